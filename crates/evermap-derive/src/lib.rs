@@ -1,0 +1,64 @@
+//! The derive macros of [Evermap](https://docs.rs/evermap): `Persist`, `Plain` and `PersistHash`.
+//!
+//! Use them through the `evermap` crate, which exports them next to the traits of the same names; the
+//! traits' documentation says what the derives demand and generate. The attributes:
+//!
+//! | attribute | on | meaning |
+//! |---|---|---|
+//! | `#[repr(C)]`, `#[repr(transparent)]` | a struct | demanded: the layout lies in files |
+//! | `#[repr(u8)]` and the like | an enum | demanded |
+//! | `#[persist(name = "..")]` | the type | its name in type descriptions, in place of the identifier: rename a type in the program and old objects still open |
+//! | `#[persist(fields = "..")]` | a struct | the name of the struct of cursors, in place of `..Fields` |
+//! | `#[persist(init = "..")]` | a struct | the name of the struct of sources, in place of `..Init` |
+//! | `#[persist(crate = "..")]` | the type | the path of the `evermap` crate, where it goes by another name |
+//!
+//! Each module is one step: `input` reads and checks the item, `refuse` knows the types that can't be
+//! kept and what to use instead, the others write code. What they write calls `evermap::__private`,
+//! and changes together with it.
+
+mod enumeration;
+mod hash;
+mod input;
+mod plain;
+mod refuse;
+mod structure;
+
+use proc_macro::TokenStream;
+use syn::{DeriveInput, parse_macro_input};
+
+use input::{Input, Shape};
+
+/// Implements `evermap::Persist`, and `evermap::Build` from the type itself and, for a struct, from
+/// its struct of sources.
+#[proc_macro_derive(Persist, attributes(persist))]
+pub fn derive_persist(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as DeriveInput);
+    let expanded = Input::read(&item).and_then(|input| match &input.shape {
+        Shape::Struct(fields) => {
+            refuse::check_fields(fields)?;
+            Ok(structure::expand(&input, fields))
+        }
+        Shape::Enum { variants, repr } => Ok(enumeration::expand(&input, variants, repr)),
+    });
+    expanded
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+/// Implements `evermap::Plain` for a type whose fields all are.
+#[proc_macro_derive(Plain, attributes(persist))]
+pub fn derive_plain(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as DeriveInput);
+    plain::expand(&item)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+/// Implements `evermap::PersistHash` by folding the fields in order of declaration.
+#[proc_macro_derive(PersistHash, attributes(persist))]
+pub fn derive_persist_hash(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as DeriveInput);
+    hash::expand(&item)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}

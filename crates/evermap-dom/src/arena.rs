@@ -1,0 +1,320 @@
+//! The text of a document while it is being built.
+//!
+//! One growing array of UTF-8. Attribute values are stored once each, however often they occur,
+//! with their length in front; short texts (most are the white space between two tags) are stored
+//! once each too. A text that is still growing is always the tail of the array, so that it is
+//! extended in place, and taken back from the tail when it turns out to be a repetition.
+
+use crate::hash::Seeded;
+
+/// Longer values are stored again each time. Long repetitions are rare (scripts, inline images),
+/// and hashing them would cost more than they save.
+const INTERN_BYTES_MAX: usize = 512;
+/// A table that has to look further than this is being attacked: it stores the value again.
+const PROBES_MAX: usize = 32;
+
+/// The text section under construction.
+#[derive(Clone, Debug)]
+pub(crate) struct Arena {
+    bytes: Vec<u8>,
+    values: Interned,
+    texts: Interned,
+    seed: Seeded,
+    overflow: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    hash: u32,
+    offset: u32,
+    bytes: u32,
+}
+
+const FREE: Slot = Slot {
+    hash: 0,
+    offset: u32::MAX,
+    bytes: 0,
+};
+
+/// An open-addressing table of pieces of the arena.
+#[derive(Clone, Debug)]
+struct Interned {
+    slots: Vec<Slot>,
+    used: usize,
+}
+
+impl Interned {
+    fn new() -> Interned {
+        Interned {
+            slots: vec![FREE; 256],
+            used: 0,
+        }
+    }
+
+    /// Finds `value`, or the slot where it can be put.
+    #[inline]
+    fn find(&self, arena: &[u8], hash: u32, value: &[u8]) -> Result<u32, Option<usize>> {
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        for _ in 0..PROBES_MAX {
+            let slot = self.slots[at];
+            if slot.offset == u32::MAX {
+                return Err(Some(at));
+            }
+            if slot.hash == hash && slot.bytes as usize == value.len() {
+                let start = slot.offset as usize;
+                if arena[start..start + value.len()] == *value {
+                    return Ok(slot.offset);
+                }
+            }
+            at = (at + 1) & mask;
+        }
+        Err(None)
+    }
+
+    fn put(&mut self, place: Option<usize>, slot: Slot) {
+        let Some(place) = place else { return };
+        self.slots[place] = slot;
+        self.used += 1;
+        if self.used * 2 > self.slots.len() {
+            let larger = vec![FREE; self.slots.len() * 4];
+            let old = std::mem::replace(&mut self.slots, larger);
+            let mask = self.slots.len() - 1;
+            for slot in old.into_iter().filter(|slot| slot.offset != u32::MAX) {
+                let mut at = slot.hash as usize & mask;
+                while self.slots[at].offset != u32::MAX {
+                    at = (at + 1) & mask;
+                }
+                self.slots[at] = slot;
+            }
+        }
+    }
+}
+
+impl Arena {
+    pub(crate) fn new(bytes_expected: usize) -> Arena {
+        Arena {
+            bytes: Vec::with_capacity(bytes_expected),
+            values: Interned::new(),
+            texts: Interned::new(),
+            seed: Seeded::new(),
+            overflow: false,
+        }
+    }
+
+    /// Whether something did not fit: then what was returned since is meaningless.
+    pub(crate) fn overflowed(&self) -> bool {
+        self.overflow
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn slice(&self, offset: u32, bytes: u32) -> &[u8] {
+        &self.bytes[offset as usize..offset as usize + bytes as usize]
+    }
+
+    /// Makes room for `extra` bytes within the 32-bit offsets.
+    #[inline]
+    fn has_room(&mut self, extra: usize) -> bool {
+        // The last 16 bytes stay free, so that no offset is ever `NONE`.
+        if self.bytes.len() + extra > u32::MAX as usize - 16 {
+            self.overflow = true;
+        }
+        !self.overflow
+    }
+
+    /// Appends bytes that are not looked for again and gives their offset.
+    #[inline]
+    pub(crate) fn push(&mut self, text: &[u8]) -> u32 {
+        if !self.has_room(text.len()) {
+            return 0;
+        }
+        let offset = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(text);
+        offset
+    }
+
+    /// Stores an attribute value with its length in front and gives its offset.
+    #[inline]
+    pub(crate) fn value(&mut self, value: &[u8]) -> u32 {
+        if !self.has_room(value.len() + 5) {
+            return 0;
+        }
+        if value.len() > INTERN_BYTES_MAX {
+            return self.push_value(value).0;
+        }
+        let hash = self.seed.hash(value);
+        match self.values.find(&self.bytes, hash, value) {
+            Ok(offset) => offset - varint_bytes(value.len() as u32),
+            Err(place) => {
+                let (start, offset) = self.push_value(value);
+                let slot = Slot {
+                    hash,
+                    offset,
+                    bytes: value.len() as u32,
+                };
+                self.values.put(place, slot);
+                start
+            }
+        }
+    }
+
+    fn push_value(&mut self, value: &[u8]) -> (u32, u32) {
+        let start = self.bytes.len() as u32;
+        push_varint(&mut self.bytes, value.len() as u32);
+        let offset = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(value);
+        (start, offset)
+    }
+
+    /// Extends a text; gives its new place. A text that is `open`, the tail of the arena and not
+    /// yet settled, grows where it is. Any other may be shared, and is copied to the tail.
+    pub(crate) fn extend(
+        &mut self,
+        open: bool,
+        offset: u32,
+        bytes: u32,
+        more: &[u8],
+    ) -> (u32, u32) {
+        if !self.has_room(bytes as usize + more.len()) {
+            return (0, 0);
+        }
+        let end = offset as usize + bytes as usize;
+        let start = if open && end == self.bytes.len() {
+            offset
+        } else {
+            let start = self.bytes.len() as u32;
+            self.bytes.extend_from_within(offset as usize..end);
+            start
+        };
+        self.bytes.extend_from_slice(more);
+        (start, bytes + more.len() as u32)
+    }
+
+    /// Gives the place where a text equal to this piece is already, or remembers this piece.
+    pub(crate) fn same_text(&mut self, offset: u32, bytes: u32) -> u32 {
+        let (start, end) = (offset as usize, offset as usize + bytes as usize);
+        let hash = self.seed.hash(&self.bytes[start..end]);
+        match self.texts.find(&self.bytes, hash, &self.bytes[start..end]) {
+            Ok(same) => same,
+            Err(place) => {
+                let slot = Slot {
+                    hash,
+                    offset,
+                    bytes,
+                };
+                self.texts.put(place, slot);
+                offset
+            }
+        }
+    }
+
+    /// Called when the text at the tail has stopped growing: gives the place where an equal text
+    /// is already, and takes the tail back, or remembers this one.
+    #[inline]
+    pub(crate) fn settle(&mut self, offset: u32, bytes: u32) -> u32 {
+        let (start, end) = (offset as usize, offset as usize + bytes as usize);
+        if bytes == 0 || bytes as usize > INTERN_BYTES_MAX || end != self.bytes.len() {
+            return offset;
+        }
+        let same = self.same_text(offset, bytes);
+        if same != offset {
+            self.bytes.truncate(start);
+        }
+        same
+    }
+
+    /// Stores a whole text, once if it is short, and gives its offset.
+    #[inline]
+    pub(crate) fn text(&mut self, text: &[u8]) -> u32 {
+        let offset = self.push(text);
+        self.settle(offset, text.len() as u32)
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Bytes that [`push_varint`] writes for `number`.
+#[inline]
+pub(crate) fn varint_bytes(number: u32) -> u32 {
+    match number {
+        0..0x80 => 1,
+        0x80..0x4000 => 2,
+        0x4000..0x20_0000 => 3,
+        0x20_0000..0x1000_0000 => 4,
+        _ => 5,
+    }
+}
+
+/// Appends a number, 7 bits a byte, low bits first, high bit set on all but the last.
+#[inline]
+pub(crate) fn push_varint(bytes: &mut Vec<u8>, mut number: u32) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Reads a number at `at`; gives it and the place after it.
+#[inline]
+pub(crate) fn read_varint(bytes: &[u8], mut at: usize) -> Option<(u32, usize)> {
+    let first = *bytes.get(at)?;
+    if first < 0x80 {
+        return Some((u32::from(first), at + 1));
+    }
+    let mut number = u32::from(first & 0x7F);
+    let mut shift = 7;
+    loop {
+        at += 1;
+        let byte = *bytes.get(at)?;
+        if shift == 28 && byte > 0x0F {
+            return None;
+        }
+        number |= u32::from(byte & 0x7F) << shift;
+        if byte < 0x80 {
+            return Some((number, at + 1));
+        }
+        shift += 7;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_comes_back_from_its_variable_length_form() {
+        for number in [0, 1, 127, 128, 16383, 16384, 1 << 21, 1 << 28, u32::MAX] {
+            let mut bytes = Vec::new();
+            push_varint(&mut bytes, number);
+            assert_eq!(bytes.len() as u32, varint_bytes(number));
+            assert_eq!(read_varint(&bytes, 0), Some((number, bytes.len())));
+            assert_eq!(read_varint(&bytes[..bytes.len() - 1], 0), None);
+        }
+        assert_eq!(read_varint(&[0xFF; 9], 0), None);
+    }
+
+    #[test]
+    fn equal_values_and_equal_short_texts_are_stored_once() {
+        let mut arena = Arena::new(0);
+        let (a, b) = (arena.value(b"x"), arena.value(b"x"));
+        let (c, d) = (arena.text(b"\n  "), arena.text(b"\n  "));
+        assert_eq!((a, c), (b, d));
+        assert_eq!(arena.bytes(), b"\x01x\n  ");
+    }
+
+    #[test]
+    fn a_text_that_grows_after_it_was_shared_is_moved() {
+        let mut arena = Arena::new(0);
+        let shared = arena.text(b"ab");
+        arena.value(b"v");
+        let (offset, bytes) = arena.extend(false, shared, 2, b"cd");
+        assert_eq!(arena.slice(offset, bytes), b"abcd");
+        assert_eq!(arena.slice(shared, 2), b"ab");
+    }
+}

@@ -1,0 +1,218 @@
+//! Parsing HTML.
+//!
+//! html5ever drives the sink in [`sink`], which builds the tables directly; there is no tree of
+//! pointers in between. Whatever the input, the result is the document that the HTML standard
+//! says it is; the only errors are sizes beyond the format's limits.
+
+mod sink;
+
+use html5ever::tendril::{StrTendril, TendrilSink};
+use html5ever::{ParseOpts, QualName, ns, tree_builder::TreeBuilderOpts};
+
+use crate::encoding::HtmlDecoder;
+use crate::error::ParseError;
+use crate::tables::Tables;
+
+/// Pieces in which text goes to html5ever: small enough to stay in the cache.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// How to parse HTML.
+///
+/// ```
+/// use evermap_dom::html::{self, HtmlOptions};
+///
+/// let options = HtmlOptions {
+///     index: false,
+///     ..HtmlOptions::default()
+/// };
+/// let small = html::parse("<p>text", &options)?;
+/// assert!(small.block_len() < html::parse("<p>text", &HtmlOptions::default())?.block_len());
+/// # Ok::<(), evermap_dom::ParseError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct HtmlOptions {
+    /// Build the id, class and name indexes: 2-4 % more space, and queries by id, class or name
+    /// that touch only what they find. On by default.
+    pub index: bool,
+    /// Treat the document as if scripts run, so that `noscript` holds plain text. On by default,
+    /// as in browsers.
+    pub scripting: bool,
+    /// The label of the encoding that the transport named, such as the `charset` of an HTTP
+    /// header. A byte order mark wins over it, and it wins over a `meta` element.
+    pub encoding: Option<String>,
+}
+
+impl Default for HtmlOptions {
+    fn default() -> HtmlOptions {
+        HtmlOptions {
+            index: true,
+            scripting: true,
+            encoding: None,
+        }
+    }
+}
+
+/// Parses a text.
+///
+/// ```
+/// use evermap_dom::html;
+///
+/// let block = html::parse("<ul><li>one<li>two</ul>", &Default::default())?.to_block();
+/// let items: Vec<String> = block
+///     .dom()
+///     .select(&"li".parse().unwrap())
+///     .map(|item| item.text())
+///     .collect();
+/// assert_eq!(items, ["one", "two"]);
+/// # Ok::<(), evermap_dom::ParseError>(())
+/// ```
+pub fn parse(text: &str, options: &HtmlOptions) -> Result<Tables, ParseError> {
+    let mut parser = tree_parser(options, text.len());
+    process(&mut parser, text);
+    parser.finish().finish(text.len() as u64)
+}
+
+/// Parses bytes: decides on their encoding by byte order mark, then
+/// [`HtmlOptions::encoding`], then a `meta` element in the first 1024 bytes, then UTF-8. What does
+/// not decode becomes U+FFFD.
+///
+/// ```
+/// use evermap_dom::html;
+///
+/// let page = b"<meta charset=latin1><title>caf\xE9</title>";
+/// let block = html::parse_bytes(page, &Default::default())?.to_block();
+/// assert_eq!(block.dom().title().as_deref(), Some("café"));
+/// # Ok::<(), evermap_dom::ParseError>(())
+/// ```
+pub fn parse_bytes(bytes: &[u8], options: &HtmlOptions) -> Result<Tables, ParseError> {
+    let mut parser = HtmlParser::with_capacity(options, bytes.len());
+    parser.feed(bytes);
+    parser.finish()
+}
+
+/// Parses a piece of a page as it would be parsed inside an element: what `innerHTML` does.
+///
+/// `context` is that element's name, with `svg ` or `math ` before it for the foreign ones. The
+/// document that comes back has an `html` element, and the piece's nodes are its children.
+///
+/// ```
+/// use evermap_dom::html;
+///
+/// let block = html::parse_fragment("<td>1<td>2", "tr", &Default::default())?.to_block();
+/// let root = block.dom().root_element().unwrap();
+/// assert_eq!(root.inner_html(), "<td>1</td><td>2</td>");
+/// # Ok::<(), evermap_dom::ParseError>(())
+/// ```
+pub fn parse_fragment(
+    text: &str,
+    context: &str,
+    options: &HtmlOptions,
+) -> Result<Tables, ParseError> {
+    let (namespace, local) = match context.split_once(' ') {
+        Some(("svg", local)) => (ns!(svg), local),
+        Some(("math", local)) => (ns!(mathml), local),
+        _ => (ns!(html), context),
+    };
+    let mut parser = html5ever::parse_fragment(
+        sink::Sink::new(text.len(), options),
+        parse_options(options),
+        QualName::new(None, namespace, local.into()),
+        Vec::new(),
+        options.scripting,
+    );
+    process(&mut parser, text);
+    parser.finish().finish(text.len() as u64)
+}
+
+/// Parses a page that arrives piece by piece.
+///
+/// ```
+/// use evermap_dom::html::HtmlParser;
+///
+/// let mut parser = HtmlParser::new(&Default::default());
+/// for piece in [&b"<p>caf\xC3"[..], b"\xA9</", b"p>"] {
+///     parser.feed(piece);
+///     println!("{} bytes so far", parser.bytes_fed());
+/// }
+/// let block = parser.finish()?.to_block();
+/// assert_eq!(block.dom().select_first(&"p".parse().unwrap()).unwrap().text(), "café");
+/// # Ok::<(), evermap_dom::ParseError>(())
+/// ```
+pub struct HtmlParser {
+    parser: html5ever::Parser<sink::Sink>,
+    decoder: HtmlDecoder,
+    bytes_fed: u64,
+}
+
+impl HtmlParser {
+    /// A parser that waits for its first bytes.
+    pub fn new(options: &HtmlOptions) -> HtmlParser {
+        HtmlParser::with_capacity(options, 0)
+    }
+
+    fn with_capacity(options: &HtmlOptions, bytes_expected: usize) -> HtmlParser {
+        HtmlParser {
+            parser: tree_parser(options, bytes_expected),
+            decoder: HtmlDecoder::new(options.encoding.as_deref()),
+            bytes_fed: 0,
+        }
+    }
+
+    /// Takes the next bytes; a character may be cut in two by their end.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.bytes_fed += bytes.len() as u64;
+        let parser = &mut self.parser;
+        self.decoder
+            .decode(bytes, false, &mut |text| process(parser, text));
+    }
+
+    /// How many bytes came in so far.
+    pub fn bytes_fed(&self) -> u64 {
+        self.bytes_fed
+    }
+
+    /// Ends the document.
+    pub fn finish(mut self) -> Result<Tables, ParseError> {
+        let parser = &mut self.parser;
+        self.decoder
+            .decode(&[], true, &mut |text| process(parser, text));
+        self.parser.finish().finish(self.bytes_fed)
+    }
+}
+
+impl std::fmt::Debug for HtmlParser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HtmlParser")
+            .field("bytes_fed", &self.bytes_fed)
+            .finish_non_exhaustive()
+    }
+}
+
+fn parse_options(options: &HtmlOptions) -> ParseOpts {
+    ParseOpts {
+        tree_builder: TreeBuilderOpts {
+            scripting_enabled: options.scripting,
+            ..TreeBuilderOpts::default()
+        },
+        ..ParseOpts::default()
+    }
+}
+
+fn tree_parser(options: &HtmlOptions, bytes_expected: usize) -> html5ever::Parser<sink::Sink> {
+    html5ever::parse_document(
+        sink::Sink::new(bytes_expected, options),
+        parse_options(options),
+    )
+}
+
+fn process(parser: &mut html5ever::Parser<sink::Sink>, mut text: &str) {
+    while !text.is_empty() {
+        let mut end = text.len().min(PIECE_BYTES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let (piece, rest) = text.split_at(end);
+        parser.process(StrTendril::from_slice(piece));
+        text = rest;
+    }
+}

@@ -1,0 +1,640 @@
+//! The builder that html5ever drives.
+//!
+//! While a page is being parsed, nodes are moved about (misnested formatting, text in tables), so
+//! they have all five links here and ids in order of creation. When the page ends, one walk gives
+//! them ids in document order and drops what was left detached. Text grows at the tail of the
+//! arena and is settled, which means looked up and perhaps shared, as soon as something else comes.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+use html5ever::interface::{ElementFlags, ExpandedName, NodeOrText, QuirksMode, TreeSink};
+use html5ever::tendril::StrTendril;
+use html5ever::{LocalName, Namespace, QualName, ns};
+
+use super::HtmlOptions;
+use crate::arena::Arena;
+use crate::classes::ClassTable;
+use crate::error::ParseError;
+use crate::known::{CLASS, ID};
+use crate::layout::*;
+use crate::names::*;
+use crate::tables::{Parts, Tables};
+
+/// A node while it may still move. 32 bytes.
+#[derive(Clone, Copy)]
+struct Building {
+    /// As in [`Node`].
+    word: u32,
+    parent: u32,
+    /// The previous sibling; during the last walk, the final id.
+    prev: u32,
+    next: u32,
+    first: u32,
+    last: u32,
+    /// As in [`Node`].
+    data: u32,
+    /// Texts: length in bytes. Templates: id of the contents' fragment. Other elements: 1 if it is
+    /// a MathML annotation that holds HTML.
+    extra: u32,
+}
+
+/// html5ever asks for the name of a node all the time, so the handle carries it.
+#[derive(Clone)]
+pub(super) struct Handle {
+    id: u32,
+    namespace: Namespace,
+    local: LocalName,
+}
+
+impl Handle {
+    fn unnamed(id: u32) -> Handle {
+        Handle {
+            id,
+            namespace: ns!(),
+            local: LocalName::default(),
+        }
+    }
+}
+
+pub(super) struct Sink(RefCell<Builder>);
+
+/// What the sink leaves: everything but the numbering.
+pub(super) struct Builder {
+    nodes: Vec<Building>,
+    attributes: Vec<Attribute>,
+    arena: Arena,
+    names: NameTable,
+    classes: ClassTable,
+    atoms: AtomCache,
+    /// The text node at the tail of the arena that may still grow, or [`NONE`].
+    open_text: u32,
+    quirks: u32,
+    index: bool,
+    scripting: bool,
+    overflow: bool,
+}
+
+/// From html5ever's atoms to name ids, without looking at their text.
+struct AtomCache {
+    /// Name ids by number of the static atom, for names in the default namespace.
+    by_static: Vec<u32>,
+    /// Everything else. The atom is kept so that its address is not given to another name.
+    others: Vec<Option<(LocalName, u32, u32)>>,
+}
+
+const OTHERS: usize = 256;
+
+impl AtomCache {
+    fn new() -> AtomCache {
+        AtomCache {
+            by_static: Vec::new(),
+            others: vec![None; OTHERS],
+        }
+    }
+
+    #[inline]
+    fn find(&self, local: &LocalName, namespace: u32) -> Option<u32> {
+        if namespace == NAMESPACE_DEFAULT && local.is_static() {
+            let id = *self.by_static.get(static_number(local))?;
+            return (id != NONE).then_some(id);
+        }
+        match &self.others[other_slot(local, namespace)] {
+            Some((kept, its_namespace, id)) if kept == local && *its_namespace == namespace => {
+                Some(*id)
+            }
+            _ => None,
+        }
+    }
+
+    fn put(&mut self, local: &LocalName, namespace: u32, id: u32) {
+        if namespace == NAMESPACE_DEFAULT && local.is_static() {
+            let number = static_number(local);
+            if number >= self.by_static.len() {
+                self.by_static
+                    .resize((number + 1).next_power_of_two(), NONE);
+            }
+            self.by_static[number] = id;
+        } else {
+            self.others[other_slot(local, namespace)] = Some((local.clone(), namespace, id));
+        }
+    }
+}
+
+fn static_number(local: &LocalName) -> usize {
+    (local.unsafe_data() >> 32) as usize
+}
+
+fn other_slot(local: &LocalName, namespace: u32) -> usize {
+    let key = local.unsafe_data() ^ (u64::from(namespace) << 56);
+    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize % OTHERS
+}
+
+impl Builder {
+    fn push_node(&mut self, word: u32, data: u32, extra: u32) -> u32 {
+        if self.nodes.len() >= (NONE - 1) as usize {
+            self.overflow = true;
+            return 0;
+        }
+        let id = self.nodes.len() as u32;
+        self.nodes.push(Building {
+            word,
+            parent: NONE,
+            prev: NONE,
+            next: NONE,
+            first: NONE,
+            last: NONE,
+            data,
+            extra,
+        });
+        id
+    }
+
+    #[inline]
+    fn node(&mut self, id: u32) -> &mut Building {
+        &mut self.nodes[id as usize]
+    }
+
+    fn kind(&self, id: u32) -> u32 {
+        self.nodes[id as usize].word & KIND_MASK
+    }
+
+    /// Nothing may be put into the arena while a text at its tail can still grow.
+    #[inline]
+    fn settle_text(&mut self) {
+        if self.open_text != NONE {
+            let node = &mut self.nodes[self.open_text as usize];
+            node.data = self.arena.settle(node.data, node.extra);
+            self.open_text = NONE;
+        }
+    }
+
+    fn name(&mut self, name: &QualName, namespace: u32) -> u32 {
+        if let Some(id) = self.atoms.find(&name.local, namespace) {
+            return id;
+        }
+        let id = match &name.prefix {
+            Some(prefix) if !prefix.is_empty() => {
+                let qualified = format!("{prefix}:{}", name.local);
+                self.names
+                    .intern(&mut self.arena, &qualified, prefix.len(), namespace)
+            }
+            _ => self
+                .names
+                .intern(&mut self.arena, &name.local, 0, namespace),
+        };
+        self.atoms.put(&name.local, namespace, id);
+        id
+    }
+
+    fn attribute_namespace(&mut self, namespace: &Namespace) -> u32 {
+        match *namespace {
+            ns!() => NAMESPACE_DEFAULT,
+            ns!(xlink) => NAMESPACE_XLINK,
+            ns!(xml) => NAMESPACE_XML,
+            ns!(xmlns) => NAMESPACE_XMLNS,
+            ref other => self.names.namespace(&mut self.arena, other),
+        }
+    }
+
+    /// Appends attributes; gives the flags that the element gets from them.
+    fn push_attributes(&mut self, attributes: &[html5ever::Attribute]) -> u32 {
+        let mut flags = 0;
+        for attribute in attributes {
+            let namespace = self.attribute_namespace(&attribute.name.ns);
+            let name = self.name(&attribute.name, namespace);
+            let value = match name {
+                CLASS => {
+                    flags |= HAS_CLASS;
+                    self.classes.list(&mut self.arena, &attribute.value)
+                }
+                _ => self.arena.value(attribute.value.as_bytes()),
+            };
+            if name == ID && !attribute.value.is_empty() {
+                flags |= HAS_ID;
+            }
+            self.attributes.push(Attribute { word: name, value });
+        }
+        flags
+    }
+
+    fn create_element(&mut self, name: &QualName, attributes: &[html5ever::Attribute]) -> u32 {
+        self.settle_text();
+        let namespace = match name.ns {
+            ns!(html) => NAMESPACE_DEFAULT,
+            ns!(svg) => NAMESPACE_SVG,
+            ns!(mathml) => NAMESPACE_MATHML,
+            ref other => self.names.namespace(&mut self.arena, other),
+        };
+        let name = self.name(name, namespace);
+        let mut data = NONE;
+        let mut flags = 0;
+        if !attributes.is_empty() {
+            data = self.attributes.len() as u32;
+            flags = self.push_attributes(attributes);
+            self.end_attributes();
+        }
+        self.push_node(ELEMENT | flags | name << NAME_SHIFT, data, 0)
+    }
+
+    fn end_attributes(&mut self) {
+        if let Some(last) = self.attributes.last_mut() {
+            last.word |= LAST_ATTRIBUTE;
+        }
+    }
+
+    /// A node whose content never changes: comment, doctype, processing instruction.
+    fn create_leaf(&mut self, word: u32, text: &[u8]) -> u32 {
+        self.settle_text();
+        let offset = self.arena.text(text);
+        self.push_node(word, offset, text.len() as u32)
+    }
+
+    fn grow_text(&mut self, id: u32, more: &str) {
+        let open = self.open_text == id;
+        if !open {
+            self.settle_text();
+        }
+        let Building { data, extra, .. } = self.nodes[id as usize];
+        let (data, extra) = self.arena.extend(open, data, extra, more.as_bytes());
+        let node = self.node(id);
+        (node.data, node.extra) = (data, extra);
+        self.open_text = id;
+    }
+
+    fn new_text(&mut self, text: &str) -> u32 {
+        self.settle_text();
+        let offset = self.arena.push(text.as_bytes());
+        let id = self.push_node(TEXT_NODE, offset, text.len() as u32);
+        self.open_text = id;
+        id
+    }
+
+    fn append_text(&mut self, parent: u32, text: &str) {
+        let last = self.nodes[parent as usize].last;
+        if last != NONE && self.kind(last) == TEXT_NODE {
+            self.grow_text(last, text);
+        } else {
+            let id = self.new_text(text);
+            self.append_node(parent, id);
+        }
+    }
+
+    #[inline]
+    fn append_node(&mut self, parent: u32, id: u32) {
+        if id == 0 {
+            return;
+        }
+        let last = std::mem::replace(&mut self.node(parent).last, id);
+        match last {
+            NONE => self.node(parent).first = id,
+            last => self.node(last).next = id,
+        }
+        let node = self.node(id);
+        node.parent = parent;
+        node.prev = last;
+        node.next = NONE;
+    }
+
+    fn insert_before(&mut self, sibling: u32, id: u32) {
+        if id == 0 {
+            return;
+        }
+        self.detach(id);
+        let Building { parent, prev, .. } = self.nodes[sibling as usize];
+        match prev {
+            NONE => self.node(parent).first = id,
+            prev => self.node(prev).next = id,
+        }
+        self.node(sibling).prev = id;
+        let node = self.node(id);
+        (node.parent, node.prev, node.next) = (parent, prev, sibling);
+    }
+
+    fn detach(&mut self, id: u32) {
+        let Building {
+            parent, prev, next, ..
+        } = self.nodes[id as usize];
+        if parent == NONE {
+            return;
+        }
+        match prev {
+            NONE => self.node(parent).first = next,
+            prev => self.node(prev).next = next,
+        }
+        match next {
+            NONE => self.node(parent).last = prev,
+            next => self.node(next).prev = prev,
+        }
+        let node = self.node(id);
+        (node.parent, node.prev, node.next) = (NONE, NONE, NONE);
+    }
+
+    fn append_before(&mut self, sibling: u32, child: NodeOrText<Handle>) {
+        match child {
+            NodeOrText::AppendNode(node) => self.insert_before(sibling, node.id),
+            NodeOrText::AppendText(text) => {
+                let prev = self.nodes[sibling as usize].prev;
+                if prev != NONE && self.kind(prev) == TEXT_NODE {
+                    self.grow_text(prev, &text);
+                } else {
+                    let id = self.new_text(&text);
+                    self.insert_before(sibling, id);
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, parent: u32, child: NodeOrText<Handle>) {
+        match child {
+            NodeOrText::AppendNode(node) => self.append_node(parent, node.id),
+            NodeOrText::AppendText(text) => self.append_text(parent, &text),
+        }
+    }
+
+    fn reparent_children(&mut self, from: u32, to: u32) {
+        let Building { first, last, .. } = self.nodes[from as usize];
+        if first == NONE {
+            return;
+        }
+        let mut child = first;
+        while child != NONE {
+            self.node(child).parent = to;
+            child = self.nodes[child as usize].next;
+        }
+        let tail = std::mem::replace(&mut self.node(to).last, last);
+        match tail {
+            NONE => self.node(to).first = first,
+            tail => self.node(tail).next = first,
+        }
+        self.node(first).prev = tail;
+        let from = self.node(from);
+        (from.first, from.last) = (NONE, NONE);
+    }
+
+    /// A second `<html>` or `<body>` tag: the first one gets the attributes it lacks. Its run is
+    /// copied to the end of the array, where it can grow.
+    fn add_attributes(&mut self, id: u32, attributes: Vec<html5ever::Attribute>) {
+        self.settle_text();
+        let from = self.nodes[id as usize].data;
+        let start = self.attributes.len();
+        if from != NONE {
+            let mut at = from as usize;
+            loop {
+                let mut attribute = self.attributes[at];
+                let last = attribute.is_last();
+                attribute.word &= !LAST_ATTRIBUTE;
+                self.attributes.push(attribute);
+                at += 1;
+                if last {
+                    break;
+                }
+            }
+        }
+        let known: Vec<u32> = self.attributes[start..]
+            .iter()
+            .map(Attribute::name)
+            .collect();
+        let mut missing = attributes;
+        missing.retain(|attribute| {
+            let namespace = self.attribute_namespace(&attribute.name.ns);
+            !known.contains(&self.name(&attribute.name, namespace))
+        });
+        if missing.is_empty() {
+            self.attributes.truncate(start);
+            return;
+        }
+        let flags = self.push_attributes(&missing);
+        self.end_attributes();
+        let node = self.node(id);
+        node.data = start as u32;
+        node.word |= flags;
+    }
+
+    /// Gives the nodes their final ids, in document order.
+    pub(super) fn finish(mut self, source_bytes: u64) -> Result<Tables, ParseError> {
+        self.settle_text();
+        let nodes = number(&mut self.nodes);
+        let parts = Parts {
+            document_kind: 0,
+            quirks: self.quirks,
+            nodes,
+            attributes: self.attributes,
+            arena: self.arena,
+            names: self.names,
+            classes: self.classes,
+            source_bytes,
+            index: self.index,
+            scripting: self.scripting,
+            too_many_nodes: self.overflow,
+        };
+        parts.finish()
+    }
+}
+
+/// Walks the tree once, without a stack, and lays the nodes out in the order it meets them.
+fn number(building: &mut [Building]) -> Vec<Node> {
+    let mut nodes: Vec<Node> = Vec::with_capacity(building.len());
+    let mut fragments_open = 0u32;
+    let mut current = 0u32;
+    'walk: loop {
+        let id = nodes.len() as u32;
+        let node = building[current as usize];
+        building[current as usize].prev = id;
+        let parent = match current {
+            0 => 0,
+            _ => building[node.parent as usize].prev,
+        };
+        let kind = node.word & KIND_MASK;
+        if kind == FRAGMENT {
+            fragments_open += 1;
+        }
+        nodes.push(Node {
+            word: node.word | if fragments_open > 0 { IN_FRAGMENT } else { 0 },
+            parent,
+            extent: node.extra,
+            data: node.data,
+        });
+        let child = match node.word & HAS_CONTENTS {
+            0 => node.first,
+            _ => node.extra,
+        };
+        if child != NONE {
+            current = child;
+            continue;
+        }
+        loop {
+            let node = building[current as usize];
+            let kind = node.word & KIND_MASK;
+            if matches!(kind, DOCUMENT | ELEMENT | FRAGMENT) {
+                nodes[node.prev as usize].extent = nodes.len() as u32;
+            }
+            if current == 0 {
+                return nodes;
+            }
+            let next = match kind {
+                FRAGMENT => {
+                    fragments_open -= 1;
+                    building[node.parent as usize].first
+                }
+                _ => node.next,
+            };
+            if next != NONE {
+                current = next;
+                continue 'walk;
+            }
+            current = node.parent;
+        }
+    }
+}
+
+impl Sink {
+    pub(super) fn new(bytes_expected: usize, options: &HtmlOptions) -> Sink {
+        let mut builder = Builder {
+            nodes: Vec::with_capacity(bytes_expected / 64),
+            attributes: Vec::with_capacity(bytes_expected / 128),
+            arena: Arena::new(bytes_expected),
+            names: NameTable::default(),
+            classes: ClassTable::default(),
+            atoms: AtomCache::new(),
+            open_text: NONE,
+            quirks: 0,
+            index: options.index,
+            scripting: options.scripting,
+            overflow: false,
+        };
+        builder.push_node(DOCUMENT, NONE, 0);
+        Sink(RefCell::new(builder))
+    }
+}
+
+impl TreeSink for Sink {
+    type Handle = Handle;
+    type Output = Builder;
+    type ElemName<'a> = ExpandedName<'a>;
+
+    fn finish(self) -> Builder {
+        self.0.into_inner()
+    }
+
+    fn parse_error(&self, _: Cow<'static, str>) {}
+
+    fn get_document(&self) -> Handle {
+        Handle::unnamed(0)
+    }
+
+    #[inline]
+    fn elem_name<'a>(&'a self, target: &'a Handle) -> ExpandedName<'a> {
+        ExpandedName {
+            ns: &target.namespace,
+            local: &target.local,
+        }
+    }
+
+    fn create_element(
+        &self,
+        name: QualName,
+        attributes: Vec<html5ever::Attribute>,
+        flags: ElementFlags,
+    ) -> Handle {
+        let mut builder = self.0.borrow_mut();
+        let id = builder.create_element(&name, &attributes);
+        if flags.template {
+            let fragment = builder.push_node(FRAGMENT, NONE, 0);
+            builder.node(fragment).parent = id;
+            let node = builder.node(id);
+            node.word |= HAS_CONTENTS;
+            node.extra = fragment;
+        } else if flags.mathml_annotation_xml_integration_point {
+            builder.node(id).extra = 1;
+        }
+        Handle {
+            id,
+            namespace: name.ns,
+            local: name.local,
+        }
+    }
+
+    fn create_comment(&self, text: StrTendril) -> Handle {
+        Handle::unnamed(self.0.borrow_mut().create_leaf(COMMENT, text.as_bytes()))
+    }
+
+    fn create_pi(&self, target: StrTendril, data: StrTendril) -> Handle {
+        let mut builder = self.0.borrow_mut();
+        builder.settle_text();
+        let Builder { names, arena, .. } = &mut *builder;
+        let name = names.intern(arena, &target, 0, NAMESPACE_DEFAULT);
+        let word = PROCESSING_INSTRUCTION | name << NAME_SHIFT;
+        Handle::unnamed(builder.create_leaf(word, data.as_bytes()))
+    }
+
+    fn append(&self, parent: &Handle, child: NodeOrText<Handle>) {
+        self.0.borrow_mut().append(parent.id, child);
+    }
+
+    fn append_based_on_parent_node(
+        &self,
+        element: &Handle,
+        prev_element: &Handle,
+        child: NodeOrText<Handle>,
+    ) {
+        let mut builder = self.0.borrow_mut();
+        match builder.node(element.id).parent {
+            NONE => builder.append(prev_element.id, child),
+            _ => builder.append_before(element.id, child),
+        }
+    }
+
+    fn append_doctype_to_document(
+        &self,
+        name: StrTendril,
+        public_id: StrTendril,
+        system_id: StrTendril,
+    ) {
+        let text = format!("{name}\0{public_id}\0{system_id}");
+        let mut builder = self.0.borrow_mut();
+        let id = builder.create_leaf(DOCTYPE, text.as_bytes());
+        builder.append_node(0, id);
+    }
+
+    fn get_template_contents(&self, target: &Handle) -> Handle {
+        Handle::unnamed(self.0.borrow_mut().node(target.id).extra)
+    }
+
+    #[inline]
+    fn same_node(&self, x: &Handle, y: &Handle) -> bool {
+        x.id == y.id
+    }
+
+    fn set_quirks_mode(&self, mode: QuirksMode) {
+        self.0.borrow_mut().quirks = match mode {
+            QuirksMode::NoQuirks => 0,
+            QuirksMode::LimitedQuirks => 1,
+            QuirksMode::Quirks => 2,
+        };
+    }
+
+    fn append_before_sibling(&self, sibling: &Handle, new_node: NodeOrText<Handle>) {
+        self.0.borrow_mut().append_before(sibling.id, new_node);
+    }
+
+    fn add_attrs_if_missing(&self, target: &Handle, attributes: Vec<html5ever::Attribute>) {
+        self.0.borrow_mut().add_attributes(target.id, attributes);
+    }
+
+    fn remove_from_parent(&self, target: &Handle) {
+        self.0.borrow_mut().detach(target.id);
+    }
+
+    fn reparent_children(&self, node: &Handle, new_parent: &Handle) {
+        self.0
+            .borrow_mut()
+            .reparent_children(node.id, new_parent.id);
+    }
+
+    fn is_mathml_annotation_xml_integration_point(&self, target: &Handle) -> bool {
+        let mut builder = self.0.borrow_mut();
+        let node = builder.node(target.id);
+        node.word & HAS_CONTENTS == 0 && node.extra == 1
+    }
+}

@@ -1,0 +1,258 @@
+//! Which pages of a private mapping have become this process's own.
+//!
+//! Three ways, best first: the `PAGEMAP_SCAN` ioctl (Linux 6.7, no privilege), reading
+//! `/proc/self/pagemap`, and not knowing (every page is then a candidate, and the comparison that
+//! follows finds the changed ones). All give a superset of the changed pages and never miss one,
+//! pages that were swapped out or written to by system calls included.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use crate::format::PAGE_BYTES;
+
+/// How changed pages are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DirtyScan {
+    /// The ioctl.
+    PagemapScan,
+    /// Eight bytes a page from `/proc/self/pagemap`.
+    Pagemap,
+    /// Every page is a candidate.
+    Everything,
+}
+
+/// Finds changed pages by the best way this kernel offers.
+#[derive(Debug)]
+pub(crate) struct PageScanner {
+    pagemap: Option<File>,
+    method: DirtyScan,
+}
+
+/// `struct pm_scan_arg` of `linux/fs.h`.
+#[repr(C)]
+struct PmScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+const _: () = assert!(size_of::<PmScanArg>() == 96);
+
+/// `struct page_region` of `linux/fs.h`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct PageRegion {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: libc::c_ulong = 3 << 30 | 96 << 16 | 0x66 << 8 | 16;
+const PAGE_IS_FILE: u64 = 1 << 2;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
+/// Ranges one ioctl returns at most.
+const REGIONS_PER_CALL: usize = 4096;
+
+impl PageScanner {
+    /// Probes the kernel once: opens the page map and tries the ioctl.
+    pub(crate) fn new() -> PageScanner {
+        let pagemap = File::open("/proc/self/pagemap").ok();
+        let mut scanner = PageScanner {
+            pagemap,
+            method: DirtyScan::PagemapScan,
+        };
+        let page = PAGE_BYTES;
+        if scanner.pagemap.is_none() {
+            scanner.method = DirtyScan::Everything;
+        } else if scanner
+            .scan_ioctl(page, page + PAGE_BYTES, &mut Vec::new())
+            .is_err()
+        {
+            scanner.method = DirtyScan::Pagemap;
+        }
+        scanner
+    }
+
+    /// A scanner held to one way, for tests of the others.
+    #[cfg(test)]
+    pub(crate) fn with_method(method: DirtyScan) -> PageScanner {
+        PageScanner {
+            method,
+            ..PageScanner::new()
+        }
+    }
+
+    /// Appends the runs of pages in `start..end` that may differ from the file: start and end
+    /// addresses, ascending, disjoint, not touching.
+    ///
+    /// Costs about 1.8 ns a present page table entry and 100 ns a run with the ioctl, 1.2 ms a GiB
+    /// of addresses with the page map.
+    pub(crate) fn scan(&self, start: u64, end: u64, runs: &mut Vec<(u64, u64)>) {
+        let first = runs.len();
+        let result = match self.method {
+            DirtyScan::PagemapScan => self.scan_ioctl(start, end, runs),
+            DirtyScan::Pagemap => self.scan_pagemap(start, end, runs),
+            DirtyScan::Everything => Err(io::ErrorKind::Unsupported.into()),
+        };
+        if result.is_err() {
+            // A scan that failed half-way tells nothing: take every page.
+            runs.truncate(first);
+            push_run(runs, start, end);
+        }
+    }
+
+    fn scan_ioctl(&self, start: u64, end: u64, runs: &mut Vec<(u64, u64)>) -> io::Result<()> {
+        let Some(pagemap) = &self.pagemap else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let mut found = vec![PageRegion::default(); REGIONS_PER_CALL];
+        let mut at = start;
+        while at < end {
+            let mut argument = PmScanArg {
+                size: size_of::<PmScanArg>() as u64,
+                flags: 0,
+                start: at,
+                end,
+                walk_end: 0,
+                vec: found.as_mut_ptr() as u64,
+                vec_len: found.len() as u64,
+                max_pages: 0,
+                // A page of our own is one that is not the file's. An inverted category filters
+                // only when it is in the mask as well.
+                category_inverted: PAGE_IS_FILE,
+                category_mask: PAGE_IS_FILE,
+                category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+                return_mask: PAGE_IS_FILE,
+            };
+            // SAFETY: the argument and the vector it points to are valid for the call, which
+            // writes at most `vec_len` regions and `walk_end`.
+            let count =
+                unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut argument) };
+            if count < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let count = (count as usize).min(found.len());
+            for region in &found[..count] {
+                push_run(runs, region.start, region.end);
+            }
+            // `walk_end` is wrong on some kernels once the result has more than 512 regions
+            // (seen on 6.18): fewer regions than fit mean the end was reached, else the walk
+            // goes on from the last region's end.
+            if count < found.len() {
+                return Ok(());
+            }
+            at = found[count - 1].end;
+        }
+        Ok(())
+    }
+
+    fn scan_pagemap(&self, start: u64, end: u64, runs: &mut Vec<(u64, u64)>) -> io::Result<()> {
+        let Some(pagemap) = &self.pagemap else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        const PRESENT: u64 = 1 << 63;
+        const SWAPPED: u64 = 1 << 62;
+        const FILE: u64 = 1 << 61;
+        let mut entries = vec![0u8; 8 * 4096];
+        let mut page = start / PAGE_BYTES;
+        while page < end / PAGE_BYTES {
+            let count = (end / PAGE_BYTES - page).min(4096) as usize;
+            let bytes = &mut entries[..8 * count];
+            pagemap.read_exact_at(bytes, page * 8)?;
+            for (i, entry) in bytes.chunks_exact(8).enumerate() {
+                let entry = u64::from_le_bytes(entry.try_into().unwrap_or_default());
+                if entry & (PRESENT | SWAPPED) != 0 && entry & FILE == 0 {
+                    let address = (page + i as u64) * PAGE_BYTES;
+                    push_run(runs, address, address + PAGE_BYTES);
+                }
+            }
+            page += count as u64;
+        }
+        Ok(())
+    }
+}
+
+fn push_run(runs: &mut Vec<(u64, u64)>, start: u64, end: u64) {
+    match runs.last_mut() {
+        Some(last) if last.1 == start => last.1 = end,
+        _ => runs.push((start, end)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::{AddressSpace, Sharing};
+    use crate::storage::{Disk, OpenMode, Storage};
+
+    /// Maps a file privately, dirties every third page of it and gives what each way finds.
+    fn found_by(method: DirtyScan, pages: u64, base: u64) -> Vec<(u64, u64)> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Disk
+            .open(&directory.path().join("f"), OpenMode::CreateNew)
+            .unwrap();
+        file.allocate(0, pages * PAGE_BYTES).unwrap();
+        let space = AddressSpace::new("test");
+        space.reserve(base, 1 << 30).unwrap();
+        let mapping = space.claim(base, pages * PAGE_BYTES).unwrap();
+        mapping
+            .map(
+                &*file,
+                base,
+                pages * PAGE_BYTES,
+                0,
+                Sharing::PrivateWritable,
+            )
+            .unwrap();
+        for page in 0..pages {
+            let at = (base + page * PAGE_BYTES) as *mut u8;
+            // SAFETY: the page lies in the mapping made above.
+            unsafe {
+                assert_eq!(at.read_volatile(), 0);
+                if page % 3 == 0 {
+                    at.write_volatile(1);
+                }
+            }
+        }
+        let mut runs = Vec::new();
+        PageScanner::with_method(method).scan(base, base + pages * PAGE_BYTES, &mut runs);
+        runs
+    }
+
+    #[test]
+    fn both_ways_find_exactly_the_written_pages_also_in_more_runs_than_one_call_returns() {
+        let pages = 3 * 5000;
+        let base = 0x5e00_0000_0000;
+        let expected: Vec<_> = (0..5000)
+            .map(|i| base + i * 3 * PAGE_BYTES)
+            .map(|a| (a, a + PAGE_BYTES))
+            .collect();
+        assert_eq!(found_by(DirtyScan::Pagemap, pages, base), expected);
+        if PageScanner::new().method == DirtyScan::PagemapScan {
+            assert_eq!(found_by(DirtyScan::PagemapScan, pages, base), expected);
+        } else {
+            eprintln!("SKIPPED: this kernel has no PAGEMAP_SCAN");
+        }
+    }
+
+    #[test]
+    fn not_knowing_takes_every_page() {
+        let base = 0x5e80_0000_0000;
+        assert_eq!(
+            found_by(DirtyScan::Everything, 8, base),
+            vec![(base, base + 8 * PAGE_BYTES)]
+        );
+    }
+}

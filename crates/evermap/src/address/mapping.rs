@@ -1,0 +1,362 @@
+//! Reservations of arenas and mappings inside them.
+//!
+//! Invariant: the address ranges of live [`Mapping`]s are disjoint and lie inside reservations of
+//! their [`AddressSpace`]; everything else in a reservation is inaccessible memory that costs
+//! nothing. `MAP_FIXED` is used only over ranges that the space itself owns, so it never replaces
+//! what somebody else mapped.
+
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
+use tracing::debug;
+
+use super::maps;
+use crate::error::{Error, Result};
+use crate::storage::File;
+
+/// Every reservation of this process, to tell a second copy of a store from a stranger.
+static RESERVED: Mutex<Vec<Reserved>> = Mutex::new(Vec::new());
+
+struct Reserved {
+    base: u64,
+    end: u64,
+    owner: String,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn pointer(address: u64) -> *mut c_void {
+    address as *mut c_void
+}
+
+/// One arena's addresses, kept free of anything else while this value lives.
+#[derive(Debug)]
+struct Reservation {
+    base: u64,
+    length: u64,
+}
+
+impl Reservation {
+    fn new(owner: &str, base: u64, length: u64) -> Result<Reservation> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: FIXED_NOREPLACE never replaces a mapping, and the new one is inaccessible.
+        let mapped = unsafe {
+            mm::mmap_anonymous(pointer(base), length as usize, ProtFlags::empty(), flags)
+        };
+        match mapped {
+            Ok(at) if at as u64 == base => {
+                debug!(base, length, owner, "reserved addresses");
+                let owner = owner.to_string();
+                lock(&RESERVED).push(Reserved {
+                    base,
+                    end: base + length,
+                    owner,
+                });
+                Ok(Reservation { base, length })
+            }
+            Ok(at) => {
+                // A kernel before 4.17 takes the address as a hint only.
+                // SAFETY: the mapping was made just above and nobody knows of it.
+                let _ = unsafe { mm::munmap(at, length as usize) };
+                Err(taken(owner, base, length))
+            }
+            Err(_) => Err(taken(owner, base, length)),
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        debug!(
+            base = self.base,
+            length = self.length,
+            "gave addresses back"
+        );
+        lock(&RESERVED).retain(|r| r.base != self.base);
+        // SAFETY: the range is ours; the mappings in it hold the space alive, so there are none.
+        let _ = unsafe { mm::munmap(pointer(self.base), self.length as usize) };
+    }
+}
+
+fn taken(what: &str, base: u64, length: u64) -> Error {
+    let end = base + length;
+    let ours = lock(&RESERVED)
+        .iter()
+        .find(|r| r.base < end && r.end > base)
+        .map(|r| {
+            (
+                r.owner.clone(),
+                "close that store first, or rebase one of the two copies",
+            )
+        });
+    let (by, remedy) = ours.unwrap_or_else(|| {
+        (
+            maps::what_lies_in(base, end),
+            "open the store before that is loaded, or rebase the store",
+        )
+    });
+    Error::AddressTaken {
+        what: what.to_string(),
+        base,
+        end,
+        by,
+        remedy,
+    }
+}
+
+/// The arenas of one open store.
+#[derive(Debug)]
+pub(crate) struct AddressSpace {
+    owner: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    reservations: Vec<Reservation>,
+    /// Ranges of live mappings: base, end.
+    mapped: Vec<(u64, u64)>,
+}
+
+impl AddressSpace {
+    /// A space without arenas; `owner` names the store in messages.
+    pub(crate) fn new(owner: &str) -> Arc<AddressSpace> {
+        Arc::new(AddressSpace {
+            owner: owner.to_string(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Takes an arena: one inaccessible mapping. Reserving a range that the space has already is
+    /// no error.
+    pub(crate) fn reserve(&self, base: u64, length: u64) -> Result<()> {
+        let mut state = lock(&self.state);
+        if state
+            .reservations
+            .iter()
+            .any(|r| r.base == base && r.length >= length)
+        {
+            return Ok(());
+        }
+        state
+            .reservations
+            .push(Reservation::new(&self.owner, base, length)?);
+        Ok(())
+    }
+
+    /// Claims `base..base + length` for one owner. Nothing is mapped there yet.
+    pub(crate) fn claim(self: &Arc<Self>, base: u64, length: u64) -> Result<Mapping> {
+        let mut state = lock(&self.state);
+        let Some(end) = base.checked_add(length) else {
+            return Err(taken(&self.owner, base, 0));
+        };
+        let inside = state
+            .reservations
+            .iter()
+            .any(|r| base >= r.base && end <= r.base + r.length);
+        if !inside {
+            return Err(Error::AddressTaken {
+                what: self.owner.clone(),
+                base,
+                end,
+                by: "no arena of the store".to_string(),
+                remedy: "the object belongs to another store; import it there",
+            });
+        }
+        if state.mapped.iter().any(|&(b, e)| b < end && e > base) {
+            return Err(Error::AddressTaken {
+                what: self.owner.clone(),
+                base,
+                end,
+                by: "another object that this process has open".to_string(),
+                remedy: "close that object first",
+            });
+        }
+        state.mapped.push((base, end));
+        Ok(Mapping {
+            space: Arc::clone(self),
+            base,
+            length,
+        })
+    }
+}
+
+/// Whose stores into a mapping are seen where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// Reading only.
+    ReadOnly,
+    /// Stores stay in this process until they are committed.
+    PrivateWritable,
+    /// Stores go to the file's page cache at once: for bytes no commit speaks of yet.
+    SharedWritable,
+}
+
+/// A claimed range of addresses: one region of one object. Unmaps itself.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    space: Arc<AddressSpace>,
+    base: u64,
+    length: u64,
+}
+
+impl Mapping {
+    fn checked(&self, address: u64, length: u64) -> *mut c_void {
+        assert!(
+            address >= self.base
+                && length <= self.length
+                && address - self.base <= self.length - length,
+            "a mapping is used only inside its own range"
+        );
+        pointer(address)
+    }
+
+    /// Puts `length` bytes of `file` from `file_offset` at `address`, replacing what the mapping
+    /// has there. Touches no page.
+    pub(crate) fn map(
+        &self,
+        file: &dyn File,
+        address: u64,
+        length: u64,
+        file_offset: u64,
+        sharing: Sharing,
+    ) -> Result<()> {
+        if length == 0 {
+            return Ok(());
+        }
+        let at = self.checked(address, length);
+        let (protection, flags) = match sharing {
+            Sharing::ReadOnly => (ProtFlags::READ, MapFlags::PRIVATE),
+            Sharing::PrivateWritable => (
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            ),
+            Sharing::SharedWritable => (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED),
+        };
+        let flags = flags | MapFlags::FIXED;
+        // SAFETY: the range belongs to this claim (asserted above), and references into it are
+        // made only by the owner of the claim, who calls this between their lifetimes.
+        let mapped = unsafe {
+            mm::mmap(
+                at,
+                length as usize,
+                protection,
+                flags,
+                file.descriptor(),
+                file_offset,
+            )
+        };
+        mapped.map_err(|e| Error::from_io(e.into(), "map", file.path()))?;
+        if sharing != Sharing::ReadOnly {
+            // A forked child must not inherit half-done work (and a commit in it would be wrong).
+            self.advise(address, length, Advice::LinuxDontFork);
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel that access will be random: no read-around, so that the page cache keeps
+    /// small folios (a 4 KiB write into a 2 MiB folio costs ext4 40 us instead of 2).
+    pub(crate) fn advise_random(&self, address: u64, length: u64) {
+        self.advise(address, length, Advice::Random);
+    }
+
+    /// Forgets this process's private copies: the next touch shows the file's pages again.
+    pub(crate) fn drop_private(&self, address: u64, length: u64) -> Result<()> {
+        let at = self.checked(address, length);
+        // SAFETY: the range is ours; its private pages are given up by the owner's decision,
+        // and what shows then is the file, whose bytes the owner has made equal or wants back.
+        unsafe { mm::madvise(at, length as usize, Advice::LinuxDontNeed) }.map_err(|e| {
+            Error::Unsupported {
+                why: format!("madvise failed: {e}"),
+            }
+        })
+    }
+
+    /// Makes a range inaccessible to stores.
+    pub(crate) fn protect_read_only(&self, address: u64, length: u64) -> Result<()> {
+        let at = self.checked(address, length);
+        // SAFETY: the range is ours; protection only takes rights away.
+        unsafe { mm::mprotect(at, length as usize, MprotectFlags::READ) }.map_err(|e| {
+            Error::Unsupported {
+                why: format!("mprotect failed: {e}"),
+            }
+        })
+    }
+
+    /// Takes a range back to inaccessible, unbacked memory.
+    pub(crate) fn clear(&self, address: u64, length: u64) -> Result<()> {
+        if length == 0 {
+            return Ok(());
+        }
+        let at = self.checked(address, length);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: the range is ours; the arena's reservation is put back in place.
+        unsafe { mm::mmap_anonymous(at, length as usize, ProtFlags::empty(), flags) }
+            .map(|_| ())
+            .map_err(|e| Error::Unsupported {
+                why: format!("mmap failed: {e}"),
+            })
+    }
+
+    fn advise(&self, address: u64, length: u64, advice: Advice) {
+        let at = self.checked(address, length);
+        // SAFETY: the range is ours and the advice changes no contents. Kernels without it say
+        // so, and nothing is lost.
+        let _ = unsafe { mm::madvise(at, length as usize, advice) };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // Should the kernel refuse (it ran out of map entries), the old pages stay visible to
+        // nobody: the range is never claimed again in this process.
+        if self.clear(self.base, self.length).is_ok() {
+            let base = self.base;
+            lock(&self.space.state).mapped.retain(|&(b, _)| b != base);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: u64 = 0x5f00_0000_0000;
+
+    #[test]
+    fn an_arena_is_reserved_once_and_the_second_owner_learns_by_whom() {
+        let first = AddressSpace::new("store one");
+        first.reserve(BASE, 1 << 30).unwrap();
+        first.reserve(BASE, 1 << 30).unwrap();
+        let second = AddressSpace::new("store two");
+        match second.reserve(BASE, 1 << 30).unwrap_err() {
+            Error::AddressTaken { by, what, .. } => {
+                assert_eq!((by.as_str(), what.as_str()), ("store one", "store two"));
+            }
+            other => panic!("{other}"),
+        }
+        drop(first);
+        second.reserve(BASE, 1 << 30).unwrap();
+    }
+
+    #[test]
+    fn claims_do_not_overlap_and_stay_inside_the_arena() {
+        let space = AddressSpace::new("store");
+        space.reserve(BASE + (2 << 30), 1 << 30).unwrap();
+        let base = BASE + (2 << 30);
+        let claim = space.claim(base, 8192).unwrap();
+        assert!(matches!(
+            space.claim(base + 4096, 4096),
+            Err(Error::AddressTaken { .. })
+        ));
+        assert!(matches!(
+            space.claim(base + (1 << 30), 4096),
+            Err(Error::AddressTaken { .. })
+        ));
+        drop(claim);
+        space.claim(base + 4096, 4096).unwrap();
+    }
+}

@@ -1,0 +1,68 @@
+//! The process's own memory map, read to name what is in the way of a reservation.
+
+use std::fs;
+
+/// What lies in `base..end` of this process, in words for an error message.
+///
+/// Reads `/proc/self/maps`, so it costs milliseconds in a large process: for error paths only.
+pub(super) fn what_lies_in(base: u64, end: u64) -> String {
+    let Ok(maps) = fs::read_to_string("/proc/self/maps") else {
+        return "an unknown mapping (/proc is not readable)".to_string();
+    };
+    match maps
+        .lines()
+        .filter_map(parse)
+        .find(|m| m.start < end && m.end > base)
+    {
+        Some(m) => format!("{} at {:#x}..{:#x}", m.name, m.start, m.end),
+        None => "nothing visible: the addresses are beyond what this system can map".to_string(),
+    }
+}
+
+struct Line<'a> {
+    start: u64,
+    end: u64,
+    name: &'a str,
+}
+
+/// Parses one line: `start-end perms offset dev inode   name`.
+fn parse(line: &str) -> Option<Line<'_>> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let mut rest = rest;
+    for _ in 0..4 {
+        rest = rest.trim_start().split_once(' ')?.1;
+    }
+    let name = rest.trim();
+    Some(Line {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        name: if name.is_empty() {
+            "anonymous memory"
+        } else {
+            name
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_gives_range_and_name() {
+        let m = parse("7f00-7f10 r--p 00000000 fe:00 1053 /usr/lib/with space.so").unwrap();
+        assert_eq!(
+            (m.start, m.end, m.name),
+            (0x7f00, 0x7f10, "/usr/lib/with space.so")
+        );
+        let m = parse("10-20 rw-p 00000000 00:00 0 ").unwrap();
+        assert_eq!(m.name, "anonymous memory");
+    }
+
+    #[test]
+    fn the_running_program_is_found() {
+        let here = the_running_program_is_found as fn() as usize as u64;
+        assert!(what_lies_in(here, here + 1).contains(" at 0x"));
+    }
+}

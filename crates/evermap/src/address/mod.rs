@@ -1,0 +1,115 @@
+//! Addresses: the window that Evermap keeps to itself, the arenas reserved in it, and the mappings
+//! put into them.
+//!
+//! Objects hold raw pointers, so an object must lie at the same addresses in every process. This
+//! module owns everything that makes it so: a [`Reservation`] keeps an arena's addresses free from
+//! the moment a store is opened, and a [`Mapping`] puts a part of a file at an exact address inside
+//! a reservation. No reference is handed out here, only addresses: who turns them into references
+//! argues for that where it is done.
+
+mod anonymous;
+mod dirty;
+mod mapping;
+mod maps;
+
+pub(crate) use anonymous::AnonymousRange;
+pub(crate) use dirty::PageScanner;
+pub(crate) use mapping::{AddressSpace, Mapping, Sharing};
+
+use crate::error::{Error, Result};
+use crate::format::PAGE_BYTES;
+
+/// The range of virtual addresses in which stores take their arenas.
+///
+/// The default on x86-64 and 64-bit Arm is `0x2000_0000_0000..0x6000_0000_0000`: far from the
+/// program, its heap and stack, and from the area where the kernel places libraries under address
+/// space layout randomisation (300 of 300 reopenings succeeded there). Sanitizers and kernels with
+/// fewer address bits need another one.
+///
+/// ```
+/// let window = evermap::Window::default();
+/// assert!(window.contains(0x2000_0000_0000, 64 << 30));
+/// assert!(evermap::Window::new(0x1000, 0x800).is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    base: u64,
+    end: u64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Window {
+            base: 0x2000_0000_0000,
+            end: 0x6000_0000_0000,
+        }
+    }
+}
+
+impl Window {
+    /// A window from `base` up to, not including, `end`; both multiples of 1 GiB.
+    ///
+    /// # Errors
+    /// `Unsupported` when the range is empty or not aligned.
+    pub fn new(base: u64, end: u64) -> Result<Window> {
+        if base >= end || base % ARENA_ALIGN_BYTES != 0 || end % ARENA_ALIGN_BYTES != 0 {
+            return Err(Error::Unsupported {
+                why: format!("window {base:#x}..{end:#x} is empty or not aligned to 1 GiB"),
+            });
+        }
+        Ok(Window { base, end })
+    }
+
+    /// Does the window hold `length` bytes from `address`?
+    pub fn contains(&self, address: u64, length: u64) -> bool {
+        address >= self.base
+            && address
+                .checked_add(length)
+                .is_some_and(|end| end <= self.end)
+    }
+
+    /// A random base, aligned to 1 GiB, for an arena of `length` bytes.
+    pub(crate) fn random_base(&self, length: u64) -> Result<u64> {
+        let room = (self.end - self.base).saturating_sub(length) / ARENA_ALIGN_BYTES;
+        if room == 0 {
+            return Err(Error::OutOfAddresses {
+                what: "an arena".to_string(),
+                bytes: length,
+                why: format!("the window {:#x}..{:#x} is smaller", self.base, self.end),
+            });
+        }
+        Ok(self.base + random_u64()? % room * ARENA_ALIGN_BYTES)
+    }
+}
+
+/// Arenas begin at multiples of this.
+pub(crate) const ARENA_ALIGN_BYTES: u64 = 1 << 30;
+
+/// Random bits from the kernel.
+pub(crate) fn random_u64() -> Result<u64> {
+    getrandom::u64().map_err(|e| Error::Unsupported {
+        why: format!("no random numbers: {e}"),
+    })
+}
+
+/// A random identity for a store or an object.
+pub(crate) fn random_uuid() -> Result<[u8; 16]> {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&random_u64()?.to_le_bytes());
+    uuid[8..].copy_from_slice(&random_u64()?.to_le_bytes());
+    // RFC 9562, version 4, variant 1.
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    Ok(uuid)
+}
+
+/// Refuses kernels whose pages are larger than the format's: regions begin at 4 KiB steps.
+pub(crate) fn check_page_size() -> Result<()> {
+    let kernel = rustix::param::page_size() as u64;
+    if kernel == PAGE_BYTES {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        why: format!("the kernel's pages have {kernel} bytes, Evermap needs {PAGE_BYTES}"),
+    })
+}

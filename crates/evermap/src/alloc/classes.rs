@@ -1,0 +1,92 @@
+//! Size classes of small blocks: multiples of 16 up to 128 bytes, then four classes a doubling up
+//! to 32 KiB, so that a block wastes at most a fifth of its size above 128 bytes.
+
+use crate::format::{BLOCK_BYTES_MIN, CHUNK_BYTES};
+
+/// Number of classes.
+pub(crate) const CLASSES: usize = 40;
+/// Largest size that a slab serves.
+pub(crate) const SMALL_BYTES_MAX: usize = 32 * 1024;
+
+/// Block size of each class.
+const SIZES: [u32; CLASSES] = sizes();
+
+const fn sizes() -> [u32; CLASSES] {
+    let mut sizes = [0; CLASSES];
+    let mut class = 0;
+    while class < CLASSES {
+        sizes[class] = if class < 8 {
+            (class as u32 + 1) * BLOCK_BYTES_MIN as u32
+        } else {
+            let group = (class as u32 - 8) / 4;
+            let step = (class as u32 - 8) % 4;
+            (5 + step) << (5 + group)
+        };
+        class += 1;
+    }
+    sizes
+}
+const _: () = assert!(SIZES[CLASSES - 1] as usize == SMALL_BYTES_MAX);
+
+/// Bytes of a block of `class`.
+pub(crate) fn block_bytes(class: usize) -> usize {
+    SIZES[class] as usize
+}
+
+/// Blocks in a slab of `class`.
+pub(crate) fn blocks_per_slab(class: usize) -> u32 {
+    CHUNK_BYTES as u32 / SIZES[class]
+}
+
+/// The smallest class whose blocks hold `size` bytes at multiples of `align`; `None` when only a
+/// large block will do. `align` is a power of two.
+pub(crate) fn class_of(size: usize, align: usize) -> Option<usize> {
+    let size = size.max(1);
+    if size > SMALL_BYTES_MAX || align > SMALL_BYTES_MAX {
+        return None;
+    }
+    let mut class = if size <= 128 {
+        size.div_ceil(BLOCK_BYTES_MIN) - 1
+    } else {
+        let last = size - 1;
+        let shift = last.ilog2() as usize;
+        8 + (shift - 7) * 4 + ((last >> (shift - 2)) & 3)
+    };
+    // Slabs begin at chunk multiples: block `i` is aligned when the block size is.
+    while class < CLASSES && !block_bytes(class).is_multiple_of(align) {
+        class += 1;
+    }
+    (class < CLASSES).then_some(class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_gets_the_smallest_class_that_holds_it() {
+        for size in 1..=SMALL_BYTES_MAX {
+            let class = class_of(size, 16).unwrap();
+            assert!(block_bytes(class) >= size, "{size}");
+            assert!(class == 0 || block_bytes(class - 1) < size, "{size}");
+            assert!(block_bytes(class) <= (size.max(16)).next_multiple_of(16).max(size * 5 / 4));
+        }
+        assert_eq!(class_of(SMALL_BYTES_MAX + 1, 1), None);
+    }
+
+    #[test]
+    fn alignment_is_kept_up_to_the_largest_block() {
+        for align in (0..16).map(|b| 1usize << b) {
+            for size in [1, 17, 100, 700, 5000, 20_000] {
+                let class = class_of(size, align).unwrap();
+                assert!(block_bytes(class) >= size && block_bytes(class) % align == 0);
+            }
+        }
+        assert_eq!(class_of(1, 65536), None);
+    }
+
+    #[test]
+    fn every_slab_fits_its_bitmap() {
+        assert!((0..CLASSES).all(|c| blocks_per_slab(c) <= 4096 && blocks_per_slab(c) >= 2));
+    }
+}

@@ -1,0 +1,95 @@
+//! What an object's allocator has handed out, counted from its metadata.
+
+use super::classes::{CLASSES, block_bytes};
+use super::region::Region;
+use crate::format::{
+    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, CHUNK_LARGE, CHUNK_LARGE_BODY, RegionRecord,
+};
+
+/// Counts of one size class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassStatistics {
+    /// Bytes of one block.
+    pub block_bytes: u64,
+    /// Slabs of 64 KiB that serve the class.
+    pub slabs: u64,
+    /// Blocks allocated.
+    pub blocks: u64,
+}
+
+/// What is allocated in an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeapStatistics {
+    /// Regions the object has.
+    pub regions: u64,
+    /// Bytes of address space that its chunks have.
+    pub capacity_bytes: u64,
+    /// Bytes of chunks that the file holds.
+    pub backed_bytes: u64,
+    /// Blocks allocated, small and large.
+    pub blocks: u64,
+    /// Their bytes, rounded up to what each occupies.
+    pub allocated_bytes: u64,
+    /// Large blocks among them.
+    pub large_blocks: u64,
+    /// Bytes asked for by the owners of large blocks.
+    pub large_bytes: u64,
+    /// Chunks that hold nothing.
+    pub free_chunks: u64,
+    /// Classes with at least one slab.
+    pub classes: Vec<ClassStatistics>,
+}
+
+impl HeapStatistics {
+    pub(super) fn collect(regions: &[Region]) -> HeapStatistics {
+        let mut classes = [ClassStatistics::default(); CLASSES];
+        let mut total = HeapStatistics {
+            regions: regions.len() as u64,
+            ..Default::default()
+        };
+        for region in regions {
+            total.capacity_bytes += region.chunks() as u64 * CHUNK_BYTES;
+            total.backed_bytes += region.backed();
+            for (chunk, &state) in region.map().iter().enumerate() {
+                match state & !CHUNK_FULL {
+                    CHUNK_FREE => total.free_chunks += 1,
+                    CHUNK_LARGE => {
+                        let record = region.record(chunk);
+                        total.large_blocks += 1;
+                        total.large_bytes += record.large_bytes;
+                        total.allocated_bytes += record.large_chunks.saturating_mul(CHUNK_BYTES);
+                    }
+                    CHUNK_LARGE_BODY => {}
+                    class => {
+                        if let Some(counts) = classes.get_mut(class as usize - 1) {
+                            counts.slabs += 1;
+                            counts.blocks += u64::from(region.record(chunk).used);
+                        }
+                    }
+                }
+            }
+        }
+        total.blocks = total.large_blocks;
+        for (class, counts) in classes.iter_mut().enumerate() {
+            counts.block_bytes = block_bytes(class) as u64;
+            total.blocks += counts.blocks;
+            total.allocated_bytes += counts.blocks * counts.block_bytes;
+        }
+        total.classes = classes.into_iter().filter(|c| c.slabs > 0).collect();
+        total
+    }
+}
+
+/// Counts what is allocated in regions that are mapped, at least for reading.
+///
+/// # Safety
+/// The regions are mapped as their records say and nobody changes their metadata meanwhile.
+pub(crate) unsafe fn statistics_of(records: &[RegionRecord]) -> HeapStatistics {
+    let regions: Vec<Region> = records
+        .iter()
+        .enumerate()
+        // SAFETY: the caller's promise; counting only reads.
+        .map(|(index, record)| unsafe { Region::new(record, index == 0) })
+        .collect();
+    HeapStatistics::collect(&regions)
+}

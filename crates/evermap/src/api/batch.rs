@@ -1,0 +1,209 @@
+//! Many objects made or replaced at one durable point.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::inner::{BUILDING, Finished, Inner};
+use crate::catalog::Lease;
+use crate::error::Result;
+use crate::format::KIND_OBJECT;
+use crate::object::{Draft, DraftOptions, RootType, now_ns};
+use crate::persist::{Build, Persist, build_root, type_description, type_id};
+use crate::storage::{File, FileSystem};
+
+/// Objects flushed one by one up to this many; beyond, one flush of the file system is cheaper
+/// and needs no open file an object.
+const FLUSHED_SINGLY_MAX: usize = 64;
+
+/// Objects that appear in the store together, or not at all.
+///
+/// Each object is built and written when it is added; [`commit`](Batch::commit) flushes them and
+/// names all of them in one catalog commit. Dropping a batch removes what it built.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// let store = evermap::Store::create_new(directory.path().join("store"))?;
+/// let mut batch = store.batch()?;
+/// for n in 0..10 {
+///     batch.create::<u64, _>(&format!("n{n}"), n)?;
+/// }
+/// assert!(store.list()?.is_empty());
+/// batch.commit()?;
+/// assert_eq!(store.list()?.len(), 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a batch that is not committed leaves nothing behind"]
+#[derive(Debug)]
+pub struct Batch {
+    inner: Arc<Inner>,
+    finished: Vec<Finished>,
+    files: Vec<Arc<dyn File>>,
+    file_system: Box<dyn FileSystem>,
+}
+
+impl Batch {
+    pub(super) fn new(inner: &Arc<Inner>) -> Result<Batch> {
+        let file_system = inner.storage.file_system(&inner.directory)?;
+        let inner = Arc::clone(inner);
+        Ok(Batch {
+            inner,
+            finished: Vec::new(),
+            files: Vec::new(),
+            file_system,
+        })
+    }
+
+    /// Adds a new object; its root is built from `source`.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidName`, `DiskFull`, and what building returns. The batch is as it
+    /// was then.
+    pub fn create<T, S>(&mut self, name: &str, source: S) -> Result<()>
+    where
+        T: Persist + Build<S>,
+    {
+        self.add::<T, S>(name, source, None, false)
+    }
+
+    /// Adds an object that takes the place of one of the same name, if there is one.
+    ///
+    /// # Errors
+    /// As [`create`](Batch::create), without `AlreadyExists`.
+    pub fn replace<T, S>(&mut self, name: &str, source: S) -> Result<()>
+    where
+        T: Persist + Build<S>,
+    {
+        self.add::<T, S>(name, source, None, true)
+    }
+
+    /// As [`replace`](Batch::replace), for an object whose data are known to take about
+    /// `expected_bytes`: its file is reserved at once and made to measure.
+    ///
+    /// # Errors
+    /// As [`replace`](Batch::replace).
+    pub fn replace_sized<T, S>(&mut self, name: &str, source: S, expected_bytes: u64) -> Result<()>
+    where
+        T: Persist + Build<S>,
+    {
+        self.add::<T, S>(name, source, Some(expected_bytes), true)
+    }
+
+    pub(super) fn add<T, S>(
+        &mut self,
+        name: &str,
+        source: S,
+        expected_bytes: Option<u64>,
+        replace: bool,
+    ) -> Result<()>
+    where
+        T: Persist + Build<S>,
+    {
+        self.inner.check_new(name, replace)?;
+        if self.finished.iter().any(|f| f.name == name) {
+            return Err(crate::Error::AlreadyExists {
+                store: self.inner.directory.clone(),
+                object: name.to_string(),
+            });
+        }
+        let inner = &self.inner;
+        let uuid = inner.new_uuid()?;
+        let path = inner.path_in(BUILDING, uuid);
+        let environment = inner.environment();
+        let arena = inner.catalog().look(|_, reader| {
+            (
+                reader.superblock().arena_base,
+                reader.superblock().arena_length,
+            )
+        })?;
+        let options = DraftOptions {
+            name: name.to_string(),
+            store_uuid: inner.uuid,
+            object_uuid: uuid,
+            kind: KIND_OBJECT,
+            arena,
+            expected_bytes,
+            ..DraftOptions::default()
+        };
+        let built = Draft::create(&environment, &path, &options).and_then(|mut draft| {
+            let root = draft.place_root(RootType {
+                bytes: size_of::<T>(),
+                align: align_of::<T>(),
+                type_id: type_id::<T>().0,
+                schema: type_description::<T>(),
+            })?;
+            let root: NonNull<T> = root.cast();
+            // SAFETY: the draft's root place has the size and alignment of a `T`, lies in the
+            // draft's object, and nobody else knows it.
+            unsafe { build_root(draft.heap(), root, source)? };
+            let leases = draft.finish(&environment, None)?;
+            draft.published();
+            Ok((Arc::clone(draft.file()), leases))
+        });
+        let (file, leases) = built.inspect_err(|_| {
+            // Best effort: an unfinished file is swept away later.
+            let _ = inner.storage.remove(&path);
+        })?;
+        self.finished.push(Finished {
+            name: name.to_string(),
+            uuid,
+            created_ns: now_ns(),
+            leases: leases
+                .into_iter()
+                .map(|(base, bytes)| Lease { base, bytes })
+                .collect(),
+            replace,
+        });
+        if self.finished.len() <= FLUSHED_SINGLY_MAX {
+            self.files.push(file);
+        } else {
+            self.files.clear();
+        }
+        Ok(())
+    }
+
+    /// Number of objects added.
+    pub fn len(&self) -> usize {
+        self.finished.len()
+    }
+
+    /// Was nothing added?
+    pub fn is_empty(&self) -> bool {
+        self.finished.is_empty()
+    }
+
+    /// Makes all objects durable and visible, together.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when somebody else took a name meanwhile, `Busy` when an object that is to
+    /// be replaced is being written, `DiskFull`. No object was added or replaced then.
+    pub fn commit(mut self) -> Result<()> {
+        if self.finished.is_empty() {
+            return Ok(());
+        }
+        if self.finished.len() <= FLUSHED_SINGLY_MAX {
+            for file in &self.files {
+                file.sync_data()?;
+            }
+            self.inner
+                .storage
+                .sync_directory(&self.inner.directory.join(BUILDING))?;
+        } else {
+            self.file_system.sync()?;
+        }
+        self.inner.publish(&self.finished)?;
+        self.finished.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        for object in &self.finished {
+            let _ = self
+                .inner
+                .storage
+                .remove(&self.inner.path_in(BUILDING, object.uuid));
+            self.inner.book.give_up(&object.leases);
+        }
+    }
+}

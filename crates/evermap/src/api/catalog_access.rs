@@ -1,0 +1,266 @@
+//! Reading and changing the catalog while other processes do the same.
+//!
+//! Readers hold the catalog's content lock for the moment of a look-up and copy out what they need;
+//! their mapping stays between look-ups and is renewed when the catalog has moved on. Changes are
+//! short sessions under the exclusive lock, each one commit. The catalog's log is permanent, so
+//! such a session costs one flush; it is emptied now and then, and when a store is closed.
+
+use std::path::PathBuf;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::leases::LeaseBook;
+use crate::address::AddressSpace;
+use crate::catalog::{self, Arena, Catalog, Lease};
+use crate::commit::{Log, LogPolicy};
+use crate::error::{Error, Result};
+use crate::format::{COMMIT_SEQUENCE_OFFSET, KIND_CATALOG};
+use crate::object::{
+    Addresses, CONTENT_BYTE, Environment, Identity, Place, Reader, Writer, lease_of, lock_byte,
+};
+use crate::persist::{Mut, type_description, type_id};
+use crate::storage::{File, LockKind, OpenMode, Storage};
+use std::time::Duration;
+
+/// Bytes of log after which a catalog change is followed by a checkpoint.
+const CHECKPOINT_AFTER_BYTES: u64 = 256 * 1024;
+
+/// The catalog of one open store, as this process knows it.
+pub(super) struct CatalogAccess {
+    environment: Environment,
+    place: Place,
+    /// For locks and for finding out whether anything changed.
+    file: Arc<dyn File>,
+    log_file: Arc<dyn File>,
+    reader: Option<Reader>,
+    patience: Duration,
+    own_addresses: Arc<CatalogAddresses>,
+    book: Arc<LeaseBook>,
+    /// This process changed the catalog and may owe it a checkpoint.
+    pub(super) changed: bool,
+}
+
+/// Where the catalog itself gets addresses from when it outgrows its region.
+struct CatalogAddresses {
+    book: Arc<LeaseBook>,
+    arenas: Mutex<Vec<Arena>>,
+}
+
+impl Addresses for CatalogAddresses {
+    fn lease(&self, bytes: u64) -> Result<u64> {
+        let arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
+        self.book
+            .take_above(&arenas, bytes)?
+            .ok_or_else(|| Error::OutOfAddresses {
+                what: "the catalog".to_string(),
+                bytes,
+                why: "every arena is used up to its end".to_string(),
+            })
+    }
+
+    fn give_up(&self, base: u64, bytes: u64) {
+        self.book.give_up(&[Lease { base, bytes }]);
+    }
+}
+
+/// Unlocks the catalog's content when a look-up ends, however it ends.
+struct ContentLock<'a>(&'a dyn File);
+
+impl Drop for ContentLock<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.unlock(CONTENT_BYTE, 1);
+    }
+}
+
+impl CatalogAccess {
+    /// Opens the catalog's files; the first look-up maps it.
+    pub(super) fn open(
+        storage: Arc<dyn Storage>,
+        space: Arc<AddressSpace>,
+        book: Arc<LeaseBook>,
+        path: PathBuf,
+        log_path: PathBuf,
+        patience: Duration,
+    ) -> Result<CatalogAccess> {
+        let file = storage.open(&path, OpenMode::Read)?;
+        let log_file = storage.open(&log_path, OpenMode::Read).map_err(|e| {
+            if !e.is_missing_file() {
+                return e;
+            }
+            Error::LogMissing {
+                path: path.clone(),
+                log: log_path.clone(),
+            }
+        })?;
+        let identity = Identity {
+            store_uuid: None,
+            object_uuid: None,
+            kind: KIND_CATALOG,
+        };
+        let own_addresses = Arc::new(CatalogAddresses {
+            book: Arc::clone(&book),
+            arenas: Mutex::default(),
+        });
+        let addresses: Arc<dyn Addresses> = own_addresses.clone();
+        Ok(CatalogAccess {
+            environment: Environment {
+                storage,
+                space,
+                addresses,
+            },
+            place: Place {
+                path,
+                log_path,
+                identity,
+                called: "the catalog".to_string(),
+            },
+            file,
+            log_file,
+            reader: None,
+            patience,
+            own_addresses,
+            book,
+            changed: false,
+        })
+    }
+
+    /// Calls `look` with the catalog as of its last commit.
+    ///
+    /// Costs two system calls for the lock and three small reads when nothing changed.
+    pub(super) fn look<R>(&mut self, look: impl FnOnce(&Catalog, &Reader) -> R) -> Result<R> {
+        let file = Arc::clone(&self.file);
+        let patience = self.patience;
+        lock_byte(
+            &*file,
+            LockKind::Shared,
+            CONTENT_BYTE,
+            patience,
+            &self.place.called,
+        )?;
+        let _lock = ContentLock(&*file);
+        if !self.is_current()? {
+            self.reader = None;
+        }
+        let reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => {
+                let file = Arc::clone(&self.file);
+                let reader = Reader::from_locked(&self.environment, &self.place, file)?;
+                check_type(&reader, &self.place)?;
+                reader
+            }
+        };
+        // SAFETY: the type id was checked, so the root is a `Catalog`; the mapping lives in
+        // `reader` and its pages do not change while the content lock is held.
+        let catalog = unsafe { &*(reader.superblock().root_address as *const Catalog) };
+        for arena in catalog.arenas.iter() {
+            self.environment.space.reserve(arena.base, arena.length)?;
+        }
+        let result = look(catalog, &reader);
+        self.reader = Some(reader);
+        Ok(result)
+    }
+
+    /// Changes the catalog in one durable commit; nothing is changed when `change` fails.
+    pub(super) fn change<R>(
+        &mut self,
+        change: impl FnOnce(Mut<'_, Catalog>) -> Result<R>,
+    ) -> Result<R> {
+        self.reader = None;
+        let mut writer = self.write()?;
+        let root = root_of(&writer)?;
+        {
+            // SAFETY: the type id was checked when the catalog was first looked at, and the
+            // identity of the file since; the writer has the object to itself.
+            let mut catalog = unsafe { Mut::from_raw(writer.heap(), root) };
+            let arenas: Vec<Arena> = catalog.fields().arenas.iter().copied().collect();
+            *self
+                .own_addresses
+                .arenas
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = arenas;
+        }
+        // SAFETY: as above.
+        let result = change(unsafe { Mut::from_raw(writer.heap(), root) })?;
+        let own: Vec<Lease> = writer
+            .new_leases()
+            .iter()
+            .map(|&(base, bytes)| Lease { base, bytes })
+            .collect();
+        for lease in &own {
+            // SAFETY: as above.
+            catalog::raise_high_water(unsafe { Mut::from_raw(writer.heap(), root) }, lease);
+        }
+        self.changed = true;
+        writer.commit()?;
+        self.book.give_up(&own);
+        if writer.log_bytes() > CHECKPOINT_AFTER_BYTES {
+            writer.checkpoint()?;
+        }
+        Ok(result)
+    }
+
+    /// Empties the log if nobody else is using the catalog right now.
+    pub(super) fn checkpoint(&mut self) -> Result<()> {
+        self.reader = None;
+        self.patience = Duration::ZERO;
+        self.write()?.checkpoint()
+    }
+
+    fn write(&self) -> Result<Writer> {
+        Writer::open(
+            &self.environment,
+            &self.place,
+            LogPolicy::Permanent,
+            self.patience,
+        )
+    }
+
+    /// Does the mapping show the last commit?
+    fn is_current(&self) -> Result<bool> {
+        let Some(reader) = &self.reader else {
+            return Ok(false);
+        };
+        let superblock = reader.superblock();
+        let mut stored = [0; 8];
+        self.file.read_at(&mut stored, COMMIT_SEQUENCE_OFFSET)?;
+        let sequence = superblock.commit_sequence;
+        Ok(u64::from_le_bytes(stored) <= sequence
+            && !Log::moved_since(
+                &*self.log_file,
+                superblock.object_uuid,
+                reader.log_position(),
+                sequence,
+            )?)
+    }
+}
+
+fn root_of(writer: &Writer) -> Result<NonNull<Catalog>> {
+    NonNull::new(writer.head().root_address as *mut Catalog).ok_or_else(|| Error::Damaged {
+        path: writer.file().path().to_path_buf(),
+        what: "the root",
+        found: "no root".to_string(),
+        expected: "the catalog".to_string(),
+    })
+}
+
+fn check_type(reader: &Reader, place: &Place) -> Result<()> {
+    let superblock = reader.superblock();
+    if superblock.root_type_id == type_id::<Catalog>().0 {
+        return Ok(());
+    }
+    Err(Error::NewerFormat {
+        path: place.path.clone(),
+        found: format!("a catalog of type {}", superblock.schema()),
+        known: type_description::<Catalog>().to_string(),
+    })
+}
+
+/// The addresses of the catalog's own regions.
+pub(super) fn own_leases(reader: &Reader) -> Vec<Lease> {
+    let regions = reader.superblock().regions().iter();
+    regions
+        .map(|r| lease_of(r))
+        .map(|(base, bytes)| Lease { base, bytes })
+        .collect()
+}

@@ -1,0 +1,75 @@
+//! What can be said about an object without knowing its type.
+
+use std::time::{Duration, SystemTime};
+
+use crate::alloc::{HeapStatistics, statistics_of};
+use crate::error::Result;
+use crate::format::Superblock;
+use crate::object::{Reader, Writer, hex};
+
+/// What is known about one object.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ObjectInfo {
+    /// Its name.
+    pub name: String,
+    /// Its id, 32 hexadecimal digits; also the name of its file.
+    pub uuid: String,
+    /// When it was made.
+    pub created: SystemTime,
+    /// Bytes of its file.
+    pub file_bytes: u64,
+    /// First address.
+    pub base_address: u64,
+    /// Address ranges, with the bytes of each that the file holds.
+    pub regions: Vec<(u64, u64)>,
+    /// Number of its last commit.
+    pub sequence: u64,
+    /// Description of the root's type, cut at 1024 bytes.
+    pub root_type: String,
+    /// Id of the root's type, 32 hexadecimal digits.
+    pub root_type_id: String,
+    /// Bytes of the root itself.
+    pub root_bytes: u64,
+    /// What its allocator has handed out.
+    pub heap: HeapStatistics,
+}
+
+impl ObjectInfo {
+    pub(super) fn of_reader(name: &str, reader: &Reader) -> Result<ObjectInfo> {
+        let superblock = reader.superblock();
+        // SAFETY: the reader maps these regions for as long as it is borrowed here.
+        let heap = unsafe { statistics_of(superblock.regions()) };
+        Ok(ObjectInfo::new(
+            name,
+            superblock,
+            reader.file().length()?,
+            heap,
+        ))
+    }
+
+    pub(super) fn of_writer(name: &str, writer: &Writer) -> Result<ObjectInfo> {
+        Ok(ObjectInfo::new(
+            name,
+            writer.head(),
+            writer.file().length()?,
+            writer.statistics(),
+        ))
+    }
+
+    fn new(name: &str, s: &Superblock, file_bytes: u64, heap: HeapStatistics) -> ObjectInfo {
+        ObjectInfo {
+            name: name.to_string(),
+            uuid: hex(&s.object_uuid),
+            created: SystemTime::UNIX_EPOCH + Duration::from_nanos(s.created_ns),
+            file_bytes,
+            base_address: s.regions[0].base,
+            regions: s.regions().iter().map(|r| (r.base, r.length)).collect(),
+            sequence: s.commit_sequence,
+            root_type: s.schema(),
+            root_type_id: hex(&s.root_type_id),
+            root_bytes: s.root_bytes,
+            heap,
+        }
+    }
+}

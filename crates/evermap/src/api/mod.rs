@@ -1,0 +1,22 @@
+//! The safe interface: stores, snapshots, sessions, batches.
+//!
+//! This layer joins names to objects. It owns the rules that hold between objects (one mapping of
+//! an object in a process, one catalog, address leases) and the types that make Rust's borrow
+//! checker enforce what the layers below promise.
+
+mod batch;
+mod catalog_access;
+mod info;
+mod inner;
+mod leases;
+mod options;
+mod session;
+mod snapshot;
+mod store;
+
+pub use batch::Batch;
+pub use info::ObjectInfo;
+pub use options::{ARENA_BYTES_DEFAULT, Options};
+pub use session::Session;
+pub use snapshot::Snapshot;
+pub use store::Store;

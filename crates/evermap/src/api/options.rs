@@ -1,0 +1,73 @@
+//! How a store is opened or made.
+
+use std::time::Duration;
+
+use crate::address::Window;
+
+/// Bytes of addresses a store takes at creation when not told otherwise.
+pub const ARENA_BYTES_DEFAULT: u64 = 64 << 30;
+
+/// Choices for opening and making stores. The defaults suit almost everybody.
+///
+/// ```
+/// use std::time::Duration;
+/// let options = evermap::Options::new().busy_timeout(Duration::from_millis(200));
+/// let directory = tempfile::tempdir()?;
+/// let store = options.create_new(directory.path().join("store"))?;
+/// assert!(store.list()?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) window: Window,
+    pub(crate) arena_bytes: u64,
+    pub(crate) busy_timeout: Duration,
+    pub(crate) catalog_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            window: Window::default(),
+            arena_bytes: ARENA_BYTES_DEFAULT,
+            busy_timeout: Duration::ZERO,
+            // Catalog changes take milliseconds; who waits longer waits for a stopped process.
+            catalog_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Options {
+        Options::default()
+    }
+
+    /// Where in the address space a *new* store takes its arena; an existing one has its own.
+    pub fn window(mut self, window: Window) -> Options {
+        self.window = window;
+        self
+    }
+
+    /// Bytes of addresses a new store takes at first (rounded up to 1 GiB). It takes more when
+    /// these are used up. Addresses cost nothing until something lies there.
+    pub fn arena_bytes(mut self, bytes: u64) -> Options {
+        self.arena_bytes = bytes
+            .max(1)
+            .next_multiple_of(crate::address::ARENA_ALIGN_BYTES);
+        self
+    }
+
+    /// How long to wait for an object that somebody else has open in a way that excludes ours.
+    /// Default: not at all, [`Error::Busy`](crate::Error::Busy) at once.
+    pub fn busy_timeout(mut self, patience: Duration) -> Options {
+        self.busy_timeout = patience;
+        self
+    }
+
+    /// How long to wait for another process that changes the catalog. Default: ten seconds.
+    pub fn catalog_timeout(mut self, patience: Duration) -> Options {
+        self.catalog_timeout = patience;
+        self
+    }
+}

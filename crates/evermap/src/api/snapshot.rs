@@ -1,0 +1,180 @@
+//! Reading: one commit of an object, mapped for as long as somebody looks at it.
+
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::info::ObjectInfo;
+use super::inner::{Inner, OpenObject};
+use crate::catalog::Lease;
+use crate::error::{Error, Result};
+use crate::format::Superblock;
+use crate::object::{Reader, lease_of};
+use crate::persist::{Persist, type_description, type_id};
+
+/// One commit of an object, for reading. Dereferences to the root.
+///
+/// Opening costs the same for every size of object: some ten system calls; pages are read when
+/// they are touched. Snapshots of one object in one process share one mapping. While a snapshot
+/// lives, the object cannot be opened for writing.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// let store = evermap::Store::create_new(directory.path().join("store"))?;
+/// store.create::<evermap::PVec<u64>, _>("squares", [1, 4, 9])?;
+/// let squares = store.read::<evermap::PVec<u64>>("squares")?;
+/// assert_eq!(squares.iter().sum::<u64>(), 14);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Snapshot<T> {
+    shared: Arc<Shared>,
+    root: NonNull<T>,
+    root_type: PhantomData<T>,
+}
+
+// SAFETY: a snapshot gives `&T` only, to memory that nobody in this process writes.
+unsafe impl<T: Sync> Send for Snapshot<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Snapshot<T> {}
+
+/// A mapped object, shared by its snapshots.
+pub(super) struct Shared {
+    inner: Arc<Inner>,
+    uuid: [u8; 16],
+    name: String,
+    reader: ManuallyDrop<Reader>,
+    leases: Vec<Lease>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: dropped once, here, and not used after. The addresses have to be free before
+        // the entry goes: whoever waits for that maps the object again.
+        unsafe { ManuallyDrop::drop(&mut self.reader) };
+        self.inner.book.give_up(&self.leases);
+        self.inner.open_objects().remove(&self.uuid);
+    }
+}
+
+impl<T: Persist> Snapshot<T> {
+    pub(super) fn open(inner: &Arc<Inner>, name: &str) -> Result<Snapshot<T>> {
+        // The object may be replaced between the look at the catalog and the opening of its
+        // file: then the name leads to another file.
+        let shared = match Shared::open(inner, name) {
+            Err(e) if e.is_missing_file() => Shared::open(inner, name)?,
+            other => other?,
+        };
+        let root = root_as::<T>(inner, name, shared.reader.superblock())?;
+        Ok(Snapshot {
+            shared,
+            root,
+            root_type: PhantomData,
+        })
+    }
+
+    /// What is known about the object.
+    ///
+    /// Counts blocks by reading the allocator's metadata: some microseconds a GiB.
+    pub fn info(&self) -> Result<ObjectInfo> {
+        ObjectInfo::of_reader(&self.shared.name, &self.shared.reader)
+    }
+
+    /// Number of the commit this is.
+    pub fn sequence(&self) -> u64 {
+        self.shared.reader.superblock().commit_sequence
+    }
+}
+
+impl<T> Deref for Snapshot<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the root's type, place and alignment were checked at opening; the mapping
+        // lives in `shared`, is read-only and is one commit's for as long as that lives.
+        unsafe { self.root.as_ref() }
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for Snapshot<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl Shared {
+    /// Maps an object, or gives the mapping that this process has already.
+    pub(super) fn open(inner: &Arc<Inner>, name: &str) -> Result<Arc<Shared>> {
+        let found = inner.find(name)?;
+        let mut open = inner.open_object(found.uuid);
+        match open.get(&found.uuid) {
+            Some(OpenObject::Writing) => return Err(busy_here(inner, name, "written")),
+            Some(OpenObject::Reading(weak)) => match weak.upgrade() {
+                Some(shared) => return Ok(shared),
+                None => return Err(busy_here(inner, name, "closed")),
+            },
+            None => {}
+        }
+        let environment = inner.environment();
+        let patience = inner.options.busy_timeout;
+        let reader = inner.with_place(name, found.uuid, |place| {
+            Reader::open(&environment, place, patience)
+        })?;
+        let regions = reader.superblock().regions().iter();
+        let leases: Vec<Lease> = regions
+            .map(|r| lease_of(r))
+            .map(|(base, bytes)| Lease { base, bytes })
+            .collect();
+        inner.book.share(&leases)?;
+        let shared = Arc::new(Shared {
+            inner: Arc::clone(inner),
+            uuid: found.uuid,
+            name: name.to_string(),
+            reader: ManuallyDrop::new(reader),
+            leases,
+        });
+        open.insert(found.uuid, OpenObject::Reading(Arc::downgrade(&shared)));
+        Ok(shared)
+    }
+
+    pub(super) fn info(&self) -> Result<ObjectInfo> {
+        ObjectInfo::of_reader(&self.name, &self.reader)
+    }
+}
+
+/// The object is open in this process in a way that excludes what was asked for.
+pub(super) fn busy_here(inner: &Inner, name: &str, how: &str) -> Error {
+    Error::Busy {
+        what: format!("object `{name}` of store {}", inner.directory.display()),
+        holder: format!("it is being {how} in this process"),
+    }
+}
+
+/// The root, after its type was compared.
+pub(super) fn root_as<T: Persist>(
+    inner: &Inner,
+    name: &str,
+    superblock: &Superblock,
+) -> Result<NonNull<T>> {
+    if superblock.root_type_id != type_id::<T>().0 {
+        return Err(Error::SchemaMismatch {
+            store: inner.directory.clone(),
+            object: name.to_string(),
+            stored: superblock.schema(),
+            expected: type_description::<T>().to_string(),
+        });
+    }
+    let address = superblock.root_address;
+    let fits = superblock.root_bytes >= size_of::<T>() as u64
+        && address.is_multiple_of(align_of::<T>() as u64);
+    match NonNull::new(address as *mut T) {
+        Some(root) if fits => Ok(root),
+        _ => Err(Error::Damaged {
+            path: inner.directory.join(name),
+            what: "the root",
+            found: format!("{address:#x} and {} bytes", superblock.root_bytes),
+            expected: format!("{} bytes aligned to {}", size_of::<T>(), align_of::<T>()),
+        }),
+    }
+}

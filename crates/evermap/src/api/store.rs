@@ -1,0 +1,332 @@
+//! The store: a directory of named objects.
+
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use tracing::debug;
+
+use super::batch::Batch;
+use super::info::ObjectInfo;
+use super::inner::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, Inner, OBJECTS, reserve_somewhere};
+use super::options::Options;
+use super::session::Session;
+use super::snapshot::{Shared, Snapshot};
+use crate::address::{AddressSpace, random_uuid};
+use crate::catalog::{Arena, Catalog, CatalogInit};
+use crate::error::{Error, Result};
+use crate::format::KIND_CATALOG;
+use crate::object::{Addresses, Draft, DraftOptions, Environment, RootType};
+use crate::persist::{Build, PMap, PVec, Persist, build_root, type_description, type_id};
+use crate::storage::{Disk, LockKind, OpenMode, Storage};
+
+/// A directory of named objects. Cheap to clone; one process has one mapping of each object,
+/// however often its store is opened.
+///
+/// ```
+/// use evermap::{PVec, PString, Store};
+/// # let directory = tempfile::tempdir()?;
+/// let store = Store::open_or_create(directory.path().join("store"))?;
+/// store.create::<PVec<PString>, _>("todo", ["write", "read"])?;
+/// assert_eq!(*store.read::<PVec<PString>>("todo")?, ["write", "read"]);
+/// store.rename("todo", "done")?;
+/// assert_eq!(store.list()?, ["done"]);
+/// store.remove("done")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+impl Store {
+    /// Opens the store in a directory.
+    ///
+    /// Reserves its addresses; maps nothing but the catalog. Some 20 us.
+    ///
+    /// # Errors
+    /// `NoStore`; `AddressTaken` when something else lies at the store's addresses (a copy of the
+    /// store that is open already, for example); `Foreign`, `Damaged`, `NewerFormat`.
+    pub fn open(directory: impl AsRef<Path>) -> Result<Store> {
+        Options::new().open(directory)
+    }
+
+    /// Makes a store in a directory, which must be empty or not exist.
+    ///
+    /// # Errors
+    /// `StoreExists`, `NotPermitted`, `DiskFull`.
+    pub fn create_new(directory: impl AsRef<Path>) -> Result<Store> {
+        Options::new().create_new(directory)
+    }
+
+    /// Opens the store in a directory; makes one if there is none.
+    ///
+    /// # Errors
+    /// As [`open`](Store::open) and [`create_new`](Store::create_new).
+    pub fn open_or_create(directory: impl AsRef<Path>) -> Result<Store> {
+        Options::new().open_or_create(directory)
+    }
+
+    /// The store's directory.
+    pub fn path(&self) -> &Path {
+        &self.inner.directory
+    }
+
+    /// Makes an object; its root is built from `source`, in place. Durable on return.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidName`, `DiskFull`, and what building returns. The store is as it
+    /// was then.
+    pub fn create<T, S>(&self, name: &str, source: S) -> Result<()>
+    where
+        T: Persist + Build<S>,
+    {
+        let mut batch = self.batch()?;
+        batch.create::<T, S>(name, source)?;
+        batch.commit()
+    }
+
+    /// Makes an object that takes the place of one of the same name, if there is one. Readers
+    /// keep what they have open.
+    ///
+    /// # Errors
+    /// As [`create`](Store::create); `Busy` when the old one is being written.
+    pub fn replace<T, S>(&self, name: &str, source: S) -> Result<()>
+    where
+        T: Persist + Build<S>,
+    {
+        let mut batch = self.batch()?;
+        batch.replace::<T, S>(name, source)?;
+        batch.commit()
+    }
+
+    /// Begins a batch: many objects made or replaced at one durable point.
+    ///
+    /// # Errors
+    /// When the directory cannot be opened.
+    pub fn batch(&self) -> Result<Batch> {
+        Batch::new(&self.inner)
+    }
+
+    /// Opens an object for reading: its last commit.
+    ///
+    /// # Errors
+    /// `NotFound`, `SchemaMismatch` when its root is not a `T`, `Busy` while it is being written,
+    /// `Damaged`, `LogMissing`, `AddressTaken`.
+    pub fn read<T: Persist>(&self, name: &str) -> Result<Snapshot<T>> {
+        Snapshot::open(&self.inner, name)
+    }
+
+    /// Opens an object for writing. There is one writer at a time, and no reader beside it.
+    ///
+    /// An object whose last writer was killed is recovered first: what was committed is there.
+    ///
+    /// # Errors
+    /// As [`read`](Store::read), and `NotPermitted`.
+    pub fn write<T: Persist>(&self, name: &str) -> Result<Session<T>> {
+        Session::open(&self.inner, name)
+    }
+
+    /// Is there an object of this name?
+    ///
+    /// # Errors
+    /// `InvalidName`, and what reading the catalog returns.
+    pub fn contains(&self, name: &str) -> Result<bool> {
+        match self.inner.find(name) {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Names of the objects, in the order they were made.
+    ///
+    /// # Errors
+    /// What reading the catalog returns.
+    pub fn list(&self) -> Result<Vec<String>> {
+        let entries = self.inner.catalog().look(|catalog, _| catalog.list())?;
+        Ok(entries.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Gives an object another name, durably. Sessions and snapshots of it go on.
+    ///
+    /// # Errors
+    /// `NotFound`, `AlreadyExists`, `InvalidName`.
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    /// Removes an object, durably. Snapshots of it stay valid.
+    ///
+    /// # Errors
+    /// `NotFound`, `Busy` when it is being written.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        self.inner.remove(name)
+    }
+
+    /// What is known about an object, whatever its type.
+    ///
+    /// # Errors
+    /// As [`read`](Store::read).
+    pub fn info(&self, name: &str) -> Result<ObjectInfo> {
+        Shared::open(&self.inner, name)?.info()
+    }
+}
+
+impl Options {
+    /// As [`Store::open`], with these options.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(&self, directory: impl AsRef<Path>) -> Result<Store> {
+        Ok(Store {
+            inner: Inner::open(directory.as_ref(), self)?,
+        })
+    }
+
+    /// As [`Store::create_new`], with these options.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_new(&self, directory: impl AsRef<Path>) -> Result<Store> {
+        create_store(directory.as_ref(), self)?;
+        self.open(directory)
+    }
+
+    /// As [`Store::open_or_create`], with these options.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_or_create(&self, directory: impl AsRef<Path>) -> Result<Store> {
+        match self.open(&directory) {
+            Err(Error::NoStore { .. }) => {}
+            other => return other,
+        }
+        match create_store(directory.as_ref(), self) {
+            // Somebody else was quicker.
+            Ok(()) | Err(Error::StoreExists { .. }) => self.open(directory),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// The first lease of a store is its catalog's: the arena's first addresses.
+struct FirstLease(u64);
+
+impl Addresses for FirstLease {
+    fn lease(&self, _bytes: u64) -> Result<u64> {
+        Ok(self.0)
+    }
+
+    fn give_up(&self, _base: u64, _bytes: u64) {}
+}
+
+/// Makes the files of an empty store. The catalog comes last and gets its name when it is
+/// durable: a directory without it is no store.
+fn create_store(directory: &Path, options: &Options) -> Result<()> {
+    crate::address::check_page_size()?;
+    let storage: Arc<dyn Storage> = Arc::new(Disk);
+    let exists = |why: &str| {
+        Err(Error::StoreExists {
+            path: directory.to_path_buf(),
+            why: why.to_string(),
+        })
+    };
+    if let Some(parent) = directory.parent().filter(|p| !p.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).map_err(|e| Error::from_io(e, "create", parent))?;
+    }
+    match storage.create_directory(directory) {
+        Ok(()) => {}
+        Err(e) if already_there(&e) => {
+            let known = [ADDRESSES, BUILDING, OBJECTS, CATALOG_LOG, NEW_CATALOG];
+            let names = storage.list(directory).map_err(|e| match e {
+                Error::Io { path, source, .. } => Error::StoreExists {
+                    path,
+                    why: source.to_string(),
+                },
+                other => other,
+            })?;
+            if names.iter().any(|name| name == CATALOG) {
+                return exists("there is a store already");
+            }
+            // What a creation that was killed left behind may be used again.
+            if let Some(stranger) = names.iter().find(|name| !known.contains(&name.as_str())) {
+                return exists(&format!("the directory holds `{stranger}`"));
+            }
+        }
+        Err(e) => return Err(e),
+    }
+    let locks = storage.open(&directory.join(ADDRESSES), OpenMode::OpenOrCreate)?;
+    if !locks.try_lock(LockKind::Exclusive, 0, 1)? {
+        return Err(Error::Busy {
+            what: format!("store {}", directory.display()),
+            holder: "another process is making it".to_string(),
+        });
+    }
+    for folder in [OBJECTS, BUILDING] {
+        match storage.create_directory(&directory.join(folder)) {
+            Err(e) if !already_there(&e) => return Err(e),
+            _ => {}
+        }
+    }
+    create_catalog(&storage, directory, options)?;
+    debug!(directory = %directory.display(), "made a store");
+    Ok(())
+}
+
+const NEW_CATALOG: &str = "catalog.new";
+
+fn create_catalog(storage: &Arc<dyn Storage>, directory: &Path, options: &Options) -> Result<()> {
+    let path = directory.join(NEW_CATALOG);
+    match storage.remove(&path) {
+        Err(e) if !e.is_missing_file() => return Err(e),
+        _ => {}
+    }
+    let space = AddressSpace::new(&format!("store {}", directory.display()));
+    let length = options.arena_bytes;
+    let base = reserve_somewhere(&space, options, length)?;
+    let environment = Environment {
+        storage: Arc::clone(storage),
+        space,
+        addresses: Arc::new(FirstLease(base)),
+    };
+    let draft_options = DraftOptions {
+        name: CATALOG.to_string(),
+        store_uuid: random_uuid()?,
+        object_uuid: random_uuid()?,
+        kind: KIND_CATALOG,
+        arena: (base, length),
+        ..DraftOptions::default()
+    };
+    let mut draft = Draft::create(&environment, &path, &draft_options)?;
+    let root: NonNull<Catalog> = draft
+        .place_root(RootType {
+            bytes: size_of::<Catalog>(),
+            align: align_of::<Catalog>(),
+            type_id: type_id::<Catalog>().0,
+            schema: type_description::<Catalog>(),
+        })?
+        .cast();
+    let first_region_end = draft.leases_end();
+    let source = CatalogInit {
+        arenas: [Arena {
+            base,
+            length,
+            high_water: first_region_end,
+        }],
+        objects: PMap::new(),
+        doomed: PVec::new(),
+    };
+    // SAFETY: the place is the root's, of its size and alignment, and nobody else knows it.
+    unsafe { build_root(draft.heap(), root, source)? };
+    draft.finish(&environment, Some(&directory.join(CATALOG_LOG)))?;
+    draft.published();
+    draft.file().sync_data()?;
+    storage.rename(&path, &directory.join(CATALOG))?;
+    storage.sync_directory(directory)?;
+    storage.sync_directory(&crate::storage::parent_of(directory))
+}
+
+fn already_there(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
+}

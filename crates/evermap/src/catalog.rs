@@ -1,0 +1,220 @@
+//! The catalog: which objects a store has, what they are called and which addresses are theirs.
+//!
+//! It is itself an object, at the first address of the store's first arena: a hash table by name
+//! over a list in order of creation, built from the same containers that users have. Everything
+//! here is a pure function of its contents; locks, files and commits are the layers' around it.
+
+use evermap_derive::{Persist, Plain};
+
+use crate::Error;
+use crate::error::Result;
+use crate::persist::{Mut, PMap, PString, PVec};
+
+/// Root of the catalog.
+#[derive(Persist)]
+#[repr(C)]
+#[persist(name = "EvermapCatalog")]
+pub(crate) struct Catalog {
+    /// Address ranges that belong to the store.
+    pub(crate) arenas: PVec<Arena>,
+    /// The objects by name, in the order they were made.
+    pub(crate) objects: PMap<PString, Entry>,
+    /// Objects that are gone from the catalog and whose files are still to be removed.
+    pub(crate) doomed: PVec<[u8; 16]>,
+}
+
+/// One address range of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Persist, Plain)]
+#[repr(C)]
+pub(crate) struct Arena {
+    /// First address.
+    pub(crate) base: u64,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// Nothing at or above this address was ever given to an object. Addresses below that have
+    /// become free are used again only when the arena has none above, so that a process that
+    /// still has a removed object open is not in the way of a new one.
+    pub(crate) high_water: u64,
+}
+
+/// Addresses of one region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Persist, Plain)]
+#[repr(C)]
+pub(crate) struct Lease {
+    /// First address.
+    pub(crate) base: u64,
+    /// Bytes.
+    pub(crate) bytes: u64,
+}
+
+/// One object.
+#[derive(Persist)]
+#[repr(C)]
+pub(crate) struct Entry {
+    /// Names the object's file.
+    pub(crate) uuid: [u8; 16],
+    /// Nanoseconds since 1970.
+    pub(crate) created_ns: u64,
+    /// Addresses that are the object's. The object's own region table may lag behind after a
+    /// crash, never run ahead.
+    pub(crate) leases: PVec<Lease>,
+}
+
+/// A copy of an entry, for use after the catalog was unlocked.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) created_ns: u64,
+    pub(crate) leases: Vec<Lease>,
+}
+
+impl Catalog {
+    /// A copy of the entry of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<Found> {
+        self.objects.get(name).map(Found::of)
+    }
+
+    /// Is there an object with this file?
+    pub(crate) fn has_uuid(&self, uuid: [u8; 16]) -> bool {
+        self.objects.iter().any(|(_, entry)| entry.uuid == uuid)
+    }
+
+    /// Names and entries, in order of creation.
+    pub(crate) fn list(&self) -> Vec<(String, Found)> {
+        self.objects
+            .iter()
+            .map(|(name, entry)| (name.as_str().to_string(), Found::of(entry)))
+            .collect()
+    }
+
+    /// Every address range in use, in order.
+    pub(crate) fn used(&self) -> Vec<Lease> {
+        let mut used: Vec<Lease> = self
+            .objects
+            .iter()
+            .flat_map(|(_, entry)| entry.leases.iter().copied())
+            .collect();
+        used.sort_unstable_by_key(|lease| lease.base);
+        used
+    }
+}
+
+impl Found {
+    fn of(entry: &Entry) -> Found {
+        Found {
+            uuid: entry.uuid,
+            created_ns: entry.created_ns,
+            leases: entry.leases.iter().copied().collect(),
+        }
+    }
+}
+
+/// Adds an object; the name must be free.
+pub(crate) fn insert(mut catalog: Mut<'_, Catalog>, name: &str, entry: &Found) -> Result<()> {
+    for lease in &entry.leases {
+        raise_high_water(catalog.reborrow(), lease);
+    }
+    let source = EntryInit {
+        uuid: entry.uuid,
+        created_ns: entry.created_ns,
+        leases: entry.leases.as_slice(),
+    };
+    catalog.fields().objects.insert(name, source).map(drop)
+}
+
+/// Takes an object out; its file is still to be removed.
+pub(crate) fn remove(mut catalog: Mut<'_, Catalog>, name: &str, uuid: [u8; 16]) -> Result<()> {
+    let mut fields = catalog.fields();
+    fields.doomed.push(uuid)?;
+    fields.objects.remove(name);
+    Ok(())
+}
+
+/// Gives an object another name.
+pub(crate) fn rename(mut catalog: Mut<'_, Catalog>, from: &str, to: &str) -> Result<()> {
+    let Some(entry) = catalog.find(from) else {
+        return Ok(());
+    };
+    insert(catalog.reborrow(), to, &entry)?;
+    catalog.fields().objects.remove(from);
+    Ok(())
+}
+
+/// Records further addresses of an object.
+pub(crate) fn add_leases(
+    mut catalog: Mut<'_, Catalog>,
+    uuid: [u8; 16],
+    leases: &[Lease],
+) -> Result<bool> {
+    for lease in leases {
+        raise_high_water(catalog.reborrow(), lease);
+    }
+    let mut fields = catalog.fields();
+    let Some(name) = fields
+        .objects
+        .iter()
+        .find(|(_, entry)| entry.uuid == uuid)
+        .map(|(n, _)| n.as_str().to_string())
+    else {
+        return Ok(false);
+    };
+    let Some(mut entry) = fields.objects.get_mut(name.as_str()) else {
+        return Ok(false);
+    };
+    let mut entry = entry.fields();
+    for lease in leases {
+        if !entry.leases.contains(lease) {
+            entry.leases.push(*lease)?;
+        }
+    }
+    Ok(true)
+}
+
+/// Notes that addresses up to the end of `lease` were given out.
+pub(crate) fn raise_high_water(mut catalog: Mut<'_, Catalog>, lease: &Lease) {
+    for arena in catalog.fields().arenas.as_mut_slice() {
+        let end = lease.base + lease.bytes;
+        if lease.base >= arena.base && end <= arena.base + arena.length {
+            arena.high_water = arena.high_water.max(end);
+        }
+    }
+}
+
+/// Checks a name: it becomes neither a path nor a line break anywhere.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let why = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > crate::format::NAME_BYTES_MAX {
+        "it is longer than 255 bytes"
+    } else if name == "." || name == ".." {
+        "it means a directory"
+    } else if name.contains('/') {
+        "it contains a slash"
+    } else if name.chars().any(char::is_control) {
+        "it contains a control character"
+    } else {
+        return Ok(());
+    };
+    Err(Error::InvalidName {
+        name: name.to_string(),
+        why,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_leave_the_store_or_a_line_are_refused() {
+        for bad in ["", ".", "..", "a/b", "/", "a\0b", "a\nb", &"x".repeat(256)] {
+            assert!(
+                matches!(check_name(bad), Err(Error::InvalidName { .. })),
+                "{bad:?}"
+            );
+        }
+        for good in ["a", "...", "übergröße", "a b", "-x", &"x".repeat(255)] {
+            check_name(good).unwrap();
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The redo log: a file of its own beside the object, two header slots and a chain of records.
+//!
+//! A commit is durable when its record is. Records chain by the salt of their generation, by
+//! consecutive sequence numbers and by the checksum of the record before, so what an earlier
+//! generation left behind a shorter one is not taken for part of it. The log is pre-written with
+//! zeros: a later record changes no metadata of the file, which saves the flushes that extending
+//! it would need.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytemuck::{Zeroable, bytes_of};
+use tracing::{debug, warn};
+
+use super::record::{Commit, RecordBuilder, checksum};
+use crate::address::random_u64;
+use crate::error::{Error, Result};
+use crate::format::{
+    FORMAT_VERSION, LOG_ALIGN, LOG_MAGIC, LOG_RECORD_MAGIC, LOG_RECORDS_OFFSET, LOG_SLOT_BYTES,
+    LogHeader, LogRecord,
+};
+use crate::storage::{File, OpenMode, Storage, parent_of, read_exact_at};
+
+/// Bytes a new log is pre-written to: enough for the small commits of a short session.
+const PREWRITTEN_BYTES_FIRST: u64 = 64 * 1024;
+/// The log is pre-written further in steps of at most this.
+const PREWRITTEN_STEP_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// An open log, positioned behind its last valid record.
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: Arc<dyn File>,
+    header: LogHeader,
+    slot: u64,
+    tail: u64,
+    prewritten: u64,
+    previous: u32,
+    sequence: u64,
+}
+
+/// Where a log stood when it was last looked at; tells cheaply whether it has moved on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogPosition {
+    salt: u64,
+    tail: u64,
+}
+
+impl Log {
+    /// Makes an empty log for an object whose file holds commit `base_sequence` durably. Replaces
+    /// a stale one. The log and its name are durable on return.
+    pub(crate) fn create(
+        storage: &dyn Storage,
+        path: &Path,
+        object_uuid: [u8; 16],
+        base_sequence: u64,
+    ) -> Result<Log> {
+        match storage.remove(path) {
+            Err(e) if !e.is_missing_file() => return Err(e),
+            _ => {}
+        }
+        let file = storage.open(path, OpenMode::CreateNew)?;
+        let header = new_header(object_uuid, 1, base_sequence)?;
+        let mut log = Log {
+            file,
+            header,
+            slot: 0,
+            tail: LOG_RECORDS_OFFSET,
+            prewritten: 0,
+            previous: 0,
+            sequence: base_sequence,
+        };
+        let prepared = log
+            .prewrite(PREWRITTEN_BYTES_FIRST)
+            .and_then(|()| log.file.write_at(bytes_of(&log.header), 0))
+            .and_then(|()| log.file.sync_data())
+            .and_then(|()| storage.sync_directory(&parent_of(path)));
+        if let Err(error) = prepared {
+            let _ = storage.remove(path);
+            return Err(error);
+        }
+        Ok(log)
+    }
+
+    /// Opens a log and reads its committed records, oldest first.
+    ///
+    /// `durable_sequence` is the newest commit known to be durable already: the log is flushed
+    /// before anything newer is believed, because after a kill the page cache may show a record
+    /// whose flush never finished.
+    pub(crate) fn open(
+        file: Arc<dyn File>,
+        object_uuid: [u8; 16],
+        durable_sequence: u64,
+    ) -> Result<(Log, Vec<Commit>)> {
+        let (header, slot) = newest_header(&*file, object_uuid)?;
+        let length = file.length()?;
+        let mut log = Log {
+            file,
+            header,
+            slot,
+            tail: LOG_RECORDS_OFFSET,
+            prewritten: length,
+            previous: 0,
+            sequence: header.base_sequence,
+        };
+        let mut commits = Vec::new();
+        while let Some(commit) = log.read_next(length)? {
+            commits.push(commit);
+        }
+        if log.sequence > durable_sequence {
+            log.file.sync_data()?;
+        }
+        Ok((log, commits))
+    }
+
+    /// Has anything been appended or reset since `position`? Two small reads.
+    pub(crate) fn moved_since(
+        file: &dyn File,
+        object_uuid: [u8; 16],
+        position: LogPosition,
+        sequence: u64,
+    ) -> Result<bool> {
+        let (header, _) = newest_header(file, object_uuid)?;
+        let same = header.salt == position.salt;
+        let tail = if same {
+            position.tail
+        } else {
+            LOG_RECORDS_OFFSET
+        };
+        let next = if same {
+            sequence + 1
+        } else {
+            header.base_sequence + 1
+        };
+        Ok(match read_head(file, tail)? {
+            Some(head) => head.salt == header.salt && head.sequence == next,
+            None => false,
+        })
+    }
+
+    /// Where the log stands.
+    pub(crate) fn position(&self) -> LogPosition {
+        LogPosition {
+            salt: self.header.salt,
+            tail: self.tail,
+        }
+    }
+
+    /// Bytes of records since the last reset.
+    pub(crate) fn records_bytes(&self) -> u64 {
+        self.tail - LOG_RECORDS_OFFSET
+    }
+
+    /// Appends a record and returns when it is durable: the commit point.
+    ///
+    /// # Errors
+    /// Before anything of the record reaches the file: `DiskFull` and the like, nothing happened.
+    /// After: `DurabilityUnknown`, and the log must not be used again.
+    pub(crate) fn append(&mut self, record: RecordBuilder, file_length: u64) -> Result<()> {
+        let sequence = self.sequence + 1;
+        let (bytes, crc) = record.seal(sequence, self.header.salt, self.previous, file_length);
+        let end = self.tail + bytes.len() as u64;
+        if end > self.prewritten {
+            let doubled = (self.prewritten * 2).min(self.prewritten + PREWRITTEN_STEP_BYTES_MAX);
+            self.prewrite(doubled.max(end.next_multiple_of(PREWRITTEN_BYTES_FIRST)))?;
+            self.file.sync_data()?;
+        }
+        self.file
+            .write_at_durable(&bytes, self.tail)
+            .map_err(|e| unknown(&*self.file, e))?;
+        debug!(path = %self.file.path().display(), sequence, bytes = bytes.len(), "commit");
+        self.tail = end;
+        self.previous = crc;
+        self.sequence = sequence;
+        Ok(())
+    }
+
+    /// Starts a new generation: the object file holds everything up to the last commit durably.
+    pub(crate) fn reset(&mut self) -> Result<()> {
+        let header = new_header(
+            self.header.object_uuid,
+            self.header.generation + 1,
+            self.sequence,
+        )?;
+        let slot = 1 - self.slot;
+        self.file
+            .write_at_durable(bytes_of(&header), slot * LOG_SLOT_BYTES)
+            .map_err(|e| unknown(&*self.file, e))?;
+        self.header = header;
+        self.slot = slot;
+        self.tail = LOG_RECORDS_OFFSET;
+        self.previous = 0;
+        Ok(())
+    }
+
+    /// Writes zeros up to `end`, so that later records find blocks that are written already.
+    fn prewrite(&mut self, end: u64) -> Result<()> {
+        const ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
+        self.file.allocate(self.prewritten, end - self.prewritten)?;
+        while self.prewritten < end {
+            let step = (end - self.prewritten).min(ZEROS.len() as u64);
+            self.file
+                .write_at(&ZEROS[..step as usize], self.prewritten)?;
+            self.prewritten += step;
+        }
+        Ok(())
+    }
+
+    /// Reads the record at the tail and moves behind it; `None` where the chain ends.
+    fn read_next(&mut self, length: u64) -> Result<Option<Commit>> {
+        let Some(head) = read_head(&*self.file, self.tail)? else {
+            return Ok(None);
+        };
+        let body_at = self.tail + size_of::<LogRecord>() as u64;
+        let chains = head.salt == self.header.salt
+            && head.sequence == self.sequence + 1
+            && head.previous == self.previous
+            && head.body_length <= length.saturating_sub(body_at);
+        if !chains {
+            return Ok(None);
+        }
+        let mut body = vec![0; head.body_length as usize];
+        if !read_exact_at(&*self.file, &mut body, body_at)?
+            || checksum(&head, &body) != head.checksum
+        {
+            return Ok(None);
+        }
+        let Some(commit) = Commit::parse(&head, body) else {
+            warn!(path = %self.file.path().display(), "a log record with a right checksum has a wrong body");
+            return Ok(None);
+        };
+        self.tail = (body_at + head.body_length).next_multiple_of(LOG_ALIGN);
+        self.previous = head.checksum;
+        self.sequence = head.sequence;
+        Ok(Some(commit))
+    }
+}
+
+fn unknown(file: &dyn File, error: Error) -> Error {
+    Error::DurabilityUnknown {
+        path: file.path().to_path_buf(),
+        why: error.to_string(),
+    }
+}
+
+fn read_head(file: &dyn File, offset: u64) -> Result<Option<LogRecord>> {
+    let mut bytes = [0; size_of::<LogRecord>()];
+    if !read_exact_at(file, &mut bytes, offset)? {
+        return Ok(None);
+    }
+    let head: LogRecord = bytemuck::pod_read_unaligned(&bytes);
+    Ok((head.magic == LOG_RECORD_MAGIC).then_some(head))
+}
+
+fn new_header(object_uuid: [u8; 16], generation: u64, base_sequence: u64) -> Result<LogHeader> {
+    let mut header = LogHeader {
+        magic: LOG_MAGIC,
+        format_version: FORMAT_VERSION,
+        object_uuid,
+        generation,
+        salt: random_u64()?,
+        base_sequence,
+        ..LogHeader::zeroed()
+    };
+    header.checksum = crc32c::crc32c(bytes_of(&header));
+    Ok(header)
+}
+
+/// The valid header slot with the higher generation.
+fn newest_header(file: &dyn File, object_uuid: [u8; 16]) -> Result<(LogHeader, u64)> {
+    let mut newest: Option<(LogHeader, u64)> = None;
+    let mut found = "no valid header slot".to_string();
+    for slot in 0..2 {
+        let mut bytes = [0; size_of::<LogHeader>()];
+        if !read_exact_at(file, &mut bytes, slot * LOG_SLOT_BYTES)? {
+            continue;
+        }
+        let header: LogHeader = bytemuck::pod_read_unaligned(&bytes);
+        let unsigned = LogHeader {
+            checksum: 0,
+            ..header
+        };
+        if header.magic != LOG_MAGIC || crc32c::crc32c(bytes_of(&unsigned)) != header.checksum {
+            continue;
+        }
+        if header.format_version > FORMAT_VERSION {
+            return Err(Error::NewerFormat {
+                path: file.path().to_path_buf(),
+                found: format!("version {}", header.format_version),
+                known: format!("version {FORMAT_VERSION}"),
+            });
+        }
+        if header.object_uuid != object_uuid {
+            found = "the log of another object".to_string();
+            continue;
+        }
+        if newest.is_none_or(|(n, _)| header.generation > n.generation) {
+            newest = Some((header, slot));
+        }
+    }
+    newest.ok_or_else(|| Error::Damaged {
+        path: file.path().to_path_buf(),
+        what: "the log's header",
+        found,
+        expected: "a header that belongs to the object beside it".to_string(),
+    })
+}

@@ -1,0 +1,198 @@
+//! One log record: the changed lines of one commit, built in memory and read back.
+//!
+//! A record is physical (absolute images of lines), so applying it twice, or over a page that a
+//! power cut left half old and half new, gives the same page.
+
+use bytemuck::{Zeroable, bytes_of};
+
+use super::diff::Page;
+use crate::format::{LINE_BYTES, LOG_ALIGN, LOG_RECORD_MAGIC, LogPage, LogRecord, PAGE_LINES};
+
+/// A page with more changed lines than this is logged whole: a contiguous copy is cheaper.
+const LINES_BEFORE_WHOLE_PAGE: u32 = 48;
+
+/// Collects changed pages; `seal` turns them into the bytes to append.
+#[derive(Debug)]
+pub(crate) struct RecordBuilder {
+    bytes: Vec<u8>,
+    pages: u64,
+}
+
+impl RecordBuilder {
+    pub(super) fn new() -> RecordBuilder {
+        RecordBuilder {
+            bytes: vec![0; size_of::<LogRecord>()],
+            pages: 0,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages == 0
+    }
+
+    /// Adds the given lines of a page; nothing when no line is named.
+    pub(super) fn push(&mut self, page: u64, lines: u64, now: &Page) {
+        let lines = if lines.count_ones() > LINES_BEFORE_WHOLE_PAGE {
+            u64::MAX
+        } else {
+            lines
+        };
+        if lines == 0 {
+            return;
+        }
+        self.pages += 1;
+        self.bytes
+            .extend_from_slice(bytes_of(&LogPage { page, lines }));
+        if lines == u64::MAX {
+            self.bytes.extend_from_slice(now);
+            return;
+        }
+        let mut rest = lines;
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize * LINE_BYTES;
+            self.bytes.extend_from_slice(&now[at..at + LINE_BYTES]);
+            rest &= rest - 1;
+        }
+    }
+
+    /// Writes the head and gives the record's bytes, padded to the log's alignment, and its
+    /// checksum.
+    pub(super) fn seal(
+        mut self,
+        sequence: u64,
+        salt: u64,
+        previous: u32,
+        file_length: u64,
+    ) -> (Vec<u8>, u32) {
+        let head_bytes = size_of::<LogRecord>();
+        let mut head = LogRecord {
+            magic: LOG_RECORD_MAGIC,
+            salt,
+            sequence,
+            body_length: (self.bytes.len() - head_bytes) as u64,
+            file_length,
+            page_count: self.pages,
+            previous,
+            ..LogRecord::zeroed()
+        };
+        head.checksum = checksum(&head, &self.bytes[head_bytes..]);
+        self.bytes[..head_bytes].copy_from_slice(bytes_of(&head));
+        let padded = self.bytes.len().next_multiple_of(LOG_ALIGN as usize);
+        self.bytes.resize(padded, 0);
+        (self.bytes, head.checksum)
+    }
+}
+
+/// CRC32C of a record: its head with a zero checksum, then its body.
+pub(super) fn checksum(head: &LogRecord, body: &[u8]) -> u32 {
+    let head = LogRecord {
+        checksum: 0,
+        ..*head
+    };
+    crc32c::crc32c_append(crc32c::crc32c(bytes_of(&head)), body)
+}
+
+/// A commit read back from a log, its checksum found right.
+#[derive(Debug)]
+pub(crate) struct Commit {
+    /// Its number.
+    pub(crate) sequence: u64,
+    /// Bytes the object file has after it.
+    pub(crate) file_length: u64,
+    pages: Vec<(LogPage, usize)>,
+    body: Vec<u8>,
+}
+
+impl Commit {
+    /// Takes a checked body apart; `None` when its pages do not add up to its length.
+    pub(super) fn parse(head: &LogRecord, body: Vec<u8>) -> Option<Commit> {
+        let mut pages = Vec::new();
+        let mut at = 0;
+        while at < body.len() {
+            let end = at.checked_add(size_of::<LogPage>())?;
+            let page: LogPage = bytemuck::pod_read_unaligned(body.get(at..end)?);
+            pages.push((page, end));
+            at = end + page.lines.count_ones() as usize * LINE_BYTES;
+        }
+        let complete = at == body.len() && pages.len() as u64 == head.page_count;
+        complete.then_some(Commit {
+            sequence: head.sequence,
+            file_length: head.file_length,
+            pages,
+            body,
+        })
+    }
+
+    /// The changed lines: page number in the file, mask, and their bytes, lowest line first.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, u64, &[u8])> {
+        self.pages.iter().map(|(page, at)| {
+            let length = page.lines.count_ones() as usize * LINE_BYTES;
+            (page.page, page.lines, &self.body[*at..*at + length])
+        })
+    }
+}
+
+/// Calls `each` with the offset in the page and the bytes of every run of lines in `mask`.
+pub(crate) fn for_each_run(mask: u64, lines: &[u8], mut each: impl FnMut(usize, &[u8])) {
+    let mut line = 0;
+    let mut taken = 0;
+    while line < PAGE_LINES {
+        let rest = mask >> line;
+        if rest == 0 {
+            return;
+        }
+        line += rest.trailing_zeros() as usize;
+        let run = (mask >> line).trailing_ones() as usize;
+        let bytes = &lines[taken * LINE_BYTES..(taken + run) * LINE_BYTES];
+        each(line * LINE_BYTES, bytes);
+        taken += run;
+        line += run;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::PAGE_BYTES;
+
+    #[test]
+    fn a_record_gives_back_what_was_pushed() {
+        let mut page = [0u8; PAGE_BYTES as usize];
+        for (i, byte) in page.iter_mut().enumerate() {
+            *byte = (i / LINE_BYTES) as u8 + 1;
+        }
+        let mut builder = RecordBuilder::new();
+        builder.push(3, 0b1011, &page);
+        builder.push(4, 0, &page);
+        builder.push(9, u64::MAX >> 10, &page);
+        let (bytes, crc) = builder.seal(5, 77, 1234, 40960);
+        assert_eq!(bytes.len() % LOG_ALIGN as usize, 0);
+        let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);
+        let body = bytes[64..64 + head.body_length as usize].to_vec();
+        assert_eq!(checksum(&head, &body), crc);
+        let commit = Commit::parse(&head, body).unwrap();
+        assert_eq!((commit.sequence, commit.file_length), (5, 40960));
+        let mut seen = Vec::new();
+        for (number, mask, lines) in commit.pages() {
+            for_each_run(mask, lines, |at, run| {
+                seen.push((number, at, run.len(), run[0]))
+            });
+        }
+        assert_eq!(seen, [(3, 0, 128, 1), (3, 192, 64, 4), (9, 0, 4096, 1)]);
+    }
+
+    #[test]
+    fn a_body_that_does_not_add_up_is_refused() {
+        let mut builder = RecordBuilder::new();
+        builder.push(1, 1, &[1; PAGE_BYTES as usize]);
+        let (bytes, _) = builder.seal(1, 1, 0, 4096);
+        let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);
+        let body = bytes[64..64 + head.body_length as usize].to_vec();
+        assert!(Commit::parse(&head, body[..body.len() - 1].to_vec()).is_none());
+        let wrong = LogRecord {
+            page_count: 2,
+            ..head
+        };
+        assert!(Commit::parse(&wrong, body).is_none());
+    }
+}

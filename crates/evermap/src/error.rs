@@ -1,0 +1,276 @@
+//! The one error type of the crate: what was found, where, and what the user can do about it.
+//!
+//! Every variant names the file or the object it is about; `Display` ends with the remedy. Nothing
+//! that comes from a file, the kernel or a caller is unwrapped: it becomes one of these.
+
+use std::path::{Path, PathBuf};
+
+/// What went wrong, with the thing it went wrong with and the remedy.
+///
+/// ```
+/// let error = evermap::Store::open("/nonexistent/store").unwrap_err();
+/// assert!(matches!(error, evermap::Error::NoStore { .. }));
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no store at this path.
+    #[error("no store at {}: {why}; create one with `Store::create_new` or name another directory", path.display())]
+    NoStore {
+        /// The directory that was asked for.
+        path: PathBuf,
+        /// What was found instead.
+        why: String,
+    },
+    /// `Store::create_new` found something at the path.
+    #[error("cannot create a store at {}: {why}; open it, or choose an empty directory", path.display())]
+    StoreExists {
+        /// The directory that was asked for.
+        path: PathBuf,
+        /// What is there.
+        why: String,
+    },
+    /// The store has no object of this name.
+    #[error("no object `{object}` in store {}; `list` shows the names there are", store.display())]
+    NotFound {
+        /// The store's directory.
+        store: PathBuf,
+        /// The name that was asked for.
+        object: String,
+    },
+    /// The store has an object of this name already.
+    #[error("object `{object}` exists already in store {}; remove it, replace it, or choose another name", store.display())]
+    AlreadyExists {
+        /// The store's directory.
+        store: PathBuf,
+        /// The name that is taken.
+        object: String,
+    },
+    /// The name cannot be an object's name.
+    #[error(
+        "`{}` cannot name an object: {why}; use 1 to 255 bytes of UTF-8 without `/`, control characters, and not `.` or `..`",
+        shorten(name)
+    )]
+    InvalidName {
+        /// The name as given.
+        name: String,
+        /// Which rule it breaks.
+        why: &'static str,
+    },
+    /// Somebody else uses the object or the store.
+    #[error("{} is in use: {holder}; close it there, or try again later", what)]
+    Busy {
+        /// The object or the file that is locked.
+        what: String,
+        /// Who holds it, as far as it can be known.
+        holder: String,
+    },
+    /// The addresses at which the store's objects live are taken in this process.
+    #[error("addresses {base:#x}..{end:#x} of {what} are taken by {by}; {remedy}")]
+    AddressTaken {
+        /// The store or object that wants them.
+        what: String,
+        /// First address wanted.
+        base: u64,
+        /// End of the addresses wanted.
+        end: u64,
+        /// What lies there, from the process's memory map.
+        by: String,
+        /// What can be done.
+        remedy: &'static str,
+    },
+    /// The file is not one of ours.
+    #[error("{} is not an Evermap file: {found}; name the right file, or restore it from a backup", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What was found where the magic should be.
+        found: String,
+    },
+    /// The file was written by a newer Evermap.
+    #[error("{} has format {found}, this build knows {known}; update Evermap", path.display())]
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// The format or the feature that was found.
+        found: String,
+        /// What this build knows.
+        known: String,
+    },
+    /// The file's contents contradict themselves or what points to it.
+    #[error("{} is damaged: {what} (found {found}, expected {expected}); restore it from a backup or remove the object", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Which part.
+        what: &'static str,
+        /// What is there.
+        found: String,
+        /// What should be there.
+        expected: String,
+    },
+    /// The root in the file is of another type than the program asks for.
+    #[error("object `{object}` in store {} holds another type:\n  stored:   {stored}\n  expected: {expected}\nopen it with the type it was made with, or create it anew", store.display())]
+    SchemaMismatch {
+        /// The store's directory.
+        store: PathBuf,
+        /// The object.
+        object: String,
+        /// Description of the type in the file.
+        stored: String,
+        /// Description of the type asked for.
+        expected: String,
+    },
+    /// The file system has no room.
+    #[error("no space left for {}: {doing} needs {needed_bytes} bytes; free some space and try again, nothing was lost", path.display())]
+    DiskFull {
+        /// The file that should have grown.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// Bytes that were asked for.
+        needed_bytes: u64,
+    },
+    /// The file system or its permissions do not let us write.
+    #[error("cannot {doing} {}: {why}; check the permissions and whether the file system is mounted read-only", path.display())]
+    NotPermitted {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The kernel's reason.
+        why: String,
+    },
+    /// The window has no free range of this size.
+    #[error(
+        "no {bytes} bytes of free addresses for {what}: {why}; remove objects you no longer need or make a second store"
+    )]
+    OutOfAddresses {
+        /// Who wanted them.
+        what: String,
+        /// How many.
+        bytes: u64,
+        /// What stood in the way.
+        why: String,
+    },
+    /// A single allocation that can never be met.
+    #[error("cannot allocate {bytes} bytes (aligned to {align}): {why}")]
+    BadAllocation {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Alignment asked for.
+        align: u64,
+        /// Which limit it breaks.
+        why: &'static str,
+    },
+    /// The pointer given to `free` or `reallocate` is not an allocated block of the object.
+    #[error(
+        "{address:#x} is not an allocated block: {why}; free each block once, through the object it came from"
+    )]
+    InvalidFree {
+        /// The pointer's value.
+        address: u64,
+        /// What is known about it.
+        why: &'static str,
+    },
+    /// A collection would need more elements than its layout can count.
+    #[error("{what} cannot grow further: its capacity overflows")]
+    CapacityOverflow {
+        /// Which collection.
+        what: &'static str,
+    },
+    /// An index or a range that a collection does not have.
+    #[error("{what} has {len} elements, {index} was asked for; check the length first")]
+    OutOfBounds {
+        /// Which collection.
+        what: &'static str,
+        /// The index that was asked for.
+        index: u64,
+        /// Elements there are.
+        len: u64,
+    },
+    /// A flush failed: what the disk holds is unknown until the object is opened again.
+    #[error("cannot tell whether the last commit of {} is durable: {why}; close the session and open it again, it will find the last durable commit", path.display())]
+    DurabilityUnknown {
+        /// The file whose flush failed.
+        path: PathBuf,
+        /// The kernel's reason.
+        why: String,
+    },
+    /// The file says that a log belongs to it, and the log is not there.
+    #[error("{} needs its log {}, which is missing; put both files back together from the same place, or restore a backup", path.display(), log.display())]
+    LogMissing {
+        /// The object file.
+        path: PathBuf,
+        /// Where the log should be.
+        log: PathBuf,
+    },
+    /// The kernel or the processor lacks something Evermap cannot do without.
+    #[error("this system cannot run Evermap: {why}")]
+    Unsupported {
+        /// What is missing.
+        why: String,
+    },
+    /// Anything else the kernel refused.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The kernel's reason.
+        source: std::io::Error,
+    },
+}
+
+/// `Result` with this crate's [`enum@Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Gives an error of the kernel its place: the file, what was being done, and the variant that
+    /// has a remedy for this cause.
+    pub(crate) fn from_io(source: std::io::Error, doing: &'static str, path: &Path) -> Error {
+        Error::from_io_sized(source, doing, path, 0)
+    }
+
+    /// The same for an operation that wanted `needed_bytes` of the disk.
+    pub(crate) fn from_io_sized(
+        source: std::io::Error,
+        doing: &'static str,
+        path: &Path,
+        needed_bytes: u64,
+    ) -> Error {
+        let path = path.to_path_buf();
+        match source.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => Error::DiskFull {
+                path,
+                doing,
+                needed_bytes,
+            },
+            Some(libc::EACCES | libc::EPERM | libc::EROFS) => Error::NotPermitted {
+                path,
+                doing,
+                why: source.to_string(),
+            },
+            _ => Error::Io {
+                path,
+                doing,
+                source,
+            },
+        }
+    }
+
+    /// True for an `Io` error that says the file is not there.
+    pub(crate) fn is_missing_file(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    }
+}
+
+/// A name for an error message: long ones are cut, control characters escaped.
+fn shorten(name: &str) -> String {
+    let mut shown: String = name.escape_debug().take(60).collect();
+    if name.len() > 60 {
+        shown.push('…');
+    }
+    shown
+}

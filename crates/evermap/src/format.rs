@@ -1,0 +1,268 @@
+//! The object file's format: every constant and every structure that reaches the disk.
+//!
+//! Numbers live here and nowhere else, each with the reason for its value; each structure has its
+//! size asserted. `docs/format.md` draws the same file byte by byte. A change here is a change of
+//! the format: it needs a feature bit or a new version, and the files of the released formats that
+//! the tests keep must still open.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Bytes of a page of the format, whatever the kernel's page size is.
+pub const PAGE_BYTES: u64 = 4096;
+/// Bytes of a line: the grain at which a commit logs changes. One cache line.
+pub const LINE_BYTES: usize = 64;
+/// Lines in a page; a page's changed lines fit one 64-bit mask.
+pub const PAGE_LINES: usize = PAGE_BYTES as usize / LINE_BYTES;
+/// Bytes of a chunk: the unit in which the allocator hands out address space.
+pub const CHUNK_BYTES: u64 = 64 * 1024;
+/// The smallest block and the alignment of every block.
+pub const BLOCK_BYTES_MIN: usize = 16;
+
+/// First eight bytes of every object file.
+pub const SUPERBLOCK_MAGIC: [u8; 8] = *b"EVERMAP\n";
+/// The format this build writes. Older builds refuse newer formats by name.
+pub const FORMAT_VERSION: u32 = 1;
+/// Regions an object can have. Each new region at least doubles the object's capacity, so 32 reach
+/// past the whole window.
+pub const REGIONS_MAX: usize = 32;
+/// Bytes of the longest object name (the limit of a file name on Linux).
+pub const NAME_BYTES_MAX: usize = 255;
+/// Bytes of root type description kept in the superblock; a longer one is cut, its id is not.
+pub const SCHEMA_BYTES_MAX: usize = 1024;
+/// Where in the first page a small root lives. Roots that fit here cost no allocation and are
+/// logged with the superblock that every commit writes anyway.
+pub const ROOT_AREA_OFFSET: usize = 3072;
+/// Bytes of the root area; a larger root is allocated like any other block.
+pub const ROOT_AREA_BYTES: usize = PAGE_BYTES as usize - ROOT_AREA_OFFSET;
+/// The part of the superblock page that its checksum covers.
+pub const SUPERBLOCK_CHECKED_BYTES: usize = ROOT_AREA_OFFSET;
+
+/// The object is the catalog of its store.
+pub const KIND_CATALOG: u32 = 1;
+/// The object is an ordinary one.
+pub const KIND_OBJECT: u32 = 0;
+
+/// Incompatible features this build knows: a file with any other must not be opened.
+pub const INCOMPATIBLE_KNOWN: u64 = 0;
+/// Features this build may write beside: a file with any other may only be read.
+pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = 0;
+
+/// One region: contiguous addresses backed by a contiguous range of the object file.
+///
+/// Invariants: `base`, `length`, `capacity`, `meta_length` and `file_offset` are page multiples;
+/// `base + meta_length` (the first chunk) is a chunk multiple; `meta_length <= length <= capacity`;
+/// the next region's `file_offset` is not below `file_offset + capacity`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct RegionRecord {
+    /// Address of the region's first byte. Region 0 begins with the superblock.
+    pub base: u64,
+    /// Bytes of address space that belong to the region.
+    pub capacity: u64,
+    /// Bytes from `base` that the file holds.
+    pub length: u64,
+    /// Where in the file `base` lies.
+    pub file_offset: u64,
+    /// Bytes from `base` to the first chunk: superblock (region 0 only), chunk map, chunk records.
+    pub meta_length: u64,
+    /// Address of the table of page checksums; 0 while the object keeps none.
+    pub checksums: u64,
+}
+const _: () = assert!(size_of::<RegionRecord>() == 48);
+
+/// The first 4 KiB of an object file, mapped at the object's first address.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Superblock {
+    /// [`SUPERBLOCK_MAGIC`].
+    pub magic: [u8; 8],
+    /// [`FORMAT_VERSION`] of the writer.
+    pub format_version: u32,
+    /// [`PAGE_BYTES`].
+    pub page_bytes: u32,
+    /// Features that old builds may ignore.
+    pub features_compatible: u64,
+    /// Features that old builds may ignore while they only read.
+    pub features_read_only_compatible: u64,
+    /// Features without which the file cannot be understood.
+    pub features_incompatible: u64,
+    /// The store the object belongs to.
+    pub store_uuid: [u8; 16],
+    /// The object itself; also its file's name.
+    pub object_uuid: [u8; 16],
+    /// Chosen by the application that created the object; zero for none.
+    pub application_key: [u8; 16],
+    /// Number of the commit this superblock belongs to; 1 is the creation.
+    pub commit_sequence: u64,
+    /// Bytes the file must have.
+    pub file_length: u64,
+    /// Address of the root.
+    pub root_address: u64,
+    /// `size_of` the root.
+    pub root_bytes: u64,
+    /// Type id of the root (see `persist::describe`).
+    pub root_type_id: [u8; 16],
+    /// [`KIND_OBJECT`] or [`KIND_CATALOG`].
+    pub kind: u32,
+    /// Regions in use.
+    pub region_count: u32,
+    /// First address of the arena the object was made in.
+    pub arena_base: u64,
+    /// Bytes of that arena.
+    pub arena_length: u64,
+    /// Creation time, nanoseconds since 1970.
+    pub created_ns: u64,
+    /// Bytes of `name` in use.
+    pub name_length: u16,
+    /// Bytes of `schema` in use.
+    pub schema_length: u16,
+    /// Zero.
+    pub reserved0: u32,
+    /// Zero.
+    pub reserved1: [u64; 9],
+    /// 1 while the log beside the file may hold commits that the file lacks. Not covered by the
+    /// checksum: it is switched by a write of its own, outside commits.
+    pub log_required: u32,
+    /// CRC32C of the first [`SUPERBLOCK_CHECKED_BYTES`] with this field and `log_required` zero.
+    pub checksum: u32,
+    /// The object's name, for the case that the catalog is lost.
+    pub name: [u8; 256],
+    /// Region table.
+    pub regions: [RegionRecord; REGIONS_MAX],
+    /// Description of the root's type.
+    pub schema: [u8; SCHEMA_BYTES_MAX],
+    /// Room for a small root, see [`ROOT_AREA_OFFSET`].
+    pub root_area: [u8; ROOT_AREA_BYTES],
+}
+const _: () = assert!(size_of::<Superblock>() == PAGE_BYTES as usize);
+const _: () = assert!(std::mem::offset_of!(Superblock, log_required) == 248);
+const _: () = assert!(std::mem::offset_of!(Superblock, commit_sequence) == 88);
+const _: () = assert!(std::mem::offset_of!(Superblock, name) == 256);
+const _: () = assert!(std::mem::offset_of!(Superblock, regions) == 512);
+const _: () = assert!(std::mem::offset_of!(Superblock, schema) == 2048);
+const _: () = assert!(std::mem::offset_of!(Superblock, root_area) == ROOT_AREA_OFFSET);
+
+/// Where `log_required` lies in the file, for the write that switches it alone.
+pub const LOG_REQUIRED_OFFSET: u64 = std::mem::offset_of!(Superblock, log_required) as u64;
+/// Where `commit_sequence` lies in the file.
+pub const COMMIT_SEQUENCE_OFFSET: u64 = std::mem::offset_of!(Superblock, commit_sequence) as u64;
+
+/// What the allocator keeps of one chunk, apart from the chunk's data so that a commit after many
+/// allocations dirties few pages.
+///
+/// For a slab: `blocks` blocks of its class's size from the chunk's start; bit `i` of `bitmap` is
+/// set exactly while block `i` is allocated; `used` is the number of set bits; no block at or
+/// above `carved` was ever allocated. For the first chunk of a large block: `large_bytes` and
+/// `large_chunks`. For every other chunk all zero or stale.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct ChunkRecord {
+    /// Blocks in the slab.
+    pub blocks: u32,
+    /// Blocks allocated.
+    pub used: u32,
+    /// High-water mark of `used` block indices.
+    pub carved: u32,
+    /// Zero.
+    pub reserved0: u32,
+    /// Bytes asked for by the owner of a large block.
+    pub large_bytes: u64,
+    /// Chunks the large block takes.
+    pub large_chunks: u64,
+    /// Zero.
+    pub reserved1: [u64; 4],
+    /// One bit a block, set while it is allocated.
+    pub bitmap: [u64; 64],
+}
+const _: () = assert!(size_of::<ChunkRecord>() == 576);
+const _: () = assert!(CHUNK_BYTES as usize / BLOCK_BYTES_MIN == 64 * 64);
+
+/// Chunk map: the chunk is free. Fresh file pages are zero, so fresh chunks are free.
+pub const CHUNK_FREE: u8 = 0;
+/// Chunk map: first chunk of a large block. Slabs use `1 + class`.
+pub const CHUNK_LARGE: u8 = 0x7e;
+/// Chunk map: a further chunk of a large block.
+pub const CHUNK_LARGE_BODY: u8 = 0x7f;
+/// Chunk map: set beside a slab's class while every block of it is allocated.
+pub const CHUNK_FULL: u8 = 0x80;
+
+/// Bytes between a region's first byte and its first chunk for `chunks` chunks, a page multiple.
+pub const fn meta_length(first_region: bool, chunks: u64) -> u64 {
+    let head = if first_region { PAGE_BYTES } else { 0 };
+    let map = chunks.next_multiple_of(LINE_BYTES as u64);
+    let records = chunks * size_of::<ChunkRecord>() as u64;
+    (head + map + records).next_multiple_of(PAGE_BYTES)
+}
+
+/// Bytes of a log header slot; the second slot begins where the first ends.
+pub const LOG_SLOT_BYTES: u64 = 4096;
+/// Where the first record of a log begins.
+pub const LOG_RECORDS_OFFSET: u64 = 2 * LOG_SLOT_BYTES;
+/// Records begin at multiples of this: the smallest unit a disk writes.
+pub const LOG_ALIGN: u64 = 512;
+/// First eight bytes of a log header slot.
+pub const LOG_MAGIC: [u8; 8] = *b"EVERLOG\n";
+/// First four bytes of a log record.
+pub const LOG_RECORD_MAGIC: u32 = u32::from_le_bytes(*b"evRC");
+
+/// One of the two header slots of a log. The valid one with the higher generation counts.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct LogHeader {
+    /// [`LOG_MAGIC`].
+    pub magic: [u8; 8],
+    /// [`FORMAT_VERSION`].
+    pub format_version: u32,
+    /// CRC32C of this header with this field zero.
+    pub checksum: u32,
+    /// The object the log belongs to.
+    pub object_uuid: [u8; 16],
+    /// One more at every reset of the log.
+    pub generation: u64,
+    /// Random; repeated in every record of this generation, so that what an earlier generation
+    /// left behind does not chain.
+    pub salt: u64,
+    /// Sequence of the commit that the object file holds durably; the first record is one more.
+    pub base_sequence: u64,
+    /// Zero.
+    pub reserved: u64,
+}
+const _: () = assert!(size_of::<LogHeader>() == 64);
+
+/// Head of a log record. The body follows: per page a [`LogPage`] and the changed lines.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct LogRecord {
+    /// [`LOG_RECORD_MAGIC`].
+    pub magic: u32,
+    /// CRC32C of this head (with this field zero) and the body.
+    pub checksum: u32,
+    /// Of the log's header.
+    pub salt: u64,
+    /// Sequence of the commit.
+    pub sequence: u64,
+    /// Bytes of the body.
+    pub body_length: u64,
+    /// Bytes the object file has after this commit.
+    pub file_length: u64,
+    /// Pages in the body.
+    pub page_count: u64,
+    /// Checksum of the record before, 0 for the first: records chain.
+    pub previous: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Zero.
+    pub reserved1: u64,
+}
+const _: () = assert!(size_of::<LogRecord>() == 64);
+
+/// Head of one page in a record's body: bit `i` of `lines` says that line `i` follows.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct LogPage {
+    /// Number of the page in the object file.
+    pub page: u64,
+    /// Which of its 64 lines follow, lowest first.
+    pub lines: u64,
+}
+const _: () = assert!(size_of::<LogPage>() == 16);

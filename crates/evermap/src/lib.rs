@@ -1,0 +1,62 @@
+//! Evermap keeps a program's data mapped between runs.
+//!
+//! A [`Store`] is a directory of named objects. An object is a heap in a file, mapped at the same
+//! addresses in every process: what a program builds there is there in the next run, with its
+//! pointers, at once, whatever its size. Between commits the program works at raw memory speed;
+//! [`Session::commit`] makes everything it did durable, all of it or nothing.
+//!
+//! ```
+//! use evermap::{PMap, PString, PVec, Persist, Store};
+//!
+//! #[derive(Persist)]
+//! #[repr(C)]
+//! struct Index { pages: PMap<PString, PVec<u32>>, runs: u64 }
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("store");
+//! let store = Store::open_or_create(&path)?;
+//! store.create::<Index, _>("words", IndexInit { pages: PMap::new(), runs: 0 })?;
+//!
+//! let mut session = store.write::<Index>("words")?;
+//! let mut root = session.root_mut();
+//! root.fields().pages.insert("map", [1, 5, 9])?;
+//! *root.fields().runs += 1;
+//! session.commit()?;
+//! session.close()?;
+//!
+//! let index = store.read::<Index>("words")?; // in this process or in any later one
+//! assert_eq!(index.pages.get("map").map(|p| p.len()), Some(3));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The layers, top down; a module uses only those below it: `api` (stores, snapshots, sessions),
+//! `catalog` (names), `persist` (what may lie in an object), `object` (superblock, regions,
+//! root), `alloc`, `commit`, `address`, `storage`, and at the bottom `format` and `error`.
+
+// The derive macros name the crate from outside; inside it is the same name.
+extern crate self as evermap;
+
+mod address;
+mod alloc;
+mod api;
+mod catalog;
+mod commit;
+mod error;
+mod format;
+mod object;
+mod persist;
+mod storage;
+
+pub use address::Window;
+pub use alloc::{ClassStatistics, Heap, HeapStatistics};
+pub use api::{ARENA_BYTES_DEFAULT, Batch, ObjectInfo, Options, Session, Snapshot, Store};
+pub use error::{Error, Result};
+pub use evermap_derive::{Persist, Plain};
+pub use persist::{
+    Build, Built, Description, FromIter, IterMut, KeySource, Mut, PBox, PMap, PString, PVec,
+    Persist, PersistHash, Plain, Ptr, Releaser, Scratch, Slot, TypeId128, from_iter, map,
+    type_description, type_id,
+};
+
+#[doc(hidden)]
+pub use persist::private as __private;

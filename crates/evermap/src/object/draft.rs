@@ -1,0 +1,168 @@
+//! An object in the making: a file without a name in the catalog, written straight to its place.
+//!
+//! Nothing of a draft is seen before it is published, so it needs no log: its memory is the file's
+//! page cache, and one flush makes it durable.
+
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::superblock;
+use super::territory::{FIRST_CHUNKS, Territory};
+use super::writer::seal;
+use super::{Environment, WRITER_BYTE};
+use crate::alloc::Heap;
+use crate::commit::Log;
+use crate::error::{Error, Result};
+use crate::format::{CHUNK_BYTES, PAGE_BYTES, ROOT_AREA_BYTES, ROOT_AREA_OFFSET, Superblock};
+use crate::storage::{File, LockKind, OpenMode};
+
+/// What a new object is to be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DraftOptions {
+    pub(crate) name: String,
+    pub(crate) store_uuid: [u8; 16],
+    pub(crate) object_uuid: [u8; 16],
+    pub(crate) application_key: [u8; 16],
+    pub(crate) kind: u32,
+    pub(crate) arena: (u64, u64),
+    /// Bytes of data that the object will have, if that is known: its first region is made to
+    /// measure.
+    pub(crate) expected_bytes: Option<u64>,
+}
+
+/// A root's place and type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RootType<'a> {
+    pub(crate) bytes: usize,
+    pub(crate) align: usize,
+    pub(crate) type_id: [u8; 16],
+    pub(crate) schema: &'a str,
+}
+
+/// An object that is being made. Dropping it leaves the file to its maker to remove.
+pub(crate) struct Draft {
+    file: Arc<dyn File>,
+    heap: Heap,
+    territory: Arc<Territory>,
+    head: Box<Superblock>,
+}
+
+impl Draft {
+    /// Makes the file and maps its first region.
+    pub(crate) fn create(
+        environment: &Environment,
+        path: &Path,
+        options: &DraftOptions,
+    ) -> Result<Draft> {
+        let file = environment.storage.open(path, OpenMode::CreateNew)?;
+        // Tells a sweeper that the file's maker is alive.
+        file.try_lock(LockKind::Exclusive, WRITER_BYTE, 1)?;
+        let (chunks, data_bytes) = match options.expected_bytes {
+            Some(bytes) => (
+                bytes.div_ceil(CHUNK_BYTES).max(1),
+                bytes.next_multiple_of(PAGE_BYTES),
+            ),
+            None => (FIRST_CHUNKS, 0),
+        };
+        let territory = Arc::new(Territory::create(
+            Arc::clone(&file),
+            Arc::clone(&environment.space),
+            Arc::clone(&environment.addresses),
+            chunks,
+            data_bytes,
+        )?);
+        let ground = Arc::clone(&territory);
+        // SAFETY: the territory maps the region writable and is kept by the heap itself; nobody
+        // else knows the file.
+        let heap = unsafe { Heap::new(ground, &territory.records()) };
+        let mut head = Box::new(superblock::blank());
+        head.store_uuid = options.store_uuid;
+        head.object_uuid = options.object_uuid;
+        head.application_key = options.application_key;
+        head.kind = options.kind;
+        (head.arena_base, head.arena_length) = options.arena;
+        head.created_ns = now_ns();
+        head.commit_sequence = 1;
+        head.set_name(&options.name);
+        Ok(Draft {
+            file,
+            heap,
+            territory,
+            head,
+        })
+    }
+
+    /// The allocator.
+    pub(crate) fn heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// Finds room for the root: in the superblock's page if it is small. The place is zero.
+    pub(crate) fn place_root(&mut self, root: RootType<'_>) -> Result<NonNull<u8>> {
+        let small = root.bytes <= ROOT_AREA_BYTES && root.align <= ROOT_AREA_BYTES;
+        let place = if small {
+            let address = self.territory.base() + ROOT_AREA_OFFSET as u64;
+            NonNull::new(address as *mut u8).ok_or(Error::BadAllocation {
+                bytes: root.bytes as u64,
+                align: root.align as u64,
+                why: "the object begins at address zero",
+            })?
+        } else {
+            self.heap.allocate_zeroed(root.bytes, root.align)?
+        };
+        self.head.root_address = place.as_ptr() as u64;
+        self.head.root_bytes = root.bytes as u64;
+        self.head.root_type_id = root.type_id;
+        self.head.set_schema(root.schema);
+        Ok(place)
+    }
+
+    /// Cuts the file to what is used and writes the superblock; the object is complete but for a
+    /// flush. With a permanent log, makes that too. Gives the leases that the object lives in.
+    pub(crate) fn finish(
+        &mut self,
+        environment: &Environment,
+        permanent_log: Option<&Path>,
+    ) -> Result<Vec<(u64, u64)>> {
+        let length = self.territory.trim(&self.heap.used_data_bytes())?;
+        if let Some(path) = permanent_log {
+            let (uuid, sequence) = (self.head.object_uuid, self.head.commit_sequence);
+            Log::create(&*environment.storage, path, uuid, sequence)?;
+            self.head.log_required = 1;
+        }
+        seal_all(&mut self.head, &self.territory, length);
+        let leases = self.territory.new_leases();
+        Ok(leases)
+    }
+
+    /// End of the addresses leased so far.
+    pub(crate) fn leases_end(&self) -> u64 {
+        self.territory
+            .new_leases()
+            .iter()
+            .map(|(base, bytes)| base + bytes)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Says that the catalog has the object: its addresses are no longer only leased.
+    pub(crate) fn published(&self) {
+        self.territory.mark_committed();
+    }
+}
+
+fn seal_all(head: &mut Superblock, territory: &Territory, length: u64) {
+    seal(head, &territory.records(), length, territory.base());
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map(|d| d.as_nanos() as u64).unwrap_or(0)
+}

@@ -1,0 +1,346 @@
+//! Reading a superblock with suspicion and writing one.
+//!
+//! Nothing in a file is believed before it was checked: magic, format, features, checksum, identity,
+//! lengths, region table, root. After [`read`] every field may be used without a further check.
+
+use std::path::Path;
+
+use bytemuck::{Zeroable, bytes_of};
+
+use super::Identity;
+use crate::commit::{Commit, Log, patch_page};
+use crate::error::{Error, Result};
+use crate::format::{
+    CHUNK_BYTES, FORMAT_VERSION, INCOMPATIBLE_KNOWN, PAGE_BYTES, READ_ONLY_COMPATIBLE_KNOWN,
+    REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX, SUPERBLOCK_CHECKED_BYTES,
+    SUPERBLOCK_MAGIC, Superblock, meta_length,
+};
+use crate::storage::{File, OpenMode, Storage};
+
+/// A checked superblock, and the commits that its log holds beyond the object file.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) superblock: Box<Superblock>,
+    pub(crate) log: Option<Log>,
+    pub(crate) commits: Vec<Commit>,
+}
+
+/// Reads and checks page 0, with the log's commits applied to it.
+pub(crate) fn read(
+    storage: &dyn Storage,
+    file: &dyn File,
+    log_path: &Path,
+    log_mode: OpenMode,
+    expected: &Identity,
+) -> Result<Loaded> {
+    let mut page = [0; PAGE_BYTES as usize];
+    let got = file.read_at(&mut page, 0)?;
+    check_head(file.path(), &page[..got])?;
+    let raw: &Superblock = bytemuck::cast_ref(&page);
+    let mut log = None;
+    let mut commits = Vec::new();
+    if raw.log_required != 0 {
+        let log_file = storage.open(log_path, log_mode).map_err(|e| {
+            if !e.is_missing_file() {
+                return e;
+            }
+            Error::LogMissing {
+                path: file.path().to_path_buf(),
+                log: log_path.to_path_buf(),
+            }
+        })?;
+        let (opened, found) = Log::open(log_file, raw.object_uuid, raw.commit_sequence)?;
+        patch_page(&found, 0, &mut page);
+        log = Some(opened);
+        commits = found;
+    }
+    let superblock: Box<Superblock> = Box::new(*bytemuck::cast_ref(&page));
+    check(file.path(), &superblock, file.length()?, expected)?;
+    Ok(Loaded {
+        superblock,
+        log,
+        commits,
+    })
+}
+
+/// The superblock as it stands in the file, head checked only: enough to find the arena. Fields that
+/// never change are right even while a commit is half applied; all others are not to be believed.
+pub(crate) fn peek(file: &dyn File) -> Result<Box<Superblock>> {
+    let mut page = [0; PAGE_BYTES as usize];
+    let got = file.read_at(&mut page, 0)?;
+    check_head(file.path(), &page[..got])?;
+    Ok(Box::new(*bytemuck::cast_ref(&page)))
+}
+
+/// What can be said before the checksum: is it ours, and do we know the format?
+fn check_head(path: &Path, bytes: &[u8]) -> Result<()> {
+    if bytes.is_empty() {
+        return Err(damaged(
+            path,
+            "the file",
+            "an empty file",
+            "a superblock of 4096 bytes",
+        ));
+    }
+    let magic = &bytes[..bytes.len().min(8)];
+    if magic != &SUPERBLOCK_MAGIC[..magic.len()] {
+        let shown: String = magic
+            .iter()
+            .flat_map(|b| std::ascii::escape_default(*b))
+            .map(char::from)
+            .collect();
+        return Err(Error::Foreign {
+            path: path.to_path_buf(),
+            found: format!("it begins with \"{shown}\""),
+        });
+    }
+    if bytes.len() < PAGE_BYTES as usize {
+        let found = format!("{} bytes", bytes.len());
+        return Err(damaged(
+            path,
+            "the file",
+            found,
+            "a superblock of 4096 bytes",
+        ));
+    }
+    let page: [u8; 4] = bytes[8..12].try_into().unwrap_or_default();
+    let version = u32::from_le_bytes(page);
+    if version > FORMAT_VERSION {
+        return Err(Error::NewerFormat {
+            path: path.to_path_buf(),
+            found: format!("version {version}"),
+            known: format!("version {FORMAT_VERSION}"),
+        });
+    }
+    Ok(())
+}
+
+fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> Result<()> {
+    let stored = s.checksum;
+    let computed = checksum(s);
+    if stored != computed {
+        return Err(damaged(
+            path,
+            "the superblock's checksum",
+            format!("{stored:#010x}"),
+            format!("{computed:#010x}"),
+        ));
+    }
+    if s.format_version == 0 || s.page_bytes as u64 != PAGE_BYTES {
+        let found = format!(
+            "version {} with pages of {} bytes",
+            s.format_version, s.page_bytes
+        );
+        return Err(damaged(
+            path,
+            "the format",
+            found,
+            "version 1 with pages of 4096 bytes",
+        ));
+    }
+    let unknown = s.features_incompatible & !INCOMPATIBLE_KNOWN;
+    if unknown != 0 {
+        return Err(Error::NewerFormat {
+            path: path.to_path_buf(),
+            found: format!("features {unknown:#x} that this build lacks"),
+            known: format!("features {INCOMPATIBLE_KNOWN:#x}"),
+        });
+    }
+    if expected.store_uuid.is_some_and(|uuid| uuid != s.store_uuid) {
+        return Err(damaged(
+            path,
+            "the store id",
+            hex(&s.store_uuid),
+            "the id of this store",
+        ));
+    }
+    if expected
+        .object_uuid
+        .is_some_and(|uuid| uuid != s.object_uuid)
+    {
+        return Err(damaged(
+            path,
+            "the object id",
+            hex(&s.object_uuid),
+            "the id in the file's name",
+        ));
+    }
+    if s.kind != expected.kind {
+        return Err(damaged(
+            path,
+            "the kind",
+            s.kind.to_string(),
+            expected.kind.to_string(),
+        ));
+    }
+    if s.file_length > file_length {
+        return Err(damaged(
+            path,
+            "the file's length",
+            format!("{file_length} bytes"),
+            format!("{} bytes: it was cut short", s.file_length),
+        ));
+    }
+    if s.name_length as usize > s.name.len() || s.schema_length as usize > SCHEMA_BYTES_MAX {
+        return Err(damaged(
+            path,
+            "the name's length",
+            s.name_length.to_string(),
+            "at most 255",
+        ));
+    }
+    check_regions(path, s)?;
+    let root_end = s.root_address.checked_add(s.root_bytes);
+    let inside = s.regions[..s.region_count as usize]
+        .iter()
+        .enumerate()
+        .any(|(i, r)| {
+            let first = if i == 0 {
+                r.base + ROOT_AREA_OFFSET as u64
+            } else {
+                r.base + r.meta_length
+            };
+            s.root_address >= first && root_end.is_some_and(|end| end <= r.base + r.length)
+        });
+    if !inside {
+        let found = format!("{:#x} and {} bytes", s.root_address, s.root_bytes);
+        return Err(damaged(
+            path,
+            "the root",
+            found,
+            "a place inside the object",
+        ));
+    }
+    Ok(())
+}
+
+fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
+    let count = s.region_count as usize;
+    if count == 0 || count > REGIONS_MAX {
+        return Err(damaged(
+            path,
+            "the region count",
+            count.to_string(),
+            "1 to 32",
+        ));
+    }
+    let mut file_end = 0;
+    for (index, r) in s.regions[..count].iter().enumerate() {
+        let pages = [r.base, r.capacity, r.length, r.file_offset, r.meta_length];
+        let ordered = r.meta_length <= r.length && r.length <= r.capacity;
+        let chunks = r.capacity.wrapping_sub(r.meta_length) / CHUNK_BYTES;
+        let sound = pages.iter().all(|p| p % PAGE_BYTES == 0)
+            && ordered
+            && r.base.checked_add(r.capacity).is_some()
+            && r.file_offset.checked_add(r.capacity).is_some()
+            && (r.base + r.meta_length).is_multiple_of(CHUNK_BYTES)
+            && r.capacity < 1 << 46
+            && meta_length(index == 0, chunks) <= r.meta_length
+            && (index > 0 || r.file_offset == 0)
+            && r.file_offset >= file_end
+            && r.file_offset + r.length <= s.file_length;
+        if !sound {
+            return Err(damaged(
+                path,
+                "the region table",
+                format!("{r:?}"),
+                "a sound region",
+            ));
+        }
+        file_end = r.file_offset + r.capacity;
+    }
+    Ok(())
+}
+
+/// Refuses to write beside features that only reading may ignore.
+pub(crate) fn check_writable(path: &Path, s: &Superblock) -> Result<()> {
+    let unknown = s.features_read_only_compatible & !READ_ONLY_COMPATIBLE_KNOWN;
+    if unknown == 0 {
+        return Ok(());
+    }
+    Err(Error::NewerFormat {
+        path: path.to_path_buf(),
+        found: format!("features {unknown:#x}: this build may only read the object"),
+        known: format!("features {READ_ONLY_COMPATIBLE_KNOWN:#x}"),
+    })
+}
+
+/// The checksum a superblock should carry.
+pub(crate) fn checksum(s: &Superblock) -> u32 {
+    let unsigned = Superblock {
+        checksum: 0,
+        log_required: 0,
+        ..*s
+    };
+    crc32c::crc32c(&bytes_of(&unsigned)[..SUPERBLOCK_CHECKED_BYTES])
+}
+
+/// A superblock with the constant fields filled in.
+pub(crate) fn blank() -> Superblock {
+    Superblock {
+        magic: SUPERBLOCK_MAGIC,
+        format_version: FORMAT_VERSION,
+        page_bytes: PAGE_BYTES as u32,
+        ..Superblock::zeroed()
+    }
+}
+
+impl Superblock {
+    /// The object's name at its last commit.
+    pub(crate) fn name(&self) -> String {
+        text(&self.name, self.name_length)
+    }
+
+    /// Sets the name, which is at most 255 bytes.
+    pub(crate) fn set_name(&mut self, name: &str) {
+        self.name_length = put_text(&mut self.name, name);
+    }
+
+    /// Description of the root's type, cut at 1024 bytes.
+    pub(crate) fn schema(&self) -> String {
+        text(&self.schema, self.schema_length)
+    }
+
+    /// Sets the description.
+    pub(crate) fn set_schema(&mut self, schema: &str) {
+        self.schema_length = put_text(&mut self.schema, schema);
+    }
+
+    /// The regions in use.
+    pub(crate) fn regions(&self) -> &[RegionRecord] {
+        &self.regions[..(self.region_count as usize).min(REGIONS_MAX)]
+    }
+}
+
+fn text(bytes: &[u8], length: u16) -> String {
+    String::from_utf8_lossy(&bytes[..(length as usize).min(bytes.len())]).into_owned()
+}
+
+fn put_text(place: &mut [u8], text: &str) -> u16 {
+    let mut end = text.len().min(place.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    place.fill(0);
+    place[..end].copy_from_slice(&text.as_bytes()[..end]);
+    end as u16
+}
+
+/// Lower-case hexadecimal, as in file names.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn damaged(
+    path: &Path,
+    what: &'static str,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> Error {
+    Error::Damaged {
+        path: path.to_path_buf(),
+        what,
+        found: found.into(),
+        expected: expected.into(),
+    }
+}

@@ -1,0 +1,317 @@
+//! The regions of an object that a writer has mapped: how it grows and how growth is undone.
+//!
+//! Up to its committed length a region is mapped private; what it gained since is mapped shared,
+//! straight over the file, which was reserved first: running out of disk is an error of the
+//! allocation and never a signal. A region grows in place up to its capacity; then the object gets
+//! another region, at least as large as all it has.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracing::debug;
+
+use crate::address::{AddressSpace, Mapping, Sharing};
+use crate::alloc::Ground;
+use crate::commit::{Growth, Span};
+use crate::error::{Error, Result};
+use crate::format::{CHUNK_BYTES, PAGE_BYTES, REGIONS_MAX, RegionRecord, meta_length};
+use crate::storage::File;
+
+/// Smallest and largest step by which the file grows beyond what was asked for.
+const GROW_STEP_BYTES: (u64, u64) = (CHUNK_BYTES, 64 << 20);
+/// Chunks of a first region when nobody says how large the object will be: 1 MiB.
+pub(crate) const FIRST_CHUNKS: u64 = 16;
+
+/// Where an object gets addresses from: its store.
+pub(crate) trait Addresses: Send + Sync {
+    /// Leases `bytes` of addresses, chunk-aligned, for this process: nobody else gets them until
+    /// they are recorded in the catalog or this process ends.
+    fn lease(&self, bytes: u64) -> Result<u64>;
+    /// Gives a lease up that did not come to be recorded.
+    fn give_up(&self, base: u64, bytes: u64);
+}
+
+/// The mapped regions of one object.
+pub(crate) struct Territory {
+    file: Arc<dyn File>,
+    space: Arc<AddressSpace>,
+    addresses: Arc<dyn Addresses>,
+    state: Mutex<Vec<Held>>,
+}
+
+/// One region.
+#[derive(Debug)]
+struct Held {
+    record: RegionRecord,
+    /// Bytes from the base that the last commit has; 0 for a region that is new since.
+    committed: u64,
+    mapping: Arc<Mapping>,
+}
+
+/// The addresses a region of `chunks` chunks takes: bytes before the first chunk, chunk-aligned.
+fn lead_bytes(meta: u64) -> u64 {
+    meta.next_multiple_of(CHUNK_BYTES)
+}
+
+impl Territory {
+    /// The territory of a new object: its first region, backed up to `data_bytes` of chunks.
+    pub(crate) fn create(
+        file: Arc<dyn File>,
+        space: Arc<AddressSpace>,
+        addresses: Arc<dyn Addresses>,
+        chunks: u64,
+        data_bytes: u64,
+    ) -> Result<Territory> {
+        let territory = Territory {
+            file,
+            space,
+            addresses,
+            state: Mutex::default(),
+        };
+        territory.add_region_at(&mut territory.lock(), chunks)?;
+        if data_bytes > 0 {
+            territory.extend(0, data_bytes)?;
+        }
+        Ok(territory)
+    }
+
+    /// The territory of an object as its last commit left it, mapped private.
+    pub(crate) fn open(
+        file: Arc<dyn File>,
+        space: Arc<AddressSpace>,
+        addresses: Arc<dyn Addresses>,
+        records: &[RegionRecord],
+    ) -> Result<Territory> {
+        let mut held = Vec::new();
+        for record in records {
+            let mapping = Arc::new(space.claim(record.base, record.capacity)?);
+            let (base, length) = (record.base, record.length);
+            mapping.map(
+                &*file,
+                base,
+                length,
+                record.file_offset,
+                Sharing::PrivateWritable,
+            )?;
+            mapping.advise_random(base, length);
+            held.push(Held {
+                record: *record,
+                committed: length,
+                mapping,
+            });
+        }
+        Ok(Territory {
+            file,
+            space,
+            addresses,
+            state: Mutex::new(held),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Address of the superblock.
+    pub(crate) fn base(&self) -> u64 {
+        self.lock().first().map_or(0, |held| held.record.base)
+    }
+
+    /// The regions as they are now.
+    pub(crate) fn records(&self) -> Vec<RegionRecord> {
+        self.lock().iter().map(|held| held.record).collect()
+    }
+
+    /// Addresses of the regions that no commit knows yet: base of the lease and its bytes.
+    pub(crate) fn new_leases(&self) -> Vec<(u64, u64)> {
+        let held = self.lock();
+        held.iter()
+            .filter(|h| h.committed == 0)
+            .map(|h| lease_of(&h.record))
+            .collect()
+    }
+
+    /// What was committed, for the engine.
+    pub(crate) fn committed(&self) -> Vec<Span> {
+        let held = self.lock();
+        held.iter()
+            .filter(|h| h.committed > 0)
+            .map(|h| h.span(0, h.committed))
+            .collect()
+    }
+
+    /// What the next commit adds.
+    pub(crate) fn growth(&self) -> Growth {
+        let held = self.lock();
+        let fresh = held
+            .iter()
+            .filter(|h| h.record.length > h.committed)
+            .map(|h| h.span(h.committed, h.record.length))
+            .collect();
+        Growth {
+            fresh,
+            file_length: file_length(&held),
+        }
+    }
+
+    /// The last commit has everything there is now.
+    pub(crate) fn mark_committed(&self) {
+        for held in self.lock().iter_mut() {
+            held.committed = held.record.length;
+        }
+    }
+
+    /// Gives everything up that was gained since the last commit.
+    pub(crate) fn rollback(&self) -> Result<()> {
+        let mut held = self.lock();
+        for h in held.iter_mut() {
+            let gained = h.record.length - h.committed;
+            h.mapping.clear(h.record.base + h.committed, gained)?;
+            h.record.length = h.committed;
+        }
+        while let Some(last) = held.pop_if(|h| h.committed == 0) {
+            let (base, bytes) = lease_of(&last.record);
+            self.addresses.give_up(base, bytes);
+        }
+        // What was written there must not be seen by the next growth.
+        self.file.set_length(file_length(&held))
+    }
+
+    /// Cuts regions down to the data they use; for a draft that no commit knows yet, and for the
+    /// last region's unused end. Gives the file's length.
+    pub(crate) fn trim(&self, used_data_bytes: &[u64]) -> Result<u64> {
+        let mut held = self.lock();
+        if let (Some(last), Some(used)) = (held.last_mut(), used_data_bytes.last()) {
+            let length = last.record.meta_length + used;
+            if length < last.record.length {
+                let (base, old) = (last.record.base, last.record.length);
+                last.mapping.clear(base + length, old - length)?;
+                last.record.length = length;
+            }
+        }
+        let length = file_length(&held);
+        self.file.set_length(length)?;
+        Ok(length)
+    }
+
+    fn add_region_at(&self, held: &mut Vec<Held>, chunks: u64) -> Result<RegionRecord> {
+        let index = held.len();
+        if index == REGIONS_MAX {
+            return Err(Error::OutOfAddresses {
+                what: self.file.path().display().to_string(),
+                bytes: chunks * CHUNK_BYTES,
+                why: format!("the object has {REGIONS_MAX} regions already"),
+            });
+        }
+        let meta = meta_length(index == 0, chunks);
+        let bytes = lead_bytes(meta) + chunks * CHUNK_BYTES;
+        let lease = self.addresses.lease(bytes)?;
+        let record = RegionRecord {
+            base: lease + lead_bytes(meta) - meta,
+            capacity: meta + chunks * CHUNK_BYTES,
+            length: meta,
+            file_offset: held
+                .last()
+                .map_or(0, |h| h.record.file_offset + h.record.capacity),
+            meta_length: meta,
+            checksums: 0,
+        };
+        debug!(path = %self.file.path().display(), base = record.base, bytes, "new region");
+        let mapped = self.file.allocate(record.file_offset, meta).and_then(|()| {
+            let mapping = Arc::new(self.space.claim(record.base, record.capacity)?);
+            let (base, offset) = (record.base, record.file_offset);
+            mapping.map(&*self.file, base, meta, offset, Sharing::SharedWritable)?;
+            Ok(mapping)
+        });
+        match mapped {
+            Ok(mapping) => {
+                held.push(Held {
+                    record,
+                    committed: 0,
+                    mapping,
+                });
+                Ok(record)
+            }
+            Err(error) => {
+                self.addresses.give_up(lease, bytes);
+                // The file may have grown; its length is set back where it matters, at commit.
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Territory {
+    fn drop(&mut self) {
+        for h in self.lock().iter().filter(|h| h.committed == 0) {
+            let (base, bytes) = lease_of(&h.record);
+            self.addresses.give_up(base, bytes);
+        }
+    }
+}
+
+impl Ground for Territory {
+    fn extend(&self, region: usize, data_bytes: u64) -> Result<u64> {
+        let mut held = self.lock();
+        let total: u64 = held.iter().map(|h| h.record.length).sum();
+        let h = &mut held[region];
+        let record = h.record;
+        let wanted = (record.meta_length + data_bytes).next_multiple_of(PAGE_BYTES);
+        let wanted = wanted.min(record.capacity);
+        let step = (total / 8).clamp(GROW_STEP_BYTES.0, GROW_STEP_BYTES.1);
+        let generous = wanted
+            .max((record.length + step).next_multiple_of(PAGE_BYTES))
+            .min(record.capacity);
+        let mut length = generous;
+        let at = record.file_offset + record.length;
+        let mut reserved = self.file.allocate(at, generous - record.length);
+        if matches!(reserved, Err(Error::DiskFull { .. })) && wanted < generous {
+            length = wanted;
+            reserved = self.file.allocate(at, wanted - record.length);
+        }
+        reserved?;
+        let (base, gained) = (record.base + record.length, length - record.length);
+        h.mapping
+            .map(&*self.file, base, gained, at, Sharing::SharedWritable)?;
+        h.record.length = length;
+        Ok(length - record.meta_length)
+    }
+
+    fn add_region(&self, chunks: u64) -> Result<RegionRecord> {
+        let mut held = self.lock();
+        let have: u64 = held.iter().map(|h| h.record.capacity / CHUNK_BYTES).sum();
+        let doubled = chunks.max(have).max(FIRST_CHUNKS);
+        match self.add_region_at(&mut held, doubled) {
+            Err(Error::OutOfAddresses { .. }) if chunks < doubled => {
+                self.add_region_at(&mut held, chunks)
+            }
+            other => other,
+        }
+    }
+}
+
+impl Held {
+    fn span(&self, from: u64, to: u64) -> Span {
+        Span {
+            mapping: Arc::clone(&self.mapping),
+            address: self.record.base + from,
+            file_offset: self.record.file_offset + from,
+            length: to - from,
+        }
+    }
+}
+
+/// The chunk-aligned addresses that were leased for a region.
+pub(crate) fn lease_of(record: &RegionRecord) -> (u64, u64) {
+    let lead = lead_bytes(record.meta_length);
+    (
+        record.base + record.meta_length - lead,
+        record.capacity - record.meta_length + lead,
+    )
+}
+
+fn file_length(held: &[Held]) -> u64 {
+    held.iter()
+        .map(|h| h.record.file_offset + h.record.length)
+        .max()
+        .unwrap_or(0)
+}

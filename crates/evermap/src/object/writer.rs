@@ -1,0 +1,275 @@
+//! One writer's session with an object: the last commit mapped privately, and the next one made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::superblock::{self, Loaded, checksum};
+use super::territory::Territory;
+use super::{CONTENT_BYTE, Environment, Place, WRITER_BYTE, lock_byte};
+use crate::alloc::{Heap, HeapStatistics};
+use crate::commit::{Engine, LogPolicy, recover, remove_log};
+use crate::error::{Error, Result};
+use crate::format::{
+    REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SUPERBLOCK_CHECKED_BYTES, Superblock,
+};
+use crate::storage::{File, LockKind, OpenMode};
+
+/// An object open for writing. Holds both locks exclusively while it lives; dropping it forgets
+/// what was not committed.
+pub(crate) struct Writer {
+    file: Arc<dyn File>,
+    engine: Engine,
+    heap: Heap,
+    territory: Arc<Territory>,
+    /// The head of page 0 as the next commit will write it, lengths and sequence aside.
+    head: Box<Superblock>,
+    grew: bool,
+}
+
+impl Writer {
+    /// Opens the object, recovers it if its last writer did not close it, and maps it.
+    pub(crate) fn open(
+        environment: &Environment,
+        place: &Place,
+        policy: LogPolicy,
+        patience: Duration,
+    ) -> Result<Writer> {
+        let file = environment.storage.open(&place.path, OpenMode::ReadWrite)?;
+        lock_byte(
+            &*file,
+            LockKind::Exclusive,
+            WRITER_BYTE,
+            patience,
+            &place.called,
+        )?;
+        lock_byte(
+            &*file,
+            LockKind::Exclusive,
+            CONTENT_BYTE,
+            patience,
+            &place.called,
+        )?;
+        if !file.has_a_name()? {
+            // Removed or replaced between the look at the catalog and the lock.
+            let source = std::io::ErrorKind::NotFound.into();
+            return Err(Error::from_io(source, "open", &place.path));
+        }
+        file.advise_random()?;
+        let storage = Arc::clone(&environment.storage);
+        let Loaded {
+            superblock,
+            mut log,
+            commits,
+        } = superblock::read(
+            &*storage,
+            &*file,
+            &place.log_path,
+            OpenMode::ReadWrite,
+            &place.identity,
+        )?;
+        superblock::check_writable(&place.path, &superblock)?;
+        if let Some(opened) = &mut log {
+            if policy == LogPolicy::WhileOpen {
+                recover(&*file, opened, &commits)?;
+                remove_log(&*storage, &*file, &place.log_path)?;
+                log = None;
+            } else if superblock.commit_sequence != stored_sequence(&*file)? {
+                // Killed between the commit point and the end of the apply.
+                recover(&*file, opened, &commits)?;
+            }
+        }
+        // What a dead writer's growth left behind the last commit must not be seen by ours.
+        if file.length()? > superblock.file_length {
+            file.set_length(superblock.file_length)?;
+        }
+        let territory = Arc::new(Territory::open(
+            Arc::clone(&file),
+            Arc::clone(&environment.space),
+            Arc::clone(&environment.addresses),
+            superblock.regions(),
+        )?);
+        let engine = Engine::new(
+            storage,
+            Arc::clone(&file),
+            superblock.object_uuid,
+            place.log_path.clone(),
+            policy,
+            log,
+            territory.committed(),
+            superblock.commit_sequence,
+        );
+        let ground = Arc::clone(&territory);
+        // SAFETY: the territory maps the regions writable and is kept by the heap itself; the
+        // writer lock keeps other processes away from the metadata.
+        let heap = unsafe { Heap::new(ground, superblock.regions()) };
+        Ok(Writer {
+            file,
+            engine,
+            heap,
+            territory,
+            head: superblock,
+            grew: false,
+        })
+    }
+
+    /// The allocator.
+    pub(crate) fn heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// The object file.
+    pub(crate) fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// The superblock as of the last commit, with changes that the next commit will write.
+    pub(crate) fn head(&self) -> &Superblock {
+        &self.head
+    }
+
+    /// Changes fields of the superblock; they take effect with the next commit.
+    pub(crate) fn head_mut(&mut self) -> &mut Superblock {
+        &mut self.head
+    }
+
+    /// Number of the last commit.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.engine.sequence()
+    }
+
+    /// Bytes of records in the log.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.engine.log_bytes()
+    }
+
+    /// Addresses of regions that the next commit adds: they must be recorded before.
+    pub(crate) fn new_leases(&self) -> Vec<(u64, u64)> {
+        self.territory.new_leases()
+    }
+
+    /// What is allocated.
+    pub(crate) fn statistics(&self) -> HeapStatistics {
+        self.heap.statistics()
+    }
+
+    /// Commits; false when nothing had changed. See [`Engine::commit`].
+    pub(crate) fn commit(&mut self) -> Result<bool> {
+        let growth = self.territory.growth();
+        let grew = !growth.fresh.is_empty();
+        let file_length = growth.file_length;
+        let (head, base) = (&mut self.head, self.territory.base());
+        let records = self.territory.records();
+        let committed = self.engine.commit(growth, |sequence| {
+            head.commit_sequence = sequence;
+            head.log_required = 1;
+            seal(head, &records, file_length, base);
+        })?;
+        if committed {
+            self.territory.mark_committed();
+            self.grew |= grew;
+        }
+        Ok(committed)
+    }
+
+    /// Commits even when only the superblock's own fields changed.
+    pub(crate) fn commit_head(&mut self) -> Result<bool> {
+        let (head, base) = (&mut self.head, self.territory.base());
+        seal(head, &self.territory.records(), head.file_length, base);
+        self.commit()
+    }
+
+    /// Goes back to the last commit.
+    pub(crate) fn rollback(&mut self) -> Result<()> {
+        self.engine.rollback()?;
+        self.territory.rollback()?;
+        let page = read_head(self.territory.base());
+        *self.head = page;
+        // SAFETY: as in `open`: the regions are mapped as the last commit has them.
+        unsafe { self.heap.reload(&self.territory.records()) };
+        Ok(())
+    }
+
+    /// Makes the object file durable and empties the log.
+    pub(crate) fn checkpoint(&mut self) -> Result<()> {
+        self.engine.checkpoint()
+    }
+
+    /// Ends the session, giving back what growing left unused at the file's end.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        if self.grew {
+            self.grew = false;
+            self.trim()?;
+        }
+        self.engine.close()
+    }
+
+    fn trim(&mut self) -> Result<()> {
+        let used = self.heap.used_data_bytes();
+        let records = self.territory.records();
+        let spare = match (records.last(), used.last()) {
+            (Some(record), Some(used)) => record.length - record.meta_length - used,
+            _ => 0,
+        };
+        if spare == 0 {
+            return Ok(());
+        }
+        // The shorter length is committed before the file is cut: a cut file with a superblock
+        // that speaks of more would be taken for damage.
+        let mut shorter = records;
+        if let Some(last) = shorter.last_mut() {
+            last.length -= spare;
+        }
+        let length = shorter
+            .iter()
+            .map(|r| r.file_offset + r.length)
+            .max()
+            .unwrap_or(0);
+        let (head, base) = (&mut self.head, self.territory.base());
+        seal(head, &shorter, length, base);
+        let growth = crate::commit::Growth {
+            fresh: Vec::new(),
+            file_length: length,
+        };
+        self.engine.commit(growth, |sequence| {
+            head.commit_sequence = sequence;
+            head.log_required = 1;
+            seal(head, &shorter, length, base);
+        })?;
+        self.engine.checkpoint()?;
+        if let Err(error) = self.territory.trim(&used) {
+            warn!(%error, "could not give back the unused end of the object file");
+        }
+        Ok(())
+    }
+}
+
+/// The sequence that page 0 of the file has, whatever the log says.
+fn stored_sequence(file: &dyn File) -> Result<u64> {
+    let mut bytes = [0; 8];
+    file.read_at(&mut bytes, crate::format::COMMIT_SEQUENCE_OFFSET)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// Writes `head` with these regions over the checked part of page 0 in memory; the root area
+/// behind it is the program's.
+pub(super) fn seal(head: &mut Superblock, records: &[RegionRecord], file_length: u64, base: u64) {
+    debug_assert!(records.len() <= REGIONS_MAX);
+    head.file_length = file_length;
+    head.region_count = records.len() as u32;
+    head.regions = bytemuck::Zeroable::zeroed();
+    head.regions[..records.len()].copy_from_slice(records);
+    head.checksum = checksum(head);
+    let bytes = &bytemuck::bytes_of(head)[..SUPERBLOCK_CHECKED_BYTES];
+    const _: () = assert!(SUPERBLOCK_CHECKED_BYTES <= ROOT_AREA_OFFSET);
+    // SAFETY: `base` is the mapped, writable page 0 of the object; the superblock's head is
+    // referenced by nobody else, and the bytes stop before the root area.
+    unsafe { (base as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+}
+
+/// Page 0 as it is in memory.
+fn read_head(base: u64) -> Superblock {
+    // SAFETY: `base` is the mapped page 0 and any bytes are a superblock.
+    unsafe { (base as *const Superblock).read() }
+}

@@ -1,0 +1,318 @@
+//! Building values in place.
+//!
+//! A value that owns memory of an object can only come into being inside that object. [`Build`]
+//! says from which ordinary values that works; [`Slot`] is the place to fill; [`Built`] is the proof
+//! that it was filled. The proof is what lets `Build` be a safe trait: a `Built<'a, T>` can only come
+//! from the `Slot<'a, T>` of the same call, because `'a` is invariant and unknown to the callee.
+//!
+//! The invariant of everything here: a build that fails or panics has given back all it allocated,
+//! and the slot counts as never filled.
+
+use std::marker::PhantomData;
+use std::mem::{self, MaybeUninit};
+use std::ptr::NonNull;
+
+use super::{Mut, Persist, release_value};
+use crate::Error;
+use crate::alloc::Heap;
+
+/// A type that can be built in an object from an `S`.
+///
+/// | to build | from |
+/// |---|---|
+/// | any type of its own kind by value | itself (scalars, structs made of empty containers, `PVec::new()`) |
+/// | a derived struct `Notes` | `NotesInit { .. }`, with a source for each field |
+/// | [`PString`](super::PString) | `&str`, `String`, `&String`, `Box<str>`, `Cow<str>`, `char`, `&PString` |
+/// | [`PVec<T>`](super::PVec) | arrays, `Vec`, slices of sources, [`from_iter`]`(..)` |
+/// | [`PMap<K, V>`](super::PMap) | arrays and `Vec`s of pairs, `HashMap`, `BTreeMap`, [`from_iter`]`(..)` |
+/// | [`PBox<T>`](super::PBox) | a source of `T` |
+/// | `Option<PBox<T>>` | an `Option` of a source of `T` |
+/// | `[T; N]` | an array of sources |
+///
+/// Implement it to build your own types from your own sources; no `unsafe` is needed:
+///
+/// ```
+/// use evermap::{Build, Built, Error, PString, PVec, Persist, Scratch, Slot};
+///
+/// #[derive(Persist)]
+/// #[repr(C)]
+/// struct Words { words: PVec<PString>, letters: u64 }
+///
+/// struct Sentence(&'static str);
+///
+/// impl Build<Sentence> for Words {
+///     fn build<'a>(source: Sentence, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+///         let empty = Words { words: PVec::new(), letters: 0 };
+///         slot.write_with(empty, |mut words| {
+///             let mut words = words.fields();
+///             for word in source.0.split(' ') {
+///                 *words.letters += words.words.push(word)?.len() as u64;
+///             }
+///             Ok(())
+///         })
+///     }
+/// }
+///
+/// let object = Scratch::<Words>::new(Sentence("all is well"))?;
+/// assert_eq!(object.root().words, ["all", "is", "well"]);
+/// assert_eq!(object.root().letters, 9);
+/// # Ok::<(), evermap::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a `{Self}` can't be built from `{S}`",
+    label = "no way to build a `{Self}` from `{S}`",
+    note = "see the table at `evermap::Build`; a derived struct `Name` is built from `NameInit {{ .. }}`"
+)]
+pub trait Build<S>: Persist {
+    /// Whether building is copying the source's bytes. Containers then copy in bulk.
+    #[doc(hidden)]
+    const BITWISE: Bitwise = Bitwise::NO;
+
+    /// Fills `slot` from `source`.
+    ///
+    /// # Errors
+    ///
+    /// When the object can't grow, or a capacity overflows. Nothing is left behind then.
+    fn build<'a>(source: S, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error>;
+
+    /// Replaces a value. Call it as [`Mut::assign`].
+    ///
+    /// Override it where the old value's memory can be used again.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Build::build). The old value is then untouched.
+    fn assign(source: S, mut target: Mut<'_, Self>) -> Result<(), Error> {
+        let mut staged = MaybeUninit::<Self>::uninit();
+        // SAFETY: on success `staged` holds a value built in the target's object, used only here.
+        unsafe {
+            build_at::<Self, S>(target.heap, NonNull::from(&mut staged).cast(), source)?;
+            target.replace_from(&staged);
+        }
+        Ok(())
+    }
+}
+
+/// Says whether a [`Build`] copies bytes; only `unsafe` code can say yes.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Bitwise(bool);
+
+impl Bitwise {
+    pub const NO: Bitwise = Bitwise(false);
+
+    /// # Safety
+    ///
+    /// Source and target are the same type, which is `Copy`, or arrays of such.
+    pub const unsafe fn promised() -> Bitwise {
+        Bitwise(true)
+    }
+
+    pub const fn holds(self) -> bool {
+        self.0
+    }
+}
+
+/// A place in an object that waits for its value. Given to [`Build::build`].
+///
+/// Fill it by [`write`](Slot::write), [`write_with`](Slot::write_with) or
+/// [`build`](Slot::build); each gives the [`Built`] that `Build::build` has to return. The address
+/// of the value isn't final before the outermost build has returned.
+pub struct Slot<'a, T> {
+    pub(super) heap: &'a Heap,
+    pub(super) target: NonNull<T>,
+    brand: Brand<'a, T>,
+}
+
+/// The proof that a [`Slot`] was filled.
+#[must_use = "return it from `Build::build`"]
+pub struct Built<'a, T>(Brand<'a, T>);
+
+/// Invariant in `'a`: the lifetime of one slot can't pass for that of another.
+type Brand<'a, T> = PhantomData<(fn(&'a ()) -> &'a (), *mut T)>;
+
+impl<'a, T: Persist> Slot<'a, T> {
+    /// # Safety
+    ///
+    /// `target` is writable memory for a `T`, reached by nobody else for as long as `'a`, and either
+    /// lies in `heap`'s object or is moved there before anything else happens to it.
+    pub(super) unsafe fn new(heap: &'a Heap, target: NonNull<T>) -> Self {
+        Slot {
+            heap,
+            target,
+            brand: PhantomData,
+        }
+    }
+
+    /// Moves a value in.
+    ///
+    /// ```
+    /// use evermap::{Build, Built, Error, Persist, Scratch, Slot};
+    ///
+    /// #[derive(Persist)]
+    /// #[repr(C)]
+    /// struct Seconds(u64);
+    ///
+    /// impl Build<std::time::Duration> for Seconds {
+    ///     fn build<'a>(
+    ///         source: std::time::Duration,
+    ///         slot: Slot<'a, Self>,
+    ///     ) -> Result<Built<'a, Self>, Error> {
+    ///         Ok(slot.write(Seconds(source.as_secs())))
+    ///     }
+    /// }
+    ///
+    /// let object = Scratch::<Seconds>::new(std::time::Duration::from_secs(60))?;
+    /// assert_eq!(object.root().0, 60);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn write(self, value: T) -> Built<'a, T> {
+        // SAFETY: writable memory for a `T` (`new`).
+        unsafe { self.target.write(value) };
+        Built(PhantomData)
+    }
+
+    /// Moves an empty value in and lets `fill` add to it; see the example at [`Build`].
+    ///
+    /// # Errors
+    ///
+    /// What `fill` returns; the value is released then, also if `fill` panics.
+    pub fn write_with(
+        self,
+        empty: T,
+        fill: impl FnOnce(Mut<'_, T>) -> Result<(), Error>,
+    ) -> Result<Built<'a, T>, Error> {
+        // SAFETY: writable memory for a `T` (`new`); from here on a valid value, and the guard
+        // releases it unless it is kept.
+        unsafe {
+            self.target.write(empty);
+            let guard = ReleaseOnDrop::new(self.heap, self.target);
+            fill(Mut::from_raw(self.heap, self.target))?;
+            guard.keep();
+        }
+        Ok(Built(PhantomData))
+    }
+
+    /// Fills the slot the way another source would.
+    ///
+    /// # Errors
+    ///
+    /// As [`Build::build`].
+    ///
+    /// ```
+    /// use evermap::{Build, Built, Error, PVec, Persist, Scratch, Slot};
+    ///
+    /// #[derive(Persist)]
+    /// #[repr(C)]
+    /// struct Squares { list: PVec<u64> }
+    ///
+    /// struct UpTo(u64);
+    ///
+    /// impl Build<UpTo> for Squares {
+    ///     fn build<'a>(source: UpTo, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+    ///         let list: Vec<u64> = (1..=source.0).map(|n| n * n).collect();
+    ///         slot.build(SquaresInit { list })
+    ///     }
+    /// }
+    ///
+    /// let object = Scratch::<Squares>::new(UpTo(3))?;
+    /// assert_eq!(object.root().list, [1, 4, 9]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn build<S>(self, source: S) -> Result<Built<'a, T>, Error>
+    where
+        T: Build<S>,
+    {
+        T::build(source, self)
+    }
+
+    /// The slot's proof, when its parts have been filled one by one.
+    ///
+    /// # Safety
+    ///
+    /// The slot holds a valid value.
+    pub(super) unsafe fn assume_built(self) -> Built<'a, T> {
+        Built(PhantomData)
+    }
+}
+
+/// Builds a value at `target`.
+///
+/// # Safety
+///
+/// As [`Slot::new`].
+pub(crate) unsafe fn build_at<T: Build<S>, S>(
+    heap: &Heap,
+    target: NonNull<T>,
+    source: S,
+) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    let slot = unsafe { Slot::new(heap, target) };
+    let Built(_) = T::build(source, slot)?;
+    Ok(())
+}
+
+/// Allocates a block for a `T` and builds one in it. The block is given back if that fails.
+pub(crate) fn build_block<T: Build<S>, S>(heap: &Heap, source: S) -> Result<NonNull<T>, Error> {
+    // A value of no bytes gets a block all the same: its address has to be its own.
+    let block = heap.allocate(size_of::<T>().max(1), align_of::<T>())?;
+    let guard = FreeOnDrop { heap, block };
+    // SAFETY: a fresh block of the right size and alignment.
+    unsafe { build_at(heap, block.cast::<T>(), source)? };
+    mem::forget(guard);
+    Ok(block.cast())
+}
+
+/// Releases a value unless it is kept: what unwinding and `?` leave behind.
+pub(super) struct ReleaseOnDrop<'h, T: Persist> {
+    heap: &'h Heap,
+    target: NonNull<T>,
+}
+
+impl<'h, T: Persist> ReleaseOnDrop<'h, T> {
+    /// # Safety
+    ///
+    /// `target` stays valid, and may be released, until the guard is dropped or kept.
+    pub(super) unsafe fn new(heap: &'h Heap, target: NonNull<T>) -> Self {
+        ReleaseOnDrop { heap, target }
+    }
+
+    pub(super) fn keep(self) {
+        mem::forget(self);
+    }
+}
+
+impl<T: Persist> Drop for ReleaseOnDrop<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: the promise of `new`.
+        unsafe { release_value(self.heap, self.target) }
+    }
+}
+
+struct FreeOnDrop<'h> {
+    heap: &'h Heap,
+    block: NonNull<u8>,
+}
+
+impl Drop for FreeOnDrop<'_> {
+    fn drop(&mut self) {
+        // SAFETY: only `build_block` makes one, for its own fresh block, and forgets it on success.
+        unsafe { self.heap.free(self.block) }
+    }
+}
+
+/// An iterator as a source: see [`from_iter`].
+pub struct FromIter<I>(pub(super) I);
+
+/// Makes a source for a [`PVec`](super::PVec) or [`PMap`](super::PMap) from an iterator of sources.
+///
+/// ```
+/// use evermap::{PVec, Scratch, from_iter};
+///
+/// let object = Scratch::<PVec<u64>>::new(from_iter((1..4).map(|n| n * n)))?;
+/// assert_eq!(object.root(), &[1, 4, 9]);
+/// # Ok::<(), evermap::Error>(())
+/// ```
+pub fn from_iter<I: IntoIterator>(sources: I) -> FromIter<I::IntoIter> {
+    FromIter(sources.into_iter())
+}

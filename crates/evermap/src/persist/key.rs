@@ -1,0 +1,70 @@
+//! Looking a key up before it is built: inserting over an existing key must not allocate a second one.
+
+use std::borrow::{Borrow, Cow};
+
+use super::{PString, PVec, Persist, PersistHash};
+
+/// An ordinary value that stands for a key of type `K`: what a map's [`insert`](super::Mut::insert)
+/// takes.
+///
+/// `&str`, `String` and the like stand for a [`PString`]; slices, `Vec`s and arrays for a [`PVec`];
+/// every key type for itself.
+///
+/// ```
+/// use evermap::{PMap, PString, Scratch};
+///
+/// let mut object = Scratch::<PMap<PString, u64>>::new([("a", 1)])?;
+/// object.root_mut().insert(String::from("b"), 2)?;
+/// assert_eq!(object.root().get("b"), Some(&2));
+/// # Ok::<(), evermap::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't stand for a key of type `{K}`",
+    label = "not a source of `{K}` keys"
+)]
+pub trait KeySource<K> {
+    /// The form in which the key is looked up.
+    type Query: ?Sized + PersistHash + Eq;
+
+    /// That form.
+    fn query(&self) -> &Self::Query;
+}
+
+impl<K: Persist + PersistHash + Eq> KeySource<K> for K {
+    type Query = K;
+
+    fn query(&self) -> &K {
+        self
+    }
+}
+
+macro_rules! text {
+    ($($source:ty),*) => {$(
+        impl KeySource<PString> for $source {
+            type Query = str;
+
+            fn query(&self) -> &str {
+                self.as_ref()
+            }
+        }
+    )*};
+}
+
+text!(&str, String, &String, Box<str>, Cow<'_, str>, &PString);
+
+macro_rules! elements {
+    ($([$($generics:tt)*] $source:ty),*) => {$(
+        impl<$($generics)*> KeySource<PVec<T>> for $source
+        where
+            T: PersistHash + Eq,
+        {
+            type Query = [T];
+
+            fn query(&self) -> &[T] {
+                Borrow::<[T]>::borrow(self)
+            }
+        }
+    )*};
+}
+
+elements!([T] &[T], [T] Vec<T>, [T, const N: usize] [T; N]);

@@ -1,0 +1,175 @@
+//! Iterators over a [`PMap`]: a walk over its entries that passes over the removed ones.
+
+use std::iter::FusedIterator;
+use std::ptr::NonNull;
+use std::slice;
+
+use super::pmap::Entry;
+use super::{Mut, PMap, Persist};
+use crate::alloc::Heap;
+
+/// Iterator of [`PMap::iter`].
+pub struct Iter<'a, K, V> {
+    entries: slice::Iter<'a, Entry<K, V>>,
+    left: usize,
+}
+
+impl<'a, K, V> Iter<'a, K, V> {
+    pub(super) fn new(map: &'a PMap<K, V>) -> Self {
+        Iter {
+            entries: map.entry_slice().iter(),
+            left: map.len(),
+        }
+    }
+}
+
+impl<'a, K, V> Iterator for Iter<'a, K, V> {
+    type Item = (&'a K, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pair = self.entries.by_ref().find_map(Entry::pair)?;
+        self.left -= 1;
+        Some(pair)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<K, V> DoubleEndedIterator for Iter<'_, K, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let pair = self.entries.by_ref().rev().find_map(Entry::pair)?;
+        self.left -= 1;
+        Some(pair)
+    }
+}
+
+impl<K, V> ExactSizeIterator for Iter<'_, K, V> {}
+impl<K, V> FusedIterator for Iter<'_, K, V> {}
+
+impl<K, V> Clone for Iter<'_, K, V> {
+    fn clone(&self) -> Self {
+        Iter {
+            entries: self.entries.clone(),
+            left: self.left,
+        }
+    }
+}
+
+impl<'a, K, V> IntoIterator for &'a PMap<K, V> {
+    type Item = (&'a K, &'a V);
+    type IntoIter = Iter<'a, K, V>;
+
+    fn into_iter(self) -> Iter<'a, K, V> {
+        self.iter()
+    }
+}
+
+macro_rules! half {
+    ($(#[$documentation:meta])* $name:ident, $item:ident, $part:tt) => {
+        $(#[$documentation])*
+        pub struct $name<'a, K, V>(pub(super) Iter<'a, K, V>);
+
+        impl<'a, K, V> Iterator for $name<'a, K, V> {
+            type Item = &'a $item;
+
+            fn next(&mut self) -> Option<&'a $item> {
+                Some(self.0.next()?.$part)
+            }
+
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.0.size_hint()
+            }
+        }
+
+        impl<K, V> DoubleEndedIterator for $name<'_, K, V> {
+            fn next_back(&mut self) -> Option<Self::Item> {
+                Some(self.0.next_back()?.$part)
+            }
+        }
+
+        impl<K, V> ExactSizeIterator for $name<'_, K, V> {}
+        impl<K, V> FusedIterator for $name<'_, K, V> {}
+    };
+}
+
+half!(
+    /// Iterator of [`PMap::keys`].
+    Keys, K, 0
+);
+half!(
+    /// Iterator of [`PMap::values`].
+    Values, V, 1
+);
+
+/// Iterator of `Mut<'_, PMap<K, V>>::iter_mut`: each key with a cursor to its value.
+pub struct IterMut<'a, K, V> {
+    heap: &'a Heap,
+    entries: slice::IterMut<'a, Entry<K, V>>,
+    left: usize,
+}
+
+impl<'a, K: Persist, V: Persist> IterMut<'a, K, V> {
+    fn pair(heap: &'a Heap, entry: &'a mut Entry<K, V>) -> Option<(&'a K, Mut<'a, V>)> {
+        if entry.hash == 0 {
+            return None;
+        }
+        let value = NonNull::from(&mut entry.value).cast();
+        // SAFETY: valid while the hash isn't 0; each entry is handed out once, its key for reading
+        // and its value for writing.
+        Some(unsafe { (entry.key.assume_init_ref(), Mut::from_raw(heap, value)) })
+    }
+}
+
+impl<'a, K: Persist, V: Persist> Iterator for IterMut<'a, K, V> {
+    type Item = (&'a K, Mut<'a, V>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let heap = self.heap;
+        let pair = self.entries.find_map(|entry| Self::pair(heap, entry))?;
+        self.left -= 1;
+        Some(pair)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<K: Persist, V: Persist> ExactSizeIterator for IterMut<'_, K, V> {}
+impl<K: Persist, V: Persist> FusedIterator for IterMut<'_, K, V> {}
+
+impl<'a, K: Persist, V: Persist> IntoIterator for Mut<'a, PMap<K, V>> {
+    type Item = (&'a K, Mut<'a, V>);
+    type IntoIter = IterMut<'a, K, V>;
+
+    fn into_iter(mut self) -> IterMut<'a, K, V> {
+        let left = self.len();
+        let entries = NonNull::from(self.entries_mut());
+        IterMut {
+            heap: self.heap,
+            // SAFETY: exclusive access to the map, for `'a`, is exclusive access to its entries.
+            entries: unsafe { &mut *entries.as_ptr() }.iter_mut(),
+            left,
+        }
+    }
+}
+
+/// Iterator of `Mut<'_, PMap<K, V>>::values_mut`.
+pub struct ValuesMut<'a, K, V>(pub(super) IterMut<'a, K, V>);
+
+impl<'a, K: Persist, V: Persist> Iterator for ValuesMut<'a, K, V> {
+    type Item = Mut<'a, V>;
+
+    fn next(&mut self) -> Option<Mut<'a, V>> {
+        Some(self.0.next()?.1)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl<K: Persist, V: Persist> ExactSizeIterator for ValuesMut<'_, K, V> {}
+impl<K: Persist, V: Persist> FusedIterator for ValuesMut<'_, K, V> {}

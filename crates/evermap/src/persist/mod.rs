@@ -1,0 +1,175 @@
+//! The typed layer: what may lie in an object, and how safe Rust reads and edits it.
+//!
+//! Objects are mapped at fixed addresses, so the containers here hold raw absolute pointers into
+//! their own object. One rule makes that safe: **safe code never gets a `&mut` to, nor a non-empty
+//! value of, a type that holds such pointers.** Readers get `&T`; writers get [`Mut`], a cursor
+//! that edits in place. A pointer-bearing value therefore can't outlive its mapping, can't move
+//! into another object and can't be freed twice. `docs/persist.md` gives the whole argument.
+//!
+//! The room owns the layouts of the containers (each file asserts its own to the byte) and touches
+//! the layer below only through [`crate::alloc::Heap`]. A change here can break two things that no
+//! test of a single run notices: a layout that files already have, and a description text, which
+//! decides whether an existing object may be opened as a given type.
+
+mod build;
+mod describe;
+mod hash;
+mod key;
+pub mod map;
+mod mutable;
+mod pbox;
+mod pmap;
+mod pmap_edit;
+mod pstring;
+mod ptr;
+mod pvec;
+mod pvec_edit;
+mod release;
+mod scalars;
+mod scratch;
+
+pub mod private;
+
+#[cfg(test)]
+mod tests;
+
+pub use build::{Build, Built, FromIter, Slot, from_iter};
+pub use describe::{Description, TypeId128, type_description, type_id};
+pub use hash::PersistHash;
+pub use key::KeySource;
+pub use mutable::Mut;
+pub use pbox::PBox;
+pub use pmap::PMap;
+pub use pstring::PString;
+pub use ptr::Ptr;
+pub use pvec::{IterMut, PVec};
+pub use release::Releaser;
+pub use scratch::Scratch;
+
+pub(crate) use build::build_at as build_root;
+pub(crate) use release::release_value;
+
+use std::ptr::NonNull;
+
+// Lengths and pointers are eight bytes in the file, and `usize` in the program.
+const _: () = assert!(usize::BITS == 64, "Evermap needs 64-bit pointers");
+
+/// A type whose values can lie in an object.
+///
+/// Use `#[derive(Persist)]`: it checks that the layout is fixed (`#[repr(C)]`) and that every field
+/// is itself `Persist`, and writes the rest. It also makes two companions:
+///
+/// * `NotesFields<'a>`: one [`Mut`] a field, from [`Mut::fields`], so that fields can be edited
+///   side by side;
+/// * `NotesInit<..>`: an ordinary struct with one *source* a field, from which a `Notes` is built in
+///   place (see [`Build`]).
+///
+/// Scalars, arrays, [`PString`], [`PVec`], [`PMap`], [`PBox`], `Option<PBox<T>>` and [`Ptr`] are
+/// `Persist`. `Box`, `Vec`, `String`, references, closures, `dyn Trait`, cells and locks are not:
+/// what they point at is gone in the next run.
+///
+/// Values in an object are never dropped (they are released, which is what gives their memory
+/// back to the object), so the derive refuses types that implement [`Drop`].
+///
+/// ```
+/// use evermap::{PString, PVec, Persist, Scratch};
+///
+/// #[derive(Persist)]
+/// #[repr(C)]
+/// struct Notes {
+///     title: PString,
+///     lines: PVec<PString>,
+///     edits: u64,
+/// }
+///
+/// let mut object = Scratch::<Notes>::new(NotesInit {
+///     title: "to do",
+///     lines: ["buy milk", "call home"],
+///     edits: 0,
+/// })?;
+/// let mut notes = object.root_mut();
+/// let mut notes = notes.fields();
+/// notes.lines.push("sleep")?;
+/// *notes.edits += 1;
+///
+/// assert_eq!(object.root().title, "to do");
+/// assert_eq!(object.root().lines, ["buy milk", "call home", "sleep"]);
+/// # Ok::<(), evermap::Error>(())
+/// ```
+///
+/// # Safety
+///
+/// Who implements this by hand promises that
+///
+/// * the layout is the same for every compiler and crate version (`repr(C)` or a primitive), and
+///   [`describe`](Persist::describe) names everything in it;
+/// * a value holds no pointer except to memory of the same object that it owns, or a [`Ptr`];
+/// * [`release`](Persist::release) frees exactly what the value owns, and [`OWNS`](Persist::OWNS) is
+///   `false` only if that is nothing;
+/// * a type that is `Copy` owns nothing;
+/// * no safe code can obtain a value that owns something, or a `&mut` to one;
+/// * [`fields`](Persist::fields) gives cursors that don't overlap.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be kept in an object",
+    label = "`{Self}` doesn't implement `Persist`",
+    note = "your own type: add `#[derive(evermap::Persist)]` and `#[repr(C)]` to it",
+    note = "a container of the standard library keeps its elements in the process's own heap, which is gone in the next run: use `evermap::PVec`, `PString`, `PMap` or `PBox`",
+    note = "`usize` and `isize` differ between machines: use `u64` and `i64`"
+)]
+pub unsafe trait Persist: Sized + 'static {
+    /// What [`Mut::fields`] gives: for a derived struct, a struct with one [`Mut`] a field; for an
+    /// array, an array of cursors; for everything else the cursor itself.
+    type Fields<'a>;
+
+    /// Whether a value can own memory. `false` lets containers skip the release of their elements.
+    const OWNS: bool;
+
+    /// Splits a cursor into cursors to the fields. Call it as [`Mut::fields`].
+    fn fields(this: Mut<'_, Self>) -> Self::Fields<'_>;
+
+    /// Writes the type's part of the canonical description: see [`type_description`].
+    fn describe(description: &mut Description);
+
+    /// Gives back what the value owns. Afterwards its bytes mean nothing.
+    ///
+    /// # Safety
+    ///
+    /// `this` is a valid value in the releaser's object, reached by nobody else, and is overwritten
+    /// or freed before it is used as a `Self` again.
+    unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>);
+}
+
+/// A [`Persist`] type without pointers: bits that mean the same wherever they lie.
+///
+/// Only for these does [`Mut`] give a `&mut T` ([`DerefMut`](std::ops::DerefMut)), and a
+/// [`PVec`] of them a `&mut [T]`. Scalars and arrays of them are `Plain`; so is a struct or a
+/// fieldless enum with `#[derive(Clone, Copy, Persist, Plain)]` whose fields all are.
+///
+/// Padding between fields is allowed. Its bytes are written to the object as the compiler left them:
+/// order fields by falling alignment, or name the gaps, if a file's bytes have to be reproducible.
+///
+/// ```
+/// use evermap::{Persist, Plain, PVec, Scratch};
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, Persist, Plain)]
+/// #[repr(C)]
+/// struct Point { x: f64, y: f64 }
+///
+/// let mut object = Scratch::<PVec<Point>>::new([Point { x: 1.0, y: 2.0 }])?;
+/// for point in object.root_mut().as_mut_slice() {
+///     point.x += 1.0;
+/// }
+/// assert_eq!(object.root()[0], Point { x: 2.0, y: 2.0 });
+/// # Ok::<(), evermap::Error>(())
+/// ```
+///
+/// # Safety
+///
+/// No part of a value is a pointer, or stands for an address.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` isn't `Plain`, so safe code gets no `&mut` to it",
+    label = "`{Self}` may hold pointers into its object",
+    note = "edit it through its `evermap::Mut` cursor: `.fields()`, `.set(..)`, `.assign(..)` or the container's own methods",
+    note = "if it holds no pointers: `#[derive(Clone, Copy, Persist, Plain)]`"
+)]
+pub unsafe trait Plain: Persist + Copy {}

@@ -1,0 +1,607 @@
+//! Editing a vector through its cursor.
+//!
+//! Everything here keeps the vector valid at each point where code of the user's runs (a source's
+//! build, an iterator, a comparison), so a panic there loses nothing and frees nothing twice. What
+//! can fail, fails before anything is changed.
+//!
+//! Elements are handed out by value only if they are `Copy`, which for a [`Persist`] type means that
+//! they own nothing.
+
+use std::cmp::Ordering;
+use std::ptr::NonNull;
+use std::slice;
+
+use super::build::build_at;
+use super::release::release_row;
+use super::{Build, IterMut, Mut, PVec, Persist, Plain};
+use crate::Error;
+
+/// The first block of a growing vector has room for about this many bytes: one cache line, so that
+/// small vectors don't allocate four times on their way to eight elements.
+const FIRST_BLOCK_BYTES: usize = 64;
+
+impl<'a, T: Persist> Mut<'a, PVec<T>> {
+    /// Appends an element built from `source`. Amortised constant time.
+    ///
+    /// # Errors
+    ///
+    /// When the object can't grow. The vector is then as before.
+    ///
+    /// ```
+    /// use evermap::{PString, PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<PString>>::new([""; 0])?;
+    /// let mut lines = object.root_mut();
+    /// lines.push("hello")?.push_str(" world")?;
+    /// assert_eq!(object.root(), &["hello world"]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn push<S>(&mut self, source: S) -> Result<Mut<'_, T>, Error>
+    where
+        T: Build<S>,
+    {
+        self.reserve(1)?;
+        let heap = self.heap;
+        let vec = self.raw();
+        // SAFETY: there is room for one more element behind the last; it counts once it is built.
+        unsafe {
+            let place = vec.first().add(vec.len as usize);
+            build_at(heap, place, source)?;
+            vec.len += 1;
+            Ok(Mut::from_raw(heap, place))
+        }
+    }
+
+    /// Appends an element for each source.
+    ///
+    /// # Errors
+    ///
+    /// When the object can't grow. The vector is then as before: all or nothing.
+    ///
+    /// ```
+    /// use evermap::{PString, PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<PString>>::new(["a"])?;
+    /// object.root_mut().extend("b c".split(' '))?;
+    /// assert_eq!(object.root(), &["a", "b", "c"]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn extend<I>(&mut self, sources: I) -> Result<(), Error>
+    where
+        I: IntoIterator,
+        T: Build<I::Item>,
+    {
+        let sources = sources.into_iter();
+        let before = self.len();
+        let result = self.reserve(sources.size_hint().0).and_then(|()| {
+            for source in sources {
+                self.push(source)?;
+            }
+            Ok(())
+        });
+        if result.is_err() {
+            self.truncate(before);
+        }
+        result
+    }
+
+    /// Inserts an element at `index`, moving those behind it. Linear in their number.
+    ///
+    /// # Errors
+    ///
+    /// When `index` is greater than the length, or the object can't grow. The vector is then as
+    /// before.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([1, 3])?;
+    /// object.root_mut().insert(1, 2)?;
+    /// assert_eq!(object.root(), &[1, 2, 3]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn insert<S>(&mut self, index: usize, source: S) -> Result<Mut<'_, T>, Error>
+    where
+        T: Build<S>,
+    {
+        let len = self.len();
+        if index > len {
+            return Err(Error::OutOfBounds {
+                what: "PVec::insert",
+                index: index as u64,
+                len: len as u64,
+            });
+        }
+        self.push(source)?;
+        let heap = self.heap;
+        let moved = &mut self.elements_mut()[index..];
+        moved.rotate_right(1);
+        let place = NonNull::from(&mut moved[0]);
+        // SAFETY: an element of the vector.
+        Ok(unsafe { Mut::from_raw(heap, place) })
+    }
+
+    /// Makes room for `additional` more elements, and some to spare.
+    ///
+    /// # Errors
+    ///
+    /// When the object can't grow. The vector is then as before.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([])?;
+    /// object.root_mut().reserve(10)?;
+    /// assert!(object.root().capacity() >= 10);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn reserve(&mut self, additional: usize) -> Result<(), Error> {
+        let (len, capacity) = (self.len(), self.capacity());
+        if additional <= capacity - len {
+            return Ok(());
+        }
+        let needed = len.checked_add(additional).ok_or(OVERFLOW)?;
+        let first = FIRST_BLOCK_BYTES / size_of::<T>().max(1);
+        self.resize_block(needed.max(capacity.saturating_mul(2)).max(first))
+    }
+
+    /// Makes room for exactly `additional` more elements, or a few more where blocks come so.
+    ///
+    /// # Errors
+    ///
+    /// When the object can't grow. The vector is then as before.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([])?;
+    /// object.root_mut().reserve_exact(1000)?;
+    /// assert!(object.root().capacity() >= 1000);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn reserve_exact(&mut self, additional: usize) -> Result<(), Error> {
+        let (len, capacity) = (self.len(), self.capacity());
+        if additional <= capacity - len {
+            return Ok(());
+        }
+        self.resize_block(len.checked_add(additional).ok_or(OVERFLOW)?)
+    }
+
+    /// Gives back the room that isn't used. Elements may move.
+    ///
+    /// # Errors
+    ///
+    /// When the smaller block can't be had. The vector is then as before.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([1])?;
+    /// object.root_mut().reserve(1000)?;
+    /// object.root_mut().shrink_to_fit()?;
+    /// assert!(object.root().capacity() < 1000);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn shrink_to_fit(&mut self) -> Result<(), Error> {
+        let len = self.len();
+        if len != 0 {
+            return if len < self.capacity() && size_of::<T>() != 0 {
+                self.resize_block(len)
+            } else {
+                Ok(())
+            };
+        }
+        let heap = self.heap;
+        if let Some(block) = NonNull::new(self.elements) {
+            *self.raw() = PVec::new();
+            // SAFETY: the vector's own block, which held no elements and isn't referred to any more.
+            unsafe { heap.free(block.cast()) };
+        }
+        Ok(())
+    }
+
+    /// Releases the elements behind the first `len`. The room stays.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([1, 2, 3])?;
+    /// object.root_mut().truncate(1);
+    /// assert_eq!(object.root(), &[1]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn truncate(&mut self, len: usize) {
+        let before = self.len();
+        if len < before {
+            let heap = self.heap;
+            let vec = self.raw();
+            vec.len = len as u64;
+            // SAFETY: these were elements until the line above, and are nobody's now.
+            unsafe { release_row(heap, vec.first().add(len), before - len) };
+        }
+    }
+
+    /// Releases all elements. The room stays.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([1, 2, 3])?;
+    /// object.root_mut().clear();
+    /// assert!(object.root().is_empty());
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// Removes and releases the element at `index`, moving those behind it. Returns whether there was
+    /// one. For `Copy` elements, [`remove`](Mut::remove) returns the value.
+    ///
+    /// ```
+    /// use evermap::{PString, PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<PString>>::new(["a", "b", "c"])?;
+    /// assert!(object.root_mut().discard(1));
+    /// assert_eq!(object.root(), &["a", "c"]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn discard(&mut self, index: usize) -> bool {
+        let len = self.len();
+        if index >= len {
+            return false;
+        }
+        self.elements_mut()[index..].rotate_left(1);
+        self.truncate(len - 1);
+        true
+    }
+
+    /// Removes and releases the element at `index`, putting the last one in its place: constant time.
+    /// Returns whether there was one.
+    ///
+    /// ```
+    /// use evermap::{PString, PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<PString>>::new(["a", "b", "c"])?;
+    /// assert!(object.root_mut().swap_discard(0));
+    /// assert_eq!(object.root(), &["c", "b"]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn swap_discard(&mut self, index: usize) -> bool {
+        let len = self.len();
+        if index >= len {
+            return false;
+        }
+        self.elements_mut().swap(index, len - 1);
+        self.truncate(len - 1);
+        true
+    }
+
+    /// Keeps the elements for which `keep` says so, in their order, and releases the others.
+    ///
+    /// ```
+    /// use evermap::{PString, PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<PString>>::new(["a", "bb", "c"])?;
+    /// object.root_mut().retain(|line| line.len() == 1);
+    /// assert_eq!(object.root(), &["a", "c"]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        // Swapping, not moving: at each call of `keep` every element is in the vector once.
+        let elements = self.elements_mut();
+        let mut kept = 0;
+        for index in 0..elements.len() {
+            if keep(&elements[index]) {
+                elements.swap(kept, index);
+                kept += 1;
+            }
+        }
+        self.truncate(kept);
+    }
+
+    /// A cursor to the element at `index`, if there is one.
+    ///
+    /// ```
+    /// use evermap::{PString, PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<PString>>::new(["a"])?;
+    /// if let Some(mut line) = object.root_mut().get_mut(0) {
+    ///     line.push_str("!")?;
+    /// }
+    /// assert_eq!(object.root(), &["a!"]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn get_mut(&mut self, index: usize) -> Option<Mut<'_, T>> {
+        self.reborrow().into_get_mut(index)
+    }
+
+    /// Like [`get_mut`](Mut::get_mut), for as long as this cursor could have lived.
+    pub fn into_get_mut(mut self, index: usize) -> Option<Mut<'a, T>> {
+        let place = self.elements_mut().get_mut(index).map(NonNull::from)?;
+        // SAFETY: exclusive access to the vector, for `'a`, is exclusive access to its elements.
+        Some(unsafe { Mut::from_raw(self.heap, place) })
+    }
+
+    /// A cursor to the last element, if there is one.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([1, 2])?;
+    /// if let Some(mut last) = object.root_mut().last_mut() {
+    ///     *last = 9;
+    /// }
+    /// assert_eq!(object.root(), &[1, 9]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn last_mut(&mut self) -> Option<Mut<'_, T>> {
+        let last = self.len().checked_sub(1)?;
+        self.get_mut(last)
+    }
+
+    /// Cursors to all elements, one after the other; they may be held at the same time.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([1, 2])?;
+    /// for mut number in object.root_mut().iter_mut() {
+    ///     *number *= 10;
+    /// }
+    /// assert_eq!(object.root(), &[10, 20]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn iter_mut(&mut self) -> IterMut<'_, T> {
+        self.reborrow().into_iter()
+    }
+
+    /// Exchanges two elements. Returns `false`, and does nothing, if there aren't that many.
+    ///
+    /// ```
+    /// use evermap::{PString, PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<PString>>::new(["a", "b"])?;
+    /// assert!(object.root_mut().swap(0, 1));
+    /// assert_eq!(object.root(), &["b", "a"]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn swap(&mut self, one: usize, other: usize) -> bool {
+        let elements = self.elements_mut();
+        let there = one.max(other) < elements.len();
+        if there {
+            elements.swap(one, other);
+        }
+        there
+    }
+
+    /// Turns the order around.
+    ///
+    /// ```
+    /// use evermap::{PString, PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<PString>>::new(["a", "b", "c"])?;
+    /// object.root_mut().reverse();
+    /// assert_eq!(object.root(), &["c", "b", "a"]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn reverse(&mut self) {
+        self.elements_mut().reverse();
+    }
+
+    /// Sorts; equal elements keep their order. Uses a buffer of the process's own for moving elements,
+    /// so it takes nothing from the object.
+    ///
+    /// ```
+    /// use evermap::{PString, PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<PString>>::new(["b", "c", "a"])?;
+    /// object.root_mut().sort();
+    /// assert_eq!(object.root(), &["a", "b", "c"]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn sort(&mut self)
+    where
+        T: Ord,
+    {
+        // The comparison sees `&T` only, and `sort` leaves each element in place once even if it
+        // panics: elements that own memory can be sorted too.
+        self.elements_mut().sort();
+    }
+
+    /// Sorts by a comparison; see [`sort`](Mut::sort).
+    ///
+    /// ```
+    /// use evermap::{PString, PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<PString>>::new(["bb", "c"])?;
+    /// object.root_mut().sort_by(|one, other| one.len().cmp(&other.len()));
+    /// assert_eq!(object.root(), &["c", "bb"]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn sort_by(&mut self, compare: impl FnMut(&T, &T) -> Ordering) {
+        self.elements_mut().sort_by(compare);
+    }
+
+    /// Sorts by a key; see [`sort`](Mut::sort).
+    ///
+    /// ```
+    /// use evermap::{PString, PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<PString>>::new(["bb", "c"])?;
+    /// object.root_mut().sort_by_key(|line| line.len());
+    /// assert_eq!(object.root(), &["c", "bb"]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn sort_by_key<K: Ord>(&mut self, key: impl FnMut(&T) -> K) {
+        self.elements_mut().sort_by_key(key);
+    }
+
+    /// The elements, for the methods of this file, which must not hand them on.
+    fn elements_mut(&mut self) -> &mut [T] {
+        let vec = self.raw();
+        // SAFETY: exclusive access to a valid vector is exclusive access to its valid elements.
+        unsafe { slice::from_raw_parts_mut(vec.first().as_ptr(), vec.len as usize) }
+    }
+
+    /// Gives the vector a block for `capacity` elements, which is at least its length and not zero.
+    #[cold]
+    fn resize_block(&mut self, capacity: usize) -> Result<(), Error> {
+        let size = capacity
+            .checked_mul(size_of::<T>())
+            .filter(|size| *size > 0 && *size <= isize::MAX as usize)
+            .ok_or(OVERFLOW)?;
+        let heap = self.heap;
+        let vec = self.raw();
+        let block = match NonNull::new(vec.elements) {
+            None => heap.allocate(size, align_of::<T>())?,
+            // SAFETY: the vector's own block.
+            Some(block) => unsafe { heap.reallocate(block.cast(), size, align_of::<T>())? },
+        };
+        vec.elements = block.as_ptr().cast();
+        // Blocks come in classes: what is left over in this one is room as well.
+        vec.capacity = (heap.usable_size(block) / size_of::<T>()).max(capacity) as u64;
+        Ok(())
+    }
+
+    /// Appends `count` elements by copying bytes.
+    ///
+    /// # Safety
+    ///
+    /// `from` points to that many values of the type `T`, which is `Copy`.
+    pub(super) unsafe fn append_bytes(
+        &mut self,
+        from: *const T,
+        count: usize,
+    ) -> Result<(), Error> {
+        self.reserve(count)?;
+        let vec = self.raw();
+        // SAFETY: there is room for `count` more elements; the source can't overlap it, because
+        // nobody else reaches this vector's block.
+        unsafe {
+            vec.first()
+                .add(vec.len as usize)
+                .as_ptr()
+                .copy_from_nonoverlapping(from, count);
+        }
+        vec.len += count as u64;
+        Ok(())
+    }
+}
+
+impl<T: Persist + Copy> Mut<'_, PVec<T>> {
+    /// Appends a copy of each element, at the speed of a plain copy.
+    ///
+    /// # Errors
+    ///
+    /// When the object can't grow. The vector is then as before.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u8>>::new(*b"ab")?;
+    /// object.root_mut().extend_from_slice(b"cd")?;
+    /// assert_eq!(object.root(), b"abcd");
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn extend_from_slice(&mut self, elements: &[T]) -> Result<(), Error> {
+        // SAFETY: valid elements of the very type.
+        unsafe { self.append_bytes(elements.as_ptr(), elements.len()) }
+    }
+
+    /// Makes the length `len`, filling up with copies of `value`.
+    ///
+    /// # Errors
+    ///
+    /// When the object can't grow. The vector is then as before.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([1])?;
+    /// object.root_mut().resize(3, 7)?;
+    /// assert_eq!(object.root(), &[1, 7, 7]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn resize(&mut self, len: usize, value: T) -> Result<(), Error> {
+        let before = self.len();
+        if len <= before {
+            self.truncate(len);
+            return Ok(());
+        }
+        self.reserve(len - before)?;
+        let vec = self.raw();
+        for index in before..len {
+            // SAFETY: there is room up to `len`.
+            unsafe { vec.first().add(index).write(value) };
+        }
+        vec.len = len as u64;
+        Ok(())
+    }
+
+    /// Removes the last element and returns it.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([1, 2])?;
+    /// assert_eq!(object.root_mut().pop(), Some(2));
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn pop(&mut self) -> Option<T> {
+        let last = *self.last()?;
+        self.raw().len -= 1;
+        Some(last)
+    }
+
+    /// Removes the element at `index` and returns it, moving those behind it.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([1, 2, 3])?;
+    /// assert_eq!(object.root_mut().remove(0), Some(1));
+    /// assert_eq!(object.root(), &[2, 3]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn remove(&mut self, index: usize) -> Option<T> {
+        let element = *self.get(index)?;
+        self.discard(index);
+        Some(element)
+    }
+
+    /// Removes the element at `index` and returns it, putting the last one in its place.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([1, 2, 3])?;
+    /// assert_eq!(object.root_mut().swap_remove(0), Some(1));
+    /// assert_eq!(object.root(), &[3, 2]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn swap_remove(&mut self, index: usize) -> Option<T> {
+        let element = *self.get(index)?;
+        self.swap_discard(index);
+        Some(element)
+    }
+}
+
+impl<T: Plain> Mut<'_, PVec<T>> {
+    /// The elements, to be written like any slice.
+    ///
+    /// ```
+    /// use evermap::{PVec, Scratch};
+    ///
+    /// let mut object = Scratch::<PVec<u64>>::new([3, 1, 2])?;
+    /// object.root_mut().as_mut_slice().sort_unstable();
+    /// assert_eq!(object.root(), &[1, 2, 3]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        // `Plain` elements hold no pointers: they may be swapped and overwritten.
+        self.elements_mut()
+    }
+}
+
+const OVERFLOW: Error = Error::CapacityOverflow { what: "PVec" };

@@ -1,0 +1,136 @@
+//! Scalars and arrays: the values without pointers that everything else is made of.
+
+use std::marker::PhantomData;
+use std::mem;
+use std::ptr::NonNull;
+
+use super::build::{Bitwise, build_at};
+use super::release::release_row;
+use super::{Build, Built, Description, Mut, Persist, Plain, Releaser, Slot};
+use crate::Error;
+use crate::alloc::Heap;
+
+macro_rules! scalars {
+    ($($scalar:ident)*) => {$(
+        // SAFETY: a primitive of fixed layout; owns nothing.
+        unsafe impl Persist for $scalar {
+            type Fields<'a> = Mut<'a, Self>;
+            const OWNS: bool = false;
+
+            fn fields(this: Mut<'_, Self>) -> Mut<'_, Self> {
+                this
+            }
+
+            fn describe(description: &mut Description) {
+                description.leaf(stringify!($scalar), &[]);
+            }
+
+            unsafe fn release(_this: NonNull<Self>, _releaser: &mut Releaser<'_>) {}
+        }
+
+        // SAFETY: no pointer.
+        unsafe impl Plain for $scalar {}
+
+        impl Build<$scalar> for $scalar {
+            // SAFETY: the same `Copy` type.
+            const BITWISE: Bitwise = unsafe { Bitwise::promised() };
+
+            fn build<'a>(source: $scalar, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+                Ok(slot.write(source))
+            }
+        }
+    )*};
+}
+
+scalars!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64 bool char);
+
+// The file format relies on these; the x86-64 C ABI had `align_of::<u128>() == 8` in old compilers.
+const _: () = assert!(size_of::<bool>() == 1 && size_of::<char>() == 4);
+const _: () = assert!(align_of::<u64>() == 8 && align_of::<u128>() == 16);
+
+// SAFETY: `N` elements in a row, of fixed layout if `T` is; release is theirs.
+unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
+    type Fields<'a> = [Mut<'a, T>; N];
+    const OWNS: bool = T::OWNS && N != 0;
+
+    fn fields(this: Mut<'_, Self>) -> [Mut<'_, T>; N] {
+        let first = this.target.cast::<T>();
+        // SAFETY: elements of an array that the cursor has exclusive access to, each taken once.
+        std::array::from_fn(|index| unsafe { Mut::from_raw(this.heap, first.add(index)) })
+    }
+
+    fn describe(description: &mut Description) {
+        description.array(T::describe, N);
+    }
+
+    unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>) {
+        if Self::OWNS {
+            for index in 0..N {
+                // SAFETY: an element of a valid array; the rest is the caller's promise.
+                unsafe { T::release(this.cast::<T>().add(index), releaser) };
+            }
+        }
+    }
+}
+
+// SAFETY: no pointer if `T` has none.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+
+impl<T: Build<S>, S, const N: usize> Build<[S; N]> for [T; N] {
+    const BITWISE: Bitwise = T::BITWISE;
+
+    fn build<'a>(source: [S; N], slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+        let mut row = Row::<T> {
+            heap: slot.heap,
+            first: slot.target.cast(),
+            built: 0,
+        };
+        for source in source {
+            // SAFETY: an element of the slot that hasn't been built yet.
+            unsafe { build_at(row.heap, row.first.add(row.built), source)? };
+            row.built += 1;
+        }
+        mem::forget(row);
+        // SAFETY: all elements are built.
+        Ok(unsafe { slot.assume_built() })
+    }
+}
+
+/// The elements built so far, released if the rest fails.
+struct Row<'h, T: Persist> {
+    heap: &'h Heap,
+    first: NonNull<T>,
+    built: usize,
+}
+
+impl<T: Persist> Drop for Row<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: `built` counts valid elements, which nobody else will use.
+        unsafe { release_row(self.heap, self.first, self.built) }
+    }
+}
+
+// SAFETY: no bytes at all.
+unsafe impl<T: Persist> Persist for PhantomData<T> {
+    type Fields<'a> = Mut<'a, Self>;
+    const OWNS: bool = false;
+
+    fn fields(this: Mut<'_, Self>) -> Mut<'_, Self> {
+        this
+    }
+
+    fn describe(description: &mut Description) {
+        description.leaf("PhantomData", &[T::describe]);
+    }
+
+    unsafe fn release(_this: NonNull<Self>, _releaser: &mut Releaser<'_>) {}
+}
+
+// SAFETY: no bytes at all.
+unsafe impl<T: Persist> Plain for PhantomData<T> {}
+
+impl<T: Persist> Build<PhantomData<T>> for PhantomData<T> {
+    fn build<'a>(source: Self, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+        Ok(slot.write(source))
+    }
+}

@@ -1,0 +1,46 @@
+//! Tests of the typed layer against a heap that counts its blocks and can be told to fail.
+
+mod describe;
+mod failure;
+mod hash;
+mod pbox;
+mod pmap;
+mod pstring;
+mod pvec;
+mod structs;
+
+use super::{Build, Mut, Persist, Scratch};
+use crate::Error;
+use crate::alloc::Heap;
+
+/// An object in a heap of its own.
+fn object<T: Build<S>, S>(source: S) -> Scratch<T> {
+    Scratch::in_heap(Heap::anonymous().unwrap(), source).unwrap()
+}
+
+/// Ends an object and asserts that every block was given back (the heap itself asserts that none was
+/// given back twice).
+fn close<T: Persist>(object: Scratch<T>) {
+    assert_eq!(object.close().live_blocks(), 0, "blocks were leaked");
+}
+
+/// Runs `work` on fresh objects, letting the first allocation fail, then the second, and so on until
+/// `work` succeeds. After each run `check` sees the root and whether `work` succeeded, and the
+/// object must end without leaks. Returns how many allocations `work` makes.
+fn failing_at_each_allocation<T: Persist>(
+    make: impl Fn() -> Scratch<T>,
+    work: impl Fn(Mut<'_, T>) -> Result<(), Error>,
+    check: impl Fn(&T, bool),
+) -> usize {
+    for allowed in 0..10_000 {
+        let mut object = make();
+        object.heap().fail_after(allowed);
+        let succeeded = work(object.root_mut()).is_ok();
+        check(object.root(), succeeded);
+        close(object);
+        if succeeded {
+            return allowed;
+        }
+    }
+    panic!("never succeeded");
+}

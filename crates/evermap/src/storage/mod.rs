@@ -1,0 +1,122 @@
+//! The only module that talks to the disk.
+//!
+//! The layers above see two traits: a [`Storage`] opens, renames, removes and lists files; a
+//! [`File`] reads, writes, reserves, flushes and locks one. Everything that decides durability
+//! passes through here, so that a simulated disk can take the real one's place and lose, reorder
+//! and tear what was not flushed. Errors come back with the file's name and the operation.
+//!
+//! Mapping is the address layer's business: a file only lends its descriptor for it.
+
+mod real;
+
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::Result;
+pub(crate) use real::Disk;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenMode {
+    /// It must exist; reading and locking for reading only.
+    Read,
+    /// It must exist.
+    ReadWrite,
+    /// It must not exist.
+    CreateNew,
+    /// Opened, or created when it is not there.
+    OpenOrCreate,
+}
+
+/// How a byte range is locked against other processes (and other handles of this one).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockKind {
+    /// Any number of holders.
+    Shared,
+    /// One holder and no shared ones.
+    Exclusive,
+}
+
+/// What identifies a file independently of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileIdentity {
+    /// Device.
+    pub device: u64,
+    /// Inode on it.
+    pub inode: u64,
+}
+
+/// A namespace of files.
+pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
+    /// Opens a file; never follows a symbolic link. New files are readable by their owner only.
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
+    /// Makes a directory for the owner only. Existing directories are an error.
+    fn create_directory(&self, path: &Path) -> Result<()>;
+    /// Moves a file, replacing what is at `to`. Durable after `sync_directory` of both parents.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Removes a file's name. Durable after `sync_directory` of the parent.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Names in a directory, in no order.
+    fn list(&self, path: &Path) -> Result<Vec<String>>;
+    /// Makes the names in a directory durable.
+    fn sync_directory(&self, path: &Path) -> Result<()>;
+    /// The file system that holds `path`, opened now so that write errors from now on are seen by
+    /// its flush.
+    fn file_system(&self, path: &Path) -> Result<Box<dyn FileSystem>>;
+    /// Identity of a directory.
+    fn directory_identity(&self, path: &Path) -> Result<FileIdentity>;
+}
+
+/// Everything on one file system.
+pub(crate) trait FileSystem: Send + Sync + std::fmt::Debug {
+    /// Makes everything durable that was written: one call instead of one flush a file.
+    fn sync(&self) -> Result<()>;
+}
+
+/// One open file. Offsets and lengths in bytes.
+pub(crate) trait File: Send + Sync + std::fmt::Debug {
+    /// The name it was opened by, for messages.
+    fn path(&self) -> &Path;
+    /// Reads up to `buffer.len()` bytes; fewer only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
+    /// Writes all of `bytes`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
+    /// Writes all of `bytes` and returns when they, and the metadata needed to read them, are
+    /// durable. Says nothing about other bytes of the file.
+    fn write_at_durable(&self, bytes: &[u8], offset: u64) -> Result<()>;
+    /// Reserves disk blocks for a range and extends the file to its end, so that no later write
+    /// into the range runs out of space. New bytes read as zero.
+    fn allocate(&self, offset: u64, length: u64) -> Result<()>;
+    /// Cuts the file, or extends it by a hole.
+    fn set_length(&self, length: u64) -> Result<()>;
+    /// Length of the file.
+    fn length(&self) -> Result<u64>;
+    /// Makes the file's bytes durable, mapped stores included.
+    fn sync_data(&self) -> Result<()>;
+    /// Tells the page cache that access is random: small folios, no read-ahead.
+    fn advise_random(&self) -> Result<()>;
+    /// Tries to lock `length` bytes from `offset`; false when another holder is in the way. A
+    /// lock held through the same `File` is changed in place and never in the way.
+    fn try_lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<bool>;
+    /// The first lock of another holder that is in the way of an exclusive one: offset and length.
+    fn lock_holder(&self, offset: u64, length: u64) -> Result<Option<(u64, u64)>>;
+    /// Gives a range up.
+    fn unlock(&self, offset: u64, length: u64) -> Result<()>;
+    /// False once its last name was removed.
+    fn has_a_name(&self) -> Result<bool>;
+    /// For mapping.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+}
+
+/// Reads exactly `buffer.len()` bytes; false when the file ends before.
+pub(crate) fn read_exact_at(file: &dyn File, buffer: &mut [u8], offset: u64) -> Result<bool> {
+    Ok(file.read_at(buffer, offset)? == buffer.len())
+}
+
+/// The directory a file's name is in.
+pub(crate) fn parent_of(path: &Path) -> PathBuf {
+    path.parent()
+        .map(Path::to_path_buf)
+        .unwrap_or_else(|| PathBuf::from("."))
+}

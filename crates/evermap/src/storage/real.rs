@@ -1,0 +1,301 @@
+//! The real disk: [`Storage`] and [`File`] over Linux system calls.
+//!
+//! Locks are open-file-description locks: they belong to the open file rather than to the process,
+//! so two handles in one process exclude each other as two processes do, and the kernel frees them
+//! when their holder dies. Each operation leaves a `tracing` event at trace level.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::io::ReadWriteFlags;
+use tracing::trace;
+
+use super::{File, FileIdentity, FileSystem, LockKind, OpenMode, Storage};
+use crate::error::{Error, Result};
+
+/// The kernel's file systems.
+#[derive(Debug, Default)]
+pub(crate) struct Disk;
+
+/// A file on the disk.
+#[derive(Debug)]
+struct DiskFile {
+    descriptor: OwnedFd,
+    path: PathBuf,
+}
+
+impl Storage for Disk {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        trace!(path = %path.display(), ?mode, "open");
+        let flags = match mode {
+            OpenMode::Read => OFlags::RDONLY,
+            OpenMode::ReadWrite => OFlags::RDWR,
+            OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+            OpenMode::OpenOrCreate => OFlags::RDWR | OFlags::CREATE,
+        };
+        let doing = if mode == OpenMode::CreateNew {
+            "create"
+        } else {
+            "open"
+        };
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let descriptor = fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| Error::from_io(e.into(), doing, path))?;
+        let stat = fs::fstat(&descriptor).map_err(|e| Error::from_io(e.into(), doing, path))?;
+        if !fs::FileType::from_raw_mode(stat.st_mode).is_file() {
+            return Err(Error::Foreign {
+                path: path.to_path_buf(),
+                found: "not a regular file".to_string(),
+            });
+        }
+        Ok(Arc::new(DiskFile {
+            descriptor,
+            path: path.to_path_buf(),
+        }))
+    }
+
+    fn create_directory(&self, path: &Path) -> Result<()> {
+        trace!(path = %path.display(), "create directory");
+        fs::mkdir(path, Mode::RWXU).map_err(|e| Error::from_io(e.into(), "create", path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        trace!(from = %from.display(), to = %to.display(), "rename");
+        fs::rename(from, to).map_err(|e| Error::from_io(e.into(), "rename", from))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        trace!(path = %path.display(), "remove");
+        fs::unlink(path).map_err(|e| Error::from_io(e.into(), "remove", path))
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<String>> {
+        trace!(path = %path.display(), "list");
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(|e| Error::from_io(e, "list", path))? {
+            let entry = entry.map_err(|e| Error::from_io(e, "list", path))?;
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+        Ok(names)
+    }
+
+    fn sync_directory(&self, path: &Path) -> Result<()> {
+        trace!(path = %path.display(), "sync directory");
+        let directory = open_directory(path)?;
+        fs::fsync(&directory).map_err(|e| Error::from_io(e.into(), "sync directory", path))
+    }
+
+    fn file_system(&self, path: &Path) -> Result<Box<dyn FileSystem>> {
+        let directory = open_directory(path)?;
+        Ok(Box::new(DiskFileSystem {
+            directory,
+            path: path.to_path_buf(),
+        }))
+    }
+
+    fn directory_identity(&self, path: &Path) -> Result<FileIdentity> {
+        let stat = fs::statat(fs::CWD, path, AtFlags::empty())
+            .map_err(|e| Error::from_io(e.into(), "look at", path))?;
+        if !fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
+            return Err(Error::Io {
+                path: path.to_path_buf(),
+                doing: "look into",
+                source: io::Error::from_raw_os_error(libc::ENOTDIR),
+            });
+        }
+        Ok(FileIdentity {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        })
+    }
+}
+
+/// A file system, by a directory on it.
+#[derive(Debug)]
+struct DiskFileSystem {
+    directory: OwnedFd,
+    path: PathBuf,
+}
+
+impl FileSystem for DiskFileSystem {
+    fn sync(&self) -> Result<()> {
+        trace!(path = %self.path.display(), "sync file system");
+        fs::syncfs(&self.directory)
+            .map_err(|e| Error::from_io(e.into(), "sync the file system of", &self.path))
+    }
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    fs::open(path, flags, Mode::empty()).map_err(|e| Error::from_io(e.into(), "open", path))
+}
+
+impl DiskFile {
+    fn error(&self, error: rustix::io::Errno, doing: &'static str) -> Error {
+        Error::from_io(error.into(), doing, &self.path)
+    }
+
+    fn write_all(&self, bytes: &[u8], offset: u64, flags: ReadWriteFlags) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let slice = [io::IoSlice::new(&bytes[done..])];
+            match rustix::io::pwritev2(&self.descriptor, &slice, offset + done as u64, flags) {
+                Ok(0) => return Err(self.error(rustix::io::Errno::IO, "write")),
+                Ok(n) => done += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => {
+                    let needed = (bytes.len() - done) as u64;
+                    return Err(Error::from_io_sized(e.into(), "write", &self.path, needed));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One open-file-description lock call. rustix wraps the per-process locks only.
+    fn lock_call(
+        &self,
+        command: libc::c_int,
+        kind: libc::c_int,
+        offset: u64,
+        length: u64,
+    ) -> io::Result<libc::flock> {
+        let mut lock = libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: offset as libc::off_t,
+            l_len: length as libc::off_t,
+            l_pid: 0,
+        };
+        // SAFETY: the descriptor is open for as long as `self` lives and `lock` is a valid `flock`
+        // that the call reads and, for a query, writes.
+        let result = unsafe { libc::fcntl(self.descriptor.as_raw_fd(), command, &mut lock) };
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(lock)
+        }
+    }
+}
+
+impl File for DiskFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            let rest = &mut buffer[done..];
+            match rustix::io::pread(&self.descriptor, rest, offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(self.error(e, "read")),
+            }
+        }
+        trace!(path = %self.path.display(), offset, bytes = done, "read");
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        trace!(path = %self.path.display(), offset, bytes = bytes.len(), "write");
+        self.write_all(bytes, offset, ReadWriteFlags::empty())
+    }
+
+    fn write_at_durable(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        trace!(path = %self.path.display(), offset, bytes = bytes.len(), "write and flush");
+        match self.write_all(bytes, offset, ReadWriteFlags::DSYNC) {
+            // File systems without the flag get the two calls it stands for.
+            Err(Error::Io { source, .. }) if source.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                self.write_all(bytes, offset, ReadWriteFlags::empty())?;
+                self.sync_data()
+            }
+            other => other,
+        }
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> Result<()> {
+        trace!(path = %self.path.display(), offset, length, "allocate");
+        loop {
+            match fs::fallocate(&self.descriptor, FallocateFlags::empty(), offset, length) {
+                Ok(()) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::OPNOTSUPP) => break,
+                Err(e) => {
+                    return Err(Error::from_io_sized(e.into(), "extend", &self.path, length));
+                }
+            }
+        }
+        // A file system that cannot reserve: writing zeros past the old end reserves as well.
+        const ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+        let mut at = self.length()?.max(offset);
+        while at < offset + length {
+            let step = (offset + length - at).min(ZEROS.len() as u64);
+            self.write_all(&ZEROS[..step as usize], at, ReadWriteFlags::empty())?;
+            at += step;
+        }
+        Ok(())
+    }
+
+    fn set_length(&self, length: u64) -> Result<()> {
+        trace!(path = %self.path.display(), length, "set length");
+        fs::ftruncate(&self.descriptor, length).map_err(|e| self.error(e, "set the length of"))
+    }
+
+    fn length(&self) -> Result<u64> {
+        let stat = fs::fstat(&self.descriptor).map_err(|e| self.error(e, "look at"))?;
+        Ok(stat.st_size as u64)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        trace!(path = %self.path.display(), "sync");
+        fs::fdatasync(&self.descriptor).map_err(|e| self.error(e, "sync"))
+    }
+
+    fn advise_random(&self) -> Result<()> {
+        fs::fadvise(&self.descriptor, 0, None, fs::Advice::Random)
+            .map_err(|e| self.error(e, "advise on"))
+    }
+
+    fn try_lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<bool> {
+        let kind = match kind {
+            LockKind::Shared => libc::F_RDLCK,
+            LockKind::Exclusive => libc::F_WRLCK,
+        };
+        match self.lock_call(libc::F_OFD_SETLK, kind, offset, length) {
+            Ok(_) => Ok(true),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+            Err(e) => Err(Error::from_io(e, "lock", &self.path)),
+        }
+    }
+
+    fn lock_holder(&self, offset: u64, length: u64) -> Result<Option<(u64, u64)>> {
+        let lock = self
+            .lock_call(libc::F_OFD_GETLK, libc::F_WRLCK, offset, length)
+            .map_err(|e| Error::from_io(e, "query the lock of", &self.path))?;
+        if lock.l_type == libc::F_UNLCK as libc::c_short {
+            Ok(None)
+        } else {
+            Ok(Some((lock.l_start as u64, lock.l_len as u64)))
+        }
+    }
+
+    fn unlock(&self, offset: u64, length: u64) -> Result<()> {
+        self.lock_call(libc::F_OFD_SETLK, libc::F_UNLCK, offset, length)
+            .map(|_| ())
+            .map_err(|e| Error::from_io(e, "unlock", &self.path))
+    }
+
+    fn has_a_name(&self) -> Result<bool> {
+        let stat = fs::fstat(&self.descriptor).map_err(|e| self.error(e, "look at"))?;
+        Ok(stat.st_nlink > 0)
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
