@@ -23,10 +23,7 @@ pub struct Input<'i> {
 /// A struct with its fields, or a fieldless enum with the integer it is kept as.
 pub enum Shape<'i> {
     Struct(&'i Fields),
-    Enum {
-        variants: Vec<&'i Variant>,
-        repr: Ident,
-    },
+    Enum { variants: Vec<&'i Variant>, repr: Ident },
 }
 
 /// The contents of `#[persist(..)]`.
@@ -127,10 +124,7 @@ impl<'i> Shape<'i> {
                         ),
                     ));
                 };
-                Ok(Shape::Enum {
-                    variants: data.variants.iter().collect(),
-                    repr: integer.clone(),
-                })
+                Ok(Shape::Enum { variants: data.variants.iter().collect(), repr: integer.clone() })
             }
             Data::Union(data) => Err(Error::new(
                 data.union_token.span(),
@@ -203,9 +197,6 @@ fn repr_words(attributes: &[Attribute]) -> Result<Vec<Ident>> {
 pub fn member(field: &Field, index: usize) -> syn::Member {
     match &field.ident {
         Some(ident) => ident.clone().into(),
-        None => syn::Member::Unnamed(syn::Index {
-            index: index as u32,
-            span: Span::mixed_site(),
-        }),
+        None => syn::Member::Unnamed(syn::Index { index: index as u32, span: Span::mixed_site() }),
     }
 }

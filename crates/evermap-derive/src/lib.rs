@@ -40,25 +40,19 @@ pub fn derive_persist(item: TokenStream) -> TokenStream {
         }
         Shape::Enum { variants, repr } => Ok(enumeration::expand(&input, variants, repr)),
     });
-    expanded
-        .unwrap_or_else(syn::Error::into_compile_error)
-        .into()
+    expanded.unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Implements `evermap::Plain` for a type whose fields all are.
 #[proc_macro_derive(Plain, attributes(persist))]
 pub fn derive_plain(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as DeriveInput);
-    plain::expand(&item)
-        .unwrap_or_else(syn::Error::into_compile_error)
-        .into()
+    plain::expand(&item).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Implements `evermap::PersistHash` by folding the fields in order of declaration.
 #[proc_macro_derive(PersistHash, attributes(persist))]
 pub fn derive_persist_hash(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as DeriveInput);
-    hash::expand(&item)
-        .unwrap_or_else(syn::Error::into_compile_error)
-        .into()
+    hash::expand(&item).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -26,9 +26,7 @@ pub fn expand(item: &DeriveInput) -> Result<TokenStream> {
     let ident = &item.ident;
     let generics = bounded(&item.generics, &quote!(#krate::Plain));
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
-    let checks = types
-        .iter()
-        .map(|ty| quote_spanned!(ty.span()=> plain::<#ty>();));
+    let checks = types.iter().map(|ty| quote_spanned!(ty.span()=> plain::<#ty>();));
     Ok(quote! {
         const _: () = {
             // SAFETY: every field is `Plain`, which the function below checks.

@@ -19,82 +19,22 @@ const STANDARD: &[(&str, bool, &str, &str)] = &[
     ("BinaryHeap", true, HEAP, "use `evermap::PVec`"),
     ("LinkedList", true, HEAP, "use `evermap::PVec`"),
     ("String", false, HEAP, "use `evermap::PString`"),
-    (
-        "Cow",
-        true,
-        HEAP,
-        "use `evermap::PString` or `evermap::PVec`",
-    ),
+    ("Cow", true, HEAP, "use `evermap::PString` or `evermap::PVec`"),
     ("Box", true, HEAP, "use `evermap::PBox`"),
-    (
-        "Rc",
-        true,
-        HEAP,
-        "use `evermap::PBox` for the owner and `evermap::Ptr` for the others",
-    ),
-    (
-        "Arc",
-        true,
-        HEAP,
-        "use `evermap::PBox` for the owner and `evermap::Ptr` for the others",
-    ),
+    ("Rc", true, HEAP, "use `evermap::PBox` for the owner and `evermap::Ptr` for the others"),
+    ("Arc", true, HEAP, "use `evermap::PBox` for the owner and `evermap::Ptr` for the others"),
     ("Weak", true, HEAP, "use `evermap::Ptr`"),
     ("HashMap", true, HEAP, "use `evermap::PMap`"),
     ("BTreeMap", true, HEAP, "use `evermap::PMap`"),
-    (
-        "HashSet",
-        true,
-        HEAP,
-        "use `evermap::PMap` with `u8` values, or a sorted `evermap::PVec`",
-    ),
-    (
-        "BTreeSet",
-        true,
-        HEAP,
-        "use `evermap::PMap` with `u8` values, or a sorted `evermap::PVec`",
-    ),
-    (
-        "Cell",
-        true,
-        INNER,
-        "keep the value itself: a session edits it through `evermap::Mut`",
-    ),
-    (
-        "RefCell",
-        true,
-        INNER,
-        "keep the value itself: a session edits it through `evermap::Mut`",
-    ),
-    (
-        "UnsafeCell",
-        true,
-        INNER,
-        "keep the value itself: a session edits it through `evermap::Mut`",
-    ),
-    (
-        "OnceCell",
-        true,
-        INNER,
-        "keep the value itself: a session edits it through `evermap::Mut`",
-    ),
-    (
-        "Mutex",
-        true,
-        INNER,
-        "keep the value itself: a session has the object to itself",
-    ),
-    (
-        "RwLock",
-        true,
-        INNER,
-        "keep the value itself: a session has the object to itself",
-    ),
-    (
-        "OnceLock",
-        true,
-        INNER,
-        "keep the value itself: a session has the object to itself",
-    ),
+    ("HashSet", true, HEAP, "use `evermap::PMap` with `u8` values, or a sorted `evermap::PVec`"),
+    ("BTreeSet", true, HEAP, "use `evermap::PMap` with `u8` values, or a sorted `evermap::PVec`"),
+    ("Cell", true, INNER, "keep the value itself: a session edits it through `evermap::Mut`"),
+    ("RefCell", true, INNER, "keep the value itself: a session edits it through `evermap::Mut`"),
+    ("UnsafeCell", true, INNER, "keep the value itself: a session edits it through `evermap::Mut`"),
+    ("OnceCell", true, INNER, "keep the value itself: a session edits it through `evermap::Mut`"),
+    ("Mutex", true, INNER, "keep the value itself: a session has the object to itself"),
+    ("RwLock", true, INNER, "keep the value itself: a session has the object to itself"),
+    ("OnceLock", true, INNER, "keep the value itself: a session has the object to itself"),
     ("usize", false, "differs between machines", "use `u64`"),
     ("isize", false, "differs between machines", "use `i64`"),
     ("str", false, "has no fixed size", "use `evermap::PString`"),
@@ -167,14 +107,9 @@ fn check_path(path: &TypePath) -> Result<()> {
     };
     let name = last.ident.to_string();
     if is_standard(path) {
-        let entry = STANDARD
-            .iter()
-            .find(|entry| entry.0 == name && entry.1 == arguments.is_some());
+        let entry = STANDARD.iter().find(|entry| entry.0 == name && entry.1 == arguments.is_some());
         if let Some((name, _, wrong, remedy)) = entry {
-            return Err(Error::new(
-                path.span(),
-                format!("`{name}` {wrong}; {remedy}"),
-            ));
+            return Err(Error::new(path.span(), format!("`{name}` {wrong}; {remedy}")));
         }
     }
     let inner = arguments.into_iter().flat_map(|list| &list.args);

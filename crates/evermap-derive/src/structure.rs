@@ -76,11 +76,8 @@ struct Parts<'i> {
 
 impl<'i> Parts<'i> {
     fn of(input: &'i Input<'i>, fields: &'i Fields) -> Self {
-        let members: Vec<Member> = fields
-            .iter()
-            .enumerate()
-            .map(|(index, field)| member(field, index))
-            .collect();
+        let members: Vec<Member> =
+            fields.iter().enumerate().map(|(index, field)| member(field, index)).collect();
         let names = members
             .iter()
             .map(|member| match member {
@@ -100,10 +97,7 @@ impl<'i> Parts<'i> {
     /// `struct NotesFields<'a> { lines: Mut<'a, PVec<PString>>, .. }`
     fn cursors_struct(&self) -> TokenStream {
         let krate = &self.input.attributes.krate;
-        let types = self
-            .types
-            .iter()
-            .map(|ty| quote!(#krate::Mut<'evermap, #ty>));
+        let types = self.types.iter().map(|ty| quote!(#krate::Mut<'evermap, #ty>));
         let body = self.struct_body(types, "Cursor to");
         let mut generics = self.input.bounded(&quote!(#krate::Persist));
         generics.params.insert(0, syn::parse_quote!('evermap));
@@ -111,32 +105,20 @@ impl<'i> Parts<'i> {
         let (vis, name) = (self.input.vis, &self.input.attributes.fields);
         let doc = format!("Cursors to the fields of a [`{}`].", bare(self.input.ident));
         let generics = quote!(#impl_generics);
-        self.struct_item(
-            &doc,
-            quote!(#vis struct #name #generics),
-            quote!(#where_clause),
-            body,
-        )
+        self.struct_item(&doc, quote!(#vis struct #name #generics), quote!(#where_clause), body)
     }
 
     /// `struct NotesInit<Source0, ..> { lines: Source0, .. }`
     fn sources_struct(&self) -> TokenStream {
         let parameters = self.source_parameters();
-        let body = self.struct_body(
-            parameters.iter().map(|parameter| quote!(#parameter)),
-            "Source of",
-        );
+        let body =
+            self.struct_body(parameters.iter().map(|parameter| quote!(#parameter)), "Source of");
         let (vis, name) = (self.input.vis, &self.input.attributes.init);
         let doc = format!(
             "Sources of the fields of a [`{}`], which is built from them in its object.",
             bare(self.input.ident)
         );
-        self.struct_item(
-            &doc,
-            quote!(#vis struct #name <#(#parameters),*>),
-            quote!(),
-            body,
-        )
+        self.struct_item(&doc, quote!(#vis struct #name <#(#parameters),*>), quote!(), body)
     }
 
     fn struct_item(
@@ -170,9 +152,7 @@ impl<'i> Parts<'i> {
 
     /// Names that no type parameter of the program's is likely to have.
     fn source_parameters(&self) -> Vec<syn::Ident> {
-        (0..self.types.len())
-            .map(|index| format_ident!("Source{index}"))
-            .collect()
+        (0..self.types.len()).map(|index| format_ident!("Source{index}")).collect()
     }
 
     fn persist_impl(&self) -> TokenStream {
@@ -185,17 +165,28 @@ impl<'i> Parts<'i> {
         let arguments = self.input.arguments();
         let (members, names, types) = (&self.members, &self.names, &self.types);
         // At the field's own place: that is where a missing `Persist` is reported.
-        let owns = types
-            .iter()
-            .map(|ty| quote_spanned!(ty.span()=> <#ty as #krate::Persist>::OWNS));
+        let table = types.iter().zip(names).zip(members).map(|((ty, name), member)| {
+            let call = quote_spanned!(ty.span()=> #krate::__private::Field::of::<#ty>);
+            // SAFETY: the field's own offset.
+            quote!(unsafe { #call(#name, ::core::mem::offset_of!(Self, #member)) })
+        });
         quote! {
+            trait Table {
+                const FIELDS: &'static [#krate::__private::Field];
+            }
+
+            #[automatically_derived]
+            impl #impl_generics Table for #ident #type_generics #where_clause {
+                const FIELDS: &'static [#krate::__private::Field] = &[#(#table),*];
+            }
+
             // SAFETY: `repr(C)` or `repr(transparent)`, as the macro has checked, with fields that are
             // `Persist`; all of them are described and released, and each is projected once.
             #[automatically_derived]
             unsafe impl #impl_generics #krate::Persist for #ident #type_generics #where_clause {
                 type Fields<'evermap> = #cursors;
 
-                const OWNS: bool = false #(|| #owns)*;
+                const OWNS: bool = #krate::__private::fields_own(<Self as Table>::FIELDS);
 
                 #[inline]
                 fn fields(this: #krate::Mut<'_, Self>) -> Self::Fields<'_> {
@@ -204,8 +195,7 @@ impl<'i> Parts<'i> {
 
                 fn describe(description: &mut #krate::Description) {
                     description.structure::<Self>(#name, &[#(#arguments),*], |definition| {
-                        let _ = &definition;
-                        #(definition.field::<#types>(#names, ::core::mem::offset_of!(Self, #members));)*
+                        #krate::__private::describe_fields(<Self as Table>::FIELDS, definition);
                     });
                 }
 
@@ -213,18 +203,8 @@ impl<'i> Parts<'i> {
                     this: ::core::ptr::NonNull<Self>,
                     releaser: &mut #krate::Releaser<'_>,
                 ) {
-                    let value: *mut Self = this.as_ptr();
-                    let _ = (value, &releaser);
-                    #(
-                        if <#types as #krate::Persist>::OWNS {
-                            unsafe {
-                                let field = ::core::ptr::NonNull::new_unchecked(
-                                    &raw mut (*value).#members,
-                                );
-                                <#types as #krate::Persist>::release(field, releaser);
-                            }
-                        }
-                    )*
+                    let fields = <Self as Table>::FIELDS;
+                    unsafe { #krate::__private::release_fields(fields, this.cast(), releaser) }
                 }
             }
         }
@@ -270,12 +250,10 @@ impl<'i> Parts<'i> {
         for (ty, parameter) in types.iter().zip(&parameters) {
             clause
                 .predicates
-                .push(syn::parse_quote!(#ty: #krate::Build<#parameter>));
+                .push(syn::parse_quote!(#parameter: #krate::__private::FieldSource<#ty>));
         }
         let (impl_generics, _, where_clause) = bounded.split_for_impl();
-        let guards: Vec<_> = (0..types.len())
-            .map(|index| format_ident!("part{index}"))
-            .collect();
+        let guards: Vec<_> = (0..types.len()).map(|index| format_ident!("part{index}")).collect();
         quote! {
             #[automatically_derived]
             impl #impl_generics #krate::Build<#init<#(#parameters),*>>
@@ -289,7 +267,13 @@ impl<'i> Parts<'i> {
                     let value: *mut Self = parts.as_ptr();
                     // SAFETY: each field of the slot is built once, and kept when all of them are.
                     unsafe {
-                        #(let #guards = parts.field(&raw mut (*value).#members, source.#members)?;)*
+                        #(
+                            let #guards = #krate::__private::FieldSource::<#types>::build_field(
+                                source.#members,
+                                &parts,
+                                &raw mut (*value).#members,
+                            )?;
+                        )*
                         #(#guards.keep();)*
                         ::core::result::Result::Ok(parts.finish())
                     }

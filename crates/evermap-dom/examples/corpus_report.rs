@@ -10,7 +10,7 @@ use html5ever::ParseOpts;
 use html5ever::tendril::{StrTendril, TendrilSink};
 use markup5ever_rcdom::RcDom;
 
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 15;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -30,20 +30,14 @@ fn best(mut work: impl FnMut()) -> Duration {
         work();
         start.elapsed()
     };
-    (0..ROUNDS)
-        .map(|_| once(&mut work))
-        .min()
-        .unwrap_or_default()
+    (0..ROUNDS).map(|_| once(&mut work)).min().unwrap_or_default()
 }
 
 fn report_html(folder: &str) {
     let mut pages: Vec<(String, String)> = std::fs::read_dir(folder)
         .expect("the folder can be read")
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "html")
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "html"))
         .filter_map(|path| {
             let name = path.file_name()?.to_string_lossy().into_owned();
             let text = String::from_utf8_lossy(&std::fs::read(&path).ok()?).into_owned();
@@ -58,6 +52,7 @@ fn report_html(folder: &str) {
     let mut ratios = Vec::new();
     let link: Selector = "a[href]".parse().expect("valid");
     let scan: Selector = "[href]".parse().expect("valid");
+    let mut check = Duration::ZERO;
     let (mut by_index, mut by_scan, mut first) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     let mut target = vec![0u64; 1 << 19];
     for (name, text) in &pages {
@@ -85,14 +80,13 @@ fn report_html(folder: &str) {
                 None => sections.push((section, bytes)),
             }
         }
-        ratios.push((
-            tables.block_len() as f64 / text.len() as f64,
-            text.len(),
-            name,
-        ));
+        ratios.push((tables.block_len() as f64 / text.len() as f64, text.len(), name));
         let dom = Dom::new(block.as_bytes()).expect("a good block");
         open += best(|| {
             black_box(Dom::new(black_box(block.as_bytes())).is_ok());
+        });
+        check += best(|| {
+            black_box(dom.validate()).expect("a good block");
         });
         by_index += best(|| {
             black_box(dom.count(&link));
@@ -110,16 +104,14 @@ fn report_html(folder: &str) {
         "parse and write {ours:?}, rcdom {peer:?}: ratio {:.3}",
         ours.as_secs_f64() / peer.as_secs_f64()
     );
-    println!(
-        "block bytes per source byte: {:.3}",
-        blocks as f64 / source as f64
-    );
+    println!("block bytes per source byte: {:.3}", blocks as f64 / source as f64);
     for (section, bytes) in sections {
         println!("  {section:18} {:.4}", bytes as f64 / source as f64);
     }
     println!(
-        "mean per page: open {:?}, a[href] {:?}, first a[href] {:?}, [href] {:?}",
+        "mean per page: open {:?}, validate {:?}, a[href] {:?}, first a[href] {:?}, [href] {:?}",
         open / count,
+        check / count,
         by_index / count,
         first / count,
         by_scan / count
@@ -135,16 +127,20 @@ fn report_xml(file: &str) {
     let text = std::fs::read_to_string(file).expect("a UTF-8 file");
     let mut nodes = 0;
     let ours = best(|| {
-        nodes = black_box(xml::parse(&text, &Default::default()))
-            .expect("well-formed")
-            .node_count();
+        nodes =
+            black_box(xml::parse(&text, &Default::default())).expect("well-formed").node_count();
     });
     let tables = xml::parse(&text, &Default::default()).expect("well-formed");
+    let block = tables.to_block();
+    let open = best(|| {
+        black_box(Dom::new(black_box(block.as_bytes())).is_ok());
+    });
+    let check = best(|| {
+        black_box(block.dom().validate()).expect("a good block");
+    });
+    println!("open {open:?}, validate {check:?}");
     let peer = best(|| {
-        let options = roxmltree::ParsingOptions {
-            allow_dtd: true,
-            ..Default::default()
-        };
+        let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
         black_box(roxmltree::Document::parse_with_options(&text, options)).expect("well-formed");
     });
     println!(

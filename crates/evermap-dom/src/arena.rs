@@ -30,11 +30,7 @@ struct Slot {
     bytes: u32,
 }
 
-const FREE: Slot = Slot {
-    hash: 0,
-    offset: u32::MAX,
-    bytes: 0,
-};
+const FREE: Slot = Slot { hash: 0, offset: u32::MAX, bytes: 0 };
 
 /// An open-addressing table of pieces of the arena.
 #[derive(Clone, Debug)]
@@ -45,10 +41,7 @@ struct Interned {
 
 impl Interned {
     fn new() -> Interned {
-        Interned {
-            slots: vec![FREE; 256],
-            used: 0,
-        }
+        Interned { slots: vec![FREE; 256], used: 0 }
     }
 
     /// Finds `value`, or the slot where it can be put.
@@ -139,7 +132,7 @@ impl Arena {
     /// Stores an attribute value with its length in front and gives its offset.
     #[inline]
     pub(crate) fn value(&mut self, value: &[u8]) -> u32 {
-        if !self.has_room(value.len() + 5) {
+        if !self.has_room(value.len() + 6) {
             return 0;
         }
         if value.len() > INTERN_BYTES_MAX {
@@ -147,14 +140,10 @@ impl Arena {
         }
         let hash = self.seed.hash(value);
         match self.values.find(&self.bytes, hash, value) {
-            Ok(offset) => offset - varint_bytes(value.len() as u32),
+            Ok(offset) => offset - length_bytes(value.len() as u32),
             Err(place) => {
                 let (start, offset) = self.push_value(value);
-                let slot = Slot {
-                    hash,
-                    offset,
-                    bytes: value.len() as u32,
-                };
+                let slot = Slot { hash, offset, bytes: value.len() as u32 };
                 self.values.put(place, slot);
                 start
             }
@@ -163,7 +152,7 @@ impl Arena {
 
     fn push_value(&mut self, value: &[u8]) -> (u32, u32) {
         let start = self.bytes.len() as u32;
-        push_varint(&mut self.bytes, value.len() as u32);
+        push_length(&mut self.bytes, value.len() as u32);
         let offset = self.bytes.len() as u32;
         self.bytes.extend_from_slice(value);
         (start, offset)
@@ -200,11 +189,7 @@ impl Arena {
         match self.texts.find(&self.bytes, hash, &self.bytes[start..end]) {
             Ok(same) => same,
             Err(place) => {
-                let slot = Slot {
-                    hash,
-                    offset,
-                    bytes,
-                };
+                let slot = Slot { hash, offset, bytes };
                 self.texts.put(place, slot);
                 offset
             }
@@ -238,48 +223,50 @@ impl Arena {
     }
 }
 
-/// Bytes that [`push_varint`] writes for `number`.
+/// Bytes that [`push_length`] writes.
 #[inline]
-pub(crate) fn varint_bytes(number: u32) -> u32 {
-    match number {
-        0..0x80 => 1,
-        0x80..0x4000 => 2,
-        0x4000..0x20_0000 => 3,
-        0x20_0000..0x1000_0000 => 4,
-        _ => 5,
+pub(crate) fn length_bytes(length: u32) -> u32 {
+    match length {
+        0..0x40 => 1,
+        0x40..0x1000 => 2,
+        0x1000..0x4_0000 => 3,
+        0x4_0000..0x100_0000 => 4,
+        0x100_0000..0x4000_0000 => 5,
+        _ => 6,
     }
 }
 
-/// Appends a number, 7 bits a byte, low bits first, high bit set on all but the last.
+/// Appends a length, 6 bits a byte, low bits first, bit 6 set on all but the last. Bit 7 stays
+/// clear, so that the text section with the lengths in it is UTF-8 and can be checked as a whole.
 #[inline]
-pub(crate) fn push_varint(bytes: &mut Vec<u8>, mut number: u32) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
+fn push_length(bytes: &mut Vec<u8>, mut length: u32) {
+    while length >= 0x40 {
+        bytes.push((length & 0x3F) as u8 | 0x40);
+        length >>= 6;
     }
-    bytes.push(number as u8);
+    bytes.push(length as u8);
 }
 
-/// Reads a number at `at`; gives it and the place after it.
+/// Reads a length at `at`; gives it and the place after it.
 #[inline]
-pub(crate) fn read_varint(bytes: &[u8], mut at: usize) -> Option<(u32, usize)> {
+pub(crate) fn read_length(bytes: &[u8], mut at: usize) -> Option<(u32, usize)> {
     let first = *bytes.get(at)?;
-    if first < 0x80 {
+    if first < 0x40 {
         return Some((u32::from(first), at + 1));
     }
-    let mut number = u32::from(first & 0x7F);
-    let mut shift = 7;
+    let mut length = u32::from(first & 0x3F);
+    let mut shift = 6;
     loop {
         at += 1;
         let byte = *bytes.get(at)?;
-        if shift == 28 && byte > 0x0F {
+        if byte >= 0x80 || shift == 30 && byte > 0x03 {
             return None;
         }
-        number |= u32::from(byte & 0x7F) << shift;
-        if byte < 0x80 {
-            return Some((number, at + 1));
+        length |= u32::from(byte & 0x3F) << shift;
+        if byte < 0x40 {
+            return Some((length, at + 1));
         }
-        shift += 7;
+        shift += 6;
     }
 }
 
@@ -288,15 +275,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_comes_back_from_its_variable_length_form() {
-        for number in [0, 1, 127, 128, 16383, 16384, 1 << 21, 1 << 28, u32::MAX] {
+    fn every_length_comes_back_and_is_ascii() {
+        for length in [0, 63, 64, 4095, 4096, 1 << 18, 1 << 24, 1 << 30, u32::MAX] {
             let mut bytes = Vec::new();
-            push_varint(&mut bytes, number);
-            assert_eq!(bytes.len() as u32, varint_bytes(number));
-            assert_eq!(read_varint(&bytes, 0), Some((number, bytes.len())));
-            assert_eq!(read_varint(&bytes[..bytes.len() - 1], 0), None);
+            push_length(&mut bytes, length);
+            assert!(bytes.is_ascii());
+            assert_eq!(bytes.len() as u32, length_bytes(length));
+            assert_eq!(read_length(&bytes, 0), Some((length, bytes.len())));
+            assert_eq!(read_length(&bytes[..bytes.len() - 1], 0), None);
         }
-        assert_eq!(read_varint(&[0xFF; 9], 0), None);
+        assert_eq!(read_length(&[0x7F; 9], 0), None);
+        assert_eq!(read_length(&[0x40, 0xFF], 0), None);
     }
 
     #[test]

@@ -29,13 +29,10 @@ impl ClassTable {
         }
         let list = self.lists.len() as u32;
         let first_token = self.list_tokens.len();
-        self.lists.push(ClassList {
-            value: offset,
-            first_token: first_token as u32,
-        });
+        self.lists.push(ClassList { value: offset, first_token: first_token as u32 });
         self.list_by_value.insert(offset, list);
 
-        let text_start = offset + crate::arena::varint_bytes(value.len() as u32);
+        let text_start = offset + crate::arena::length_bytes(value.len() as u32);
         for token in value.split(is_space).filter(|token| !token.is_empty()) {
             let within = token.as_ptr() as usize - value.as_ptr() as usize;
             let token = self.token(arena, text_start + within as u32, token.len() as u32);
@@ -58,11 +55,7 @@ impl ClassTable {
         let next = self.tokens.len() as u32;
         let token = *self.token_by_text.entry(offset).or_insert(next);
         if token == next {
-            self.tokens.push(Token {
-                offset,
-                bytes,
-                ..Token::default()
-            });
+            self.tokens.push(Token { offset, bytes, ..Token::default() });
         }
         token
     }
@@ -94,10 +87,7 @@ impl ClassTable {
             let end = next.map_or(self.list_tokens.len(), |next| next.first_token as usize);
             self.list_tokens[list.first_token as usize..end].sort_unstable();
         }
-        let tokens = order
-            .iter()
-            .map(|&token| self.tokens[token as usize])
-            .collect();
+        let tokens = order.iter().map(|&token| self.tokens[token as usize]).collect();
         (self.lists, self.list_tokens, tokens)
     }
 }

@@ -7,7 +7,7 @@
 
 use bytemuck::Pod;
 
-use crate::arena::read_varint;
+use crate::arena::read_length;
 use crate::error::InvalidDocument;
 use crate::hash;
 use crate::index::Postings;
@@ -58,12 +58,7 @@ pub struct Dom<'a> {
     text: &'a [u8],
 }
 
-static EMPTY_NODES: [Node; 1] = [Node {
-    word: DOCUMENT,
-    parent: 0,
-    extent: 1,
-    data: NONE,
-}];
+static EMPTY_NODES: [Node; 1] = [Node { word: DOCUMENT, parent: 0, extent: 1, data: NONE }];
 
 static EMPTY_HEADER: Header = Header {
     magic: MAGIC,
@@ -75,22 +70,13 @@ static EMPTY_HEADER: Header = Header {
     known_count: KNOWN_COUNT,
     block_bytes: 0,
     source_bytes: 0,
-    sections: [Section {
-        offset: 0,
-        bytes: 0,
-    }; SECTION_COUNT],
+    sections: [Section { offset: 0, bytes: 0 }; SECTION_COUNT],
 };
 
 /// The empty document.
 impl Default for Dom<'_> {
     fn default() -> Self {
-        Dom {
-            block: &[],
-            header: &EMPTY_HEADER,
-            nodes: &EMPTY_NODES,
-            attributes: &[],
-            text: &[],
-        }
+        Dom { block: &[], header: &EMPTY_HEADER, nodes: &EMPTY_NODES, attributes: &[], text: &[] }
     }
 }
 
@@ -100,13 +86,7 @@ impl<'a> Dom<'a> {
     /// `block` has to lie at a multiple of 8 bytes; bytes after the block's own end are ignored.
     pub fn new(block: &'a [u8]) -> Result<Dom<'a>, InvalidDocument> {
         let header = check_header(block)?;
-        let mut dom = Dom {
-            block,
-            header,
-            nodes: &[],
-            attributes: &[],
-            text: &[],
-        };
+        let mut dom = Dom { block, header, nodes: &[], attributes: &[], text: &[] };
         dom.nodes = dom.section(NODES);
         dom.attributes = dom.section(ATTRIBUTES);
         dom.text = dom.section(TEXT);
@@ -312,10 +292,7 @@ impl<'a> Dom<'a> {
         if node.kind() != ELEMENT || node.data == NONE {
             return &[];
         }
-        let run = self
-            .attributes
-            .get(node.data as usize..)
-            .unwrap_or_default();
+        let run = self.attributes.get(node.data as usize..).unwrap_or_default();
         let last = run.iter().position(Attribute::is_last);
         last.map_or(&[], |last| &run[..=last])
     }
@@ -328,7 +305,7 @@ impl<'a> Dom<'a> {
             let lists: &[ClassList] = self.section(CLASS_LISTS);
             offset = lists.get(offset as usize).map_or(NONE, |list| list.value);
         }
-        match read_varint(self.text, offset as usize) {
+        match read_length(self.text, offset as usize) {
             Some((bytes, at)) => self.text.get(at..at + bytes as usize).unwrap_or_default(),
             None => &[],
         }
@@ -350,9 +327,7 @@ impl<'a> Dom<'a> {
         };
         let next = lists.get(class.value as usize + 1);
         let end = next.map_or(tokens.len(), |next| next.first_token as usize);
-        tokens
-            .get(list.first_token as usize..end)
-            .unwrap_or_default()
+        tokens.get(list.first_token as usize..end).unwrap_or_default()
     }
 
     /// The spelling of a class token.
@@ -443,8 +418,7 @@ impl<'a> Dom<'a> {
 
     #[inline]
     pub(crate) fn name_namespace(&self, name: u32) -> u32 {
-        self.name_entry(name)
-            .map_or(NAMESPACE_DEFAULT, |entry| entry.namespace)
+        self.name_entry(name).map_or(NAMESPACE_DEFAULT, |entry| entry.namespace)
     }
 
     /// The URI of a namespace id; for elements `NAMESPACE_DEFAULT` needs the document's kind.
@@ -463,11 +437,9 @@ impl<'a> Dom<'a> {
     pub(crate) fn name_postings(&self, local: u32) -> Postings<'a> {
         let entries: &[NameEntry] = self.section(NAME_INDEX);
         match entries.binary_search_by_key(&local, |entry| entry.local) {
-            Ok(at) => Postings::new(
-                self.section(NAME_POSTINGS),
-                entries[at].postings,
-                entries[at].count,
-            ),
+            Ok(at) => {
+                Postings::new(self.section(NAME_POSTINGS), entries[at].postings, entries[at].count)
+            }
             Err(_) => Postings::default(),
         }
     }
@@ -562,10 +534,8 @@ pub(crate) fn valid_str(bytes: &[u8]) -> &str {
 }
 
 fn check_header(block: &[u8]) -> Result<&Header, InvalidDocument> {
-    let truncated = |expected: u64| InvalidDocument::Truncated {
-        found: block.len() as u64,
-        expected,
-    };
+    let truncated =
+        |expected: u64| InvalidDocument::Truncated { found: block.len() as u64, expected };
     let Some(bytes) = block.get(..size_of::<Header>()) else {
         return Err(truncated(size_of::<Header>() as u64));
     };
@@ -578,10 +548,7 @@ fn check_header(block: &[u8]) -> Result<&Header, InvalidDocument> {
         return Err(InvalidDocument::NotADocument);
     }
     if header.version != FORMAT_VERSION {
-        return Err(InvalidDocument::Version {
-            found: header.version,
-            supported: FORMAT_VERSION,
-        });
+        return Err(InvalidDocument::Version { found: header.version, supported: FORMAT_VERSION });
     }
     if header.block_bytes > block.len() as u64 {
         return Err(truncated(header.block_bytes));

@@ -71,10 +71,8 @@ impl HtmlDecoder {
             let mut piece = piece;
             loop {
                 self.text.clear();
-                let room = decoder
-                    .max_utf8_buffer_length(piece.len())
-                    .unwrap_or(PIECE_BYTES)
-                    .max(64);
+                let room =
+                    decoder.max_utf8_buffer_length(piece.len()).unwrap_or(PIECE_BYTES).max(64);
                 self.text.reserve(room);
                 let (result, read, _) = decoder.decode_to_string(piece, &mut self.text, at_end);
                 sink(&self.text);
@@ -153,9 +151,7 @@ pub(crate) fn decode_xml(bytes: &[u8]) -> Result<Cow<'_, str>, ParseError> {
     if !had_errors {
         return Ok(text);
     }
-    let kind = ParseErrorKind::Encoding {
-        encoding: encoding.name().to_owned(),
-    };
+    let kind = ParseErrorKind::Encoding { encoding: encoding.name().to_owned() };
     let valid = match std::str::from_utf8(bytes) {
         Err(error) if encoding == UTF_8 => error.valid_up_to(),
         _ => 0,

@@ -45,12 +45,7 @@ impl ParseError {
 
     /// An error of the document as a whole.
     pub(crate) fn whole(kind: ParseErrorKind) -> ParseError {
-        ParseError {
-            kind,
-            offset_bytes: 0,
-            line: 1,
-            column: 1,
-        }
+        ParseError { kind, offset_bytes: 0, line: 1, column: 1 }
     }
 
     /// What the user can do about it.

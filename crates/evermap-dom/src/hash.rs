@@ -29,11 +29,7 @@ const fn fold_ascii(bytes: &[u8], lower: bool) -> u32 {
         let mut word = 0u64;
         let mut lane = 0;
         while lane < 8 && at < bytes.len() {
-            let byte = if lower {
-                bytes[at].to_ascii_lowercase()
-            } else {
-                bytes[at]
-            };
+            let byte = if lower { bytes[at].to_ascii_lowercase() } else { bytes[at] };
             word |= (byte as u64) << (8 * lane);
             lane += 1;
             at += 1;

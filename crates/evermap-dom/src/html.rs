@@ -1,9 +1,10 @@
 //! Parsing HTML.
 //!
-//! html5ever drives the sink in [`sink`], which builds the tables directly; there is no tree of
+//! html5ever drives the sink in `sink`, which builds the tables directly; there is no tree of
 //! pointers in between. Whatever the input, the result is the document that the HTML standard
 //! says it is; the only errors are sizes beyond the format's limits.
 
+mod atoms;
 mod sink;
 
 use html5ever::tendril::{StrTendril, TendrilSink};
@@ -44,11 +45,7 @@ pub struct HtmlOptions {
 
 impl Default for HtmlOptions {
     fn default() -> HtmlOptions {
-        HtmlOptions {
-            index: true,
-            scripting: true,
-            encoding: None,
-        }
+        HtmlOptions { index: true, scripting: true, encoding: None }
     }
 }
 
@@ -162,8 +159,7 @@ impl HtmlParser {
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes_fed += bytes.len() as u64;
         let parser = &mut self.parser;
-        self.decoder
-            .decode(bytes, false, &mut |text| process(parser, text));
+        self.decoder.decode(bytes, false, &mut |text| process(parser, text));
     }
 
     /// How many bytes came in so far.
@@ -174,17 +170,14 @@ impl HtmlParser {
     /// Ends the document.
     pub fn finish(mut self) -> Result<Tables, ParseError> {
         let parser = &mut self.parser;
-        self.decoder
-            .decode(&[], true, &mut |text| process(parser, text));
+        self.decoder.decode(&[], true, &mut |text| process(parser, text));
         self.parser.finish().finish(self.bytes_fed)
     }
 }
 
 impl std::fmt::Debug for HtmlParser {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HtmlParser")
-            .field("bytes_fed", &self.bytes_fed)
-            .finish_non_exhaustive()
+        f.debug_struct("HtmlParser").field("bytes_fed", &self.bytes_fed).finish_non_exhaustive()
     }
 }
 
@@ -199,10 +192,7 @@ fn parse_options(options: &HtmlOptions) -> ParseOpts {
 }
 
 fn tree_parser(options: &HtmlOptions, bytes_expected: usize) -> html5ever::Parser<sink::Sink> {
-    html5ever::parse_document(
-        sink::Sink::new(bytes_expected, options),
-        parse_options(options),
-    )
+    html5ever::parse_document(sink::Sink::new(bytes_expected, options), parse_options(options))
 }
 
 fn process(parser: &mut html5ever::Parser<sink::Sink>, mut text: &str) {

@@ -4,8 +4,6 @@
 //! in a variable-length integer: 1.2 bytes an element on real pages where a plain array takes 4.
 //! Reading them is sequential, which is all a query needs.
 
-use crate::arena::{push_varint, read_varint};
-
 /// Where one key's postings start, and how many they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
@@ -47,6 +45,35 @@ pub(crate) fn build(
     (places, bytes)
 }
 
+/// Appends a number, 7 bits a byte, low bits first, high bit set on all but the last.
+#[inline]
+fn push_varint(bytes: &mut Vec<u8>, mut number: u32) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Reads a number at `at`; gives it and the place after it.
+#[inline]
+fn read_varint(bytes: &[u8], mut at: usize) -> Option<(u32, usize)> {
+    let mut number = 0;
+    let mut shift = 0;
+    loop {
+        let byte = *bytes.get(at)?;
+        at += 1;
+        if shift == 28 && byte > 0x0F {
+            return None;
+        }
+        number |= u32::from(byte & 0x7F) << shift;
+        if byte < 0x80 {
+            return Some((number, at));
+        }
+        shift += 7;
+    }
+}
+
 /// Reads the postings of one key. Whatever the bytes are, ids rise and the reader ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Postings<'a> {
@@ -58,12 +85,7 @@ pub(crate) struct Postings<'a> {
 
 impl<'a> Postings<'a> {
     pub(crate) fn new(bytes: &'a [u8], offset: u32, count: u32) -> Postings<'a> {
-        Postings {
-            bytes,
-            at: offset as usize,
-            left: count,
-            last: 0,
-        }
+        Postings { bytes, at: offset as usize, left: count, last: 0 }
     }
 
     /// An upper bound on how many ids are left.
@@ -117,6 +139,16 @@ mod tests {
         assert_eq!(read(0), [2, 70_000]);
         assert_eq!(read(1), [1, 3, 900]);
         assert!(read(2).is_empty());
+    }
+
+    #[test]
+    fn every_distance_comes_back() {
+        for number in [1, 127, 128, 16383, 16384, 1 << 21, 1 << 28, u32::MAX] {
+            let mut bytes = Vec::new();
+            push_varint(&mut bytes, number);
+            assert_eq!(read_varint(&bytes, 0), Some((number, bytes.len())));
+            assert_eq!(read_varint(&bytes[..bytes.len() - 1], 0), None);
+        }
     }
 
     #[test]

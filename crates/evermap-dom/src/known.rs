@@ -100,9 +100,9 @@ mod tests {
             (Some("a"), Some(DIV), Some(ID), Some(CLASS))
         );
         const DIV: u32 = must("div");
-        let digest = KNOWN_NAMES[..1000].iter().fold(0u32, |sum, name| {
-            sum.rotate_left(5) ^ hash::stored(name.as_bytes())
-        });
+        let digest = KNOWN_NAMES[..1000]
+            .iter()
+            .fold(0u32, |sum, name| sum.rotate_left(5) ^ hash::stored(name.as_bytes()));
         assert_eq!(digest, 4_285_970_791, "names moved");
     }
 }

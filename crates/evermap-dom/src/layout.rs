@@ -176,8 +176,8 @@ pub(crate) struct Attribute {
     /// Bits 0-23 name id, bit 31 set on the last attribute of an element.
     pub word: u32,
     /// `class` in no namespace: index of its class list. Any other: offset in the text section of
-    /// the value, which there starts with its length as a variable-length integer (7 bits a byte,
-    /// low bits first, high bit set on all but the last).
+    /// the value, which there starts with its length (6 bits a byte, low bits first, bit 6 set on
+    /// all but the last byte, bit 7 clear: the text section as a whole is UTF-8).
     pub value: u32,
 }
 

@@ -22,10 +22,10 @@
 //!
 //! # Trust
 //!
-//! The crate has no `unsafe` code. [`Dom::new`] checks the header only; with damaged tables behind
+//! The crate has no `unsafe` code of its own. [`Dom::new`] checks the header only; with damaged tables behind
 //! it, queries give wrong answers, but nothing panics, loops for ever or reads outside the block.
 //! A block from someone else is checked in one linear pass by [`Dom::validate`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod arena;
 mod classes;
@@ -40,6 +40,7 @@ mod known_names;
 mod layout;
 mod names;
 mod node;
+mod object;
 mod select;
 mod serialize;
 mod tables;
@@ -52,5 +53,11 @@ pub use layout::FORMAT_VERSION;
 pub use node::{
     Ancestors, AttributeRef, Attributes, Children, Descendants, DoctypeRef, NodeKind, NodeRef,
 };
+pub use object::{Document, NewDocument, Source};
 pub use select::{Select, Selector, SelectorError, SelectorErrorKind};
 pub use tables::{Block, Tables};
+
+/// The example in the README runs as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -57,10 +57,7 @@ impl NameTable {
             return id;
         }
         let id = (FIXED_NAMESPACES.len() + self.namespaces.len()) as u32;
-        self.namespaces.push(Span {
-            offset: arena.push(uri.as_bytes()),
-            bytes: uri.len() as u32,
-        });
+        self.namespaces.push(Span { offset: arena.push(uri.as_bytes()), bytes: uri.len() as u32 });
         self.by_uri.insert(uri.into(), id);
         id
     }
@@ -82,10 +79,7 @@ impl NameTable {
             return id;
         }
         // A local name may hold a colon in HTML, so the prefix is part of what makes a name.
-        let key = (
-            namespace << 1 | u32::from(prefix_bytes > 0),
-            qualified.into(),
-        );
+        let key = (namespace << 1 | u32::from(prefix_bytes > 0), qualified.into());
         if let Some(&id) = self.by_name.get(&key) {
             return id;
         }
@@ -126,9 +120,7 @@ impl NameTable {
     #[inline]
     pub(crate) fn namespace_of(&self, name: u32) -> u32 {
         name.checked_sub(KNOWN_COUNT)
-            .map_or(NAMESPACE_DEFAULT, |dynamic| {
-                self.names[dynamic as usize].namespace
-            })
+            .map_or(NAMESPACE_DEFAULT, |dynamic| self.names[dynamic as usize].namespace)
     }
 
     /// The id that all names with the local name of `name` share.

@@ -166,9 +166,7 @@ impl<'a> NodeRef<'a> {
 
     /// The parents, from the nearest up to the document.
     pub fn ancestors(&self) -> Ancestors<'a> {
-        Ancestors {
-            next: self.parent(),
-        }
+        Ancestors { next: self.parent() }
     }
 
     /// The first child.
@@ -194,9 +192,7 @@ impl<'a> NodeRef<'a> {
 
     /// The children, in order.
     pub fn children(&self) -> Children<'a> {
-        Children {
-            next: self.first_child(),
-        }
+        Children { next: self.first_child() }
     }
 
     /// Everything below this node in document order, template contents left out.
@@ -209,11 +205,7 @@ impl<'a> NodeRef<'a> {
     /// assert_eq!(names, ["b", "c", ""]);
     /// ```
     pub fn descendants(&self) -> Descendants<'a> {
-        Descendants {
-            dom: self.dom,
-            next: self.id.saturating_add(1),
-            end: self.dom.end(self.id),
-        }
+        Descendants { dom: self.dom, next: self.id.saturating_add(1), end: self.dom.end(self.id) }
     }
 
     /// The contents of a template element.
@@ -238,23 +230,16 @@ impl<'a> NodeRef<'a> {
 
     /// The attributes, in the order of the source.
     pub fn attributes(&self) -> Attributes<'a> {
-        Attributes {
-            dom: self.dom,
-            left: self.dom.attributes_of(self.record()).iter(),
-        }
+        Attributes { dom: self.dom, left: self.dom.attributes_of(self.record()).iter() }
     }
 
     /// The value of the attribute with this qualified name. In HTML documents names are lower
     /// case.
     pub fn attr(&self, name: &str) -> Option<&'a str> {
         let known = known::find(name).filter(|&id| id < self.dom.header().known_count);
-        let found = self
-            .dom
-            .attributes_of(self.record())
-            .iter()
-            .find(|attribute| {
-                Some(attribute.name()) == known || self.dom.qualified(attribute.name()) == name
-            })?;
+        let found = self.dom.attributes_of(self.record()).iter().find(|attribute| {
+            Some(attribute.name()) == known || self.dom.qualified(attribute.name()) == name
+        })?;
         Some(valid_str(self.dom.value_bytes(*found)))
     }
 
@@ -294,12 +279,7 @@ impl<'a> NodeRef<'a> {
         }
         let mut parts = self.dom.leaf_text(node).splitn(4, '\0');
         let mut part = || parts.next().unwrap_or_default();
-        Some(DoctypeRef {
-            name: part(),
-            public_id: part(),
-            system_id: part(),
-            source: part(),
-        })
+        Some(DoctypeRef { name: part(), public_id: part(), system_id: part(), source: part() })
     }
 
     /// The elements below this node that match, in document order, found one at a time.
@@ -327,9 +307,7 @@ impl<'a> NodeRef<'a> {
 
     /// This element or the nearest of its ancestors that matches.
     pub fn closest(&self, selector: &Selector) -> Option<NodeRef<'a>> {
-        std::iter::once(*self)
-            .chain(self.ancestors())
-            .find(|node| node.matches(selector))
+        std::iter::once(*self).chain(self.ancestors()).find(|node| node.matches(selector))
     }
 }
 
@@ -428,10 +406,7 @@ impl<'a> Iterator for Attributes<'a> {
 
     fn next(&mut self) -> Option<AttributeRef<'a>> {
         let attribute = *self.left.next()?;
-        Some(AttributeRef {
-            dom: self.dom,
-            attribute,
-        })
+        Some(AttributeRef { dom: self.dom, attribute })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -76,11 +76,7 @@ pub(crate) fn matches(dom: &Dom<'_>, id: u32, selector: &Selector) -> bool {
     let element = Element::new(dom, id);
     let mut caches = SelectorCaches::default();
     dom.node_at(id).kind() == ELEMENT
-        && matches_selector_list(
-            &selector.list,
-            element,
-            &mut context(dom, None, &mut caches),
-        )
+        && matches_selector_list(&selector.list, element, &mut context(dom, None, &mut caches))
 }
 
 fn context<'c>(

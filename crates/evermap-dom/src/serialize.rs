@@ -9,7 +9,6 @@ use std::fmt::{self, Write};
 use std::io;
 
 use crate::dom::{Dom, valid_str};
-use crate::known_names::KNOWN_NAMES;
 use crate::layout::*;
 use crate::names::{NAMESPACE_DEFAULT, NAMESPACE_XMLNS};
 use crate::node::NodeRef;
@@ -67,9 +66,7 @@ impl NodeRef<'_> {
         let mut adapter = Adapter { out, error: None };
         match self.write_html(&mut adapter) {
             Ok(()) => Ok(()),
-            Err(_) => Err(adapter
-                .error
-                .unwrap_or_else(|| io::Error::other("formatting failed"))),
+            Err(_) => Err(adapter.error.unwrap_or_else(|| io::Error::other("formatting failed"))),
         }
     }
 }
@@ -98,11 +95,7 @@ struct Serializer<'a, 'o> {
 
 impl<'a, 'o> Serializer<'a, 'o> {
     fn new(dom: Dom<'a>, out: &'o mut dyn Write) -> Serializer<'a, 'o> {
-        Serializer {
-            dom,
-            out,
-            open: Vec::new(),
-        }
+        Serializer { dom, out, open: Vec::new() }
     }
 
     /// Writes the nodes from `start` to before `end`; `top` is the node that was asked for.
@@ -124,11 +117,7 @@ impl<'a, 'o> Serializer<'a, 'o> {
                 PROCESSING_INSTRUCTION => {
                     let end = if self.dom.writes_html() { ">" } else { "?>" };
                     let target = self.dom.qualified(node.name());
-                    let space = if text.is_empty() && end == "?>" {
-                        ""
-                    } else {
-                        " "
-                    };
+                    let space = if text.is_empty() && end == "?>" { "" } else { " " };
                     write!(self.out, "<?{target}{space}{text}{end}")?;
                 }
                 _ => {}
@@ -167,7 +156,7 @@ impl<'a, 'o> Serializer<'a, 'o> {
         if self.dom.writes_html() {
             self.out.write_char('>')?;
             if self.dom.namespace_id(node) == NAMESPACE_DEFAULT
-                && is_one_of(&VOID_ELEMENTS, node.name())
+                && VOID_ELEMENTS.contains(&self.tag_name(node))
             {
                 return Ok(end);
             }
@@ -223,11 +212,11 @@ impl<'a, 'o> Serializer<'a, 'o> {
     fn html_text(&mut self, id: u32, text: &str) -> fmt::Result {
         let parent = self.dom.parent(id).map(|parent| self.dom.node_at(parent));
         let raw = parent.is_some_and(|parent| {
+            let name = self.tag_name(parent);
+            let scripting = self.dom.header().flags & FLAG_SCRIPTING != 0;
             parent.kind() == ELEMENT
                 && self.dom.namespace_id(parent) == NAMESPACE_DEFAULT
-                && (is_one_of(&RAW_TEXT_ELEMENTS, parent.name())
-                    || self.dom.header().flags & FLAG_SCRIPTING != 0
-                        && is_one_of(&["noscript"], parent.name()))
+                && (RAW_TEXT_ELEMENTS.contains(&name) || scripting && name == "noscript")
         });
         match raw {
             true => self.out.write_str(text),
@@ -251,20 +240,8 @@ const VOID_ELEMENTS: [&str; 18] = [
     "keygen", "link", "meta", "param", "source", "track", "wbr",
 ];
 
-const RAW_TEXT_ELEMENTS: [&str; 7] = [
-    "style",
-    "script",
-    "xmp",
-    "iframe",
-    "noembed",
-    "noframes",
-    "plaintext",
-];
-
-fn is_one_of(names: &[&str], name: u32) -> bool {
-    let name = KNOWN_NAMES.get(name as usize);
-    name.is_some_and(|name| names.contains(name))
-}
+const RAW_TEXT_ELEMENTS: [&str; 7] =
+    ["style", "script", "xmp", "iframe", "noembed", "noframes", "plaintext"];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Escape {

@@ -6,7 +6,7 @@
 
 use bytemuck::Zeroable;
 
-use crate::arena::{Arena, read_varint};
+use crate::arena::{Arena, read_length};
 use crate::classes::ClassTable;
 use crate::error::{ParseError, ParseErrorKind};
 use crate::hash;
@@ -81,12 +81,8 @@ impl Parts {
             self.classes.finish(&self.arena, ignore_case);
         let mut class_postings = Vec::new();
         if self.index {
-            class_postings = index_classes(
-                &index.classes,
-                &class_lists,
-                &class_list_tokens,
-                &mut tokens,
-            );
+            class_postings =
+                index_classes(&index.classes, &class_lists, &class_list_tokens, &mut tokens);
         }
         let (names, name_order, namespaces) = self.names.finish();
         let mut tables = Tables {
@@ -135,9 +131,7 @@ impl Parts {
                 self.index_attributes(id as u32, node, &mut index);
             }
         }
-        index
-            .ids
-            .sort_unstable_by_key(|entry| (entry.hash, entry.node));
+        index.ids.sort_unstable_by_key(|entry| (entry.hash, entry.node));
         let (places, postings) = index::build(keys, |put| {
             for (id, node) in self.nodes.iter().enumerate() {
                 if node.kind() == ELEMENT && !node.has(IN_FRAGMENT) {
@@ -149,11 +143,7 @@ impl Parts {
         index.names = (0u32..)
             .zip(&places)
             .filter(|(_, place)| place.count > 0)
-            .map(|(local, place)| NameEntry {
-                local,
-                postings: place.offset,
-                count: place.count,
-            })
+            .map(|(local, place)| NameEntry { local, postings: place.offset, count: place.count })
             .collect();
         index
     }
@@ -163,7 +153,7 @@ impl Parts {
             match attribute.name() {
                 ID => {
                     if let Some((bytes, at)) =
-                        read_varint(self.arena.bytes(), attribute.value as usize)
+                        read_length(self.arena.bytes(), attribute.value as usize)
                         && bytes > 0
                     {
                         let value = self.arena.slice(at as u32, bytes);
@@ -228,10 +218,7 @@ impl Tables {
         let mut at = size_of::<Header>();
         let mut sections = [Section::default(); SECTION_COUNT];
         for (section, bytes) in sections.iter_mut().zip(self.section_bytes()) {
-            *section = Section {
-                offset: at as u64,
-                bytes: bytes.len() as u64,
-            };
+            *section = Section { offset: at as u64, bytes: bytes.len() as u64 };
             at = (at + bytes.len()).next_multiple_of(ALIGNMENT);
         }
         self.header.sections = sections;

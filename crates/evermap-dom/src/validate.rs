@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 
-use crate::arena::read_varint;
+use crate::arena::read_length;
 use crate::dom::Dom;
 use crate::error::InvalidDocument;
 use crate::hash;
@@ -19,10 +19,7 @@ use crate::names::FIXED_NAMESPACES;
 type Outcome = Result<(), InvalidDocument>;
 
 fn damaged(what: &'static str, index: usize) -> InvalidDocument {
-    InvalidDocument::Damaged {
-        what,
-        index: index as u64,
-    }
+    InvalidDocument::Damaged { what, index: index as u64 }
 }
 
 fn check(good: bool, what: &'static str, index: usize) -> Outcome {
@@ -50,11 +47,7 @@ impl Dom<'_> {
     pub fn validate(&self) -> Result<(), InvalidDocument> {
         let text = std::str::from_utf8(self.text_bytes())
             .map_err(|error| damaged("text is not UTF-8", error.valid_up_to()))?;
-        let validator = Validator {
-            dom: self,
-            text,
-            attributes_seen: Cell::new(0),
-        };
+        let validator = Validator { dom: self, text, attributes_seen: Cell::new(0) };
         validator.names()?;
         validator.classes()?;
         validator.nodes()?;
@@ -82,7 +75,7 @@ impl Validator<'_, '_> {
 
     /// Whether a length-prefixed value lies in the text section and cuts no character.
     fn is_value(&self, offset: u32) -> bool {
-        read_varint(self.text.as_bytes(), offset as usize)
+        read_length(self.text.as_bytes(), offset as usize)
             .is_some_and(|(bytes, at)| self.is_text(at as u32, bytes))
     }
 
@@ -104,22 +97,14 @@ impl Validator<'_, '_> {
             let prefix_fits = name.prefix_bytes == 0
                 || name.prefix_bytes < name.bytes && self.text.as_bytes().get(colon) == Some(&b':');
             check(prefix_fits, "name's prefix", at)?;
-            check(
-                (name.namespace as usize) < namespace_count,
-                "name's namespace",
-                at,
-            )?;
+            check((name.namespace as usize) < namespace_count, "name's namespace", at)?;
             let local = dom.local_bytes(id);
             check(name.hash == hash::stored(local), "name's hash", at)?;
             let shared = name.local <= id && dom.local_bytes(name.local) == local;
             check(shared, "name's local name", at)?;
         }
         let order: &[u32] = dom.section(NAME_ORDER);
-        check(
-            order.len() == names.len(),
-            "number of names in order",
-            order.len(),
-        )?;
+        check(order.len() == names.len(), "number of names in order", order.len())?;
         let mut last = None;
         for (at, &name) in order.iter().enumerate() {
             let entry = names.get(name as usize);
@@ -147,28 +132,17 @@ impl Validator<'_, '_> {
             let end = next.map_or(list_tokens.len(), |next| next.first_token as usize);
             let run = &list_tokens[list.first_token as usize..end];
             let rises = run.is_sorted_by(|a, b| a < b);
-            let good = rises
-                && run
-                    .last()
-                    .is_none_or(|&last| (last as usize) < tokens.len());
+            let good = rises && run.last().is_none_or(|&last| (last as usize) < tokens.len());
             check(good, "tokens of a class list", at)?;
         }
         let unused = lists.is_empty() && !list_tokens.is_empty();
         check(!unused, "tokens of a class list", 0)?;
         let mut last_hash = 0;
         for (at, token) in tokens.iter().enumerate() {
-            check(
-                self.is_text(token.offset, token.bytes),
-                "class token's text",
-                at,
-            )?;
+            check(self.is_text(token.offset, token.bytes), "class token's text", at)?;
             let spelling = self.dom.token_bytes(at as u32);
             let hash = self.hash(spelling);
-            check(
-                token.hash == hash && hash >= last_hash,
-                "class token's hash",
-                at,
-            )?;
+            check(token.hash == hash && hash >= last_hash, "class token's hash", at)?;
             last_hash = hash;
         }
         Ok(())
@@ -204,11 +178,7 @@ impl Validator<'_, '_> {
                 open.push((id, node.extent));
             }
             fragments += u32::from(node.kind() == FRAGMENT);
-            check(
-                node.has(IN_FRAGMENT) == (fragments > 0),
-                "fragment flag",
-                at,
-            )?;
+            check(node.has(IN_FRAGMENT) == (fragments > 0), "fragment flag", at)?;
             self.node(id, node)?;
         }
         Ok(())
@@ -218,11 +188,7 @@ impl Validator<'_, '_> {
         let at = id as usize;
         let next = self.dom.nodes.get(at + 1);
         let has_contents = next.is_some_and(|next| next.kind() == FRAGMENT && next.parent == id);
-        check(
-            node.has(HAS_CONTENTS) == has_contents,
-            "template contents",
-            at,
-        )?;
+        check(node.has(HAS_CONTENTS) == has_contents, "template contents", at)?;
         match node.kind() {
             ELEMENT => {
                 check(self.is_name(node.name()), "element's name", at)?;
@@ -250,8 +216,7 @@ impl Validator<'_, '_> {
 
     fn attributes(&self, node: &Node, at: usize) -> Outcome {
         let attributes = self.dom.attributes_of(*node);
-        self.attributes_seen
-            .set(self.attributes_seen.get() + attributes.len());
+        self.attributes_seen.set(self.attributes_seen.get() + attributes.len());
         let ended = (node.data == NONE || !attributes.is_empty())
             && self.attributes_seen.get() <= self.dom.attributes.len();
         check(ended, "element's attributes", at)?;
@@ -305,15 +270,10 @@ impl Validator<'_, '_> {
         let mut list = Lists::new(dom.section(NAME_POSTINGS));
         let mut last = None;
         for (at, entry) in names.iter().enumerate() {
-            check(
-                entry.count > 0 && Some(entry.local) > last,
-                "name index",
-                at,
-            )?;
+            check(entry.count > 0 && Some(entry.local) > last, "name index", at)?;
             last = Some(entry.local);
             list.check("name postings", at, entry.postings, entry.count, |id| {
-                self.visible(id)
-                    .is_some_and(|node| dom.local_id(node.name()) == entry.local)
+                self.visible(id).is_some_and(|node| dom.local_id(node.name()) == entry.local)
             })?;
         }
         list.end("name postings", elements)?;
@@ -347,11 +307,7 @@ struct Lists<'a> {
 
 impl<'a> Lists<'a> {
     fn new(bytes: &'a [u8]) -> Lists<'a> {
-        Lists {
-            bytes,
-            at: 0,
-            total: 0,
-        }
+        Lists { bytes, at: 0, total: 0 }
     }
 
     fn check(

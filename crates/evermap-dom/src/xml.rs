@@ -1,6 +1,6 @@
 //! Parsing XML.
 //!
-//! quick-xml finds the tags; [`build`] checks what it leaves open (one root, names, attributes,
+//! quick-xml finds the tags; `build` checks what it leaves open (one root, names, attributes,
 //! namespaces, characters) and appends to the tables, which are in document order from the start.
 //! Entities of the internal subset are expanded, external files are never read. Not supported:
 //! default attribute values and attribute types from a DTD.

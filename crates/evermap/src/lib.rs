@@ -51,7 +51,7 @@ pub use address::Window;
 pub use alloc::{ClassStatistics, Heap, HeapStatistics};
 pub use api::{ARENA_BYTES_DEFAULT, Batch, ObjectInfo, Options, Session, Snapshot, Store};
 pub use error::{Error, Result};
-pub use evermap_derive::{Persist, Plain};
+pub use evermap_derive::{Persist, PersistHash, Plain};
 pub use persist::{
     Build, Built, Description, FromIter, IterMut, KeySource, Mut, PBox, PMap, PString, PVec,
     Persist, PersistHash, Plain, Ptr, Releaser, Scratch, Slot, TypeId128, from_iter, map,

@@ -13,6 +13,7 @@ use html5ever::tendril::StrTendril;
 use html5ever::{LocalName, Namespace, QualName, ns};
 
 use super::HtmlOptions;
+use super::atoms::AtomCache;
 use crate::arena::Arena;
 use crate::classes::ClassTable;
 use crate::error::ParseError;
@@ -43,17 +44,48 @@ struct Building {
 #[derive(Clone)]
 pub(super) struct Handle {
     id: u32,
-    namespace: Namespace,
+    namespace: ElementNamespace,
     local: LocalName,
+}
+
+/// The namespaces that html5ever puts elements into; one byte where its atom takes eight.
+#[derive(Clone, Copy)]
+enum ElementNamespace {
+    Html,
+    Svg,
+    MathMl,
+    None,
+}
+
+static HTML: Namespace = ns!(html);
+static SVG: Namespace = ns!(svg);
+static MATHML: Namespace = ns!(mathml);
+static NO_NAMESPACE: Namespace = ns!();
+
+impl ElementNamespace {
+    fn of(namespace: &Namespace) -> ElementNamespace {
+        match *namespace {
+            ns!(html) => ElementNamespace::Html,
+            ns!(svg) => ElementNamespace::Svg,
+            ns!(mathml) => ElementNamespace::MathMl,
+            _ => ElementNamespace::None,
+        }
+    }
+
+    #[inline]
+    fn atom(self) -> &'static Namespace {
+        match self {
+            ElementNamespace::Html => &HTML,
+            ElementNamespace::Svg => &SVG,
+            ElementNamespace::MathMl => &MATHML,
+            ElementNamespace::None => &NO_NAMESPACE,
+        }
+    }
 }
 
 impl Handle {
     fn unnamed(id: u32) -> Handle {
-        Handle {
-            id,
-            namespace: ns!(),
-            local: LocalName::default(),
-        }
+        Handle { id, namespace: ElementNamespace::None, local: LocalName::default() }
     }
 }
 
@@ -73,61 +105,6 @@ pub(super) struct Builder {
     index: bool,
     scripting: bool,
     overflow: bool,
-}
-
-/// From html5ever's atoms to name ids, without looking at their text.
-struct AtomCache {
-    /// Name ids by number of the static atom, for names in the default namespace.
-    by_static: Vec<u32>,
-    /// Everything else. The atom is kept so that its address is not given to another name.
-    others: Vec<Option<(LocalName, u32, u32)>>,
-}
-
-const OTHERS: usize = 256;
-
-impl AtomCache {
-    fn new() -> AtomCache {
-        AtomCache {
-            by_static: Vec::new(),
-            others: vec![None; OTHERS],
-        }
-    }
-
-    #[inline]
-    fn find(&self, local: &LocalName, namespace: u32) -> Option<u32> {
-        if namespace == NAMESPACE_DEFAULT && local.is_static() {
-            let id = *self.by_static.get(static_number(local))?;
-            return (id != NONE).then_some(id);
-        }
-        match &self.others[other_slot(local, namespace)] {
-            Some((kept, its_namespace, id)) if kept == local && *its_namespace == namespace => {
-                Some(*id)
-            }
-            _ => None,
-        }
-    }
-
-    fn put(&mut self, local: &LocalName, namespace: u32, id: u32) {
-        if namespace == NAMESPACE_DEFAULT && local.is_static() {
-            let number = static_number(local);
-            if number >= self.by_static.len() {
-                self.by_static
-                    .resize((number + 1).next_power_of_two(), NONE);
-            }
-            self.by_static[number] = id;
-        } else {
-            self.others[other_slot(local, namespace)] = Some((local.clone(), namespace, id));
-        }
-    }
-}
-
-fn static_number(local: &LocalName) -> usize {
-    (local.unsafe_data() >> 32) as usize
-}
-
-fn other_slot(local: &LocalName, namespace: u32) -> usize {
-    let key = local.unsafe_data() ^ (u64::from(namespace) << 56);
-    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize % OTHERS
 }
 
 impl Builder {
@@ -176,12 +153,9 @@ impl Builder {
         let id = match &name.prefix {
             Some(prefix) if !prefix.is_empty() => {
                 let qualified = format!("{prefix}:{}", name.local);
-                self.names
-                    .intern(&mut self.arena, &qualified, prefix.len(), namespace)
+                self.names.intern(&mut self.arena, &qualified, prefix.len(), namespace)
             }
-            _ => self
-                .names
-                .intern(&mut self.arena, &name.local, 0, namespace),
+            _ => self.names.intern(&mut self.arena, &name.local, 0, namespace),
         };
         self.atoms.put(&name.local, namespace, id);
         id
@@ -312,9 +286,7 @@ impl Builder {
     }
 
     fn detach(&mut self, id: u32) {
-        let Building {
-            parent, prev, next, ..
-        } = self.nodes[id as usize];
+        let Building { parent, prev, next, .. } = self.nodes[id as usize];
         if parent == NONE {
             return;
         }
@@ -391,10 +363,7 @@ impl Builder {
                 }
             }
         }
-        let known: Vec<u32> = self.attributes[start..]
-            .iter()
-            .map(Attribute::name)
-            .collect();
+        let known: Vec<u32> = self.attributes[start..].iter().map(Attribute::name).collect();
         let mut missing = attributes;
         missing.retain(|attribute| {
             let namespace = self.attribute_namespace(&attribute.name.ns);
@@ -525,10 +494,7 @@ impl TreeSink for Sink {
 
     #[inline]
     fn elem_name<'a>(&'a self, target: &'a Handle) -> ExpandedName<'a> {
-        ExpandedName {
-            ns: &target.namespace,
-            local: &target.local,
-        }
+        ExpandedName { ns: target.namespace.atom(), local: &target.local }
     }
 
     fn create_element(
@@ -548,11 +514,7 @@ impl TreeSink for Sink {
         } else if flags.mathml_annotation_xml_integration_point {
             builder.node(id).extra = 1;
         }
-        Handle {
-            id,
-            namespace: name.ns,
-            local: name.local,
-        }
+        Handle { id, namespace: ElementNamespace::of(&name.ns), local: name.local }
     }
 
     fn create_comment(&self, text: StrTendril) -> Handle {
@@ -627,9 +589,7 @@ impl TreeSink for Sink {
     }
 
     fn reparent_children(&self, node: &Handle, new_parent: &Handle) {
-        self.0
-            .borrow_mut()
-            .reparent_children(node.id, new_parent.id);
+        self.0.borrow_mut().reparent_children(node.id, new_parent.id);
     }
 
     fn is_mathml_annotation_xml_integration_point(&self, target: &Handle) -> bool {

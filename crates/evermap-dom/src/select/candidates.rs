@@ -17,11 +17,7 @@ pub(super) enum Candidates<'a> {
     /// All nodes of a range.
     Scan { next: u32, end: u32 },
     /// Lists from the index, restricted to a range.
-    Lists {
-        lists: Vec<List<'a>>,
-        after: u32,
-        end: u32,
-    },
+    Lists { lists: Vec<List<'a>>, after: u32, end: u32 },
 }
 
 /// A rising list and its first id that was not given out yet.
@@ -53,10 +49,7 @@ impl Source<'_> {
 
 impl<'a> Candidates<'a> {
     pub(super) fn new(dom: &Dom<'a>, scope: u32, selector: &Selector) -> Candidates<'a> {
-        let scan = Candidates::Scan {
-            next: scope.saturating_add(1),
-            end: dom.end(scope),
-        };
+        let scan = Candidates::Scan { next: scope.saturating_add(1), end: dom.end(scope) };
         // The index leaves template contents out.
         if !dom.is_indexed() || dom.node_at(scope).has(IN_FRAGMENT) {
             return scan;
@@ -72,10 +65,7 @@ impl<'a> Candidates<'a> {
         if total > u64::from(dom.end(scope) - scope) {
             return scan;
         }
-        let with_head = |mut rest: Source<'a>| List {
-            head: rest.next(),
-            rest,
-        };
+        let with_head = |mut rest: Source<'a>| List { head: rest.next(), rest };
         Candidates::Lists {
             lists: lists.into_iter().map(with_head).collect(),
             after: scope,
@@ -127,10 +117,7 @@ impl<'a> Candidates<'a> {
 fn shortest<'a>(dom: &Dom<'a>, selector: &CssSelector<Css>) -> Option<Vec<Source<'a>>> {
     let length =
         |sources: &Vec<Source<'a>>| sources.iter().map(|s| u64::from(s.len())).sum::<u64>();
-    selector
-        .iter()
-        .filter_map(|component| sources(dom, component))
-        .min_by_key(length)
+    selector.iter().filter_map(|component| sources(dom, component)).min_by_key(length)
 }
 
 fn sources<'a>(dom: &Dom<'a>, component: &Component<Css>) -> Option<Vec<Source<'a>>> {

@@ -49,8 +49,8 @@ impl<'d> Element<'d> {
 
     /// Whether this is an HTML element with one of these names.
     fn is_any_of(&self, names: &[&str]) -> bool {
-        let name = known::name(self.dom.local_id(self.node().name()));
-        name.is_some_and(|name| names.contains(&name)) && self.is_html()
+        let name = valid_str(self.dom.local_bytes(self.node().name()));
+        names.contains(&name) && self.is_html()
     }
 
     fn attribute(&self, name: &str) -> Option<&'d [u8]> {
@@ -79,16 +79,13 @@ impl<'d> Element<'d> {
             return self.has("selected");
         }
         let kind = self.attribute("type").unwrap_or_default();
-        let has_state = [&b"checkbox"[..], b"radio"]
-            .iter()
-            .any(|state| kind.eq_ignore_ascii_case(state));
+        let has_state =
+            [&b"checkbox"[..], b"radio"].iter().any(|state| kind.eq_ignore_ascii_case(state));
         self.is_any_of(&["input"]) && has_state && self.has("checked")
     }
 
     fn can_be_disabled(&self) -> bool {
-        self.is_any_of(&[
-            "button", "input", "select", "textarea", "optgroup", "option", "fieldset",
-        ])
+        self.is_any_of(&["button", "input", "select", "textarea", "optgroup", "option", "fieldset"])
     }
 
     fn is_disabled(&self) -> bool {
@@ -130,17 +127,13 @@ impl<'d> Element<'d> {
             return false;
         }
         context.nest_for_relative_selector(selectors::Element::opaque(self), |context| {
-            list.slice()
-                .iter()
-                .any(|selector| self.reaches(selector, context))
+            list.slice().iter().any(|selector| self.reaches(selector, context))
         })
     }
 
     fn reaches(&self, selector: &CssSelector<Css>, context: &mut MatchingContext<Css>) -> bool {
-        let combinators = selector
-            .iter_raw_match_order()
-            .filter(|component| component.is_combinator())
-            .count();
+        let combinators =
+            selector.iter_raw_match_order().filter(|component| component.is_combinator()).count();
         let dom = self.dom;
         let (first, end, only_children) = match selector.combinator_at_parse_order(1) {
             Combinator::Child => (self.id + 1, dom.end(self.id), combinators == 1),
@@ -258,7 +251,18 @@ impl selectors::Element for Element<'_> {
                         dom.namespace_uri(dom.name_namespace(name)) == wanted.as_str()
                     }
                 }
-                && operation.eval_str(valid_str(dom.value_bytes(*attribute)))
+                && match operation {
+                    AttrSelectorOperation::Exists => true,
+                    operation => operation.eval_str(valid_str(dom.value_bytes(*attribute))),
+                }
+        })
+    }
+
+    fn has_attr_in_no_namespace(&self, local_name: &CssName) -> bool {
+        let dom = self.dom;
+        dom.attributes_of(self.node()).iter().any(|attribute| {
+            let name = attribute.name();
+            self.local_is(name, local_name) && dom.name_namespace(name) == NAMESPACE_DEFAULT
         })
     }
 

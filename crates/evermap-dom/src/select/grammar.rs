@@ -53,23 +53,24 @@ impl Selector {
         source: &str,
         namespaces: &[(&str, &str)],
     ) -> Result<Selector, SelectorError> {
-        let grammar = Grammar {
-            namespaces,
-            inside_has: Cell::new(false),
-        };
+        let grammar =
+            Grammar { namespaces, inside_has: Cell::new(false), refused: Cell::new(None) };
         let mut input = CssParser::new(source);
         let parsed = SelectorList::parse(&grammar, &mut input, ParseRelative::No);
-        let end = input.position().byte_index();
+        let mut end = input.position().byte_index();
         let error = match parsed {
             Ok(list) if input.is_exhausted() => {
-                return Ok(Selector {
-                    list,
-                    source: source.into(),
-                });
+                return Ok(Selector { list, source: source.into() });
             }
             Ok(_) => SelectorErrorKind::Syntax,
             Err(error) => kind_of(&error),
         };
+        // The parser skips to the next comma before it reports; a name that was refused is known.
+        if let Some(refused) = grammar.refused.take()
+            && let Some(at) = source.to_ascii_lowercase().find(&refused.to_ascii_lowercase())
+        {
+            end = at + refused.len();
+        }
         Err(SelectorError::at(error, source, end))
     }
 }
@@ -134,17 +135,9 @@ impl SelectorError {
 
 impl fmt::Display for SelectorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SelectorError {
-            kind,
-            offset_bytes,
-            found,
-            selector,
-        } = self;
+        let SelectorError { kind, offset_bytes, found, selector } = self;
         match found.is_empty() {
-            true => write!(
-                f,
-                "{kind} at byte {offset_bytes} of the selector {selector:?}"
-            ),
+            true => write!(f, "{kind} at byte {offset_bytes} of the selector {selector:?}"),
             false => write!(
                 f,
                 "{kind} at byte {offset_bytes}, after {found:?}, of the selector {selector:?}"
@@ -213,9 +206,23 @@ fn kind_of(error: &ParseError<SelectorParseErrorKind>) -> SelectorErrorKind {
 struct Grammar<'n> {
     namespaces: &'n [(&'n str, &'n str)],
     inside_has: Cell<bool>,
+    /// The first pseudo-class or prefix that was refused, as it stands in the source.
+    refused: Cell<Option<String>>,
 }
 
 type Failure = ParseError<SelectorParseErrorKind>;
+
+impl Grammar<'_> {
+    fn refuse(&self, what: String) {
+        let first = self.refused.take().unwrap_or(what);
+        self.refused.set(Some(first));
+    }
+
+    fn unsupported(&self, name: &str) -> Failure {
+        self.refuse(format!(":{name}"));
+        ParseError::custom(SelectorParseErrorKind::UnsupportedPseudoClassOrElement)
+    }
+}
 
 impl<'i> Parser<'i> for Grammar<'_> {
     type Impl = Css;
@@ -236,14 +243,10 @@ impl<'i> Parser<'i> for Grammar<'_> {
     }
 
     fn parse_non_ts_pseudo_class(&self, name: &str) -> Result<Pseudo, Failure> {
-        let found = PSEUDO_CLASSES
-            .iter()
-            .find(|(known, _)| name.eq_ignore_ascii_case(known));
+        let found = PSEUDO_CLASSES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
         match found {
             Some((_, pseudo)) => Ok(pseudo.clone()),
-            None => Err(ParseError::custom(
-                SelectorParseErrorKind::UnsupportedPseudoClassOrElement,
-            )),
+            None => Err(self.unsupported(name)),
         }
     }
 
@@ -254,9 +257,7 @@ impl<'i> Parser<'i> for Grammar<'_> {
         _after_part: bool,
     ) -> Result<Pseudo, Failure> {
         if !name.eq_ignore_ascii_case("has") {
-            return Err(ParseError::custom(
-                SelectorParseErrorKind::UnsupportedPseudoClassOrElement,
-            ));
+            return Err(self.unsupported(name));
         }
         if self.inside_has.replace(true) {
             return Err(ParseError::custom(SelectorParseErrorKind::InvalidState));
@@ -266,11 +267,12 @@ impl<'i> Parser<'i> for Grammar<'_> {
         Ok(Pseudo::Has(list?))
     }
 
+    fn parse_pseudo_element(&self, name: &str) -> Result<NoPseudoElement, Failure> {
+        Err(self.unsupported(name))
+    }
+
     fn namespace_for_prefix(&self, prefix: &CssString) -> Option<CssNamespace> {
-        let given = self
-            .namespaces
-            .iter()
-            .find(|(given, _)| *given == prefix.as_str());
+        let given = self.namespaces.iter().find(|(given, _)| *given == prefix.as_str());
         if let Some((_, uri)) = given {
             return Some(CssNamespace::new(uri));
         }
@@ -280,7 +282,10 @@ impl<'i> Parser<'i> for Grammar<'_> {
             "math" => 3,
             "xlink" => 4,
             "xml" => 5,
-            _ => return None,
+            _ => {
+                self.refuse(format!("{}|", prefix.as_str()));
+                return None;
+            }
         };
         Some(CssNamespace::new(FIXED_NAMESPACES[fixed]))
     }
@@ -412,10 +417,7 @@ impl CssName {
 
 impl From<&str> for CssName {
     fn from(text: &str) -> CssName {
-        CssName {
-            text: text.into(),
-            known: known::find(text),
-        }
+        CssName { text: text.into(), known: known::find(text) }
     }
 }
 

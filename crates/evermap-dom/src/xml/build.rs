@@ -90,12 +90,7 @@ type Outcome<T = ()> = Result<T, ParseErrorKind>;
 impl Builder {
     fn new(bytes: usize) -> Builder {
         Builder {
-            nodes: vec![Node {
-                word: DOCUMENT,
-                parent: 0,
-                extent: 1,
-                data: NONE,
-            }],
+            nodes: vec![Node { word: DOCUMENT, parent: 0, extent: 1, data: NONE }],
             attributes: Vec::new(),
             arena: Arena::new(bytes / 2),
             names: NameTable::default(),
@@ -140,9 +135,7 @@ impl Builder {
                 }
                 Event::End(_) => {
                     if self.open.len() <= outer {
-                        return Err(not_well_formed(
-                            "an end tag of an element outside the entity",
-                        ));
+                        return Err(not_well_formed("an end tag of an element outside the entity"));
                     }
                     self.close();
                 }
@@ -161,9 +154,7 @@ impl Builder {
                     self.instruction(instruction.target(), instruction.content())?;
                 }
                 Event::Decl(_) if start > 0 || depth > 0 => {
-                    return Err(not_well_formed(
-                        "an XML declaration that is not at the start",
-                    ));
+                    return Err(not_well_formed("an XML declaration that is not at the start"));
                 }
                 Event::Decl(declaration) => {
                     declaration.version().map_err(from_reader)?;
@@ -200,12 +191,7 @@ impl Builder {
             return 0;
         }
         let id = self.nodes.len() as u32;
-        self.nodes.push(Node {
-            word,
-            parent: self.parent(),
-            extent: bytes,
-            data,
-        });
+        self.nodes.push(Node { word, parent: self.parent(), extent: bytes, data });
         id
     }
 
@@ -225,8 +211,7 @@ impl Builder {
         match self.nodes.last_mut() {
             Some(node) if self.text_open => {
                 let (data, bytes) =
-                    self.arena
-                        .extend(true, node.data, node.extent, text.as_bytes());
+                    self.arena.extend(true, node.data, node.extent, text.as_bytes());
                 (node.data, node.extent) = (data, bytes);
             }
             _ => {
@@ -294,14 +279,10 @@ impl Builder {
     fn instruction(&mut self, target: &str, content: &str) -> Outcome {
         let content = content.trim_start_matches([' ', '\t', '\n', '\r']);
         if check_name(target)? > 0 || target.eq_ignore_ascii_case("xml") {
-            return Err(not_well_formed(
-                "a processing instruction with a reserved target",
-            ));
+            return Err(not_well_formed("a processing instruction with a reserved target"));
         }
         self.settle_text();
-        let name = self
-            .names
-            .intern(&mut self.arena, target, 0, NAMESPACE_DEFAULT);
+        let name = self.names.intern(&mut self.arena, target, 0, NAMESPACE_DEFAULT);
         let word = PROCESSING_INSTRUCTION | name << NAME_SHIFT;
         self.leaf(word, &unify_line_ends(content));
         Ok(())
@@ -309,24 +290,14 @@ impl Builder {
 
     fn doctype(&mut self, source: &str) -> Outcome {
         if self.has_root || self.has_doctype {
-            return Err(not_well_formed(
-                "a DOCTYPE after the first element or another DOCTYPE",
-            ));
+            return Err(not_well_formed("a DOCTYPE after the first element or another DOCTYPE"));
         }
         self.has_doctype = true;
         let source = source.trim();
         let doctype = doctype::parse(source)?;
-        let doctype::Doctype {
-            name,
-            public_id,
-            system_id,
-            entities,
-        } = doctype;
+        let doctype::Doctype { name, public_id, system_id, entities } = doctype;
         self.entities = entities;
-        self.leaf(
-            DOCTYPE,
-            &format!("{name}\0{public_id}\0{system_id}\0{source}"),
-        );
+        self.leaf(DOCTYPE, &format!("{name}\0{public_id}\0{system_id}\0{source}"));
         Ok(())
     }
 
@@ -343,10 +314,7 @@ impl Builder {
         self.settle_text();
         attributes(rest, raw)?;
         let bindings_before = self.bindings.len() as u32;
-        for attribute in raw
-            .iter()
-            .filter(|attribute| attribute.name.starts_with("xmlns"))
-        {
+        for attribute in raw.iter().filter(|attribute| attribute.name.starts_with("xmlns")) {
             self.declare(attribute)?;
         }
         let name = self.name(name, true)?;
@@ -407,15 +375,11 @@ impl Builder {
         };
         let duplicate = match run.len() <= FEW_ATTRIBUTES {
             true => run.iter().enumerate().find(|&(at, attribute)| {
-                run[..at]
-                    .iter()
-                    .any(|other| expanded(other) == expanded(attribute))
+                run[..at].iter().any(|other| expanded(other) == expanded(attribute))
             }),
             false => {
                 let mut seen = HashSet::with_capacity(run.len());
-                run.iter()
-                    .enumerate()
-                    .find(|(_, attribute)| !seen.insert(expanded(attribute)))
+                run.iter().enumerate().find(|(_, attribute)| !seen.insert(expanded(attribute)))
             }
         };
         match duplicate {
@@ -459,11 +423,7 @@ impl Builder {
     }
 
     fn binding(&self, prefix: &str) -> Option<u32> {
-        let found = self
-            .bindings
-            .iter()
-            .rev()
-            .find(|(bound, _)| **bound == *prefix);
+        let found = self.bindings.iter().rev().find(|(bound, _)| **bound == *prefix);
         found.map(|&(_, namespace)| namespace)
     }
 
@@ -491,9 +451,7 @@ impl Builder {
             return Ok(cached);
         }
         let prefix_bytes = check_name(qualified)?;
-        let name = self
-            .names
-            .intern(&mut self.arena, qualified, prefix_bytes, namespace);
+        let name = self.names.intern(&mut self.arena, qualified, prefix_bytes, namespace);
         self.cache[slot] = (name, namespace);
         Ok(name)
     }
@@ -550,9 +508,5 @@ fn unify_line_ends(text: &str) -> Cow<'_, str> {
 fn from_reader(error: quick_xml::Error) -> ParseErrorKind {
     let text = error.to_string();
     let text = text.strip_prefix("ill-formed document: ").unwrap_or(&text);
-    ParseErrorKind::NotWellFormed(
-        text.strip_prefix("syntax error: ")
-            .unwrap_or(text)
-            .to_owned(),
-    )
+    ParseErrorKind::NotWellFormed(text.strip_prefix("syntax error: ").unwrap_or(text).to_owned())
 }

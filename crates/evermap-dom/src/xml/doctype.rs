@@ -103,10 +103,7 @@ impl<'a> Cursor<'a> {
 pub(super) fn parse(source: &str) -> Result<Doctype<'_>, ParseErrorKind> {
     let mut cursor = Cursor { rest: source };
     cursor.skip_space();
-    let mut doctype = Doctype {
-        name: cursor.word(),
-        ..Doctype::default()
-    };
+    let mut doctype = Doctype { name: cursor.word(), ..Doctype::default() };
     check_name(doctype.name)?;
     cursor.skip_space();
     if let Some((public_id, system_id)) = cursor.external_id()? {

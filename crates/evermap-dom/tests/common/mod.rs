@@ -1,6 +1,6 @@
 //! What the tests share: the corpus, a peer tree made by html5ever's own rcdom, and a generator of
 //! random numbers that a seed replays.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 pub mod peer;
 
@@ -16,10 +16,7 @@ pub fn corpus(part: &str) -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    eprintln!(
-        "SKIPPED: no corpus at {} (set EVERMAP_CORPUS)",
-        folder.display()
-    );
+    eprintln!("SKIPPED: no corpus at {} (set EVERMAP_CORPUS)", folder.display());
     None
 }
 

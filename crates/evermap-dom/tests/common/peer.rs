@@ -40,14 +40,8 @@ pub fn parse_in(text: &str, context: &str, scripting: bool) -> RcDom {
         _ => (ns!(html), context),
     };
     let name = QualName::new(None, namespace, local.into());
-    parse_fragment(
-        RcDom::default(),
-        options(scripting),
-        name,
-        Vec::new(),
-        scripting,
-    )
-    .one(StrTendril::from_slice(text))
+    parse_fragment(RcDom::default(), options(scripting), name, Vec::new(), scripting)
+        .one(StrTendril::from_slice(text))
 }
 
 /// One line per node: depth and everything about it, attributes in order.
@@ -58,11 +52,9 @@ pub fn describe_peer(document: &Handle) -> Vec<String> {
         let what = match &node.data {
             NodeData::Document if depth == 0 => "document".to_owned(),
             NodeData::Document => "fragment".to_owned(),
-            NodeData::Doctype {
-                name,
-                public_id,
-                system_id,
-            } => format!("doctype {name:?} {public_id:?} {system_id:?}"),
+            NodeData::Doctype { name, public_id, system_id } => {
+                format!("doctype {:?} {:?} {:?}", &**name, &**public_id, &**system_id)
+            }
             NodeData::Text { contents } => format!("text {:?}", &**contents.borrow()),
             NodeData::Comment { contents } => format!("comment {:?}", &**contents),
             NodeData::ProcessingInstruction { target, contents } => {
@@ -78,16 +70,8 @@ pub fn describe_peer(document: &Handle) -> Vec<String> {
             }
         };
         lines.push(format!("{depth} {what}"));
-        left.extend(
-            node.children
-                .borrow()
-                .iter()
-                .rev()
-                .map(|child| (child.clone(), depth + 1)),
-        );
-        if let NodeData::Element {
-            template_contents, ..
-        } = &node.data
+        left.extend(node.children.borrow().iter().rev().map(|child| (child.clone(), depth + 1)));
+        if let NodeData::Element { template_contents, .. } = &node.data
             && let Some(contents) = &*template_contents.borrow()
         {
             left.push((contents.clone(), depth + 1));
@@ -167,10 +151,8 @@ pub struct PeerElement {
 
 impl PeerElement {
     pub fn attribute(&self, name: &str) -> Option<&str> {
-        let found = self
-            .attributes
-            .iter()
-            .find(|(found, _)| found.ns == ns!() && &*found.local == name);
+        let found =
+            self.attributes.iter().find(|(found, _)| found.ns == ns!() && &*found.local == name);
         found.map(|(_, value)| value.as_str())
     }
 }
@@ -197,19 +179,13 @@ impl Peer {
                 } else if let Some(parent) = parent {
                     elements[parent].first = Some(index);
                 }
-                let is_empty = node
-                    .children
-                    .borrow()
-                    .iter()
-                    .all(|child| match &child.data {
-                        NodeData::Element { .. } => false,
-                        NodeData::Text { contents } => contents.borrow().is_empty(),
-                        _ => true,
-                    });
+                let is_empty = node.children.borrow().iter().all(|child| match &child.data {
+                    NodeData::Element { .. } => false,
+                    NodeData::Text { contents } => contents.borrow().is_empty(),
+                    _ => true,
+                });
                 let attributes = attrs.borrow();
-                let attributes = attributes
-                    .iter()
-                    .map(|a| (a.name.clone(), a.value.to_string()));
+                let attributes = attributes.iter().map(|a| (a.name.clone(), a.value.to_string()));
                 elements.push(PeerElement {
                     name: name.clone(),
                     attributes: attributes.collect(),
@@ -226,12 +202,7 @@ impl Peer {
             place += 1;
             let is_document = matches!(node.data, NodeData::Document);
             let children = node.children.borrow();
-            left.extend(
-                children
-                    .iter()
-                    .rev()
-                    .map(|child| (child.clone(), me, is_document)),
-            );
+            left.extend(children.iter().rev().map(|child| (child.clone(), me, is_document)));
         }
         let quirks = match dom.quirks_mode.get() {
             html5ever::tree_builder::QuirksMode::Quirks => QuirksMode::Quirks,
@@ -275,10 +246,7 @@ impl PeerHandle<'_> {
     }
 
     fn at(&self, index: Option<usize>) -> Option<Self> {
-        index.map(|index| PeerHandle {
-            peer: self.peer,
-            index,
-        })
+        index.map(|index| PeerHandle { peer: self.peer, index })
     }
 }
 
@@ -475,9 +443,7 @@ impl ToCss for Text {
 
 impl PrecomputedHash for Text {
     fn precomputed_hash(&self) -> u32 {
-        self.0
-            .bytes()
-            .fold(7, |hash, byte| hash.wrapping_mul(31) ^ u32::from(byte))
+        self.0.bytes().fold(7, |hash, byte| hash.wrapping_mul(31) ^ u32::from(byte))
     }
 }
 

@@ -15,6 +15,9 @@ mod classes;
 mod region;
 mod statistics;
 
+#[cfg(test)]
+mod tests;
+
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -251,9 +254,18 @@ impl Heap {
         HeapStatistics::collect(&self.lock().regions)
     }
 
-    /// Bytes of each region's data in use, up to the end of the last block.
-    pub(crate) fn used_data_bytes(&self) -> Vec<u64> {
-        self.lock().regions.iter().map(used_data_bytes).collect()
+    /// Gives slabs back that were kept for their class and hold nothing. Then bytes of each
+    /// region's data in use, up to the end of the last block.
+    pub(crate) fn tidy(&self) -> Vec<u64> {
+        let mut state = self.lock();
+        for class in 0..CLASSES {
+            if let Some((region, chunk)) = state.current[class].take()
+                && state.regions[region].record(chunk).used == 0
+            {
+                state.give_chunks_back(region, chunk, 1);
+            }
+        }
+        state.regions.iter().map(used_data_bytes).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Many objects made or replaced at one durable point.
 
+use std::collections::HashSet;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ const FLUSHED_SINGLY_MAX: usize = 64;
 pub struct Batch {
     inner: Arc<Inner>,
     finished: Vec<Finished>,
+    names: HashSet<String>,
     files: Vec<Arc<dyn File>>,
     file_system: Box<dyn FileSystem>,
 }
@@ -48,6 +50,7 @@ impl Batch {
         Ok(Batch {
             inner,
             finished: Vec::new(),
+            names: HashSet::new(),
             files: Vec::new(),
             file_system,
         })
@@ -99,7 +102,7 @@ impl Batch {
         T: Persist + Build<S>,
     {
         self.inner.check_new(name, replace)?;
-        if self.finished.iter().any(|f| f.name == name) {
+        if self.names.contains(name) {
             return Err(crate::Error::AlreadyExists {
                 store: self.inner.directory.clone(),
                 object: name.to_string(),
@@ -143,6 +146,7 @@ impl Batch {
             // Best effort: an unfinished file is swept away later.
             let _ = inner.storage.remove(&path);
         })?;
+        self.names.insert(name.to_string());
         self.finished.push(Finished {
             name: name.to_string(),
             uuid,

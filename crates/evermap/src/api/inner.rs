@@ -279,16 +279,36 @@ impl Inner {
         open: impl Fn(&Place) -> Result<R>,
     ) -> Result<R> {
         let place = self.place(name, uuid);
-        match open(&place) {
-            Err(e) if e.is_missing_file() => {
-                let moved = Place {
-                    path: self.path_in(BUILDING, uuid),
-                    ..place
-                };
-                open(&moved)
-            }
+        let missing = match open(&place) {
+            Err(e) if e.is_missing_file() => e,
+            other => return other,
+        };
+        match open(&Place { path: self.path_in(BUILDING, uuid), ..place }) {
+            Err(e) if e.is_missing_file() => Err(missing),
             other => other,
         }
+    }
+
+    /// Finds an object and opens it. Between the two it may be replaced, and its old file be gone:
+    /// then the name leads to another one.
+    pub(super) fn find_and_open<R>(
+        &self,
+        name: &str,
+        open: impl Fn(&Found) -> Result<R>,
+    ) -> Result<R> {
+        for _ in 0..3 {
+            match open(&self.find(name)?) {
+                Err(e) if e.is_missing_file() => {}
+                other => return other,
+            }
+        }
+        let found = self.find(name)?;
+        Err(Error::Damaged {
+            path: self.place(name, found.uuid).path,
+            what: "the object's file",
+            found: "no such file".to_string(),
+            expected: format!("the file of object `{name}`"),
+        })
     }
 
     /// Takes addresses for an object: from an arena of the store, or from a new one.

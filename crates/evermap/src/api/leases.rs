@@ -6,6 +6,7 @@
 //! leaks no addresses. Whoever has an object open holds its range shared, so the addresses of a
 //! removed object are not given out while somebody still reads it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::catalog::{Arena, Lease};
@@ -16,8 +17,9 @@ use crate::storage::{File, LockKind};
 #[derive(Debug)]
 pub(super) struct LeaseBook {
     file: Arc<dyn File>,
-    /// Ranges this process has locked; its own locks do not stop it, so it has to know them.
-    held: Mutex<Vec<Lease>>,
+    /// Ranges this process has locked, base to bytes; its own locks do not stop it, so it has to
+    /// know them.
+    held: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl LeaseBook {
@@ -28,7 +30,7 @@ impl LeaseBook {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<Lease>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -40,7 +42,10 @@ impl LeaseBook {
         let mut held = self.held();
         for arena in arenas {
             let end = arena.base + arena.length;
-            if let Some(base) = self.take_between(&mut held, arena.high_water, end, bytes)? {
+            // Behind what this process took last: a batch of thousands must not walk over its own.
+            let last = held.range(arena.base..end).next_back().map_or(0, |(b, bytes)| b + bytes);
+            let from = arena.high_water.max(last);
+            if let Some(base) = self.take_between(&mut held, from, end, bytes)? {
                 return Ok(Some(base));
             }
         }
@@ -76,19 +81,17 @@ impl LeaseBook {
     /// Locks the first free range in `from..end`.
     fn take_between(
         &self,
-        held: &mut Vec<Lease>,
+        held: &mut BTreeMap<u64, u64>,
         mut from: u64,
         end: u64,
         bytes: u64,
     ) -> Result<Option<u64>> {
         while from.checked_add(bytes).is_some_and(|e| e <= end) {
-            let mine = held
-                .iter()
-                .filter(|l| l.base < from + bytes && l.base + l.bytes > from);
-            if let Some(after) = mine.map(|l| l.base + l.bytes).max() {
+            let before = held.range(..from + bytes).next_back().map(|(base, bytes)| base + bytes);
+            if let Some(after) = before.filter(|after| *after > from) {
                 from = after;
             } else if self.file.try_lock(LockKind::Exclusive, from, bytes)? {
-                held.push(Lease { base: from, bytes });
+                held.insert(from, bytes);
                 return Ok(Some(from));
             } else if let Some((start, length)) = self.file.lock_holder(from, bytes)? {
                 from = start + length.max(1);
@@ -115,7 +118,7 @@ impl LeaseBook {
                     holder: "another process is making an object there".to_string(),
                 });
             }
-            self.held().push(*lease);
+            self.held().insert(lease.base, lease.bytes);
         }
         Ok(())
     }
@@ -124,8 +127,7 @@ impl LeaseBook {
     pub(super) fn give_up(&self, leases: &[Lease]) {
         let mut held = self.held();
         for lease in leases {
-            if let Some(at) = held.iter().position(|l| l == lease) {
-                held.swap_remove(at);
+            if held.remove(&lease.base).is_some() {
                 // The kernel does it at exit if it cannot now.
                 let _ = self.file.unlock(lease.base, lease.bytes);
             }

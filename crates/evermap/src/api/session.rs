@@ -11,7 +11,7 @@ use super::info::ObjectInfo;
 use super::inner::{Inner, OpenObject};
 use super::snapshot::{busy_here, root_as};
 use crate::alloc::Heap;
-use crate::catalog::{self, Lease};
+use crate::catalog::{self, Found, Lease};
 use crate::commit::LogPolicy;
 use crate::error::Result;
 use crate::object::{Writer, lease_of};
@@ -65,14 +65,10 @@ unsafe impl<T: Sync> Sync for Session<T> {}
 
 impl<T: Persist> Session<T> {
     pub(super) fn open(inner: &Arc<Inner>, name: &str) -> Result<Session<T>> {
-        match Session::open_found(inner, name) {
-            Err(e) if e.is_missing_file() => Session::open_found(inner, name),
-            other => other,
-        }
+        inner.find_and_open(name, |found| Session::open_found(inner, name, found))
     }
 
-    fn open_found(inner: &Arc<Inner>, name: &str) -> Result<Session<T>> {
-        let found = inner.find(name)?;
+    fn open_found(inner: &Arc<Inner>, name: &str, found: &Found) -> Result<Session<T>> {
         {
             let mut open = inner.open_object(found.uuid);
             match open.get(&found.uuid) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::info::ObjectInfo;
 use super::inner::{Inner, OpenObject};
-use crate::catalog::Lease;
+use crate::catalog::{Found, Lease};
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::object::{Reader, lease_of};
@@ -60,12 +60,7 @@ impl Drop for Shared {
 
 impl<T: Persist> Snapshot<T> {
     pub(super) fn open(inner: &Arc<Inner>, name: &str) -> Result<Snapshot<T>> {
-        // The object may be replaced between the look at the catalog and the opening of its
-        // file: then the name leads to another file.
-        let shared = match Shared::open(inner, name) {
-            Err(e) if e.is_missing_file() => Shared::open(inner, name)?,
-            other => other?,
-        };
+        let shared = Shared::open(inner, name)?;
         let root = root_as::<T>(inner, name, shared.reader.superblock())?;
         Ok(Snapshot {
             shared,
@@ -106,7 +101,10 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Snapshot<T> {
 impl Shared {
     /// Maps an object, or gives the mapping that this process has already.
     pub(super) fn open(inner: &Arc<Inner>, name: &str) -> Result<Arc<Shared>> {
-        let found = inner.find(name)?;
+        inner.find_and_open(name, |found| Shared::open_found(inner, name, found))
+    }
+
+    fn open_found(inner: &Arc<Inner>, name: &str, found: &Found) -> Result<Arc<Shared>> {
         let mut open = inner.open_object(found.uuid);
         match open.get(&found.uuid) {
             Some(OpenObject::Writing) => return Err(busy_here(inner, name, "written")),

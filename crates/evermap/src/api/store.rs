@@ -203,8 +203,12 @@ impl Options {
             other => return other,
         }
         match create_store(directory.as_ref(), self) {
-            // Somebody else was quicker.
-            Ok(()) | Err(Error::StoreExists { .. }) => self.open(directory),
+            Ok(()) => self.open(directory),
+            // Perhaps somebody else was quicker.
+            Err(exists @ Error::StoreExists { .. }) => self.open(directory).map_err(|e| match e {
+                Error::NoStore { .. } => exists,
+                other => other,
+            }),
             Err(e) => Err(e),
         }
     }

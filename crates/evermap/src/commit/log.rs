@@ -150,6 +150,11 @@ impl Log {
         self.tail - LOG_RECORDS_OFFSET
     }
 
+    /// Sequence of the last commit in the log; of the base when it is empty.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// Appends a record and returns when it is durable: the commit point.
     ///
     /// # Errors

@@ -130,7 +130,7 @@ impl Draft {
         environment: &Environment,
         permanent_log: Option<&Path>,
     ) -> Result<Vec<(u64, u64)>> {
-        let length = self.territory.trim(&self.heap.used_data_bytes())?;
+        let length = self.territory.trim(&self.heap.tidy())?;
         if let Some(path) = permanent_log {
             let (uuid, sequence) = (self.head.object_uuid, self.head.commit_sequence);
             Log::create(&*environment.storage, path, uuid, sequence)?;

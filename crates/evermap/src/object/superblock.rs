@@ -50,6 +50,16 @@ pub(crate) fn read(
             }
         })?;
         let (opened, found) = Log::open(log_file, raw.object_uuid, raw.commit_sequence)?;
+        // Pages are written to the object only after their record is durable: an object that is
+        // ahead of its log has lost a part of it.
+        if raw.commit_sequence > opened.sequence() {
+            return Err(damaged(
+                log_path,
+                "the log",
+                format!("commits up to {}", opened.sequence()),
+                format!("commits up to {}, which the object file has", raw.commit_sequence),
+            ));
+        }
         patch_page(&found, 0, &mut page);
         log = Some(opened);
         commits = found;

@@ -16,6 +16,10 @@ use crate::format::{
 };
 use crate::storage::{File, LockKind, OpenMode};
 
+/// The unused end of a file is given back at close when it is more than one part in this many:
+/// it costs two flushes.
+const TRIM_BEYOND_PART: u64 = 8;
+
 /// An object open for writing. Holds both locks exclusively while it lives; dropping it forgets
 /// what was not committed.
 pub(crate) struct Writer {
@@ -206,13 +210,13 @@ impl Writer {
     }
 
     fn trim(&mut self) -> Result<()> {
-        let used = self.heap.used_data_bytes();
+        let used = self.heap.tidy();
         let records = self.territory.records();
         let spare = match (records.last(), used.last()) {
             (Some(record), Some(used)) => record.length - record.meta_length - used,
             _ => 0,
         };
-        if spare == 0 {
+        if spare * TRIM_BEYOND_PART <= self.head.file_length {
             return Ok(());
         }
         // The shorter length is committed before the file is cut: a cut file with a superblock

@@ -137,11 +137,7 @@ impl<'a, T: Persist> Slot<'a, T> {
     /// `target` is writable memory for a `T`, reached by nobody else for as long as `'a`, and either
     /// lies in `heap`'s object or is moved there before anything else happens to it.
     pub(super) unsafe fn new(heap: &'a Heap, target: NonNull<T>) -> Self {
-        Slot {
-            heap,
-            target,
-            brand: PhantomData,
-        }
+        Slot { heap, target, brand: PhantomData }
     }
 
     /// Moves a value in.

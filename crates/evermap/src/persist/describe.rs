@@ -30,9 +30,7 @@ pub struct TypeId128(pub [u8; 16]);
 
 impl fmt::Display for TypeId128 {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }
 }
 
@@ -83,11 +81,7 @@ fn known_type<T: Persist>() -> KnownType {
     let known = KNOWN.get_or_init(RwLock::default);
     let key = TypeId::of::<T>();
     // A poisoned lock is fine: entries are inserted whole.
-    if let Some(found) = known
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(&key)
-    {
+    if let Some(found) = known.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return *found;
     }
     let text = Description::of::<T>();
@@ -98,10 +92,7 @@ fn known_type<T: Persist>() -> KnownType {
         .unwrap_or_else(PoisonError::into_inner)
         .entry(key)
         // Leaked once for each type of the program, so that a lookup hands out a reference.
-        .or_insert_with(|| KnownType {
-            id,
-            text: Box::leak(text.into_boxed_str()),
-        })
+        .or_insert_with(|| KnownType { id, text: Box::leak(text.into_boxed_str()) })
 }
 
 /// Collects a type's description. [`Persist::describe`] writes to it how the type is *named* where it
@@ -132,11 +123,7 @@ impl Description {
         let name = std::mem::take(&mut this.text);
         let mut text = String::new();
         // A root that is itself a struct is introduced by its definition.
-        if this
-            .queue
-            .first()
-            .is_none_or(|first| first.of != TypeId::of::<T>())
-        {
+        if this.queue.first().is_none_or(|first| first.of != TypeId::of::<T>()) {
             text = format!("{name}#{}/{}", size_of::<T>(), align_of::<T>());
         }
         let mut defined = 0;
@@ -148,10 +135,7 @@ impl Description {
             }
             text.push_str(&pending.name);
             text.push('{');
-            let mut definition = Definition {
-                description: &mut this,
-                repr: None,
-            };
+            let mut definition = Definition { description: &mut this, repr: None };
             define(&mut definition);
             let repr = definition.repr;
             text.push_str(&std::mem::take(&mut this.text));
@@ -208,13 +192,7 @@ impl Description {
         // Before the structs that its arguments brought in: the root's definition comes first.
         self.queue.insert(
             place,
-            Pending {
-                of: key,
-                name: unique,
-                size: size_of::<T>(),
-                align: align_of::<T>(),
-                define,
-            },
+            Pending { of: key, name: unique, size: size_of::<T>(), align: align_of::<T>(), define },
         );
     }
 
@@ -243,9 +221,13 @@ pub struct Definition<'d> {
 impl Definition<'_> {
     /// A field of a struct.
     pub fn field<F: Persist>(&mut self, name: &str, offset: usize) {
+        self.field_as(name, offset, F::describe);
+    }
+
+    pub(super) fn field_as(&mut self, name: &str, offset: usize, of: fn(&mut Description)) {
         self.comma();
         let _ = write!(self.description.text, "{name}@{offset}:");
-        F::describe(self.description);
+        of(self.description);
     }
 
     /// A variant of a fieldless enum.

@@ -54,9 +54,7 @@ pub trait PersistHash {
         Self: Sized,
     {
         let state = (slice.len() as u64).persist_hash(state);
-        slice
-            .iter()
-            .fold(state, |state, value| value.persist_hash(state))
+        slice.iter().fold(state, |state, value| value.persist_hash(state))
     }
 }
 

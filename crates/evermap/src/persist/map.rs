@@ -1,7 +1,8 @@
 //! Iterators over a [`PMap`]: a walk over its entries that passes over the removed ones.
 
 use std::iter::FusedIterator;
-use std::ptr::NonNull;
+use std::marker::PhantomData;
+use std::ops::Range;
 use std::slice;
 
 use super::pmap::Entry;
@@ -16,10 +17,7 @@ pub struct Iter<'a, K, V> {
 
 impl<'a, K, V> Iter<'a, K, V> {
     pub(super) fn new(map: &'a PMap<K, V>) -> Self {
-        Iter {
-            entries: map.entry_slice().iter(),
-            left: map.len(),
-        }
+        Iter { entries: map.entry_slice().iter(), left: map.len() }
     }
 }
 
@@ -50,10 +48,7 @@ impl<K, V> FusedIterator for Iter<'_, K, V> {}
 
 impl<K, V> Clone for Iter<'_, K, V> {
     fn clone(&self) -> Self {
-        Iter {
-            entries: self.entries.clone(),
-            left: self.left,
-        }
+        Iter { entries: self.entries.clone(), left: self.left }
     }
 }
 
@@ -106,30 +101,29 @@ half!(
 /// Iterator of `Mut<'_, PMap<K, V>>::iter_mut`: each key with a cursor to its value.
 pub struct IterMut<'a, K, V> {
     heap: &'a Heap,
-    entries: slice::IterMut<'a, Entry<K, V>>,
+    map: &'a PMap<K, V>,
+    positions: Range<usize>,
     left: usize,
+    exclusive: PhantomData<&'a mut V>,
 }
 
-impl<'a, K: Persist, V: Persist> IterMut<'a, K, V> {
-    fn pair(heap: &'a Heap, entry: &'a mut Entry<K, V>) -> Option<(&'a K, Mut<'a, V>)> {
-        if entry.hash == 0 {
-            return None;
-        }
-        let value = NonNull::from(&mut entry.value).cast();
-        // SAFETY: valid while the hash isn't 0; each entry is handed out once, its key for reading
-        // and its value for writing.
-        Some(unsafe { (entry.key.assume_init_ref(), Mut::from_raw(heap, value)) })
-    }
-}
+// SAFETY: the iterator gives `&K` and exclusive access to values; the heap is `Sync`. Nobody else
+// reaches the map meanwhile.
+unsafe impl<K: Sync, V: Send> Send for IterMut<'_, K, V> {}
 
 impl<'a, K: Persist, V: Persist> Iterator for IterMut<'a, K, V> {
     type Item = (&'a K, Mut<'a, V>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let heap = self.heap;
-        let pair = self.entries.find_map(|entry| Self::pair(heap, entry))?;
+        let map = self.map;
+        let position = self.positions.find(|position| map.hash_at(*position) != 0)?;
         self.left -= 1;
-        Some(pair)
+        // SAFETY: a live entry, which is handed out once, its key for reading and its value for
+        // writing; the iterator came from a cursor with exclusive access for `'a`.
+        Some(unsafe {
+            let key = self.map.key_place(position).as_ref();
+            (key, Mut::from_raw(self.heap, self.map.value_place(position)))
+        })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -144,14 +138,15 @@ impl<'a, K: Persist, V: Persist> IntoIterator for Mut<'a, PMap<K, V>> {
     type Item = (&'a K, Mut<'a, V>);
     type IntoIter = IterMut<'a, K, V>;
 
-    fn into_iter(mut self) -> IterMut<'a, K, V> {
-        let left = self.len();
-        let entries = NonNull::from(self.entries_mut());
+    fn into_iter(self) -> IterMut<'a, K, V> {
+        let heap = self.heap;
+        let map = self.into_ref();
         IterMut {
-            heap: self.heap,
-            // SAFETY: exclusive access to the map, for `'a`, is exclusive access to its entries.
-            entries: unsafe { &mut *entries.as_ptr() }.iter_mut(),
-            left,
+            heap,
+            map,
+            positions: 0..map.used as usize,
+            left: map.len(),
+            exclusive: PhantomData,
         }
     }
 }

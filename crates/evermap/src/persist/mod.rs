@@ -24,6 +24,7 @@ mod pstring;
 mod ptr;
 mod pvec;
 mod pvec_edit;
+mod pvec_plain;
 mod release;
 mod scalars;
 mod scratch;

@@ -58,11 +58,7 @@ impl<'a, T> Mut<'a, T> {
     /// `target` is a valid `T` in the object that `heap` allocates in, and nothing else reaches it
     /// for as long as `'a`.
     pub(crate) unsafe fn from_raw(heap: &'a Heap, target: NonNull<T>) -> Self {
-        Mut {
-            heap,
-            target,
-            exclusive: PhantomData,
-        }
+        Mut { heap, target, exclusive: PhantomData }
     }
 
     /// The value, for the methods of the containers of this module.
@@ -91,11 +87,7 @@ impl<'a, T> Mut<'a, T> {
     /// # Ok::<(), evermap::Error>(())
     /// ```
     pub fn reborrow(&mut self) -> Mut<'_, T> {
-        Mut {
-            heap: self.heap,
-            target: self.target,
-            exclusive: PhantomData,
-        }
+        Mut { heap: self.heap, target: self.target, exclusive: PhantomData }
     }
 
     /// Turns the cursor into a plain reference, for as long as the cursor could have lived.
@@ -226,9 +218,7 @@ impl<'a, T: Persist> Mut<'a, T> {
         // SAFETY: as in `set`; the caller vouches for `staged`.
         unsafe {
             release_value(self.heap, self.target);
-            self.target
-                .as_ptr()
-                .copy_from_nonoverlapping(staged.as_ptr(), 1);
+            self.target.as_ptr().copy_from_nonoverlapping(staged.as_ptr(), 1);
         }
     }
 }

@@ -293,10 +293,7 @@ impl<K, V> PMap<K, V> {
                 if entry.hash == hash
                     && entry.pair().is_some_and(|(there, _)| there.borrow() == key)
                 {
-                    return Some(Found {
-                        cell: place,
-                        position,
-                    });
+                    return Some(Found { cell: place, position });
                 }
             }
             place = (place + 1) & mask;
@@ -308,6 +305,29 @@ impl<K, V> PMap<K, V> {
         let first = NonNull::new(self.entries).unwrap_or(NonNull::dangling());
         // SAFETY: `used` entries have been written, and `MaybeUninit` makes no claim about the rest.
         unsafe { std::slice::from_raw_parts(first.as_ptr(), self.used as usize) }
+    }
+
+    /// The hash of a written entry, without a reference to the rest of it: a cursor to its value may
+    /// be about.
+    pub(super) fn hash_at(&self, position: usize) -> u64 {
+        debug_assert!(position < self.used as usize);
+        // SAFETY: in the block, and written.
+        unsafe { (*self.entries.add(position)).hash }
+    }
+
+    /// Where the key of a written entry lies, by the block's own pointer: its address stays good for
+    /// a [`Ptr`](super::Ptr).
+    pub(super) fn key_place(&self, position: usize) -> NonNull<K> {
+        debug_assert!(position < self.used as usize);
+        // SAFETY: in the block, whose pointer isn't null while entries are written.
+        unsafe { NonNull::new_unchecked(&raw mut (*self.entries.add(position)).key).cast() }
+    }
+
+    /// As [`key_place`](Self::key_place), for the value.
+    pub(super) fn value_place(&self, position: usize) -> NonNull<V> {
+        debug_assert!(position < self.used as usize);
+        // SAFETY: as above.
+        unsafe { NonNull::new_unchecked(&raw mut (*self.entries.add(position)).value).cast() }
     }
 
     fn cell_slice(&self) -> &[u32] {
@@ -392,9 +412,7 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for PMap<K, V> {
 impl<K: PersistHash + Eq, V: PartialEq> PartialEq for PMap<K, V> {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len()
-            && self
-                .iter()
-                .all(|(key, value)| other.get(key).is_some_and(|there| there == value))
+            && self.iter().all(|(key, value)| other.get(key).is_some_and(|there| there == value))
     }
 }
 

@@ -138,16 +138,15 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
     }
 
     /// Like [`get_mut`](Mut::get_mut), for as long as this cursor could have lived.
-    pub fn into_get_mut<Q>(mut self, key: &Q) -> Option<Mut<'a, V>>
+    pub fn into_get_mut<Q>(self, key: &Q) -> Option<Mut<'a, V>>
     where
         K: Borrow<Q>,
         Q: PersistHash + Eq + ?Sized,
     {
         let found = self.find(self.hash_of(key), key)?;
-        let place = NonNull::from(&mut self.entries_mut()[found.position].value).cast();
         // SAFETY: a live entry's value is valid, and exclusive access to the map, for `'a`, is
         // exclusive access to it.
-        Some(unsafe { Mut::from_raw(self.heap, place) })
+        Some(unsafe { Mut::from_raw(self.heap, self.value_place(found.position)) })
     }
 
     /// Removes and releases the entry of a key. The order of the rest stays. Returns whether there was
@@ -207,14 +206,14 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
     /// ```
     pub fn retain(&mut self, mut keep: impl FnMut(&K, Mut<'_, V>) -> bool) {
         for position in 0..self.used as usize {
-            let heap = self.heap;
-            let entry = &mut self.entries_mut()[position];
-            if entry.hash == 0 {
+            if self.entry_slice()[position].hash == 0 {
                 continue;
             }
-            let value = NonNull::from(&mut entry.value).cast();
             // SAFETY: a live entry; its key is lent for reading, its value for writing.
-            let kept = unsafe { keep(entry.key.assume_init_ref(), Mut::from_raw(heap, value)) };
+            let kept = unsafe {
+                let key = self.key_place(position).as_ref();
+                keep(key, Mut::from_raw(self.heap, self.value_place(position)))
+            };
             if !kept {
                 let cell = self.cell_of(position);
                 self.unlink(Found { cell, position });
@@ -268,9 +267,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         if needed <= limit(self.bits) {
             return Ok(());
         }
-        let bits = (BITS_MIN..=BITS_MAX)
-            .find(|bits| limit(*bits) >= needed)
-            .ok_or(OVERFLOW)?;
+        let bits = (BITS_MIN..=BITS_MAX).find(|bits| limit(*bits) >= needed).ok_or(OVERFLOW)?;
         self.resize_blocks(bits)
     }
 
@@ -398,7 +395,9 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
     }
 
     fn compact_if_sparse(&mut self) {
-        if self.used >= COMPACT_MIN && self.live < self.used / 2 {
+        // Compacting clears the whole index: worth it only for a map that uses a good part of it.
+        let worth_it = self.used >= COMPACT_MIN && self.used as usize >= limit(self.bits) / 4;
+        if worth_it && self.live < self.used / 2 {
             self.compact();
         }
     }
@@ -468,14 +467,12 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
     }
 
     fn value_at(&mut self, position: usize) -> Mut<'_, V> {
-        let heap = self.heap;
-        let place = NonNull::from(&mut self.entries_mut()[position].value).cast();
         // SAFETY: a live entry's value is valid.
-        unsafe { Mut::from_raw(heap, place) }
+        unsafe { Mut::from_raw(self.heap, self.value_place(position)) }
     }
 
     /// The entries, for the methods of this file, which must not hand them on.
-    pub(super) fn entries_mut(&mut self) -> &mut [Entry<K, V>] {
+    fn entries_mut(&mut self) -> &mut [Entry<K, V>] {
         let map = self.raw();
         let first = NonNull::new(map.entries).unwrap_or(NonNull::dangling());
         // SAFETY: exclusive access to the map is exclusive access to its `used` entries.

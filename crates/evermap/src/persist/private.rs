@@ -1,14 +1,74 @@
 //! What the derive macros' output calls. Not public API: it may change with any version, together
 //! with the macros.
 
+use std::mem;
 use std::ptr::NonNull;
 
-use super::build::{ReleaseOnDrop, build_at};
-use super::{Build, Built, Mut, Persist, Slot};
+use super::build::build_at;
+use super::{Build, Built, Description, Mut, Persist, Releaser, Slot, release_value};
 use crate::Error;
+use crate::alloc::Heap;
 
 pub use super::build::Bitwise;
 pub use super::describe::Definition;
+
+/// One field of a derived struct: all that its `Persist` needs to know, so that a field type that
+/// isn't `Persist` is reported once.
+pub struct Field {
+    name: &'static str,
+    offset: usize,
+    owns: bool,
+    describe: fn(&mut Description),
+    release: unsafe fn(NonNull<u8>, &mut Releaser<'_>),
+}
+
+impl Field {
+    /// # Safety
+    ///
+    /// The field lies at that offset of every struct that the table is used for.
+    pub const unsafe fn of<F: Persist>(name: &'static str, offset: usize) -> Field {
+        unsafe fn release<F: Persist>(field: NonNull<u8>, releaser: &mut Releaser<'_>) {
+            // SAFETY: the promises of `Field::of` and of `release_fields`.
+            unsafe { F::release(field.cast(), releaser) }
+        }
+        Field { name, offset, owns: F::OWNS, describe: F::describe, release: release::<F> }
+    }
+}
+
+/// Whether any of the fields owns memory.
+pub const fn fields_own(fields: &[Field]) -> bool {
+    let mut index = 0;
+    while index < fields.len() {
+        if fields[index].owns {
+            return true;
+        }
+        index += 1;
+    }
+    false
+}
+
+/// Describes the fields.
+pub fn describe_fields(fields: &[Field], definition: &mut Definition<'_>) {
+    for field in fields {
+        definition.field_as(field.name, field.offset, field.describe);
+    }
+}
+
+/// Releases the fields.
+///
+/// # Safety
+///
+/// `value` points to a valid value of the struct that the table belongs to; the rest as
+/// [`Persist::release`].
+#[inline]
+pub unsafe fn release_fields(fields: &[Field], value: NonNull<u8>, releaser: &mut Releaser<'_>) {
+    for field in fields {
+        if field.owns {
+            // SAFETY: the field lies there (`Field::of`) and is valid, as the whole value is.
+            unsafe { (field.release)(value.byte_add(field.offset), releaser) };
+        }
+    }
+}
 
 /// Cursors to the fields of one value.
 pub struct Projection<'a, T>(Mut<'a, T>);
@@ -40,12 +100,65 @@ impl<'a, T> Projection<'a, T> {
 pub struct Parts<'a, T>(Slot<'a, T>);
 
 /// One field that has been built. Released again when dropped, unless kept.
-pub struct Part<'a, F: Persist>(ReleaseOnDrop<'a, F>);
+pub struct Part<'a> {
+    heap: &'a Heap,
+    field: NonNull<u8>,
+    release: unsafe fn(&Heap, NonNull<u8>),
+}
 
-impl<F: Persist> Part<'_, F> {
+impl Part<'_> {
     /// The field stays.
     pub fn keep(self) {
-        self.0.keep();
+        mem::forget(self);
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        // SAFETY: a field that `build_field` has built, with the function for its type.
+        unsafe { (self.release)(self.heap, self.field) }
+    }
+}
+
+/// A source of a field of type `F`: every source that [`Build`] knows. The generated code is bound by
+/// this trait and not by `F: Build<..>`, which would report an `F` that isn't [`Persist`] once more.
+#[diagnostic::on_unimplemented(
+    message = "a `{F}` can't be built from `{Self}`",
+    label = "no way to build a `{F}` from `{Self}`"
+)]
+pub trait FieldSource<F> {
+    /// Builds the field.
+    ///
+    /// # Safety
+    ///
+    /// `field` points to a field of the struct that `parts` fills, and hasn't been built yet.
+    unsafe fn build_field<'a, T>(
+        self,
+        parts: &Parts<'a, T>,
+        field: *mut F,
+    ) -> Result<Part<'a>, Error>;
+}
+
+impl<F: Build<S>, S> FieldSource<F> for S {
+    #[inline]
+    unsafe fn build_field<'a, T>(
+        self,
+        parts: &Parts<'a, T>,
+        field: *mut F,
+    ) -> Result<Part<'a>, Error> {
+        unsafe fn release<F: Persist>(heap: &Heap, field: NonNull<u8>) {
+            // SAFETY: a built field that nobody else will use.
+            unsafe { release_value::<F>(heap, field.cast()) }
+        }
+        let heap = parts.0.heap;
+        // SAFETY: a field of a slot is writable memory for an `F`, not null, and reached by nobody
+        // else.
+        let field = unsafe {
+            let field = NonNull::new_unchecked(field);
+            build_at::<F, S>(heap, field, self)?;
+            field
+        };
+        Ok(Part { heap, field: field.cast(), release: release::<F> })
     }
 }
 
@@ -58,25 +171,6 @@ impl<'a, T: Persist> Parts<'a, T> {
     /// The slot's address.
     pub fn as_ptr(&self) -> *mut T {
         self.0.target.as_ptr()
-    }
-
-    /// Builds one field.
-    ///
-    /// # Safety
-    ///
-    /// `field` points to a field of the `T` at `as_ptr` that hasn't been built yet.
-    pub unsafe fn field<F: Build<S>, S>(
-        &self,
-        field: *mut F,
-        source: S,
-    ) -> Result<Part<'a, F>, Error> {
-        // SAFETY: a field of a slot is writable memory for an `F`, not null, and reached by nobody
-        // else; once built it is valid until the guard decides.
-        unsafe {
-            let field = NonNull::new_unchecked(field);
-            build_at(self.0.heap, field, source)?;
-            Ok(Part(ReleaseOnDrop::new(self.0.heap, field)))
-        }
     }
 
     /// The proof.

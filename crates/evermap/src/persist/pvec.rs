@@ -9,7 +9,8 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::ops::Deref;
+use std::marker::PhantomData;
+use std::ops::{Deref, Range};
 use std::ptr::{self, NonNull};
 use std::slice;
 
@@ -67,11 +68,7 @@ impl<T> PVec<T> {
     /// assert!(PVec::<u64>::new().is_empty());
     /// ```
     pub const fn new() -> Self {
-        PVec {
-            elements: ptr::null_mut(),
-            len: 0,
-            capacity: 0,
-        }
+        PVec { elements: ptr::null_mut(), len: 0, capacity: 0 }
     }
 
     /// The elements.
@@ -100,11 +97,7 @@ impl<T> PVec<T> {
     /// # Ok::<(), evermap::Error>(())
     /// ```
     pub const fn capacity(&self) -> usize {
-        if size_of::<T>() == 0 {
-            usize::MAX
-        } else {
-            self.capacity as usize
-        }
+        if size_of::<T>() == 0 { usize::MAX } else { self.capacity as usize }
     }
 
     /// Where the elements start, or any aligned address if there is no block.
@@ -294,11 +287,11 @@ impl<'a, T> IntoIterator for Mut<'a, PVec<T>> {
     type IntoIter = IterMut<'a, T>;
 
     fn into_iter(self) -> IterMut<'a, T> {
-        let elements = NonNull::slice_from_raw_parts(self.first(), self.len());
         IterMut {
             heap: self.heap,
-            // SAFETY: exclusive access to the vector, for `'a`, is exclusive access to its elements.
-            elements: unsafe { &mut *elements.as_ptr() }.iter_mut(),
+            first: self.first(),
+            left: 0..self.len(),
+            exclusive: PhantomData,
         }
     }
 }
@@ -317,13 +310,22 @@ impl<'a, T> IntoIterator for Mut<'a, PVec<T>> {
 /// ```
 pub struct IterMut<'a, T> {
     heap: &'a Heap,
-    elements: slice::IterMut<'a, T>,
+    // The block's own pointer, not a slice: the address of an element stays good for a `Ptr`.
+    first: NonNull<T>,
+    left: Range<usize>,
+    exclusive: PhantomData<&'a mut [T]>,
 }
 
+// SAFETY: like `slice::IterMut`, and the heap is `Sync`.
+unsafe impl<T: Send> Send for IterMut<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for IterMut<'_, T> {}
+
 impl<'a, T> IterMut<'a, T> {
-    fn cursor(&self, element: &'a mut T) -> Mut<'a, T> {
-        // SAFETY: an element of the vector, handed out once.
-        unsafe { Mut::from_raw(self.heap, NonNull::from(element)) }
+    fn cursor(&self, index: usize) -> Mut<'a, T> {
+        // SAFETY: an element of the vector, which the iterator has exclusive access to; each index
+        // is taken from `left` once.
+        unsafe { Mut::from_raw(self.heap, self.first.add(index)) }
     }
 }
 
@@ -331,19 +333,19 @@ impl<'a, T> Iterator for IterMut<'a, T> {
     type Item = Mut<'a, T>;
 
     fn next(&mut self) -> Option<Mut<'a, T>> {
-        let element = self.elements.next()?;
-        Some(self.cursor(element))
+        let index = self.left.next()?;
+        Some(self.cursor(index))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.elements.size_hint()
+        self.left.size_hint()
     }
 }
 
 impl<T> DoubleEndedIterator for IterMut<'_, T> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let element = self.elements.next_back()?;
-        Some(self.cursor(element))
+        let index = self.left.next_back()?;
+        Some(self.cursor(index))
     }
 }
 

@@ -3,9 +3,6 @@
 //! Everything here keeps the vector valid at each point where code of the user's runs (a source's
 //! build, an iterator, a comparison), so a panic there loses nothing and frees nothing twice. What
 //! can fail, fails before anything is changed.
-//!
-//! Elements are handed out by value only if they are `Copy`, which for a [`Persist`] type means that
-//! they own nothing.
 
 use std::cmp::Ordering;
 use std::ptr::NonNull;
@@ -13,7 +10,7 @@ use std::slice;
 
 use super::build::build_at;
 use super::release::release_row;
-use super::{Build, IterMut, Mut, PVec, Persist, Plain};
+use super::{Build, IterMut, Mut, PVec, Persist};
 use crate::Error;
 
 /// The first block of a growing vector has room for about this many bytes: one cache line, so that
@@ -113,12 +110,9 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
             });
         }
         self.push(source)?;
-        let heap = self.heap;
-        let moved = &mut self.elements_mut()[index..];
-        moved.rotate_right(1);
-        let place = NonNull::from(&mut moved[0]);
+        self.elements_mut()[index..].rotate_right(1);
         // SAFETY: an element of the vector.
-        Ok(unsafe { Mut::from_raw(heap, place) })
+        Ok(unsafe { Mut::from_raw(self.heap, self.first().add(index)) })
     }
 
     /// Makes room for `additional` more elements, and some to spare.
@@ -317,10 +311,10 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
     }
 
     /// Like [`get_mut`](Mut::get_mut), for as long as this cursor could have lived.
-    pub fn into_get_mut(mut self, index: usize) -> Option<Mut<'a, T>> {
-        let place = self.elements_mut().get_mut(index).map(NonNull::from)?;
+    pub fn into_get_mut(self, index: usize) -> Option<Mut<'a, T>> {
+        // By the block's own pointer, so that the element's address stays good for a `Ptr`.
         // SAFETY: exclusive access to the vector, for `'a`, is exclusive access to its elements.
-        Some(unsafe { Mut::from_raw(self.heap, place) })
+        (index < self.len()).then(|| unsafe { Mut::from_raw(self.heap, self.first().add(index)) })
     }
 
     /// A cursor to the last element, if there is one.
@@ -437,8 +431,8 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         self.elements_mut().sort_by_key(key);
     }
 
-    /// The elements, for the methods of this file, which must not hand them on.
-    fn elements_mut(&mut self) -> &mut [T] {
+    /// The elements, for the methods of this module, which must not hand them on.
+    pub(super) fn elements_mut(&mut self) -> &mut [T] {
         let vec = self.raw();
         // SAFETY: exclusive access to a valid vector is exclusive access to its valid elements.
         unsafe { slice::from_raw_parts_mut(vec.first().as_ptr(), vec.len as usize) }
@@ -479,128 +473,10 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         // SAFETY: there is room for `count` more elements; the source can't overlap it, because
         // nobody else reaches this vector's block.
         unsafe {
-            vec.first()
-                .add(vec.len as usize)
-                .as_ptr()
-                .copy_from_nonoverlapping(from, count);
+            vec.first().add(vec.len as usize).as_ptr().copy_from_nonoverlapping(from, count);
         }
         vec.len += count as u64;
         Ok(())
-    }
-}
-
-impl<T: Persist + Copy> Mut<'_, PVec<T>> {
-    /// Appends a copy of each element, at the speed of a plain copy.
-    ///
-    /// # Errors
-    ///
-    /// When the object can't grow. The vector is then as before.
-    ///
-    /// ```
-    /// use evermap::{PVec, Scratch};
-    ///
-    /// let mut object = Scratch::<PVec<u8>>::new(*b"ab")?;
-    /// object.root_mut().extend_from_slice(b"cd")?;
-    /// assert_eq!(object.root(), b"abcd");
-    /// # Ok::<(), evermap::Error>(())
-    /// ```
-    pub fn extend_from_slice(&mut self, elements: &[T]) -> Result<(), Error> {
-        // SAFETY: valid elements of the very type.
-        unsafe { self.append_bytes(elements.as_ptr(), elements.len()) }
-    }
-
-    /// Makes the length `len`, filling up with copies of `value`.
-    ///
-    /// # Errors
-    ///
-    /// When the object can't grow. The vector is then as before.
-    ///
-    /// ```
-    /// use evermap::{PVec, Scratch};
-    ///
-    /// let mut object = Scratch::<PVec<u64>>::new([1])?;
-    /// object.root_mut().resize(3, 7)?;
-    /// assert_eq!(object.root(), &[1, 7, 7]);
-    /// # Ok::<(), evermap::Error>(())
-    /// ```
-    pub fn resize(&mut self, len: usize, value: T) -> Result<(), Error> {
-        let before = self.len();
-        if len <= before {
-            self.truncate(len);
-            return Ok(());
-        }
-        self.reserve(len - before)?;
-        let vec = self.raw();
-        for index in before..len {
-            // SAFETY: there is room up to `len`.
-            unsafe { vec.first().add(index).write(value) };
-        }
-        vec.len = len as u64;
-        Ok(())
-    }
-
-    /// Removes the last element and returns it.
-    ///
-    /// ```
-    /// use evermap::{PVec, Scratch};
-    ///
-    /// let mut object = Scratch::<PVec<u64>>::new([1, 2])?;
-    /// assert_eq!(object.root_mut().pop(), Some(2));
-    /// # Ok::<(), evermap::Error>(())
-    /// ```
-    pub fn pop(&mut self) -> Option<T> {
-        let last = *self.last()?;
-        self.raw().len -= 1;
-        Some(last)
-    }
-
-    /// Removes the element at `index` and returns it, moving those behind it.
-    ///
-    /// ```
-    /// use evermap::{PVec, Scratch};
-    ///
-    /// let mut object = Scratch::<PVec<u64>>::new([1, 2, 3])?;
-    /// assert_eq!(object.root_mut().remove(0), Some(1));
-    /// assert_eq!(object.root(), &[2, 3]);
-    /// # Ok::<(), evermap::Error>(())
-    /// ```
-    pub fn remove(&mut self, index: usize) -> Option<T> {
-        let element = *self.get(index)?;
-        self.discard(index);
-        Some(element)
-    }
-
-    /// Removes the element at `index` and returns it, putting the last one in its place.
-    ///
-    /// ```
-    /// use evermap::{PVec, Scratch};
-    ///
-    /// let mut object = Scratch::<PVec<u64>>::new([1, 2, 3])?;
-    /// assert_eq!(object.root_mut().swap_remove(0), Some(1));
-    /// assert_eq!(object.root(), &[3, 2]);
-    /// # Ok::<(), evermap::Error>(())
-    /// ```
-    pub fn swap_remove(&mut self, index: usize) -> Option<T> {
-        let element = *self.get(index)?;
-        self.swap_discard(index);
-        Some(element)
-    }
-}
-
-impl<T: Plain> Mut<'_, PVec<T>> {
-    /// The elements, to be written like any slice.
-    ///
-    /// ```
-    /// use evermap::{PVec, Scratch};
-    ///
-    /// let mut object = Scratch::<PVec<u64>>::new([3, 1, 2])?;
-    /// object.root_mut().as_mut_slice().sort_unstable();
-    /// assert_eq!(object.root(), &[1, 2, 3]);
-    /// # Ok::<(), evermap::Error>(())
-    /// ```
-    pub fn as_mut_slice(&mut self) -> &mut [T] {
-        // `Plain` elements hold no pointers: they may be swapped and overwritten.
-        self.elements_mut()
     }
 }
 

@@ -85,21 +85,12 @@ pub(super) unsafe fn release_row<T: Persist>(heap: &Heap, first: NonNull<T>, len
 
 impl<'h> Releaser<'h> {
     pub(super) fn new(heap: &'h Heap) -> Self {
-        Releaser {
-            heap,
-            depth: 0,
-            waiting: Vec::new(),
-        }
+        Releaser { heap, depth: 0, waiting: Vec::new() }
     }
 
     /// Releases what was put off, and what that puts off in turn.
     pub(super) fn finish(mut self) {
-        while let Some(Waiting {
-            block,
-            len,
-            release,
-        }) = self.waiting.pop()
-        {
+        while let Some(Waiting { block, len, release }) = self.waiting.pop() {
             // SAFETY: `block_of` was promised that this call is due, and took it over.
             unsafe { release(block, len, &mut self) };
         }
@@ -137,11 +128,7 @@ impl<'h> Releaser<'h> {
             unsafe { release(block, len, self) };
             self.depth -= 1;
         } else {
-            self.waiting.push(Waiting {
-                block,
-                len,
-                release,
-            });
+            self.waiting.push(Waiting { block, len, release });
         }
     }
 

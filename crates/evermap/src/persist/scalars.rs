@@ -80,11 +80,7 @@ impl<T: Build<S>, S, const N: usize> Build<[S; N]> for [T; N] {
     const BITWISE: Bitwise = T::BITWISE;
 
     fn build<'a>(source: [S; N], slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
-        let mut row = Row::<T> {
-            heap: slot.heap,
-            first: slot.target.cast(),
-            built: 0,
-        };
+        let mut row = Row::<T> { heap: slot.heap, first: slot.target.cast(), built: 0 };
         for source in source {
             // SAFETY: an element of the slot that hasn't been built yet.
             unsafe { build_at(row.heap, row.first.add(row.built), source)? };

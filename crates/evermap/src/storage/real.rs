@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::ReadWriteFlags;
@@ -25,6 +26,17 @@ pub(crate) struct Disk;
 struct DiskFile {
     descriptor: OwnedFd,
     path: PathBuf,
+    locked: AtomicBool,
+}
+
+impl Drop for DiskFile {
+    /// Locks go with the last copy of the descriptor, and a process that another thread is just
+    /// starting has one until it executes its program: give them up by name.
+    fn drop(&mut self) {
+        if *self.locked.get_mut() {
+            let _ = self.unlock(0, 0);
+        }
+    }
 }
 
 impl Storage for Disk {
@@ -51,10 +63,7 @@ impl Storage for Disk {
                 found: "not a regular file".to_string(),
             });
         }
-        Ok(Arc::new(DiskFile {
-            descriptor,
-            path: path.to_path_buf(),
-        }))
+        Ok(Arc::new(DiskFile { descriptor, path: path.to_path_buf(), locked: AtomicBool::new(false) }))
     }
 
     fn create_directory(&self, path: &Path) -> Result<()> {
@@ -267,8 +276,17 @@ impl File for DiskFile {
             LockKind::Exclusive => libc::F_WRLCK,
         };
         match self.lock_call(libc::F_OFD_SETLK, kind, offset, length) {
-            Ok(_) => Ok(true),
+            Ok(_) => {
+                self.locked.store(true, Ordering::Relaxed);
+                Ok(true)
+            }
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+            // An exclusive lock needs a descriptor that may write.
+            Err(e) if e.raw_os_error() == Some(libc::EBADF) => Err(Error::NotPermitted {
+                path: self.path.clone(),
+                doing: "write to",
+                why: "it could be opened for reading only".to_string(),
+            }),
             Err(e) => Err(Error::from_io(e, "lock", &self.path)),
         }
     }

@@ -1,22 +1,19 @@
 //! What needs `unsafe` says so.
 
-use evermap::{PString, PVec, Persist, Ptr, Releaser};
 use std::ptr::NonNull;
+
+use evermap::{Mut, PString, Persist, Ptr, Releaser};
 
 fn follow(pointer: Ptr<PString>) -> Option<&'static PString> {
     pointer.as_ref()
 }
 
-fn release(mut text: PString, releaser: &mut Releaser<'_>) {
-    PString::release(NonNull::from(&mut text), releaser);
+fn follow_mut<'a>(pointer: Ptr<PString>, cursor: &'a mut Mut<'_, u64>) -> Option<Mut<'a, PString>> {
+    pointer.follow_mut(cursor)
 }
 
-struct Mine;
-
-impl Persist for Mine {}
-
-fn forge() -> PVec<u8> {
-    PVec { elements: std::ptr::null_mut(), len: 10, capacity: 10 }
+fn release(mut text: PString, releaser: &mut Releaser<'_>) {
+    <PString as Persist>::release(NonNull::from(&mut text), releaser);
 }
 
 fn main() {}

@@ -21,4 +21,16 @@ fn unhashed_key(mut map: Mut<'_, PMap<Key, u64>>) -> Result<(), Error> {
     Ok(())
 }
 
+#[derive(Persist)]
+#[repr(C)]
+struct Note {
+    text: PString,
+    count: u64,
+}
+
+fn wrong_field(mut notes: Mut<'_, PVec<Note>>) -> Result<(), Error> {
+    notes.push(NoteInit { text: 7, count: 7_u64 })?;
+    Ok(())
+}
+
 fn main() {}

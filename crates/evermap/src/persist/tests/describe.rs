@@ -114,10 +114,7 @@ fn the_id_is_the_start_of_the_blake3_hash_of_the_text() {
 fn the_order_in_which_types_are_met_does_not_matter() {
     let alone: TypeId128 = type_id::<other::Notes>();
     let _ = type_id::<Both>();
-    assert_eq!(
-        type_description::<other::Notes>(),
-        "Notes{text@0:PString}#24/8"
-    );
+    assert_eq!(type_description::<other::Notes>(), "Notes{text@0:PString}#24/8");
     assert_eq!(type_id::<other::Notes>(), alone);
 }
 

@@ -23,10 +23,7 @@ fn strings_and_bytes_are_hashed_by_xxh3() {
     assert_eq!("".persist_hash(0), 0x2d06_8005_38d3_94c2);
     assert_eq!("abc".persist_hash(0), 0x78af_5f94_892f_3950);
     assert_eq!(b"abc".persist_hash(0), "abc".persist_hash(0));
-    assert_eq!(
-        [97_u8, 98, 99].as_slice().persist_hash(0),
-        "abc".persist_hash(0)
-    );
+    assert_eq!([97_u8, 98, 99].as_slice().persist_hash(0), "abc".persist_hash(0));
     assert_ne!("abc".persist_hash(1), "abc".persist_hash(0));
 }
 
@@ -42,11 +39,7 @@ fn every_length_class_of_xxh3_is_the_reference_one() {
         (300, 0x8894_9085_8945_9e6e),
         (2000, 0xbdf4_3a03_2846_cd09),
     ] {
-        assert_eq!(
-            bytes[..len].persist_hash(0x0123_4567_89ab_cdef),
-            hash,
-            "{len} bytes"
-        );
+        assert_eq!(bytes[..len].persist_hash(0x0123_4567_89ab_cdef), hash, "{len} bytes");
     }
 }
 
@@ -60,14 +53,8 @@ fn scalars_are_hashed_as_their_little_endian_bytes() {
 
 #[test]
 fn composed_values_are_folded_in_order() {
-    let pair = Pair {
-        one: 1,
-        other: true,
-    };
-    assert_eq!(
-        pair.persist_hash(9),
-        true.persist_hash(1_u16.persist_hash(9))
-    );
+    let pair = Pair { one: 1, other: true };
+    assert_eq!(pair.persist_hash(9), true.persist_hash(1_u16.persist_hash(9)));
     assert_eq!(Kind::Second.persist_hash(9), 8_u16.persist_hash(9));
     let folded = 2_u16.persist_hash(1_u16.persist_hash(2_u64.persist_hash(9)));
     assert_eq!([1_u16, 2].persist_hash(9), folded);
@@ -78,8 +65,5 @@ fn owned_and_borrowed_forms_have_the_same_hash() {
     let string = super::object::<PString, _>("text");
     assert_eq!(string.root().persist_hash(3), "text".persist_hash(3));
     let vec = super::object::<PVec<u32>, _>([1_u32, 2]);
-    assert_eq!(
-        vec.root().persist_hash(3),
-        [1_u32, 2].as_slice().persist_hash(3)
-    );
+    assert_eq!(vec.root().persist_hash(3), [1_u32, 2].as_slice().persist_hash(3));
 }

@@ -12,11 +12,7 @@ struct Node {
 }
 
 fn node(value: u64) -> Node {
-    Node {
-        value,
-        name: PString::new(),
-        next: None,
-    }
+    Node { value, name: PString::new(), next: None }
 }
 
 #[test]
@@ -35,9 +31,7 @@ fn a_box_is_replaced_and_cleared_without_leaks() {
 
 /// Far more levels than a stack of this size could recurse through.
 fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::Builder::new()
-        .stack_size(256 << 10)
-        .spawn(work);
+    let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(work);
     thread.unwrap().join().unwrap();
 }
 
@@ -62,10 +56,7 @@ struct Deep {
 }
 
 fn empty() -> Deep {
-    Deep {
-        inside: PVec::new(),
-        mapped: PMap::new(),
-    }
+    Deep { inside: PVec::new(), mapped: PMap::new() }
 }
 
 #[test]

@@ -37,10 +37,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
 type Model = Vec<(String, Vec<u8>)>;
 
 fn value<'m>(model: &'m mut Model, key: &str) -> Option<&'m mut Vec<u8>> {
-    model
-        .iter_mut()
-        .find(|(there, _)| there == key)
-        .map(|(_, value)| value)
+    model.iter_mut().find(|(there, _)| there == key).map(|(_, value)| value)
 }
 
 proptest! {
@@ -148,10 +145,7 @@ fn keys_of_equal_hash_are_kept_apart() {
         assert!(object.root_mut().remove(&Colliding(key)));
     }
     for key in 0..100 {
-        assert_eq!(
-            object.root().get(&Colliding(key)),
-            (key % 2 == 1).then_some(&key)
-        );
+        assert_eq!(object.root().get(&Colliding(key)), (key % 2 == 1).then_some(&key));
     }
     close(object);
 }
@@ -163,11 +157,7 @@ fn insertions_and_removals_in_turn_take_bounded_memory() {
         object.root_mut().insert(key, key).unwrap();
         assert!(object.root_mut().remove(&key));
     }
-    assert!(
-        object.root().capacity() <= 24,
-        "{}",
-        object.root().capacity()
-    );
+    assert!(object.root().capacity() <= 24, "{}", object.root().capacity());
     close(object);
 }
 

@@ -275,12 +275,10 @@ fn a_panic_in_retain_or_in_a_source_leaves_a_valid_vector() {
     assert_eq!(object.root().len(), 7);
 
     let assigning = std::panic::AssertUnwindSafe(|| {
-        object
-            .root_mut()
-            .assign(crate::persist::from_iter((0..10).map(|n| {
-                assert!(n < 3, "on purpose");
-                n.to_string()
-            })))
+        object.root_mut().assign(crate::persist::from_iter((0..10).map(|n| {
+            assert!(n < 3, "on purpose");
+            n.to_string()
+        })))
     });
     assert!(std::panic::catch_unwind(assigning).is_err());
     assert_eq!(object.root().len(), 7);
@@ -299,12 +297,6 @@ fn cursors_to_elements_work_side_by_side_and_in_threads() {
             });
         }
     });
-    assert!(
-        object
-            .root()
-            .iter()
-            .enumerate()
-            .all(|(i, text)| **text == i.to_string().repeat(100))
-    );
+    assert!(object.root().iter().enumerate().all(|(i, text)| **text == i.to_string().repeat(100)));
     close(object);
 }

@@ -51,15 +51,9 @@ struct Nothing;
 
 #[test]
 fn fields_of_generic_structs_are_edited_side_by_side() {
-    let mut object = object::<Pair<PString, u64>, _>(PairInit {
-        one: "a",
-        others: [1_u64],
-    });
+    let mut object = object::<Pair<PString, u64>, _>(PairInit { one: "a", others: [1_u64] });
     let mut root = object.root_mut();
-    let PairFields {
-        mut one,
-        mut others,
-    } = root.fields();
+    let PairFields { mut one, mut others } = root.fields();
     others.push(2_u64).unwrap();
     one.push_str("b").unwrap();
     others.push(3_u64).unwrap();
@@ -76,28 +70,19 @@ fn tuple_structs_and_odd_names_and_alignments_work() {
     assert_eq!((tuple.root().0.as_str(), tuple.root().1), ("", 2));
     close(tuple);
 
-    let mut aligned = object::<Aligned, _>(AlignedInit {
-        r#type: 1_u8,
-        texts: ["a", "b"],
-    });
+    let mut aligned = object::<Aligned, _>(AlignedInit { r#type: 1_u8, texts: ["a", "b"] });
     assert!(std::ptr::from_ref(aligned.root()).addr().is_multiple_of(64));
     let [mut one, mut other] = aligned.root_mut().into_fields().texts.into_fields();
     one.push_str("1").unwrap();
     other.push_str("2").unwrap();
     *aligned.root_mut().fields().r#type += 1;
-    assert_eq!(
-        aligned.root().texts.each_ref().map(PString::as_str),
-        ["a1", "b2"]
-    );
+    assert_eq!(aligned.root().texts.each_ref().map(PString::as_str), ["a1", "b2"]);
     close(aligned);
 }
 
 #[test]
 fn plain_values_are_written_like_any_other() {
-    let pixel = Pixel {
-        color: Color::Red,
-        at: [0.0; 2],
-    };
+    let pixel = Pixel { color: Color::Red, at: [0.0; 2] };
     let mut object = object::<PVec<Pixel>, _>([pixel; 3]);
     object.root_mut().get_mut(1).unwrap().color = Color::Green;
     let mut pixels = object.root_mut();
@@ -110,9 +95,7 @@ fn plain_values_are_written_like_any_other() {
 
 #[test]
 fn names_of_the_companions_can_be_chosen() {
-    let mut object = object::<Grid<2>, _>(GridSources {
-        rows: [[1_u8], [2]],
-    });
+    let mut object = object::<Grid<2>, _>(GridSources { rows: [[1_u8], [2]] });
     let mut root = object.root_mut();
     let GridCursors { rows } = root.fields();
     for mut row in rows.into_fields() {

@@ -1,0 +1,61 @@
+# The commands of the project. `make help` lists them.
+
+CARGO ?= cargo
+# Documents of your own for `make demo`, beside the ones in examples/pages.
+DOCS ?=
+
+SHELL := /bin/bash
+# rustup puts cargo here, and a shell that was open before doesn't know it yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help setup build demo test fmt-check lint unit doc deny test-long bench pages clean
+.DEFAULT_GOAL := help
+
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Check that a C compiler and Rust are there, and install what can be
+	@scripts/setup.sh
+
+build: setup ## Build the evermap command, optimised
+	$(CARGO) build --release --locked --package evermap-cli
+
+demo: build ## Measure what reopening saves; DOCS="page.html feed.xml" adds your own
+	@"$$(scripts/target-dir.sh)/release/evermap" demo $(DOCS)
+
+# One after the other, whatever -j says: cargo uses the cores itself.
+test: ## Everything a change has to pass: format, lints, all tests, documentation, licences
+	@scripts/setup.sh --with-lints
+	@$(MAKE) --no-print-directory fmt-check
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory doc
+	@$(MAKE) --no-print-directory deny
+	@echo "make test: passed"
+
+fmt-check:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+unit:
+	$(CARGO) test --workspace --locked
+
+doc: ## Build the documentation of the crates; a warning is an error
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+deny:
+	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources
+
+test-long: setup ## The tests that take long, optimised
+	$(CARGO) test --workspace --release --locked -- --ignored
+
+bench: setup ## Compare with other libraries and print the ratios
+	@if [ -x bench/run.sh ]; then bench/run.sh; else echo "bench/run.sh is not there"; exit 1; fi
+
+pages: ## Write examples/pages anew; nothing changes unless generate.py did
+	python3 examples/pages/generate.py
+
+clean: ## Remove what was built
+	$(CARGO) clean

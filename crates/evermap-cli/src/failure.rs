@@ -1,0 +1,118 @@
+//! Whatever went wrong, as one message and one exit code.
+//!
+//! The library's errors bring their own remedy; the few that name Rust functions get one in the
+//! words of the command line. Exit codes are part of the interface: `--help` and `docs/cli.md`
+//! list them, and each stands for one cause.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use evermap::Error;
+use evermap_dom::{InvalidDocument, ParseError, SelectorError};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// `query` found nothing: an answer, not an error, and nothing is said.
+    #[error("nothing matched")]
+    NoMatch,
+    #[error("{0}")]
+    Usage(String),
+    #[error("cannot tell where your data directory is: set HOME, EVERMAP_STORE or --store")]
+    NoHome,
+    #[error(transparent)]
+    Selector(#[from] SelectorError),
+    #[error("{}", in_words_of_the_command(.0))]
+    Store(#[from] Error),
+    #[error("object `{name}`: {source}")]
+    Document { name: String, source: InvalidDocument },
+    #[error("cannot read {}: {source}", path.display())]
+    Source { path: PathBuf, source: io::Error },
+    #[error("cannot parse {}: {source}", path.display())]
+    Parse { path: PathBuf, source: Box<ParseError> },
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    /// A process that `demo` started.
+    #[error("the demonstration failed: {0}")]
+    Demo(String),
+}
+
+impl Failure {
+    /// Says what went wrong and gives the exit code.
+    pub fn report(&self) -> ExitCode {
+        if !self.is_silent() {
+            // Nobody is left to tell when stderr is closed too.
+            let _ = writeln!(io::stderr(), "evermap: {self}");
+        }
+        ExitCode::from(self.exit_code())
+    }
+
+    /// Whoever reads our output may stop before its end; and `query` that finds nothing says so by
+    /// its exit code.
+    fn is_silent(&self) -> bool {
+        matches!(self, Failure::NoMatch) || self.is_closed_pipe()
+    }
+
+    fn is_closed_pipe(&self) -> bool {
+        matches!(self, Failure::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Output(_) if self.is_closed_pipe() => 0,
+            Failure::NoMatch => 1,
+            Failure::Usage(_) | Failure::NoHome | Failure::Selector(_) => 2,
+            Failure::Store(error) => exit_code_of(error),
+            Failure::Document { .. } => 5,
+            Failure::Source { source, .. } => exit_code_of_file(source, 8),
+            Failure::Parse { .. } => 8,
+            Failure::Output(error) => exit_code_of_file(error, 10),
+            Failure::Demo(_) => 10,
+        }
+    }
+}
+
+fn exit_code_of(error: &Error) -> u8 {
+    match error {
+        Error::InvalidName { .. } => 2,
+        Error::NoStore { .. } | Error::NotFound { .. } => 3,
+        Error::Busy { .. } => 4,
+        Error::Foreign { .. }
+        | Error::NewerFormat { .. }
+        | Error::Damaged { .. }
+        | Error::SchemaMismatch { .. }
+        | Error::LogMissing { .. } => 5,
+        Error::NotPermitted { .. } => 6,
+        Error::DiskFull { .. } | Error::OutOfAddresses { .. } => 7,
+        Error::AlreadyExists { .. } | Error::StoreExists { .. } => 9,
+        _ => 10,
+    }
+}
+
+fn exit_code_of_file(error: &io::Error, otherwise: u8) -> u8 {
+    match error.kind() {
+        io::ErrorKind::NotFound => 3,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 6,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => 7,
+        _ => otherwise,
+    }
+}
+
+fn in_words_of_the_command(error: &Error) -> String {
+    match error {
+        Error::NoStore { path, why } => format!(
+            "no store at {}: {why}; `evermap parse FILE` makes one, `--store` or EVERMAP_STORE names another",
+            path.display()
+        ),
+        Error::NotFound { store, object } => format!(
+            "no object `{object}` in store {}; `evermap ls` shows the names there are",
+            store.display()
+        ),
+        Error::AlreadyExists { store, object } => format!(
+            "object `{object}` exists already in store {}; remove it with `evermap rm`, or choose another name",
+            store.display()
+        ),
+        Error::Damaged { .. } => format!("{error}; `evermap parse --force` makes a document anew"),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,44 @@
+//! The `evermap` command: documents are parsed once and are open in microseconds ever after.
+//!
+//! Thin by intent. `arguments` says what can be asked for, each file under `verbs` turns one verb
+//! into a few library calls, `output` writes what comes back, and `failure` turns whatever went
+//! wrong into one line and one exit code. Nothing here knows how a store or a document works.
+//!
+//! The verbs that read must start fast: `query` on a warm store is a matter of a millisecond for
+//! the whole process, so nothing is set up before it is asked for.
+
+mod arguments;
+mod failure;
+mod output;
+mod progress;
+mod source;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Verb};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    output::trace_to_stderr(arguments.verbose);
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.verb {
+        Verb::Parse(parse) => parse.run(&arguments.store()?),
+        Verb::Query(query) => query.run(&arguments.store()?),
+        Verb::Ls(ls) => ls.run(&arguments.store()?),
+        Verb::Info(info) => info.run(&arguments.store()?),
+        Verb::Rm(rm) => rm.run(&arguments.store()?),
+        Verb::Mv(mv) => mv.run(&arguments.store()?),
+        Verb::Demo(demo) => demo.run(),
+        Verb::Completions(completions) => completions.run(),
+    }
+}

@@ -1,0 +1,171 @@
+//! What goes to stdout and stderr: lines, JSON, numbers for people.
+//!
+//! Output is one writer, locked and buffered, and every write can fail: `evermap query .. | head`
+//! closes the pipe, and that must end the program quietly. `println!` would panic instead.
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Enough that a large answer is few writes, small enough to come from the heap's free lists.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Standard output. What is still in the buffer when it is dropped is lost: [`finish`] it.
+///
+/// [`finish`]: Output::finish
+pub struct Output {
+    writer: BufWriter<StdoutLock<'static>>,
+}
+
+impl Output {
+    pub fn new() -> Output {
+        Output { writer: BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock()) }
+    }
+
+    /// Writes one value as one line of JSON.
+    pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        serde_json::to_writer(&mut self.writer, value).map_err(io::Error::from)?;
+        Ok(self.writer.write_all(b"\n")?)
+    }
+
+    pub fn line(&mut self, line: &str) -> Result<(), Failure> {
+        self.writer.write_all(line.as_bytes())?;
+        Ok(self.writer.write_all(b"\n")?)
+    }
+
+    /// For what writes itself.
+    pub fn raw(&mut self) -> &mut dyn Write {
+        &mut self.writer
+    }
+
+    /// Writes a table: columns as wide as their widest cell, all but the last and the first
+    /// `left` right-aligned.
+    pub fn table<const N: usize>(
+        &mut self,
+        head: [&str; N],
+        rows: &[[String; N]],
+        left: &[usize],
+    ) -> Result<(), Failure> {
+        let mut widths = head.map(|cell| cell.chars().count());
+        for row in rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let head = head.map(str::to_string);
+        for row in std::iter::once(&head).chain(rows) {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+                let gap = if column == 0 { "" } else { "  " };
+                line.push_str(gap);
+                let padding = " ".repeat(width - cell.chars().count());
+                let (before, after) = match left.contains(&column) {
+                    true => ("", padding.as_str()),
+                    false => (padding.as_str(), ""),
+                };
+                line.extend([before, cell, after]);
+            }
+            self.line(line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<(), Failure> {
+        Ok(self.writer.flush()?)
+    }
+}
+
+/// `4.10 kB`: decimal units, as file managers and disks have them.
+pub fn bytes(count: u64) -> String {
+    humansize::format_size(count, humansize::DECIMAL)
+}
+
+/// `12,345,678`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Three figures and a unit that suits.
+pub fn duration(time: Duration) -> String {
+    let us = time.as_secs_f64() * 1e6;
+    let (value, unit) = match us {
+        us if us < 1e3 => (us, "µs"),
+        us if us < 1e6 => (us / 1e3, "ms"),
+        us => (us / 1e6, "s"),
+    };
+    match value {
+        value if value < 10.0 => format!("{value:.2} {unit}"),
+        value if value < 100.0 => format!("{value:.1} {unit}"),
+        value => format!("{value:.0} {unit}"),
+    }
+}
+
+pub fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// `2026-01-31T23:59:59Z`.
+pub fn utc(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (days, second) = ((seconds / 86_400) as i64, seconds % 86_400);
+    // Civil from days, with years that begin in March: leap days come last.
+    // https://howardhinnant.github.io/date_algorithms.html#civil_from_days
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Shows the library's trace events on stderr: its steps at 1, its system calls at 2.
+pub fn trace_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        1 => tracing::Level::DEBUG,
+        _ => tracing::Level::TRACE,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_right_at_leap_days_and_year_ends() {
+        let at = |seconds| utc(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0), "1970-01-01T00:00:00Z");
+        assert_eq!(at(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(at(1_709_251_199), "2024-02-29T23:59:59Z");
+        assert_eq!(at(1_735_689_599), "2024-12-31T23:59:59Z");
+        assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00Z");
+    }
+
+    #[test]
+    fn numbers_are_grouped_and_durations_keep_three_figures() {
+        assert_eq!(count(7), "7");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(duration(Duration::from_nanos(12_340)), "12.3 µs");
+        assert_eq!(duration(Duration::from_micros(1_234)), "1.23 ms");
+        assert_eq!(duration(Duration::from_millis(2_500)), "2.50 s");
+    }
+}

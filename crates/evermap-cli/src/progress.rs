@@ -1,0 +1,84 @@
+//! A progress bar for the parses that take long enough to wonder.
+//!
+//! It appears on stderr after a second, and only on a terminal. A thread of its own draws it, so
+//! that parsers that don't report their position still show that something goes on.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Who waits less than this doesn't want to be told.
+const PATIENCE: Duration = Duration::from_secs(1);
+const REDRAW: Duration = Duration::from_millis(100);
+/// Sources below this are parsed long before the patience ends; no thread is started for them.
+const SOURCE_BYTES_MIN: u64 = 4 << 20;
+
+/// A bar for one document; dropping it takes it off the screen.
+pub struct Progress {
+    position_bytes: Arc<AtomicU64>,
+    drawer: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Progress {
+    pub fn of(name: &str, source_bytes: u64) -> Progress {
+        let position_bytes = Arc::new(AtomicU64::new(0));
+        let wanted = source_bytes >= SOURCE_BYTES_MIN && std::io::stderr().is_terminal();
+        let drawer = wanted.then(|| {
+            let (stop, stopped) = channel();
+            let (name, position) = (name.to_string(), Arc::clone(&position_bytes));
+            let thread = std::thread::spawn(move || {
+                let wait = |time| stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+                if wait(PATIENCE) {
+                    draw(&name, source_bytes, &position, wait);
+                }
+            });
+            (stop, thread)
+        });
+        Progress { position_bytes, drawer }
+    }
+
+    /// The parser has come this far.
+    pub fn at(&self, position_bytes: u64) {
+        self.position_bytes.store(position_bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.drawer.take() {
+            drop(stop);
+            // A bar that failed to draw is no reason to fail.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Draws until `wait` says that it is over.
+fn draw(name: &str, total: u64, position: &AtomicU64, wait: impl Fn(Duration) -> bool) {
+    let bar = ProgressBar::new(total).with_message(name.to_string());
+    let styled = |template| ProgressStyle::with_template(template);
+    let unknown = styled("{spinner} {msg}: parsing {total_bytes} ({elapsed})");
+    let known = styled("{msg}: {bar:30} {bytes} of {total_bytes}, {eta} left");
+    let (Ok(unknown), Ok(known)) = (unknown, known) else {
+        return;
+    };
+    loop {
+        let now = position.load(Ordering::Relaxed);
+        let style = match now == 0 || now >= total {
+            true => &unknown,
+            false => &known,
+        };
+        bar.set_style(style.clone());
+        bar.set_position(now);
+        bar.tick();
+        if !wait(REDRAW) {
+            bar.finish_and_clear();
+            return;
+        }
+    }
+}

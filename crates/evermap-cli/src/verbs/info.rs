@@ -1,0 +1,156 @@
+//! `evermap info`: everything that is known about one object.
+
+use std::path::Path;
+
+use evermap::{Error, ObjectInfo, Store};
+use evermap_dom::Document;
+use serde::Serialize;
+
+use super::ls::{kind_name, stamp};
+use crate::failure::Failure;
+use crate::output::{self, Output};
+
+/// Show what is known about an object
+#[derive(Debug, clap::Args)]
+pub struct Info {
+    /// Its name: `evermap ls` lists them
+    name: String,
+    /// One line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    name: String,
+    #[serde(flatten)]
+    document: Option<DocumentReport>,
+    object: ObjectReport,
+}
+
+#[derive(Serialize)]
+struct DocumentReport {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: Option<String>,
+    nodes: u64,
+    block_bytes: u64,
+    source: SourceReport,
+}
+
+#[derive(Serialize)]
+struct SourceReport {
+    path: String,
+    bytes: u64,
+    modified: Option<String>,
+    blake3: String,
+}
+
+#[derive(Serialize)]
+struct ObjectReport {
+    uuid: String,
+    created: String,
+    file_bytes: u64,
+    commit: u64,
+    address: String,
+    regions: usize,
+    blocks: u64,
+    allocated_bytes: u64,
+    root_type: String,
+    root_type_id: String,
+}
+
+impl Info {
+    pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        let store = Store::open(directory)?;
+        let report = match store.read::<Document>(&self.name) {
+            Ok(document) => Report {
+                name: self.name.clone(),
+                document: Some(DocumentReport::of(&self.name, &document)?),
+                object: ObjectReport::of(document.info()?),
+            },
+            Err(Error::SchemaMismatch { .. }) => Report {
+                name: self.name.clone(),
+                document: None,
+                object: ObjectReport::of(store.info(&self.name)?),
+            },
+            Err(error) => return Err(error.into()),
+        };
+        let mut output = Output::new();
+        match self.json {
+            true => output.json(&report)?,
+            false => report.show(&mut output)?,
+        }
+        output.finish()
+    }
+}
+
+impl DocumentReport {
+    fn of(name: &str, document: &Document) -> Result<DocumentReport, Failure> {
+        let dom = document
+            .dom()
+            .map_err(|source| Failure::Document { name: name.to_string(), source })?;
+        let source = document.source();
+        Ok(DocumentReport {
+            kind: kind_name(dom.kind()),
+            title: dom.title(),
+            nodes: dom.node_count() as u64,
+            block_bytes: document.block_bytes(),
+            source: SourceReport {
+                path: source.path,
+                bytes: source.size_bytes,
+                modified: stamp(source.modified_ns).map(output::utc),
+                blake3: blake3::Hash::from(source.hash).to_hex().to_string(),
+            },
+        })
+    }
+}
+
+impl ObjectReport {
+    fn of(info: ObjectInfo) -> ObjectReport {
+        ObjectReport {
+            uuid: info.uuid,
+            created: output::utc(info.created),
+            file_bytes: info.file_bytes,
+            commit: info.sequence,
+            address: format!("{:#x}", info.base_address),
+            regions: info.regions.len(),
+            blocks: info.heap.blocks,
+            allocated_bytes: info.heap.allocated_bytes,
+            root_type: info.root_type,
+            root_type_id: info.root_type_id,
+        }
+    }
+}
+
+impl Report {
+    fn show(&self, output: &mut Output) -> Result<(), Failure> {
+        let mut say = |what: &str, value: &str| output.line(&format!("{what:<10}  {value}"));
+        say("name", &self.name)?;
+        if let Some(document) = &self.document {
+            say("type", document.kind)?;
+            if let Some(title) = &document.title {
+                say("title", title)?;
+            }
+            say("nodes", &output::count(document.nodes))?;
+            say("block", &output::bytes(document.block_bytes))?;
+            let source = &document.source;
+            say("source", &format!("{}, {}", source.path, output::bytes(source.bytes)))?;
+            if let Some(modified) = &source.modified {
+                say("modified", modified)?;
+            }
+            say("blake3", &source.blake3)?;
+        }
+        let object = &self.object;
+        say("created", &object.created)?;
+        say("file", &format!("objects/{}, {}", object.uuid, output::bytes(object.file_bytes)))?;
+        say("commit", &object.commit.to_string())?;
+        say("address", &object.address)?;
+        say("regions", &object.regions.to_string())?;
+        let blocks = output::count(object.blocks);
+        let allocated = output::bytes(object.allocated_bytes);
+        say("allocated", &format!("{blocks} blocks, {allocated}"))?;
+        say("root type", &object.root_type)?;
+        say("type id", &object.root_type_id)
+    }
+}

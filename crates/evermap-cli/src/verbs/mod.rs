@@ -1,0 +1,19 @@
+//! One file per verb: its arguments, and the few library calls that answer it.
+
+mod completions;
+mod demo;
+mod info;
+mod ls;
+mod mv;
+mod parse;
+mod query;
+mod rm;
+
+pub use completions::Completions;
+pub use demo::Demo;
+pub use info::Info;
+pub use ls::Ls;
+pub use mv::Mv;
+pub use parse::Parse;
+pub use query::Query;
+pub use rm::Rm;

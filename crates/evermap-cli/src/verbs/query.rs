@@ -1,0 +1,194 @@
+//! `evermap query`: the elements of a stored document that match a CSS selector.
+//!
+//! The hot path of the program: it opens the store and the object, looks at the block's header,
+//! and writes what the selector finds as it finds it.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use evermap::Store;
+use evermap_dom::{Document, Dom, NodeRef, Selector};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Show what a CSS selector finds in a stored document
+///
+/// Each match is written in document order as its outer HTML (XML for an XML document), followed
+/// by a line feed. Exits with 1 when nothing matched.
+///
+/// A name alone matches elements of any namespace; --namespace gives prefixes for selectors
+/// such as `tv|programme > tv|title`.
+#[derive(Debug, clap::Args)]
+pub struct Query {
+    /// The document: `evermap ls` lists them
+    name: String,
+    /// A CSS selector, such as 'article h2, a[href^=http]'
+    selector: String,
+    #[command(flatten)]
+    shown: Shown,
+    /// Stop after the first match
+    #[arg(long, conflicts_with = "limit")]
+    first: bool,
+    /// Stop after this many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Let a prefix in the selector stand for a namespace
+    #[arg(long, value_name = "PREFIX=URI", value_parser = prefix)]
+    namespace: Vec<(String, String)>,
+    /// One JSON object per match and line, with the node's number and the element's name
+    #[arg(long)]
+    json: bool,
+    /// Tell on stderr, as one line of JSON, how long opening and the query took in microseconds
+    #[arg(long)]
+    timings: bool,
+}
+
+/// What is shown of a match.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+struct Shown {
+    /// Show the text inside
+    #[arg(long)]
+    text: bool,
+    /// Show the outer HTML; the default
+    #[arg(long)]
+    html: bool,
+    /// Show the value of an attribute, of the matches that have it
+    #[arg(long, value_name = "NAME")]
+    attr: Option<String>,
+    /// Show how many there are, and nothing else
+    #[arg(long, conflicts_with_all = ["first", "limit"])]
+    count: bool,
+}
+
+#[derive(Serialize)]
+struct Match<'a> {
+    node: u32,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    html: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attr: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Count {
+    count: u64,
+}
+
+/// What `--timings` tells, for `demo` and for the curious.
+#[derive(Serialize, serde::Deserialize)]
+pub struct Timings {
+    pub open_us: f64,
+    pub query_us: f64,
+    pub matches: u64,
+}
+
+impl Query {
+    pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        let selector = self.selector()?;
+        let start = Instant::now();
+        let store = Store::open(directory)?;
+        let document = store.read::<Document>(&self.name)?;
+        let dom = document
+            .dom()
+            .map_err(|source| Failure::Document { name: self.name.clone(), source })?;
+        let open_us = microseconds(start);
+        let start = Instant::now();
+        let mut output = Output::new();
+        let matches = match self.shown.count {
+            true => self.count(&dom, &selector, &mut output)?,
+            false => self.show(&dom, &selector, &mut output)?,
+        };
+        output.finish()?;
+        if self.timings {
+            tell(&Timings { open_us, query_us: microseconds(start), matches });
+        }
+        match matches {
+            0 => Err(Failure::NoMatch),
+            _ => Ok(()),
+        }
+    }
+
+    fn selector(&self) -> Result<Selector, Failure> {
+        let prefixes: Vec<(&str, &str)> =
+            self.namespace.iter().map(|(prefix, uri)| (prefix.as_str(), uri.as_str())).collect();
+        Ok(Selector::parse_with_namespaces(&self.selector, &prefixes)?)
+    }
+
+    fn count(&self, dom: &Dom, selector: &Selector, output: &mut Output) -> Result<u64, Failure> {
+        let count = dom.count(selector) as u64;
+        match self.json {
+            true => output.json(&Count { count })?,
+            false => output.line(&count.to_string())?,
+        }
+        Ok(count)
+    }
+
+    /// Writes the matches; gives how many were written.
+    fn show(&self, dom: &Dom, selector: &Selector, output: &mut Output) -> Result<u64, Failure> {
+        let limit = if self.first { Some(1) } else { self.limit };
+        let attribute = self.shown.attr.as_deref();
+        let shown = dom
+            .select(selector)
+            .filter(|element| attribute.is_none_or(|name| element.attr(name).is_some()))
+            .take(limit.map_or(usize::MAX, |limit| limit as usize));
+        let mut matches = 0;
+        for element in shown {
+            match self.json {
+                true => output.json(&self.as_json(&element))?,
+                false => self.write(&element, output.raw())?,
+            }
+            matches += 1;
+        }
+        Ok(matches)
+    }
+
+    fn write(&self, element: &NodeRef, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(name) = &self.shown.attr {
+            out.write_all(element.attr(name).unwrap_or_default().as_bytes())?;
+        } else if self.shown.text {
+            out.write_all(element.text().as_bytes())?;
+        } else {
+            element.write_to(out)?;
+        }
+        out.write_all(b"\n")
+    }
+
+    fn as_json<'a>(&'a self, element: &NodeRef<'a>) -> Match<'a> {
+        let attribute = self.shown.attr.as_deref();
+        let html = attribute.is_none() && !self.shown.text;
+        Match {
+            node: element.id(),
+            name: element.name(),
+            html: html.then(|| element.outer_html()),
+            text: self.shown.text.then(|| element.text()),
+            attr: attribute,
+            value: attribute.and_then(|name| element.attr(name)),
+        }
+    }
+}
+
+fn prefix(argument: &str) -> Result<(String, String), String> {
+    match argument.split_once('=') {
+        Some((prefix, uri)) if !prefix.is_empty() => Ok((prefix.to_string(), uri.to_string())),
+        _ => Err("write it as PREFIX=URI, such as svg=http://www.w3.org/2000/svg".to_string()),
+    }
+}
+
+fn microseconds(since: Instant) -> f64 {
+    (since.elapsed().as_nanos() as f64) / 1e3
+}
+
+fn tell(timings: &Timings) {
+    if let Ok(line) = serde_json::to_string(timings) {
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+}

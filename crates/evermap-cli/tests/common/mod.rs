@@ -1,0 +1,148 @@
+//! Running the program as a user does: in a directory of its own, with nothing in the environment.
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A directory with a store in it (made by the first `parse`), and the files of a test.
+pub struct Place {
+    directory: tempfile::TempDir,
+}
+
+/// What a run of the program left.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place { directory: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn store(&self) -> PathBuf {
+        self.path("store")
+    }
+
+    /// Writes a file, with a time stamp that is old enough to be relied on.
+    pub fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, contents).expect("the file is written");
+        set_age(&path, 60);
+        path
+    }
+
+    /// The program, in this directory, with this store.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.bare(&[]);
+        command.arg("--store").arg(self.store()).args(arguments);
+        command
+    }
+
+    /// The program without a store named.
+    pub fn bare(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evermap"));
+        command.env_clear().env("HOME", self.directory.path());
+        command.current_dir(self.directory.path()).stdin(Stdio::null());
+        command.args(arguments);
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::of(self.command(arguments).output().expect("the program runs"))
+    }
+
+    pub fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Ran {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut stdin = child.stdin.take().expect("its input");
+        stdin.write_all(input).expect("it reads its input");
+        drop(stdin);
+        Ran::of(child.wait_with_output().expect("it ends"))
+    }
+
+    /// Runs what has to succeed and gives its output.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let ran = self.run(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
+        assert_eq!(ran.err, "", "{arguments:?}");
+        ran.out
+    }
+
+    /// Runs what has to fail with this code, and says so in one message that contains `says`.
+    pub fn fails(&self, code: i32, says: &str, arguments: &[&str]) {
+        let ran = self.run(arguments);
+        ran.failed(code, says);
+    }
+
+    /// The value of a field of `evermap info --json`.
+    pub fn info(&self, name: &str) -> serde_json::Value {
+        serde_json::from_str(&self.ok(&["info", "--json", name])).expect("info is JSON")
+    }
+
+    pub fn uuid(&self, name: &str) -> String {
+        self.info(name)["object"]["uuid"].as_str().expect("a uuid").to_string()
+    }
+
+    /// Names of the files in the store, at any depth.
+    pub fn store_files(&self) -> Vec<String> {
+        let mut files = Vec::new();
+        for folder in ["", "objects", "building"] {
+            for entry in std::fs::read_dir(self.store().join(folder)).expect("a store") {
+                let entry = entry.expect("a file");
+                files.push(format!("{folder}/{}", entry.file_name().to_string_lossy()));
+            }
+        }
+        files.sort();
+        files
+    }
+}
+
+impl Ran {
+    pub fn of(output: Output) -> Ran {
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
+            err: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
+        }
+    }
+
+    pub fn failed(&self, code: i32, says: &str) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert_eq!(self.out, "", "{self:?}");
+        assert!(self.err.starts_with("evermap: ") || self.err.starts_with("error: "), "{self:?}");
+        assert!(self.err.contains(says), "{says:?} is not in {self:?}");
+    }
+}
+
+/// Sets a file's time stamp to some seconds ago.
+pub fn set_age(path: &Path, seconds: u64) {
+    let file = std::fs::File::options().write(true).open(path).expect("the file");
+    let stamp = std::time::SystemTime::now() - std::time::Duration::from_secs(seconds);
+    file.set_modified(stamp).expect("a time stamp");
+}
+
+/// The lines, each as JSON.
+pub fn json_lines(text: &str) -> Vec<serde_json::Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+}
+
+/// A page with this many paragraphs, each with a number that `version` makes different.
+pub fn page(paragraphs: usize, version: &str) -> String {
+    let mut page = format!("<!DOCTYPE html><title>{version}</title><h1>{version}</h1>\n");
+    for number in 0..paragraphs {
+        page += &format!(
+            "<p id=p{number} class='row n{}'>{version} <b>{number}</b></p>\n",
+            number % 97
+        );
+    }
+    page
+}

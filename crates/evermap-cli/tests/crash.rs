@@ -1,0 +1,108 @@
+//! A `parse` that is killed leaves what was there; several at once don't disturb each other.
+
+mod common;
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use common::{Place, page};
+
+const PARAGRAPHS: usize = 20_000;
+
+/// Kills `parse` at instants spread over the time that it takes and a little beyond.
+#[test]
+fn kill_during_parse_leaves_the_old_document_or_the_new_one() {
+    let place = Place::new();
+    place.file("page.html", page(PARAGRAPHS, "version 0"));
+    let start = Instant::now();
+    place.ok(&["parse", "page.html"]);
+    let whole = start.elapsed();
+    let (mut old, mut kept) = ("version 0".to_string(), 0);
+    const KILLS: u32 = 24;
+    for kill in 1..=KILLS {
+        let new = format!("version {kill}");
+        place.file("page.html", page(PARAGRAPHS, &new));
+        let mut command = place.command(&["parse", "page.html"]);
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(whole * kill / (KILLS - 2));
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let title = place.ok(&["query", "page.html", "title", "--text"]);
+        let title = title.trim_end().to_string();
+        assert!(title == old || title == new, "{title} after killing the parse of {new}");
+        let count = place.ok(&["query", "page.html", "p.row > b", "--count"]);
+        assert_eq!(count, format!("{PARAGRAPHS}\n"), "after killing the parse of {new}");
+        kept += u32::from(title == old);
+        old = title;
+    }
+    assert!(kept > KILLS / 4, "only {kept} of {KILLS} kills came before the commit");
+    // Nothing is left behind once somebody has written again.
+    place.file("page.html", page(10, "last"));
+    place.ok(&["parse", "page.html"]);
+    assert_eq!(place.ok(&["query", "page.html", "h1", "--text"]), "last\n");
+    assert_eq!(place.ok(&["ls"]), "page.html\n");
+    let left: Vec<String> = place.store_files();
+    let objects = left.iter().filter(|f| f.starts_with("objects/") || f.starts_with("building/"));
+    assert_eq!(objects.count(), 1, "{left:?}");
+}
+
+#[test]
+fn many_processes_parse_and_query_at_once() {
+    let place = Place::new();
+    place.file("seed.html", page(10, "seed"));
+    place.ok(&["parse", "seed.html"]);
+    let names: Vec<String> = (0..8).map(|n| format!("page-{n}.html")).collect();
+    for name in &names {
+        place.file(name, page(2000, name));
+    }
+    let children: Vec<_> = names
+        .iter()
+        .map(|name| place.command(&["parse", name]).stdout(Stdio::null()).spawn().unwrap())
+        .collect();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    for mut child in children {
+        assert_eq!(place.ok(&["query", "seed.html", "p", "--count"]), "10\n");
+        assert!(child.wait().unwrap().success() && Instant::now() < deadline);
+    }
+    for name in &names {
+        assert_eq!(place.ok(&["query", name, "h1", "--text"]), format!("{name}\n"));
+        assert_eq!(place.ok(&["query", name, "b", "--count"]), "2000\n");
+    }
+    assert_eq!(place.ok(&["ls"]).lines().count(), 9);
+}
+
+/// Two processes that make the same store at the same time share it.
+#[test]
+fn the_first_two_processes_of_a_store_both_succeed() {
+    for round in 0..10 {
+        let place = Place::new();
+        let start = |name: &str| {
+            place.file(name, page(5, name));
+            place.command(&["parse", name]).stdout(Stdio::null()).spawn().unwrap()
+        };
+        let (mut a, mut b) = (start("a.html"), start("b.html"));
+        let ended = (a.wait().unwrap().success(), b.wait().unwrap().success());
+        assert_eq!(ended, (true, true), "round {round}");
+        assert_eq!(place.ok(&["ls"]), "a.html\nb.html\n", "round {round}");
+    }
+}
+
+/// What a reader has open stays as it was when the document is replaced under it.
+#[test]
+fn a_reader_keeps_its_document_while_it_is_replaced() {
+    use evermap_dom::Document;
+    let place = Place::new();
+    place.file("page.html", page(100, "old"));
+    place.ok(&["parse", "page.html"]);
+    let store = evermap::Store::open(place.store()).unwrap();
+    let reader = store.read::<Document>("page.html").unwrap();
+    place.file("page.html", page(300, "new"));
+    place.ok(&["parse", "page.html"]);
+    place.ok(&["mv", "page.html", "moved"]);
+    let title = reader.dom().unwrap().title();
+    assert_eq!(title.as_deref(), Some("old"));
+    drop(reader);
+    let reader = store.read::<Document>("moved").unwrap();
+    assert_eq!(reader.dom().unwrap().title().as_deref(), Some("new"));
+}

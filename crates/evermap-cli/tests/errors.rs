@@ -1,0 +1,241 @@
+//! What goes wrong has one exit code per cause, one message with a remedy, and changes nothing.
+
+mod common;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use common::{Place, Ran, page};
+use evermap::{PVec, Store};
+
+fn with_page() -> Place {
+    let place = Place::new();
+    place.file("page.html", "<p>text");
+    place.ok(&["parse", "page.html"]);
+    place
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    let place = with_page();
+    for arguments in [
+        &[][..],
+        &["frobnicate"],
+        &["parse"],
+        &["query", "page.html"],
+        &["query", "page.html", "p", "--text", "--html"],
+        &["query", "page.html", "p", "--limit", "0"],
+        &["query", "page.html", "p", "--first", "--limit", "3"],
+        &["parse", "--html", "--xml", "page.html"],
+        &["completions", "tcsh"],
+    ] {
+        assert_eq!(place.run(arguments).code, 2, "{arguments:?}");
+    }
+    place.fails(2, "p >", &["query", "page.html", "p >"]);
+    place.fails(2, ":hover", &["query", "page.html", "p:hover"]);
+    place.fails(2, "one by one", &["parse", "--name", "a", "page.html", "page.html"]);
+    std::fs::create_dir(place.path("d")).unwrap();
+    place.file("d/page.html", "other");
+    place.fails(2, "would both be called `page.html`", &["parse", "page.html", "d/page.html"]);
+}
+
+#[test]
+fn names_that_cannot_be_are_2_and_are_not_made() {
+    let place = with_page();
+    let long = "x".repeat(300);
+    for name in ["a/b", "..", "", "tab\there", "line\nfeed", "escape\u{1b}[2J", &long] {
+        place.fails(2, "cannot name an object", &["parse", "page.html", "--name", name]);
+        place.fails(2, "cannot name an object", &["query", name, "p"]);
+        place.fails(2, "cannot name an object", &["mv", "page.html", name]);
+        place.fails(2, "cannot name an object", &["rm", name]);
+        // A name that is shown in a message cannot drive the terminal.
+        let message = place.run(&["info", name]).err;
+        assert!(message.trim_end().chars().all(|c| !c.is_control()), "{message:?}");
+        assert!(message.len() < 400, "{message:?}");
+    }
+    // 255 bytes, dots, spaces and every script are names.
+    for name in [&"y".repeat(255), ".hidden", "a b", "Größe-大小.html"] {
+        place.ok(&["parse", "page.html", "--name", name]);
+    }
+    assert_eq!(place.ok(&["ls"]).lines().count(), 5);
+    // A file's name need not be UTF-8, an object's does.
+    let odd = place.path("x").with_file_name(OsStr::from_bytes(b"odd\xFF.html"));
+    std::fs::write(&odd, "odd").unwrap();
+    let mut command = place.command(&["parse"]);
+    Ran::of(command.arg(&odd).output().unwrap()).failed(2, "--name");
+    command.args(["--name", "odd"]);
+    assert_eq!(Ran::of(command.output().unwrap()).code, 0);
+}
+
+#[test]
+fn what_is_not_there_is_3() {
+    let place = Place::new();
+    for arguments in
+        [&["ls"][..], &["query", "a", "p"], &["info", "a"], &["rm", "a"], &["mv", "a", "b"]]
+    {
+        place.fails(3, "evermap parse FILE", arguments);
+    }
+    place.fails(3, "nothing.html", &["parse", "nothing.html"]);
+    assert!(!place.store().exists(), "failing made a store");
+    place.file("page.html", "a");
+    place.ok(&["parse", "page.html"]);
+    for arguments in [&["query", "a", "p"][..], &["info", "a"], &["rm", "a"], &["mv", "a", "b"]] {
+        place.fails(3, "evermap ls", arguments);
+    }
+    // One missing file, and none is parsed.
+    place.file("other.html", "a");
+    place.fails(3, "nothing.html", &["parse", "other.html", "nothing.html"]);
+    assert_eq!(place.ok(&["ls"]), "page.html\n");
+}
+
+#[test]
+fn a_store_that_is_none_is_said_to_be_none() {
+    let place = Place::new();
+    place.file("page.html", "a");
+    std::fs::create_dir(place.store()).unwrap();
+    place.fails(3, "no catalog", &["ls"]);
+    place.file("store/mine.txt", "mine");
+    place.fails(9, "mine.txt", &["parse", "page.html"]);
+    let as_store = ["--store", "page.html", "ls"];
+    Ran::of(place.bare(&as_store).output().unwrap()).failed(3, "page.html");
+    place.file("store/catalog", "this is no catalog");
+    place.fails(5, "catalog", &["ls"]);
+    place.fails(5, "catalog", &["parse", "page.html"]);
+}
+
+#[test]
+fn an_object_in_use_is_4() {
+    let place = Place::new();
+    let store = Store::create_new(place.store()).unwrap();
+    store.create::<PVec<u64>, _>("numbers", [1, 2, 3]).unwrap();
+    let session = store.write::<PVec<u64>>("numbers").unwrap();
+    place.fails(4, "in use", &["info", "numbers"]);
+    place.fails(4, "in use", &["rm", "numbers"]);
+    session.close().unwrap();
+    place.ok(&["rm", "numbers"]);
+}
+
+#[test]
+fn objects_of_other_types_are_5_listed_and_not_overwritten() {
+    let place = Place::new();
+    let store = Store::create_new(place.store()).unwrap();
+    store.create::<PVec<u64>, _>("numbers", [1, 2, 3]).unwrap();
+    drop(store);
+    place.file("page.html", "a");
+    place.fails(5, "another type", &["query", "numbers", "p"]);
+    place.fails(5, "another type", &["parse", "page.html", "--name", "numbers"]);
+    assert!(place.ok(&["ls", "--long"]).contains("other"));
+    assert_eq!(place.info("numbers")["type"], serde_json::Value::Null);
+    place.ok(&["parse", "page.html", "--name", "numbers", "--force"]);
+    assert_eq!(place.info("numbers")["type"], "html");
+}
+
+#[test]
+fn damage_is_5_and_parse_force_repairs_it() {
+    let place = with_page();
+    place.file("big.html", page(500, "v1"));
+    place.ok(&["parse", "big.html"]);
+    let object = place.store().join("objects").join(place.uuid("big.html"));
+    let whole = std::fs::read(&object).unwrap();
+    for cut in [0, 100, 4096, whole.len() / 2] {
+        std::fs::write(&object, &whole[..cut]).unwrap();
+        place.fails(5, &place.uuid_of(&object), &["query", "big.html", "b"]);
+        let listed = place.run(&["ls", "--long"]);
+        assert!(listed.code == 5 && listed.out.contains("page.html"), "{listed:?}");
+    }
+    place.fails(5, "--force", &["parse", "big.html"]);
+    place.ok(&["parse", "--force", "big.html"]);
+    assert_eq!(place.ok(&["query", "big.html", "b", "--count"]), "500\n");
+}
+
+#[test]
+fn what_may_not_be_written_or_read_is_6() {
+    let place = with_page();
+    if is_root() {
+        eprintln!("SKIPPED: root may write and read everything, so nothing can be refused here");
+        return;
+    }
+    let allow = |path: &str, mode| {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(place.path(path), permissions).unwrap();
+    };
+    place.file("secret.html", "a");
+    allow("secret.html", 0o000);
+    place.fails(6, "secret.html", &["parse", "secret.html"]);
+    place.file("other.html", "a");
+    for folder in ["store", "store/building", "store/objects"] {
+        allow(folder, 0o500);
+    }
+    place.fails(6, "permissions", &["parse", "other.html"]);
+    assert_eq!(place.ok(&["query", "page.html", "p", "--text"]), "text\n");
+    for folder in ["store", "store/building", "store/objects"] {
+        allow(folder, 0o700);
+    }
+}
+
+/// Root is not refused by permissions, but by a file system that is mounted read-only; in a mount
+/// namespace of its own, where the system allows one.
+#[test]
+fn a_read_only_file_system_is_6_and_can_be_read() {
+    let place = with_page();
+    place.file("other.html", "a");
+    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" || exit 77
+        shift; \"$@\"";
+    let inside = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "--map-root-user", "--user", "sh", "-c", script, "sh"]);
+        command.arg(place.store()).arg(env!("CARGO_BIN_EXE_evermap"));
+        command.current_dir(place.path("")).arg("--store").arg(place.store()).args(arguments);
+        command.output()
+    };
+    let read = match inside(&["query", "page.html", "p", "--text"]).map(Ran::of) {
+        Ok(ran) if ran.code != 77 && !ran.err.starts_with("unshare") => ran,
+        other => {
+            eprintln!("SKIPPED: this system allows no read-only mount for a test: {other:?}");
+            return;
+        }
+    };
+    assert_eq!((read.code, read.out.as_str()), (0, "text\n"), "{read:?}");
+    for arguments in [&["parse", "other.html"][..], &["rm", "page.html"], &["mv", "page.html", "q"]]
+    {
+        let refused = Ran::of(inside(arguments).unwrap());
+        refused.failed(6, "read-only");
+    }
+    assert_eq!(place.ok(&["ls"]), "page.html\n");
+}
+
+#[test]
+fn sources_that_cannot_be_parsed_are_8() {
+    let place = with_page();
+    place.file("bad.xml", "<a>\n  <b></a>");
+    place.file("latin.xml", b"<a>caf\xE9</a>");
+    place.file("empty.xml", "");
+    std::fs::create_dir(place.path("folder")).unwrap();
+    place.fails(8, "line 2", &["parse", "bad.xml"]);
+    place.fails(8, "UTF-8", &["parse", "latin.xml"]);
+    place.fails(8, "no root element", &["parse", "empty.xml"]);
+    place.fails(8, "directory", &["parse", "folder"]);
+    // The good ones of the same call are not stored either.
+    place.file("good.html", "good");
+    place.fails(8, "bad.xml", &["parse", "good.html", "bad.xml"]);
+    assert_eq!(place.ok(&["ls"]), "page.html\n");
+    let building = place.store_files().iter().filter(|f| f.starts_with("building/")).count();
+    assert_eq!(building, 0, "{:?}", place.store_files());
+    // Everything is HTML.
+    place.file("empty.html", "");
+    place.file("bytes.html", b"\xFF\xFE\xFD\x00<p>\x80");
+    place.ok(&["parse", "empty.html", "bytes.html"]);
+    assert_eq!(place.ok(&["query", "empty.html", "body", "--count"]), "1\n");
+}
+
+impl Place {
+    /// The name of an object's file, for looking for it in a message.
+    fn uuid_of(&self, object: &std::path::Path) -> String {
+        object.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}

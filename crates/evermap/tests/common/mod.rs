@@ -1,0 +1,81 @@
+//! What the integration tests share: a store in a temporary directory, and a child process that
+//! runs one function of the same test program.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use evermap::Store;
+
+/// A store that is removed at the end of the test.
+pub struct TestStore {
+    pub store: Store,
+    pub directory: tempfile::TempDir,
+}
+
+impl TestStore {
+    pub fn new() -> TestStore {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::create_new(directory.path().join("store")).unwrap();
+        TestStore { store, directory }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("store")
+    }
+
+    /// Closes the store in this process and gives its directory.
+    pub fn close(self) -> (PathBuf, tempfile::TempDir) {
+        (self.path(), self.directory)
+    }
+}
+
+impl std::ops::Deref for TestStore {
+    type Target = Store;
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+/// The one file of the only object in the store.
+pub fn object_file(store: &Path) -> PathBuf {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(store.join("objects"))
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.extension().is_none())
+        .collect();
+    assert_eq!(files.len(), 1, "one object expected in {}", store.display());
+    files.remove(0)
+}
+
+/// Copies a store's directory while it may be in use.
+pub fn copy_store(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_store(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Starts this test program again so that it runs only the (ignored) test `name`, which finds
+/// `arguments` by [`argument`].
+pub fn child(name: &str, arguments: &[&str]) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
+    for (i, argument) in arguments.iter().enumerate() {
+        command.env(format!("EVERMAP_TEST_ARGUMENT_{i}"), argument);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    command.spawn().unwrap()
+}
+
+/// An argument of [`child`]; `None` when the test was started by hand.
+pub fn argument(index: usize) -> Option<String> {
+    std::env::var(format!("EVERMAP_TEST_ARGUMENT_{index}")).ok()
+}

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Checks that this machine can build Evermap, and says what is missing and where it comes from.
+# On Debian and Ubuntu, as root or with sudo, it installs what apt-get has. Where everything is
+# there it changes nothing and prints one line.
+#
+#   scripts/setup.sh               for building
+#   scripts/setup.sh --with-lints  rustfmt and clippy as well, for `make test`
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+with_lints=no
+case "${1:-}" in
+    "") ;;
+    --with-lints) with_lints=yes ;;
+    *) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
+esac
+
+say() { echo "setup: $*"; }
+has() { command -v "$1" >/dev/null 2>&1; }
+# Is version $1 at least version $2?
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+rust_wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+rustup_advice="get it from https://rustup.rs; it brings everything the project needs (rust-toolchain.toml)"
+
+if [ "$(uname -s)" != Linux ]; then
+    say "Evermap needs Linux; this is $(uname -s)"
+    exit 1
+fi
+
+# Packages that apt-get is to install; how_else is for systems without it.
+packages=()
+how_else=()
+
+if ! has cc; then
+    packages+=(gcc libc6-dev)
+    how_else+=("a C compiler that answers to \`cc\`: gcc or clang")
+fi
+
+# The version that apt-get would install, nothing when it has none.
+apt_version() {
+    has apt-cache || return 0
+    apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9][0-9.]*\).*/\1/p'
+}
+
+if ! has cargo || ! has rustc; then
+    packaged=$(apt_version rustc)
+    if [ -n "$packaged" ] && at_least "$packaged" "$rust_wanted"; then
+        packages+=(cargo rustc)
+        [ "$with_lints" = no ] || packages+=(rustfmt rust-clippy)
+    else
+        [ -z "$packaged" ] || say "this system packages Rust $packaged, which is too old"
+        say "Rust $rust_wanted or newer is missing: $rustup_advice"
+        exit 1
+    fi
+    how_else+=("Rust $rust_wanted or newer: $rustup_advice")
+else
+    # With rustup this is also the moment at which it fetches the toolchain.
+    rust_found=$(rustc --version | cut -d ' ' -f 2)
+    if ! at_least "${rust_found%%-*}" "$rust_wanted"; then
+        say "found Rust $rust_found at $(command -v rustc), and $rust_wanted or newer is needed:"
+        say "$rustup_advice"
+        exit 1
+    fi
+    if [ "$with_lints" = yes ]; then
+        for tool in rustfmt clippy; do
+            subcommand=${tool/rustfmt/fmt}
+            cargo "$subcommand" --version >/dev/null 2>&1 && continue
+            if has rustup; then
+                say "adding $tool: rustup component add $tool"
+                rustup component add "$tool"
+            else
+                packages+=("${tool/clippy/rust-clippy}")
+                how_else+=("$tool of the same version as rustc, or Rust with both: $rustup_advice")
+            fi
+        done
+    fi
+fi
+
+if [ ${#packages[@]} -gt 0 ]; then
+    install=(apt-get install --yes --no-install-recommends "${packages[@]}")
+    if ! has apt-get; then
+        say "missing, and this system has no apt-get:"
+        printf '  %s\n' "${how_else[@]}"
+        exit 1
+    elif [ "$(id -u)" -eq 0 ]; then
+        as_root=()
+    elif has sudo && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+        as_root=(sudo)
+    else
+        say "missing; as root, run: ${install[*]}"
+        exit 1
+    fi
+    say "installing ${packages[*]}: ${as_root[*]:-} ${install[*]}"
+    "${as_root[@]}" apt-get update --quiet
+    "${as_root[@]}" "${install[@]}"
+fi
+
+say "ready: $(cc --version | head -n 1); $(rustc --version)"
