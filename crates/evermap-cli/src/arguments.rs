@@ -30,15 +30,15 @@ Exit codes:
 /// microseconds, whatever their size.
 #[derive(Debug, Parser)]
 #[command(name = "evermap", version, max_term_width = 100)]
-#[command(propagate_version = true, after_help = EXIT_CODES)]
+#[command(after_help = EXIT_CODES)]
 pub struct Arguments {
     /// The store: a directory of named documents [default: $EVERMAP_STORE, else
     /// ~/.local/share/evermap/store]
-    #[arg(long, short, value_name = "DIR", global = true)]
+    #[arg(long, short, value_name = "DIR", global = true, display_order = 100)]
     store: Option<PathBuf>,
 
     /// Tell on stderr what the library does; twice for every system call
-    #[arg(long, short, action = clap::ArgAction::Count, global = true)]
+    #[arg(long, short, action = clap::ArgAction::Count, global = true, display_order = 101)]
     pub verbose: u8,
 
     #[command(subcommand)]

@@ -11,6 +11,8 @@ use std::process::ExitCode;
 use evermap::Error;
 use evermap_dom::{InvalidDocument, ParseError, SelectorError};
 
+use crate::output;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// `query` found nothing: an answer, not an error, and nothing is said.
@@ -42,7 +44,7 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         if !self.is_silent() {
             // Nobody is left to tell when stderr is closed too.
-            let _ = writeln!(io::stderr(), "evermap: {self}");
+            let _ = writeln!(io::stderr(), "evermap: {}", output::plain(&self.to_string()));
         }
         ExitCode::from(self.exit_code())
     }

@@ -3,7 +3,7 @@
 //! Output is one writer, locked and buffered, and every write can fail: `evermap query .. | head`
 //! closes the pipe, and that must end the program quietly. `println!` would panic instead.
 
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -76,6 +76,19 @@ impl Output {
     pub fn finish(mut self) -> Result<(), Failure> {
         Ok(self.writer.flush()?)
     }
+}
+
+/// Text from elsewhere for a message or a table: control characters are shown, not sent to the
+/// terminal. Only line feeds stay.
+pub fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() && character != '\n' {
+            true => plain.extend(character.escape_default()),
+            false => plain.push(character),
+        }
+    }
+    plain
 }
 
 /// `4.10 kB`: decimal units, as file managers and disks have them.

@@ -228,6 +228,26 @@ fn sources_that_cannot_be_parsed_are_8() {
     assert_eq!(place.ok(&["query", "empty.html", "body", "--count"]), "1\n");
 }
 
+#[test]
+fn output_that_cannot_be_written_is_said() {
+    let place = with_page();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ran = place.command(&["query", "page.html", "p"]).stdout(full).output().unwrap();
+    Ran::of(ran).failed(7, "cannot write the output");
+}
+
+#[test]
+fn control_characters_from_elsewhere_do_not_reach_the_terminal() {
+    let place = with_page();
+    place.fails(3, "\\u{1b}[2J", &["parse", "bell\u{1b}[2J.html"]);
+    place.file("title.html", "<title>a\u{1b}[31mb</title><p>\u{1b}[0m");
+    place.ok(&["parse", "title.html"]);
+    let info = place.ok(&["info", "title.html"]);
+    assert!(info.contains("a\\u{1b}[31mb") && !info.contains('\u{1b}'), "{info:?}");
+    // What is asked for is given as it is.
+    assert_eq!(place.ok(&["query", "title.html", "p", "--text"]), "\u{1b}[0m\n");
+}
+
 impl Place {
     /// The name of an object's file, for looking for it in a message.
     fn uuid_of(&self, object: &std::path::Path) -> String {

@@ -89,11 +89,8 @@ impl Catalog {
 
     /// Every address range in use, in order.
     pub(crate) fn used(&self) -> Vec<Lease> {
-        let mut used: Vec<Lease> = self
-            .objects
-            .iter()
-            .flat_map(|(_, entry)| entry.leases.iter().copied())
-            .collect();
+        let mut used: Vec<Lease> =
+            self.objects.iter().flat_map(|(_, entry)| entry.leases.iter().copied()).collect();
         used.sort_unstable_by_key(|lease| lease.base);
         used
     }
@@ -195,10 +192,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(Error::InvalidName {
-        name: name.to_string(),
-        why,
-    })
+    Err(Error::InvalidName { name: name.to_string(), why })
 }
 
 #[cfg(test)]
@@ -208,10 +202,7 @@ mod tests {
     #[test]
     fn names_that_could_leave_the_store_or_a_line_are_refused() {
         for bad in ["", ".", "..", "a/b", "/", "a\0b", "a\nb", &"x".repeat(256)] {
-            assert!(
-                matches!(check_name(bad), Err(Error::InvalidName { .. })),
-                "{bad:?}"
-            );
+            assert!(matches!(check_name(bad), Err(Error::InvalidName { .. })), "{bad:?}");
         }
         for good in ["a", "...", "übergröße", "a b", "-x", &"x".repeat(255)] {
             check_name(good).unwrap();

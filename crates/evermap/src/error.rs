@@ -242,21 +242,11 @@ impl Error {
     ) -> Error {
         let path = path.to_path_buf();
         match source.raw_os_error() {
-            Some(libc::ENOSPC | libc::EDQUOT) => Error::DiskFull {
-                path,
-                doing,
-                needed_bytes,
-            },
-            Some(libc::EACCES | libc::EPERM | libc::EROFS) => Error::NotPermitted {
-                path,
-                doing,
-                why: source.to_string(),
-            },
-            _ => Error::Io {
-                path,
-                doing,
-                source,
-            },
+            Some(libc::ENOSPC | libc::EDQUOT) => Error::DiskFull { path, doing, needed_bytes },
+            Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
+                Error::NotPermitted { path, doing, why: source.to_string() }
+            }
+            _ => Error::Io { path, doing, source },
         }
     }
 

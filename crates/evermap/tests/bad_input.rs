@@ -1,5 +1,6 @@
 //! Damaged, foreign and missing files, full disks and read-only ones: each a typed error that
 //! names the thing and the remedy, and nothing lost.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
@@ -60,11 +61,15 @@ fn damage_to_an_object_file_is_an_error_with_its_name() {
         ("a flipped bit in the lengths", |b| b[97] ^= 4, damaged),
         ("a flipped bit in the region table", |b| b[520] ^= 1, damaged),
         ("a flipped bit in the root's address", |b| b[107] ^= 1, damaged),
-        ("a superblock of noise behind the magic", |b| {
-            for (i, byte) in b[12..4096].iter_mut().enumerate() {
-                *byte = (i * 2_654_435_761 >> 7) as u8;
-            }
-        }, |e| !matches!(e, Error::Io { .. })),
+        (
+            "a superblock of noise behind the magic",
+            |b| {
+                for (i, byte) in b[12..4096].iter_mut().enumerate() {
+                    *byte = ((i * 2_654_435_761) >> 7) as u8;
+                }
+            },
+            |e| !matches!(e, Error::Io { .. }),
+        ),
     ];
     let (path, _directory) = closed_store();
     let file = object_file(&path);

@@ -1,4 +1,5 @@
 //! What is there after a kill, at whatever instant.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
@@ -30,11 +31,11 @@ fn step(mut root: evermap::Mut<'_, State>, number: u64) -> Result<(), Error> {
     let text = format!("number {number}");
     state.by_name.insert(text.as_str(), number)?;
     state.list.push(text.as_str())?;
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         let old = format!("number {}", number / 3);
         state.by_name.remove(old.as_str());
     }
-    if number % 50 == 0 {
+    if number.is_multiple_of(50) {
         state.list.truncate(10);
     }
     Ok(())

@@ -1,4 +1,5 @@
 //! Many processes, many objects.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! What a user of one process may rely on.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
@@ -138,10 +139,7 @@ fn objects_are_listed_renamed_and_removed() {
     assert_eq!(test.list().unwrap(), ["ä ö ü", "...", "c", "z"]);
     let files = std::fs::read_dir(test.path().join("objects")).unwrap().count();
     assert_eq!(files, 4, "removed objects leave no files");
-    assert!(matches!(
-        test.create::<u64, _>("z", 1),
-        Err(Error::AlreadyExists { .. })
-    ));
+    assert!(matches!(test.create::<u64, _>("z", 1), Err(Error::AlreadyExists { .. })));
     assert_eq!(std::fs::read_dir(test.path().join("building")).unwrap().count(), 0);
 }
 

@@ -125,7 +125,7 @@ impl ObjectReport {
 
 impl Report {
     fn show(&self, output: &mut Output) -> Result<(), Failure> {
-        let mut say = |what: &str, value: &str| output.line(&format!("{what:<10}  {value}"));
+        let mut say = |what: &str, value: &str| output.line(&format!("{what:<10}  {}", output::plain(value)));
         say("name", &self.name)?;
         if let Some(document) = &self.document {
             say("type", document.kind)?;

@@ -13,7 +13,7 @@ use crate::output::{self, Output};
 /// List the objects in the store, by name
 #[derive(Debug, clap::Args)]
 pub struct Ls {
-    /// Show type, nodes, sizes and age as well
+    /// Show type, nodes, sizes and the time they were stored as well
     #[arg(long, short)]
     long: bool,
     /// One JSON object per line, with everything that --long shows

@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod peer;
+pub mod selectors;
 
 use std::path::PathBuf;
 

@@ -31,11 +31,7 @@ impl AnonymousRange {
             mm::mmap_anonymous(std::ptr::null_mut(), mapped_bytes as usize, rights, flags)
         };
         let mapped = mapped.map_err(|e| refuse(e.to_string()))? as u64;
-        Ok(AnonymousRange {
-            mapped,
-            mapped_bytes,
-            base: mapped.next_multiple_of(CHUNK_BYTES),
-        })
+        Ok(AnonymousRange { mapped, mapped_bytes, base: mapped.next_multiple_of(CHUNK_BYTES) })
     }
 
     /// First usable address, a chunk multiple.

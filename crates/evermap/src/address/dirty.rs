@@ -69,17 +69,11 @@ impl PageScanner {
     /// Probes the kernel once: opens the page map and tries the ioctl.
     pub(crate) fn new() -> PageScanner {
         let pagemap = File::open("/proc/self/pagemap").ok();
-        let mut scanner = PageScanner {
-            pagemap,
-            method: DirtyScan::PagemapScan,
-        };
+        let mut scanner = PageScanner { pagemap, method: DirtyScan::PagemapScan };
         let page = PAGE_BYTES;
         if scanner.pagemap.is_none() {
             scanner.method = DirtyScan::Everything;
-        } else if scanner
-            .scan_ioctl(page, page + PAGE_BYTES, &mut Vec::new())
-            .is_err()
-        {
+        } else if scanner.scan_ioctl(page, page + PAGE_BYTES, &mut Vec::new()).is_err() {
             scanner.method = DirtyScan::Pagemap;
         }
         scanner
@@ -88,10 +82,7 @@ impl PageScanner {
     /// A scanner held to one way, for tests of the others.
     #[cfg(test)]
     pub(crate) fn with_method(method: DirtyScan) -> PageScanner {
-        PageScanner {
-            method,
-            ..PageScanner::new()
-        }
+        PageScanner { method, ..PageScanner::new() }
     }
 
     /// Appends the runs of pages in `start..end` that may differ from the file: start and end
@@ -200,22 +191,12 @@ mod tests {
     /// Maps a file privately, dirties every third page of it and gives what each way finds.
     fn found_by(method: DirtyScan, pages: u64, base: u64) -> Vec<(u64, u64)> {
         let directory = tempfile::tempdir().unwrap();
-        let file = Disk
-            .open(&directory.path().join("f"), OpenMode::CreateNew)
-            .unwrap();
+        let file = Disk.open(&directory.path().join("f"), OpenMode::CreateNew).unwrap();
         file.allocate(0, pages * PAGE_BYTES).unwrap();
         let space = AddressSpace::new("test");
         space.reserve(base, 1 << 30).unwrap();
         let mapping = space.claim(base, pages * PAGE_BYTES).unwrap();
-        mapping
-            .map(
-                &*file,
-                base,
-                pages * PAGE_BYTES,
-                0,
-                Sharing::PrivateWritable,
-            )
-            .unwrap();
+        mapping.map(&*file, base, pages * PAGE_BYTES, 0, Sharing::PrivateWritable).unwrap();
         for page in 0..pages {
             let at = (base + page * PAGE_BYTES) as *mut u8;
             // SAFETY: the page lies in the mapping made above.
@@ -235,10 +216,8 @@ mod tests {
     fn both_ways_find_exactly_the_written_pages_also_in_more_runs_than_one_call_returns() {
         let pages = 3 * 5000;
         let base = 0x5e00_0000_0000;
-        let expected: Vec<_> = (0..5000)
-            .map(|i| base + i * 3 * PAGE_BYTES)
-            .map(|a| (a, a + PAGE_BYTES))
-            .collect();
+        let expected: Vec<_> =
+            (0..5000).map(|i| base + i * 3 * PAGE_BYTES).map(|a| (a, a + PAGE_BYTES)).collect();
         assert_eq!(found_by(DirtyScan::Pagemap, pages, base), expected);
         if PageScanner::new().method == DirtyScan::PagemapScan {
             assert_eq!(found_by(DirtyScan::PagemapScan, pages, base), expected);
@@ -250,9 +229,6 @@ mod tests {
     #[test]
     fn not_knowing_takes_every_page() {
         let base = 0x5e80_0000_0000;
-        assert_eq!(
-            found_by(DirtyScan::Everything, 8, base),
-            vec![(base, base + 8 * PAGE_BYTES)]
-        );
+        assert_eq!(found_by(DirtyScan::Everything, 8, base), vec![(base, base + 8 * PAGE_BYTES)]);
     }
 }

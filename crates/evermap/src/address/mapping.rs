@@ -50,11 +50,7 @@ impl Reservation {
             Ok(at) if at as u64 == base => {
                 debug!(base, length, owner, "reserved addresses");
                 let owner = owner.to_string();
-                lock(&RESERVED).push(Reserved {
-                    base,
-                    end: base + length,
-                    owner,
-                });
+                lock(&RESERVED).push(Reserved { base, end: base + length, owner });
                 Ok(Reservation { base, length })
             }
             Ok(at) => {
@@ -70,11 +66,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        debug!(
-            base = self.base,
-            length = self.length,
-            "gave addresses back"
-        );
+        debug!(base = self.base, length = self.length, "gave addresses back");
         lock(&RESERVED).retain(|r| r.base != self.base);
         // SAFETY: the range is ours; the mappings in it hold the space alive, so there are none.
         let _ = unsafe { mm::munmap(pointer(self.base), self.length as usize) };
@@ -86,25 +78,11 @@ fn taken(what: &str, base: u64, length: u64) -> Error {
     let ours = lock(&RESERVED)
         .iter()
         .find(|r| r.base < end && r.end > base)
-        .map(|r| {
-            (
-                r.owner.clone(),
-                "close that store first, or rebase one of the two copies",
-            )
-        });
+        .map(|r| (r.owner.clone(), "close that store first, or rebase one of the two copies"));
     let (by, remedy) = ours.unwrap_or_else(|| {
-        (
-            maps::what_lies_in(base, end),
-            "open the store before that is loaded, or rebase the store",
-        )
+        (maps::what_lies_in(base, end), "open the store before that is loaded, or rebase the store")
     });
-    Error::AddressTaken {
-        what: what.to_string(),
-        base,
-        end,
-        by,
-        remedy,
-    }
+    Error::AddressTaken { what: what.to_string(), base, end, by, remedy }
 }
 
 /// The arenas of one open store.
@@ -124,26 +102,17 @@ struct State {
 impl AddressSpace {
     /// A space without arenas; `owner` names the store in messages.
     pub(crate) fn new(owner: &str) -> Arc<AddressSpace> {
-        Arc::new(AddressSpace {
-            owner: owner.to_string(),
-            state: Mutex::default(),
-        })
+        Arc::new(AddressSpace { owner: owner.to_string(), state: Mutex::default() })
     }
 
     /// Takes an arena: one inaccessible mapping. Reserving a range that the space has already is
     /// no error.
     pub(crate) fn reserve(&self, base: u64, length: u64) -> Result<()> {
         let mut state = lock(&self.state);
-        if state
-            .reservations
-            .iter()
-            .any(|r| r.base == base && r.length >= length)
-        {
+        if state.reservations.iter().any(|r| r.base == base && r.length >= length) {
             return Ok(());
         }
-        state
-            .reservations
-            .push(Reservation::new(&self.owner, base, length)?);
+        state.reservations.push(Reservation::new(&self.owner, base, length)?);
         Ok(())
     }
 
@@ -153,10 +122,7 @@ impl AddressSpace {
         let Some(end) = base.checked_add(length) else {
             return Err(taken(&self.owner, base, 0));
         };
-        let inside = state
-            .reservations
-            .iter()
-            .any(|r| base >= r.base && end <= r.base + r.length);
+        let inside = state.reservations.iter().any(|r| base >= r.base && end <= r.base + r.length);
         if !inside {
             return Err(Error::AddressTaken {
                 what: self.owner.clone(),
@@ -176,11 +142,7 @@ impl AddressSpace {
             });
         }
         state.mapped.push((base, end));
-        Ok(Mapping {
-            space: Arc::clone(self),
-            base,
-            length,
-        })
+        Ok(Mapping { space: Arc::clone(self), base, length })
     }
 }
 
@@ -230,24 +192,16 @@ impl Mapping {
         let at = self.checked(address, length);
         let (protection, flags) = match sharing {
             Sharing::ReadOnly => (ProtFlags::READ, MapFlags::PRIVATE),
-            Sharing::PrivateWritable => (
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            ),
+            Sharing::PrivateWritable => {
+                (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE)
+            }
             Sharing::SharedWritable => (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED),
         };
         let flags = flags | MapFlags::FIXED;
         // SAFETY: the range belongs to this claim (asserted above), and references into it are
         // made only by the owner of the claim, who calls this between their lifetimes.
         let mapped = unsafe {
-            mm::mmap(
-                at,
-                length as usize,
-                protection,
-                flags,
-                file.descriptor(),
-                file_offset,
-            )
+            mm::mmap(at, length as usize, protection, flags, file.descriptor(), file_offset)
         };
         mapped.map_err(|e| Error::from_io(e.into(), "map", file.path()))?;
         if sharing != Sharing::ReadOnly {
@@ -268,22 +222,16 @@ impl Mapping {
         let at = self.checked(address, length);
         // SAFETY: the range is ours; its private pages are given up by the owner's decision,
         // and what shows then is the file, whose bytes the owner has made equal or wants back.
-        unsafe { mm::madvise(at, length as usize, Advice::LinuxDontNeed) }.map_err(|e| {
-            Error::Unsupported {
-                why: format!("madvise failed: {e}"),
-            }
-        })
+        unsafe { mm::madvise(at, length as usize, Advice::LinuxDontNeed) }
+            .map_err(|e| Error::Unsupported { why: format!("madvise failed: {e}") })
     }
 
     /// Makes a range inaccessible to stores.
     pub(crate) fn protect_read_only(&self, address: u64, length: u64) -> Result<()> {
         let at = self.checked(address, length);
         // SAFETY: the range is ours; protection only takes rights away.
-        unsafe { mm::mprotect(at, length as usize, MprotectFlags::READ) }.map_err(|e| {
-            Error::Unsupported {
-                why: format!("mprotect failed: {e}"),
-            }
-        })
+        unsafe { mm::mprotect(at, length as usize, MprotectFlags::READ) }
+            .map_err(|e| Error::Unsupported { why: format!("mprotect failed: {e}") })
     }
 
     /// Takes a range back to inaccessible, unbacked memory.
@@ -296,9 +244,7 @@ impl Mapping {
         // SAFETY: the range is ours; the arena's reservation is put back in place.
         unsafe { mm::mmap_anonymous(at, length as usize, ProtFlags::empty(), flags) }
             .map(|_| ())
-            .map_err(|e| Error::Unsupported {
-                why: format!("mmap failed: {e}"),
-            })
+            .map_err(|e| Error::Unsupported { why: format!("mmap failed: {e}") })
     }
 
     fn advise(&self, address: u64, length: u64, advice: Advice) {
@@ -348,14 +294,8 @@ mod tests {
         space.reserve(BASE + (2 << 30), 1 << 30).unwrap();
         let base = BASE + (2 << 30);
         let claim = space.claim(base, 8192).unwrap();
-        assert!(matches!(
-            space.claim(base + 4096, 4096),
-            Err(Error::AddressTaken { .. })
-        ));
-        assert!(matches!(
-            space.claim(base + (1 << 30), 4096),
-            Err(Error::AddressTaken { .. })
-        ));
+        assert!(matches!(space.claim(base + 4096, 4096), Err(Error::AddressTaken { .. })));
+        assert!(matches!(space.claim(base + (1 << 30), 4096), Err(Error::AddressTaken { .. })));
         drop(claim);
         space.claim(base + 4096, 4096).unwrap();
     }

@@ -9,11 +9,7 @@ pub(super) fn what_lies_in(base: u64, end: u64) -> String {
     let Ok(maps) = fs::read_to_string("/proc/self/maps") else {
         return "an unknown mapping (/proc is not readable)".to_string();
     };
-    match maps
-        .lines()
-        .filter_map(parse)
-        .find(|m| m.start < end && m.end > base)
-    {
+    match maps.lines().filter_map(parse).find(|m| m.start < end && m.end > base) {
         Some(m) => format!("{} at {:#x}..{:#x}", m.name, m.start, m.end),
         None => "nothing visible: the addresses are beyond what this system can map".to_string(),
     }
@@ -37,11 +33,7 @@ fn parse(line: &str) -> Option<Line<'_>> {
     Some(Line {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
-        name: if name.is_empty() {
-            "anonymous memory"
-        } else {
-            name
-        },
+        name: if name.is_empty() { "anonymous memory" } else { name },
     })
 }
 
@@ -52,10 +44,7 @@ mod tests {
     #[test]
     fn a_line_gives_range_and_name() {
         let m = parse("7f00-7f10 r--p 00000000 fe:00 1053 /usr/lib/with space.so").unwrap();
-        assert_eq!(
-            (m.start, m.end, m.name),
-            (0x7f00, 0x7f10, "/usr/lib/with space.so")
-        );
+        assert_eq!((m.start, m.end, m.name), (0x7f00, 0x7f10, "/usr/lib/with space.so"));
         let m = parse("10-20 rw-p 00000000 00:00 0 ").unwrap();
         assert_eq!(m.name, "anonymous memory");
     }

@@ -39,10 +39,7 @@ pub struct Window {
 
 impl Default for Window {
     fn default() -> Self {
-        Window {
-            base: 0x2000_0000_0000,
-            end: 0x6000_0000_0000,
-        }
+        Window { base: 0x2000_0000_0000, end: 0x6000_0000_0000 }
     }
 }
 
@@ -52,7 +49,10 @@ impl Window {
     /// # Errors
     /// `Unsupported` when the range is empty or not aligned.
     pub fn new(base: u64, end: u64) -> Result<Window> {
-        if base >= end || base % ARENA_ALIGN_BYTES != 0 || end % ARENA_ALIGN_BYTES != 0 {
+        if base >= end
+            || !base.is_multiple_of(ARENA_ALIGN_BYTES)
+            || !end.is_multiple_of(ARENA_ALIGN_BYTES)
+        {
             return Err(Error::Unsupported {
                 why: format!("window {base:#x}..{end:#x} is empty or not aligned to 1 GiB"),
             });
@@ -62,10 +62,7 @@ impl Window {
 
     /// Does the window hold `length` bytes from `address`?
     pub fn contains(&self, address: u64, length: u64) -> bool {
-        address >= self.base
-            && address
-                .checked_add(length)
-                .is_some_and(|end| end <= self.end)
+        address >= self.base && address.checked_add(length).is_some_and(|end| end <= self.end)
     }
 
     /// A random base, aligned to 1 GiB, for an arena of `length` bytes.
@@ -87,9 +84,7 @@ pub(crate) const ARENA_ALIGN_BYTES: u64 = 1 << 30;
 
 /// Random bits from the kernel.
 pub(crate) fn random_u64() -> Result<u64> {
-    getrandom::u64().map_err(|e| Error::Unsupported {
-        why: format!("no random numbers: {e}"),
-    })
+    getrandom::u64().map_err(|e| Error::Unsupported { why: format!("no random numbers: {e}") })
 }
 
 /// A random identity for a store or an object.

@@ -19,9 +19,7 @@ struct AnonymousGround {
 impl Ground for AnonymousGround {
     fn extend(&self, region: usize, _data_bytes: u64) -> Result<u64> {
         let ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
-        let backed = ranges
-            .get(region)
-            .map(|(_, record)| record.capacity - record.meta_length);
+        let backed = ranges.get(region).map(|(_, record)| record.capacity - record.meta_length);
         Ok(backed.unwrap_or(0))
     }
 
@@ -76,9 +74,6 @@ impl Heap {
 
     #[cfg(test)]
     fn set_fail_after(&self, successes: Option<usize>) {
-        *self
-            .fail_after
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = successes;
+        *self.fail_after.lock().unwrap_or_else(PoisonError::into_inner) = successes;
     }
 }

@@ -79,7 +79,7 @@ mod tests {
         for align in (0..16).map(|b| 1usize << b) {
             for size in [1, 17, 100, 700, 5000, 20_000] {
                 let class = class_of(size, align).unwrap();
-                assert!(block_bytes(class) >= size && block_bytes(class) % align == 0);
+                assert!(block_bytes(class) >= size && block_bytes(class).is_multiple_of(align));
             }
         }
         assert_eq!(class_of(1, 65536), None);

@@ -68,25 +68,13 @@ struct State {
 
 /// A block found by its address.
 enum Block {
-    Small {
-        region: usize,
-        chunk: usize,
-        class: usize,
-        index: u32,
-    },
-    Large {
-        region: usize,
-        chunk: usize,
-        chunks: usize,
-        bytes: u64,
-    },
+    Small { region: usize, chunk: usize, class: usize, index: u32 },
+    Large { region: usize, chunk: usize, chunks: usize, bytes: u64 },
 }
 
 impl std::fmt::Debug for Heap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Heap")
-            .field("regions", &self.lock().regions.len())
-            .finish()
+        f.debug_struct("Heap").field("regions", &self.lock().regions.len()).finish()
     }
 }
 
@@ -203,10 +191,7 @@ impl Heap {
         drop(state);
         let new = self.allocate_block(new_size, align)?;
         // SAFETY: both blocks are allocated, distinct, and hold the bytes copied.
-        unsafe {
-            new.as_ptr()
-                .copy_from_nonoverlapping(block.as_ptr(), old_size.min(new_size))
-        };
+        unsafe { new.as_ptr().copy_from_nonoverlapping(block.as_ptr(), old_size.min(new_size)) };
         // SAFETY: the caller gave the old block up.
         unsafe { self.free(block) };
         Ok(new)
@@ -223,24 +208,14 @@ impl Heap {
             let start = region.chunk_address(0);
             let end = start + region.backed();
             address as u64 >= start
-                && (address as u64)
-                    .checked_add(length as u64)
-                    .is_some_and(|e| e <= end)
+                && (address as u64).checked_add(length as u64).is_some_and(|e| e <= end)
         })
     }
 
     #[cfg(test)]
     fn count_down(&self) -> Result<()> {
-        match &mut *self
-            .fail_after
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-        {
-            Some(0) => Err(Error::BadAllocation {
-                bytes: 0,
-                align: 1,
-                why: "the test says so",
-            }),
+        match &mut *self.fail_after.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(0) => Err(Error::BadAllocation { bytes: 0, align: 1, why: "the test says so" }),
             Some(left) => {
                 *left -= 1;
                 Ok(())
@@ -277,11 +252,7 @@ fn check_request(size: usize, align: usize) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(Error::BadAllocation {
-        bytes: size as u64,
-        align: align as u64,
-        why,
-    })
+    Err(Error::BadAllocation { bytes: size as u64, align: align as u64, why })
 }
 
 /// End of the last block of a region, a page multiple, from its first chunk.
@@ -292,10 +263,8 @@ fn used_data_bytes(region: &Region) -> u64 {
     let state = region.map()[last];
     let bytes = match state & !CHUNK_FULL {
         CHUNK_LARGE | CHUNK_LARGE_BODY => {
-            let first = region.map()[..=last]
-                .iter()
-                .rposition(|&s| s == CHUNK_LARGE)
-                .unwrap_or(last);
+            let first =
+                region.map()[..=last].iter().rposition(|&s| s == CHUNK_LARGE).unwrap_or(last);
             first as u64 * CHUNK_BYTES + region.record(first).large_bytes
         }
         class if (1..=CLASSES as u8).contains(&class) => {
@@ -318,11 +287,7 @@ impl State {
             .map(|(i, record)| unsafe { Region::new(record, i == 0) })
             .collect();
         let free_from = vec![0; regions.len()];
-        State {
-            regions,
-            current: [None; CLASSES],
-            free_from,
-        }
+        State { regions, current: [None; CLASSES], free_from }
     }
 
     fn allocate_small(&mut self, ground: &dyn Ground, class: usize) -> Result<u64> {
@@ -333,11 +298,7 @@ impl State {
         let size = block_bytes(class) as u64;
         let slab = self.regions[region].record_mut(chunk);
         let blocks = slab.blocks.min(blocks_per_slab(class));
-        let word = slab
-            .bitmap
-            .iter()
-            .position(|&word| word != u64::MAX)
-            .unwrap_or(0);
+        let word = slab.bitmap.iter().position(|&word| word != u64::MAX).unwrap_or(0);
         let index = word as u32 * 64 + slab.bitmap[word].trailing_ones();
         if index >= blocks {
             // Only damaged metadata says "free blocks" without having one.
@@ -411,9 +372,7 @@ impl State {
         self.regions.push(unsafe { Region::new(&record, false) });
         self.free_from.push(0);
         let index = self.regions.len() - 1;
-        let chunk = self.regions[index]
-            .find_free(0, chunks, align_bytes)
-            .unwrap_or(0);
+        let chunk = self.regions[index].find_free(0, chunks, align_bytes).unwrap_or(0);
         self.back(ground, index, chunk as u64 * CHUNK_BYTES + bytes)?;
         Ok((index, chunk))
     }
@@ -428,12 +387,7 @@ impl State {
 
     fn free(&mut self, address: u64) -> Result<()> {
         match self.find(address)? {
-            Block::Small {
-                region,
-                chunk,
-                class,
-                index,
-            } => {
+            Block::Small { region, chunk, class, index } => {
                 let slab = self.regions[region].record_mut(chunk);
                 slab.bitmap[index as usize / 64] &= !(1 << (index % 64));
                 slab.used = slab.used.saturating_sub(1);
@@ -445,12 +399,9 @@ impl State {
                     self.regions[region].set_map(chunk, 1, 1 + class as u8);
                 }
             }
-            Block::Large {
-                region,
-                chunk,
-                chunks,
-                ..
-            } => self.give_chunks_back(region, chunk, chunks),
+            Block::Large { region, chunk, chunks, .. } => {
+                self.give_chunks_back(region, chunk, chunks)
+            }
         }
         Ok(())
     }
@@ -479,12 +430,7 @@ impl State {
                 if chunks == 0 || chunks > self.regions[region].chunks() - chunk {
                     return refuse("the object's allocator metadata is damaged");
                 }
-                Ok(Block::Large {
-                    region,
-                    chunk,
-                    chunks,
-                    bytes: record.large_bytes,
-                })
+                Ok(Block::Large { region, chunk, chunks, bytes: record.large_bytes })
             }
             CHUNK_LARGE | CHUNK_LARGE_BODY => refuse("it points into the middle of a large block"),
             state if (1..=CLASSES as u8).contains(&state) => {
@@ -497,12 +443,7 @@ impl State {
                 if record.bitmap[index as usize / 64] >> (index % 64) & 1 == 0 {
                     return refuse("the block is free; was it freed before?");
                 }
-                Ok(Block::Small {
-                    region,
-                    chunk,
-                    class,
-                    index,
-                })
+                Ok(Block::Small { region, chunk, class, index })
             }
             _ => refuse("the object's allocator metadata is damaged"),
         }
@@ -528,12 +469,7 @@ impl State {
         }
         match self.find(address)? {
             Block::Small { class, .. } => Ok(class_of(new_size, align) == Some(class)),
-            Block::Large {
-                region,
-                chunk,
-                chunks,
-                bytes,
-            } => {
+            Block::Large { region, chunk, chunks, bytes } => {
                 if class_of(new_size, BLOCK_BYTES_MIN).is_some() {
                     return Ok(false);
                 }

@@ -43,10 +43,7 @@ pub struct HeapStatistics {
 impl HeapStatistics {
     pub(super) fn collect(regions: &[Region]) -> HeapStatistics {
         let mut classes = [ClassStatistics::default(); CLASSES];
-        let mut total = HeapStatistics {
-            regions: regions.len() as u64,
-            ..Default::default()
-        };
+        let mut total = HeapStatistics { regions: regions.len() as u64, ..Default::default() };
         for region in regions {
             total.capacity_bytes += region.chunks() as u64 * CHUNK_BYTES;
             total.backed_bytes += region.backed();

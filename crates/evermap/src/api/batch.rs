@@ -112,12 +112,9 @@ impl Batch {
         let uuid = inner.new_uuid()?;
         let path = inner.path_in(BUILDING, uuid);
         let environment = inner.environment();
-        let arena = inner.catalog().look(|_, reader| {
-            (
-                reader.superblock().arena_base,
-                reader.superblock().arena_length,
-            )
-        })?;
+        let arena = inner
+            .catalog()
+            .look(|_, reader| (reader.superblock().arena_base, reader.superblock().arena_length))?;
         let options = DraftOptions {
             name: name.to_string(),
             store_uuid: inner.uuid,
@@ -151,10 +148,7 @@ impl Batch {
             name: name.to_string(),
             uuid,
             created_ns: now_ns(),
-            leases: leases
-                .into_iter()
-                .map(|(base, bytes)| Lease { base, bytes })
-                .collect(),
+            leases: leases.into_iter().map(|(base, bytes)| Lease { base, bytes }).collect(),
             replace,
         });
         if self.finished.len() <= FLUSHED_SINGLY_MAX {
@@ -188,9 +182,7 @@ impl Batch {
             for file in &self.files {
                 file.sync_data()?;
             }
-            self.inner
-                .storage
-                .sync_directory(&self.inner.directory.join(BUILDING))?;
+            self.inner.storage.sync_directory(&self.inner.directory.join(BUILDING))?;
         } else {
             self.file_system.sync()?;
         }
@@ -203,10 +195,7 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         for object in &self.finished {
-            let _ = self
-                .inner
-                .storage
-                .remove(&self.inner.path_in(BUILDING, object.uuid));
+            let _ = self.inner.storage.remove(&self.inner.path_in(BUILDING, object.uuid));
             self.inner.book.give_up(&object.leases);
         }
     }

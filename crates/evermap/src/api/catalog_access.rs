@@ -49,13 +49,11 @@ struct CatalogAddresses {
 impl Addresses for CatalogAddresses {
     fn lease(&self, bytes: u64) -> Result<u64> {
         let arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
-        self.book
-            .take_above(&arenas, bytes)?
-            .ok_or_else(|| Error::OutOfAddresses {
-                what: "the catalog".to_string(),
-                bytes,
-                why: "every arena is used up to its end".to_string(),
-            })
+        self.book.take_above(&arenas, bytes)?.ok_or_else(|| Error::OutOfAddresses {
+            what: "the catalog".to_string(),
+            bytes,
+            why: "every arena is used up to its end".to_string(),
+        })
     }
 
     fn give_up(&self, base: u64, bytes: u64) {
@@ -87,33 +85,15 @@ impl CatalogAccess {
             if !e.is_missing_file() {
                 return e;
             }
-            Error::LogMissing {
-                path: path.clone(),
-                log: log_path.clone(),
-            }
+            Error::LogMissing { path: path.clone(), log: log_path.clone() }
         })?;
-        let identity = Identity {
-            store_uuid: None,
-            object_uuid: None,
-            kind: KIND_CATALOG,
-        };
-        let own_addresses = Arc::new(CatalogAddresses {
-            book: Arc::clone(&book),
-            arenas: Mutex::default(),
-        });
+        let identity = Identity { store_uuid: None, object_uuid: None, kind: KIND_CATALOG };
+        let own_addresses =
+            Arc::new(CatalogAddresses { book: Arc::clone(&book), arenas: Mutex::default() });
         let addresses: Arc<dyn Addresses> = own_addresses.clone();
         Ok(CatalogAccess {
-            environment: Environment {
-                storage,
-                space,
-                addresses,
-            },
-            place: Place {
-                path,
-                log_path,
-                identity,
-                called: "the catalog".to_string(),
-            },
+            environment: Environment { storage, space, addresses },
+            place: Place { path, log_path, identity, called: "the catalog".to_string() },
             file,
             log_file,
             reader: None,
@@ -130,13 +110,7 @@ impl CatalogAccess {
     pub(super) fn look<R>(&mut self, look: impl FnOnce(&Catalog, &Reader) -> R) -> Result<R> {
         let file = Arc::clone(&self.file);
         let patience = self.patience;
-        lock_byte(
-            &*file,
-            LockKind::Shared,
-            CONTENT_BYTE,
-            patience,
-            &self.place.called,
-        )?;
+        lock_byte(&*file, LockKind::Shared, CONTENT_BYTE, patience, &self.place.called)?;
         let _lock = ContentLock(&*file);
         if !self.is_current()? {
             self.reader = None;
@@ -174,19 +148,12 @@ impl CatalogAccess {
             // identity of the file since; the writer has the object to itself.
             let mut catalog = unsafe { Mut::from_raw(writer.heap(), root) };
             let arenas: Vec<Arena> = catalog.fields().arenas.iter().copied().collect();
-            *self
-                .own_addresses
-                .arenas
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = arenas;
+            *self.own_addresses.arenas.lock().unwrap_or_else(PoisonError::into_inner) = arenas;
         }
         // SAFETY: as above.
         let result = change(unsafe { Mut::from_raw(writer.heap(), root) })?;
-        let own: Vec<Lease> = writer
-            .new_leases()
-            .iter()
-            .map(|&(base, bytes)| Lease { base, bytes })
-            .collect();
+        let own: Vec<Lease> =
+            writer.new_leases().iter().map(|&(base, bytes)| Lease { base, bytes }).collect();
         for lease in &own {
             // SAFETY: as above.
             catalog::raise_high_water(unsafe { Mut::from_raw(writer.heap(), root) }, lease);
@@ -208,12 +175,7 @@ impl CatalogAccess {
     }
 
     fn write(&self) -> Result<Writer> {
-        Writer::open(
-            &self.environment,
-            &self.place,
-            LogPolicy::Permanent,
-            self.patience,
-        )
+        Writer::open(&self.environment, &self.place, LogPolicy::Permanent, self.patience)
     }
 
     /// Does the mapping show the last commit?
@@ -259,8 +221,5 @@ fn check_type(reader: &Reader, place: &Place) -> Result<()> {
 /// The addresses of the catalog's own regions.
 pub(super) fn own_leases(reader: &Reader) -> Vec<Lease> {
     let regions = reader.superblock().regions().iter();
-    regions
-        .map(|r| lease_of(r))
-        .map(|(base, bytes)| Lease { base, bytes })
-        .collect()
+    regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect()
 }

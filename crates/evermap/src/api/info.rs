@@ -40,21 +40,11 @@ impl ObjectInfo {
         let superblock = reader.superblock();
         // SAFETY: the reader maps these regions for as long as it is borrowed here.
         let heap = unsafe { statistics_of(superblock.regions()) };
-        Ok(ObjectInfo::new(
-            name,
-            superblock,
-            reader.file().length()?,
-            heap,
-        ))
+        Ok(ObjectInfo::new(name, superblock, reader.file().length()?, heap))
     }
 
     pub(super) fn of_writer(name: &str, writer: &Writer) -> Result<ObjectInfo> {
-        Ok(ObjectInfo::new(
-            name,
-            writer.head(),
-            writer.file().length()?,
-            writer.statistics(),
-        ))
+        Ok(ObjectInfo::new(name, writer.head(), writer.file().length()?, writer.statistics()))
     }
 
     fn new(name: &str, s: &Superblock, file_bytes: u64, heap: HeapStatistics) -> ObjectInfo {

@@ -69,15 +69,16 @@ pub(super) struct Inner {
     swept: Mutex<bool>,
 }
 
+/// An object whose files are to go, and the lock that keeps writers away until they are gone.
+type Doomed = ([u8; 16], Option<Arc<dyn File>>);
+
 /// Bytes of an object's id that are its maker's token. Tokens as lock offsets stay below every
 /// window, so they never meet an address.
 const TOKEN_BYTES: usize = 5;
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store")
-            .field("directory", &self.directory)
-            .finish()
+        f.debug_struct("Store").field("directory", &self.directory).finish()
     }
 }
 
@@ -107,32 +108,21 @@ impl Inner {
     /// The store in `directory`, opened now or already open in this process.
     pub(super) fn open(directory: &Path, options: &Options) -> Result<Arc<Inner>> {
         let storage: Arc<dyn Storage> = Arc::new(Disk);
-        let no_store = |why: &str| Error::NoStore {
-            path: directory.to_path_buf(),
-            why: why.to_string(),
-        };
-        let identity = storage
-            .directory_identity(directory)
-            .map_err(|e| match &e {
-                Error::Io { source, .. } => no_store(&source.to_string()),
-                _ => e,
-            })?;
+        let no_store =
+            |why: &str| Error::NoStore { path: directory.to_path_buf(), why: why.to_string() };
+        let identity = storage.directory_identity(directory).map_err(|e| match &e {
+            Error::Io { source, .. } => no_store(&source.to_string()),
+            _ => e,
+        })?;
         // Held to the end: two threads that open one store must not both reserve its arena.
         let mut open = lock(&OPEN);
         open.retain(|(_, inner)| inner.strong_count() > 0);
-        let known = open
-            .iter()
-            .find(|(i, _)| *i == identity)
-            .and_then(|(_, w)| w.upgrade());
+        let known = open.iter().find(|(i, _)| *i == identity).and_then(|(_, w)| w.upgrade());
         if let Some(inner) = known {
             return Ok(inner);
         }
         let inner = Inner::open_new(storage, directory, options).map_err(|e| {
-            if e.is_missing_file() {
-                no_store("the directory has no catalog")
-            } else {
-                e
-            }
+            if e.is_missing_file() { no_store("the directory has no catalog") } else { e }
         })?;
         open.push((identity, Arc::downgrade(&inner)));
         Ok(inner)
@@ -151,10 +141,7 @@ impl Inner {
         let head = crate::object::peek(&*catalog_file)?;
         let inside = |base| options.window.contains(base, head.arena_length);
         if !inside(head.arena_base) {
-            debug!(
-                base = head.arena_base,
-                "the store's arena lies outside the window given"
-            );
+            debug!(base = head.arena_base, "the store's arena lies outside the window given");
         }
         space.reserve(head.arena_base, head.arena_length)?;
         let locks = open_lock_file(&*storage, &directory.join(ADDRESSES))?;
@@ -219,36 +206,22 @@ impl Inner {
     /// The entry of a name.
     pub(super) fn find(&self, name: &str) -> Result<Found> {
         catalog::check_name(name)?;
-        self.catalog()
-            .look(|catalog, _| catalog.find(name))?
-            .ok_or_else(|| self.not_found(name))
+        self.catalog().look(|catalog, _| catalog.find(name))?.ok_or_else(|| self.not_found(name))
     }
 
     pub(super) fn not_found(&self, name: &str) -> Error {
-        Error::NotFound {
-            store: self.directory.clone(),
-            object: name.to_string(),
-        }
+        Error::NotFound { store: self.directory.clone(), object: name.to_string() }
     }
 
     fn exists(&self, name: &str) -> Error {
-        Error::AlreadyExists {
-            store: self.directory.clone(),
-            object: name.to_string(),
-        }
+        Error::AlreadyExists { store: self.directory.clone(), object: name.to_string() }
     }
 
     /// Fails early when a new object's name is bad or taken.
     pub(super) fn check_new(&self, name: &str, replace: bool) -> Result<()> {
         catalog::check_name(name)?;
-        let taken = self
-            .catalog()
-            .look(|catalog, _| catalog.find(name).is_some())?;
-        if taken && !replace {
-            Err(self.exists(name))
-        } else {
-            Ok(())
-        }
+        let taken = self.catalog().look(|catalog, _| catalog.find(name).is_some())?;
+        if taken && !replace { Err(self.exists(name)) } else { Ok(()) }
     }
 
     pub(super) fn path_in(&self, folder: &str, uuid: [u8; 16]) -> PathBuf {
@@ -335,28 +308,14 @@ impl Inner {
         let base = self.reserve_arena(length)?;
         debug!(base, length, "new arena");
         self.catalog().change(|mut catalog| {
-            catalog
-                .fields()
-                .arenas
-                .push(Arena {
-                    base,
-                    length,
-                    high_water: base,
-                })
-                .map(drop)
+            catalog.fields().arenas.push(Arena { base, length, high_water: base }).map(drop)
         })?;
-        let arenas = [Arena {
-            base,
-            length,
-            high_water: base,
-        }];
-        self.book
-            .take_above(&arenas, bytes)?
-            .ok_or_else(|| Error::OutOfAddresses {
-                what: "an object".to_string(),
-                bytes,
-                why: "other processes took the new arena at once".to_string(),
-            })
+        let arenas = [Arena { base, length, high_water: base }];
+        self.book.take_above(&arenas, bytes)?.ok_or_else(|| Error::OutOfAddresses {
+            what: "an object".to_string(),
+            bytes,
+            why: "other processes took the new arena at once".to_string(),
+        })
     }
 
     fn reserve_arena(&self, length: u64) -> Result<u64> {
@@ -387,10 +346,7 @@ impl Inner {
         for object in finished {
             self.book.give_up(&object.leases);
             let from = self.path_in(BUILDING, object.uuid);
-            if let Err(error) = self
-                .storage
-                .rename(&from, &self.path_in(OBJECTS, object.uuid))
-            {
+            if let Err(error) = self.storage.rename(&from, &self.path_in(OBJECTS, object.uuid)) {
                 warn!(%error, "a new object stays in its first place");
             }
         }
@@ -455,21 +411,11 @@ impl Inner {
 
     /// Makes sure that nobody writes an object that is about to go. Readers may stay: they keep
     /// the file's pages, and its addresses, until they close it.
-    fn lock_for_removal(
-        &self,
-        name: &str,
-        uuid: [u8; 16],
-    ) -> Result<([u8; 16], Option<Arc<dyn File>>)> {
+    fn lock_for_removal(&self, name: &str, uuid: [u8; 16]) -> Result<Doomed> {
         let opened = self.with_place(name, uuid, |place| {
             let file = self.storage.open(&place.path, OpenMode::ReadWrite)?;
             let patience = self.options.busy_timeout;
-            lock_byte(
-                &*file,
-                LockKind::Exclusive,
-                WRITER_BYTE,
-                patience,
-                &place.called,
-            )?;
+            lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, &place.called)?;
             Ok(file)
         });
         match opened {
@@ -483,11 +429,7 @@ impl Inner {
 
     fn remove_files(&self, uuid: [u8; 16]) {
         let path = self.path_in(OBJECTS, uuid);
-        for path in [
-            path.with_extension("log"),
-            self.path_in(BUILDING, uuid),
-            path,
-        ] {
+        for path in [path.with_extension("log"), self.path_in(BUILDING, uuid), path] {
             match self.storage.remove(&path) {
                 Err(error) if !error.is_missing_file() => warn!(%error, "a file is left behind"),
                 _ => {}
@@ -528,9 +470,8 @@ impl Inner {
     }
 
     fn sweep_doomed(&self) -> Result<()> {
-        let doomed: Vec<[u8; 16]> = self
-            .catalog()
-            .look(|catalog, _| catalog.doomed.iter().copied().collect())?;
+        let doomed: Vec<[u8; 16]> =
+            self.catalog().look(|catalog, _| catalog.doomed.iter().copied().collect())?;
         if doomed.is_empty() {
             return Ok(());
         }
@@ -539,10 +480,7 @@ impl Inner {
         }
         self.storage.sync_directory(&self.directory.join(OBJECTS))?;
         self.catalog().change(|mut catalog| {
-            catalog
-                .fields()
-                .doomed
-                .retain(|uuid| !doomed.contains(uuid));
+            catalog.fields().doomed.retain(|uuid| !doomed.contains(uuid));
             Ok(())
         })
     }
@@ -572,10 +510,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let catalog = self
-            .catalog
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let catalog = self.catalog.get_mut().unwrap_or_else(PoisonError::into_inner);
         if !catalog.changed {
             return;
         }
@@ -617,9 +552,7 @@ fn open_lock_file(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn File>> {
 }
 
 fn token_of(uuid: [u8; 16]) -> u64 {
-    uuid[..TOKEN_BYTES]
-        .iter()
-        .fold(0, |token, byte| token << 8 | u64::from(*byte))
+    uuid[..TOKEN_BYTES].iter().fold(0, |token, byte| token << 8 | u64::from(*byte))
 }
 
 fn parse_uuid(name: &str) -> Option<[u8; 16]> {

@@ -24,10 +24,7 @@ pub(super) struct LeaseBook {
 
 impl LeaseBook {
     pub(super) fn new(file: Arc<dyn File>) -> LeaseBook {
-        LeaseBook {
-            file,
-            held: Mutex::default(),
-        }
+        LeaseBook { file, held: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
@@ -65,10 +62,7 @@ impl LeaseBook {
             let mut from = arena.base;
             let end = arena.base + arena.length;
             let inside = used.iter().filter(|l| l.base >= arena.base && l.base < end);
-            for stop in inside.chain([&Lease {
-                base: end,
-                bytes: 0,
-            }]) {
+            for stop in inside.chain([&Lease { base: end, bytes: 0 }]) {
                 if let Some(base) = self.take_between(&mut held, from, stop.base, bytes)? {
                     return Ok(Some(base));
                 }
@@ -103,18 +97,12 @@ impl LeaseBook {
     /// Marks an object's ranges as in use here.
     pub(super) fn share(&self, leases: &[Lease]) -> Result<()> {
         for (done, lease) in leases.iter().enumerate() {
-            let locked = self
-                .file
-                .try_lock(LockKind::Shared, lease.base, lease.bytes);
+            let locked = self.file.try_lock(LockKind::Shared, lease.base, lease.bytes);
             if !matches!(locked, Ok(true)) {
                 self.give_up(&leases[..done]);
                 locked?;
                 return Err(Error::Busy {
-                    what: format!(
-                        "addresses {:#x}..{:#x}",
-                        lease.base,
-                        lease.base + lease.bytes
-                    ),
+                    what: format!("addresses {:#x}..{:#x}", lease.base, lease.base + lease.bytes),
                     holder: "another process is making an object there".to_string(),
                 });
             }

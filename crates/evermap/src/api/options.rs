@@ -52,9 +52,7 @@ impl Options {
     /// Bytes of addresses a new store takes at first (rounded up to 1 GiB). It takes more when
     /// these are used up. Addresses cost nothing until something lies there.
     pub fn arena_bytes(mut self, bytes: u64) -> Options {
-        self.arena_bytes = bytes
-            .max(1)
-            .next_multiple_of(crate::address::ARENA_ALIGN_BYTES);
+        self.arena_bytes = bytes.max(1).next_multiple_of(crate::address::ARENA_ALIGN_BYTES);
         self
     }
 

@@ -96,10 +96,8 @@ impl<T: Persist> Session<T> {
             writer.head_mut().set_name(name);
         }
         let regions = writer.head().regions().iter();
-        let leases: Vec<Lease> = regions
-            .map(|r| lease_of(r))
-            .map(|(base, bytes)| Lease { base, bytes })
-            .collect();
+        let leases: Vec<Lease> =
+            regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect();
         inner.book.share(&leases)?;
         Ok(Session {
             writer: Some(writer),
@@ -135,12 +133,8 @@ impl<T: Persist> Session<T> {
     /// and commit again, or roll back. After `DurabilityUnknown` the session is of no more use;
     /// opening the object again finds the last durable commit.
     pub fn commit(&mut self) -> Result<bool> {
-        let leases: Vec<Lease> = self
-            .writer()
-            .new_leases()
-            .iter()
-            .map(|&(base, bytes)| Lease { base, bytes })
-            .collect();
+        let leases: Vec<Lease> =
+            self.writer().new_leases().iter().map(|&(base, bytes)| Lease { base, bytes }).collect();
         if !leases.is_empty() {
             // First the catalog, then the object: addresses may be recorded and unused, but never
             // used and unrecorded.
@@ -193,15 +187,11 @@ impl<T: Persist> Session<T> {
 impl<T> Session<T> {
     fn writer(&self) -> &Writer {
         // The writer is taken out only while the session is being dropped.
-        self.writer
-            .as_ref()
-            .unwrap_or_else(|| unreachable!("a session in use has a writer"))
+        self.writer.as_ref().unwrap_or_else(|| unreachable!("a session in use has a writer"))
     }
 
     fn writer_mut(&mut self) -> &mut Writer {
-        self.writer
-            .as_mut()
-            .unwrap_or_else(|| unreachable!("a session in use has a writer"))
+        self.writer.as_mut().unwrap_or_else(|| unreachable!("a session in use has a writer"))
     }
 
     fn end(&mut self) -> Result<()> {

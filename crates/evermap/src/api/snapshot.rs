@@ -62,11 +62,7 @@ impl<T: Persist> Snapshot<T> {
     pub(super) fn open(inner: &Arc<Inner>, name: &str) -> Result<Snapshot<T>> {
         let shared = Shared::open(inner, name)?;
         let root = root_as::<T>(inner, name, shared.reader.superblock())?;
-        Ok(Snapshot {
-            shared,
-            root,
-            root_type: PhantomData,
-        })
+        Ok(Snapshot { shared, root, root_type: PhantomData })
     }
 
     /// What is known about the object.
@@ -116,14 +112,11 @@ impl Shared {
         }
         let environment = inner.environment();
         let patience = inner.options.busy_timeout;
-        let reader = inner.with_place(name, found.uuid, |place| {
-            Reader::open(&environment, place, patience)
-        })?;
+        let reader = inner
+            .with_place(name, found.uuid, |place| Reader::open(&environment, place, patience))?;
         let regions = reader.superblock().regions().iter();
-        let leases: Vec<Lease> = regions
-            .map(|r| lease_of(r))
-            .map(|(base, bytes)| Lease { base, bytes })
-            .collect();
+        let leases: Vec<Lease> =
+            regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect();
         inner.book.share(&leases)?;
         let shared = Arc::new(Shared {
             inner: Arc::clone(inner),

@@ -179,9 +179,7 @@ impl Options {
     /// # Errors
     /// As there.
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Store> {
-        Ok(Store {
-            inner: Inner::open(directory.as_ref(), self)?,
-        })
+        Ok(Store { inner: Inner::open(directory.as_ref(), self)? })
     }
 
     /// As [`Store::create_new`], with these options.
@@ -230,12 +228,8 @@ impl Addresses for FirstLease {
 fn create_store(directory: &Path, options: &Options) -> Result<()> {
     crate::address::check_page_size()?;
     let storage: Arc<dyn Storage> = Arc::new(Disk);
-    let exists = |why: &str| {
-        Err(Error::StoreExists {
-            path: directory.to_path_buf(),
-            why: why.to_string(),
-        })
-    };
+    let exists =
+        |why: &str| Err(Error::StoreExists { path: directory.to_path_buf(), why: why.to_string() });
     if let Some(parent) = directory.parent().filter(|p| !p.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent).map_err(|e| Error::from_io(e, "create", parent))?;
     }
@@ -244,10 +238,9 @@ fn create_store(directory: &Path, options: &Options) -> Result<()> {
         Err(e) if already_there(&e) => {
             let known = [ADDRESSES, BUILDING, OBJECTS, CATALOG_LOG, NEW_CATALOG];
             let names = storage.list(directory).map_err(|e| match e {
-                Error::Io { path, source, .. } => Error::StoreExists {
-                    path,
-                    why: source.to_string(),
-                },
+                Error::Io { path, source, .. } => {
+                    Error::StoreExists { path, why: source.to_string() }
+                }
                 other => other,
             })?;
             if names.iter().any(|name| name == CATALOG) {
@@ -289,11 +282,8 @@ fn create_catalog(storage: &Arc<dyn Storage>, directory: &Path, options: &Option
     let space = AddressSpace::new(&format!("store {}", directory.display()));
     let length = options.arena_bytes;
     let base = reserve_somewhere(&space, options, length)?;
-    let environment = Environment {
-        storage: Arc::clone(storage),
-        space,
-        addresses: Arc::new(FirstLease(base)),
-    };
+    let environment =
+        Environment { storage: Arc::clone(storage), space, addresses: Arc::new(FirstLease(base)) };
     let draft_options = DraftOptions {
         name: CATALOG.to_string(),
         store_uuid: random_uuid()?,
@@ -313,11 +303,7 @@ fn create_catalog(storage: &Arc<dyn Storage>, directory: &Path, options: &Option
         .cast();
     let first_region_end = draft.leases_end();
     let source = CatalogInit {
-        arenas: [Arena {
-            base,
-            length,
-            high_water: first_region_end,
-        }],
+        arenas: [Arena { base, length, high_water: first_region_end }],
         objects: PMap::new(),
         doomed: PVec::new(),
     };

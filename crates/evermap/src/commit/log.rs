@@ -121,16 +121,8 @@ impl Log {
     ) -> Result<bool> {
         let (header, _) = newest_header(file, object_uuid)?;
         let same = header.salt == position.salt;
-        let tail = if same {
-            position.tail
-        } else {
-            LOG_RECORDS_OFFSET
-        };
-        let next = if same {
-            sequence + 1
-        } else {
-            header.base_sequence + 1
-        };
+        let tail = if same { position.tail } else { LOG_RECORDS_OFFSET };
+        let next = if same { sequence + 1 } else { header.base_sequence + 1 };
         Ok(match read_head(file, tail)? {
             Some(head) => head.salt == header.salt && head.sequence == next,
             None => false,
@@ -139,10 +131,7 @@ impl Log {
 
     /// Where the log stands.
     pub(crate) fn position(&self) -> LogPosition {
-        LogPosition {
-            salt: self.header.salt,
-            tail: self.tail,
-        }
+        LogPosition { salt: self.header.salt, tail: self.tail }
     }
 
     /// Bytes of records since the last reset.
@@ -169,9 +158,7 @@ impl Log {
             self.prewrite(doubled.max(end.next_multiple_of(PREWRITTEN_BYTES_FIRST)))?;
             self.file.sync_data()?;
         }
-        self.file
-            .write_at_durable(&bytes, self.tail)
-            .map_err(|e| unknown(&*self.file, e))?;
+        self.file.write_at_durable(&bytes, self.tail).map_err(|e| unknown(&*self.file, e))?;
         debug!(path = %self.file.path().display(), sequence, bytes = bytes.len(), "commit");
         self.tail = end;
         self.previous = crc;
@@ -181,11 +168,8 @@ impl Log {
 
     /// Starts a new generation: the object file holds everything up to the last commit durably.
     pub(crate) fn reset(&mut self) -> Result<()> {
-        let header = new_header(
-            self.header.object_uuid,
-            self.header.generation + 1,
-            self.sequence,
-        )?;
+        let header =
+            new_header(self.header.object_uuid, self.header.generation + 1, self.sequence)?;
         let slot = 1 - self.slot;
         self.file
             .write_at_durable(bytes_of(&header), slot * LOG_SLOT_BYTES)
@@ -199,12 +183,11 @@ impl Log {
 
     /// Writes zeros up to `end`, so that later records find blocks that are written already.
     fn prewrite(&mut self, end: u64) -> Result<()> {
-        const ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
+        static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
         self.file.allocate(self.prewritten, end - self.prewritten)?;
         while self.prewritten < end {
             let step = (end - self.prewritten).min(ZEROS.len() as u64);
-            self.file
-                .write_at(&ZEROS[..step as usize], self.prewritten)?;
+            self.file.write_at(&ZEROS[..step as usize], self.prewritten)?;
             self.prewritten += step;
         }
         Ok(())
@@ -241,10 +224,7 @@ impl Log {
 }
 
 fn unknown(file: &dyn File, error: Error) -> Error {
-    Error::DurabilityUnknown {
-        path: file.path().to_path_buf(),
-        why: error.to_string(),
-    }
+    Error::DurabilityUnknown { path: file.path().to_path_buf(), why: error.to_string() }
 }
 
 fn read_head(file: &dyn File, offset: u64) -> Result<Option<LogRecord>> {
@@ -280,10 +260,7 @@ fn newest_header(file: &dyn File, object_uuid: [u8; 16]) -> Result<(LogHeader, u
             continue;
         }
         let header: LogHeader = bytemuck::pod_read_unaligned(&bytes);
-        let unsigned = LogHeader {
-            checksum: 0,
-            ..header
-        };
+        let unsigned = LogHeader { checksum: 0, ..header };
         if header.magic != LOG_MAGIC || crc32c::crc32c(bytes_of(&unsigned)) != header.checksum {
             continue;
         }

@@ -73,6 +73,21 @@ pub(crate) struct Engine {
     process: u32,
 }
 
+/// The object that an [`Engine`] commits to.
+pub(crate) struct Target {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) object: Arc<dyn File>,
+    pub(crate) object_uuid: [u8; 16],
+    pub(crate) log_path: PathBuf,
+    pub(crate) policy: LogPolicy,
+    /// The log that is there already, for a permanent one.
+    pub(crate) log: Option<Log>,
+    /// What is mapped private; the first span begins with page 0 of the file.
+    pub(crate) committed: Vec<Span>,
+    /// The commit that the file and the log hold.
+    pub(crate) sequence: u64,
+}
+
 /// What a commit is to contain besides the changed pages of the committed spans.
 pub(crate) struct Growth {
     /// Ranges mapped shared since the last commit.
@@ -82,28 +97,18 @@ pub(crate) struct Growth {
 }
 
 impl Engine {
-    /// An engine for an object whose file holds commit `sequence`; `committed` is mapped private
-    /// and its first span begins with page 0 of the file.
-    pub(crate) fn new(
-        storage: Arc<dyn Storage>,
-        object: Arc<dyn File>,
-        object_uuid: [u8; 16],
-        log_path: PathBuf,
-        policy: LogPolicy,
-        log: Option<Log>,
-        committed: Vec<Span>,
-        sequence: u64,
-    ) -> Engine {
+    /// An engine for what `target` describes.
+    pub(crate) fn new(target: Target) -> Engine {
         Engine {
-            storage,
-            object,
-            object_uuid,
-            log_path,
-            policy,
-            log,
-            committed,
+            storage: target.storage,
+            object: target.object,
+            object_uuid: target.object_uuid,
+            log_path: target.log_path,
+            policy: target.policy,
+            log: target.log,
+            committed: target.committed,
             scanner: PageScanner::new(),
-            sequence,
+            sequence: target.sequence,
             poisoned: None,
             process: std::process::id(),
         }
@@ -160,11 +165,7 @@ impl Engine {
             warn!(%error, path = %self.object.path().display(), "commit applied in part; the next open completes it");
             self.poisoned = Some(error.to_string());
         }
-        if self
-            .log
-            .as_ref()
-            .is_some_and(|l| l.records_bytes() > CHECKPOINT_AFTER_BYTES)
-        {
+        if self.log.as_ref().is_some_and(|l| l.records_bytes() > CHECKPOINT_AFTER_BYTES) {
             self.checkpoint()?;
         }
         Ok(true)
@@ -174,11 +175,7 @@ impl Engine {
     pub(crate) fn rollback(&mut self) -> Result<()> {
         let mut runs = self.dirty_runs();
         if let Some(first) = self.committed.first() {
-            runs.push(Run {
-                span: 0,
-                address: first.address,
-                length: PAGE_BYTES,
-            });
+            runs.push(Run { span: 0, address: first.address, length: PAGE_BYTES });
         }
         self.drop_private(&runs)
     }
@@ -232,17 +229,11 @@ impl Engine {
             other => other.to_string(),
         };
         self.poisoned = Some(why.clone());
-        Error::DurabilityUnknown {
-            path: self.object.path().to_path_buf(),
-            why,
-        }
+        Error::DurabilityUnknown { path: self.object.path().to_path_buf(), why }
     }
 
     fn check_log_missing(&self) -> Error {
-        Error::LogMissing {
-            path: self.object.path().to_path_buf(),
-            log: self.log_path.clone(),
-        }
+        Error::LogMissing { path: self.object.path().to_path_buf(), log: self.log_path.clone() }
     }
 
     /// Private pages of the committed spans, page 0 left out.
@@ -252,8 +243,7 @@ impl Engine {
         for (index, span) in self.committed.iter().enumerate() {
             let skip = if span.file_offset == 0 { PAGE_BYTES } else { 0 };
             found.clear();
-            self.scanner
-                .scan(span.address + skip, span.address + span.length, &mut found);
+            self.scanner.scan(span.address + skip, span.address + span.length, &mut found);
             runs.extend(found.iter().map(|&(start, end)| Run {
                 span: index,
                 address: start,
@@ -312,12 +302,7 @@ impl Engine {
         if self.log.is_some() {
             return Ok(());
         }
-        let log = Log::create(
-            &*self.storage,
-            &self.log_path,
-            self.object_uuid,
-            self.sequence,
-        )?;
+        let log = Log::create(&*self.storage, &self.log_path, self.object_uuid, self.sequence)?;
         // The object file itself is durable up to here: creation, recovery and close saw to it.
         set_log_required(&*self.object, true).map_err(|e| self.poison(e))?;
         self.log = Some(log);
@@ -340,9 +325,7 @@ impl Engine {
 
     fn drop_private(&self, runs: &[Run]) -> Result<()> {
         for run in runs {
-            self.committed[run.span]
-                .mapping
-                .drop_private(run.address, run.length)?;
+            self.committed[run.span].mapping.drop_private(run.address, run.length)?;
         }
         Ok(())
     }

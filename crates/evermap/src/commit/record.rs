@@ -20,10 +20,7 @@ pub(crate) struct RecordBuilder {
 
 impl RecordBuilder {
     pub(super) fn new() -> RecordBuilder {
-        RecordBuilder {
-            bytes: vec![0; size_of::<LogRecord>()],
-            pages: 0,
-        }
+        RecordBuilder { bytes: vec![0; size_of::<LogRecord>()], pages: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -32,17 +29,12 @@ impl RecordBuilder {
 
     /// Adds the given lines of a page; nothing when no line is named.
     pub(super) fn push(&mut self, page: u64, lines: u64, now: &Page) {
-        let lines = if lines.count_ones() > LINES_BEFORE_WHOLE_PAGE {
-            u64::MAX
-        } else {
-            lines
-        };
+        let lines = if lines.count_ones() > LINES_BEFORE_WHOLE_PAGE { u64::MAX } else { lines };
         if lines == 0 {
             return;
         }
         self.pages += 1;
-        self.bytes
-            .extend_from_slice(bytes_of(&LogPage { page, lines }));
+        self.bytes.extend_from_slice(bytes_of(&LogPage { page, lines }));
         if lines == u64::MAX {
             self.bytes.extend_from_slice(now);
             return;
@@ -85,10 +77,7 @@ impl RecordBuilder {
 
 /// CRC32C of a record: its head with a zero checksum, then its body.
 pub(super) fn checksum(head: &LogRecord, body: &[u8]) -> u32 {
-    let head = LogRecord {
-        checksum: 0,
-        ..*head
-    };
+    let head = LogRecord { checksum: 0, ..*head };
     crc32c::crc32c_append(crc32c::crc32c(bytes_of(&head)), body)
 }
 
@@ -174,9 +163,7 @@ mod tests {
         assert_eq!((commit.sequence, commit.file_length), (5, 40960));
         let mut seen = Vec::new();
         for (number, mask, lines) in commit.pages() {
-            for_each_run(mask, lines, |at, run| {
-                seen.push((number, at, run.len(), run[0]))
-            });
+            for_each_run(mask, lines, |at, run| seen.push((number, at, run.len(), run[0])));
         }
         assert_eq!(seen, [(3, 0, 128, 1), (3, 192, 64, 4), (9, 0, 4096, 1)]);
     }
@@ -189,10 +176,7 @@ mod tests {
         let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);
         let body = bytes[64..64 + head.body_length as usize].to_vec();
         assert!(Commit::parse(&head, body[..body.len() - 1].to_vec()).is_none());
-        let wrong = LogRecord {
-            page_count: 2,
-            ..head
-        };
+        let wrong = LogRecord { page_count: 2, ..head };
         assert!(Commit::parse(&wrong, body).is_none());
     }
 }

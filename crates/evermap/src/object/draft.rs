@@ -59,10 +59,7 @@ impl Draft {
         // Tells a sweeper that the file's maker is alive.
         file.try_lock(LockKind::Exclusive, WRITER_BYTE, 1)?;
         let (chunks, data_bytes) = match options.expected_bytes {
-            Some(bytes) => (
-                bytes.div_ceil(CHUNK_BYTES).max(1),
-                bytes.next_multiple_of(PAGE_BYTES),
-            ),
+            Some(bytes) => (bytes.div_ceil(CHUNK_BYTES).max(1), bytes.next_multiple_of(PAGE_BYTES)),
             None => (FIRST_CHUNKS, 0),
         };
         let territory = Arc::new(Territory::create(
@@ -85,12 +82,7 @@ impl Draft {
         head.created_ns = now_ns();
         head.commit_sequence = 1;
         head.set_name(&options.name);
-        Ok(Draft {
-            file,
-            heap,
-            territory,
-            head,
-        })
+        Ok(Draft { file, heap, territory, head })
     }
 
     /// The allocator.
@@ -143,12 +135,7 @@ impl Draft {
 
     /// End of the addresses leased so far.
     pub(crate) fn leases_end(&self) -> u64 {
-        self.territory
-            .new_leases()
-            .iter()
-            .map(|(base, bytes)| base + bytes)
-            .max()
-            .unwrap_or(0)
+        self.territory.new_leases().iter().map(|(base, bytes)| base + bytes).max().unwrap_or(0)
     }
 
     /// Says that the catalog has the object: its addresses are no longer only leased.

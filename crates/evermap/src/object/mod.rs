@@ -73,10 +73,7 @@ pub(crate) fn lock_byte(
                 (LockKind::Exclusive, CONTENT_BYTE) => "another session or process is reading it",
                 _ => "another session or process is writing it",
             };
-            return Err(Error::Busy {
-                what: called.to_string(),
-                holder: holder.to_string(),
-            });
+            return Err(Error::Busy { what: called.to_string(), holder: holder.to_string() });
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(5));

@@ -32,13 +32,7 @@ impl Reader {
         patience: Duration,
     ) -> Result<Reader> {
         let file = environment.storage.open(&place.path, OpenMode::Read)?;
-        lock_byte(
-            &*file,
-            LockKind::Shared,
-            CONTENT_BYTE,
-            patience,
-            &place.called,
-        )?;
+        lock_byte(&*file, LockKind::Shared, CONTENT_BYTE, patience, &place.called)?;
         Reader::from_locked(environment, place, file)
     }
 
@@ -49,32 +43,14 @@ impl Reader {
         file: Arc<dyn File>,
     ) -> Result<Reader> {
         let storage = &*environment.storage;
-        let Loaded {
-            superblock,
-            log,
-            commits,
-        } = superblock::read(
-            storage,
-            &*file,
-            &place.log_path,
-            OpenMode::Read,
-            &place.identity,
-        )?;
+        let Loaded { superblock, log, commits } =
+            superblock::read(storage, &*file, &place.log_path, OpenMode::Read, &place.identity)?;
         let mut mappings = Vec::new();
         for region in superblock.regions() {
             let mapping = environment.space.claim(region.base, region.capacity)?;
-            let sharing = if commits.is_empty() {
-                Sharing::ReadOnly
-            } else {
-                Sharing::PrivateWritable
-            };
-            mapping.map(
-                &*file,
-                region.base,
-                region.length,
-                region.file_offset,
-                sharing,
-            )?;
+            let sharing =
+                if commits.is_empty() { Sharing::ReadOnly } else { Sharing::PrivateWritable };
+            mapping.map(&*file, region.base, region.length, region.file_offset, sharing)?;
             mappings.push(mapping);
         }
         if !commits.is_empty() {
@@ -84,12 +60,7 @@ impl Reader {
             }
         }
         let log_position = log.as_ref().map(|l| l.position()).unwrap_or_default();
-        Ok(Reader {
-            superblock,
-            log_position,
-            _mappings: mappings,
-            file,
-        })
+        Ok(Reader { superblock, log_position, _mappings: mappings, file })
     }
 
     /// The commit's superblock.

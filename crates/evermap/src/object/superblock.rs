@@ -44,10 +44,7 @@ pub(crate) fn read(
             if !e.is_missing_file() {
                 return e;
             }
-            Error::LogMissing {
-                path: file.path().to_path_buf(),
-                log: log_path.to_path_buf(),
-            }
+            Error::LogMissing { path: file.path().to_path_buf(), log: log_path.to_path_buf() }
         })?;
         let (opened, found) = Log::open(log_file, raw.object_uuid, raw.commit_sequence)?;
         // Pages are written to the object only after their record is durable: an object that is
@@ -66,11 +63,7 @@ pub(crate) fn read(
     }
     let superblock: Box<Superblock> = Box::new(*bytemuck::cast_ref(&page));
     check(file.path(), &superblock, file.length()?, expected)?;
-    Ok(Loaded {
-        superblock,
-        log,
-        commits,
-    })
+    Ok(Loaded { superblock, log, commits })
 }
 
 /// The superblock as it stands in the file, head checked only: enough to find the arena. Fields that
@@ -85,20 +78,12 @@ pub(crate) fn peek(file: &dyn File) -> Result<Box<Superblock>> {
 /// What can be said before the checksum: is it ours, and do we know the format?
 fn check_head(path: &Path, bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
-        return Err(damaged(
-            path,
-            "the file",
-            "an empty file",
-            "a superblock of 4096 bytes",
-        ));
+        return Err(damaged(path, "the file", "an empty file", "a superblock of 4096 bytes"));
     }
     let magic = &bytes[..bytes.len().min(8)];
     if magic != &SUPERBLOCK_MAGIC[..magic.len()] {
-        let shown: String = magic
-            .iter()
-            .flat_map(|b| std::ascii::escape_default(*b))
-            .map(char::from)
-            .collect();
+        let shown: String =
+            magic.iter().flat_map(|b| std::ascii::escape_default(*b)).map(char::from).collect();
         return Err(Error::Foreign {
             path: path.to_path_buf(),
             found: format!("it begins with \"{shown}\""),
@@ -106,12 +91,7 @@ fn check_head(path: &Path, bytes: &[u8]) -> Result<()> {
     }
     if bytes.len() < PAGE_BYTES as usize {
         let found = format!("{} bytes", bytes.len());
-        return Err(damaged(
-            path,
-            "the file",
-            found,
-            "a superblock of 4096 bytes",
-        ));
+        return Err(damaged(path, "the file", found, "a superblock of 4096 bytes"));
     }
     let page: [u8; 4] = bytes[8..12].try_into().unwrap_or_default();
     let version = u32::from_le_bytes(page);
@@ -137,16 +117,8 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
         ));
     }
     if s.format_version == 0 || s.page_bytes as u64 != PAGE_BYTES {
-        let found = format!(
-            "version {} with pages of {} bytes",
-            s.format_version, s.page_bytes
-        );
-        return Err(damaged(
-            path,
-            "the format",
-            found,
-            "version 1 with pages of 4096 bytes",
-        ));
+        let found = format!("version {} with pages of {} bytes", s.format_version, s.page_bytes);
+        return Err(damaged(path, "the format", found, "version 1 with pages of 4096 bytes"));
     }
     let unknown = s.features_incompatible & !INCOMPATIBLE_KNOWN;
     if unknown != 0 {
@@ -157,17 +129,9 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
         });
     }
     if expected.store_uuid.is_some_and(|uuid| uuid != s.store_uuid) {
-        return Err(damaged(
-            path,
-            "the store id",
-            hex(&s.store_uuid),
-            "the id of this store",
-        ));
+        return Err(damaged(path, "the store id", hex(&s.store_uuid), "the id of this store"));
     }
-    if expected
-        .object_uuid
-        .is_some_and(|uuid| uuid != s.object_uuid)
-    {
+    if expected.object_uuid.is_some_and(|uuid| uuid != s.object_uuid) {
         return Err(damaged(
             path,
             "the object id",
@@ -176,12 +140,7 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
         ));
     }
     if s.kind != expected.kind {
-        return Err(damaged(
-            path,
-            "the kind",
-            s.kind.to_string(),
-            expected.kind.to_string(),
-        ));
+        return Err(damaged(path, "the kind", s.kind.to_string(), expected.kind.to_string()));
     }
     if s.file_length > file_length {
         return Err(damaged(
@@ -192,34 +151,17 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
         ));
     }
     if s.name_length as usize > s.name.len() || s.schema_length as usize > SCHEMA_BYTES_MAX {
-        return Err(damaged(
-            path,
-            "the name's length",
-            s.name_length.to_string(),
-            "at most 255",
-        ));
+        return Err(damaged(path, "the name's length", s.name_length.to_string(), "at most 255"));
     }
     check_regions(path, s)?;
     let root_end = s.root_address.checked_add(s.root_bytes);
-    let inside = s.regions[..s.region_count as usize]
-        .iter()
-        .enumerate()
-        .any(|(i, r)| {
-            let first = if i == 0 {
-                r.base + ROOT_AREA_OFFSET as u64
-            } else {
-                r.base + r.meta_length
-            };
-            s.root_address >= first && root_end.is_some_and(|end| end <= r.base + r.length)
-        });
+    let inside = s.regions[..s.region_count as usize].iter().enumerate().any(|(i, r)| {
+        let first = if i == 0 { r.base + ROOT_AREA_OFFSET as u64 } else { r.base + r.meta_length };
+        s.root_address >= first && root_end.is_some_and(|end| end <= r.base + r.length)
+    });
     if !inside {
         let found = format!("{:#x} and {} bytes", s.root_address, s.root_bytes);
-        return Err(damaged(
-            path,
-            "the root",
-            found,
-            "a place inside the object",
-        ));
+        return Err(damaged(path, "the root", found, "a place inside the object"));
     }
     Ok(())
 }
@@ -227,12 +169,7 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
 fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
     let count = s.region_count as usize;
     if count == 0 || count > REGIONS_MAX {
-        return Err(damaged(
-            path,
-            "the region count",
-            count.to_string(),
-            "1 to 32",
-        ));
+        return Err(damaged(path, "the region count", count.to_string(), "1 to 32"));
     }
     let mut file_end = 0;
     for (index, r) in s.regions[..count].iter().enumerate() {
@@ -250,12 +187,7 @@ fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
             && r.file_offset >= file_end
             && r.file_offset + r.length <= s.file_length;
         if !sound {
-            return Err(damaged(
-                path,
-                "the region table",
-                format!("{r:?}"),
-                "a sound region",
-            ));
+            return Err(damaged(path, "the region table", format!("{r:?}"), "a sound region"));
         }
         file_end = r.file_offset + r.capacity;
     }
@@ -277,11 +209,7 @@ pub(crate) fn check_writable(path: &Path, s: &Superblock) -> Result<()> {
 
 /// The checksum a superblock should carry.
 pub(crate) fn checksum(s: &Superblock) -> u32 {
-    let unsigned = Superblock {
-        checksum: 0,
-        log_required: 0,
-        ..*s
-    };
+    let unsigned = Superblock { checksum: 0, log_required: 0, ..*s };
     crc32c::crc32c(&bytes_of(&unsigned)[..SUPERBLOCK_CHECKED_BYTES])
 }
 

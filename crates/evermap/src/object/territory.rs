@@ -61,12 +61,7 @@ impl Territory {
         chunks: u64,
         data_bytes: u64,
     ) -> Result<Territory> {
-        let territory = Territory {
-            file,
-            space,
-            addresses,
-            state: Mutex::default(),
-        };
+        let territory = Territory { file, space, addresses, state: Mutex::default() };
         territory.add_region_at(&mut territory.lock(), chunks)?;
         if data_bytes > 0 {
             territory.extend(0, data_bytes)?;
@@ -85,26 +80,11 @@ impl Territory {
         for record in records {
             let mapping = Arc::new(space.claim(record.base, record.capacity)?);
             let (base, length) = (record.base, record.length);
-            mapping.map(
-                &*file,
-                base,
-                length,
-                record.file_offset,
-                Sharing::PrivateWritable,
-            )?;
+            mapping.map(&*file, base, length, record.file_offset, Sharing::PrivateWritable)?;
             mapping.advise_random(base, length);
-            held.push(Held {
-                record: *record,
-                committed: length,
-                mapping,
-            });
+            held.push(Held { record: *record, committed: length, mapping });
         }
-        Ok(Territory {
-            file,
-            space,
-            addresses,
-            state: Mutex::new(held),
-        })
+        Ok(Territory { file, space, addresses, state: Mutex::new(held) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
@@ -124,19 +104,13 @@ impl Territory {
     /// Addresses of the regions that no commit knows yet: base of the lease and its bytes.
     pub(crate) fn new_leases(&self) -> Vec<(u64, u64)> {
         let held = self.lock();
-        held.iter()
-            .filter(|h| h.committed == 0)
-            .map(|h| lease_of(&h.record))
-            .collect()
+        held.iter().filter(|h| h.committed == 0).map(|h| lease_of(&h.record)).collect()
     }
 
     /// What was committed, for the engine.
     pub(crate) fn committed(&self) -> Vec<Span> {
         let held = self.lock();
-        held.iter()
-            .filter(|h| h.committed > 0)
-            .map(|h| h.span(0, h.committed))
-            .collect()
+        held.iter().filter(|h| h.committed > 0).map(|h| h.span(0, h.committed)).collect()
     }
 
     /// What the next commit adds.
@@ -147,10 +121,7 @@ impl Territory {
             .filter(|h| h.record.length > h.committed)
             .map(|h| h.span(h.committed, h.record.length))
             .collect();
-        Growth {
-            fresh,
-            file_length: file_length(&held),
-        }
+        Growth { fresh, file_length: file_length(&held) }
     }
 
     /// The last commit has everything there is now.
@@ -209,9 +180,7 @@ impl Territory {
             base: lease + lead_bytes(meta) - meta,
             capacity: meta + chunks * CHUNK_BYTES,
             length: meta,
-            file_offset: held
-                .last()
-                .map_or(0, |h| h.record.file_offset + h.record.capacity),
+            file_offset: held.last().map_or(0, |h| h.record.file_offset + h.record.capacity),
             meta_length: meta,
             checksums: 0,
         };
@@ -224,11 +193,7 @@ impl Territory {
         });
         match mapped {
             Ok(mapping) => {
-                held.push(Held {
-                    record,
-                    committed: 0,
-                    mapping,
-                });
+                held.push(Held { record, committed: 0, mapping });
                 Ok(record)
             }
             Err(error) => {
@@ -258,9 +223,8 @@ impl Ground for Territory {
         let wanted = (record.meta_length + data_bytes).next_multiple_of(PAGE_BYTES);
         let wanted = wanted.min(record.capacity);
         let step = (total / 8).clamp(GROW_STEP_BYTES.0, GROW_STEP_BYTES.1);
-        let generous = wanted
-            .max((record.length + step).next_multiple_of(PAGE_BYTES))
-            .min(record.capacity);
+        let generous =
+            wanted.max((record.length + step).next_multiple_of(PAGE_BYTES)).min(record.capacity);
         let mut length = generous;
         let at = record.file_offset + record.length;
         let mut reserved = self.file.allocate(at, generous - record.length);
@@ -270,8 +234,7 @@ impl Ground for Territory {
         }
         reserved?;
         let (base, gained) = (record.base + record.length, length - record.length);
-        h.mapping
-            .map(&*self.file, base, gained, at, Sharing::SharedWritable)?;
+        h.mapping.map(&*self.file, base, gained, at, Sharing::SharedWritable)?;
         h.record.length = length;
         Ok(length - record.meta_length)
     }
@@ -303,15 +266,9 @@ impl Held {
 /// The chunk-aligned addresses that were leased for a region.
 pub(crate) fn lease_of(record: &RegionRecord) -> (u64, u64) {
     let lead = lead_bytes(record.meta_length);
-    (
-        record.base + record.meta_length - lead,
-        record.capacity - record.meta_length + lead,
-    )
+    (record.base + record.meta_length - lead, record.capacity - record.meta_length + lead)
 }
 
 fn file_length(held: &[Held]) -> u64 {
-    held.iter()
-        .map(|h| h.record.file_offset + h.record.length)
-        .max()
-        .unwrap_or(0)
+    held.iter().map(|h| h.record.file_offset + h.record.length).max().unwrap_or(0)
 }

@@ -9,7 +9,7 @@ use super::superblock::{self, Loaded, checksum};
 use super::territory::Territory;
 use super::{CONTENT_BYTE, Environment, Place, WRITER_BYTE, lock_byte};
 use crate::alloc::{Heap, HeapStatistics};
-use crate::commit::{Engine, LogPolicy, recover, remove_log};
+use crate::commit::{Engine, LogPolicy, Target, recover, remove_log};
 use crate::error::{Error, Result};
 use crate::format::{
     REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SUPERBLOCK_CHECKED_BYTES, Superblock,
@@ -41,20 +41,8 @@ impl Writer {
         patience: Duration,
     ) -> Result<Writer> {
         let file = environment.storage.open(&place.path, OpenMode::ReadWrite)?;
-        lock_byte(
-            &*file,
-            LockKind::Exclusive,
-            WRITER_BYTE,
-            patience,
-            &place.called,
-        )?;
-        lock_byte(
-            &*file,
-            LockKind::Exclusive,
-            CONTENT_BYTE,
-            patience,
-            &place.called,
-        )?;
+        lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, &place.called)?;
+        lock_byte(&*file, LockKind::Exclusive, CONTENT_BYTE, patience, &place.called)?;
         if !file.has_a_name()? {
             // Removed or replaced between the look at the catalog and the lock.
             let source = std::io::ErrorKind::NotFound.into();
@@ -62,11 +50,7 @@ impl Writer {
         }
         file.advise_random()?;
         let storage = Arc::clone(&environment.storage);
-        let Loaded {
-            superblock,
-            mut log,
-            commits,
-        } = superblock::read(
+        let Loaded { superblock, mut log, commits } = superblock::read(
             &*storage,
             &*file,
             &place.log_path,
@@ -94,28 +78,21 @@ impl Writer {
             Arc::clone(&environment.addresses),
             superblock.regions(),
         )?);
-        let engine = Engine::new(
+        let engine = Engine::new(Target {
             storage,
-            Arc::clone(&file),
-            superblock.object_uuid,
-            place.log_path.clone(),
+            object: Arc::clone(&file),
+            object_uuid: superblock.object_uuid,
+            log_path: place.log_path.clone(),
             policy,
             log,
-            territory.committed(),
-            superblock.commit_sequence,
-        );
+            committed: territory.committed(),
+            sequence: superblock.commit_sequence,
+        });
         let ground = Arc::clone(&territory);
         // SAFETY: the territory maps the regions writable and is kept by the heap itself; the
         // writer lock keeps other processes away from the metadata.
         let heap = unsafe { Heap::new(ground, superblock.regions()) };
-        Ok(Writer {
-            file,
-            engine,
-            heap,
-            territory,
-            head: superblock,
-            grew: false,
-        })
+        Ok(Writer { file, engine, heap, territory, head: superblock, grew: false })
     }
 
     /// The allocator.
@@ -225,17 +202,10 @@ impl Writer {
         if let Some(last) = shorter.last_mut() {
             last.length -= spare;
         }
-        let length = shorter
-            .iter()
-            .map(|r| r.file_offset + r.length)
-            .max()
-            .unwrap_or(0);
+        let length = shorter.iter().map(|r| r.file_offset + r.length).max().unwrap_or(0);
         let (head, base) = (&mut self.head, self.territory.base());
         seal(head, &shorter, length, base);
-        let growth = crate::commit::Growth {
-            fresh: Vec::new(),
-            file_length: length,
-        };
+        let growth = crate::commit::Growth { fresh: Vec::new(), file_length: length };
         self.engine.commit(growth, |sequence| {
             head.commit_sequence = sequence;
             head.log_required = 1;

@@ -48,11 +48,7 @@ impl Storage for Disk {
             OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
             OpenMode::OpenOrCreate => OFlags::RDWR | OFlags::CREATE,
         };
-        let doing = if mode == OpenMode::CreateNew {
-            "create"
-        } else {
-            "open"
-        };
+        let doing = if mode == OpenMode::CreateNew { "create" } else { "open" };
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let descriptor = fs::open(path, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|e| Error::from_io(e.into(), doing, path))?;
@@ -63,7 +59,11 @@ impl Storage for Disk {
                 found: "not a regular file".to_string(),
             });
         }
-        Ok(Arc::new(DiskFile { descriptor, path: path.to_path_buf(), locked: AtomicBool::new(false) }))
+        Ok(Arc::new(DiskFile {
+            descriptor,
+            path: path.to_path_buf(),
+            locked: AtomicBool::new(false),
+        }))
     }
 
     fn create_directory(&self, path: &Path) -> Result<()> {
@@ -99,10 +99,7 @@ impl Storage for Disk {
 
     fn file_system(&self, path: &Path) -> Result<Box<dyn FileSystem>> {
         let directory = open_directory(path)?;
-        Ok(Box::new(DiskFileSystem {
-            directory,
-            path: path.to_path_buf(),
-        }))
+        Ok(Box::new(DiskFileSystem { directory, path: path.to_path_buf() }))
     }
 
     fn directory_identity(&self, path: &Path) -> Result<FileIdentity> {
@@ -115,10 +112,7 @@ impl Storage for Disk {
                 source: io::Error::from_raw_os_error(libc::ENOTDIR),
             });
         }
-        Ok(FileIdentity {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-        })
+        Ok(FileIdentity { device: stat.st_dev, inode: stat.st_ino })
     }
 }
 
@@ -182,11 +176,7 @@ impl DiskFile {
         // SAFETY: the descriptor is open for as long as `self` lives and `lock` is a valid `flock`
         // that the call reads and, for a query, writes.
         let result = unsafe { libc::fcntl(self.descriptor.as_raw_fd(), command, &mut lock) };
-        if result < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(lock)
-        }
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(lock) }
     }
 }
 
@@ -240,7 +230,7 @@ impl File for DiskFile {
             }
         }
         // A file system that cannot reserve: writing zeros past the old end reserves as well.
-        const ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+        static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
         let mut at = self.length()?.max(offset);
         while at < offset + length {
             let step = (offset + length - at).min(ZEROS.len() as u64);

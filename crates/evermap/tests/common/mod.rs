@@ -1,6 +1,7 @@
 //! What the integration tests share: a store in a temporary directory, and a child process that
 //! runs one function of the same test program.
 
+#![allow(clippy::unwrap_used)]
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,66 @@
+//! The README's example is the program in `examples/`, and that program does what it says.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Place, Ran};
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn the_readme_shows_the_example_that_is_compiled() {
+    let readme = std::fs::read_to_string(project().join("README.md")).unwrap();
+    let example = std::fs::read_to_string(project().join("examples/words.rs")).unwrap();
+    assert!(readme.contains(&format!("```rust\n{example}```\n")), "they differ");
+}
+
+#[test]
+fn the_example_goes_on_where_the_last_run_ended() {
+    // Examples are built beside the program, with the other targets of `cargo test`.
+    let example = Path::new(env!("CARGO_BIN_EXE_evermap")).with_file_name("examples").join("words");
+    assert!(example.exists(), "run `cargo test`, or `cargo build --examples` before a single test");
+    let place = Place::new();
+    let run = |words: &[&str]| {
+        let output = Command::new(&example).args(words).current_dir(place.path("")).output();
+        Ran::of(output.unwrap())
+    };
+    assert_eq!(run(&["to", "be"]).out, "1 to\n1 be\n");
+    let second = run(&["or", "not", "to", "be"]);
+    assert_eq!(second.out, "2 to\n2 be\n1 or\n1 not\n", "{second:?}");
+}
+
+/// Every verb and option is in the command's reference, every exit code is there as in `--help`.
+#[test]
+fn the_reference_of_the_command_is_complete() {
+    let reference = std::fs::read_to_string(project().join("docs/cli.md")).unwrap();
+    let place = Place::new();
+    for verb in ["parse", "query", "ls", "info", "rm", "mv", "demo", "completions"] {
+        assert!(reference.contains(&format!("## `evermap {verb}")), "{verb}");
+        let help = place.ok(&[verb, "-h"]);
+        for option in help.split_whitespace().filter(|word| word.starts_with("--")) {
+            let option = option.trim_end_matches(['.', ',', '\'', ')']);
+            assert!(reference.contains(option), "{option} of {verb}");
+        }
+    }
+    let help = place.ok(&["--help"]);
+    let (_, codes) = help.split_once("Exit codes:").unwrap();
+    for line in codes.lines().filter(|line| !line.trim().is_empty()) {
+        let (code, cause) = line.trim().split_once("  ").unwrap();
+        let row = format!("| {code} | {} |", cause.replace('|', "\\|"));
+        assert!(reference.contains(&row), "{row}");
+    }
+}
+
+/// The example pages are what their generator writes; needs Python, and says so when it isn't there.
+#[test]
+fn the_example_pages_are_what_their_generator_writes() {
+    let generator = project().join("examples/pages/generate.py");
+    match Command::new("python3").arg(generator).arg("--check").output() {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(error) => eprintln!("SKIPPED: python3: {error}"),
+    }
+}
