@@ -62,8 +62,8 @@ impl Drop for Progress {
 fn draw(name: &str, total: u64, position: &AtomicU64, wait: impl Fn(Duration) -> bool) {
     let bar = ProgressBar::new(total).with_message(name.to_string());
     let styled = |template| ProgressStyle::with_template(template);
-    let unknown = styled("{spinner} {msg}: parsing {total_bytes} ({elapsed})");
-    let known = styled("{msg}: {bar:30} {bytes} of {total_bytes}, {eta} left");
+    let unknown = styled("{spinner} {msg}: parsing {decimal_total_bytes} ({elapsed})");
+    let known = styled("{msg}: {bar:30} {decimal_bytes} of {decimal_total_bytes}, {eta} left");
     let (Ok(unknown), Ok(known)) = (unknown, known) else {
         return;
     };

@@ -137,8 +137,9 @@ pub(crate) fn rename(mut catalog: Mut<'_, Catalog>, from: &str, to: &str) -> Res
     Ok(())
 }
 
-/// Records further addresses of an object.
-pub(crate) fn add_leases(
+/// Records all addresses of an object; false when it is gone. What a crash left recorded and
+/// unused is free again by that.
+pub(crate) fn set_leases(
     mut catalog: Mut<'_, Catalog>,
     uuid: [u8; 16],
     leases: &[Lease],
@@ -147,24 +148,13 @@ pub(crate) fn add_leases(
         raise_high_water(catalog.reborrow(), lease);
     }
     let mut fields = catalog.fields();
-    let Some(name) = fields
-        .objects
-        .iter()
-        .find(|(_, entry)| entry.uuid == uuid)
-        .map(|(n, _)| n.as_str().to_string())
-    else {
-        return Ok(false);
-    };
-    let Some(mut entry) = fields.objects.get_mut(name.as_str()) else {
-        return Ok(false);
-    };
-    let mut entry = entry.fields();
-    for lease in leases {
-        if !entry.leases.contains(lease) {
-            entry.leases.push(*lease)?;
+    for (_, mut entry) in fields.objects.iter_mut() {
+        if entry.uuid == uuid {
+            entry.fields().leases.assign(leases)?;
+            return Ok(true);
         }
     }
-    Ok(true)
+    Ok(false)
 }
 
 /// Notes that addresses up to the end of `lease` were given out.

@@ -194,6 +194,41 @@ fn a_log_cut_or_damaged_anywhere_gives_an_older_commit_or_an_error() {
 }
 
 #[test]
+fn a_catalog_of_which_a_power_cut_left_only_some_pages_is_completed_from_its_log() {
+    let test = TestStore::new();
+    for name in ["a", "b"] {
+        test.create::<u64, _>(name, 1).unwrap();
+    }
+    let before = std::fs::read(test.path().join("catalog")).unwrap();
+    test.create::<u64, _>("c", 1).unwrap();
+    let copies = tempfile::tempdir().unwrap();
+    for page_zero_was_written in [false, true] {
+        let copy = copies.path().join(page_zero_was_written.to_string());
+        copy_store(&test.path(), &copy);
+        let after = std::fs::read(copy.join("catalog")).unwrap();
+        let mut torn = before.clone();
+        torn.extend_from_slice(&after[before.len()..]);
+        if page_zero_was_written {
+            torn[..4096].copy_from_slice(&after[..4096]);
+        }
+        assert_ne!(torn, after, "the third object changed a page of the catalog");
+        std::fs::write(copy.join("catalog"), torn).unwrap();
+    }
+    drop(test);
+    for page_zero_was_written in [false, true] {
+        let copy = copies.path().join(page_zero_was_written.to_string());
+        let store = Store::open(&copy).unwrap();
+        assert_eq!(store.list().unwrap(), ["a", "b", "c"]);
+        store.create::<u64, _>("d", 1).unwrap();
+        store.remove("a").unwrap();
+        drop(store);
+        let store = Store::open(&copy).unwrap();
+        assert_eq!(store.list().unwrap(), ["b", "c", "d"]);
+        assert_eq!(*store.read::<u64>("c").unwrap(), 1);
+    }
+}
+
+#[test]
 #[ignore = "a child of the kill tests"]
 fn child_commits_numbered_states() {
     let Some(path) = argument(0) else { return };

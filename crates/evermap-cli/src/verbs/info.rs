@@ -125,7 +125,8 @@ impl ObjectReport {
 
 impl Report {
     fn show(&self, output: &mut Output) -> Result<(), Failure> {
-        let mut say = |what: &str, value: &str| output.line(&format!("{what:<10}  {}", output::plain(value)));
+        let mut say =
+            |what: &str, value: &str| output.line(&format!("{what:<10}  {}", output::plain(value)));
         say("name", &self.name)?;
         if let Some(document) = &self.document {
             say("type", document.kind)?;

@@ -36,6 +36,8 @@ pub(super) struct CatalogAccess {
     patience: Duration,
     own_addresses: Arc<CatalogAddresses>,
     book: Arc<LeaseBook>,
+    /// This process has had the log replayed once.
+    replayed: bool,
     /// This process changed the catalog and may owe it a checkpoint.
     pub(super) changed: bool,
 }
@@ -100,6 +102,7 @@ impl CatalogAccess {
             patience,
             own_addresses,
             book,
+            replayed: false,
             changed: false,
         })
     }
@@ -174,8 +177,11 @@ impl CatalogAccess {
         self.write()?.checkpoint()
     }
 
-    fn write(&self) -> Result<Writer> {
-        Writer::open(&self.environment, &self.place, LogPolicy::Permanent, self.patience)
+    fn write(&mut self) -> Result<Writer> {
+        let policy = LogPolicy::Permanent { applied: self.replayed };
+        let writer = Writer::open(&self.environment, &self.place, policy, self.patience)?;
+        self.replayed = true;
+        Ok(writer)
     }
 
     /// Does the mapping show the last commit?

@@ -133,23 +133,26 @@ impl<T: Persist> Session<T> {
     /// and commit again, or roll back. After `DurabilityUnknown` the session is of no more use;
     /// opening the object again finds the last durable commit.
     pub fn commit(&mut self) -> Result<bool> {
-        let leases: Vec<Lease> =
-            self.writer().new_leases().iter().map(|&(base, bytes)| Lease { base, bytes }).collect();
-        if !leases.is_empty() {
+        let new: Vec<Lease> = self
+            .writer()
+            .new_leases()
+            .iter()
+            .map(|&(base, bytes)| Lease { base, bytes })
+            .collect();
+        if !new.is_empty() {
             // First the catalog, then the object: addresses may be recorded and unused, but never
             // used and unrecorded.
+            let all: Vec<Lease> = self.leases.iter().chain(&new).copied().collect();
             let uuid = self.uuid;
-            let known = self
-                .inner
-                .catalog()
-                .change(|catalog| catalog::add_leases(catalog, uuid, &leases))?;
+            let known =
+                self.inner.catalog().change(|catalog| catalog::set_leases(catalog, uuid, &all))?;
             if !known {
                 return Err(self.inner.not_found(&self.name));
             }
         }
         let committed = self.writer_mut().commit()?;
-        if committed && !leases.is_empty() {
-            self.leases.extend(leases);
+        if committed {
+            self.leases.extend(new);
         }
         Ok(committed)
     }

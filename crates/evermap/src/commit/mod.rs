@@ -52,8 +52,11 @@ pub(crate) struct Span {
 pub(crate) enum LogPolicy {
     /// Made at the first commit, removed at close.
     WhileOpen,
-    /// Kept beside the object for good: many short sessions pay for it once.
-    Permanent,
+    /// Kept beside the object for good: many short sessions pay for it once. What it holds is
+    /// replayed when the object is opened for writing, unless `applied` says that this process
+    /// has seen that done: from then on there was no power cut, so a page that was applied is
+    /// still what everybody reads.
+    Permanent { applied: bool },
 }
 
 /// Commits one writer's changes to one object.
@@ -196,7 +199,7 @@ impl Engine {
 
     /// Ends the session: checkpoint, and the log goes unless it is permanent.
     pub(crate) fn close(&mut self) -> Result<()> {
-        if self.policy == LogPolicy::Permanent {
+        if self.policy != LogPolicy::WhileOpen {
             return self.checkpoint();
         }
         self.check_usable()?;

@@ -59,13 +59,15 @@ impl Writer {
         )?;
         superblock::check_writable(&place.path, &superblock)?;
         if let Some(opened) = &mut log {
-            if policy == LogPolicy::WhileOpen {
+            // Page 0 is applied last: when it has the log's last commit, all of it was applied,
+            // in the page cache at least.
+            let applied = superblock.commit_sequence == stored_sequence(&*file)?;
+            if policy != (LogPolicy::Permanent { applied }) || !applied {
                 recover(&*file, opened, &commits)?;
+            }
+            if policy == LogPolicy::WhileOpen {
                 remove_log(&*storage, &*file, &place.log_path)?;
                 log = None;
-            } else if superblock.commit_sequence != stored_sequence(&*file)? {
-                // Killed between the commit point and the end of the apply.
-                recover(&*file, opened, &commits)?;
             }
         }
         // What a dead writer's growth left behind the last commit must not be seen by ours.

@@ -1,0 +1,83 @@
+//! New processes: this program again, or another one of this folder, timed from the moment before
+//! they are started to the moment after their end is known.
+//!
+//! A child prints its own figures, one `name value` a line, when its work is done; the pipe they
+//! lie in is read after the clock has stopped.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Outcome;
+
+/// A process that ended well.
+pub struct Finished {
+    /// From before its start to after its end.
+    pub whole: Duration,
+    figures: HashMap<String, f64>,
+}
+
+impl Finished {
+    /// A figure that the child printed.
+    pub fn figure(&self, name: &str) -> Outcome<f64> {
+        let found = self.figures.get(name).copied();
+        found.ok_or_else(|| format!("the child printed no `{name}`").into())
+    }
+}
+
+/// Runs this program as a child.
+pub fn run(arguments: &[&str]) -> Outcome<Finished> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("child").args(arguments);
+    finish(command)
+}
+
+/// Runs another program.
+pub fn run_program(program: &Path, arguments: &[&str]) -> Outcome<Finished> {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    finish(command)
+}
+
+/// Another program of this folder.
+pub fn sibling(name: &str) -> Outcome<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    match path.is_file() {
+        true => Ok(path),
+        false => Err(format!("{} is not built", path.display()).into()),
+    }
+}
+
+fn finish(mut command: Command) -> Outcome<Finished> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let start = Instant::now();
+    let mut child = command.spawn()?;
+    let status = child.wait()?;
+    let whole = start.elapsed();
+    let (mut output, mut complaint) = (String::new(), String::new());
+    if let Some(mut pipe) = child.stdout.take() {
+        pipe.read_to_string(&mut output)?;
+    }
+    if let Some(mut pipe) = child.stderr.take() {
+        pipe.read_to_string(&mut complaint)?;
+    }
+    if !status.success() {
+        return Err(format!("{command:?}: {status}: {}", complaint.trim()).into());
+    }
+    let pairs = output.lines().filter_map(|line| line.split_once(' '));
+    let figures = pairs.filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?)));
+    Ok(Finished { whole, figures: figures.collect() })
+}
+
+/// In a child: prints its figures.
+pub fn print(figures: &[(&str, f64)]) {
+    let lines: String = figures.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
+    print!("{lines}");
+}
+
+/// In a child: microseconds since `start`.
+pub fn us_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e6
+}

@@ -1,0 +1,89 @@
+//! Measures Evermap beside its peers and prints tables in Markdown.
+//!
+//! `evermap-bench [SECTION ...]`; without sections, all of them. What happens in a new process is
+//! measured in new processes: the driver starts itself again as `evermap-bench child VERB ...`.
+//! What is measured, and how, stands at the top of each section's file.
+
+mod allocation;
+mod answers;
+mod children;
+mod commits;
+mod corpus;
+mod files;
+mod first_query;
+mod fresh_memory;
+mod machine;
+mod opening;
+mod parsing;
+mod quiet;
+mod random;
+mod reopening;
+mod samples;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use corpus::Corpus;
+
+/// Whatever goes wrong in a measurement ends it.
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+type Section = (&'static str, fn(&Corpus) -> Outcome);
+
+const SECTIONS: [Section; 7] = [
+    ("parsing", parsing::report),
+    ("first-query", first_query::report),
+    ("opening", opening::report),
+    ("commits", commits::report),
+    ("fresh-memory", fresh_memory::report),
+    ("allocation", allocation::report),
+    ("reopening", reopening::report),
+];
+
+fn main() -> ExitCode {
+    let start = Instant::now();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.split_first() {
+        Some((first, rest)) if first == "child" => child(start, rest),
+        _ => drive(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("evermap-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn drive(wanted: &[String]) -> Outcome {
+    if let Some(unknown) = wanted.iter().find(|w| !SECTIONS.iter().any(|(name, _)| name == w)) {
+        let names: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
+        return Err(format!("no section `{unknown}`; there are {}", names.join(", ")).into());
+    }
+    let corpus = Corpus::load()?;
+    machine::describe(&corpus)?;
+    for (name, report) in SECTIONS {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            quiet::wait();
+            println!("\n## {name}\n");
+            report(&corpus)?;
+        }
+    }
+    Ok(())
+}
+
+fn child(start: Instant, arguments: &[String]) -> Outcome {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["empty"] => Ok(()),
+        ["spin", processor] => quiet::spin(processor.parse()?),
+        ["reopen", store, name, selector] => answers::reopen(start, store, name, selector),
+        ["parse-html", file] => answers::parse_html(start, file),
+        ["parse-xml", file, element] => answers::parse_xml(start, file, element),
+        ["open", store, name, root] => opening::child(start, store, name, root),
+        ["allocate-heap", store] => allocation::child_heap(store),
+        ["allocate-malloc"] => allocation::child_malloc(),
+        _ => Err(format!("no such child: {arguments:?}").into()),
+    }
+}

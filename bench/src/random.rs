@@ -1,0 +1,35 @@
+//! Random numbers that are the same in every run.
+
+use std::collections::HashSet;
+
+/// xorshift64*.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn number(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        ((u128::from(self.number()) * u128::from(limit)) >> 64) as u64
+    }
+
+    /// `count` different numbers below `limit`.
+    pub fn different(&mut self, count: usize, limit: u64) -> Vec<u64> {
+        let mut seen = HashSet::with_capacity(count);
+        while seen.len() < count {
+            seen.insert(self.below(limit));
+        }
+        let mut all: Vec<u64> = seen.into_iter().collect();
+        // The order of a set is not the same in every run.
+        all.sort_unstable_by_key(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        all
+    }
+}

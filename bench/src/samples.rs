@@ -1,0 +1,80 @@
+//! Repeated measurements of one thing, and how they are printed: median, least and most.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Measurements in one unit.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    values: Vec<f64>,
+}
+
+impl Samples {
+    pub fn new() -> Samples {
+        Samples::default()
+    }
+
+    pub fn push(&mut self, value: f64) {
+        self.values.push(value);
+    }
+
+    pub fn push_us(&mut self, time: Duration) {
+        self.push(time.as_secs_f64() * 1e6);
+    }
+
+    pub fn push_ms(&mut self, time: Duration) {
+        self.push(time.as_secs_f64() * 1e3);
+    }
+
+    pub fn median(&self) -> f64 {
+        let mut sorted = self.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        match sorted.len() {
+            0 => f64::NAN,
+            n if n % 2 == 1 => sorted[middle],
+            _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
+        }
+    }
+
+    pub fn min(&self) -> f64 {
+        self.values.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    pub fn max(&self) -> f64 {
+        self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    pub fn count(&self) -> usize {
+        self.values.len()
+    }
+}
+
+/// Median, and least to most in parentheses.
+impl fmt::Display for Samples {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, most) = (figure(self.min()), figure(self.max()));
+        write!(f, "{} ({least}-{most})", figure(self.median()))
+    }
+}
+
+/// A number with three digits that matter, or all before the point.
+pub fn figure(value: f64) -> String {
+    match value.abs() {
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        v if v >= 0.0995 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+/// A line of a Markdown table.
+pub fn row(cells: &[String]) {
+    println!("| {} |", cells.join(" | "));
+}
+
+/// The head of a Markdown table.
+pub fn head(titles: &[&str]) {
+    println!("| {} |", titles.join(" | "));
+    println!("|{}", "---|".repeat(titles.len()));
+}
