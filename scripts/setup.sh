@@ -32,9 +32,12 @@ fi
 packages=()
 how_else=()
 
-if ! has cc; then
+# A compiler without the C library's own development files links nothing.
+can_compile_c() { echo 'int main(void) { return 0; }' | cc -x c - -o /dev/null 2>/dev/null; }
+if ! can_compile_c; then
     packages+=(gcc libc6-dev)
-    how_else+=("a C compiler that answers to \`cc\`: gcc or clang")
+    how_else+=("a C compiler that answers to \`cc\`, and the C library's headers")
+    say "a working C compiler is missing (Debian, Ubuntu: gcc libc6-dev)"
 fi
 
 # The version that apt-get would install, nothing when it has none.
@@ -91,9 +94,11 @@ if [ ${#packages[@]} -gt 0 ]; then
         say "missing; as root, run: ${install[*]}"
         exit 1
     fi
-    say "installing ${packages[*]}: ${as_root[*]:-} ${install[*]}"
+    install=("${as_root[@]}" "${install[@]}")
+    say "installing with: ${install[*]}"
     "${as_root[@]}" apt-get update --quiet
-    "${as_root[@]}" "${install[@]}"
+    "${install[@]}"
+    can_compile_c || { say "a C compiler is still missing"; exit 1; }
 fi
 
 say "ready: $(cc --version | head -n 1); $(rustc --version)"

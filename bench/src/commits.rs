@@ -1,0 +1,159 @@
+//! What a commit costs, beside the least that the disk takes for the same bytes.
+//!
+//! An object of 1 GiB; pages chosen at random, on each either 8 bytes are stored or the whole page.
+//! The commit's clock starts after the stores. The floors are in turns with it: as many bytes as
+//! the commit's log record has, and the whole pages, written with `pwritev2(RWF_DSYNC)` one after
+//! the other into a file that was written before.
+
+use std::time::Instant;
+
+use evermap::{PVec, Session, Store};
+
+use crate::Outcome;
+use crate::corpus::Corpus;
+use crate::files::{Folder, PreWritten};
+use crate::quiet::Awake;
+use crate::random::Random;
+use crate::samples::{Samples, figure, head, row};
+
+const OBJECT_BYTES: u64 = 1 << 30;
+const PAGE_BYTES: usize = 4096;
+const WORDS_PER_PAGE: usize = PAGE_BYTES / 8;
+const NAME: &str = "words";
+/// Pages changed, and how often that is measured.
+const SIZES: [(usize, usize); 3] = [(1, 101), (100, 61), (10_000, 31)];
+
+type Words = PVec<u64>;
+
+/// What is stored on each chosen page.
+#[derive(Clone, Copy, PartialEq)]
+enum Change {
+    OneLine,
+    WholePage,
+}
+
+impl Change {
+    /// Bytes of a log record of so many pages: a head, and for each page 16 bytes and its lines.
+    fn record_bytes(self, pages: usize) -> usize {
+        let lines = match self {
+            Change::OneLine => 64,
+            Change::WholePage => PAGE_BYTES,
+        };
+        (64 + (pages + 1) * (16 + lines)).next_multiple_of(512)
+    }
+}
+
+pub fn report(_: &Corpus) -> Outcome {
+    let folder = Folder::new("commits")?;
+    let store = Store::create_new(folder.join("store"))?;
+    let start = Instant::now();
+    store.create::<Words, _>(NAME, PVec::new())?;
+    let mut session = store.write::<Words>(NAME)?;
+    session.root_mut().resize(OBJECT_BYTES as usize / 8, 1)?;
+    session.commit()?;
+    session.close()?;
+    println!("The object: 1 GiB, filled and committed in {} s.\n", figure(start.elapsed().as_secs_f64()));
+    let mut floor = PreWritten::new(&folder.join("floor"), 128 << 20)?;
+    let _awake = Awake::new()?;
+    head(&[
+        "changed",
+        "stores, ns a page",
+        "commit, us",
+        "floor: the record's bytes, us",
+        "commit / floor",
+        "floor: the whole pages, us",
+        "commit / floor",
+        "rollback, us",
+        "close after one commit, us",
+        "open for writing, us",
+    ]);
+    let mut random = Random::new(1);
+    for change in [Change::OneLine, Change::WholePage] {
+        for (pages, rounds) in SIZES {
+            measure(&store, &mut floor, &mut random, change, pages, rounds)?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    store: &Store,
+    floor: &mut PreWritten,
+    random: &mut Random,
+    change: Change,
+    pages: usize,
+    rounds: usize,
+) -> Outcome {
+    let mut of: [Samples; 7] = Default::default();
+    let [stores, commit, record, whole, rollback, close, open] = &mut of;
+    let record_bytes = vec![1; change.record_bytes(pages)];
+    let page_bytes = vec![1; pages * PAGE_BYTES];
+    let mut session = store.write::<Words>(NAME)?;
+    // The first commit of a session makes the log.
+    dirty(&mut session, random, change, pages);
+    session.commit()?;
+    for _ in 0..rounds {
+        let time = dirty(&mut session, random, change, pages);
+        stores.push(time / pages as f64);
+        let start = Instant::now();
+        session.commit()?;
+        commit.push_us(start.elapsed());
+        let start = Instant::now();
+        floor.append_durable(&record_bytes)?;
+        record.push_us(start.elapsed());
+        let start = Instant::now();
+        floor.append_durable(&page_bytes)?;
+        whole.push_us(start.elapsed());
+        dirty(&mut session, random, change, pages);
+        let start = Instant::now();
+        session.rollback()?;
+        rollback.push_us(start.elapsed());
+    }
+    session.close()?;
+    for _ in 0..rounds.min(31) {
+        let start = Instant::now();
+        let mut session = store.write::<Words>(NAME)?;
+        open.push_us(start.elapsed());
+        dirty(&mut session, random, change, pages);
+        session.commit()?;
+        let start = Instant::now();
+        session.close()?;
+        close.push_us(start.elapsed());
+    }
+    let what = match change {
+        Change::OneLine => "8 bytes on each of",
+        Change::WholePage => "all of",
+    };
+    row(&[
+        format!("{what} {pages} pages"),
+        stores.to_string(),
+        commit.to_string(),
+        record.to_string(),
+        figure(commit.median() / record.median()),
+        whole.to_string(),
+        figure(commit.median() / whole.median()),
+        rollback.to_string(),
+        close.to_string(),
+        open.to_string(),
+    ]);
+    Ok(())
+}
+
+/// Stores on pages chosen at random; gives the nanoseconds.
+fn dirty(session: &mut Session<Words>, random: &mut Random, change: Change, pages: usize) -> f64 {
+    let chosen = random.different(pages, OBJECT_BYTES / PAGE_BYTES as u64 - 1);
+    let value = random.number();
+    let start = Instant::now();
+    let mut words = session.root_mut();
+    let words = words.as_mut_slice();
+    // The vector need not begin at a page: the last page is left out above.
+    let first = words.as_ptr().addr().next_multiple_of(PAGE_BYTES) - words.as_ptr().addr();
+    for page in chosen {
+        let at = first / 8 + page as usize * WORDS_PER_PAGE;
+        match change {
+            Change::OneLine => words[at + (value % 500) as usize] = value,
+            Change::WholePage => words[at..at + WORDS_PER_PAGE].fill(value ^ page),
+        }
+    }
+    start.elapsed().as_nanos() as f64
+}

@@ -1,0 +1,122 @@
+//! The first answer in a new process: reopened from a store, or parsed again.
+//!
+//! Every figure is from a process of its own, the three kinds in turns: one that ends at once (what
+//! any process of this program costs), one that opens the store, the document and counts, and one
+//! of the peer that reads the file, parses and counts. Files and program are in the page cache.
+
+use evermap::Store;
+use evermap_dom::{Document, Dom, NewDocument, NodeKind, html, xml};
+
+use crate::corpus::{Corpus, Page};
+use crate::files::{Folder, text};
+use crate::parsing::source;
+use crate::samples::{Samples, figure, head, row};
+use crate::{Outcome, children};
+
+const ROUNDS: usize = 41;
+const ROUNDS_XML: usize = 31;
+/// The XML question is for the element whose number is nearest to this.
+const ELEMENTS_ABOUT: usize = 1000;
+
+/// A document and its question.
+struct Question<'c> {
+    page: &'c Page,
+    selector: String,
+    peer: &'static str,
+    rounds: usize,
+}
+
+pub fn report(corpus: &Corpus) -> Outcome {
+    let folder = Folder::new("first-query")?;
+    let path = folder.join("store");
+    let store = Store::create_new(&path)?;
+    let mut questions = Vec::new();
+    for page in corpus.some_pages() {
+        let tables = html::parse(&page.text, &Default::default())?;
+        let document = NewDocument { tables: &tables, source: &source(page) };
+        store.replace::<Document, _>(&page.name, document)?;
+        let selector = "a[href]".to_string();
+        questions.push(Question { page, selector, peer: "parse-html", rounds: ROUNDS });
+    }
+    if let Some(page) = corpus.xml.first() {
+        let tables = xml::parse(&page.text, &Default::default())?;
+        let document = NewDocument { tables: &tables, source: &source(page) };
+        store.replace::<Document, _>(&page.name, document)?;
+        let document = store.read::<Document>(&page.name)?;
+        for selector in some_elements(&document.dom()?) {
+            questions.push(Question { page, selector, peer: "parse-xml", rounds: ROUNDS_XML });
+        }
+    }
+    drop(store);
+    head(&[
+        "document, query",
+        "found",
+        "empty process, us",
+        "reopened, whole process, us",
+        "in the process: store open",
+        "document open",
+        "answer, us",
+        "parsed, whole process, us",
+        "in the process, us",
+        "ratio, whole",
+        "ratio, in the process",
+    ]);
+    for question in &questions {
+        ask(text(&path)?, question)?;
+    }
+    println!("\nStore open, document open and answer: each from the first line of `main`.");
+    Ok(())
+}
+
+fn ask(store: &str, question: &Question<'_>) -> Outcome {
+    let (page, selector) = (question.page, question.selector.as_str());
+    let file = text(&page.path)?;
+    let mut of: [Samples; 7] = Default::default();
+    let [empty, whole, store_us, open, answer, peer_whole, peer_answer] = &mut of;
+    let mut found = (0.0, 0.0);
+    for _ in 0..question.rounds {
+        empty.push_us(children::run(&["empty"])?.whole);
+        let ours = children::run(&["reopen", store, &page.name, selector])?;
+        whole.push_us(ours.whole);
+        store_us.push(ours.figure("store_us")?);
+        open.push(ours.figure("open_us")?);
+        answer.push(ours.figure("total_us")?);
+        let arguments = match question.peer {
+            "parse-xml" => vec![question.peer, file, selector],
+            _ => vec![question.peer, file],
+        };
+        let theirs = children::run(&arguments)?;
+        peer_whole.push_us(theirs.whole);
+        peer_answer.push(theirs.figure("total_us")?);
+        found = (ours.figure("found")?, theirs.figure("found")?);
+    }
+    if found.0 != found.1 {
+        return Err(format!("{}: {} found, the peer has {}", page.name, found.0, found.1).into());
+    }
+    let ratios = (
+        peer_whole.median() / whole.median(),
+        peer_answer.median() / answer.median(),
+    );
+    let mut cells = vec![
+        format!("{} ({} bytes), `{selector}`", page.name, page.text.len()),
+        found.0.to_string(),
+    ];
+    cells.extend(of.iter().map(Samples::to_string));
+    cells.extend([figure(ratios.0), figure(ratios.1)]);
+    row(&cells);
+    Ok(())
+}
+
+/// The most frequent element name, and the one whose number is nearest to a thousand.
+fn some_elements(dom: &Dom<'_>) -> Vec<String> {
+    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    for node in dom.document_node().descendants() {
+        if node.kind() == NodeKind::Element {
+            *counts.entry(node.local_name()).or_default() += 1;
+        }
+    }
+    let plain = counts.iter().filter(|(name, _)| name.bytes().all(|b| b.is_ascii_lowercase()));
+    let near = plain.clone().min_by_key(|(_, count)| count.abs_diff(ELEMENTS_ABOUT));
+    let most = plain.max_by_key(|(_, count)| **count);
+    near.into_iter().chain(most).map(|(name, _)| name.to_string()).collect()
+}

@@ -1,0 +1,206 @@
+//! Opening: the store, an object and its root, for objects of all sizes.
+//!
+//! A new process opens everything and touches the root; in it, the same again a hundred times with
+//! everything closed in between, which leaves out what the first call of each function costs. Cold
+//! is with the kernel's caches dropped before the process starts, program included.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use evermap::{PVec, Store};
+use evermap_dom::{Document, NewDocument, html};
+
+use crate::children::{print, us_since};
+use crate::corpus::Corpus;
+use crate::files::{Folder, text};
+use crate::parsing::source;
+use crate::samples::{Samples, figure, head, row};
+use crate::{Outcome, children, machine};
+
+const ROUNDS: usize = 41;
+const ROUNDS_COLD: usize = 9;
+const REPEATS: usize = 100;
+const OBJECTS: usize = 10_000;
+const LIBRARY_DOCUMENTS: usize = 100_000;
+const LIBRARY_BYTES: u64 = 1200 << 20;
+/// Pages of the corpus up to this size go into the library.
+const LIBRARY_PAGE_BYTES: usize = 48 << 10;
+const DOCUMENTS_PER_COMMIT: usize = 1000;
+const COMMITS_PER_SESSION: usize = 10;
+
+type Library = PVec<Document>;
+type Small = PVec<u8>;
+
+pub fn report(corpus: &Corpus) -> Outcome {
+    let folder = Folder::new("opening")?;
+    let path = folder.join("store");
+    let store = Store::create_new(&path)?;
+    store.create::<Small, _>("small", vec![7; 2048])?;
+    let page = corpus.some_pages()[0];
+    let tables = html::parse(&page.text, &Default::default())?;
+    let document = NewDocument { tables: &tables, source: &source(page) };
+    store.create::<Document, _>("document", document)?;
+    build_library(&store, corpus)?;
+    let crowded = folder.join("crowded");
+    build_crowd(&crowded)?;
+    let sizes = ["small", "document", "library"].map(|name| store.info(name));
+    drop(store);
+
+    head(&[
+        "object",
+        "store open, us",
+        "object open and root, us",
+        "together, us",
+        "the same again, us",
+        "whole process, us",
+        "cold: together, us",
+        "cold: whole process, us",
+    ]);
+    for info in sizes {
+        let info = info?;
+        let name = info.name.as_str();
+        let title = format!(
+            "{name}: {} bytes, {} {}",
+            info.file_bytes,
+            info.regions.len(),
+            if info.regions.len() == 1 { "region" } else { "regions" }
+        );
+        measure(&title, &path, name, name)?;
+    }
+    measure(&format!("one of {OBJECTS}"), &crowded, "object-4711", "small")
+}
+
+fn measure(title: &str, store: &Path, name: &str, root: &str) -> Outcome {
+    let arguments = ["open", text(store)?, name, root];
+    let mut of: [Samples; 7] = Default::default();
+    let [store_us, object_us, total, again, whole, cold, cold_whole] = &mut of;
+    for _ in 0..ROUNDS {
+        let child = children::run(&arguments)?;
+        store_us.push(child.figure("store_us")?);
+        object_us.push(child.figure("object_us")?);
+        total.push(child.figure("total_us")?);
+        again.push(child.figure("again_us")?);
+        whole.push_us(child.whole);
+    }
+    for _ in 0..ROUNDS_COLD {
+        if machine::drop_caches().is_err() {
+            break;
+        }
+        let child = children::run(&arguments)?;
+        cold.push(child.figure("total_us")?);
+        cold_whole.push_us(child.whole);
+    }
+    let mut cells = vec![title.to_string()];
+    cells.extend(of.iter().map(|samples| match samples.count() {
+        0 => "not permitted".to_string(),
+        _ => samples.to_string(),
+    }));
+    row(&cells);
+    Ok(())
+}
+
+/// Many documents in one object, added in sessions and commits, so that it grows region by region.
+fn build_library(store: &Store, corpus: &Corpus) -> Outcome {
+    store.create::<Library, _>("library", PVec::new())?;
+    let small = corpus.html.iter().filter(|page| page.text.len() <= LIBRARY_PAGE_BYTES);
+    let mut parsed = Vec::new();
+    for page in small {
+        parsed.push((html::parse(&page.text, &Default::default())?, source(page)));
+    }
+    let mut pages = parsed.iter().cycle();
+    let (mut documents, mut bytes, mut nodes) = (0, 0, 0);
+    let (mut commits, mut closes) = (Samples::new(), Samples::new());
+    let start = Instant::now();
+    let mut storing = Duration::ZERO;
+    while documents < LIBRARY_DOCUMENTS || bytes < LIBRARY_BYTES {
+        let mut session = store.write::<Library>("library")?;
+        for _ in 0..COMMITS_PER_SESSION {
+            let before = Instant::now();
+            for (tables, source) in pages.by_ref().take(DOCUMENTS_PER_COMMIT) {
+                session.root_mut().push(NewDocument { tables, source })?;
+                bytes += tables.block_len() as u64;
+                nodes += tables.node_count();
+                documents += 1;
+            }
+            storing += before.elapsed();
+            let before = Instant::now();
+            session.commit()?;
+            commits.push_ms(before.elapsed());
+        }
+        let before = Instant::now();
+        session.close()?;
+        closes.push_ms(before.elapsed());
+    }
+    let time = start.elapsed();
+    let info = store.info("library")?;
+    println!(
+        "The library: {documents} documents of {nodes} nodes and {bytes} bytes, in an object of {} \
+         bytes and {} regions, made in {} sessions and {} commits: {} s in all, {} ns a byte, {} ns \
+         a node. Storing {} s, a commit of {DOCUMENTS_PER_COMMIT} documents {commits} ms, closing \
+         a session {closes} ms.\n",
+        info.file_bytes,
+        info.regions.len(),
+        closes.count(),
+        commits.count(),
+        figure(time.as_secs_f64()),
+        figure(time.as_nanos() as f64 / bytes as f64),
+        figure(time.as_nanos() as f64 / nodes as f64),
+        figure(storing.as_secs_f64()),
+    );
+    Ok(())
+}
+
+fn build_crowd(path: &Path) -> Outcome {
+    let store = Store::create_new(path)?;
+    let start = Instant::now();
+    let mut batch = store.batch()?;
+    for number in 0..OBJECTS {
+        batch.create::<Small, _>(&format!("object-{number}"), vec![7; 2048])?;
+    }
+    batch.commit()?;
+    let each = start.elapsed().as_secs_f64() * 1e6 / OBJECTS as f64;
+    println!("{OBJECTS} objects in one batch: {} us an object.\n", figure(each));
+    Ok(())
+}
+
+/// In a child: opens it all, then again with everything closed in between.
+pub fn child(start: Instant, path: &str, name: &str, root: &str) -> Outcome {
+    let (store_us, total_us) = open(start, path, name, root)?;
+    let mut again = Samples::new();
+    for _ in 0..REPEATS {
+        again.push(open(Instant::now(), path, name, root)?.1);
+    }
+    print(&[
+        ("store_us", store_us),
+        ("object_us", total_us - store_us),
+        ("total_us", total_us),
+        ("again_us", again.median()),
+    ]);
+    Ok(())
+}
+
+fn open(start: Instant, path: &str, name: &str, root: &str) -> Outcome<(f64, f64)> {
+    let store = Store::open(path)?;
+    let store_us = us_since(start);
+    // The clock stops before the object is closed again.
+    let total_us = match root {
+        "small" => {
+            let object = store.read::<Small>(name)?;
+            black_box(object.len());
+            us_since(start)
+        }
+        "document" => {
+            let object = store.read::<Document>(name)?;
+            black_box(object.dom()?.node_count());
+            us_since(start)
+        }
+        "library" => {
+            let object = store.read::<Library>(name)?;
+            black_box(object.len());
+            us_since(start)
+        }
+        _ => return Err(format!("no such root: {root}").into()),
+    };
+    Ok((store_us, total_us))
+}

@@ -1,0 +1,190 @@
+//! Pages from text to a stored object, beside html5ever with its own tree.
+//!
+//! Page by page, one after the other in each round, the first of them in turns. Evermap's side has
+//! three clocks: the tables alone with their block copied into memory; the object, which is a file
+//! made, mapped, written, cut to size and given its superblock; and the commit that makes it
+//! durable and names it in the store. The tables are freed within the first two. The tree of the
+//! peer is freed after its clock has stopped: a program that only wants the tree once need not
+//! free it. Hashing the source, which the `evermap` command does on top, is not included.
+
+use std::hint::black_box;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use evermap::Store;
+use evermap_dom::{Document, NewDocument, Source, html};
+use html5ever::tendril::{StrTendril, TendrilSink};
+use html5ever::{ParseOpts, parse_document};
+use markup5ever_rcdom::RcDom;
+
+use crate::Outcome;
+use crate::corpus::{Corpus, Page};
+use crate::files::Folder;
+use crate::quiet::Awake;
+use crate::samples::{Samples, figure, head, row};
+
+const ROUNDS: usize = 31;
+const ROUNDS_WHOLE: usize = 31;
+const WORST_PAGES: usize = 4;
+/// Files of a page or two of memory say nothing about bytes per byte.
+const WORST_FROM_BYTES: usize = 20_000;
+
+/// One page's clocks, in microseconds.
+#[derive(Default)]
+struct Clocks {
+    block: Samples,
+    object: Samples,
+    durable: Samples,
+    peer: Samples,
+    peer_freed: Samples,
+}
+
+pub fn report(corpus: &Corpus) -> Outcome {
+    let folder = Folder::new("parsing")?;
+    let store = Store::create_new(folder.join("store"))?;
+    let awake = Awake::new()?;
+    let mut clocks: Vec<Clocks> = corpus.html.iter().map(|_| Clocks::default()).collect();
+    let mut target = Vec::new();
+    for round in 0..ROUNDS {
+        for (page, clocks) in corpus.html.iter().zip(&mut clocks) {
+            if round % 2 == 0 {
+                peer(page, clocks);
+            }
+            ours_in_memory(page, &mut target, clocks)?;
+            ours_in_store(&store, page, clocks)?;
+            if round % 2 == 1 {
+                peer(page, clocks);
+            }
+        }
+    }
+    let whole = whole_corpus(&store, corpus)?;
+    drop(awake);
+    print_times(corpus, &clocks, &whole);
+    print_sizes(&store, corpus)
+}
+
+/// What a document is built from, beside its tables.
+pub fn source(page: &Page) -> Source {
+    let size_bytes = page.text.len() as u64;
+    Source { path: page.name.clone(), size_bytes, modified_ns: 0, hash: [0; 32] }
+}
+
+fn ours_in_memory(page: &Page, target: &mut Vec<u8>, clocks: &mut Clocks) -> Outcome {
+    let start = Instant::now();
+    let tables = html::parse(&page.text, &Default::default())?;
+    target.clear();
+    tables.write_block(&mut |bytes| target.extend_from_slice(bytes));
+    black_box(&target);
+    drop(tables);
+    clocks.block.push_us(start.elapsed());
+    Ok(())
+}
+
+fn ours_in_store(store: &Store, page: &Page, clocks: &mut Clocks) -> Outcome {
+    let source = source(page);
+    let mut batch = store.batch()?;
+    let start = Instant::now();
+    let tables = html::parse(&page.text, &Default::default())?;
+    let document = NewDocument { tables: &tables, source: &source };
+    let bytes = tables.block_len() as u64;
+    batch.replace_sized::<Document, _>(&page.name, document, bytes)?;
+    drop(tables);
+    clocks.object.push_us(start.elapsed());
+    batch.commit()?;
+    clocks.durable.push_us(start.elapsed());
+    Ok(())
+}
+
+fn peer(page: &Page, clocks: &mut Clocks) {
+    let start = Instant::now();
+    let tree = parse_document(RcDom::default(), ParseOpts::default())
+        .one(StrTendril::from_slice(&page.text));
+    clocks.peer.push_us(start.elapsed());
+    drop(black_box(tree));
+    clocks.peer_freed.push_us(start.elapsed());
+}
+
+/// All pages: into one batch with its one commit, and by the peer.
+fn whole_corpus(store: &Store, corpus: &Corpus) -> Outcome<(Samples, Samples)> {
+    let (mut ours, mut theirs) = (Samples::new(), Samples::new());
+    for _ in 0..ROUNDS_WHOLE {
+        let start = Instant::now();
+        let mut batch = store.batch()?;
+        for page in &corpus.html {
+            let tables = html::parse(&page.text, &Default::default())?;
+            let document = NewDocument { tables: &tables, source: &source(page) };
+            let bytes = tables.block_len() as u64;
+            batch.replace_sized::<Document, _>(&page.name, document, bytes)?;
+        }
+        batch.commit()?;
+        ours.push_ms(start.elapsed());
+        let mut time = Duration::ZERO;
+        for page in &corpus.html {
+            let mut clocks = Clocks::default();
+            peer(page, &mut clocks);
+            time += Duration::from_secs_f64(clocks.peer.min() / 1e6);
+        }
+        theirs.push_ms(time);
+    }
+    Ok((ours, theirs))
+}
+
+fn print_times(corpus: &Corpus, clocks: &[Clocks], whole: &(Samples, Samples)) {
+    let bytes = corpus.html_bytes() as f64;
+    let best = |of: fn(&Clocks) -> &Samples| clocks.iter().map(|c| of(c).min()).sum::<f64>();
+    let median = |of: fn(&Clocks) -> &Samples| clocks.iter().map(|c| of(c).median()).sum::<f64>();
+    println!("{} pages, {ROUNDS} rounds; sums over the pages of each page's best and median.\n", clocks.len());
+    head(&["", "best, ms", "median, ms", "MB/s", "of the peer, best", "of the peer, median"]);
+    let lines: [(&str, fn(&Clocks) -> &Samples); 5] = [
+        ("html5ever + rcdom", |c| &c.peer),
+        ("html5ever + rcdom, tree freed", |c| &c.peer_freed),
+        ("evermap: parse, block in memory", |c| &c.block),
+        ("evermap: parse, object written", |c| &c.object),
+        ("evermap: the same, committed durably", |c| &c.durable),
+    ];
+    let peer = (best(|c| &c.peer), median(|c| &c.peer));
+    for (name, of) in lines {
+        let (best, median) = (best(of), median(of));
+        row(&[
+            name.to_string(),
+            figure(best / 1e3),
+            figure(median / 1e3),
+            figure(bytes / median),
+            figure(best / peer.0),
+            figure(median / peer.1),
+        ]);
+    }
+    let (ours, theirs) = whole;
+    println!("\nAll pages into one batch, with its commit: {ours} ms; the peer's trees of all pages: {theirs} ms; ratio {}.", figure(ours.median() / theirs.median()));
+}
+
+fn print_sizes(store: &Store, corpus: &Corpus) -> Outcome {
+    let (mut source, mut length, mut allocated, mut block, mut nodes) = (0, 0, 0, 0, 0);
+    let mut worst = Vec::new();
+    for page in &corpus.html {
+        let info = store.info(&page.name)?;
+        let about = std::fs::metadata(store.path().join("objects").join(&info.uuid))?;
+        let document = store.read::<Document>(&page.name)?;
+        source += page.text.len() as u64;
+        length += about.len();
+        allocated += about.blocks() * 512;
+        block += document.block_bytes();
+        nodes += document.dom()?.node_count() as u64;
+        if page.text.len() >= WORST_FROM_BYTES {
+            worst.push((about.len() as f64 / page.text.len() as f64, page));
+        }
+    }
+    let part = |bytes: u64, of: u64| figure(bytes as f64 / of as f64);
+    println!();
+    head(&["", "bytes per source byte", "bytes per DOM node"]);
+    for (name, bytes) in [("object files, length", length), ("object files, blocks allocated", allocated), ("documents' blocks alone", block)] {
+        row(&[name.to_string(), part(bytes, source), part(bytes, nodes)]);
+    }
+    worst.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let worst = worst.iter().take(WORST_PAGES);
+    let worst: Vec<String> = worst
+        .map(|(ratio, page)| format!("{} ({} bytes) {}", page.name, page.text.len(), figure(*ratio)))
+        .collect();
+    println!("\nWorst pages over {WORST_FROM_BYTES} bytes, file length: {}.", worst.join(", "));
+    Ok(())
+}
