@@ -52,7 +52,10 @@ pub fn report(_: &Corpus) -> Outcome {
     session.root_mut().resize(OBJECT_BYTES as usize / 8, 1)?;
     session.commit()?;
     session.close()?;
-    println!("The object: 1 GiB, filled and committed in {} s.\n", figure(start.elapsed().as_secs_f64()));
+    println!(
+        "The object: 1 GiB, filled and committed in {} s.\n",
+        figure(start.elapsed().as_secs_f64())
+    );
     let mut floor = PreWritten::new(&folder.join("floor"), 128 << 20)?;
     let _awake = Awake::new()?;
     head(&[

@@ -93,10 +93,7 @@ fn ask(store: &str, question: &Question<'_>) -> Outcome {
     if found.0 != found.1 {
         return Err(format!("{}: {} found, the peer has {}", page.name, found.0, found.1).into());
     }
-    let ratios = (
-        peer_whole.median() / whole.median(),
-        peer_answer.median() / answer.median(),
-    );
+    let ratios = (peer_whole.median() / whole.median(), peer_answer.median() / answer.median());
     let mut cells = vec![
         format!("{} ({} bytes), `{selector}`", page.name, page.text.len()),
         found.0.to_string(),

@@ -133,7 +133,10 @@ fn print_times(corpus: &Corpus, clocks: &[Clocks], whole: &(Samples, Samples)) {
     let bytes = corpus.html_bytes() as f64;
     let best = |of: fn(&Clocks) -> &Samples| clocks.iter().map(|c| of(c).min()).sum::<f64>();
     let median = |of: fn(&Clocks) -> &Samples| clocks.iter().map(|c| of(c).median()).sum::<f64>();
-    println!("{} pages, {ROUNDS} rounds; sums over the pages of each page's best and median.\n", clocks.len());
+    println!(
+        "{} pages, {ROUNDS} rounds; sums over the pages of each page's best and median.\n",
+        clocks.len()
+    );
     head(&["", "best, ms", "median, ms", "MB/s", "of the peer, best", "of the peer, median"]);
     let lines: [(&str, fn(&Clocks) -> &Samples); 5] = [
         ("html5ever + rcdom", |c| &c.peer),
@@ -155,7 +158,10 @@ fn print_times(corpus: &Corpus, clocks: &[Clocks], whole: &(Samples, Samples)) {
         ]);
     }
     let (ours, theirs) = whole;
-    println!("\nAll pages into one batch, with its commit: {ours} ms; the peer's trees of all pages: {theirs} ms; ratio {}.", figure(ours.median() / theirs.median()));
+    println!(
+        "\nAll pages into one batch, with its commit: {ours} ms; the peer's trees of all pages: {theirs} ms; ratio {}.",
+        figure(ours.median() / theirs.median())
+    );
 }
 
 fn print_sizes(store: &Store, corpus: &Corpus) -> Outcome {
@@ -177,13 +183,19 @@ fn print_sizes(store: &Store, corpus: &Corpus) -> Outcome {
     let part = |bytes: u64, of: u64| figure(bytes as f64 / of as f64);
     println!();
     head(&["", "bytes per source byte", "bytes per DOM node"]);
-    for (name, bytes) in [("object files, length", length), ("object files, blocks allocated", allocated), ("documents' blocks alone", block)] {
+    for (name, bytes) in [
+        ("object files, length", length),
+        ("object files, blocks allocated", allocated),
+        ("documents' blocks alone", block),
+    ] {
         row(&[name.to_string(), part(bytes, source), part(bytes, nodes)]);
     }
     worst.sort_by(|a, b| b.0.total_cmp(&a.0));
     let worst = worst.iter().take(WORST_PAGES);
     let worst: Vec<String> = worst
-        .map(|(ratio, page)| format!("{} ({} bytes) {}", page.name, page.text.len(), figure(*ratio)))
+        .map(|(ratio, page)| {
+            format!("{} ({} bytes) {}", page.name, page.text.len(), figure(*ratio))
+        })
         .collect();
     println!("\nWorst pages over {WORST_FROM_BYTES} bytes, file length: {}.", worst.join(", "));
     Ok(())

@@ -13,7 +13,9 @@ fn same_wording() -> bool {
     match version {
         Ok(version) if version.starts_with(WORDED_BY) => true,
         other => {
-            eprintln!("SKIPPED: compiler messages are compared under {WORDED_BY}x, this is {other:?}");
+            eprintln!(
+                "SKIPPED: compiler messages are compared under {WORDED_BY}x, this is {other:?}"
+            );
             false
         }
     }

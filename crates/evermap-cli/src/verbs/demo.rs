@@ -32,11 +32,12 @@ const QUERIES: [(&str, &str); 6] = [
 ];
 
 const EXPLANATION: &str = "\
-Each document is parsed and stored by one process, and then opened and queried by new processes.
+Each document is parsed and stored by one process, then opened and queried by new processes.
 PARSE is parsing alone, from bytes in memory to a tree that can be queried, as a program without
-Evermap does at every start; STORE is making it durable. OPEN is opening store and document, QUERY the first query, both in a process that has touched nothing yet: medians of
-21 processes. FASTER is PARSE against OPEN + QUERY. PROCESS is the new process as a whole, from its
-start to its end. The file system's cache is warm.";
+Evermap does at every start; STORE is making that durable. OPEN is opening store and document, and
+QUERY the first query, in a process that has touched nothing yet: medians of 21 processes. FASTER
+is PARSE against OPEN + QUERY. PROCESS is a new process as a whole, from its start to its end. The
+file system's cache is warm.";
 
 /// Measure on this machine what reopening saves against parsing
 #[derive(Debug, clap::Args)]
@@ -240,7 +241,8 @@ fn show(measured: &[Measured], output: &mut Output) -> Result<(), Failure> {
     for one in measured {
         let (document, selector) = (&one.document, one.selector);
         let matches = output::count(one.matches);
-        output.line(&format!("  {document}: {selector}  ({matches} matches)"))?;
+        let noun = if one.matches == 1 { "match" } else { "matches" };
+        output.line(&format!("  {document}: {selector}  ({matches} {noun})"))?;
     }
     Ok(())
 }

@@ -17,9 +17,6 @@ use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::source::Input;
 
-/// Bytes that the allocator may need beside the block.
-const SLACK_BYTES: u64 = 0;
-
 /// Parse documents into the store
 ///
 /// The store is made if it isn't there. All files of one call become visible together, durably,
@@ -172,7 +169,7 @@ impl Parse {
 
         let start = Instant::now();
         let document = NewDocument { tables: &tables, source: &contents.source };
-        let expected_bytes = tables.block_len() as u64 + SLACK_BYTES;
+        let expected_bytes = tables.block_len() as u64;
         batch.replace_sized::<Document, _>(&name, document, expected_bytes)?;
         Ok(Done { name, unchanged: false, read, parse, write: start.elapsed() })
     }

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::inner::{BUILDING, Finished, Inner};
+use super::inner::{BUILDING, Inner};
+use super::publish::Finished;
 use crate::catalog::Lease;
 use crate::error::Result;
 use crate::format::KIND_OBJECT;

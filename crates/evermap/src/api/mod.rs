@@ -4,15 +4,18 @@
 //! an object in a process, one catalog, address leases) and the types that make Rust's borrow
 //! checker enforce what the layers below promise.
 
+mod arenas;
 mod batch;
 mod catalog_access;
 mod info;
 mod inner;
 mod leases;
 mod options;
+mod publish;
 mod session;
 mod snapshot;
 mod store;
+mod sweep;
 
 pub use batch::Batch;
 pub use info::ObjectInfo;

@@ -133,12 +133,8 @@ impl<T: Persist> Session<T> {
     /// and commit again, or roll back. After `DurabilityUnknown` the session is of no more use;
     /// opening the object again finds the last durable commit.
     pub fn commit(&mut self) -> Result<bool> {
-        let new: Vec<Lease> = self
-            .writer()
-            .new_leases()
-            .iter()
-            .map(|&(base, bytes)| Lease { base, bytes })
-            .collect();
+        let new: Vec<Lease> =
+            self.writer().new_leases().iter().map(|&(base, bytes)| Lease { base, bytes }).collect();
         if !new.is_empty() {
             // First the catalog, then the object: addresses may be recorded and unused, but never
             // used and unrecorded.

@@ -1,5 +1,6 @@
 //! Reading: one commit of an object, mapped for as long as somebody looks at it.
 
+use std::any::Any;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -104,10 +105,10 @@ impl Shared {
         let mut open = inner.open_object(found.uuid);
         match open.get(&found.uuid) {
             Some(OpenObject::Writing) => return Err(busy_here(inner, name, "written")),
-            Some(OpenObject::Reading(weak)) => match weak.upgrade() {
-                Some(shared) => return Ok(shared),
-                None => return Err(busy_here(inner, name, "closed")),
-            },
+            Some(OpenObject::Reading(weak)) => {
+                let shared = weak.upgrade().and_then(|any| any.downcast::<Shared>().ok());
+                return shared.ok_or_else(|| busy_here(inner, name, "closed"));
+            }
             None => {}
         }
         let environment = inner.environment();
@@ -125,7 +126,8 @@ impl Shared {
             reader: ManuallyDrop::new(reader),
             leases,
         });
-        open.insert(found.uuid, OpenObject::Reading(Arc::downgrade(&shared)));
+        let any: Arc<dyn Any + Send + Sync> = shared.clone();
+        open.insert(found.uuid, OpenObject::Reading(Arc::downgrade(&any)));
         Ok(shared)
     }
 

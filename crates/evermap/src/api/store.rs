@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use tracing::debug;
 
+use super::arenas::reserve_somewhere;
 use super::batch::Batch;
 use super::info::ObjectInfo;
-use super::inner::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, Inner, OBJECTS, reserve_somewhere};
+use super::inner::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, Inner, OBJECTS};
 use super::options::Options;
 use super::session::Session;
 use super::snapshot::{Shared, Snapshot};

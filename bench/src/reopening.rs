@@ -1,0 +1,67 @@
+//! A thousand reopenings in new processes of two different programs, with randomised addresses.
+//!
+//! Every one has to find the store's addresses free and the right answer in the document. The
+//! programs are this one and `reopener`, which maps memory and starts threads before it opens the
+//! store. Each prints where its stack was, to show that the addresses were indeed random.
+
+use std::collections::HashSet;
+
+use evermap::Store;
+use evermap_dom::{Document, NewDocument, html};
+
+use crate::corpus::Corpus;
+use crate::files::{Folder, text};
+use crate::parsing::source;
+use crate::samples::{head, row};
+use crate::{Outcome, children};
+
+const PROCESSES: usize = 1000;
+const STORES: usize = 10;
+
+pub fn report(corpus: &Corpus) -> Outcome {
+    let folder = Folder::new("reopening")?;
+    let page = corpus.some_pages()[0];
+    let tables = html::parse(&page.text, &Default::default())?;
+    // Each store lies at addresses of its own.
+    let mut paths = Vec::new();
+    for number in 0..STORES {
+        let path = folder.join(&format!("store-{number}"));
+        let document = NewDocument { tables: &tables, source: &source(page) };
+        Store::create_new(&path)?.create::<Document, _>("page", document)?;
+        paths.push(path);
+    }
+    let reopener = children::sibling("reopener")?;
+    let (mut failures, mut places, mut answers) = (Vec::new(), HashSet::new(), HashSet::new());
+    for number in 0..PROCESSES {
+        let path = text(&paths[number / 2 % STORES])?;
+        let arguments = ["reopen", path, "page", "a[href]"];
+        let outcome = match number % 2 {
+            0 => children::run(&arguments),
+            _ => children::run_program(&reopener, &arguments[1..]),
+        };
+        match outcome {
+            Ok(child) => {
+                places.insert(child.figure("place")?.to_bits());
+                answers.insert(child.figure("found")?.to_bits());
+            }
+            Err(error) => failures.push(error.to_string()),
+        }
+    }
+    let randomised = std::fs::read_to_string("/proc/sys/kernel/randomize_va_space")?;
+    head(&[
+        "processes",
+        "stores",
+        "failed",
+        "different answers",
+        "different stack addresses",
+        "randomize_va_space",
+    ]);
+    let figures = [PROCESSES, STORES, failures.len(), answers.len(), places.len()];
+    let mut cells: Vec<String> = figures.iter().map(usize::to_string).collect();
+    cells.push(randomised.trim().to_string());
+    row(&cells);
+    for failure in failures.iter().take(5) {
+        println!("- {failure}");
+    }
+    Ok(())
+}

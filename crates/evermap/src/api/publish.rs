@@ -1,0 +1,159 @@
+//! New objects get their names here, and old ones lose or change theirs: one catalog commit each.
+//!
+//! The files of a new object are durable before the commit that names it, and those of a removed one
+//! go after the commit that forgets it; a crash in between leaves litter and never a name without
+//! its file.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{debug, warn};
+
+use super::inner::{BUILDING, Inner, OBJECTS};
+use crate::catalog::{self, Found, Lease};
+use crate::commit::LogPolicy;
+use crate::error::{Error, Result};
+use crate::object::{WRITER_BYTE, Writer, lock_byte};
+use crate::storage::{File, LockKind, OpenMode};
+
+/// An object that is complete and durable, and not yet in the catalog.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) name: String,
+    pub(super) uuid: [u8; 16],
+    pub(super) created_ns: u64,
+    pub(super) leases: Vec<Lease>,
+    /// An object of this name may be there and is replaced then.
+    pub(super) replace: bool,
+}
+
+/// An object whose files are to go, and the lock that keeps writers away until they are gone.
+type Doomed = ([u8; 16], Option<Arc<dyn File>>);
+
+impl Inner {
+    /// Names finished objects, whose files are durable, in the catalog: all of them at once.
+    pub(super) fn publish(&self, finished: &[Finished]) -> Result<()> {
+        let replaced = self.catalog().change(|mut catalog| {
+            let mut replaced = Vec::new();
+            for object in finished {
+                if let Some(old) = catalog.find(&object.name) {
+                    if !object.replace {
+                        return Err(self.exists(&object.name));
+                    }
+                    replaced.push(self.lock_for_removal(&object.name, old.uuid)?);
+                    catalog::remove(catalog.reborrow(), &object.name, old.uuid)?;
+                }
+                let entry = Found {
+                    uuid: object.uuid,
+                    created_ns: object.created_ns,
+                    leases: object.leases.clone(),
+                };
+                catalog::insert(catalog.reborrow(), &object.name, &entry)?;
+            }
+            Ok(replaced)
+        })?;
+        for object in finished {
+            self.book.give_up(&object.leases);
+            let from = self.path_in(BUILDING, object.uuid);
+            if let Err(error) = self.storage.rename(&from, &self.path_in(OBJECTS, object.uuid)) {
+                warn!(%error, "a new object stays in its first place");
+            }
+        }
+        for (uuid, _lock) in &replaced {
+            self.remove_files(*uuid);
+        }
+        self.sweep();
+        Ok(())
+    }
+
+    /// Takes an object out of the catalog and removes its files.
+    pub(super) fn remove(&self, name: &str) -> Result<()> {
+        catalog::check_name(name)?;
+        let (uuid, _lock) = self.catalog().change(|catalog| {
+            let found = catalog.find(name).ok_or_else(|| self.not_found(name))?;
+            let locked = self.lock_for_removal(name, found.uuid)?;
+            catalog::remove(catalog, name, found.uuid)?;
+            Ok(locked)
+        })?;
+        self.remove_files(uuid);
+        self.sweep();
+        Ok(())
+    }
+
+    /// Gives an object another name, in the catalog and (as far as nobody else is in the way) in
+    /// its own superblock.
+    pub(super) fn rename(self: &Arc<Self>, from: &str, to: &str) -> Result<()> {
+        catalog::check_name(from)?;
+        catalog::check_name(to)?;
+        let uuid = self.catalog().change(|catalog| {
+            let Some(found) = catalog.find(from) else {
+                return Err(self.not_found(from));
+            };
+            if from != to && catalog.find(to).is_some() {
+                return Err(self.exists(to));
+            }
+            if from != to {
+                catalog::rename(catalog, from, to)?;
+            }
+            Ok(found.uuid)
+        })?;
+        // The name in the object file matters only should the catalog be lost. An object that is
+        // in use keeps the old one there until its next commit.
+        if let Err(error) = self.rename_inside(to, uuid) {
+            debug!(%error, "the object file learns its new name later");
+        }
+        Ok(())
+    }
+
+    fn rename_inside(self: &Arc<Self>, name: &str, uuid: [u8; 16]) -> Result<()> {
+        if self.open_objects().contains_key(&uuid) {
+            return Ok(());
+        }
+        let environment = self.environment();
+        let mut writer = self.with_place(name, uuid, |place| {
+            Writer::open(&environment, place, LogPolicy::WhileOpen, Duration::ZERO)
+        })?;
+        writer.head_mut().set_name(name);
+        writer.commit_head()?;
+        writer.close()
+    }
+
+    /// Makes sure that nobody writes an object that is about to go. Readers may stay: they keep
+    /// the file's pages, and its addresses, until they close it.
+    fn lock_for_removal(&self, name: &str, uuid: [u8; 16]) -> Result<Doomed> {
+        let opened = self.with_place(name, uuid, |place| {
+            let file = self.storage.open(&place.path, OpenMode::ReadWrite)?;
+            let patience = self.options.busy_timeout;
+            lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, &place.called)?;
+            Ok(file)
+        });
+        match opened {
+            Ok(file) => Ok((uuid, Some(file))),
+            // A file that is gone already is no reason to keep its name.
+            Err(e) if e.is_missing_file() => Ok((uuid, None)),
+            Err(Error::Foreign { .. }) => Ok((uuid, None)),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(super) fn remove_files(&self, uuid: [u8; 16]) {
+        let path = self.path_in(OBJECTS, uuid);
+        for path in [path.with_extension("log"), self.path_in(BUILDING, uuid), path] {
+            match self.storage.remove(&path) {
+                Err(error) if !error.is_missing_file() => warn!(%error, "a file is left behind"),
+                _ => {}
+            }
+        }
+    }
+
+    fn exists(&self, name: &str) -> Error {
+        Error::AlreadyExists { store: self.directory.clone(), object: name.to_string() }
+    }
+
+    /// Fails early when a new object's name is bad or taken.
+    pub(super) fn check_new(&self, name: &str, replace: bool) -> Result<()> {
+        catalog::check_name(name)?;
+        let taken = self.catalog().look(|catalog, _| catalog.find(name).is_some())?;
+        if taken && !replace { Err(self.exists(name)) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,95 @@
+//! Tidying up after the dead: what killed processes left half-made or half-removed.
+//!
+//! Done once a process, after its first change of the store. An unfinished file is told from one
+//! that is being made by its maker's token, a lock that ends with its holder.
+
+use tracing::{debug, warn};
+
+use super::inner::{BUILDING, Inner, OBJECTS, lock};
+use crate::address::random_uuid;
+use crate::error::Result;
+
+/// Bytes of an object's id that are its maker's token. Tokens as lock offsets stay below every
+/// window, so they never meet an address.
+const TOKEN_BYTES: usize = 5;
+
+impl Inner {
+    /// Once a process: finishes what killed processes left half-done. Failures wait for the next.
+    pub(super) fn sweep(&self) {
+        if std::mem::replace(&mut *lock(&self.swept), true) {
+            return;
+        }
+        if let Err(error) = self.sweep_building().and_then(|()| self.sweep_doomed()) {
+            warn!(%error, "leftovers of other processes stay for now");
+        }
+    }
+
+    fn sweep_building(&self) -> Result<()> {
+        for name in self.storage.list(&self.directory.join(BUILDING))? {
+            let Some(uuid) = parse_uuid(&name) else {
+                continue;
+            };
+            let path = self.path_in(BUILDING, uuid);
+            let named = self.catalog().look(|catalog, _| catalog.has_uuid(uuid))?;
+            if named {
+                self.storage.rename(&path, &self.path_in(OBJECTS, uuid))?;
+                continue;
+            }
+            // Its maker may have published it and ended in between: look again.
+            if !self.maker_lives(uuid)?
+                && !self.catalog().look(|catalog, _| catalog.has_uuid(uuid))?
+            {
+                debug!(path = %path.display(), "removing an object that was never finished");
+                self.storage.remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sweep_doomed(&self) -> Result<()> {
+        let doomed: Vec<[u8; 16]> =
+            self.catalog().look(|catalog, _| catalog.doomed.iter().copied().collect())?;
+        if doomed.is_empty() {
+            return Ok(());
+        }
+        for uuid in &doomed {
+            self.remove_files(*uuid);
+        }
+        self.storage.sync_directory(&self.directory.join(OBJECTS))?;
+        self.catalog().change(|mut catalog| {
+            catalog.fields().doomed.retain(|uuid| !doomed.contains(uuid));
+            Ok(())
+        })
+    }
+
+    /// An id for a new object: our token, then random bits.
+    pub(super) fn new_uuid(&self) -> Result<[u8; 16]> {
+        let mut own = lock(&self.token);
+        let mut uuid = random_uuid()?;
+        let token = match *own {
+            Some(token) => token,
+            None => loop {
+                let token = token_of(random_uuid()?);
+                if self.book.lock_token(token)? {
+                    break *own.insert(token);
+                }
+            },
+        };
+        uuid[..TOKEN_BYTES].copy_from_slice(&token.to_be_bytes()[8 - TOKEN_BYTES..]);
+        Ok(uuid)
+    }
+
+    fn maker_lives(&self, uuid: [u8; 16]) -> Result<bool> {
+        let token = token_of(uuid);
+        Ok(*lock(&self.token) == Some(token) || self.book.token_is_locked(token)?)
+    }
+}
+
+fn token_of(uuid: [u8; 16]) -> u64 {
+    uuid[..TOKEN_BYTES].iter().fold(0, |token, byte| token << 8 | u64::from(*byte))
+}
+
+fn parse_uuid(name: &str) -> Option<[u8; 16]> {
+    let value = u128::from_str_radix(name, 16).ok()?;
+    (name.len() == 32).then_some(value.to_be_bytes())
+}
