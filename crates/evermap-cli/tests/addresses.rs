@@ -1,14 +1,15 @@
-//! Fixed addresses under address space randomisation: a store made by one program is opened a
+//! Fixed addresses under address space randomisation: stores made by one program are opened a
 //! thousand times by two, and nothing is ever in the way.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use evermap::Store;
+use evermap::{Options, Store, Window};
 use evermap_dom::Document;
 
 const REOPENINGS: usize = 1000;
+const ARENA_BYTES: u64 = 1 << 30;
 
 fn evermap(store: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_evermap"));
@@ -30,22 +31,33 @@ fn child_reads_the_document() {
 #[test]
 fn a_thousand_reopenings_by_two_programs_meet_no_address_conflict() {
     let directory = tempfile::tempdir().unwrap();
-    let store = directory.path().join("store");
     let page = directory.path().join("page.html");
     std::fs::write(&page, "<title>t</title>".to_string() + &"<p>word ".repeat(500)).unwrap();
-    let made = evermap(&store).args(["parse", "--name", "page"]).arg(&page).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    // One store lies anywhere in the window, one at each of its ends.
+    let mut stores = vec![directory.path().join("anywhere")];
+    let window = Window::default();
+    for (name, base) in [("low", window.base()), ("high", window.end() - 2 * ARENA_BYTES)] {
+        let narrow = Window::new(base, base + 2 * ARENA_BYTES).unwrap();
+        let options = Options::new().window(narrow).arena_bytes(ARENA_BYTES);
+        stores.push(directory.path().join(name));
+        options.create_new(directory.path().join(name)).unwrap();
+    }
+    for store in &stores {
+        let made = evermap(store).args(["parse", "--name", "page"]).arg(&page).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
 
     let mut places = std::collections::BTreeSet::new();
     for run in 0..REOPENINGS {
+        let store = &stores[run / 2 % stores.len()];
         if run % 2 == 0 {
-            let output = evermap(&store).args(["query", "page", "p", "--count"]).output().unwrap();
+            let output = evermap(store).args(["query", "page", "p", "--count"]).output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "500");
         } else {
             let output = Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "child_reads_the_document", "--ignored", "--nocapture"])
-                .env("EVERMAP_TEST_STORE", &store)
+                .env("EVERMAP_TEST_STORE", store)
                 .stdin(Stdio::null())
                 .output()
                 .unwrap();

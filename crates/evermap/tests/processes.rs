@@ -58,7 +58,7 @@ fn four_processes_change_one_store_and_no_two_objects_overlap() {
 
 #[test]
 fn ten_thousand_objects_in_one_store_open_like_one() {
-    let test = TestStore::new();
+    let test = TestStore::in_memory();
     let mut batch = test.batch().unwrap();
     for n in 0..10_000u64 {
         batch.replace_sized::<PVec<u64>, _>(&format!("object {n}"), [n, n + 1], 4096).unwrap();

@@ -21,10 +21,10 @@ use crate::format::PAGE_BYTES;
 
 /// The range of virtual addresses in which stores take their arenas.
 ///
-/// The default on x86-64 and 64-bit Arm is `0x2000_0000_0000..0x6000_0000_0000`: far from the
-/// program, its heap and stack, and from the area where the kernel places libraries under address
-/// space layout randomisation (300 of 300 reopenings succeeded there). Sanitizers and kernels with
-/// fewer address bits need another one.
+/// The default on x86-64 and 64-bit Arm is `0x2000_0000_0000..0x5500_0000_0000`. It ends below the
+/// place where Linux puts position-independent programs and the heap behind them (two thirds of
+/// the address space, `0x5555_5555_4000` and up, randomised by at most 2^44), and far below stack
+/// and libraries. Sanitizers and kernels with fewer address bits need another one.
 ///
 /// ```
 /// let window = evermap::Window::default();
@@ -39,7 +39,7 @@ pub struct Window {
 
 impl Default for Window {
     fn default() -> Self {
-        Window { base: 0x2000_0000_0000, end: 0x6000_0000_0000 }
+        Window { base: 0x2000_0000_0000, end: 0x5500_0000_0000 }
     }
 }
 
@@ -58,6 +58,16 @@ impl Window {
             });
         }
         Ok(Window { base, end })
+    }
+
+    /// First address.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// The address behind the last one.
+    pub fn end(&self) -> u64 {
+        self.end
     }
 
     /// Does the window hold `length` bytes from `address`?

@@ -17,7 +17,7 @@ use crate::address::{AddressSpace, random_uuid};
 use crate::catalog::{Arena, Catalog, CatalogInit};
 use crate::error::{Error, Result};
 use crate::format::KIND_CATALOG;
-use crate::object::{Addresses, Draft, DraftOptions, Environment, RootType};
+use crate::object::{Addresses, Draft, DraftOptions, Environment, RootType, lock_byte};
 use crate::persist::{Build, PMap, PVec, Persist, build_root, type_description, type_id};
 use crate::storage::{Disk, LockKind, OpenMode, Storage};
 
@@ -255,11 +255,10 @@ fn create_store(directory: &Path, options: &Options) -> Result<()> {
         Err(e) => return Err(e),
     }
     let locks = storage.open(&directory.join(ADDRESSES), OpenMode::OpenOrCreate)?;
-    if !locks.try_lock(LockKind::Exclusive, 0, 1)? {
-        return Err(Error::Busy {
-            what: format!("store {}", directory.display()),
-            holder: "another process is making it".to_string(),
-        });
+    let called = format!("the new store {}", directory.display());
+    lock_byte(&*locks, LockKind::Exclusive, 0, options.catalog_timeout, &called)?;
+    if storage.list(directory)?.iter().any(|name| name == CATALOG) {
+        return exists("another process has just made it");
     }
     for folder in [OBJECTS, BUILDING] {
         match storage.create_directory(&directory.join(folder)) {

@@ -116,5 +116,6 @@ pub(crate) fn read_exact_at(file: &dyn File, buffer: &mut [u8], offset: u64) -> 
 
 /// The directory a file's name is in.
 pub(crate) fn parent_of(path: &Path) -> PathBuf {
-    path.parent().map(Path::to_path_buf).unwrap_or_else(|| PathBuf::from("."))
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new(".")).to_path_buf()
 }

@@ -26,6 +26,15 @@ impl TestStore {
         self.directory.path().join("store")
     }
 
+    /// The same in memory where there is a file system for that: for tests of many files, which
+    /// some disks take milliseconds each to make.
+    pub fn in_memory() -> TestStore {
+        let shared = Path::new("/dev/shm");
+        let directory = tempfile::tempdir_in(shared).or_else(|_| tempfile::tempdir()).unwrap();
+        let store = Store::create_new(directory.path().join("store")).unwrap();
+        TestStore { store, directory }
+    }
+
     /// Closes the store in this process and gives its directory.
     pub fn close(self) -> (PathBuf, tempfile::TempDir) {
         (self.path(), self.directory)
