@@ -4,7 +4,7 @@
 use evermap::{PMap, PString, Store};
 
 fn main() -> evermap::Result<()> {
-    let store = Store::open_or_create("./words.store")?;
+    let store = Store::open_or_create("words.store")?;
     if !store.contains("counts")? {
         store.create::<PMap<PString, u64>, _>("counts", PMap::new())?;
     }

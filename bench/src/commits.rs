@@ -5,6 +5,8 @@
 //! the commit's log record has, and the whole pages, written with `pwritev2(RWF_DSYNC)` one after
 //! the other into a file that was written before.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 use evermap::{PVec, Session, Store};
@@ -33,6 +35,13 @@ enum Change {
 }
 
 impl Change {
+    fn name(self) -> &'static str {
+        match self {
+            Change::OneLine => "8 bytes on each of",
+            Change::WholePage => "all of",
+        }
+    }
+
     /// Bytes of a log record of so many pages: a head, and for each page 16 bytes and its lines.
     fn record_bytes(self, pages: usize) -> usize {
         let lines = match self {
@@ -71,21 +80,39 @@ pub fn report(_: &Corpus) -> Outcome {
         "open for writing, us",
     ]);
     let mut random = Random::new(1);
-    for change in [Change::OneLine, Change::WholePage] {
-        for (pages, rounds) in SIZES {
-            measure(&store, &mut floor, &mut random, change, pages, rounds)?;
+    for cache in ["as made", "read anew"] {
+        for change in [Change::OneLine, Change::WholePage] {
+            for (pages, rounds) in SIZES {
+                if cache == "read anew" {
+                    forget_pages(&store)?;
+                }
+                let what = format!("{cache}: {} {pages} pages", change.name());
+                measure(&store, &mut floor, &mut random, (change, pages, rounds), what)?;
+            }
         }
     }
     Ok(())
+}
+
+/// Drops the object's pages from the kernel's cache: they come back as sessions read them.
+fn forget_pages(store: &Store) -> Outcome {
+    let path = store.path().join("objects").join(store.info(NAME)?.uuid);
+    let file = File::open(path)?;
+    file.sync_all()?;
+    // SAFETY: the call takes no pointers.
+    let result = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    match result {
+        0 => Ok(()),
+        error => Err(std::io::Error::from_raw_os_error(error).into()),
+    }
 }
 
 fn measure(
     store: &Store,
     floor: &mut PreWritten,
     random: &mut Random,
-    change: Change,
-    pages: usize,
-    rounds: usize,
+    (change, pages, rounds): (Change, usize, usize),
+    what: String,
 ) -> Outcome {
     let mut of: [Samples; 7] = Default::default();
     let [stores, commit, record, whole, rollback, close, open] = &mut of;
@@ -123,12 +150,8 @@ fn measure(
         session.close()?;
         close.push_us(start.elapsed());
     }
-    let what = match change {
-        Change::OneLine => "8 bytes on each of",
-        Change::WholePage => "all of",
-    };
     row(&[
-        format!("{what} {pages} pages"),
+        what,
         stores.to_string(),
         commit.to_string(),
         record.to_string(),

@@ -81,7 +81,9 @@ fn child(start: Instant, arguments: &[String]) -> Outcome {
         ["reopen", store, name, selector] => answers::reopen(start, store, name, selector),
         ["parse-html", file] => answers::parse_html(start, file),
         ["parse-xml", file, element] => answers::parse_xml(start, file, element),
-        ["open", store, name, root] => opening::child(start, store, name, root),
+        ["open", store, name, root, repeats] => {
+            opening::child(start, store, name, root, repeats.parse()?)
+        }
         ["allocate-heap", store] => allocation::child_heap(store),
         ["allocate-malloc"] => allocation::child_malloc(),
         _ => Err(format!("no such child: {arguments:?}").into()),

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Builds the benchmarks optimised and runs them; arguments are names of sections.
+#
+# EVERMAP_CORPUS     folders with documents, separated by `:`; default: examples/pages
+# EVERMAP_BENCH_DIR  a folder on the disk to measure; default: the one for temporary files
+set -euo pipefail
+cd "$(dirname "$0")"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
+cargo build --release --locked --bins
+exec "$CARGO_TARGET_DIR/release/evermap-bench" "$@"
