@@ -22,6 +22,7 @@ const ROUNDS: usize = 41;
 const ROUNDS_COLD: usize = 9;
 const REPEATS: &str = "100";
 const OBJECTS: usize = 10_000;
+const SINGLY: [usize; 2] = [100, 1000];
 const LIBRARY_DOCUMENTS: usize = 100_000;
 const LIBRARY_BYTES: u64 = 1200 << 20;
 /// Pages of the corpus up to this size go into the library.
@@ -68,7 +69,24 @@ pub fn report(corpus: &Corpus) -> Outcome {
         );
         measure(&title, &path, name, name)?;
     }
-    measure(&format!("one of {OBJECTS}"), &crowded, "object-4711", "small")
+    measure(&format!("one of {OBJECTS}"), &crowded, "object-4711", "small")?;
+    measure_beside_a_maker(&folder.join("busy"))
+}
+
+/// The same while another process has the store open and has changed it many times: what it
+/// changed is in the catalog's log until it closes the store.
+fn measure_beside_a_maker(path: &Path) -> Outcome {
+    let store = Store::create_new(path)?;
+    let mut made = 0;
+    for objects in SINGLY {
+        while made < objects {
+            store.create::<Small, _>(&format!("object-{made}"), vec![7; 2048])?;
+            made += 1;
+        }
+        let title = format!("small, {objects} objects made singly by a process that goes on");
+        measure(&title, path, "object-0", "small")?;
+    }
+    Ok(())
 }
 
 fn measure(title: &str, store: &Path, name: &str, root: &str) -> Outcome {

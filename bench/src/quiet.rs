@@ -60,6 +60,8 @@ impl Awake {
             command.args(["child", "spin", &processor.to_string()]).stdin(Stdio::null());
             awake.children.push(command.spawn()?);
         }
+        // They are processes that have to start first.
+        std::thread::sleep(Duration::from_millis(200));
         Ok(awake)
     }
 }

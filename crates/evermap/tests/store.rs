@@ -368,6 +368,24 @@ fn snapshots_opened_and_closed_by_many_threads_never_meet_an_address_conflict() 
 }
 
 #[test]
+fn a_store_closed_by_one_thread_and_opened_by_another_is_never_in_its_own_way() {
+    let test = TestStore::new();
+    test.create::<u64, _>("n", 7).unwrap();
+    let (path, _directory) = test.close();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let path = &path;
+            scope.spawn(move || {
+                for _ in 0..200 {
+                    let store = Store::open(path).unwrap();
+                    assert_eq!(*store.read::<u64>("n").unwrap(), 7);
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn a_store_is_made_once_and_only_in_its_own_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("deep/er/store");

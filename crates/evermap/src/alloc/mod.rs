@@ -265,7 +265,7 @@ fn used_data_bytes(region: &Region) -> u64 {
         CHUNK_LARGE | CHUNK_LARGE_BODY => {
             let first =
                 region.map()[..=last].iter().rposition(|&s| s == CHUNK_LARGE).unwrap_or(last);
-            first as u64 * CHUNK_BYTES + region.record(first).large_bytes
+            (first as u64 * CHUNK_BYTES).saturating_add(region.record(first).large_bytes)
         }
         class if (1..=CLASSES as u8).contains(&class) => {
             let carved = u64::from(region.record(last).carved);
@@ -273,7 +273,8 @@ fn used_data_bytes(region: &Region) -> u64 {
         }
         _ => (last as u64 + 1) * CHUNK_BYTES,
     };
-    bytes.next_multiple_of(PAGE_BYTES)
+    // Damaged metadata can say anything; it never means more than there is.
+    bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX).min(region.backed())
 }
 
 impl State {

@@ -44,6 +44,16 @@ pub(super) enum OpenObject {
     Writing,
 }
 
+/// The list of what is open, locked.
+pub(super) type OpenObjects<'a> = MutexGuard<'a, HashMap<[u8; 16], OpenObject>>;
+
+/// What is open of one object while the list is locked.
+pub(super) enum Current {
+    Closed,
+    Writing,
+    Reading(Arc<dyn Any + Send + Sync>),
+}
+
 pub(super) struct Inner {
     pub(super) directory: PathBuf,
     pub(super) uuid: [u8; 16],
@@ -57,6 +67,17 @@ pub(super) struct Inner {
     /// offset is locked, their maker lives, and nobody sweeps their unfinished files away.
     pub(super) token: Mutex<Option<u64>>,
     pub(super) swept: Mutex<bool>,
+    /// Last, so that the addresses are given back before the entry in [`OPEN`] goes.
+    _registration: Registration,
+}
+
+/// A store's entry in [`OPEN`]; takes it out when dropped.
+struct Registration(FileIdentity);
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        lock(&OPEN).retain(|(identity, _)| *identity != self.0);
+    }
 }
 
 impl std::fmt::Debug for Inner {
@@ -75,24 +96,38 @@ impl Inner {
             Error::Io { source, .. } => no_store(&source.to_string()),
             _ => e,
         })?;
-        // Held to the end: two threads that open one store must not both reserve its arena.
-        let mut open = lock(&OPEN);
-        open.retain(|(_, inner)| inner.strong_count() > 0);
-        let known = open.iter().find(|(i, _)| *i == identity).and_then(|(_, w)| w.upgrade());
-        if let Some(inner) = known {
-            return Ok(inner);
+        loop {
+            // Held to the end: two threads that open one store must not both reserve its arena.
+            let mut open = lock(&OPEN);
+            match open.iter().find(|(known, _)| *known == identity).map(|(_, weak)| weak.upgrade())
+            {
+                Some(Some(inner)) => return Ok(inner),
+                // Another thread is just closing it: its addresses are free when the entry is gone.
+                Some(None) => {
+                    drop(open);
+                    std::thread::yield_now();
+                }
+                None => {
+                    let opened = Inner::open_new(storage, directory, options, identity);
+                    let inner = opened.map_err(|e| {
+                        if e.is_missing_file() {
+                            no_store("the directory has no catalog")
+                        } else {
+                            e
+                        }
+                    })?;
+                    open.push((identity, Arc::downgrade(&inner)));
+                    return Ok(inner);
+                }
+            }
         }
-        let inner = Inner::open_new(storage, directory, options).map_err(|e| {
-            if e.is_missing_file() { no_store("the directory has no catalog") } else { e }
-        })?;
-        open.push((identity, Arc::downgrade(&inner)));
-        Ok(inner)
     }
 
     fn open_new(
         storage: Arc<dyn Storage>,
         directory: &Path,
         options: &Options,
+        identity: FileIdentity,
     ) -> Result<Arc<Inner>> {
         crate::address::check_page_size()?;
         let path = directory.join(CATALOG);
@@ -127,6 +162,7 @@ impl Inner {
             open: Mutex::default(),
             token: Mutex::default(),
             swept: Mutex::new(false),
+            _registration: Registration(identity),
         }))
     }
 
@@ -142,24 +178,26 @@ impl Inner {
         lock(&self.catalog)
     }
 
-    pub(super) fn open_objects(&self) -> MutexGuard<'_, HashMap<[u8; 16], OpenObject>> {
+    pub(super) fn open_objects(&self) -> OpenObjects<'_> {
         lock(&self.open)
     }
 
-    /// The same, after a snapshot of this object that is just being closed by another thread is
-    /// gone: its addresses are free only then.
-    pub(super) fn open_object(
-        &self,
-        uuid: [u8; 16],
-    ) -> MutexGuard<'_, HashMap<[u8; 16], OpenObject>> {
+    /// The same, with what is open of one object. Waits for another thread that is just closing
+    /// its last snapshot: the addresses are free only after that.
+    pub(super) fn open_object(&self, uuid: [u8; 16]) -> (OpenObjects<'_>, Current) {
         loop {
             let open = self.open_objects();
-            match open.get(&uuid) {
-                Some(OpenObject::Reading(weak)) if weak.strong_count() == 0 => {
+            let current = match open.get(&uuid) {
+                None => Some(Current::Closed),
+                Some(OpenObject::Writing) => Some(Current::Writing),
+                Some(OpenObject::Reading(weak)) => weak.upgrade().map(Current::Reading),
+            };
+            match current {
+                Some(current) => return (open, current),
+                None => {
                     drop(open);
                     std::thread::yield_now();
                 }
-                _ => return open,
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tracing::warn;
 
 use super::info::ObjectInfo;
-use super::inner::{Inner, OpenObject};
+use super::inner::{Current, Inner, OpenObject};
 use super::snapshot::{busy_here, root_as};
 use crate::alloc::Heap;
 use crate::catalog::{self, Found, Lease};
@@ -70,11 +70,16 @@ impl<T: Persist> Session<T> {
 
     fn open_found(inner: &Arc<Inner>, name: &str, found: &Found) -> Result<Session<T>> {
         {
-            let mut open = inner.open_object(found.uuid);
-            match open.get(&found.uuid) {
-                Some(OpenObject::Writing) => return Err(busy_here(inner, name, "written")),
-                Some(OpenObject::Reading(_)) => return Err(busy_here(inner, name, "read")),
-                None => {}
+            let (mut open, current) = inner.open_object(found.uuid);
+            match current {
+                Current::Closed => {}
+                Current::Writing => return Err(busy_here(inner, name, "written")),
+                Current::Reading(shared) => {
+                    // The list is unlocked first: the last snapshot's end locks it.
+                    drop(open);
+                    drop(shared);
+                    return Err(busy_here(inner, name, "read"));
+                }
             }
             open.insert(found.uuid, OpenObject::Writing);
         }

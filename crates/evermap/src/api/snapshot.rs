@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::info::ObjectInfo;
-use super::inner::{Inner, OpenObject};
+use super::inner::{Current, Inner, OpenObject};
 use crate::catalog::{Found, Lease};
 use crate::error::{Error, Result};
 use crate::format::Superblock;
@@ -102,14 +102,15 @@ impl Shared {
     }
 
     fn open_found(inner: &Arc<Inner>, name: &str, found: &Found) -> Result<Arc<Shared>> {
-        let mut open = inner.open_object(found.uuid);
-        match open.get(&found.uuid) {
-            Some(OpenObject::Writing) => return Err(busy_here(inner, name, "written")),
-            Some(OpenObject::Reading(weak)) => {
-                let shared = weak.upgrade().and_then(|any| any.downcast::<Shared>().ok());
-                return shared.ok_or_else(|| busy_here(inner, name, "closed"));
+        let (mut open, current) = inner.open_object(found.uuid);
+        match current {
+            Current::Closed => {}
+            Current::Writing => return Err(busy_here(inner, name, "written")),
+            Current::Reading(any) => {
+                // The list is unlocked first: the last snapshot's end locks it.
+                drop(open);
+                return any.downcast::<Shared>().map_err(|_| busy_here(inner, name, "read"));
             }
-            None => {}
         }
         let environment = inner.environment();
         let patience = inner.options.busy_timeout;

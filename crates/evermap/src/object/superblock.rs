@@ -174,7 +174,8 @@ fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
     let mut file_end = 0;
     for (index, r) in s.regions[..count].iter().enumerate() {
         let pages = [r.base, r.capacity, r.length, r.file_offset, r.meta_length];
-        let ordered = r.meta_length <= r.length && r.length <= r.capacity;
+        let ordered =
+            r.meta_length >= PAGE_BYTES && r.meta_length <= r.length && r.length <= r.capacity;
         let chunks = r.capacity.wrapping_sub(r.meta_length) / CHUNK_BYTES;
         let sound = pages.iter().all(|p| p % PAGE_BYTES == 0)
             && ordered
