@@ -59,6 +59,7 @@ impl Corpus {
         by_size.sort_by_key(|page| std::cmp::Reverse(page.text.len()));
         let last = by_size.len() - 1;
         let mut places = vec![0, 3.min(last), by_size.len() / 2, last];
+        places.sort_unstable();
         places.dedup();
         places.into_iter().map(|place| by_size[place]).collect()
     }

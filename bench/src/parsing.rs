@@ -41,6 +41,9 @@ struct Clocks {
     peer_freed: Samples,
 }
 
+/// A line of the table: its name and its clock.
+type Line = (&'static str, fn(&Clocks) -> &Samples);
+
 pub fn report(corpus: &Corpus) -> Outcome {
     let folder = Folder::new("parsing")?;
     let path = folder.join("store");
@@ -132,7 +135,7 @@ fn print_times(corpus: &Corpus, clocks: &[Clocks], commits: &Samples) {
         clocks.len()
     );
     head(&["", "best, ms", "median, ms", "MB/s", "of the peer, best", "of the peer, median"]);
-    let lines: [(&str, fn(&Clocks) -> &Samples); 5] = [
+    let lines: [Line; 5] = [
         ("html5ever + rcdom", |c| &c.peer),
         ("html5ever + rcdom, tree freed", |c| &c.peer_freed),
         ("evermap: parse, block in memory", |c| &c.block),

@@ -1,7 +1,7 @@
 //! Quiet moments, and processors that do not sleep.
 //!
 //! Other programs on the machine spoil figures: a section begins when the processors were mostly
-//! idle for a while, or after two minutes, with a word about it. `EVERMAP_BENCH_WAIT=0` does not wait.
+//! idle for half a second, or after 20 seconds, with a word about it. `EVERMAP_BENCH_WAIT=0` does not wait.
 //!
 //! On a virtual machine, a processor that is idle when the disk completes a write may notice only
 //! at its next timer tick, 4 ms later. [`Awake`] keeps every processor busy with a process of the
@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::Outcome;
 
 const BUSY_MOST: f64 = 0.25;
-const LOOKS_MOST: usize = 240;
+const LOOKS_MOST: usize = 40;
 
 /// Waits until the processors are mostly idle.
 pub fn wait() {
