@@ -217,6 +217,11 @@ impl Mapping {
         self.advise(address, length, Advice::Random);
     }
 
+    /// Touches pages for writing ahead of their use, in one call.
+    pub(crate) fn populate(&self, address: u64, length: u64) {
+        self.advise(address, length, Advice::LinuxPopulateWrite);
+    }
+
     /// Forgets this process's private copies: the next touch shows the file's pages again.
     pub(crate) fn drop_private(&self, address: u64, length: u64) -> Result<()> {
         let at = self.checked(address, length);

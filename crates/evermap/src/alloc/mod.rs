@@ -307,6 +307,12 @@ impl State {
             self.regions[region].set_map(chunk, 1, CHUNK_FULL | (1 + class as u8));
             return self.allocate_small(ground, class);
         }
+        if index >= slab.carved {
+            // The file backs a slab as far as its blocks were ever handed out.
+            let end = chunk as u64 * CHUNK_BYTES + (u64::from(index) + 1) * size;
+            self.back(ground, region, end)?;
+        }
+        let slab = self.regions[region].record_mut(chunk);
         slab.bitmap[word] |= 1 << (index % 64);
         slab.used += 1;
         slab.carved = slab.carved.max(index + 1);
@@ -327,7 +333,7 @@ impl State {
                 return Ok((index, chunk));
             }
         }
-        let (region, chunk) = self.take_chunks(ground, 1, CHUNK_BYTES, CHUNK_BYTES)?;
+        let (region, chunk) = self.take_chunks(ground, 1, 0, CHUNK_BYTES)?;
         let slab = self.regions[region].record_mut(chunk);
         *slab = bytemuck::Zeroable::zeroed();
         slab.blocks = blocks_per_slab(class);

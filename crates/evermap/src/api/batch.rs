@@ -113,15 +113,12 @@ impl Batch {
         let uuid = inner.new_uuid()?;
         let path = inner.path_in(BUILDING, uuid);
         let environment = inner.environment();
-        let arena = inner
-            .catalog()
-            .look(|_, reader| (reader.superblock().arena_base, reader.superblock().arena_length))?;
         let options = DraftOptions {
             name: name.to_string(),
             store_uuid: inner.uuid,
             object_uuid: uuid,
             kind: KIND_OBJECT,
-            arena,
+            arena: inner.arena,
             expected_bytes,
             ..DraftOptions::default()
         };

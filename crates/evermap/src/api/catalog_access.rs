@@ -16,7 +16,8 @@ use crate::commit::{Log, LogPolicy};
 use crate::error::{Error, Result};
 use crate::format::{COMMIT_SEQUENCE_OFFSET, KIND_CATALOG};
 use crate::object::{
-    Addresses, CONTENT_BYTE, Environment, Identity, Place, Reader, Writer, lease_of, lock_byte,
+    Addresses, CONTENT_BYTE, Environment, Identity, LogSource, Place, Reader, Writer, lease_of,
+    lock_byte,
 };
 use crate::persist::{Mut, type_description, type_id};
 use crate::storage::{File, LockKind, OpenMode, Storage};
@@ -78,11 +79,11 @@ impl CatalogAccess {
         storage: Arc<dyn Storage>,
         space: Arc<AddressSpace>,
         book: Arc<LeaseBook>,
-        path: PathBuf,
+        file: Arc<dyn File>,
         log_path: PathBuf,
         patience: Duration,
     ) -> Result<CatalogAccess> {
-        let file = storage.open(&path, OpenMode::Read)?;
+        let path = file.path().to_path_buf();
         let log_file = storage.open(&log_path, OpenMode::Read).map_err(|e| {
             if !e.is_missing_file() {
                 return e;
@@ -122,7 +123,8 @@ impl CatalogAccess {
             Some(reader) => reader,
             None => {
                 let file = Arc::clone(&self.file);
-                let reader = Reader::from_locked(&self.environment, &self.place, file)?;
+                let log = LogSource::File(&self.log_file);
+                let reader = Reader::from_locked(&self.environment, &self.place, file, log)?;
                 check_type(&reader, &self.place)?;
                 reader
             }

@@ -57,6 +57,8 @@ pub(super) enum Current {
 pub(super) struct Inner {
     pub(super) directory: PathBuf,
     pub(super) uuid: [u8; 16],
+    /// The first arena: base and length.
+    pub(super) arena: (u64, u64),
     pub(super) options: Options,
     pub(super) storage: Arc<dyn Storage>,
     pub(super) space: Arc<AddressSpace>,
@@ -146,7 +148,7 @@ impl Inner {
             Arc::clone(&storage),
             Arc::clone(&space),
             Arc::clone(&book),
-            path,
+            catalog_file,
             directory.join(CATALOG_LOG),
             options.catalog_timeout,
         )?;
@@ -154,6 +156,7 @@ impl Inner {
         Ok(Arc::new(Inner {
             directory: directory.to_path_buf(),
             uuid,
+            arena: (head.arena_base, head.arena_length),
             options: options.clone(),
             storage,
             space,

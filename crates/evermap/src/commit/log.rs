@@ -19,7 +19,7 @@ use crate::format::{
     FORMAT_VERSION, LOG_ALIGN, LOG_MAGIC, LOG_RECORD_MAGIC, LOG_RECORDS_OFFSET, LOG_SLOT_BYTES,
     LogHeader, LogRecord,
 };
-use crate::storage::{File, OpenMode, Storage, parent_of, read_exact_at};
+use crate::storage::{File, OpenMode, Storage, parent_of};
 
 /// Bytes a new log is pre-written to: enough for the small commits of a short session.
 const PREWRITTEN_BYTES_FIRST: u64 = 64 * 1024;
@@ -91,7 +91,9 @@ impl Log {
         object_uuid: [u8; 16],
         durable_sequence: u64,
     ) -> Result<(Log, Vec<Commit>)> {
-        let (header, slot) = newest_header(&*file, object_uuid)?;
+        let mut window = Window::new();
+        window.load(&*file, 0, OPENING_BYTES)?;
+        let (header, slot) = newest_header(&window, &*file, object_uuid)?;
         let length = file.length()?;
         let mut log = Log {
             file,
@@ -103,7 +105,7 @@ impl Log {
             sequence: header.base_sequence,
         };
         let mut commits = Vec::new();
-        while let Some(commit) = log.read_next(length)? {
+        while let Some(commit) = log.read_next(&mut window, length)? {
             commits.push(commit);
         }
         if log.sequence > durable_sequence {
@@ -119,11 +121,16 @@ impl Log {
         position: LogPosition,
         sequence: u64,
     ) -> Result<bool> {
-        let (header, _) = newest_header(file, object_uuid)?;
+        let mut window = Window::new();
+        window.load(file, 0, OPENING_BYTES)?;
+        let (header, _) = newest_header(&window, file, object_uuid)?;
         let same = header.salt == position.salt;
         let tail = if same { position.tail } else { LOG_RECORDS_OFFSET };
         let next = if same { sequence + 1 } else { header.base_sequence + 1 };
-        Ok(match read_head(file, tail)? {
+        if same && tail != LOG_RECORDS_OFFSET {
+            window.load(file, tail, size_of::<LogRecord>())?;
+        }
+        Ok(match read_head(&mut window, file, tail)? {
             Some(head) => head.salt == header.salt && head.sequence == next,
             None => false,
         })
@@ -194,10 +201,8 @@ impl Log {
     }
 
     /// Reads the record at the tail and moves behind it; `None` where the chain ends.
-    fn read_next(&mut self, length: u64) -> Result<Option<Commit>> {
-        let Some(head) = read_head(&*self.file, self.tail)? else {
-            return Ok(None);
-        };
+    fn read_next(&mut self, window: &mut Window, length: u64) -> Result<Option<Commit>> {
+        let Some(head) = read_head(window, &*self.file, self.tail)? else { return Ok(None) };
         let body_at = self.tail + size_of::<LogRecord>() as u64;
         let chains = head.salt == self.header.salt
             && head.sequence == self.sequence + 1
@@ -206,12 +211,10 @@ impl Log {
         if !chains {
             return Ok(None);
         }
-        let mut body = vec![0; head.body_length as usize];
-        if !read_exact_at(&*self.file, &mut body, body_at)?
-            || checksum(&head, &body) != head.checksum
-        {
+        let body = window.get(&*self.file, body_at, head.body_length as usize)?.map(<[u8]>::to_vec);
+        let Some(body) = body.filter(|body| checksum(&head, body) == head.checksum) else {
             return Ok(None);
-        }
+        };
         let Some(commit) = Commit::parse(&head, body) else {
             warn!(path = %self.file.path().display(), "a log record with a right checksum has a wrong body");
             return Ok(None);
@@ -227,12 +230,49 @@ fn unknown(file: &dyn File, error: Error) -> Error {
     Error::DurabilityUnknown { path: file.path().to_path_buf(), why: error.to_string() }
 }
 
-fn read_head(file: &dyn File, offset: u64) -> Result<Option<LogRecord>> {
-    let mut bytes = [0; size_of::<LogRecord>()];
-    if !read_exact_at(file, &mut bytes, offset)? {
-        return Ok(None);
+/// Bytes read at once when a log is opened: both headers and, of an empty log, the place of the
+/// first record.
+const OPENING_BYTES: usize = LOG_RECORDS_OFFSET as usize + 512;
+/// Bytes read at once further on: a log of many small records costs few system calls.
+const WINDOW_BYTES: usize = 256 * 1024;
+
+/// A part of the file in memory.
+struct Window {
+    bytes: Vec<u8>,
+    offset: u64,
+}
+
+impl Window {
+    fn new() -> Window {
+        Window { bytes: Vec::new(), offset: 0 }
     }
-    let head: LogRecord = bytemuck::pod_read_unaligned(&bytes);
+
+    fn load(&mut self, file: &dyn File, offset: u64, length: usize) -> Result<()> {
+        self.bytes.resize(length, 0);
+        self.offset = offset;
+        let got = file.read_at(&mut self.bytes, offset)?;
+        self.bytes.truncate(got);
+        Ok(())
+    }
+
+    /// Bytes that are in memory already.
+    fn loaded(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
+        self.bytes.get(start..start.checked_add(length)?)
+    }
+
+    /// Bytes of the file; `None` where it ends before.
+    fn get(&mut self, file: &dyn File, offset: u64, length: usize) -> Result<Option<&[u8]>> {
+        if self.loaded(offset, length).is_none() {
+            self.load(file, offset, length.max(WINDOW_BYTES))?;
+        }
+        Ok(self.loaded(offset, length))
+    }
+}
+
+fn read_head(window: &mut Window, file: &dyn File, offset: u64) -> Result<Option<LogRecord>> {
+    let Some(bytes) = window.get(file, offset, size_of::<LogRecord>())? else { return Ok(None) };
+    let head: LogRecord = bytemuck::pod_read_unaligned(bytes);
     Ok((head.magic == LOG_RECORD_MAGIC).then_some(head))
 }
 
@@ -251,15 +291,18 @@ fn new_header(object_uuid: [u8; 16], generation: u64, base_sequence: u64) -> Res
 }
 
 /// The valid header slot with the higher generation.
-fn newest_header(file: &dyn File, object_uuid: [u8; 16]) -> Result<(LogHeader, u64)> {
+fn newest_header(
+    window: &Window,
+    file: &dyn File,
+    object_uuid: [u8; 16],
+) -> Result<(LogHeader, u64)> {
     let mut newest: Option<(LogHeader, u64)> = None;
     let mut found = "no valid header slot".to_string();
     for slot in 0..2 {
-        let mut bytes = [0; size_of::<LogHeader>()];
-        if !read_exact_at(file, &mut bytes, slot * LOG_SLOT_BYTES)? {
+        let Some(bytes) = window.loaded(slot * LOG_SLOT_BYTES, size_of::<LogHeader>()) else {
             continue;
-        }
-        let header: LogHeader = bytemuck::pod_read_unaligned(&bytes);
+        };
+        let header: LogHeader = bytemuck::pod_read_unaligned(bytes);
         let unsigned = LogHeader { checksum: 0, ..header };
         if header.magic != LOG_MAGIC || crc32c::crc32c(bytes_of(&unsigned)) != header.checksum {
             continue;

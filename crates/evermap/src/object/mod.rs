@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::storage::{File, LockKind, Storage};
 pub(crate) use draft::{Draft, DraftOptions, RootType, now_ns};
 pub(crate) use reader::Reader;
-pub(crate) use superblock::{hex, peek};
+pub(crate) use superblock::{LogSource, hex, peek};
 pub(crate) use territory::{Addresses, lease_of};
 pub(crate) use writer::Writer;
 

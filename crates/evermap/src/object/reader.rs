@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::superblock::{self, Loaded};
+use super::superblock::{self, Loaded, LogSource};
 use super::{CONTENT_BYTE, Environment, Place, lock_byte};
 use crate::address::{Mapping, Sharing};
 use crate::commit::{Commit, LogPosition, for_each_run};
@@ -33,7 +33,8 @@ impl Reader {
     ) -> Result<Reader> {
         let file = environment.storage.open(&place.path, OpenMode::Read)?;
         lock_byte(&*file, LockKind::Shared, CONTENT_BYTE, patience, &place.called)?;
-        Reader::from_locked(environment, place, file)
+        let log = LogSource::Path(&*environment.storage, &place.log_path, OpenMode::Read);
+        Reader::from_locked(environment, place, file, log)
     }
 
     /// The same for a file that is locked already.
@@ -41,10 +42,9 @@ impl Reader {
         environment: &Environment,
         place: &Place,
         file: Arc<dyn File>,
+        log: LogSource<'_>,
     ) -> Result<Reader> {
-        let storage = &*environment.storage;
-        let Loaded { superblock, log, commits } =
-            superblock::read(storage, &*file, &place.log_path, OpenMode::Read, &place.identity)?;
+        let Loaded { superblock, log, commits } = superblock::read(&*file, log, &place.identity)?;
         let mut mappings = Vec::new();
         for region in superblock.regions() {
             let mapping = environment.space.claim(region.base, region.capacity)?;

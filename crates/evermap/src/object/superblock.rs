@@ -4,6 +4,7 @@
 //! lengths, region table, root. After [`read`] every field may be used without a further check.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use bytemuck::{Zeroable, bytes_of};
 
@@ -25,33 +26,43 @@ pub(crate) struct Loaded {
     pub(crate) commits: Vec<Commit>,
 }
 
+/// Where the log is to be had from, should the object need it.
+pub(crate) enum LogSource<'a> {
+    /// Its path, and how to open it.
+    Path(&'a dyn Storage, &'a Path, OpenMode),
+    /// The open file.
+    File(&'a Arc<dyn File>),
+}
+
 /// Reads and checks page 0, with the log's commits applied to it.
-pub(crate) fn read(
-    storage: &dyn Storage,
-    file: &dyn File,
-    log_path: &Path,
-    log_mode: OpenMode,
-    expected: &Identity,
-) -> Result<Loaded> {
+pub(crate) fn read(file: &dyn File, log: LogSource<'_>, expected: &Identity) -> Result<Loaded> {
     let mut page = [0; PAGE_BYTES as usize];
     let got = file.read_at(&mut page, 0)?;
     check_head(file.path(), &page[..got])?;
     let raw: &Superblock = bytemuck::cast_ref(&page);
+    let log_source = log;
     let mut log = None;
     let mut commits = Vec::new();
     if raw.log_required != 0 {
-        let log_file = storage.open(log_path, log_mode).map_err(|e| {
-            if !e.is_missing_file() {
-                return e;
+        let log_file = match log_source {
+            LogSource::File(file) => Arc::clone(file),
+            LogSource::Path(storage, log_path, mode) => {
+                storage.open(log_path, mode).map_err(|e| {
+                    if !e.is_missing_file() {
+                        return e;
+                    }
+                    let (path, log) = (file.path().to_path_buf(), log_path.to_path_buf());
+                    Error::LogMissing { path, log }
+                })?
             }
-            Error::LogMissing { path: file.path().to_path_buf(), log: log_path.to_path_buf() }
-        })?;
+        };
+        let log_path = log_file.path().to_path_buf();
         let (opened, found) = Log::open(log_file, raw.object_uuid, raw.commit_sequence)?;
         // Pages are written to the object only after their record is durable: an object that is
         // ahead of its log has lost a part of it.
         if raw.commit_sequence > opened.sequence() {
             return Err(damaged(
-                log_path,
+                &log_path,
                 "the log",
                 format!("commits up to {}", opened.sequence()),
                 format!("commits up to {}, which the object file has", raw.commit_sequence),

@@ -18,6 +18,12 @@ use crate::storage::File;
 
 /// Smallest and largest step by which the file grows beyond what was asked for.
 const GROW_STEP_BYTES: (u64, u64) = (CHUNK_BYTES, 64 << 20);
+/// What an object gained is touched at once up to this many bytes: it is about to be written, and
+/// populating costs a third less than a fault a page (17.9 ns a node of 64 bytes against 12.9).
+const POPULATED_BYTES_MAX: u64 = 2 << 20;
+/// A further region has four times the chunks there are, up to this many (256 MiB); as many as
+/// there are above. Few regions open quickly: each costs a mapping and a lock.
+const REGION_FACTOR_SMALL_CHUNKS: u64 = 4096;
 /// Chunks of a first region when nobody says how large the object will be: 1 MiB.
 pub(crate) const FIRST_CHUNKS: u64 = 16;
 
@@ -62,10 +68,7 @@ impl Territory {
         data_bytes: u64,
     ) -> Result<Territory> {
         let territory = Territory { file, space, addresses, state: Mutex::default() };
-        territory.add_region_at(&mut territory.lock(), chunks)?;
-        if data_bytes > 0 {
-            territory.extend(0, data_bytes)?;
-        }
+        territory.add_region_at(&mut territory.lock(), chunks, data_bytes)?;
         Ok(territory)
     }
 
@@ -157,14 +160,19 @@ impl Territory {
                 let (base, old) = (last.record.base, last.record.length);
                 last.mapping.clear(base + length, old - length)?;
                 last.record.length = length;
+                self.file.set_length(file_length(&held))?;
             }
         }
-        let length = file_length(&held);
-        self.file.set_length(length)?;
-        Ok(length)
+        Ok(file_length(&held))
     }
 
-    fn add_region_at(&self, held: &mut Vec<Held>, chunks: u64) -> Result<RegionRecord> {
+    /// Adds a region that the file backs up to `data_bytes` of chunks.
+    fn add_region_at(
+        &self,
+        held: &mut Vec<Held>,
+        chunks: u64,
+        data_bytes: u64,
+    ) -> Result<RegionRecord> {
         let index = held.len();
         if index == REGIONS_MAX {
             return Err(Error::OutOfAddresses {
@@ -179,16 +187,19 @@ impl Territory {
         let record = RegionRecord {
             base: lease + lead_bytes(meta) - meta,
             capacity: meta + chunks * CHUNK_BYTES,
-            length: meta,
+            length: (meta + data_bytes).next_multiple_of(PAGE_BYTES),
             file_offset: held.last().map_or(0, |h| h.record.file_offset + h.record.capacity),
             meta_length: meta,
             checksums: 0,
         };
         debug!(path = %self.file.path().display(), base = record.base, bytes, "new region");
-        let mapped = self.file.allocate(record.file_offset, meta).and_then(|()| {
-            let mapping = Arc::new(self.space.claim(record.base, record.capacity)?);
-            let (base, offset) = (record.base, record.file_offset);
-            mapping.map(&*self.file, base, meta, offset, Sharing::SharedWritable)?;
+        let (base, offset, length) = (record.base, record.file_offset, record.length);
+        let mapped = self.file.allocate(offset, length).and_then(|()| {
+            let mapping = Arc::new(self.space.claim(base, record.capacity)?);
+            mapping.map(&*self.file, base, length, offset, Sharing::SharedWritable)?;
+            if data_bytes > 0 {
+                mapping.populate(base + meta, (length - meta).min(POPULATED_BYTES_MAX));
+            }
             Ok(mapping)
         });
         match mapped {
@@ -235,6 +246,7 @@ impl Ground for Territory {
         reserved?;
         let (base, gained) = (record.base + record.length, length - record.length);
         h.mapping.map(&*self.file, base, gained, at, Sharing::SharedWritable)?;
+        h.mapping.populate(base, gained.min(POPULATED_BYTES_MAX));
         h.record.length = length;
         Ok(length - record.meta_length)
     }
@@ -242,10 +254,11 @@ impl Ground for Territory {
     fn add_region(&self, chunks: u64) -> Result<RegionRecord> {
         let mut held = self.lock();
         let have: u64 = held.iter().map(|h| h.record.capacity / CHUNK_BYTES).sum();
-        let doubled = chunks.max(have).max(FIRST_CHUNKS);
-        match self.add_region_at(&mut held, doubled) {
-            Err(Error::OutOfAddresses { .. }) if chunks < doubled => {
-                self.add_region_at(&mut held, chunks)
+        let factor = if have < REGION_FACTOR_SMALL_CHUNKS { 4 } else { 1 };
+        let generous = chunks.max(have * factor).max(FIRST_CHUNKS);
+        match self.add_region_at(&mut held, generous, 0) {
+            Err(Error::OutOfAddresses { .. }) if chunks < generous => {
+                self.add_region_at(&mut held, chunks, 0)
             }
             other => other,
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::superblock::{self, Loaded, checksum};
+use super::superblock::{self, Loaded, LogSource, checksum};
 use super::territory::Territory;
 use super::{CONTENT_BYTE, Environment, Place, WRITER_BYTE, lock_byte};
 use crate::alloc::{Heap, HeapStatistics};
@@ -51,10 +51,8 @@ impl Writer {
         file.advise_random()?;
         let storage = Arc::clone(&environment.storage);
         let Loaded { superblock, mut log, commits } = superblock::read(
-            &*storage,
             &*file,
-            &place.log_path,
-            OpenMode::ReadWrite,
+            LogSource::Path(&*storage, &place.log_path, OpenMode::ReadWrite),
             &place.identity,
         )?;
         superblock::check_writable(&place.path, &superblock)?;

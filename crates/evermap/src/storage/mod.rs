@@ -109,11 +109,6 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     fn descriptor(&self) -> BorrowedFd<'_>;
 }
 
-/// Reads exactly `buffer.len()` bytes; false when the file ends before.
-pub(crate) fn read_exact_at(file: &dyn File, buffer: &mut [u8], offset: u64) -> Result<bool> {
-    Ok(file.read_at(buffer, offset)? == buffer.len())
-}
-
 /// The directory a file's name is in.
 pub(crate) fn parent_of(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
