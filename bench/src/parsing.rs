@@ -126,8 +126,7 @@ fn ours_in_batch(batch: &mut Batch, name: &str, page: &Page, clocks: &mut Clocks
     let start = Instant::now();
     let tables = html::parse(&page.text, &Default::default())?;
     let document = NewDocument { tables: &tables, source: &source };
-    let bytes = tables.block_len() as u64;
-    batch.replace_sized::<Document, _>(name, document, bytes)?;
+    batch.replace::<Document, _>(name, document)?;
     drop(tables);
     clocks.object.push_us(start.elapsed());
     Ok(())

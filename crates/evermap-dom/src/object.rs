@@ -73,6 +73,10 @@ pub struct NewDocument<'a> {
 }
 
 impl Build<NewDocument<'_>> for Document {
+    fn expected_bytes(new: &NewDocument<'_>) -> Option<u64> {
+        Some(new.tables.block_len() as u64)
+    }
+
     fn build<'a>(new: NewDocument<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
         let empty = Document { source: KeptSource::of(new.source), block: PVec::new() };
         slot.write_with(empty, |mut document| {

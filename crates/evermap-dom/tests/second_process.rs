@@ -61,9 +61,17 @@ fn keep(all: &[(String, String)], parse: impl Fn(&str) -> Tables) -> tempfile::T
             hash: [0; 32],
         };
         let new = NewDocument { tables: &tables, source: &source };
-        batch.replace_sized::<Document, _>(name, new, tables.block_len() as u64).unwrap();
+        batch.create::<Document, _>(name, new).unwrap();
     }
     batch.commit().unwrap();
+    // Each object's file is its document's block and a few pages.
+    for (name, text) in all {
+        let file = store.info(name).unwrap().file_bytes;
+        let block = store.read::<Document>(name).unwrap().block_bytes();
+        assert!(file <= block * 51 / 50 + 4 * 4096, "{name}: {file} bytes for a block of {block}");
+        let parts = file as f64 / text.len() as f64;
+        assert!(text.len() < 300_000 || parts <= 1.4, "{name}: {parts} bytes per byte");
+    }
     directory
 }
 

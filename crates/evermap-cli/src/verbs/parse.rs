@@ -169,8 +169,7 @@ impl Parse {
 
         let start = Instant::now();
         let document = NewDocument { tables: &tables, source: &contents.source };
-        let expected_bytes = tables.block_len() as u64;
-        batch.replace_sized::<Document, _>(&name, document, expected_bytes)?;
+        batch.replace::<Document, _>(&name, document)?;
         Ok(Done { name, unchanged: false, read, parse, write: start.elapsed() })
     }
 

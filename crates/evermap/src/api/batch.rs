@@ -113,6 +113,7 @@ impl Batch {
         let uuid = inner.new_uuid()?;
         let path = inner.path_in(BUILDING, uuid);
         let environment = inner.environment();
+        let expected_bytes = expected_bytes.or_else(|| T::expected_bytes(&source));
         let options = DraftOptions {
             name: name.to_string(),
             store_uuid: inner.uuid,

@@ -75,6 +75,14 @@ pub trait Build<S>: Persist {
     /// When the object can't grow, or a capacity overflows. Nothing is left behind then.
     fn build<'a>(source: S, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error>;
 
+    /// Bytes of blocks that building from `source` will allocate, if that is known: a new object's
+    /// file is then made to measure. An estimate; too little costs a further region, too much the
+    /// disk space until the file is cut to size.
+    fn expected_bytes(source: &S) -> Option<u64> {
+        let _ = source;
+        None
+    }
+
     /// Replaces a value. Call it as [`Mut::assign`].
     ///
     /// Override it where the old value's memory can be used again.
