@@ -31,7 +31,7 @@
 //!
 //! The layers, top down; a module uses only those below it: `api` (stores, snapshots, sessions),
 //! `catalog` (names), `persist` (what may lie in an object), `object` (superblock, regions,
-//! root), `alloc`, `commit`, `address`, `storage`, and at the bottom `format` and `error`.
+//! root), `alloc`, `commit`, `address`, `storage`, and at the bottom `format`, `checksum` and `error`.
 
 // The derive macros name the crate from outside; inside it is the same name.
 extern crate self as evermap;
@@ -40,6 +40,7 @@ mod address;
 mod alloc;
 mod api;
 mod catalog;
+mod checksum;
 mod commit;
 mod error;
 mod format;

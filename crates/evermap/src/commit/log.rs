@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 
 use super::record::{Commit, RecordBuilder, checksum};
 use crate::address::random_u64;
+use crate::checksum::crc32c;
 use crate::error::{Error, Result};
 use crate::format::{
     FORMAT_VERSION, LOG_ALIGN, LOG_MAGIC, LOG_RECORD_MAGIC, LOG_RECORDS_OFFSET, LOG_SLOT_BYTES,
@@ -286,7 +287,7 @@ fn new_header(object_uuid: [u8; 16], generation: u64, base_sequence: u64) -> Res
         base_sequence,
         ..LogHeader::zeroed()
     };
-    header.checksum = crc32c::crc32c(bytes_of(&header));
+    header.checksum = crc32c(&[bytes_of(&header)]);
     Ok(header)
 }
 
@@ -304,7 +305,7 @@ fn newest_header(
         };
         let header: LogHeader = bytemuck::pod_read_unaligned(bytes);
         let unsigned = LogHeader { checksum: 0, ..header };
-        if header.magic != LOG_MAGIC || crc32c::crc32c(bytes_of(&unsigned)) != header.checksum {
+        if header.magic != LOG_MAGIC || crc32c(&[bytes_of(&unsigned)]) != header.checksum {
             continue;
         }
         if header.format_version > FORMAT_VERSION {

@@ -6,6 +6,7 @@
 use bytemuck::{Zeroable, bytes_of};
 
 use super::diff::Page;
+use crate::checksum::crc32c;
 use crate::format::{LINE_BYTES, LOG_ALIGN, LOG_RECORD_MAGIC, LogPage, LogRecord, PAGE_LINES};
 
 /// A page with more changed lines than this is logged whole: a contiguous copy is cheaper.
@@ -78,7 +79,7 @@ impl RecordBuilder {
 /// CRC32C of a record: its head with a zero checksum, then its body.
 pub(super) fn checksum(head: &LogRecord, body: &[u8]) -> u32 {
     let head = LogRecord { checksum: 0, ..*head };
-    crc32c::crc32c_append(crc32c::crc32c(bytes_of(&head)), body)
+    crc32c(&[bytes_of(&head), body])
 }
 
 /// A commit read back from a log, its checksum found right.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytemuck::{Zeroable, bytes_of};
 
 use super::Identity;
+use crate::checksum::crc32c;
 use crate::commit::{Commit, Log, patch_page};
 use crate::error::{Error, Result};
 use crate::format::{
@@ -222,7 +223,7 @@ pub(crate) fn check_writable(path: &Path, s: &Superblock) -> Result<()> {
 /// The checksum a superblock should carry.
 pub(crate) fn checksum(s: &Superblock) -> u32 {
     let unsigned = Superblock { checksum: 0, log_required: 0, ..*s };
-    crc32c::crc32c(&bytes_of(&unsigned)[..SUPERBLOCK_CHECKED_BYTES])
+    crc32c(&[&bytes_of(&unsigned)[..SUPERBLOCK_CHECKED_BYTES]])
 }
 
 /// A superblock with the constant fields filled in.
