@@ -204,6 +204,7 @@ impl<'i> Parts<'i> {
                     releaser: &mut #krate::Releaser<'_>,
                 ) {
                     let fields = <Self as Table>::FIELDS;
+                    // SAFETY: passed on from the caller; the table describes this very type.
                     unsafe { #krate::__private::release_fields(fields, this.cast(), releaser) }
                 }
             }

@@ -229,6 +229,55 @@ fn a_catalog_of_which_a_power_cut_left_only_some_pages_is_completed_from_its_log
 }
 
 #[test]
+#[ignore = "a child: it forks, which a program of many tests must not"]
+fn child_forks_with_a_session() {
+    let Some(path) = argument(0) else { return };
+    let store = Store::open(&path).unwrap();
+    let mut session = store.write::<State>("state").unwrap();
+    step(session.root_mut(), 1).unwrap();
+    // SAFETY: the child below calls the library, which it may as this process has no other
+    // thread that holds a lock, and ends without returning.
+    let forked = unsafe { libc::fork() };
+    if forked == 0 {
+        let refused = matches!(session.commit(), Err(Error::Busy { .. }))
+            && matches!(session.rollback(), Err(Error::Busy { .. }));
+        drop(session);
+        drop(store);
+        // SAFETY: ends the process and nothing else.
+        unsafe { libc::_exit(if refused { 7 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above.
+    unsafe { libc::waitpid(forked, &raw mut status, 0) };
+    assert_eq!(libc::WEXITSTATUS(status), 7, "the forked child was not refused");
+    // The parent's lock and its grown memory are untouched by what the child dropped.
+    println!("\nforked");
+    let _ = std::io::stdin().read_line(&mut String::new());
+    step(session.root_mut(), 2).unwrap();
+    session.commit().unwrap();
+    session.close().unwrap();
+}
+
+#[test]
+fn a_forked_child_can_neither_commit_nor_take_the_session_from_its_parent() {
+    let test = TestStore::new();
+    new_state(&test);
+    let mut process = child("child_forks_with_a_session", &[test.path().to_str().unwrap()]);
+    let mut output = BufReader::new(process.stdout.take().unwrap());
+    let mut line = String::new();
+    while line.trim() != "forked" {
+        line.clear();
+        assert!(output.read_line(&mut line).unwrap() > 0, "the process ended early");
+    }
+    assert!(matches!(test.write::<State>("state"), Err(Error::Busy { .. })));
+    std::io::Write::write_all(&mut process.stdin.take().unwrap(), b"\n").unwrap();
+    assert!(process.wait().unwrap().success());
+    let state = test.read::<State>("state").unwrap();
+    assert_eq!(state.number, 2);
+    check_whole(&state);
+}
+
+#[test]
 #[ignore = "a child of the kill tests"]
 fn child_commits_numbered_states() {
     let Some(path) = argument(0) else { return };

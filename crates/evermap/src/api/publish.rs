@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tracing::{debug, warn};
 
-use super::inner::{BUILDING, Inner, OBJECTS};
+use super::inner::{BUILDING, Current, Inner, OBJECTS, OpenObject};
 use crate::catalog::{self, Found, Lease};
 use crate::commit::LogPolicy;
 use crate::error::{Error, Result};
@@ -106,9 +106,21 @@ impl Inner {
     }
 
     fn rename_inside(self: &Arc<Self>, name: &str, uuid: [u8; 16]) -> Result<()> {
-        if self.open_objects().contains_key(&uuid) {
-            return Ok(());
+        {
+            let (mut open, current) = self.open_object(uuid);
+            if !matches!(current, Current::Closed) {
+                // The list is unlocked first: the last snapshot's end locks it.
+                drop(open);
+                return Ok(());
+            }
+            open.insert(uuid, OpenObject::Writing);
         }
+        let renamed = self.commit_name(name, uuid);
+        self.open_objects().remove(&uuid);
+        renamed
+    }
+
+    fn commit_name(self: &Arc<Self>, name: &str, uuid: [u8; 16]) -> Result<()> {
         let environment = self.environment();
         let mut writer = self.with_place(name, uuid, |place| {
             Writer::open(&environment, place, LogPolicy::WhileOpen, Duration::ZERO)

@@ -168,7 +168,9 @@ impl Engine {
             warn!(%error, path = %self.object.path().display(), "commit applied in part; the next open completes it");
             self.poisoned = Some(error.to_string());
         }
-        if self.log.as_ref().is_some_and(|l| l.records_bytes() > CHECKPOINT_AFTER_BYTES) {
+        let log_is_long =
+            self.log.as_ref().is_some_and(|l| l.records_bytes() > CHECKPOINT_AFTER_BYTES);
+        if log_is_long && self.poisoned.is_none() {
             self.checkpoint()?;
         }
         Ok(true)
@@ -176,6 +178,7 @@ impl Engine {
 
     /// Forgets everything stored since the last commit in the committed spans.
     pub(crate) fn rollback(&mut self) -> Result<()> {
+        self.check_process()?;
         let mut runs = self.dirty_runs();
         if let Some(first) = self.committed.first() {
             runs.push(Run { span: 0, address: first.address, length: PAGE_BYTES });
@@ -210,13 +213,19 @@ impl Engine {
         Ok(())
     }
 
-    fn check_usable(&self) -> Result<()> {
+    /// A forked child has no part in its parent's session: not its pages, nor its file.
+    fn check_process(&self) -> Result<()> {
         if self.process != std::process::id() {
             return Err(Error::Busy {
                 what: self.object.path().display().to_string(),
                 holder: "the process that this one was forked from is its writer".to_string(),
             });
         }
+        Ok(())
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        self.check_process()?;
         match &self.poisoned {
             Some(why) => Err(Error::DurabilityUnknown {
                 path: self.object.path().to_path_buf(),

@@ -27,6 +27,8 @@ struct DiskFile {
     descriptor: OwnedFd,
     path: PathBuf,
     locked: AtomicBool,
+    /// Who opened it: a forked child shares the locks and must not give them up for its parent.
+    process: u32,
 }
 
 impl Drop for DiskFile {
@@ -63,6 +65,7 @@ impl Storage for Disk {
             descriptor,
             path: path.to_path_buf(),
             locked: AtomicBool::new(false),
+            process: std::process::id(),
         }))
     }
 
@@ -293,6 +296,9 @@ impl File for DiskFile {
     }
 
     fn unlock(&self, offset: u64, length: u64) -> Result<()> {
+        if self.process != std::process::id() {
+            return Ok(());
+        }
         self.lock_call(libc::F_OFD_SETLK, libc::F_UNLCK, offset, length)
             .map(|_| ())
             .map_err(|e| Error::from_io(e, "unlock", &self.path))
