@@ -129,6 +129,9 @@ fn objects_are_listed_renamed_and_removed() {
     add(&test, "a", "hello");
     test.rename("a", "z").unwrap();
     assert_eq!(test.read::<Notes>("z").unwrap().lines, ["hello"]);
+    // The object's own file knows its name too, should the catalog be lost.
+    let file = test.path().join("objects").join(test.info("z").unwrap().uuid);
+    assert_eq!(std::fs::read(file).unwrap()[256..258], *b"z\0");
     assert!(matches!(test.read::<Notes>("a"), Err(Error::NotFound { .. })));
     assert!(matches!(test.rename("a", "y"), Err(Error::NotFound { .. })));
     assert!(matches!(test.rename("b", "z"), Err(Error::AlreadyExists { .. })));
