@@ -45,7 +45,9 @@ pub const KIND_OBJECT: u32 = 0;
 /// Incompatible features this build knows: a file with any other must not be opened.
 pub const INCOMPATIBLE_KNOWN: u64 = 0;
 /// Features this build may write beside: a file with any other may only be read.
-pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = 0;
+pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = FEATURE_PAGE_CHECKSUMS;
+/// Read-only-compatible feature: the object keeps page checksums, so who writes must keep them too.
+pub const FEATURE_PAGE_CHECKSUMS: u64 = 1;
 
 /// One region: contiguous addresses backed by a contiguous range of the object file.
 ///
@@ -65,7 +67,8 @@ pub struct RegionRecord {
     pub file_offset: u64,
     /// Bytes from `base` to the first chunk: superblock (region 0 only), chunk map, chunk records.
     pub meta_length: u64,
-    /// Address of the table of page checksums; 0 while the object keeps none.
+    /// Address of the table of page checksums, at the end of the metadata; 0 when the region keeps
+    /// none.
     pub checksums: u64,
 }
 const _: () = assert!(size_of::<RegionRecord>() == 48);
@@ -192,6 +195,30 @@ pub const fn meta_length(first_region: bool, chunks: u64) -> u64 {
     let map = chunks.next_multiple_of(LINE_BYTES as u64);
     let records = chunks * size_of::<ChunkRecord>() as u64;
     (head + map + records).next_multiple_of(PAGE_BYTES)
+}
+
+/// Entries of a page of a checksum table; the last four bytes of the page are its own checksum.
+pub const CHECKSUMS_PER_PAGE: u64 = PAGE_BYTES / 4 - 1;
+
+/// Bytes of the checksum table of a region of `pages` pages.
+pub const fn checksum_table_bytes(pages: u64) -> u64 {
+    pages.div_ceil(CHECKSUMS_PER_PAGE) * PAGE_BYTES
+}
+
+/// Bytes between a region's first byte and its first chunk when the region keeps checksums, and the
+/// bytes of the table at the end of them. The table has an entry for every page of the region, its
+/// own pages (whose entries stay unused) included.
+pub const fn meta_length_with_checksums(first_region: bool, chunks: u64) -> (u64, u64) {
+    let meta = meta_length(first_region, chunks);
+    let mut table = 0;
+    loop {
+        let pages = (meta + table + chunks * CHUNK_BYTES) / PAGE_BYTES;
+        let needed = checksum_table_bytes(pages);
+        if needed <= table {
+            return (meta + table, table);
+        }
+        table = needed;
+    }
 }
 
 /// Bytes of a log header slot; the second slot begins where the first ends.

@@ -20,7 +20,7 @@ use crate::catalog::{self, Found};
 use crate::error::{Error, Result};
 use crate::format::KIND_OBJECT;
 use crate::object::{Environment, Identity, Place, hex};
-use crate::storage::{Disk, File, FileIdentity, OpenMode, Storage};
+use crate::storage::{File, FileIdentity, OpenMode, Storage};
 
 /// Names inside a store's directory.
 pub(super) const CATALOG: &str = "catalog";
@@ -91,7 +91,7 @@ impl std::fmt::Debug for Inner {
 impl Inner {
     /// The store in `directory`, opened now or already open in this process.
     pub(super) fn open(directory: &Path, options: &Options) -> Result<Arc<Inner>> {
-        let storage: Arc<dyn Storage> = Arc::new(Disk);
+        let storage = Arc::clone(&options.storage);
         let no_store =
             |why: &str| Error::NoStore { path: directory.to_path_buf(), why: why.to_string() };
         let identity = storage.directory_identity(directory).map_err(|e| match &e {

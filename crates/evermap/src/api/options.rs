@@ -1,8 +1,10 @@
 //! How a store is opened or made.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::Window;
+use crate::storage::{Disk, Storage};
 
 /// Bytes of addresses a store takes at creation when not told otherwise.
 pub const ARENA_BYTES_DEFAULT: u64 = 64 << 30;
@@ -19,6 +21,8 @@ pub const ARENA_BYTES_DEFAULT: u64 = 64 << 30;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Where files are: the disk, or a simulated one in tests.
+    pub(crate) storage: Arc<dyn Storage>,
     pub(crate) window: Window,
     pub(crate) arena_bytes: u64,
     pub(crate) busy_timeout: Duration,
@@ -28,6 +32,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
+            storage: Arc::new(Disk),
             window: Window::default(),
             arena_bytes: ARENA_BYTES_DEFAULT,
             busy_timeout: Duration::ZERO,

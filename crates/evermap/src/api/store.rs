@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::format::KIND_CATALOG;
 use crate::object::{Addresses, Draft, DraftOptions, Environment, RootType, lock_byte};
 use crate::persist::{Build, PMap, PVec, Persist, build_root, type_description, type_id};
-use crate::storage::{Disk, LockKind, OpenMode, Storage};
+use crate::storage::{LockKind, OpenMode, Storage};
 
 /// A directory of named objects. Cheap to clone; one process has one mapping of each object,
 /// however often its store is opened.
@@ -228,11 +228,11 @@ impl Addresses for FirstLease {
 /// durable: a directory without it is no store.
 fn create_store(directory: &Path, options: &Options) -> Result<()> {
     crate::address::check_page_size()?;
-    let storage: Arc<dyn Storage> = Arc::new(Disk);
+    let storage = Arc::clone(&options.storage);
     let exists =
         |why: &str| Err(Error::StoreExists { path: directory.to_path_buf(), why: why.to_string() });
     if let Some(parent) = directory.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::create_dir_all(parent).map_err(|e| Error::from_io(e, "create", parent))?;
+        storage.create_directories(parent)?;
     }
     match storage.create_directory(directory) {
         Ok(()) => {}

@@ -53,6 +53,8 @@ pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
     /// Makes a directory for the owner only. Existing directories are an error.
     fn create_directory(&self, path: &Path) -> Result<()>;
+    /// Makes a directory and those above it, where they are missing, with the usual permissions.
+    fn create_directories(&self, path: &Path) -> Result<()>;
     /// Moves a file, replacing what is at `to`. Durable after `sync_directory` of both parents.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Removes a file's name. Durable after `sync_directory` of the parent.
@@ -105,9 +107,45 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     fn unlock(&self, offset: u64, length: u64) -> Result<()>;
     /// False once its last name was removed.
     fn has_a_name(&self) -> Result<bool>;
+    /// Makes this (empty) file share all blocks of `source`; false where the file system cannot.
+    fn clone_from(&self, source: &dyn File) -> Result<bool>;
+    /// The first range at or after `offset` that may hold anything but zeros, page-aligned: start
+    /// and end. `None` when there is nothing up to the end of the file.
+    fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>>;
+    /// The file's pages are storage themselves (DAX): no page cache, and a clean page looks private.
+    fn is_direct(&self) -> bool;
     /// For mapping.
     fn descriptor(&self) -> BorrowedFd<'_>;
 }
+
+/// Copies the first `length` bytes of `source` into the empty file `target`, sharing blocks where
+/// the file system can. Not flushed. Holes stay holes.
+pub(crate) fn copy_contents(source: &dyn File, target: &dyn File, length: u64) -> Result<()> {
+    if target.clone_from(source)? {
+        return if source.length()? == length { Ok(()) } else { target.set_length(length) };
+    }
+    target.set_length(length)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut at = 0;
+    while let Some((start, end)) = source.next_data(at)?.filter(|&(start, _)| start < length) {
+        at = start;
+        let end = end.min(length);
+        while at < end {
+            let step = (end - at).min(COPY_BYTES as u64) as usize;
+            let got = source.read_at(&mut buffer[..step], at)?;
+            if got == 0 {
+                return Ok(());
+            }
+            target.write_at(&buffer[..got], at)?;
+            at += got as u64;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes copied at a time: page-cache folios of the copy get no larger than this, which keeps later
+/// small writes into them cheap.
+const COPY_BYTES: usize = 64 * 1024;
 
 /// The directory a file's name is in.
 pub(crate) fn parent_of(path: &Path) -> PathBuf {

@@ -16,6 +16,7 @@ use tracing::trace;
 
 use super::{File, FileIdentity, FileSystem, LockKind, OpenMode, Storage};
 use crate::error::{Error, Result};
+use crate::format::PAGE_BYTES;
 
 /// The kernel's file systems.
 #[derive(Debug, Default)]
@@ -72,6 +73,10 @@ impl Storage for Disk {
     fn create_directory(&self, path: &Path) -> Result<()> {
         trace!(path = %path.display(), "create directory");
         fs::mkdir(path, Mode::RWXU).map_err(|e| Error::from_io(e.into(), "create", path))
+    }
+
+    fn create_directories(&self, path: &Path) -> Result<()> {
+        std::fs::create_dir_all(path).map_err(|e| Error::from_io(e, "create", path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -307,6 +312,43 @@ impl File for DiskFile {
     fn has_a_name(&self) -> Result<bool> {
         let stat = fs::fstat(&self.descriptor).map_err(|e| self.error(e, "look at"))?;
         Ok(stat.st_nlink > 0)
+    }
+
+    fn clone_from(&self, source: &dyn File) -> Result<bool> {
+        trace!(path = %self.path.display(), source = %source.path().display(), "clone");
+        match fs::ioctl_ficlone(&self.descriptor, source.descriptor()) {
+            Ok(()) => Ok(true),
+            // Not this file system, not between these two, or a mix of flags it does not take.
+            Err(
+                rustix::io::Errno::OPNOTSUPP
+                | rustix::io::Errno::XDEV
+                | rustix::io::Errno::INVAL
+                | rustix::io::Errno::NOTTY
+                | rustix::io::Errno::NOSYS
+                | rustix::io::Errno::PERM,
+            ) => Ok(false),
+            Err(e) => Err(self.error(e, "clone into")),
+        }
+    }
+
+    fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
+        let start = match fs::seek(&self.descriptor, fs::SeekFrom::Data(offset)) {
+            Ok(start) => start,
+            Err(rustix::io::Errno::NXIO) => return Ok(None),
+            // A file system that cannot tell: all of it is data.
+            Err(rustix::io::Errno::INVAL) => {
+                let end = self.length()?;
+                return Ok((offset < end).then_some((offset, end)));
+            }
+            Err(e) => return Err(self.error(e, "look for data in")),
+        };
+        let end = fs::seek(&self.descriptor, fs::SeekFrom::Hole(start))
+            .map_err(|e| self.error(e, "look for data in"))?;
+        Ok(Some((start & !(PAGE_BYTES - 1), end.next_multiple_of(PAGE_BYTES))))
+    }
+
+    fn is_direct(&self) -> bool {
+        false
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
