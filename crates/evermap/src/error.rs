@@ -205,6 +205,16 @@ pub enum Error {
         /// Where the log should be.
         log: PathBuf,
     },
+    /// The log is full, and readers of an older commit keep it from being emptied.
+    #[error("the log {} holds {bytes} bytes, the most allowed is {bytes_max}, and readers keep it from being emptied; close or refresh them and commit again, or allow a longer log; nothing was lost", path.display())]
+    LogFull {
+        /// The log.
+        path: PathBuf,
+        /// Bytes of records in it.
+        bytes: u64,
+        /// The bound that was chosen.
+        bytes_max: u64,
+    },
     /// The kernel or the processor lacks something Evermap cannot do without.
     #[error("this system cannot run Evermap: {why}")]
     Unsupported {

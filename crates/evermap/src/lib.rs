@@ -50,7 +50,8 @@ mod storage;
 
 pub use address::Window;
 pub use alloc::{ClassStatistics, Heap, HeapStatistics};
-pub use api::{ARENA_BYTES_DEFAULT, Batch, ObjectInfo, Options, Session, Snapshot, Store};
+pub use api::{ARENA_BYTES_DEFAULT, Batch, ObjectInfo, Options, Session, Snapshot, Store, Verify};
+pub use commit::{Durability, WhenLogFull, WriteOptions};
 pub use error::{Error, Result};
 pub use evermap_derive::{Persist, PersistHash, Plain};
 pub use persist::{

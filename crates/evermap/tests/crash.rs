@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::{TestStore, argument, child, copy_store, object_file};
-use evermap::{Error, PMap, PString, PVec, Persist, Store};
+use evermap::{Error, PMap, PString, PVec, Persist, Store, WriteOptions};
 
 /// Three views of the same number: they agree in every commit and only there.
 #[derive(Persist)]
@@ -145,7 +145,9 @@ fn a_log_cut_or_damaged_anywhere_gives_an_older_commit_or_an_error() {
     let (first, mut lagging, file) = (1..)
         .find_map(|attempt| {
             let before = std::fs::read(object_file(&test.path())).unwrap();
-            let mut session = test.write::<State>("state").unwrap();
+            // Nothing is kept back: each commit is applied at once.
+            let options = WriteOptions::new().hot_bytes_max(0);
+            let mut session = test.write_with::<State>("state", &options).unwrap();
             let first = session.number;
             for number in first + 1..=first + 3 {
                 step(session.root_mut(), number).unwrap();

@@ -12,6 +12,8 @@ use std::os::unix::fs::FileExt;
 
 use crate::format::PAGE_BYTES;
 
+use super::watch::WriteWatch;
+
 /// How changed pages are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DirtyScan {
@@ -28,6 +30,7 @@ pub(crate) enum DirtyScan {
 pub(crate) struct PageScanner {
     pagemap: Option<File>,
     method: DirtyScan,
+    watch: Option<WriteWatch>,
 }
 
 /// `struct pm_scan_arg` of `linux/fs.h`.
@@ -59,9 +62,12 @@ struct PageRegion {
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: libc::c_ulong = 3 << 30 | 96 << 16 | 0x66 << 8 | 16;
+const PAGE_IS_WRITTEN: u64 = 1 << 1;
 const PAGE_IS_FILE: u64 = 1 << 2;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
+const PM_SCAN_WP_MATCHING: u64 = 1 << 0;
+const PM_SCAN_CHECK_WPASYNC: u64 = 1 << 1;
 /// Ranges one ioctl returns at most.
 const REGIONS_PER_CALL: usize = 4096;
 
@@ -69,11 +75,11 @@ impl PageScanner {
     /// Probes the kernel once: opens the page map and tries the ioctl.
     pub(crate) fn new() -> PageScanner {
         let pagemap = File::open("/proc/self/pagemap").ok();
-        let mut scanner = PageScanner { pagemap, method: DirtyScan::PagemapScan };
+        let mut scanner = PageScanner { pagemap, method: DirtyScan::PagemapScan, watch: None };
         let page = PAGE_BYTES;
         if scanner.pagemap.is_none() {
             scanner.method = DirtyScan::Everything;
-        } else if scanner.scan_ioctl(page, page + PAGE_BYTES, &mut Vec::new()).is_err() {
+        } else if scanner.scan_ioctl(page, page + PAGE_BYTES, false, &mut Vec::new()).is_err() {
             scanner.method = DirtyScan::Pagemap;
         }
         scanner
@@ -82,7 +88,33 @@ impl PageScanner {
     /// A scanner held to one way, for tests of the others.
     #[cfg(test)]
     pub(crate) fn with_method(method: DirtyScan) -> PageScanner {
-        PageScanner { method, ..PageScanner::new() }
+        PageScanner { method, watch: None, ..PageScanner::new() }
+    }
+
+    /// From now on, scans of these ranges find only what was stored to since the scan before: each
+    /// write-protects what it finds, and a store to such a page costs a fault of 1 us that the
+    /// kernel ends by itself. False where the kernel cannot do that: scans go on finding all private
+    /// pages. Pages that are not private are not protected and cost what they always do.
+    pub(crate) fn watch(&mut self, ranges: &[(u64, u64)]) -> bool {
+        if self.method != DirtyScan::PagemapScan {
+            return false;
+        }
+        if self.watch.is_none() {
+            self.watch = WriteWatch::new();
+        }
+        let watched = match &self.watch {
+            Some(watch) => ranges.iter().all(|&(start, end)| watch.add(start, end)),
+            None => false,
+        };
+        if !watched {
+            self.watch = None;
+        }
+        watched
+    }
+
+    /// Do scans find only what was stored to since the one before?
+    pub(crate) fn is_watching(&self) -> bool {
+        self.watch.is_some()
     }
 
     /// Appends the runs of pages in `start..end` that may differ from the file: start and end
@@ -93,7 +125,7 @@ impl PageScanner {
     pub(crate) fn scan(&self, start: u64, end: u64, runs: &mut Vec<(u64, u64)>) {
         let first = runs.len();
         let result = match self.method {
-            DirtyScan::PagemapScan => self.scan_ioctl(start, end, runs),
+            DirtyScan::PagemapScan => self.scan_ioctl(start, end, self.is_watching(), runs),
             DirtyScan::Pagemap => self.scan_pagemap(start, end, runs),
             DirtyScan::Everything => Err(io::ErrorKind::Unsupported.into()),
         };
@@ -104,16 +136,27 @@ impl PageScanner {
         }
     }
 
-    fn scan_ioctl(&self, start: u64, end: u64, runs: &mut Vec<(u64, u64)>) -> io::Result<()> {
+    fn scan_ioctl(
+        &self,
+        start: u64,
+        end: u64,
+        watched: bool,
+        runs: &mut Vec<(u64, u64)>,
+    ) -> io::Result<()> {
         let Some(pagemap) = &self.pagemap else {
             return Err(io::ErrorKind::NotFound.into());
         };
         let mut found = vec![PageRegion::default(); REGIONS_PER_CALL];
+        // Found and protected in one walk: a store in between cannot be missed.
+        let (flags, written) = match watched {
+            true => (PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC, PAGE_IS_WRITTEN),
+            false => (0, 0),
+        };
         let mut at = start;
         while at < end {
             let mut argument = PmScanArg {
                 size: size_of::<PmScanArg>() as u64,
-                flags: 0,
+                flags,
                 start: at,
                 end,
                 walk_end: 0,
@@ -123,7 +166,7 @@ impl PageScanner {
                 // A page of our own is one that is not the file's. An inverted category filters
                 // only when it is in the mask as well.
                 category_inverted: PAGE_IS_FILE,
-                category_mask: PAGE_IS_FILE,
+                category_mask: PAGE_IS_FILE | written,
                 category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
                 return_mask: PAGE_IS_FILE,
             };

@@ -166,6 +166,16 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
+    /// First address.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Bytes of addresses.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
     fn checked(&self, address: u64, length: u64) -> *mut c_void {
         assert!(
             address >= self.base
@@ -269,6 +279,43 @@ impl Drop for Mapping {
             lock(&self.space.state).mapped.retain(|&(b, _)| b != base);
         }
     }
+}
+
+/// As [`Mapping::drop_private`], for many runs at once: one system call for a thousand of them and
+/// one flush of the processors' translations, where the kernel offers it (Linux 6.13).
+pub(crate) fn drop_private_runs(runs: &[(&Mapping, u64, u64)]) -> Result<()> {
+    /// `PIDFD_SELF_THREAD_GROUP`: this process, without opening a descriptor (Linux 6.15).
+    const THIS_PROCESS: libc::c_int = -10_001;
+    let mut rest = runs;
+    while rest.len() > 1 {
+        let now = &rest[..rest.len().min(libc::UIO_MAXIOV as usize)];
+        let ranges: Vec<libc::iovec> = now
+            .iter()
+            .map(|(mapping, address, length)| libc::iovec {
+                iov_base: mapping.checked(*address, *length),
+                iov_len: *length as usize,
+            })
+            .collect();
+        // SAFETY: as in `drop_private`, for each of the ranges, which `checked` found inside
+        // their mappings; the vector is valid for the call.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_process_madvise,
+                THIS_PROCESS,
+                ranges.as_ptr(),
+                ranges.len(),
+                libc::MADV_DONTNEED,
+                0,
+            )
+        };
+        let whole: u64 = now.iter().map(|(_, _, length)| length).sum();
+        // Done in part, or not at all: giving up a page twice is no harm.
+        if done as u64 != whole {
+            break;
+        }
+        rest = &rest[now.len()..];
+    }
+    rest.iter().try_for_each(|(mapping, address, length)| mapping.drop_private(*address, *length))
 }
 
 #[cfg(test)]

@@ -11,10 +11,13 @@ mod anonymous;
 mod dirty;
 mod mapping;
 mod maps;
+mod view;
+mod watch;
 
 pub(crate) use anonymous::AnonymousRange;
 pub(crate) use dirty::PageScanner;
-pub(crate) use mapping::{AddressSpace, Mapping, Sharing};
+pub(crate) use mapping::{AddressSpace, Mapping, Sharing, drop_private_runs};
+pub(crate) use view::View;
 
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;

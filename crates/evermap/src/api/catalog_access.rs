@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::leases::LeaseBook;
 use crate::address::AddressSpace;
 use crate::catalog::{self, Arena, Catalog, Lease};
-use crate::commit::{Log, LogPolicy};
+use crate::commit::{Log, LogPolicy, WriteOptions};
 use crate::error::{Error, Result};
 use crate::format::{COMMIT_SEQUENCE_OFFSET, KIND_CATALOG};
 use crate::object::{
@@ -177,12 +177,14 @@ impl CatalogAccess {
     pub(super) fn checkpoint(&mut self) -> Result<()> {
         self.reader = None;
         self.patience = Duration::ZERO;
-        self.write()?.checkpoint()
+        self.write()?.checkpoint().map(drop)
     }
 
     fn write(&mut self) -> Result<Writer> {
         let policy = LogPolicy::Permanent { applied: self.replayed };
-        let writer = Writer::open(&self.environment, &self.place, policy, self.patience)?;
+        let settings = WriteOptions::default();
+        let writer =
+            Writer::open(&self.environment, &self.place, policy, &settings, self.patience)?;
         self.replayed = true;
         Ok(writer)
     }

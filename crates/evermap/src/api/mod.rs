@@ -19,7 +19,7 @@ mod sweep;
 
 pub use batch::Batch;
 pub use info::ObjectInfo;
-pub use options::{ARENA_BYTES_DEFAULT, Options};
+pub use options::{ARENA_BYTES_DEFAULT, Options, Verify};
 pub use session::Session;
 pub use snapshot::Snapshot;
 pub use store::Store;

@@ -4,10 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::Window;
+use crate::commit::WriteOptions;
 use crate::storage::{Disk, Storage};
 
 /// Bytes of addresses a store takes at creation when not told otherwise.
 pub const ARENA_BYTES_DEFAULT: u64 = 64 << 30;
+
+/// How much of an object is checked when it is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// What is needed to open it: superblock, regions, root, log. Some microseconds.
+    #[default]
+    Superblock,
+    /// The same; a thread compares every page with its checksum meanwhile. What it finds is
+    /// returned by the next `commit`, `refresh` or `verified`.
+    Background,
+    /// Every page is compared with its checksum before the object is open: as fast as it can be
+    /// read, some 0.2 s a GiB from the page cache.
+    Full,
+}
 
 /// Choices for opening and making stores. The defaults suit almost everybody.
 ///
@@ -27,6 +42,8 @@ pub struct Options {
     pub(crate) arena_bytes: u64,
     pub(crate) busy_timeout: Duration,
     pub(crate) catalog_timeout: Duration,
+    pub(crate) verify: Verify,
+    pub(crate) write: WriteOptions,
 }
 
 impl Default for Options {
@@ -38,6 +55,8 @@ impl Default for Options {
             busy_timeout: Duration::ZERO,
             // Catalog changes take milliseconds; who waits longer waits for a stopped process.
             catalog_timeout: Duration::from_secs(10),
+            verify: Verify::Superblock,
+            write: WriteOptions::default(),
         }
     }
 }
@@ -71,6 +90,18 @@ impl Options {
     /// How long to wait for another process that changes the catalog. Default: ten seconds.
     pub fn catalog_timeout(mut self, patience: Duration) -> Options {
         self.catalog_timeout = patience;
+        self
+    }
+
+    /// How much of an object is checked when it is opened. Default: [`Verify::Superblock`].
+    pub fn verify(mut self, verify: Verify) -> Options {
+        self.verify = verify;
+        self
+    }
+
+    /// What sessions of this store use when they are not told otherwise.
+    pub fn write_options(mut self, options: WriteOptions) -> Options {
+        self.write = options;
         self
     }
 }

@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 
 use super::inner::{BUILDING, Current, Inner, OBJECTS, OpenObject};
 use crate::catalog::{self, Found, Lease};
-use crate::commit::LogPolicy;
+use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::{Error, Result};
 use crate::object::{WRITER_BYTE, Writer, lock_byte};
 use crate::storage::{File, LockKind, OpenMode};
@@ -123,7 +123,8 @@ impl Inner {
     fn commit_name(self: &Arc<Self>, name: &str, uuid: [u8; 16]) -> Result<()> {
         let environment = self.environment();
         let mut writer = self.with_place(name, uuid, |place| {
-            Writer::open(&environment, place, LogPolicy::WhileOpen, Duration::ZERO)
+            let settings = WriteOptions::default();
+            Writer::open(&environment, place, LogPolicy::WhileOpen, &settings, Duration::ZERO)
         })?;
         writer.head_mut().set_name(name);
         writer.commit_head()?;

@@ -9,12 +9,13 @@ use tracing::warn;
 
 use super::info::ObjectInfo;
 use super::inner::{Current, Inner, OpenObject};
+use super::options::Verify;
 use super::snapshot::{busy_here, root_as};
 use crate::alloc::Heap;
 use crate::catalog::{self, Found, Lease};
-use crate::commit::LogPolicy;
+use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::Result;
-use crate::object::{Writer, lease_of};
+use crate::object::{BackgroundVerification, Writer, lease_of};
 use crate::persist::{Mut, Persist};
 
 /// One writer's time with an object, from opening to closing. Dereferences to the root.
@@ -48,7 +49,10 @@ use crate::persist::{Mut, Persist};
 /// # Ok::<(), evermap::Error>(())
 /// ```
 pub struct Session<T> {
-    // Declared first: its mappings go before the object is marked as closed.
+    verification: Option<BackgroundVerification>,
+    /// Everything was compared when the object was opened.
+    verified: bool,
+    // Declared before `inner`: its mappings go before the object is marked as closed.
     writer: Option<Writer>,
     inner: Arc<Inner>,
     uuid: [u8; 16],
@@ -64,11 +68,20 @@ unsafe impl<T: Send> Send for Session<T> {}
 unsafe impl<T: Sync> Sync for Session<T> {}
 
 impl<T: Persist> Session<T> {
-    pub(super) fn open(inner: &Arc<Inner>, name: &str) -> Result<Session<T>> {
-        inner.find_and_open(name, |found| Session::open_found(inner, name, found))
+    pub(super) fn open(
+        inner: &Arc<Inner>,
+        name: &str,
+        options: &WriteOptions,
+    ) -> Result<Session<T>> {
+        inner.find_and_open(name, |found| Session::open_found(inner, name, options, found))
     }
 
-    fn open_found(inner: &Arc<Inner>, name: &str, found: &Found) -> Result<Session<T>> {
+    fn open_found(
+        inner: &Arc<Inner>,
+        name: &str,
+        options: &WriteOptions,
+        found: &Found,
+    ) -> Result<Session<T>> {
         {
             let (mut open, current) = inner.open_object(found.uuid);
             match current {
@@ -83,28 +96,40 @@ impl<T: Persist> Session<T> {
             }
             open.insert(found.uuid, OpenObject::Writing);
         }
-        let opened = Session::open_writer(inner, name, found.uuid);
+        let opened = Session::open_writer(inner, name, options, found.uuid);
         if opened.is_err() {
             inner.open_objects().remove(&found.uuid);
         }
         opened
     }
 
-    fn open_writer(inner: &Arc<Inner>, name: &str, uuid: [u8; 16]) -> Result<Session<T>> {
+    fn open_writer(
+        inner: &Arc<Inner>,
+        name: &str,
+        options: &WriteOptions,
+        uuid: [u8; 16],
+    ) -> Result<Session<T>> {
         let environment = inner.environment();
         let patience = inner.options.busy_timeout;
         let mut writer = inner.with_place(name, uuid, |place| {
-            Writer::open(&environment, place, LogPolicy::WhileOpen, patience)
+            Writer::open(&environment, place, LogPolicy::WhileOpen, options, patience)
         })?;
         let root = root_as::<T>(inner, name, writer.head())?;
         if writer.head().name() != name {
             writer.head_mut().set_name(name);
         }
+        let verification = match inner.options.verify {
+            Verify::Superblock => None,
+            Verify::Background => writer.verify_in_background()?,
+            Verify::Full => writer.verify().map(|()| None)?,
+        };
         let regions = writer.head().regions().iter();
         let leases: Vec<Lease> =
             regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect();
         inner.book.share(&leases)?;
         Ok(Session {
+            verification,
+            verified: inner.options.verify == Verify::Full,
             writer: Some(writer),
             inner: Arc::clone(inner),
             uuid,
@@ -127,17 +152,21 @@ impl<T: Persist> Session<T> {
         self.writer().heap()
     }
 
-    /// Makes everything done since the last commit durable, all of it or nothing. Returns false
-    /// when nothing had changed.
+    /// Makes everything done since the last commit part of the object, all of it or nothing, and
+    /// durable at the level that the session was opened with (by default: when this returns).
+    /// Returns false when nothing had changed.
     ///
     /// Costs a page-table scan, a comparison of the changed pages and one flush; a second flush
-    /// if the object grew, and some more at the first commit of a session.
+    /// if the object grew, and some more at the first commit of a session. Now and then a commit is
+    /// followed by a checkpoint, see [`WriteOptions`].
     ///
     /// # Errors
-    /// `DiskFull` and other errors before the commit point leave everything as it was: make room
-    /// and commit again, or roll back. After `DurabilityUnknown` the session is of no more use;
-    /// opening the object again finds the last durable commit.
+    /// `DiskFull`, `LogFull` and other errors before the commit point leave everything as it was:
+    /// make room and commit again, or roll back. After `DurabilityUnknown` the session is of no more
+    /// use; opening the object again finds the last durable commit. `Damaged` when a verification in
+    /// the background found damage: nothing was committed.
     pub fn commit(&mut self) -> Result<bool> {
+        self.verified()?;
         let new: Vec<Lease> =
             self.writer().new_leases().iter().map(|&(base, bytes)| Lease { base, bytes }).collect();
         if !new.is_empty() {
@@ -176,7 +205,34 @@ impl<T: Persist> Session<T> {
         self.end()
     }
 
-    /// Number of the last commit.
+    /// Makes everything committed so far durable, at any level. At level `Commit` it is already.
+    ///
+    /// # Errors
+    /// `DiskFull` and the like: nothing was lost, try again. `DurabilityUnknown` as for
+    /// [`commit`](Session::commit).
+    pub fn sync(&mut self) -> Result<()> {
+        self.writer_mut().sync()
+    }
+
+    /// Writes all commits to the object file and empties the log, as a long session does by itself
+    /// now and then. False while readers of older commits are in the way.
+    ///
+    /// # Errors
+    /// As [`sync`](Session::sync).
+    pub fn checkpoint(&mut self) -> Result<bool> {
+        self.writer_mut().checkpoint()
+    }
+
+    /// Was every page compared with its checksum? True when that is done, false while it is going
+    /// on or when it was not asked for, see [`Verify`].
+    ///
+    /// # Errors
+    /// `Damaged`, with the first bad page.
+    pub fn verified(&self) -> Result<bool> {
+        self.verification.as_ref().map_or(Ok(self.verified), BackgroundVerification::outcome)
+    }
+
+    /// Number of the last commit; at level `Close`, of the last durable one.
     pub fn sequence(&self) -> u64 {
         self.writer().sequence()
     }
@@ -202,6 +258,8 @@ impl<T> Session<T> {
         let Some(mut writer) = self.writer.take() else {
             return Ok(());
         };
+        // It looks at the file, which is about to be cut.
+        self.verification = None;
         let ended = writer.rollback().and_then(|()| writer.close());
         drop(writer);
         self.inner.book.give_up(&self.leases);

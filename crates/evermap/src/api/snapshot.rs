@@ -9,17 +9,19 @@ use std::sync::Arc;
 
 use super::info::ObjectInfo;
 use super::inner::{Current, Inner, OpenObject};
+use super::options::Verify;
 use crate::catalog::{Found, Lease};
 use crate::error::{Error, Result};
 use crate::format::Superblock;
-use crate::object::{Reader, lease_of};
+use crate::object::{BackgroundVerification, Reader, lease_of};
 use crate::persist::{Persist, type_description, type_id};
 
 /// One commit of an object, for reading. Dereferences to the root.
 ///
 /// Opening costs the same for every size of object: some ten system calls; pages are read when
-/// they are touched. Snapshots of one object in one process share one mapping. While a snapshot
-/// lives, the object cannot be opened for writing.
+/// they are touched. Snapshots of one object in one process share one mapping. Other processes may
+/// write the object meanwhile; a snapshot stays what it is until it is [refreshed](Snapshot::refresh).
+/// In the same process, a session and a snapshot of one object exclude each other.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -45,12 +47,15 @@ pub(super) struct Shared {
     inner: Arc<Inner>,
     uuid: [u8; 16],
     name: String,
+    verification: Option<BackgroundVerification>,
+    verified: bool,
     reader: ManuallyDrop<Reader>,
     leases: Vec<Lease>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.verification = None;
         // SAFETY: dropped once, here, and not used after. The addresses have to be free before
         // the entry goes: whoever waits for that maps the object again.
         unsafe { ManuallyDrop::drop(&mut self.reader) };
@@ -71,6 +76,55 @@ impl<T: Persist> Snapshot<T> {
     /// Counts blocks by reading the allocator's metadata: some microseconds a GiB.
     pub fn info(&self) -> Result<ObjectInfo> {
         ObjectInfo::of_reader(&self.shared.name, &self.shared.reader)
+    }
+
+    /// Is this the newest commit? Costs some small reads.
+    ///
+    /// # Errors
+    /// When the files cannot be read.
+    pub fn is_current(&self) -> Result<bool> {
+        self.shared.is_current()
+    }
+
+    /// The object's newest commit: this snapshot if it is that, else one opened anew. While its
+    /// readers never refresh, a writer's log grows (see [`WriteOptions`](crate::WriteOptions)).
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let store = evermap::Store::create_new(directory.path().join("store"))?;
+    /// # store.create::<u64, _>("counter", 7)?;
+    /// let mut counter = store.read::<u64>("counter")?;
+    /// // ... other processes commit ...
+    /// counter = counter.refresh()?;
+    /// # assert_eq!(*counter, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Busy` when this process has other snapshots of the older commit; `Damaged` when a
+    /// verification in the background found damage; what [`Store::read`](crate::Store::read)
+    /// returns. The snapshot is closed then.
+    pub fn refresh(self) -> Result<Snapshot<T>> {
+        self.verified()?;
+        if self.is_current()? {
+            return Ok(self);
+        }
+        let (inner, name) = (Arc::clone(&self.shared.inner), self.shared.name.clone());
+        if Arc::strong_count(&self.shared) > 1 {
+            return Err(busy_here(&inner, &name, "read at an older commit"));
+        }
+        drop(self);
+        Snapshot::open(&inner, &name)
+    }
+
+    /// Was every page compared with its checksum? True when that is done, false while it is going
+    /// on or when it was not asked for, see [`Verify`](crate::Verify).
+    ///
+    /// # Errors
+    /// `Damaged`, with the first bad page.
+    pub fn verified(&self) -> Result<bool> {
+        let shared = &self.shared;
+        shared.verification.as_ref().map_or(Ok(shared.verified), BackgroundVerification::outcome)
     }
 
     /// Number of the commit this is.
@@ -113,9 +167,13 @@ impl Shared {
             }
         }
         let environment = inner.environment();
-        let patience = inner.options.busy_timeout;
-        let reader = inner
-            .with_place(name, found.uuid, |place| Reader::open(&environment, place, patience))?;
+        let reader =
+            inner.with_place(name, found.uuid, |place| Reader::open(&environment, place))?;
+        let verification = match inner.options.verify {
+            Verify::Superblock => None,
+            Verify::Background => Some(reader.verify_in_background()?),
+            Verify::Full => reader.verify().map(|()| None)?,
+        };
         let regions = reader.superblock().regions().iter();
         let leases: Vec<Lease> =
             regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect();
@@ -124,12 +182,19 @@ impl Shared {
             inner: Arc::clone(inner),
             uuid: found.uuid,
             name: name.to_string(),
+            verification,
+            verified: inner.options.verify == Verify::Full,
             reader: ManuallyDrop::new(reader),
             leases,
         });
         let any: Arc<dyn Any + Send + Sync> = shared.clone();
         open.insert(found.uuid, OpenObject::Reading(Arc::downgrade(&any)));
         Ok(shared)
+    }
+
+    fn is_current(&self) -> Result<bool> {
+        let place = self.inner.place(&self.name, self.uuid);
+        self.reader.is_current(&*self.inner.storage, &place.log_path)
     }
 
     pub(super) fn info(&self) -> Result<ObjectInfo> {

@@ -15,6 +15,7 @@ use super::session::Session;
 use super::snapshot::{Shared, Snapshot};
 use crate::address::{AddressSpace, random_uuid};
 use crate::catalog::{Arena, Catalog, CatalogInit};
+use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
 use crate::format::KIND_CATALOG;
 use crate::object::{Addresses, Draft, DraftOptions, Environment, RootType, lock_byte};
@@ -109,23 +110,33 @@ impl Store {
         Batch::new(&self.inner)
     }
 
-    /// Opens an object for reading: its last commit.
+    /// Opens an object for reading: its last commit. Works beside a writer in another process, and
+    /// waits for nobody.
     ///
     /// # Errors
-    /// `NotFound`, `SchemaMismatch` when its root is not a `T`, `Busy` while it is being written,
-    /// `Damaged`, `LogMissing`, `AddressTaken`.
+    /// `NotFound`, `SchemaMismatch` when its root is not a `T`, `Busy` while this process is writing
+    /// it, `Damaged`, `LogMissing`, `AddressTaken`.
     pub fn read<T: Persist>(&self, name: &str) -> Result<Snapshot<T>> {
         Snapshot::open(&self.inner, name)
     }
 
-    /// Opens an object for writing. There is one writer at a time, and no reader beside it.
+    /// Opens an object for writing. There is one writer at a time; readers in other processes may
+    /// stay and come.
     ///
     /// An object whose last writer was killed is recovered first: what was committed is there.
     ///
     /// # Errors
-    /// As [`read`](Store::read), and `NotPermitted`.
+    /// As [`read`](Store::read), `Busy` also while another process is writing it, and `NotPermitted`.
     pub fn write<T: Persist>(&self, name: &str) -> Result<Session<T>> {
-        Session::open(&self.inner, name)
+        Session::open(&self.inner, name, &self.inner.options.write)
+    }
+
+    /// As [`write`](Store::write), with choices of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_with<T: Persist>(&self, name: &str, options: &WriteOptions) -> Result<Session<T>> {
+        Session::open(&self.inner, name, options)
     }
 
     /// Is there an object of this name?

@@ -27,6 +27,9 @@ const PREWRITTEN_BYTES_FIRST: u64 = 64 * 1024;
 /// The log is pre-written further in steps of at most this.
 const PREWRITTEN_STEP_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// A log that has grown past this is cut to it when it is empty.
+const TRIM_BEYOND_BYTES: u64 = 16 * 1024 * 1024;
+
 /// An open log, positioned behind its last valid record.
 #[derive(Debug)]
 pub(crate) struct Log {
@@ -147,26 +150,46 @@ impl Log {
         self.tail - LOG_RECORDS_OFFSET
     }
 
+    /// The file.
+    pub(crate) fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// The commit that the object file had durably when this generation of the log began.
+    pub(crate) fn base_sequence(&self) -> u64 {
+        self.header.base_sequence
+    }
+
     /// Sequence of the last commit in the log; of the base when it is empty.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Appends a record and returns when it is durable: the commit point.
+    /// Appends a record: the commit point. Returns when it is durable, or at once when `durable`
+    /// is false; then somebody flushes the file later.
     ///
     /// # Errors
     /// Before anything of the record reaches the file: `DiskFull` and the like, nothing happened.
     /// After: `DurabilityUnknown`, and the log must not be used again.
-    pub(crate) fn append(&mut self, record: RecordBuilder, file_length: u64) -> Result<()> {
+    pub(crate) fn append(
+        &mut self,
+        record: &mut RecordBuilder,
+        file_length: u64,
+        durable: bool,
+    ) -> Result<()> {
         let sequence = self.sequence + 1;
         let (bytes, crc) = record.seal(sequence, self.header.salt, self.previous, file_length);
         let end = self.tail + bytes.len() as u64;
         if end > self.prewritten {
             let doubled = (self.prewritten * 2).min(self.prewritten + PREWRITTEN_STEP_BYTES_MAX);
             self.prewrite(doubled.max(end.next_multiple_of(PREWRITTEN_BYTES_FIRST)))?;
-            self.file.sync_data()?;
+            self.file.sync_data().map_err(|e| unknown(&*self.file, e))?;
         }
-        self.file.write_at_durable(&bytes, self.tail).map_err(|e| unknown(&*self.file, e))?;
+        let written = match durable {
+            true => self.file.write_at_durable(bytes, self.tail),
+            false => self.file.write_at(bytes, self.tail),
+        };
+        written.map_err(|e| unknown(&*self.file, e))?;
         debug!(path = %self.file.path().display(), sequence, bytes = bytes.len(), "commit");
         self.tail = end;
         self.previous = crc;
@@ -186,7 +209,20 @@ impl Log {
         self.slot = slot;
         self.tail = LOG_RECORDS_OFFSET;
         self.previous = 0;
+        self.trim();
         Ok(())
+    }
+
+    /// Gives back what one large commit made the log grow to. It is empty: cutting it loses nothing,
+    /// and failing to cut it does no harm.
+    fn trim(&mut self) {
+        if self.prewritten <= TRIM_BEYOND_BYTES {
+            return;
+        }
+        match self.file.set_length(TRIM_BEYOND_BYTES) {
+            Ok(()) => self.prewritten = TRIM_BEYOND_BYTES,
+            Err(error) => warn!(%error, "a log stays longer than it needs to be"),
+        }
     }
 
     /// Writes zeros up to `end`, so that later records find blocks that are written already.

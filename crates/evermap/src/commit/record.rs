@@ -16,26 +16,34 @@ const LINES_BEFORE_WHOLE_PAGE: u32 = 48;
 #[derive(Debug)]
 pub(crate) struct RecordBuilder {
     bytes: Vec<u8>,
-    pages: u64,
+    pages: Vec<(LogPage, usize)>,
+    /// Log every changed page whole.
+    full_pages: bool,
 }
 
 impl RecordBuilder {
-    pub(super) fn new() -> RecordBuilder {
-        RecordBuilder { bytes: vec![0; size_of::<LogRecord>()], pages: 0 }
+    pub(super) fn new(full_pages: bool) -> RecordBuilder {
+        RecordBuilder { bytes: vec![0; size_of::<LogRecord>()], pages: Vec::new(), full_pages }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.pages == 0
+        self.pages.is_empty()
+    }
+
+    /// Bytes the record will take in the log.
+    pub(super) fn bytes_in_log(&self) -> u64 {
+        (self.bytes.len() as u64).next_multiple_of(LOG_ALIGN)
     }
 
     /// Adds the given lines of a page; nothing when no line is named.
     pub(super) fn push(&mut self, page: u64, lines: u64, now: &Page) {
-        let lines = if lines.count_ones() > LINES_BEFORE_WHOLE_PAGE { u64::MAX } else { lines };
         if lines == 0 {
             return;
         }
-        self.pages += 1;
+        let whole = self.full_pages || lines.count_ones() > LINES_BEFORE_WHOLE_PAGE;
+        let lines = if whole { u64::MAX } else { lines };
         self.bytes.extend_from_slice(bytes_of(&LogPage { page, lines }));
+        self.pages.push((LogPage { page, lines }, self.bytes.len()));
         if lines == u64::MAX {
             self.bytes.extend_from_slice(now);
             return;
@@ -48,31 +56,42 @@ impl RecordBuilder {
         }
     }
 
+    /// The lines that were pushed: page, mask, and their bytes, lowest first.
+    pub(super) fn pages(&self) -> impl Iterator<Item = (u64, u64, &[u8])> {
+        self.pages.iter().map(|(page, at)| {
+            let length = page.lines.count_ones() as usize * LINE_BYTES;
+            (page.page, page.lines, &self.bytes[*at..*at + length])
+        })
+    }
+
     /// Writes the head and gives the record's bytes, padded to the log's alignment, and its
     /// checksum.
     pub(super) fn seal(
-        mut self,
+        &mut self,
         sequence: u64,
         salt: u64,
         previous: u32,
         file_length: u64,
-    ) -> (Vec<u8>, u32) {
+    ) -> (&[u8], u32) {
         let head_bytes = size_of::<LogRecord>();
+        let body_end = self
+            .pages
+            .last()
+            .map_or(head_bytes, |(page, at)| at + page.lines.count_ones() as usize * LINE_BYTES);
         let mut head = LogRecord {
             magic: LOG_RECORD_MAGIC,
             salt,
             sequence,
-            body_length: (self.bytes.len() - head_bytes) as u64,
+            body_length: (body_end - head_bytes) as u64,
             file_length,
-            page_count: self.pages,
+            page_count: self.pages.len() as u64,
             previous,
             ..LogRecord::zeroed()
         };
-        head.checksum = checksum(&head, &self.bytes[head_bytes..]);
+        head.checksum = checksum(&head, &self.bytes[head_bytes..body_end]);
         self.bytes[..head_bytes].copy_from_slice(bytes_of(&head));
-        let padded = self.bytes.len().next_multiple_of(LOG_ALIGN as usize);
-        self.bytes.resize(padded, 0);
-        (self.bytes, head.checksum)
+        self.bytes.resize(body_end.next_multiple_of(LOG_ALIGN as usize), 0);
+        (&self.bytes, head.checksum)
     }
 }
 
@@ -85,10 +104,6 @@ pub(super) fn checksum(head: &LogRecord, body: &[u8]) -> u32 {
 /// A commit read back from a log, its checksum found right.
 #[derive(Debug)]
 pub(crate) struct Commit {
-    /// Its number.
-    pub(crate) sequence: u64,
-    /// Bytes the object file has after it.
-    pub(crate) file_length: u64,
     pages: Vec<(LogPage, usize)>,
     body: Vec<u8>,
 }
@@ -105,12 +120,7 @@ impl Commit {
             at = end + page.lines.count_ones() as usize * LINE_BYTES;
         }
         let complete = at == body.len() && pages.len() as u64 == head.page_count;
-        complete.then_some(Commit {
-            sequence: head.sequence,
-            file_length: head.file_length,
-            pages,
-            body,
-        })
+        complete.then_some(Commit { pages, body })
     }
 
     /// The changed lines: page number in the file, mask, and their bytes, lowest line first.
@@ -151,17 +161,18 @@ mod tests {
         for (i, byte) in page.iter_mut().enumerate() {
             *byte = (i / LINE_BYTES) as u8 + 1;
         }
-        let mut builder = RecordBuilder::new();
+        let mut builder = RecordBuilder::new(false);
         builder.push(3, 0b1011, &page);
         builder.push(4, 0, &page);
         builder.push(9, u64::MAX >> 10, &page);
         let (bytes, crc) = builder.seal(5, 77, 1234, 40960);
+        let bytes = bytes.to_vec();
         assert_eq!(bytes.len() % LOG_ALIGN as usize, 0);
         let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);
         let body = bytes[64..64 + head.body_length as usize].to_vec();
         assert_eq!(checksum(&head, &body), crc);
         let commit = Commit::parse(&head, body).unwrap();
-        assert_eq!((commit.sequence, commit.file_length), (5, 40960));
+        assert_eq!((head.sequence, head.file_length), (5, 40960));
         let mut seen = Vec::new();
         for (number, mask, lines) in commit.pages() {
             for_each_run(mask, lines, |at, run| seen.push((number, at, run.len(), run[0])));
@@ -170,8 +181,17 @@ mod tests {
     }
 
     #[test]
+    fn full_pages_are_logged_whole() {
+        let mut builder = RecordBuilder::new(true);
+        builder.push(3, 1, &[7; PAGE_BYTES as usize]);
+        builder.push(4, 0, &[7; PAGE_BYTES as usize]);
+        let pages: Vec<_> = builder.pages().map(|(p, mask, b)| (p, mask, b.len())).collect();
+        assert_eq!(pages, [(3, u64::MAX, 4096)]);
+    }
+
+    #[test]
     fn a_body_that_does_not_add_up_is_refused() {
-        let mut builder = RecordBuilder::new();
+        let mut builder = RecordBuilder::new(false);
         builder.push(1, 1, &[1; PAGE_BYTES as usize]);
         let (bytes, _) = builder.seal(1, 1, 0, 4096);
         let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);

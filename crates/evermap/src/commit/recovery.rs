@@ -2,60 +2,54 @@
 //!
 //! Idempotent at every step: a crash in here is followed by the same recovery again.
 
+use std::path::Path;
+
 use tracing::info;
 
-use super::diff::Page;
 use super::log::Log;
-use super::record::{Commit, for_each_run};
+use super::overlay::Overlay;
 use crate::error::Result;
-use crate::format::PAGE_BYTES;
-use crate::storage::File;
+use crate::format::{LOG_REQUIRED_OFFSET, PAGE_BYTES};
+use crate::storage::{File, Storage};
 
-/// Applies `commits` (all that `log` holds) to the object file, makes it durable and empties the
-/// log. Page 0 is written last, so that its sequence number never runs ahead of the pages.
-pub(crate) fn recover(object: &dyn File, log: &mut Log, commits: &[Commit]) -> Result<()> {
-    let Some(last) = commits.last() else {
+/// Applies what `log` holds to the object file, makes it durable and empties the log. The log was
+/// flushed when it was opened, if it had anything that the file lacks.
+pub(crate) fn recover(
+    object: &dyn File,
+    log: &mut Log,
+    overlay: &Overlay,
+    file_length: u64,
+) -> Result<()> {
+    if overlay.is_empty() {
         return Ok(());
-    };
-    info!(
-        path = %object.path().display(),
-        commits = commits.len(),
-        sequence = last.sequence,
-        "recovering"
-    );
-    if object.length()? < last.file_length {
-        object.allocate(0, last.file_length)?;
     }
-    for commit in commits {
-        apply(object, commit, |page| page != 0)?;
+    info!(path = %object.path().display(), sequence = log.sequence(), "recovering");
+    if object.length()? < file_length {
+        object.allocate(0, file_length)?;
     }
-    for commit in commits {
-        apply(object, commit, |page| page == 0)?;
-    }
+    write_page_overlay(overlay, object)?;
     object.sync_data()?;
     log.reset()
 }
 
-fn apply(object: &dyn File, commit: &Commit, wanted: impl Fn(u64) -> bool) -> Result<()> {
-    for (page, mask, lines) in commit.pages().filter(|(page, ..)| wanted(*page)) {
-        let mut result = Ok(());
-        for_each_run(mask, lines, |at, bytes| {
-            if result.is_ok() {
-                result = object.write_at(bytes, page * PAGE_BYTES + at as u64);
-            }
-        });
-        result?;
-    }
-    Ok(())
+/// Writes an overlay over pages that are read from the same file where only a part of them is
+/// known.
+pub(super) fn write_page_overlay(overlay: &Overlay, object: &dyn File) -> Result<()> {
+    overlay.write_to(object, |number, page| {
+        let got = object.read_at(page, number * PAGE_BYTES)?;
+        page[got..].fill(0);
+        Ok(())
+    })
 }
 
-/// Applies the commits' lines for one page to a copy of it.
-pub(crate) fn patch_page(commits: &[Commit], number: u64, page: &mut Page) {
-    for commit in commits {
-        for (_, mask, lines) in commit.pages().filter(|(page, ..)| *page == number) {
-            for_each_run(mask, lines, |at, bytes| {
-                page[at..at + bytes.len()].copy_from_slice(bytes)
-            });
-        }
-    }
+/// Switches the flag that says whether the log belongs to the object, durably.
+pub(super) fn set_log_required(object: &dyn File, required: bool) -> Result<()> {
+    object.write_at_durable(&u32::from(required).to_le_bytes(), LOG_REQUIRED_OFFSET)
+}
+
+/// Takes a log away that the object file has caught up with durably. The removal itself need not
+/// be durable: once the flag is cleared, a log that is still there is stale and is ignored.
+pub(crate) fn remove_log(storage: &dyn Storage, object: &dyn File, log_path: &Path) -> Result<()> {
+    set_log_required(object, false)?;
+    storage.remove(log_path)
 }

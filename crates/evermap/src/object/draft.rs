@@ -12,9 +12,11 @@ use super::territory::{FIRST_CHUNKS, Territory};
 use super::writer::seal;
 use super::{Environment, WRITER_BYTE};
 use crate::alloc::Heap;
-use crate::commit::Log;
+use crate::commit::{Log, write_tables};
 use crate::error::{Error, Result};
-use crate::format::{CHUNK_BYTES, PAGE_BYTES, ROOT_AREA_BYTES, ROOT_AREA_OFFSET, Superblock};
+use crate::format::{
+    CHUNK_BYTES, FEATURE_PAGE_CHECKSUMS, PAGE_BYTES, ROOT_AREA_BYTES, ROOT_AREA_OFFSET, Superblock,
+};
 use crate::storage::{File, LockKind, OpenMode};
 
 /// What a new object is to be.
@@ -82,6 +84,7 @@ impl Draft {
         head.created_ns = now_ns();
         head.commit_sequence = 1;
         head.set_name(&options.name);
+        head.features_read_only_compatible = FEATURE_PAGE_CHECKSUMS;
         Ok(Draft { file, heap, territory, head })
     }
 
@@ -128,7 +131,10 @@ impl Draft {
             Log::create(&*environment.storage, path, uuid, sequence)?;
             self.head.log_required = 1;
         }
-        seal_all(&mut self.head, &self.territory, length);
+        let records = self.territory.records();
+        seal(&mut self.head, &records, length, self.territory.base());
+        // SAFETY: the territory has the regions mapped writable, and nobody else knows the object.
+        unsafe { write_tables(&*self.file, &records)? };
         let leases = self.territory.new_leases();
         Ok(leases)
     }
@@ -142,10 +148,6 @@ impl Draft {
     pub(crate) fn published(&self) {
         self.territory.mark_committed();
     }
-}
-
-fn seal_all(head: &mut Superblock, territory: &Territory, length: u64) {
-    seal(head, &territory.records(), length, territory.base());
 }
 
 /// Nanoseconds since 1970.

@@ -1,38 +1,40 @@
 //! One commit of an object, mapped for reading.
 //!
 //! A reader never writes to the store: what the log holds beyond the object file is patched into
-//! its own private pages. So it works without write permission and on a read-only mount, and costs
-//! the same for any size of object.
+//! its own private pages. So it works without write permission, on a read-only mount and beside a
+//! writer, and costs the same for any size of object.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::superblock::{self, Loaded, LogSource};
-use super::{CONTENT_BYTE, Environment, Place, lock_byte};
+use super::verification::{BackgroundVerification, verify_now};
+use super::{Environment, Place};
 use crate::address::{Mapping, Sharing};
-use crate::commit::{Commit, LogPosition, for_each_run};
+use crate::commit::gate;
+use crate::commit::{Log, LogPosition, Overlay, for_each_run};
 use crate::error::{Error, Result};
-use crate::format::{PAGE_BYTES, Superblock};
-use crate::storage::{File, LockKind, OpenMode};
+use crate::format::{PAGE_BYTES, RegionRecord, Superblock};
+use crate::storage::{File, OpenMode, Storage};
 
 /// A mapped commit. Holds the content lock shared while it lives.
 #[derive(Debug)]
 pub(crate) struct Reader {
     superblock: Box<Superblock>,
     log_position: LogPosition,
+    /// What the log has beyond the file.
+    overlay: Overlay,
     _mappings: Vec<Mapping>,
     file: Arc<dyn File>,
 }
 
 impl Reader {
-    /// Maps the last commit.
-    pub(crate) fn open(
-        environment: &Environment,
-        place: &Place,
-        patience: Duration,
-    ) -> Result<Reader> {
+    /// Maps the last commit. Waits for nobody.
+    pub(crate) fn open(environment: &Environment, place: &Place) -> Result<Reader> {
         let file = environment.storage.open(&place.path, OpenMode::Read)?;
-        lock_byte(&*file, LockKind::Shared, CONTENT_BYTE, patience, &place.called)?;
+        gate::begin_reading(&*file, &place.called)?;
+        let lock_file = Arc::clone(&file);
+        let _log_lock = gate::hold_log_for_reading(&*lock_file, &place.called)?;
         let log = LogSource::Path(&*environment.storage, &place.log_path, OpenMode::Read);
         Reader::from_locked(environment, place, file, log)
     }
@@ -44,23 +46,22 @@ impl Reader {
         file: Arc<dyn File>,
         log: LogSource<'_>,
     ) -> Result<Reader> {
-        let Loaded { superblock, log, commits } = superblock::read(&*file, log, &place.identity)?;
+        let Loaded { superblock, log, overlay } = superblock::read(&*file, log, &place.identity)?;
+        let sharing = if overlay.is_empty() { Sharing::ReadOnly } else { Sharing::PrivateWritable };
         let mut mappings = Vec::new();
         for region in superblock.regions() {
             let mapping = environment.space.claim(region.base, region.capacity)?;
-            let sharing =
-                if commits.is_empty() { Sharing::ReadOnly } else { Sharing::PrivateWritable };
             mapping.map(&*file, region.base, region.length, region.file_offset, sharing)?;
             mappings.push(mapping);
         }
-        if !commits.is_empty() {
-            patch(&superblock, &commits, &file)?;
+        if !overlay.is_empty() {
+            patch(superblock.regions(), &overlay, &file)?;
             for (region, mapping) in superblock.regions().iter().zip(&mappings) {
                 mapping.protect_read_only(region.base, region.length)?;
             }
         }
         let log_position = log.as_ref().map(|l| l.position()).unwrap_or_default();
-        Ok(Reader { superblock, log_position, _mappings: mappings, file })
+        Ok(Reader { superblock, log_position, overlay, _mappings: mappings, file })
     }
 
     /// The commit's superblock.
@@ -73,6 +74,38 @@ impl Reader {
         self.log_position
     }
 
+    /// Is this still the newest commit? Some small reads.
+    pub(crate) fn is_current(&self, storage: &dyn Storage, log_path: &Path) -> Result<bool> {
+        if !self.file.has_a_name()? {
+            return Ok(false);
+        }
+        let stored = superblock::peek(&*self.file)?;
+        let sequence = self.superblock.commit_sequence;
+        if stored.log_required == 0 {
+            return Ok(stored.commit_sequence == sequence);
+        }
+        let log = match storage.open(log_path, OpenMode::Read) {
+            Ok(log) => log,
+            // Its writer has just closed it.
+            Err(e) if e.is_missing_file() => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        let position = self.log_position;
+        let moved = Log::moved_since(&*log, self.superblock.object_uuid, position, sequence)?;
+        Ok(!moved && stored.commit_sequence <= sequence)
+    }
+
+    /// Compares every page with its checksum.
+    pub(crate) fn verify(&self) -> Result<()> {
+        verify_now(&*self.file, self.superblock.regions(), &self.overlay)
+    }
+
+    /// The same in a thread.
+    pub(crate) fn verify_in_background(&self) -> Result<BackgroundVerification> {
+        let regions = self.superblock.regions().to_vec();
+        BackgroundVerification::start(Arc::clone(&self.file), regions, self.overlay.clone(), None)
+    }
+
     /// The object file.
     pub(crate) fn file(&self) -> &Arc<dyn File> {
         &self.file
@@ -80,31 +113,31 @@ impl Reader {
 }
 
 /// Writes the log's lines over the private pages.
-fn patch(superblock: &Superblock, commits: &[Commit], file: &Arc<dyn File>) -> Result<()> {
-    for commit in commits {
-        for (page, mask, lines) in commit.pages() {
-            let offset = page.saturating_mul(PAGE_BYTES);
-            let region = superblock.regions().iter().find(|r| {
-                offset >= r.file_offset && offset - r.file_offset <= r.length - PAGE_BYTES
-            });
-            // A page that no region has any more: a later commit gave it up.
-            let Some(region) = region else { continue };
-            if file.length()? < region.file_offset + region.length {
-                return Err(Error::Damaged {
-                    path: file.path().to_path_buf(),
-                    what: "the file's length",
-                    found: "less than its log speaks of".to_string(),
-                    expected: format!("{} bytes", region.file_offset + region.length),
-                });
-            }
-            let address = region.base + (offset - region.file_offset);
-            for_each_run(mask, lines, |at, bytes| {
-                let to = (address + at as u64) as *mut u8;
-                // SAFETY: the page lies in the region, which `from_locked` mapped writable and
-                // private; no reference into it exists yet. A run ends inside its page.
-                unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-            });
-        }
+fn patch(regions: &[RegionRecord], overlay: &Overlay, file: &Arc<dyn File>) -> Result<()> {
+    let length = file.length()?;
+    if let Some(long) = regions.iter().find(|r| length < r.file_offset + r.length) {
+        return Err(Error::Damaged {
+            path: file.path().to_path_buf(),
+            what: "the file's length",
+            found: format!("{length} bytes"),
+            expected: format!("{} bytes", long.file_offset + long.length),
+        });
+    }
+    for page in overlay.page_numbers() {
+        let Some((mask, lines)) = overlay.lines(page) else { continue };
+        let offset = page.saturating_mul(PAGE_BYTES);
+        let region = regions
+            .iter()
+            .find(|r| offset >= r.file_offset && offset - r.file_offset <= r.length - PAGE_BYTES);
+        // A page that no region has any more: a later commit gave it up.
+        let Some(region) = region else { continue };
+        let address = region.base + (offset - region.file_offset);
+        for_each_run(mask, lines, |at, bytes| {
+            let to = (address + at as u64) as *mut u8;
+            // SAFETY: the page lies in the region, which `from_locked` mapped writable and
+            // private; no reference into it exists yet. A run ends inside its page.
+            unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        });
     }
     Ok(())
 }

@@ -10,12 +10,12 @@ use bytemuck::{Zeroable, bytes_of};
 
 use super::Identity;
 use crate::checksum::crc32c;
-use crate::commit::{Commit, Log, patch_page};
+use crate::commit::{Log, Overlay};
 use crate::error::{Error, Result};
 use crate::format::{
     CHUNK_BYTES, FORMAT_VERSION, INCOMPATIBLE_KNOWN, PAGE_BYTES, READ_ONLY_COMPATIBLE_KNOWN,
     REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX, SUPERBLOCK_CHECKED_BYTES,
-    SUPERBLOCK_MAGIC, Superblock, meta_length,
+    SUPERBLOCK_MAGIC, Superblock, checksum_table_bytes, meta_length,
 };
 use crate::storage::{File, OpenMode, Storage};
 
@@ -24,7 +24,8 @@ use crate::storage::{File, OpenMode, Storage};
 pub(crate) struct Loaded {
     pub(crate) superblock: Box<Superblock>,
     pub(crate) log: Option<Log>,
-    pub(crate) commits: Vec<Commit>,
+    /// What those commits add up to.
+    pub(crate) overlay: Overlay,
 }
 
 /// Where the log is to be had from, should the object need it.
@@ -43,7 +44,7 @@ pub(crate) fn read(file: &dyn File, log: LogSource<'_>, expected: &Identity) -> 
     let raw: &Superblock = bytemuck::cast_ref(&page);
     let log_source = log;
     let mut log = None;
-    let mut commits = Vec::new();
+    let mut overlay = Overlay::default();
     if raw.log_required != 0 {
         let log_file = match log_source {
             LogSource::File(file) => Arc::clone(file),
@@ -58,24 +59,44 @@ pub(crate) fn read(file: &dyn File, log: LogSource<'_>, expected: &Identity) -> 
             }
         };
         let log_path = log_file.path().to_path_buf();
-        let (opened, found) = Log::open(log_file, raw.object_uuid, raw.commit_sequence)?;
-        // Pages are written to the object only after their record is durable: an object that is
-        // ahead of its log has lost a part of it.
-        if raw.commit_sequence > opened.sequence() {
-            return Err(damaged(
-                &log_path,
-                "the log",
-                format!("commits up to {}", opened.sequence()),
-                format!("commits up to {}, which the object file has", raw.commit_sequence),
-            ));
-        }
-        patch_page(&found, 0, &mut page);
+        let (opened, commits) = Log::open(log_file, raw.object_uuid, raw.commit_sequence)?;
+        check_ages(file, &log_path, raw.commit_sequence, &opened)?;
+        overlay = Overlay::of_commits(&commits);
+        overlay.patch(0, &mut page);
         log = Some(opened);
-        commits = found;
     }
     let superblock: Box<Superblock> = Box::new(*bytemuck::cast_ref(&page));
     check(file.path(), &superblock, file.length()?, expected)?;
-    Ok(Loaded { superblock, log, commits })
+    Ok(Loaded { superblock, log, overlay })
+}
+
+/// Do the file and its log belong to the same time?
+fn check_ages(file: &dyn File, log_path: &Path, file_sequence: u64, log: &Log) -> Result<()> {
+    // Pages are written to the object only after their record is durable: an object that is ahead
+    // of its log has lost a part of it.
+    if file_sequence > log.sequence() {
+        return Err(damaged(
+            log_path,
+            "the log",
+            format!("commits up to {}", log.sequence()),
+            format!("commits up to {file_sequence}, which the object file has"),
+        ));
+    }
+    if log.base_sequence() <= file_sequence {
+        return Ok(());
+    }
+    // A log is reset only when the object file has caught up, so the file is an old one. Either it
+    // was replaced while we were opening it, or somebody put it back.
+    if !file.has_a_name()? {
+        let source = std::io::ErrorKind::NotFound.into();
+        return Err(Error::from_io(source, "open", file.path()));
+    }
+    Err(damaged(
+        file.path(),
+        "the object file",
+        format!("commit {file_sequence}"),
+        format!("commit {} at least, after which its log begins", log.base_sequence()),
+    ))
 }
 
 /// The superblock as it stands in the file, head checked only: enough to find the arena. Fields that
@@ -197,6 +218,7 @@ fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
             && r.capacity < 1 << 46
             && meta_length(index == 0, chunks) <= r.meta_length
             && (index > 0 || r.file_offset == 0)
+            && checksums_fit(r)
             && r.file_offset >= file_end
             && r.file_offset + r.length <= s.file_length;
         if !sound {
@@ -205,6 +227,16 @@ fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
         file_end = r.file_offset + r.capacity;
     }
     Ok(())
+}
+
+/// The table, if there is one, is the end of the metadata and behind what else is there.
+fn checksums_fit(r: &RegionRecord) -> bool {
+    let table = checksum_table_bytes(r.capacity / PAGE_BYTES);
+    let chunks = r.capacity.wrapping_sub(r.meta_length) / CHUNK_BYTES;
+    r.checksums == 0
+        || (table <= r.meta_length
+            && r.checksums == r.base + r.meta_length - table
+            && meta_length(r.file_offset == 0, chunks) <= r.meta_length - table)
 }
 
 /// Refuses to write beside features that only reading may ignore.

@@ -5,6 +5,7 @@
 //! allocation and never a signal. A region grows in place up to its capacity; then the object gets
 //! another region, at least as large as all it has.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::debug;
@@ -13,7 +14,9 @@ use crate::address::{AddressSpace, Mapping, Sharing};
 use crate::alloc::Ground;
 use crate::commit::{Growth, Span};
 use crate::error::{Error, Result};
-use crate::format::{CHUNK_BYTES, PAGE_BYTES, REGIONS_MAX, RegionRecord, meta_length};
+use crate::format::{
+    CHUNK_BYTES, PAGE_BYTES, REGIONS_MAX, RegionRecord, meta_length, meta_length_with_checksums,
+};
 use crate::storage::File;
 
 /// Smallest and largest step by which the file grows beyond what was asked for.
@@ -38,9 +41,13 @@ pub(crate) trait Addresses: Send + Sync {
 
 /// The mapped regions of one object.
 pub(crate) struct Territory {
-    file: Arc<dyn File>,
+    file: Mutex<Arc<dyn File>>,
     space: Arc<AddressSpace>,
     addresses: Arc<dyn Addresses>,
+    /// New regions keep page checksums: all regions of an object do, or none.
+    checksums: bool,
+    /// The file is never made shorter than this: readers of an older commit have it mapped.
+    length_min: AtomicU64,
     state: Mutex<Vec<Held>>,
 }
 
@@ -67,7 +74,16 @@ impl Territory {
         chunks: u64,
         data_bytes: u64,
     ) -> Result<Territory> {
-        let territory = Territory { file, space, addresses, state: Mutex::default() };
+        let file = Mutex::new(file);
+        let length_min = AtomicU64::new(0);
+        let territory = Territory {
+            file,
+            space,
+            addresses,
+            checksums: true,
+            length_min,
+            state: Mutex::default(),
+        };
         territory.add_region_at(&mut territory.lock(), chunks, data_bytes)?;
         Ok(territory)
     }
@@ -87,7 +103,44 @@ impl Territory {
             mapping.advise_random(base, length);
             held.push(Held { record: *record, committed: length, mapping });
         }
-        Ok(Territory { file, space, addresses, state: Mutex::new(held) })
+        let checksums = records.iter().all(|r| r.checksums != 0);
+        let file = Mutex::new(file);
+        let length_min = AtomicU64::new(0);
+        let state = Mutex::new(held);
+        Ok(Territory { file, space, addresses, checksums, length_min, state })
+    }
+
+    /// From now on the file stays at least this long.
+    pub(crate) fn keep_length(&self, length: u64) {
+        self.length_min.store(length, Ordering::Relaxed);
+    }
+
+    /// Cuts the file behind the regions; what has to stay of it becomes zeros.
+    pub(crate) fn cut(&self) -> Result<()> {
+        self.cut_to(file_length(&self.lock()))
+    }
+
+    fn cut_to(&self, length: u64) -> Result<()> {
+        static ZEROS: [u8; CHUNK_BYTES as usize] = [0; CHUNK_BYTES as usize];
+        let file = self.file();
+        let length_min = self.length_min.load(Ordering::Relaxed);
+        let mut at = length;
+        while at < length_min {
+            let step = (length_min - at).min(CHUNK_BYTES);
+            file.write_at(&ZEROS[..step as usize], at)?;
+            at += step;
+        }
+        file.set_length(length.max(length_min))
+    }
+
+    /// The object file was replaced by another one with the same contents.
+    pub(crate) fn switch_to(&self, file: Arc<dyn File>) {
+        self.length_min.store(0, Ordering::Relaxed);
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+    }
+
+    fn file(&self) -> Arc<dyn File> {
+        Arc::clone(&self.file.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
@@ -124,7 +177,8 @@ impl Territory {
             .filter(|h| h.record.length > h.committed)
             .map(|h| h.span(h.committed, h.record.length))
             .collect();
-        Growth { fresh, file_length: file_length(&held) }
+        let regions = held.iter().map(|h| h.record).collect();
+        Growth { fresh, file_length: file_length(&held), regions }
     }
 
     /// The last commit has everything there is now.
@@ -147,7 +201,7 @@ impl Territory {
             self.addresses.give_up(base, bytes);
         }
         // What was written there must not be seen by the next growth.
-        self.file.set_length(file_length(&held))
+        self.cut_to(file_length(&held))
     }
 
     /// Cuts regions down to the data they use; for a draft that no commit knows yet, and for the
@@ -160,7 +214,7 @@ impl Territory {
                 let (base, old) = (last.record.base, last.record.length);
                 last.mapping.clear(base + length, old - length)?;
                 last.record.length = length;
-                self.file.set_length(file_length(&held))?;
+                self.cut_to(file_length(&held))?;
             }
         }
         Ok(file_length(&held))
@@ -176,27 +230,32 @@ impl Territory {
         let index = held.len();
         if index == REGIONS_MAX {
             return Err(Error::OutOfAddresses {
-                what: self.file.path().display().to_string(),
+                what: self.file().path().display().to_string(),
                 bytes: chunks * CHUNK_BYTES,
                 why: format!("the object has {REGIONS_MAX} regions already"),
             });
         }
-        let meta = meta_length(index == 0, chunks);
+        let (meta, table) = match self.checksums {
+            true => meta_length_with_checksums(index == 0, chunks),
+            false => (meta_length(index == 0, chunks), 0),
+        };
         let bytes = lead_bytes(meta) + chunks * CHUNK_BYTES;
         let lease = self.addresses.lease(bytes)?;
+        let base = lease + lead_bytes(meta) - meta;
         let record = RegionRecord {
-            base: lease + lead_bytes(meta) - meta,
+            base,
             capacity: meta + chunks * CHUNK_BYTES,
             length: (meta + data_bytes).next_multiple_of(PAGE_BYTES),
             file_offset: held.last().map_or(0, |h| h.record.file_offset + h.record.capacity),
             meta_length: meta,
-            checksums: 0,
+            checksums: if table == 0 { 0 } else { base + meta - table },
         };
-        debug!(path = %self.file.path().display(), base = record.base, bytes, "new region");
-        let (base, offset, length) = (record.base, record.file_offset, record.length);
-        let mapped = self.file.allocate(offset, length).and_then(|()| {
+        let file = self.file();
+        debug!(path = %file.path().display(), base = record.base, bytes, "new region");
+        let (offset, length) = (record.file_offset, record.length);
+        let mapped = file.allocate(offset, length).and_then(|()| {
             let mapping = Arc::new(self.space.claim(base, record.capacity)?);
-            mapping.map(&*self.file, base, length, offset, Sharing::SharedWritable)?;
+            mapping.map(&*file, base, length, offset, Sharing::SharedWritable)?;
             if data_bytes > 0 {
                 mapping.populate(base + meta, (length - meta).min(POPULATED_BYTES_MAX));
             }
@@ -227,6 +286,7 @@ impl Drop for Territory {
 
 impl Ground for Territory {
     fn extend(&self, region: usize, data_bytes: u64) -> Result<u64> {
+        let file = self.file();
         let mut held = self.lock();
         let total: u64 = held.iter().map(|h| h.record.length).sum();
         let h = &mut held[region];
@@ -238,14 +298,14 @@ impl Ground for Territory {
             wanted.max((record.length + step).next_multiple_of(PAGE_BYTES)).min(record.capacity);
         let mut length = generous;
         let at = record.file_offset + record.length;
-        let mut reserved = self.file.allocate(at, generous - record.length);
+        let mut reserved = file.allocate(at, generous - record.length);
         if matches!(reserved, Err(Error::DiskFull { .. })) && wanted < generous {
             length = wanted;
-            reserved = self.file.allocate(at, wanted - record.length);
+            reserved = file.allocate(at, wanted - record.length);
         }
         reserved?;
         let (base, gained) = (record.base + record.length, length - record.length);
-        h.mapping.map(&*self.file, base, gained, at, Sharing::SharedWritable)?;
+        h.mapping.map(&*file, base, gained, at, Sharing::SharedWritable)?;
         h.mapping.populate(base, gained.min(POPULATED_BYTES_MAX));
         h.record.length = length;
         Ok(length - record.meta_length)

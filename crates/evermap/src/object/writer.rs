@@ -7,20 +7,23 @@ use tracing::warn;
 
 use super::superblock::{self, Loaded, LogSource, checksum};
 use super::territory::Territory;
+use super::verification::{BackgroundVerification, verify_now};
 use super::{CONTENT_BYTE, Environment, Place, WRITER_BYTE, lock_byte};
 use crate::alloc::{Heap, HeapStatistics};
-use crate::commit::{Engine, LogPolicy, Target, recover, remove_log};
+use crate::commit::{
+    Engine, Growth, Log, LogPolicy, Overlay, Target, WriteOptions, gate, recover, remove_log,
+};
 use crate::error::{Error, Result};
 use crate::format::{
     REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SUPERBLOCK_CHECKED_BYTES, Superblock,
 };
-use crate::storage::{File, LockKind, OpenMode};
+use crate::storage::{File, LockKind, OpenMode, Storage};
 
 /// The unused end of a file is given back at close when it is more than one part in this many:
 /// it costs two flushes.
 const TRIM_BEYOND_PART: u64 = 8;
 
-/// An object open for writing. Holds both locks exclusively while it lives; dropping it forgets
+/// An object open for writing. Holds the writer lock while it lives; dropping it forgets
 /// what was not committed.
 pub(crate) struct Writer {
     file: Arc<dyn File>,
@@ -38,11 +41,16 @@ impl Writer {
         environment: &Environment,
         place: &Place,
         policy: LogPolicy,
+        settings: &WriteOptions,
         patience: Duration,
     ) -> Result<Writer> {
         let file = environment.storage.open(&place.path, OpenMode::ReadWrite)?;
         lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, &place.called)?;
-        lock_byte(&*file, LockKind::Exclusive, CONTENT_BYTE, patience, &place.called)?;
+        if policy != LogPolicy::WhileOpen {
+            for byte in [CONTENT_BYTE, gate::CONTENT_BYTE_SECOND] {
+                lock_byte(&*file, LockKind::Exclusive, byte, patience, &place.called)?;
+            }
+        }
         if !file.has_a_name()? {
             // Removed or replaced between the look at the catalog and the lock.
             let source = std::io::ErrorKind::NotFound.into();
@@ -50,27 +58,31 @@ impl Writer {
         }
         file.advise_random()?;
         let storage = Arc::clone(&environment.storage);
-        let Loaded { superblock, mut log, commits } = superblock::read(
+        let Loaded { superblock, mut log, mut overlay } = superblock::read(
             &*file,
             LogSource::Path(&*storage, &place.log_path, OpenMode::ReadWrite),
             &place.identity,
         )?;
         superblock::check_writable(&place.path, &superblock)?;
         if let Some(opened) = &mut log {
-            // Page 0 is applied last: when it has the log's last commit, all of it was applied,
-            // in the page cache at least.
-            let applied = superblock.commit_sequence == stored_sequence(&*file)?;
-            if policy != (LogPolicy::Permanent { applied }) || !applied {
-                recover(&*file, opened, &commits)?;
+            let length = superblock.file_length;
+            match policy {
+                LogPolicy::Permanent { applied } => {
+                    // Page 0 is applied last: when it has the log's last commit, all of it was
+                    // applied, in the page cache at least.
+                    let caught_up = superblock.commit_sequence == stored_sequence(&*file)?;
+                    if !applied || !caught_up {
+                        recover(&*file, opened, &overlay, length)?;
+                    }
+                    overlay.clear();
+                }
+                LogPolicy::WhileOpen => {
+                    if recover_beside_readers(&*storage, &*file, opened, &overlay, length)? {
+                        overlay.clear();
+                        log = None;
+                    }
+                }
             }
-            if policy == LogPolicy::WhileOpen {
-                remove_log(&*storage, &*file, &place.log_path)?;
-                log = None;
-            }
-        }
-        // What a dead writer's growth left behind the last commit must not be seen by ours.
-        if file.length()? > superblock.file_length {
-            file.set_length(superblock.file_length)?;
         }
         let territory = Arc::new(Territory::open(
             Arc::clone(&file),
@@ -78,7 +90,19 @@ impl Writer {
             Arc::clone(&environment.addresses),
             superblock.regions(),
         )?);
+        // What a dead writer's growth left behind the last commit must not be seen by ours. Who
+        // reads an older, longer commit must not see its pages go.
+        if file.length()? > superblock.file_length {
+            if log.is_some() && policy == LogPolicy::WhileOpen {
+                territory.keep_length(file.length()?);
+            }
+            territory.cut()?;
+        }
         let engine = Engine::new(Target {
+            settings: settings.clone(),
+            overlay,
+            regions: superblock.regions().to_vec(),
+            file_length: superblock.file_length,
             storage,
             object: Arc::clone(&file),
             object_uuid: superblock.object_uuid,
@@ -87,7 +111,7 @@ impl Writer {
             log,
             committed: territory.committed(),
             sequence: superblock.commit_sequence,
-        });
+        })?;
         let ground = Arc::clone(&territory);
         // SAFETY: the territory maps the regions writable and is kept by the heap itself; the
         // writer lock keeps other processes away from the metadata.
@@ -151,7 +175,16 @@ impl Writer {
             self.territory.mark_committed();
             self.grew |= grew;
         }
+        if !Arc::ptr_eq(&self.file, self.engine.object()) {
+            self.file = Arc::clone(self.engine.object());
+            self.territory.switch_to(Arc::clone(&self.file));
+        }
         Ok(committed)
+    }
+
+    /// Makes everything committed so far durable, whatever the level.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.engine.sync()
     }
 
     /// Commits even when only the superblock's own fields changed.
@@ -173,8 +206,25 @@ impl Writer {
     }
 
     /// Makes the object file durable and empties the log.
-    pub(crate) fn checkpoint(&mut self) -> Result<()> {
+    /// False while readers are in the way.
+    pub(crate) fn checkpoint(&mut self) -> Result<bool> {
         self.engine.checkpoint()
+    }
+
+    /// Compares every page of the last commit with its checksum.
+    pub(crate) fn verify(&self) -> Result<()> {
+        verify_now(&*self.file, self.head.regions(), self.engine.overlay())
+    }
+
+    /// The same in a thread. A writer that could not apply what its predecessor left compares now:
+    /// the file alone is no commit.
+    pub(crate) fn verify_in_background(&self) -> Result<Option<BackgroundVerification>> {
+        if !self.engine.overlay().is_empty() {
+            return self.verify().map(|()| None);
+        }
+        let (file, regions) = (Arc::clone(&self.file), self.head.regions().to_vec());
+        let applies = Some(Arc::clone(self.engine.applies()));
+        BackgroundVerification::start(file, regions, Overlay::default(), applies).map(Some)
     }
 
     /// Ends the session, giving back what growing left unused at the file's end.
@@ -205,18 +255,37 @@ impl Writer {
         let length = shorter.iter().map(|r| r.file_offset + r.length).max().unwrap_or(0);
         let (head, base) = (&mut self.head, self.territory.base());
         seal(head, &shorter, length, base);
-        let growth = crate::commit::Growth { fresh: Vec::new(), file_length: length };
+        let growth = Growth { fresh: Vec::new(), file_length: length, regions: shorter.clone() };
         self.engine.commit(growth, |sequence| {
             head.commit_sequence = sequence;
             head.log_required = 1;
             seal(head, &shorter, length, base);
         })?;
-        self.engine.checkpoint()?;
+        // Readers of the longer commit would lose pages that they see.
+        if !self.engine.checkpoint()? {
+            return Ok(());
+        }
         if let Err(error) = self.territory.trim(&used) {
             warn!(%error, "could not give back the unused end of the object file");
         }
         Ok(())
     }
+}
+
+/// Applies what a dead writer's log has and removes it, unless readers of an older commit are in
+/// the way: then the log is gone on with.
+fn recover_beside_readers(
+    storage: &dyn Storage,
+    file: &dyn File,
+    log: &mut Log,
+    overlay: &Overlay,
+    file_length: u64,
+) -> Result<bool> {
+    let Some(_content) = gate::begin_apply(file)? else { return Ok(false) };
+    let Some(_log) = gate::hold_log_for_reset(file)? else { return Ok(false) };
+    recover(file, log, overlay, file_length)?;
+    remove_log(storage, file, log.file().path())?;
+    Ok(true)
 }
 
 /// The sequence that page 0 of the file has, whatever the log says.

@@ -105,6 +105,9 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     fn lock_holder(&self, offset: u64, length: u64) -> Result<Option<(u64, u64)>>;
     /// Gives a range up.
     fn unlock(&self, offset: u64, length: u64) -> Result<()>;
+    /// The same open file, its locks included, under the name that it was moved to. The value it is
+    /// called on gives no lock up when it goes.
+    fn with_path(&self, path: &Path) -> Result<Arc<dyn File>>;
     /// False once its last name was removed.
     fn has_a_name(&self) -> Result<bool>;
     /// Makes this (empty) file share all blocks of `source`; false where the file system cannot.

@@ -309,6 +309,17 @@ impl File for DiskFile {
             .map_err(|e| Error::from_io(e, "unlock", &self.path))
     }
 
+    fn with_path(&self, path: &Path) -> Result<Arc<dyn File>> {
+        let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0)
+            .map_err(|e| self.error(e, "duplicate the descriptor of"))?;
+        Ok(Arc::new(DiskFile {
+            descriptor,
+            path: path.to_path_buf(),
+            locked: AtomicBool::new(self.locked.swap(false, Ordering::Relaxed)),
+            process: self.process,
+        }))
+    }
+
     fn has_a_name(&self) -> Result<bool> {
         let stat = fs::fstat(&self.descriptor).map_err(|e| self.error(e, "look at"))?;
         Ok(stat.st_nlink > 0)

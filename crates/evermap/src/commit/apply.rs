@@ -1,0 +1,214 @@
+//! What becomes of commits after they are in the log: applied to the object file, checkpointed, and
+//! at the end of a session gone from memory and log.
+//!
+//! Invariants: nothing is applied before it is durable in the log, nor while somebody reads an older
+//! commit; the log is reset, or removed, only when the object file was flushed after an apply.
+//! Failing to apply loses nothing: overlay, private pages and log stay, and it is tried again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tracing::{debug, info, warn};
+
+use super::engine::{Engine, LogPolicy, Span};
+use super::gate;
+use super::recovery::{remove_log, write_page_overlay};
+use super::settings::WhenLogFull;
+use crate::address::Sharing;
+use crate::error::{Error, Result};
+use crate::storage::{File, LockKind, OpenMode, copy_contents, parent_of};
+
+/// Added to the name of an object file's copy until it takes the object's place.
+const REPLACEMENT_EXTENSION: &str = "new";
+
+impl Engine {
+    /// Keeps memory and log within their bounds.
+    pub(super) fn after_commit(&mut self) -> Result<()> {
+        if let LogPolicy::Permanent { .. } = self.policy {
+            return self.try_apply().map(drop);
+        }
+        if self.log_bytes() > self.settings.log_bytes_max {
+            if !self.checkpoint_logged()? && self.settings.when_log_full == WhenLogFull::Replace {
+                self.replace_object()?;
+            }
+        } else if self.last_checkpoint.elapsed() > self.settings.checkpoint_after {
+            self.checkpoint_logged()?;
+        }
+        let (hot, latest) = self.hot.bytes();
+        let held = hot + self.overlay.bytes() as u64;
+        if !self.hot.allowed || held > self.settings.hot_bytes_max {
+            let also_latest = !self.hot.allowed || latest > self.settings.hot_bytes_max / 2;
+            self.cool(also_latest)?;
+        }
+        Ok(())
+    }
+
+    /// Applies, and gives private pages back: those that the last commit had not, or all.
+    fn cool(&mut self, also_latest: bool) -> Result<()> {
+        if self.try_apply()? {
+            let addresses = self.hot.take(also_latest);
+            self.drop_pages(&addresses)?;
+        }
+        Ok(())
+    }
+
+    /// As [`apply`](Engine::apply), but a disk that refuses is no reason to end the session: the
+    /// commits are safe in the log.
+    fn try_apply(&mut self) -> Result<bool> {
+        match self.apply() {
+            Err(error @ (Error::DiskFull { .. } | Error::Io { .. })) => {
+                warn!(%error, path = %self.object.path().display(), "commits stay in the log for now");
+                Ok(false)
+            }
+            other => other,
+        }
+    }
+
+    /// Writes the overlay to the object file, without a flush. False while readers of an older
+    /// commit are there.
+    fn apply(&mut self) -> Result<bool> {
+        if self.overlay.is_empty() {
+            return Ok(true);
+        }
+        // No page before its record.
+        self.sync()?;
+        let object = Arc::clone(&self.object);
+        let _content = match self.policy {
+            // The session holds the lock already.
+            LogPolicy::Permanent { .. } => None,
+            LogPolicy::WhileOpen => match gate::begin_apply(&*object)? {
+                Some(held) => Some(held),
+                None => return Ok(false),
+            },
+        };
+        self.applies.fetch_add(1, Ordering::SeqCst);
+        let written = write_page_overlay(&self.overlay, &*object);
+        self.applies.fetch_add(1, Ordering::SeqCst);
+        written?;
+        self.overlay.clear();
+        Ok(true)
+    }
+
+    /// Makes the object file durable and empties the log. False while readers are in the way.
+    pub(crate) fn checkpoint(&mut self) -> Result<bool> {
+        self.check_usable()?;
+        self.sync()?;
+        self.checkpoint_logged()
+    }
+
+    /// The same for what is in the log already.
+    pub(super) fn checkpoint_logged(&mut self) -> Result<bool> {
+        if self.log_bytes() == 0 {
+            return Ok(true);
+        }
+        debug!(path = %self.object.path().display(), sequence = self.sequence(), "checkpoint");
+        if !self.try_apply()? {
+            return Ok(false);
+        }
+        self.object.sync_data().map_err(|e| self.poison(e))?;
+        let object = Arc::clone(&self.object);
+        let Some(_log_lock) = gate::hold_log_for_reset(&*object)? else {
+            return Ok(false);
+        };
+        self.reset_log()?;
+        Ok(true)
+    }
+
+    fn reset_log(&mut self) -> Result<()> {
+        self.last_checkpoint = std::time::Instant::now();
+        match self.log.as_mut().map(super::log::Log::reset) {
+            Some(Err(error)) => Err(self.poison(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a copy of the object file, with everything applied, in its place: readers keep the old
+    /// file, and the log can be emptied. Nothing may have been stored since the last commit.
+    fn replace_object(&mut self) -> Result<()> {
+        let path = self.object.path().to_path_buf();
+        info!(path = %path.display(), "replacing the object file beside its readers");
+        let copy_path = path.with_extension(REPLACEMENT_EXTENSION);
+        self.remove_half_made_copy()?;
+        self.sync()?;
+        let copy = self.storage.open(&copy_path, OpenMode::CreateNew)?;
+        let copied = self.make_copy(&*copy);
+        if let Err(error) = copied {
+            let _ = self.storage.remove(&copy_path);
+            return match error {
+                Error::DiskFull { .. } | Error::Io { .. } => {
+                    warn!(%error, "no copy of the object file: the log grows past its bound");
+                    Ok(())
+                }
+                other => Err(other),
+            };
+        }
+        // Nobody knows the copy yet: the lock is there when somebody does.
+        copy.try_lock(LockKind::Exclusive, gate::WRITER_BYTE, 1)?;
+        self.storage.rename(&copy_path, &path)?;
+        self.storage.sync_directory(&parent_of(&path))?;
+        let old = self.switch_to(copy.with_path(&path)?)?;
+        // Who has the old file open but not read the log yet has to be through, or find out.
+        let object = Arc::clone(&self.object);
+        let locks = (gate::hold_log_for_reset(&*old)?, gate::hold_log_for_reset(&*object)?);
+        if let (Some(_), Some(_)) = locks {
+            self.reset_log()?;
+        }
+        Ok(())
+    }
+
+    /// What a kill in the middle of [`replace_object`](Engine::replace_object) left.
+    pub(super) fn remove_half_made_copy(&self) -> Result<()> {
+        let path = self.object.path().with_extension(REPLACEMENT_EXTENSION);
+        match self.storage.remove(&path) {
+            Err(e) if !e.is_missing_file() => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    fn make_copy(&self, copy: &dyn File) -> Result<()> {
+        copy.advise_random()?;
+        copy_contents(&*self.object, copy, self.object.length()?)?;
+        write_page_overlay(&self.overlay, copy)?;
+        copy.sync_data()
+    }
+
+    /// Maps another file that holds the last commit. Gives the old one.
+    fn switch_to(&mut self, object: Arc<dyn File>) -> Result<Arc<dyn File>> {
+        object.advise_random()?;
+        for Span { mapping, address, length, file_offset } in &self.spans {
+            let sharing = Sharing::PrivateWritable;
+            mapping.map(&*object, *address, *length, *file_offset, sharing)?;
+            mapping.advise_random(*address, *length);
+        }
+        let ranges: Vec<(u64, u64)> =
+            self.spans.iter().map(|s| (s.address, s.address + s.length)).collect();
+        if self.scanner.is_watching() {
+            self.hot.allowed = self.scanner.watch(&ranges);
+        }
+        self.views.clear();
+        self.hot.take(true);
+        self.overlay.clear();
+        Ok(std::mem::replace(&mut self.object, object))
+    }
+
+    /// Ends the session: checkpoint, and the log goes unless it is permanent. While readers are in
+    /// the way the log stays, and has everything.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        if self.policy != LogPolicy::WhileOpen {
+            return self.checkpoint().map(drop);
+        }
+        self.check_usable()?;
+        self.sync()?;
+        if self.log.is_none() || !self.apply()? {
+            return Ok(());
+        }
+        self.object.sync_data().map_err(|e| self.poison(e))?;
+        let object = Arc::clone(&self.object);
+        let Some(_log_lock) = gate::hold_log_for_reset(&*object)? else {
+            return Ok(());
+        };
+        self.flusher = None;
+        self.log = None;
+        remove_log(&*self.storage, &*object, &self.log_path)
+    }
+}

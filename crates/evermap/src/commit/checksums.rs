@@ -1,0 +1,175 @@
+//! The tables of page checksums: where a page's entry is, and what a commit changes in them.
+//!
+//! A table page is 1023 entries and its own checksum, so that a damaged table is told from damaged
+//! data. Tables are changed as committed pages, never through the program's mapping: a page and its
+//! entry change together or not at all, and nothing is to be undone when a commit fails. The
+//! entry of a page of zeros is zero: memory that was never written needs no work.
+
+use super::diff::Page;
+use crate::format::{
+    CHECKSUMS_PER_PAGE, PAGE_BYTES, ROOT_AREA_OFFSET, RegionRecord, checksum_table_bytes,
+};
+
+/// CRC32C of 4096 zero bytes.
+const ZERO_PAGE: u32 = 0x98f9_4189;
+/// CRC32C of 4092 zero bytes.
+const ZERO_ENTRIES: u32 = 0xa732_586e;
+
+/// The entry of a page. Of the superblock's page only the root area counts: the rest has a checksum
+/// of its own and changes outside commits.
+pub(crate) fn entry_of(number: u64, page: &Page) -> u32 {
+    if number != 0 {
+        return crc32c::crc32c(page) ^ ZERO_PAGE;
+    }
+    let mut root_area = [0; PAGE_BYTES as usize];
+    root_area[ROOT_AREA_OFFSET..].copy_from_slice(&page[ROOT_AREA_OFFSET..]);
+    crc32c::crc32c(&root_area) ^ ZERO_PAGE
+}
+
+/// The checksum of a table page over its entries. A page of zeros is right as it is.
+pub(crate) fn seal_of(table_page: &Page) -> u32 {
+    let entries = &table_page[..CHECKSUMS_PER_PAGE as usize * 4];
+    crc32c::crc32c(entries) ^ ZERO_ENTRIES
+}
+
+/// One region's table, by page numbers in the object file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    /// First page of the region.
+    first: u64,
+    /// Pages the region has addresses for.
+    pages: u64,
+    /// First page of the table.
+    table: u64,
+    table_pages: u64,
+}
+
+/// The tables of all regions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tables(Vec<Table>);
+
+/// Where the entry of a page is: page number of the table page, and the index in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryPlace {
+    pub(crate) table_page: u64,
+    pub(crate) index: usize,
+}
+
+impl Tables {
+    /// The tables of regions that were checked.
+    pub(crate) fn of(regions: &[RegionRecord]) -> Tables {
+        let kept = regions.iter().filter(|r| r.checksums != 0);
+        Tables(
+            kept.map(|r| {
+                let pages = r.capacity / PAGE_BYTES;
+                Table {
+                    first: r.file_offset / PAGE_BYTES,
+                    pages,
+                    table: (r.file_offset + (r.checksums - r.base)) / PAGE_BYTES,
+                    table_pages: checksum_table_bytes(pages) / PAGE_BYTES,
+                }
+            })
+            .collect(),
+        )
+    }
+
+    fn table_of(&self, page: u64) -> Option<&Table> {
+        self.0.iter().find(|t| page >= t.first && page - t.first < t.pages)
+    }
+
+    /// The place of a page's entry; `None` for pages of tables and of regions that keep none.
+    pub(crate) fn place(&self, page: u64) -> Option<EntryPlace> {
+        let table = self.table_of(page)?;
+        if (table.table..table.table + table.table_pages).contains(&page) {
+            return None;
+        }
+        let number = page - table.first;
+        Some(EntryPlace {
+            table_page: table.table + number / CHECKSUMS_PER_PAGE,
+            index: (number % CHECKSUMS_PER_PAGE) as usize,
+        })
+    }
+
+    /// Is this a page of a table?
+    pub(crate) fn is_table_page(&self, page: u64) -> bool {
+        self.table_of(page).is_some_and(|t| (t.table..t.table + t.table_pages).contains(&page))
+    }
+
+    /// No region keeps checksums?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// An entry in a table page.
+pub(crate) fn entry_at(table_page: &Page, index: usize) -> u32 {
+    let bytes = &table_page[index * 4..index * 4 + 4];
+    u32::from_le_bytes(bytes.try_into().unwrap_or_default())
+}
+
+/// Sets an entry; [`seal`] follows when all are set.
+pub(crate) fn set_entry(table_page: &mut Page, index: usize, entry: u32) {
+    table_page[index * 4..index * 4 + 4].copy_from_slice(&entry.to_le_bytes());
+}
+
+/// Writes a table page's own checksum.
+pub(crate) fn seal(table_page: &mut Page) {
+    let seal = seal_of(table_page);
+    set_entry(table_page, CHECKSUMS_PER_PAGE as usize, seal);
+}
+
+/// Is a table page's own checksum right?
+pub(crate) fn is_sealed(table_page: &Page) -> bool {
+    seal_of(table_page) == entry_at(table_page, CHECKSUMS_PER_PAGE as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{CHUNK_BYTES, meta_length_with_checksums};
+
+    #[test]
+    fn pages_of_zeros_need_no_entry_and_an_empty_table_is_sealed() {
+        let zero = [0; PAGE_BYTES as usize];
+        assert_eq!(entry_of(5, &zero), 0);
+        assert_eq!(entry_of(0, &zero), 0);
+        assert!(is_sealed(&zero));
+        let mut one = zero;
+        one[17] = 1;
+        assert_ne!(entry_of(5, &one), 0);
+        assert_eq!(entry_of(0, &one), 0, "the superblock has a checksum of its own");
+        set_entry(&mut one, 3, 77);
+        assert!(!is_sealed(&one));
+        seal(&mut one);
+        assert!(is_sealed(&one));
+        assert_eq!(entry_at(&one, 3), 77);
+    }
+
+    #[test]
+    fn every_page_but_the_tables_own_has_one_place() {
+        let (meta, table) = meta_length_with_checksums(true, 2000);
+        let region = RegionRecord {
+            base: 0x1000_0000 - meta,
+            capacity: meta + 2000 * CHUNK_BYTES,
+            length: meta + 2000 * CHUNK_BYTES,
+            file_offset: 0,
+            meta_length: meta,
+            checksums: 0x1000_0000 - table,
+        };
+        let tables = Tables::of(&[region]);
+        let mut places = std::collections::HashSet::new();
+        let mut own = 0;
+        for page in 0..region.capacity / PAGE_BYTES {
+            match tables.place(page) {
+                Some(place) => {
+                    assert!(places.insert((place.table_page, place.index)));
+                    assert!(tables.is_table_page(place.table_page));
+                    assert!(place.index < CHECKSUMS_PER_PAGE as usize);
+                }
+                None => own += 1,
+            }
+        }
+        assert_eq!(own, table / PAGE_BYTES);
+        assert!(tables.place(region.capacity / PAGE_BYTES).is_none());
+    }
+}

@@ -1,0 +1,384 @@
+//! One writer's commits to one object: what a commit does up to its end, and rollback.
+//!
+//! What happens to commits afterwards (apply, checkpoint, close) is in `apply`; which pages are
+//! private and what they are compared with, in `pages`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use tracing::warn;
+
+use super::checksums::{self, Tables};
+use super::flusher::Flusher;
+use super::log::Log;
+use super::overlay::Overlay;
+use super::pages::{Hot, Run};
+use super::record::RecordBuilder;
+use super::recovery::set_log_required;
+use super::settings::{Durability, WhenLogFull, WriteOptions};
+use crate::address::{Mapping, PageScanner, Sharing, View};
+use crate::error::{Error, Result};
+use crate::format::{PAGE_BYTES, RegionRecord};
+use crate::storage::{File, Storage};
+
+/// A contiguous part of the file at a contiguous range of addresses.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) address: u64,
+    pub(crate) file_offset: u64,
+    pub(crate) length: u64,
+}
+
+/// Whether the log outlives the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogPolicy {
+    /// Made at the first commit, removed at close. Readers may come beside the writer.
+    WhileOpen,
+    /// Kept beside the object for good: many short sessions pay for it once. The session holds the
+    /// content lock and applies each commit at once. What the log holds is replayed when the object
+    /// is opened for writing, unless `applied` says that this process has seen that done: from
+    /// then on there was no power cut, so a page that was applied is still what everybody reads.
+    Permanent { applied: bool },
+}
+
+/// Commits one writer's changes to one object.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) object: Arc<dyn File>,
+    object_uuid: [u8; 16],
+    pub(super) log_path: PathBuf,
+    pub(super) policy: LogPolicy,
+    pub(super) settings: WriteOptions,
+    pub(super) log: Option<Log>,
+    /// What is mapped private; the first one begins with page 0 of the file.
+    pub(super) spans: Vec<Span>,
+    /// The same parts of the file as they are in the kernel's cache.
+    pub(super) views: Vec<View>,
+    pub(super) tables: Tables,
+    pub(super) overlay: Overlay,
+    /// Committed at level `Close` and not in the log yet: lines by page, all in the overlay.
+    pub(super) staged: BTreeMap<u64, u64>,
+    /// Memory that staged commits gained is not flushed.
+    staged_growth: bool,
+    /// Bytes of the file at the last commit.
+    pub(super) file_length: u64,
+    pub(super) scanner: PageScanner,
+    /// Runs that a scan found and no commit has taken yet.
+    pub(super) pending: Vec<Run>,
+    pub(super) hot: Hot,
+    sequence: u64,
+    /// Why nothing may be committed any more.
+    pub(super) poisoned: Option<String>,
+    /// Counted up before and after each apply: odd while the file's pages change.
+    pub(super) applies: Arc<AtomicU64>,
+    pub(super) flusher: Option<Flusher>,
+    pub(super) last_checkpoint: Instant,
+    process: u32,
+}
+
+/// The object that an [`Engine`] commits to.
+pub(crate) struct Target {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) object: Arc<dyn File>,
+    pub(crate) object_uuid: [u8; 16],
+    pub(crate) log_path: PathBuf,
+    pub(crate) policy: LogPolicy,
+    pub(crate) settings: WriteOptions,
+    /// The log that is there already.
+    pub(crate) log: Option<Log>,
+    /// What it has and the file lacks.
+    pub(crate) overlay: Overlay,
+    /// What is mapped private; the first span begins with page 0 of the file.
+    pub(crate) committed: Vec<Span>,
+    pub(crate) regions: Vec<RegionRecord>,
+    pub(crate) file_length: u64,
+    /// The commit that the file and the log hold.
+    pub(crate) sequence: u64,
+}
+
+/// What a commit is to contain besides the changed pages of the committed spans.
+pub(crate) struct Growth {
+    /// Ranges mapped shared since the last commit.
+    pub(crate) fresh: Vec<Span>,
+    /// Bytes the file has now.
+    pub(crate) file_length: u64,
+    /// The regions after the commit.
+    pub(crate) regions: Vec<RegionRecord>,
+}
+
+impl Engine {
+    /// An engine for what `target` describes. When the overlay is not empty, its lines are laid
+    /// over the private pages.
+    pub(crate) fn new(target: Target) -> Result<Engine> {
+        let direct = target.object.is_direct();
+        let mut engine = Engine {
+            storage: target.storage,
+            object: target.object,
+            object_uuid: target.object_uuid,
+            log_path: target.log_path,
+            policy: target.policy,
+            settings: target.settings,
+            log: target.log,
+            spans: target.committed,
+            views: Vec::new(),
+            tables: Tables::of(&target.regions),
+            overlay: target.overlay,
+            staged: BTreeMap::new(),
+            staged_growth: false,
+            file_length: target.file_length,
+            scanner: PageScanner::new(),
+            pending: Vec::new(),
+            hot: Hot::new(!direct),
+            sequence: target.sequence,
+            poisoned: None,
+            applies: Arc::default(),
+            flusher: None,
+            last_checkpoint: Instant::now(),
+            process: std::process::id(),
+        };
+        engine.lay_overlay_over_private_pages()?;
+        Ok(engine)
+    }
+
+    /// Number of the last commit that left this process.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The object file, which is another one after it was replaced.
+    pub(crate) fn object(&self) -> &Arc<dyn File> {
+        &self.object
+    }
+
+    /// A count of the beginnings and ends of applies.
+    pub(crate) fn applies(&self) -> &Arc<AtomicU64> {
+        &self.applies
+    }
+
+    /// What the log has and the file lacks.
+    pub(crate) fn overlay(&self) -> &Overlay {
+        &self.overlay
+    }
+
+    /// Bytes of records in the log.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.log.as_ref().map_or(0, Log::records_bytes)
+    }
+
+    /// Makes everything stored since the last commit part of the object, at once, and durably at
+    /// the level that was chosen.
+    ///
+    /// `seal` is called when something changed, with the new commit's number: it brings page 0 up
+    /// to date. Returns false when nothing had changed.
+    ///
+    /// # Errors
+    /// `DiskFull`, `LogFull` and the like before the commit point: nothing happened, the changes
+    /// are still there. `DurabilityUnknown` at it: the session is over, reopening decides.
+    pub(crate) fn commit(&mut self, growth: Growth, seal: impl FnOnce(u64)) -> Result<bool> {
+        self.check_usable()?;
+        self.find_changed();
+        self.tables = Tables::of(&growth.regions);
+        let mut record = RecordBuilder::new(self.settings.full_pages);
+        let mut entries = Vec::new();
+        self.compare(&mut record, &mut entries)?;
+        if record.is_empty() && growth.fresh.is_empty() && !self.page_zero_changed()? {
+            self.hot.keep(std::mem::take(&mut self.pending));
+            return Ok(false);
+        }
+        for span in &growth.fresh {
+            self.add_fresh_entries(span, &mut entries)?;
+        }
+        seal(self.sequence + 1);
+        self.add_page_zero_entry(&mut entries);
+        self.add_table_pages(entries, &mut record)?;
+        let page_zero = self.changes_of_page_zero()?;
+        record.push(0, page_zero, self.page_zero());
+
+        match self.settings.durability {
+            Durability::Close => self.staged_growth |= !growth.fresh.is_empty(),
+            Durability::Commit | Durability::Interval(_) => {
+                self.append(&mut record, !growth.fresh.is_empty(), growth.file_length)?;
+            }
+        }
+        for (page, mask, lines) in record.pages() {
+            self.overlay.add(page, mask, lines);
+            if self.settings.durability == Durability::Close {
+                *self.staged.entry(page).or_default() |= mask;
+            }
+        }
+        self.file_length = growth.file_length;
+        self.hot.committed(std::mem::take(&mut self.pending));
+        let adopted = self.adopt(growth).and_then(|()| self.after_commit());
+        match adopted {
+            Ok(()) => {}
+            Err(error @ Error::DurabilityUnknown { .. }) => return Err(error),
+            Err(error) => {
+                // The commit is in the log; only this session cannot go on.
+                warn!(%error, path = %self.object.path().display(), "cannot go on after a commit");
+                self.poisoned = Some(error.to_string());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes everything committed so far durable, whatever the level.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.check_usable()?;
+        if !self.staged.is_empty() {
+            let mut record = RecordBuilder::new(self.settings.full_pages);
+            for (page, mask) in &self.staged {
+                let mut image = [0; PAGE_BYTES as usize];
+                self.read_stored(*page, &mut image)?;
+                self.overlay.patch(*page, &mut image);
+                record.push(*page, *mask, &image);
+            }
+            self.append(&mut record, self.staged_growth, self.file_length)?;
+            self.staged.clear();
+            self.staged_growth = false;
+        }
+        if let Some(flusher) = &self.flusher {
+            flusher.flush().map_err(|e| self.poison(e))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets everything stored since the last commit in the committed spans.
+    pub(crate) fn rollback(&mut self) -> Result<()> {
+        self.check_process()?;
+        self.find_changed();
+        let mut runs = std::mem::take(&mut self.pending);
+        if let Some(first) = self.spans.first() {
+            runs.push(Run { span: 0, address: first.address, length: PAGE_BYTES });
+        }
+        self.restore(&runs)
+    }
+
+    /// Writes a record to the log: the commit point. Grown memory is flushed before.
+    fn append(&mut self, record: &mut RecordBuilder, grew: bool, file_length: u64) -> Result<()> {
+        self.make_room(record.bytes_in_log())?;
+        if grew {
+            self.object.sync_data().map_err(|e| self.poison(e))?;
+        }
+        self.ensure_log()?;
+        let interval = match self.settings.durability {
+            Durability::Interval(interval) => Some(interval),
+            Durability::Commit | Durability::Close => None,
+        };
+        let Some(log) = &mut self.log else {
+            return Err(self.log_missing());
+        };
+        if let (Some(interval), None) = (interval, &self.flusher) {
+            self.flusher = Some(Flusher::start(Arc::clone(log.file()), interval)?);
+        }
+        match log.append(record, file_length, interval.is_none()) {
+            Ok(()) => {}
+            Err(e @ Error::DurabilityUnknown { .. }) => return Err(self.poison(e)),
+            Err(e) => return Err(e),
+        }
+        if let Some(flusher) = &self.flusher {
+            flusher.written();
+        }
+        self.sequence += 1;
+        Ok(())
+    }
+
+    /// Before a record is written: a log that would outgrow its bound is emptied first, if readers
+    /// let it be.
+    fn make_room(&mut self, bytes: u64) -> Result<()> {
+        let used = self.log_bytes();
+        if used == 0 || used + bytes <= self.settings.log_bytes_max {
+            return Ok(());
+        }
+        let emptied = self.checkpoint_logged()?;
+        if !emptied && self.settings.when_log_full == WhenLogFull::Refuse {
+            return Err(Error::LogFull {
+                path: self.log_path.clone(),
+                bytes: used,
+                bytes_max: self.settings.log_bytes_max,
+            });
+        }
+        Ok(())
+    }
+
+    /// Makes a log and says so in the object file, durably, before the first record.
+    fn ensure_log(&mut self) -> Result<()> {
+        if self.log.is_some() {
+            return Ok(());
+        }
+        self.remove_half_made_copy()?;
+        let log = Log::create(&*self.storage, &self.log_path, self.object_uuid, self.sequence)?;
+        // The object file itself is durable up to here: creation, recovery and close saw to it.
+        set_log_required(&*self.object, true).map_err(|e| self.poison(e))?;
+        self.log = Some(log);
+        Ok(())
+    }
+
+    /// Turns fresh ranges into committed ones: from now on stores there are private.
+    fn adopt(&mut self, growth: Growth) -> Result<()> {
+        for span in growth.fresh {
+            span.mapping.map(
+                &*self.object,
+                span.address,
+                span.length,
+                span.file_offset,
+                Sharing::PrivateWritable,
+            )?;
+            span.mapping.advise_random(span.address, span.length);
+            if self.scanner.is_watching() {
+                self.scanner.watch(&[(span.address, span.address + span.length)]);
+            }
+            let neighbour = self.spans.iter_mut().find(|c| {
+                Arc::ptr_eq(&c.mapping, &span.mapping) && c.address + c.length == span.address
+            });
+            match neighbour {
+                Some(c) => c.length += span.length,
+                None => self.spans.push(span),
+            }
+        }
+        Ok(())
+    }
+
+    /// A forked child has no part in its parent's session: not its pages, nor its file.
+    fn check_process(&self) -> Result<()> {
+        if self.process != std::process::id() {
+            return Err(Error::Busy {
+                what: self.object.path().display().to_string(),
+                holder: "the process that this one was forked from is its writer".to_string(),
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_usable(&self) -> Result<()> {
+        self.check_process()?;
+        let flush = self.flusher.as_ref().and_then(Flusher::failed);
+        match self.poisoned.clone().or(flush) {
+            Some(why) => {
+                Err(Error::DurabilityUnknown { path: self.object.path().to_path_buf(), why })
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn poison(&mut self, error: Error) -> Error {
+        let why = match error {
+            Error::DurabilityUnknown { why, .. } => why,
+            other => other.to_string(),
+        };
+        self.poisoned = Some(why.clone());
+        Error::DurabilityUnknown { path: self.object.path().to_path_buf(), why }
+    }
+
+    fn log_missing(&self) -> Error {
+        Error::LogMissing { path: self.object.path().to_path_buf(), log: self.log_path.clone() }
+    }
+
+    fn add_page_zero_entry(&self, entries: &mut Vec<(u64, u32)>) {
+        entries.push((0, checksums::entry_of(0, self.page_zero())));
+    }
+}

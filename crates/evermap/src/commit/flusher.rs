@@ -1,0 +1,132 @@
+//! The thread behind `Durability::Interval`: flushes the log some time after a record was written.
+//!
+//! A flush that fails is never tried again, by nobody: the kernel forgets what it could not write,
+//! and a second flush would return success over a hole. So all flushes go through one lock, behind
+//! which the first failure is remembered.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tracing::error;
+
+use crate::error::{Error, Result};
+use crate::storage::File;
+
+/// Flushes a log in the background; stops when dropped.
+#[derive(Debug)]
+pub(super) struct Flusher {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    log: Arc<dyn File>,
+    interval: Duration,
+    state: Mutex<State>,
+    wake: Condvar,
+    /// Held while the log is being flushed: one flush after the other.
+    flushing: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Records that were written, and those of them that were flushed.
+    written: u64,
+    flushed: u64,
+    failed: Option<String>,
+    stopped: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Flusher {
+    /// Starts the thread.
+    pub(super) fn start(log: Arc<dyn File>, interval: Duration) -> Result<Flusher> {
+        let shared = Arc::new(Shared {
+            log,
+            interval,
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            flushing: Mutex::default(),
+        });
+        let own = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("evermap-flusher".to_string())
+            .spawn(move || own.run())
+            .map_err(|e| Error::from_io(e, "start a thread to flush", shared.log.path()))?;
+        Ok(Flusher { shared, thread: Some(thread) })
+    }
+
+    /// A record was written: it is flushed within the interval.
+    pub(super) fn written(&self) {
+        lock(&self.shared.state).written += 1;
+        self.shared.wake.notify_one();
+    }
+
+    /// Why a flush failed, if one did.
+    pub(super) fn failed(&self) -> Option<String> {
+        lock(&self.shared.state).failed.clone()
+    }
+
+    /// Flushes now what is not flushed yet.
+    pub(super) fn flush(&self) -> Result<()> {
+        self.shared.flush();
+        match self.failed() {
+            None => Ok(()),
+            Some(why) => {
+                Err(Error::DurabilityUnknown { path: self.shared.log.path().to_path_buf(), why })
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        loop {
+            let mut state = lock(&self.state);
+            while !state.stopped && state.written == state.flushed {
+                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            // The interval begins with the first record that is not flushed.
+            let waited = self.wake.wait_timeout_while(state, self.interval, |s| !s.stopped);
+            let stopped = waited.unwrap_or_else(PoisonError::into_inner).0.stopped;
+            if stopped {
+                return;
+            }
+            self.flush();
+        }
+    }
+
+    fn flush(&self) {
+        let _one_at_a_time = lock(&self.flushing);
+        let written = {
+            let state = lock(&self.state);
+            if state.failed.is_some() || state.written == state.flushed {
+                return;
+            }
+            state.written
+        };
+        let result = self.log.sync_data();
+        let mut state = lock(&self.state);
+        // Also after a failure: there is nothing more to wait for.
+        state.flushed = written;
+        if let Err(error) = result {
+            error!(%error, "the log could not be flushed");
+            state.failed = Some(error.to_string());
+        }
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        lock(&self.shared.state).stopped = true;
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The lines that a log has and the object file lacks, per page.
+//!
+//! It is what a log's records add up to: the newest image of every changed line. A committed page
+//! is the file's page with the overlay's lines over it; writers compare with that and go back to
+//! it, readers and recovery build it. Laying an overlay over pages that have a part of it already
+//! changes nothing more, which is why a crash at any point of an apply is harmless.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::diff::{Page, changed_lines};
+use super::record::{Commit, for_each_run};
+use crate::error::Result;
+use crate::format::{LINE_BYTES, PAGE_BYTES};
+use crate::storage::File;
+
+/// Bytes of neighbouring pages that are put together for one write. Page-cache folios that such a
+/// write makes are no larger, which keeps later small writes into them cheap on ext4.
+const WRITE_BYTES_MAX: usize = 64 * 1024;
+
+/// Newest lines by page number in the object file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overlay {
+    pages: HashMap<u64, Lines, BuildHasherDefault<PageHasher>>,
+    bytes: usize,
+}
+
+/// Some lines of one page.
+#[derive(Clone, Debug)]
+struct Lines {
+    /// Bit `i`: line `i` is there.
+    mask: u64,
+    /// The lines, lowest first.
+    bytes: Vec<u8>,
+}
+
+impl Overlay {
+    /// What these records add up to, oldest first.
+    pub(crate) fn of_commits(commits: &[Commit]) -> Overlay {
+        let mut overlay = Overlay::default();
+        for commit in commits {
+            overlay.add_commit(commit);
+        }
+        overlay
+    }
+
+    /// Adds a newer commit.
+    pub(crate) fn add_commit(&mut self, commit: &Commit) {
+        for (page, mask, lines) in commit.pages() {
+            self.add(page, mask, lines);
+        }
+    }
+
+    /// Adds newer lines of one page: `lines` holds those that `mask` names.
+    pub(crate) fn add(&mut self, page: u64, mask: u64, lines: &[u8]) {
+        if mask == 0 {
+            return;
+        }
+        match self.pages.entry(page) {
+            std::collections::hash_map::Entry::Vacant(place) => {
+                self.bytes += lines.len();
+                place.insert(Lines { mask, bytes: lines.to_vec() });
+            }
+            std::collections::hash_map::Entry::Occupied(mut held) => {
+                let held = held.get_mut();
+                self.bytes -= held.bytes.len();
+                held.add(mask, lines);
+                self.bytes += held.bytes.len();
+            }
+        }
+    }
+
+    /// Lays the page's lines over a copy of it.
+    pub(crate) fn patch(&self, number: u64, page: &mut Page) {
+        if let Some(lines) = self.pages.get(&number) {
+            for_each_run(lines.mask, &lines.bytes, |at, run| {
+                page[at..at + run.len()].copy_from_slice(run);
+            });
+        }
+    }
+
+    /// The lines of one page: mask and bytes.
+    pub(crate) fn lines(&self, page: u64) -> Option<(u64, &[u8])> {
+        self.pages.get(&page).map(|lines| (lines.mask, &lines.bytes[..]))
+    }
+
+    /// Lines in which `now` differs from the committed page, of which `stored` is what the file
+    /// has.
+    pub(crate) fn changed_lines(&self, number: u64, now: &Page, stored: &Page) -> u64 {
+        match self.pages.get(&number) {
+            None => changed_lines(now, stored),
+            Some(_) => {
+                let mut committed = *stored;
+                self.patch(number, &mut committed);
+                changed_lines(now, &committed)
+            }
+        }
+    }
+
+    /// No lines at all?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Bytes of lines held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.pages.clear();
+        self.bytes = 0;
+    }
+
+    /// Page numbers, ascending.
+    pub(crate) fn page_numbers(&self) -> Vec<u64> {
+        let mut numbers: Vec<u64> = self.pages.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// Writes all lines to their place in `object`, those of page 0 last, without a flush: a
+    /// sequence number in the file never runs ahead of the pages that this process wrote.
+    ///
+    /// `stored` copies a page of the file as it is now.
+    pub(crate) fn write_to(
+        &self,
+        object: &dyn File,
+        stored: impl Fn(u64, &mut Page) -> Result<()>,
+    ) -> Result<()> {
+        let numbers = self.page_numbers();
+        let (zero, others) = match numbers.split_first() {
+            Some((0, others)) => (Some(0), others),
+            _ => (None, &numbers[..]),
+        };
+        let mut buffer = Vec::with_capacity(WRITE_BYTES_MAX);
+        let pages_max = WRITE_BYTES_MAX / PAGE_BYTES as usize;
+        for run in others.chunk_by(|a, b| a + 1 == *b).flat_map(|run| run.chunks(pages_max)) {
+            if let [page] = run {
+                self.write_page(*page, object, &stored)?;
+                continue;
+            }
+            buffer.clear();
+            for page in run {
+                let mut image = [0; PAGE_BYTES as usize];
+                stored(*page, &mut image)?;
+                self.patch(*page, &mut image);
+                buffer.extend_from_slice(&image);
+            }
+            object.write_at(&buffer, run[0] * PAGE_BYTES)?;
+        }
+        match zero {
+            Some(page) => self.write_page(page, object, &stored),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes one page: a single run of lines as it is, else the whole page in one call.
+    fn write_page(
+        &self,
+        page: u64,
+        object: &dyn File,
+        stored: &impl Fn(u64, &mut Page) -> Result<()>,
+    ) -> Result<()> {
+        let Some(lines) = self.pages.get(&page) else { return Ok(()) };
+        let offset = page * PAGE_BYTES;
+        let first = lines.mask.trailing_zeros();
+        if (lines.mask >> first).trailing_ones() == lines.mask.count_ones() {
+            return object.write_at(&lines.bytes, offset + u64::from(first) * LINE_BYTES as u64);
+        }
+        let mut image = [0; PAGE_BYTES as usize];
+        stored(page, &mut image)?;
+        self.patch(page, &mut image);
+        object.write_at(&image, offset)
+    }
+}
+
+impl Lines {
+    fn add(&mut self, mask: u64, lines: &[u8]) {
+        if self.mask & !mask == 0 {
+            self.mask = mask;
+            self.bytes.clear();
+            self.bytes.extend_from_slice(lines);
+            return;
+        }
+        let mut page = [0; PAGE_BYTES as usize];
+        for (mask, lines) in [(self.mask, &self.bytes[..]), (mask, lines)] {
+            for_each_run(mask, lines, |at, run| page[at..at + run.len()].copy_from_slice(run));
+        }
+        self.mask |= mask;
+        self.bytes.clear();
+        let mut rest = self.mask;
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize * LINE_BYTES;
+            self.bytes.extend_from_slice(&page[at..at + LINE_BYTES]);
+            rest &= rest - 1;
+        }
+    }
+}
+
+/// Page numbers are small integers that nobody chooses to collide: one multiplication spreads them.
+#[derive(Default)]
+pub(crate) struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The golden ratio's bits; the table takes the top seven and the low bits.
+        let product = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(byte: u8) -> [u8; LINE_BYTES] {
+        [byte; LINE_BYTES]
+    }
+
+    #[test]
+    fn the_newest_image_of_every_line_counts() {
+        let mut overlay = Overlay::default();
+        overlay.add(7, 0b101, &[line(1), line(2)].concat());
+        overlay.add(7, 0b110, &[line(3), line(4)].concat());
+        assert_eq!(overlay.lines(7).unwrap().0, 0b111);
+        let mut page = [9; PAGE_BYTES as usize];
+        overlay.patch(7, &mut page);
+        assert_eq!(page[..3 * LINE_BYTES], [line(1), line(3), line(4)].concat());
+        assert_eq!(page[3 * LINE_BYTES], 9);
+        assert_eq!(overlay.bytes(), 3 * LINE_BYTES);
+        overlay.add(7, 0b111, &[line(5), line(5), line(5)].concat());
+        assert_eq!(overlay.lines(7).unwrap().1, [line(5); 3].concat());
+    }
+
+    #[test]
+    fn a_page_is_compared_with_what_was_committed_and_not_with_what_the_file_has() {
+        let mut overlay = Overlay::default();
+        let stored = [0; PAGE_BYTES as usize];
+        overlay.add(1, 0b10, &line(1));
+        let mut now = stored;
+        assert_eq!(overlay.changed_lines(1, &now, &stored), 0b10, "line 1 went back");
+        now[LINE_BYTES..2 * LINE_BYTES].fill(1);
+        assert_eq!(overlay.changed_lines(1, &now, &stored), 0);
+        assert_eq!(overlay.changed_lines(2, &now, &stored), 0b10);
+    }
+}

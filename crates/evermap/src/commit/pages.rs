@@ -1,0 +1,389 @@
+//! Which pages are private, what they are compared with, and what a commit notes about them.
+//!
+//! This file is where the engine looks at memory: the private pages of the mapping, and through the
+//! views at the file's. Everything else in `commit` handles numbers and byte slices.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use super::checksums::{self, Tables};
+use super::diff::Page;
+use super::engine::{Engine, Span};
+use super::overlay::PageHasher;
+use super::record::{RecordBuilder, for_each_run};
+use crate::address::{Mapping, View, drop_private_runs};
+use crate::error::Result;
+use crate::format::{PAGE_BYTES, RegionRecord};
+
+/// A run of pages that are private, or may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) span: usize,
+    pub(super) address: u64,
+    pub(super) length: u64,
+}
+
+/// The private pages that were left private after their commit.
+#[derive(Debug)]
+pub(super) struct Hot {
+    /// Address to the number of the last commit that had it.
+    pages: HashMap<u64, u64, BuildHasherDefault<PageHasher>>,
+    commits: u64,
+    latest: usize,
+    /// May pages be kept? Only where scans find what was stored to again.
+    pub(super) allowed: bool,
+}
+
+impl Hot {
+    pub(super) fn new(allowed: bool) -> Hot {
+        Hot { pages: HashMap::default(), commits: 0, latest: 0, allowed }
+    }
+
+    /// Notes what a commit had.
+    pub(super) fn committed(&mut self, runs: Vec<Run>) {
+        self.commits += 1;
+        self.latest = 0;
+        for run in runs {
+            for address in (run.address..run.address + run.length).step_by(PAGE_BYTES as usize) {
+                self.pages.insert(address, self.commits);
+                self.latest += 1;
+            }
+        }
+    }
+
+    /// Notes pages that turned out to be unchanged.
+    pub(super) fn keep(&mut self, runs: Vec<Run>) {
+        for run in runs {
+            for address in (run.address..run.address + run.length).step_by(PAGE_BYTES as usize) {
+                self.pages.entry(address).or_insert(self.commits);
+            }
+        }
+    }
+
+    /// Commits so far.
+    pub(super) fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    /// Bytes of pages kept, and of those among them that the last commit had.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        (self.pages.len() as u64 * PAGE_BYTES, self.latest as u64 * PAGE_BYTES)
+    }
+
+    /// Takes out what the last commit had not, or everything; ascending.
+    pub(super) fn take(&mut self, also_latest: bool) -> Vec<u64> {
+        let latest = self.commits;
+        let mut taken = Vec::new();
+        self.pages.retain(|address, commit| {
+            let stays = *commit == latest && !also_latest;
+            if !stays {
+                taken.push(*address);
+            }
+            stays
+        });
+        if also_latest {
+            self.latest = 0;
+        }
+        taken.sort_unstable();
+        taken
+    }
+}
+
+impl Engine {
+    /// Adds to `pending` what a scan finds, page 0 left out.
+    pub(super) fn find_changed(&mut self) {
+        if self.hot.allowed && self.hot.commits() > 0 && !self.scanner.is_watching() {
+            let ranges: Vec<(u64, u64)> =
+                self.spans.iter().map(|s| (s.address, s.address + s.length)).collect();
+            self.hot.allowed = self.scanner.watch(&ranges);
+        }
+        let mut found = Vec::new();
+        let first_try = self.pending.is_empty();
+        for (index, span) in self.spans.iter().enumerate() {
+            let skip = if span.file_offset == 0 { PAGE_BYTES } else { 0 };
+            found.clear();
+            self.scanner.scan(span.address + skip, span.address + span.length, &mut found);
+            self.pending.extend(found.iter().map(|&(start, end)| Run {
+                span: index,
+                address: start,
+                length: end - start,
+            }));
+        }
+        if !first_try {
+            merge(&mut self.pending);
+        }
+    }
+
+    /// Adds to the record what differs in the pending pages, and to `entries` their checksums.
+    pub(super) fn compare(
+        &mut self,
+        record: &mut RecordBuilder,
+        entries: &mut Vec<(u64, u32)>,
+    ) -> Result<()> {
+        self.look_at_all_spans()?;
+        for run in &self.pending {
+            let span = &self.spans[run.span];
+            let view = self.view_of(span.file_offset);
+            for address in (run.address..run.address + run.length).step_by(PAGE_BYTES as usize) {
+                let offset = span.file_offset + (address - span.address);
+                let number = offset / PAGE_BYTES;
+                // Tables are changed below the program's mapping, whose pages of them are stale.
+                if self.tables.is_table_page(number) {
+                    continue;
+                }
+                // SAFETY: the run lies in a span that is mapped for as long as the engine holds
+                // it, and the caller of `commit` has stopped every writer.
+                let now = unsafe { page_at(address) };
+                let mut copy = [0; PAGE_BYTES as usize];
+                let stored = match view {
+                    // SAFETY: the page is of the committed length, which the file has; its
+                    // bytes change only in an apply, by this engine.
+                    Some(view) => unsafe { view.page(offset) },
+                    None => {
+                        self.object.read_at(&mut copy, offset)?;
+                        &copy
+                    }
+                };
+                let lines = self.overlay.changed_lines(number, now, stored);
+                if lines != 0 {
+                    record.push(number, lines, now);
+                    if !self.tables.is_empty() {
+                        entries.push((number, checksums::entry_of(number, now)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the checksums of memory that no commit had yet: of what was touched. The rest is zeros.
+    pub(super) fn add_fresh_entries(
+        &self,
+        span: &Span,
+        entries: &mut Vec<(u64, u32)>,
+    ) -> Result<()> {
+        if self.tables.is_empty() {
+            return Ok(());
+        }
+        let (mut at, end) = (span.file_offset, span.file_offset + span.length);
+        while at < end {
+            let data = self.object.next_data(at)?.filter(|&(start, _)| start < end);
+            let (data_start, data_end) = data.unwrap_or((end, end));
+            // A page that is behind the end of data, or before its start, may have been something
+            // else in an earlier life of the region.
+            let zeros = (at..data_start.max(at)).step_by(PAGE_BYTES as usize);
+            entries.extend(zeros.map(|offset| (offset / PAGE_BYTES, 0)));
+            let filled = data_start.max(at)..data_end.min(end);
+            for offset in filled.step_by(PAGE_BYTES as usize) {
+                // SAFETY: the span is mapped and backed by the file; writers are stopped.
+                let now = unsafe { page_at(span.address + (offset - span.file_offset)) };
+                let number = offset / PAGE_BYTES;
+                entries.push((number, checksums::entry_of(number, now)));
+            }
+            at = data_end.max(at + PAGE_BYTES);
+        }
+        Ok(())
+    }
+
+    /// Adds the table pages that change with these entries.
+    pub(super) fn add_table_pages(
+        &self,
+        entries: Vec<(u64, u32)>,
+        record: &mut RecordBuilder,
+    ) -> Result<()> {
+        let mut places: Vec<_> = entries
+            .iter()
+            .filter_map(|(page, entry)| Some((self.tables.place(*page)?, *entry)))
+            .collect();
+        places.sort_unstable_by_key(|(place, _)| (place.table_page, place.index));
+        for of_page in places.chunk_by(|a, b| a.0.table_page == b.0.table_page) {
+            let number = of_page[0].0.table_page;
+            let mut committed = [0; PAGE_BYTES as usize];
+            self.read_stored(number, &mut committed)?;
+            self.overlay.patch(number, &mut committed);
+            let mut now = committed;
+            for (place, entry) in of_page {
+                checksums::set_entry(&mut now, place.index, *entry);
+            }
+            checksums::seal(&mut now);
+            record.push(number, super::diff::changed_lines(&now, &committed), &now);
+        }
+        Ok(())
+    }
+
+    /// Page 0 as it is in memory.
+    pub(super) fn page_zero(&self) -> &Page {
+        // SAFETY: the first span begins with page 0 and is mapped; writers are stopped.
+        unsafe { page_at(self.spans[0].address) }
+    }
+
+    /// Lines in which page 0 differs from the last commit's.
+    pub(super) fn changes_of_page_zero(&self) -> Result<u64> {
+        let mut stored = [0; PAGE_BYTES as usize];
+        self.read_stored(0, &mut stored)?;
+        Ok(self.overlay.changed_lines(0, self.page_zero(), &stored))
+    }
+
+    pub(super) fn page_zero_changed(&self) -> Result<bool> {
+        Ok(self.changes_of_page_zero()? != 0)
+    }
+
+    /// Copies a page of the file as it is.
+    pub(super) fn read_stored(&self, number: u64, page: &mut Page) -> Result<()> {
+        let got = self.object.read_at(page, number * PAGE_BYTES)?;
+        page[got..].fill(0);
+        Ok(())
+    }
+
+    /// Makes pages what they were at the last commit.
+    pub(super) fn restore(&mut self, runs: &[Run]) -> Result<()> {
+        self.drop_runs(runs)?;
+        for run in runs {
+            self.lay_overlay_over(run.span, run.address, run.length);
+        }
+        Ok(())
+    }
+
+    /// Lays what the log has over private pages: for a writer that could not apply it.
+    pub(super) fn lay_overlay_over_private_pages(&mut self) -> Result<()> {
+        if self.overlay.is_empty() {
+            return Ok(());
+        }
+        for index in 0..self.spans.len() {
+            let (address, length) = (self.spans[index].address, self.spans[index].length);
+            self.lay_overlay_over(index, address, length);
+        }
+        Ok(())
+    }
+
+    fn lay_overlay_over(&self, span: usize, address: u64, length: u64) {
+        let span = &self.spans[span];
+        let first = (span.file_offset + (address - span.address)) / PAGE_BYTES;
+        let pages = length / PAGE_BYTES;
+        let numbers = if pages <= 64 {
+            (first..first + pages).filter(|n| self.overlay.lines(*n).is_some()).collect()
+        } else {
+            let mut numbers = self.overlay.page_numbers();
+            numbers.retain(|n| (first..first + pages).contains(n));
+            numbers
+        };
+        for number in numbers {
+            let Some((mask, lines)) = self.overlay.lines(number) else { continue };
+            if self.tables.is_table_page(number) {
+                continue;
+            }
+            let page = address + (number - first) * PAGE_BYTES;
+            for_each_run(mask, lines, |at, bytes| {
+                let to = (page + at as u64) as *mut u8;
+                // SAFETY: the page lies in a span that is mapped writable and private; writers
+                // are stopped and no reference into it lives. A run ends inside its page.
+                unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            });
+        }
+    }
+
+    /// Gives private copies back: the file's pages show again.
+    pub(super) fn drop_runs(&self, runs: &[Run]) -> Result<()> {
+        let ranges: Vec<(&Mapping, u64, u64)> =
+            runs.iter().map(|r| (&*self.spans[r.span].mapping, r.address, r.length)).collect();
+        drop_private_runs(&ranges)
+    }
+
+    /// The same for single pages, ascending.
+    pub(super) fn drop_pages(&self, addresses: &[u64]) -> Result<()> {
+        let mut runs = Vec::new();
+        for run in addresses.chunk_by(|a, b| a + PAGE_BYTES == *b) {
+            let span = self
+                .spans
+                .iter()
+                .position(|s| run[0] >= s.address && run[0] - s.address < s.length);
+            if let Some(span) = span {
+                let length = run.len() as u64 * PAGE_BYTES;
+                runs.push(Run { span, address: run[0], length });
+            }
+        }
+        self.drop_runs(&runs)
+    }
+
+    /// Makes sure that there is a view of every span.
+    fn look_at_all_spans(&mut self) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        for span in &self.spans {
+            let needed = span.file_offset + span.length - PAGE_BYTES;
+            if !self.views.iter().any(|v| v.contains(span.file_offset) && v.contains(needed)) {
+                // Over the region's whole capacity: the file may grow into it.
+                let capacity = span.mapping.length() - (span.address - span.mapping.base());
+                self.views.push(View::new(&*self.object, span.file_offset, capacity)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn view_of(&self, file_offset: u64) -> Option<&View> {
+        self.views.iter().find(|view| view.contains(file_offset))
+    }
+}
+
+/// Sorts runs and joins those that overlap or touch.
+fn merge(runs: &mut Vec<Run>) {
+    runs.sort_unstable_by_key(|r| r.address);
+    let mut merged: Vec<Run> = Vec::with_capacity(runs.len());
+    for run in runs.drain(..) {
+        match merged.last_mut() {
+            Some(last) if last.span == run.span && run.address <= last.address + last.length => {
+                let end = (run.address + run.length).max(last.address + last.length);
+                last.length = end - last.address;
+            }
+            _ => merged.push(run),
+        }
+    }
+    *runs = merged;
+}
+
+/// # Safety
+/// `address` begins a mapped page that nobody writes to while the reference lives.
+unsafe fn page_at<'a>(address: u64) -> &'a Page {
+    // SAFETY: as the caller promises; a page has no invalid bit patterns.
+    unsafe { &*(address as *const Page) }
+}
+
+/// Fills the checksum tables of an object that is being made, in its mapping.
+///
+/// # Safety
+/// The regions are mapped writable at their addresses, and nobody else touches them.
+pub(crate) unsafe fn write_tables(
+    object: &dyn crate::storage::File,
+    regions: &[RegionRecord],
+) -> Result<()> {
+    let tables = Tables::of(regions);
+    for region in regions.iter().filter(|r| r.checksums != 0) {
+        let (mut at, end) = (region.file_offset, region.file_offset + region.length);
+        let mut touched = Vec::new();
+        while let Some((start, stop)) = object.next_data(at)?.filter(|&(start, _)| start < end) {
+            for offset in (start.max(at)..stop.min(end)).step_by(PAGE_BYTES as usize) {
+                let number = offset / PAGE_BYTES;
+                let Some(place) = tables.place(number) else { continue };
+                // SAFETY: inside the region, mapped as the caller promises.
+                let page = unsafe { page_at(region.base + (offset - region.file_offset)) };
+                let entry = checksums::entry_of(number, page);
+                let table = region.base + (place.table_page * PAGE_BYTES - region.file_offset);
+                // SAFETY: table pages are pages of the region's metadata; no other reference to
+                // one lives here.
+                let table = unsafe { &mut *(table as *mut Page) };
+                checksums::set_entry(table, place.index, entry);
+                if touched.last() != Some(&place.table_page) {
+                    touched.push(place.table_page);
+                }
+            }
+            at = stop.max(at + PAGE_BYTES);
+        }
+        for number in touched {
+            let table = region.base + (number * PAGE_BYTES - region.file_offset);
+            // SAFETY: as above.
+            checksums::seal(unsafe { &mut *(table as *mut Page) });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! What a writer chooses: how durable a commit is when it returns, and how much is kept back.
+
+use std::time::Duration;
+
+/// When a commit is durable. At every level commits are atomic and ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When [`commit`](crate::Session::commit) returns: it survives a kill and a power cut.
+    #[default]
+    Commit,
+    /// A commit survives the end of the process, however it ends, at once. A power cut loses at
+    /// most the commits of the last interval (and of the flush that was going on).
+    Interval(Duration),
+    /// At [`close`](crate::Session::close), and whenever [`sync`](crate::Session::sync) is called:
+    /// commits before that are steps to which a rollback returns. A kill or a power cut goes back
+    /// to the last durable one.
+    Close,
+}
+
+/// What happens to a commit when the log is full and readers keep the writer from emptying it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenLogFull {
+    /// The object's file is replaced by a copy that has everything; readers keep the old file until
+    /// they refresh or close. Costs a copy of the file, or next to nothing where the file system
+    /// shares blocks (xfs, btrfs).
+    #[default]
+    Replace,
+    /// The commit returns [`Error::LogFull`](crate::Error::LogFull); nothing is lost.
+    Refuse,
+}
+
+/// Choices of one writer's session. The defaults suit almost everybody.
+///
+/// ```
+/// use std::time::Duration;
+/// use evermap::{Durability, Store, WriteOptions};
+/// # let directory = tempfile::tempdir()?;
+/// # let store = Store::create_new(directory.path().join("store"))?;
+/// store.create::<u64, _>("counter", 0)?;
+/// let options = WriteOptions::new().durability(Durability::Interval(Duration::from_millis(50)));
+/// let mut counter = store.write_with::<u64>("counter", &options)?;
+/// for _ in 0..1000 {
+///     *counter.root_mut() += 1;
+///     counter.commit()?; // no flush
+/// }
+/// counter.close()?; // durable
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    pub(crate) durability: Durability,
+    pub(crate) when_log_full: WhenLogFull,
+    pub(crate) log_bytes_max: u64,
+    pub(crate) hot_bytes_max: u64,
+    pub(crate) checkpoint_after: Duration,
+    pub(crate) full_pages: bool,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        WriteOptions {
+            durability: Durability::Commit,
+            when_log_full: WhenLogFull::Replace,
+            // Recovery and readers beside the writer read all of it: 64 MiB take some 50 ms.
+            log_bytes_max: 64 << 20,
+            hot_bytes_max: 256 << 20,
+            checkpoint_after: Duration::from_secs(60),
+            full_pages: false,
+        }
+    }
+}
+
+impl WriteOptions {
+    /// The defaults.
+    pub fn new() -> WriteOptions {
+        WriteOptions::default()
+    }
+
+    /// When commits are durable. Default: [`Durability::Commit`].
+    pub fn durability(mut self, durability: Durability) -> WriteOptions {
+        self.durability = durability;
+        self
+    }
+
+    /// What to do when the log is full and cannot be emptied. Default: [`WhenLogFull::Replace`].
+    pub fn when_log_full(mut self, action: WhenLogFull) -> WriteOptions {
+        self.when_log_full = action;
+        self
+    }
+
+    /// Bytes of log after which a commit is followed by a checkpoint. Default: 64 MiB. One commit
+    /// larger than this is taken all the same.
+    pub fn log_bytes_max(mut self, bytes: u64) -> WriteOptions {
+        self.log_bytes_max = bytes;
+        self
+    }
+
+    /// Bytes of changed pages, and of their changes, that a session may keep in memory after their
+    /// commit: storing to such a page again costs less than half. Default: 256 MiB. Readers beside
+    /// the writer can keep more in memory, up to what the log holds.
+    pub fn hot_bytes_max(mut self, bytes: u64) -> WriteOptions {
+        self.hot_bytes_max = bytes;
+        self
+    }
+
+    /// A commit that comes this long after the last checkpoint is followed by one, so that the log
+    /// that a crash would leave stays short. Default: one minute.
+    pub fn checkpoint_after(mut self, time: Duration) -> WriteOptions {
+        self.checkpoint_after = time;
+        self
+    }
+
+    /// Logs changed pages whole instead of their changed lines. For disks whose sectors can be
+    /// unreadable, and not just old or new, after a power cut. Default: false.
+    pub fn log_full_pages(mut self, full: bool) -> WriteOptions {
+        self.full_pages = full;
+        self
+    }
+}

@@ -1,0 +1,167 @@
+//! Comparing an object's pages with their checksums when it is opened: before, or meanwhile.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::commit::{BadPage, Overlay, page_is_bad, verify_pages};
+use crate::error::{Error, Result};
+use crate::format::{PAGE_BYTES, RegionRecord};
+use crate::storage::File;
+
+/// Counts the beginnings and ends of a writer's applies: odd while the file's pages change.
+pub(crate) type Applies = Arc<AtomicU64>;
+
+/// Compares all pages; the first that differs is the error.
+pub(crate) fn verify_now(
+    file: &dyn File,
+    regions: &[RegionRecord],
+    overlay: &Overlay,
+) -> Result<()> {
+    let mut bad = None;
+    verify_pages(
+        file,
+        regions,
+        overlay,
+        |page| {
+            bad = Some(page);
+            false
+        },
+        |_| true,
+    )?;
+    bad.map_or(Ok(()), |page| Err(damage(file, page)))
+}
+
+fn damage(file: &dyn File, page: BadPage) -> Error {
+    let (what, found, expected) = match page {
+        BadPage::Data { number, found, expected } => (
+            "a page",
+            format!("checksum {found:#010x} of the page at byte {}", number * PAGE_BYTES),
+            format!("{expected:#010x}"),
+        ),
+        BadPage::Table { number } => (
+            "a page of the checksum table",
+            format!("another checksum of the page at byte {}", number * PAGE_BYTES),
+            "the one it has for itself".to_string(),
+        ),
+    };
+    Error::Damaged { path: file.path().to_path_buf(), what, found, expected }
+}
+
+/// A verification that goes on while the object is in use; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct BackgroundVerification {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    file: Arc<dyn File>,
+    stop: AtomicBool,
+    outcome: Mutex<Option<Outcome>>,
+}
+
+#[derive(Clone, Debug)]
+enum Outcome {
+    Clean,
+    Bad(BadPage),
+    /// The file could not be read.
+    Unread(String),
+}
+
+impl BackgroundVerification {
+    /// Starts comparing. For a writer, `applies` is its count of applies: pages that change under
+    /// the comparison are looked at again.
+    pub(crate) fn start(
+        file: Arc<dyn File>,
+        regions: Vec<RegionRecord>,
+        overlay: Overlay,
+        applies: Option<Applies>,
+    ) -> Result<BackgroundVerification> {
+        let shared =
+            Arc::new(Shared { file, stop: AtomicBool::new(false), outcome: Mutex::new(None) });
+        let own = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("evermap-verify".to_string())
+            .spawn(move || own.run(&regions, &overlay, applies.as_deref()))
+            .map_err(|e| Error::from_io(e, "start a thread to verify", shared.file.path()))?;
+        Ok(BackgroundVerification { shared, thread: Some(thread) })
+    }
+
+    /// True when all pages were compared, false while that is going on.
+    pub(crate) fn outcome(&self) -> Result<bool> {
+        let outcome = self.shared.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match outcome {
+            None => Ok(false),
+            Some(Outcome::Clean) => Ok(true),
+            Some(Outcome::Bad(page)) => Err(damage(&*self.shared.file, page)),
+            Some(Outcome::Unread(why)) => Err(Error::Damaged {
+                path: self.shared.file.path().to_path_buf(),
+                what: "the file",
+                found: why,
+                expected: "pages that can be read".to_string(),
+            }),
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self, regions: &[RegionRecord], overlay: &Overlay, applies: Option<&AtomicU64>) {
+        let mut bad = None;
+        let read = verify_pages(
+            &*self.file,
+            regions,
+            overlay,
+            |page| {
+                if self.still_bad(page, regions, applies) {
+                    bad = Some(page);
+                }
+                bad.is_none()
+            },
+            |_| !self.stop.load(Ordering::Relaxed),
+        );
+        let outcome = match (read, bad) {
+            (Err(error), _) => Outcome::Unread(error.to_string()),
+            (Ok(()), Some(page)) => Outcome::Bad(page),
+            (Ok(()), None) if self.stop.load(Ordering::Relaxed) => return,
+            (Ok(()), None) => Outcome::Clean,
+        };
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    }
+
+    /// Looks at a bad page again while its writer applies nothing: between applies the file is
+    /// exactly one commit.
+    fn still_bad(
+        &self,
+        page: BadPage,
+        regions: &[RegionRecord],
+        applies: Option<&AtomicU64>,
+    ) -> bool {
+        let Some(applies) = applies else { return true };
+        let number = match page {
+            BadPage::Data { number, .. } | BadPage::Table { number } => number,
+        };
+        let none = Overlay::default();
+        while !self.stop.load(Ordering::Relaxed) {
+            let before = applies.load(Ordering::SeqCst);
+            if before.is_multiple_of(2) {
+                let bad = page_is_bad(&*self.file, regions, &none, number).unwrap_or(true);
+                if applies.load(Ordering::SeqCst) == before {
+                    return bad;
+                }
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        false
+    }
+}
+
+impl Drop for BackgroundVerification {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
