@@ -197,8 +197,11 @@ pub const fn meta_length(first_region: bool, chunks: u64) -> u64 {
     (head + map + records).next_multiple_of(PAGE_BYTES)
 }
 
-/// Entries of a page of a checksum table; the last four bytes of the page are its own checksum.
-pub const CHECKSUMS_PER_PAGE: u64 = PAGE_BYTES / 4 - 1;
+/// Entries of a line of a checksum table; the last four bytes of the line are its own checksum. So
+/// a page's entry and what vouches for it are one line of the log.
+pub const CHECKSUMS_PER_LINE: u64 = LINE_BYTES as u64 / 4 - 1;
+/// Entries of a page of a checksum table.
+pub const CHECKSUMS_PER_PAGE: u64 = CHECKSUMS_PER_LINE * PAGE_LINES as u64;
 
 /// Bytes of the checksum table of a region of `pages` pages.
 pub const fn checksum_table_bytes(pages: u64) -> u64 {

@@ -1,19 +1,20 @@
 //! The tables of page checksums: where a page's entry is, and what a commit changes in them.
 //!
-//! A table page is 1023 entries and its own checksum, so that a damaged table is told from damaged
+//! A line of a table is 15 entries and its own checksum, so that a damaged table is told from damaged
 //! data. Tables are changed as committed pages, never through the program's mapping: a page and its
 //! entry change together or not at all, and nothing is to be undone when a commit fails. The
 //! entry of a page of zeros is zero: memory that was never written needs no work.
 
 use super::diff::Page;
 use crate::format::{
-    CHECKSUMS_PER_PAGE, PAGE_BYTES, ROOT_AREA_OFFSET, RegionRecord, checksum_table_bytes,
+    CHECKSUMS_PER_LINE, CHECKSUMS_PER_PAGE, LINE_BYTES, PAGE_BYTES, ROOT_AREA_OFFSET, RegionRecord,
+    checksum_table_bytes,
 };
 
 /// CRC32C of 4096 zero bytes.
 const ZERO_PAGE: u32 = 0x98f9_4189;
-/// CRC32C of 4092 zero bytes.
-const ZERO_ENTRIES: u32 = 0xa732_586e;
+/// CRC32C of 60 zero bytes.
+const ZERO_ENTRIES: u32 = 0x5a0b_0531;
 
 /// The entry of a page. Of the superblock's page only the root area counts: the rest has a checksum
 /// of its own and changes outside commits.
@@ -26,10 +27,36 @@ pub(crate) fn entry_of(number: u64, page: &Page) -> u32 {
     crc32c::crc32c(&root_area) ^ ZERO_PAGE
 }
 
-/// The checksum of a table page over its entries. A page of zeros is right as it is.
-pub(crate) fn seal_of(table_page: &Page) -> u32 {
-    let entries = &table_page[..CHECKSUMS_PER_PAGE as usize * 4];
-    crc32c::crc32c(entries) ^ ZERO_ENTRIES
+/// A line of a table: entries, and a checksum over them.
+pub(crate) type TableLine = [u8; LINE_BYTES];
+
+const SEAL_AT: usize = CHECKSUMS_PER_LINE as usize;
+
+/// The entry at an index of a line.
+pub(crate) fn entry_at(line: &TableLine, index: usize) -> u32 {
+    let bytes = &line[index * 4..index * 4 + 4];
+    u32::from_le_bytes(bytes.try_into().unwrap_or_default())
+}
+
+/// Sets an entry; [`seal`] follows when all are set.
+pub(crate) fn set_entry(line: &mut TableLine, index: usize, entry: u32) {
+    line[index * 4..index * 4 + 4].copy_from_slice(&entry.to_le_bytes());
+}
+
+/// The checksum of a line over its entries. A line of zeros is right as it is.
+fn seal_of(line: &TableLine) -> u32 {
+    crc32c::crc32c(&line[..SEAL_AT * 4]) ^ ZERO_ENTRIES
+}
+
+/// Writes a line's own checksum.
+pub(crate) fn seal(line: &mut TableLine) {
+    let seal = seal_of(line);
+    set_entry(line, SEAL_AT, seal);
+}
+
+/// Is a line's own checksum right?
+pub(crate) fn is_sealed(line: &TableLine) -> bool {
+    seal_of(line) == entry_at(line, SEAL_AT)
 }
 
 /// One region's table, by page numbers in the object file.
@@ -48,10 +75,11 @@ pub(crate) struct Table {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tables(Vec<Table>);
 
-/// Where the entry of a page is: page number of the table page, and the index in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where the entry of a page is: page number of the table page, line in it, index in that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EntryPlace {
     pub(crate) table_page: u64,
+    pub(crate) line: usize,
     pub(crate) index: usize,
 }
 
@@ -84,9 +112,11 @@ impl Tables {
             return None;
         }
         let number = page - table.first;
+        let in_page = number % CHECKSUMS_PER_PAGE;
         Some(EntryPlace {
             table_page: table.table + number / CHECKSUMS_PER_PAGE,
-            index: (number % CHECKSUMS_PER_PAGE) as usize,
+            line: (in_page / CHECKSUMS_PER_LINE) as usize,
+            index: (in_page % CHECKSUMS_PER_LINE) as usize,
         })
     }
 
@@ -101,28 +131,6 @@ impl Tables {
     }
 }
 
-/// An entry in a table page.
-pub(crate) fn entry_at(table_page: &Page, index: usize) -> u32 {
-    let bytes = &table_page[index * 4..index * 4 + 4];
-    u32::from_le_bytes(bytes.try_into().unwrap_or_default())
-}
-
-/// Sets an entry; [`seal`] follows when all are set.
-pub(crate) fn set_entry(table_page: &mut Page, index: usize, entry: u32) {
-    table_page[index * 4..index * 4 + 4].copy_from_slice(&entry.to_le_bytes());
-}
-
-/// Writes a table page's own checksum.
-pub(crate) fn seal(table_page: &mut Page) {
-    let seal = seal_of(table_page);
-    set_entry(table_page, CHECKSUMS_PER_PAGE as usize, seal);
-}
-
-/// Is a table page's own checksum right?
-pub(crate) fn is_sealed(table_page: &Page) -> bool {
-    seal_of(table_page) == entry_at(table_page, CHECKSUMS_PER_PAGE as usize)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,16 +141,17 @@ mod tests {
         let zero = [0; PAGE_BYTES as usize];
         assert_eq!(entry_of(5, &zero), 0);
         assert_eq!(entry_of(0, &zero), 0);
-        assert!(is_sealed(&zero));
+        assert!(is_sealed(&[0; LINE_BYTES]));
         let mut one = zero;
         one[17] = 1;
         assert_ne!(entry_of(5, &one), 0);
         assert_eq!(entry_of(0, &one), 0, "the superblock has a checksum of its own");
-        set_entry(&mut one, 3, 77);
-        assert!(!is_sealed(&one));
-        seal(&mut one);
-        assert!(is_sealed(&one));
-        assert_eq!(entry_at(&one, 3), 77);
+        let mut line = [0; LINE_BYTES];
+        set_entry(&mut line, 3, 77);
+        assert!(!is_sealed(&line));
+        seal(&mut line);
+        assert!(is_sealed(&line));
+        assert_eq!(entry_at(&line, 3), 77);
     }
 
     #[test]
@@ -162,9 +171,9 @@ mod tests {
         for page in 0..region.capacity / PAGE_BYTES {
             match tables.place(page) {
                 Some(place) => {
-                    assert!(places.insert((place.table_page, place.index)));
+                    assert!(places.insert((place.table_page, place.line, place.index)));
                     assert!(tables.is_table_page(place.table_page));
-                    assert!(place.index < CHECKSUMS_PER_PAGE as usize);
+                    assert!(place.index < SEAL_AT && place.line < 64);
                 }
                 None => own += 1,
             }

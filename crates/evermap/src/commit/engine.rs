@@ -195,7 +195,7 @@ impl Engine {
         }
         seal(self.sequence + 1);
         self.add_page_zero_entry(&mut entries);
-        self.add_table_pages(entries, &mut record)?;
+        self.add_table_lines(&entries, &mut record)?;
         let page_zero = self.changes_of_page_zero()?;
         record.push(0, page_zero, self.page_zero());
 

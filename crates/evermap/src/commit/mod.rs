@@ -34,4 +34,4 @@ pub(crate) use pages::write_tables;
 pub(crate) use record::for_each_run;
 pub(crate) use recovery::{recover, remove_log};
 pub use settings::{Durability, WhenLogFull, WriteOptions};
-pub(crate) use verify::{BadPage, page_is_bad, verify_pages};
+pub(crate) use verify::{BadPage, is_still_bad, verify_pages};

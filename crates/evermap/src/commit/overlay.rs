@@ -84,6 +84,16 @@ impl Overlay {
         self.pages.get(&page).map(|lines| (lines.mask, &lines.bytes[..]))
     }
 
+    /// One line, if the overlay has it.
+    pub(crate) fn line(&self, page: u64, index: usize) -> Option<&[u8; LINE_BYTES]> {
+        let lines = self.pages.get(&page)?;
+        if lines.mask >> index & 1 == 0 {
+            return None;
+        }
+        let before = (lines.mask & ((1 << index) - 1)).count_ones() as usize;
+        lines.bytes[before * LINE_BYTES..].first_chunk()
+    }
+
     /// Lines in which `now` differs from the committed page, of which `stored` is what the file
     /// has.
     pub(crate) fn changed_lines(&self, number: u64, now: &Page, stored: &Page) -> u64 {
@@ -235,6 +245,8 @@ mod tests {
         overlay.add(7, 0b101, &[line(1), line(2)].concat());
         overlay.add(7, 0b110, &[line(3), line(4)].concat());
         assert_eq!(overlay.lines(7).unwrap().0, 0b111);
+        assert_eq!(overlay.line(7, 2), Some(&line(4)));
+        assert_eq!(overlay.line(7, 3), None);
         let mut page = [9; PAGE_BYTES as usize];
         overlay.patch(7, &mut page);
         assert_eq!(page[..3 * LINE_BYTES], [line(1), line(3), line(4)].concat());

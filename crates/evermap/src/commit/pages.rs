@@ -6,14 +6,14 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use super::checksums::{self, Tables};
+use super::checksums::{self, EntryPlace, TableLine, Tables};
 use super::diff::Page;
 use super::engine::{Engine, Span};
 use super::overlay::PageHasher;
 use super::record::{RecordBuilder, for_each_run};
 use crate::address::{Mapping, View, drop_private_runs};
 use crate::error::Result;
-use crate::format::{PAGE_BYTES, RegionRecord};
+use crate::format::{LINE_BYTES, PAGE_BYTES, RegionRecord};
 
 /// A run of pages that are private, or may be.
 #[derive(Clone, Copy, Debug)]
@@ -185,30 +185,61 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds the table pages that change with these entries.
-    pub(super) fn add_table_pages(
+    /// Adds the lines of tables that change with these entries.
+    pub(super) fn add_table_lines(
         &self,
-        entries: Vec<(u64, u32)>,
+        entries: &[(u64, u32)],
         record: &mut RecordBuilder,
     ) -> Result<()> {
-        let mut places: Vec<_> = entries
+        let mut places: Vec<(EntryPlace, u32)> = entries
             .iter()
             .filter_map(|(page, entry)| Some((self.tables.place(*page)?, *entry)))
             .collect();
-        places.sort_unstable_by_key(|(place, _)| (place.table_page, place.index));
+        places.sort_unstable();
+        let mut lines = Vec::new();
         for of_page in places.chunk_by(|a, b| a.0.table_page == b.0.table_page) {
             let number = of_page[0].0.table_page;
-            let mut committed = [0; PAGE_BYTES as usize];
-            self.read_stored(number, &mut committed)?;
-            self.overlay.patch(number, &mut committed);
-            let mut now = committed;
-            for (place, entry) in of_page {
-                checksums::set_entry(&mut now, place.index, *entry);
+            let mut mask = 0;
+            lines.clear();
+            for of_line in of_page.chunk_by(|a, b| a.0.line == b.0.line) {
+                let index = of_line[0].0.line;
+                let committed = self.committed_line(number, index)?;
+                let mut now = committed;
+                for (place, entry) in of_line {
+                    checksums::set_entry(&mut now, place.index, *entry);
+                }
+                checksums::seal(&mut now);
+                if now != committed {
+                    mask |= 1 << index;
+                    lines.extend_from_slice(&now);
+                }
             }
-            checksums::seal(&mut now);
-            record.push(number, super::diff::changed_lines(&now, &committed), &now);
+            if mask != 0 {
+                record.push_lines(number, mask, &lines);
+            }
         }
         Ok(())
+    }
+
+    /// A line of a page of the last commit.
+    fn committed_line(&self, number: u64, index: usize) -> Result<TableLine> {
+        if let Some(line) = self.overlay.line(number, index) {
+            return Ok(*line);
+        }
+        let mut line = [0; LINE_BYTES];
+        let offset = number * PAGE_BYTES;
+        match self.view_of(offset) {
+            Some(view) => {
+                // SAFETY: tables lie in the regions' metadata, which the file has from the
+                // start; pages change only in an apply, by this engine.
+                let page = unsafe { view.page(offset) };
+                line.copy_from_slice(&page[index * LINE_BYTES..(index + 1) * LINE_BYTES]);
+            }
+            None => {
+                self.object.read_at(&mut line, offset + (index * LINE_BYTES) as u64)?;
+            }
+        }
+        Ok(line)
     }
 
     /// Page 0 as it is in memory.
@@ -368,22 +399,26 @@ pub(crate) unsafe fn write_tables(
                 // SAFETY: inside the region, mapped as the caller promises.
                 let page = unsafe { page_at(region.base + (offset - region.file_offset)) };
                 let entry = checksums::entry_of(number, page);
-                let table = region.base + (place.table_page * PAGE_BYTES - region.file_offset);
-                // SAFETY: table pages are pages of the region's metadata; no other reference to
-                // one lives here.
-                let table = unsafe { &mut *(table as *mut Page) };
-                checksums::set_entry(table, place.index, entry);
-                if touched.last() != Some(&place.table_page) {
-                    touched.push(place.table_page);
+                let line = line_address(region, place);
+                // SAFETY: tables are a part of the region's metadata; no other reference to the
+                // line lives here.
+                checksums::set_entry(unsafe { &mut *line }, place.index, entry);
+                if touched.last() != Some(&line) {
+                    touched.push(line);
                 }
             }
             at = stop.max(at + PAGE_BYTES);
         }
-        for number in touched {
-            let table = region.base + (number * PAGE_BYTES - region.file_offset);
+        for line in touched {
             // SAFETY: as above.
-            checksums::seal(unsafe { &mut *(table as *mut Page) });
+            checksums::seal(unsafe { &mut *line });
         }
     }
     Ok(())
+}
+
+/// Where a line of a region's table is mapped.
+fn line_address(region: &RegionRecord, place: EntryPlace) -> *mut TableLine {
+    let page = region.base + (place.table_page * PAGE_BYTES - region.file_offset);
+    (page + (place.line * LINE_BYTES) as u64) as *mut TableLine
 }

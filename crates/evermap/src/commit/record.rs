@@ -56,6 +56,14 @@ impl RecordBuilder {
         }
     }
 
+    /// Adds lines of a page that are known without the page: those of `mask`, lowest first.
+    pub(super) fn push_lines(&mut self, page: u64, mask: u64, lines: &[u8]) {
+        debug_assert_eq!(lines.len(), mask.count_ones() as usize * LINE_BYTES);
+        self.bytes.extend_from_slice(bytes_of(&LogPage { page, lines: mask }));
+        self.pages.push((LogPage { page, lines: mask }, self.bytes.len()));
+        self.bytes.extend_from_slice(lines);
+    }
+
     /// The lines that were pushed: page, mask, and their bytes, lowest first.
     pub(super) fn pages(&self) -> impl Iterator<Item = (u64, u64, &[u8])> {
         self.pages.iter().map(|(page, at)| {

@@ -1,6 +1,6 @@
 //! Comparing pages with their checksums: by reading the file, without mapping anything.
 
-use super::checksums::{self, Tables};
+use super::checksums::{self, TableLine, Tables};
 use super::diff::Page;
 use super::overlay::Overlay;
 use crate::error::Result;
@@ -15,8 +15,9 @@ const READ_BYTES: usize = 256 * 1024;
 pub(crate) enum BadPage {
     /// A page of the object, by its number in the file.
     Data { number: u64, found: u32, expected: u32 },
-    /// A page of a checksum table: it contradicts itself. What its entries stand for is unknown.
-    Table { number: u64 },
+    /// A line of a checksum table, by its page and its number in it: it contradicts itself. Whether
+    /// the pages are right that its entries stand for is unknown.
+    Table { number: u64, line: usize },
 }
 
 /// Compares every page of the regions, with the overlay's lines over it, with its checksum, and calls
@@ -34,7 +35,8 @@ pub(crate) fn verify_pages(
     let tables = Tables::of(regions);
     let mut buffer = vec![0; READ_BYTES];
     for region in regions.iter().filter(|r| r.checksums != 0) {
-        let mut table = TablePage { number: u64::MAX, page: [0; PAGE_BYTES as usize], good: true };
+        let mut table = TablePage { number: u64::MAX, page: [0; PAGE_BYTES as usize] };
+        let mut line = None;
         let end = region.file_offset + region.length;
         let mut at = region.file_offset;
         while at < end {
@@ -48,16 +50,22 @@ pub(crate) fn verify_pages(
                 let Some(place) = tables.place(number) else { continue };
                 if table.number != place.table_page {
                     table = TablePage::read(file, overlay, place.table_page)?;
-                    if !table.good && !each_bad(BadPage::Table { number: table.number }) {
+                    line = None;
+                }
+                if line.is_none_or(|(of, _)| of != place.line) {
+                    let good = checksums::is_sealed(table.line(place.line));
+                    line = Some((place.line, good));
+                    let bad = BadPage::Table { number: table.number, line: place.line };
+                    if !good && !each_bad(bad) {
                         return Ok(());
                     }
                 }
-                if !table.good {
+                if line.is_some_and(|(_, good)| !good) {
                     continue;
                 }
                 overlay.patch(number, page);
                 let found = checksums::entry_of(number, page);
-                let expected = checksums::entry_at(&table.page, place.index);
+                let expected = checksums::entry_at(table.line(place.line), place.index);
                 if found != expected && !each_bad(BadPage::Data { number, found, expected }) {
                     return Ok(());
                 }
@@ -71,29 +79,32 @@ pub(crate) fn verify_pages(
     Ok(())
 }
 
-/// Compares one page of the object, or one page of a table with itself.
-pub(crate) fn page_is_bad(
+/// Looks at something bad again.
+pub(crate) fn is_still_bad(
     file: &dyn File,
     regions: &[RegionRecord],
     overlay: &Overlay,
-    number: u64,
+    bad: BadPage,
 ) -> Result<bool> {
-    let tables = Tables::of(regions);
-    if tables.is_table_page(number) {
-        return Ok(!TablePage::read(file, overlay, number)?.good);
-    }
-    let Some(place) = tables.place(number) else { return Ok(false) };
+    let number = match bad {
+        BadPage::Table { number, line } => {
+            let table = TablePage::read(file, overlay, number)?;
+            return Ok(!checksums::is_sealed(table.line(line)));
+        }
+        BadPage::Data { number, .. } => number,
+    };
+    let Some(place) = Tables::of(regions).place(number) else { return Ok(false) };
     let table = TablePage::read(file, overlay, place.table_page)?;
-    let TablePage { page, .. } = TablePage::read(file, overlay, number)?;
-    Ok(table.good
-        && checksums::entry_of(number, &page) != checksums::entry_at(&table.page, place.index))
+    let line = table.line(place.line);
+    let page = TablePage::read(file, overlay, number)?.page;
+    let differs = checksums::entry_of(number, &page) != checksums::entry_at(line, place.index);
+    Ok(checksums::is_sealed(line) && differs)
 }
 
 /// A page of a table, with the overlay's lines over it.
 struct TablePage {
     number: u64,
     page: Page,
-    good: bool,
 }
 
 impl TablePage {
@@ -102,6 +113,10 @@ impl TablePage {
         let got = file.read_at(&mut page, number * PAGE_BYTES)?;
         page[got..].fill(0);
         overlay.patch(number, &mut page);
-        Ok(TablePage { number, page, good: checksums::is_sealed(&page) })
+        Ok(TablePage { number, page })
+    }
+
+    fn line(&self, index: usize) -> &TableLine {
+        &self.page.as_chunks().0[index]
     }
 }

@@ -44,6 +44,11 @@ pub(crate) struct Territory {
     file: Mutex<Arc<dyn File>>,
     space: Arc<AddressSpace>,
     addresses: Arc<dyn Addresses>,
+    /// Memory that is gained comes in small page-cache folios: later commits write single pages of
+    /// it, which costs ext4 30 us in a folio of 2 MiB and 3 us in one of a page. An object that is
+    /// being made has large ones: it is read more than written, and reading likes them (first touch
+    /// of a page 0.13 us instead of 1.8).
+    small_folios: bool,
     /// New regions keep page checksums: all regions of an object do, or none.
     checksums: bool,
     /// The file is never made shorter than this: readers of an older commit have it mapped.
@@ -80,6 +85,7 @@ impl Territory {
             file,
             space,
             addresses,
+            small_folios: false,
             checksums: true,
             length_min,
             state: Mutex::default(),
@@ -107,7 +113,7 @@ impl Territory {
         let file = Mutex::new(file);
         let length_min = AtomicU64::new(0);
         let state = Mutex::new(held);
-        Ok(Territory { file, space, addresses, checksums, length_min, state })
+        Ok(Territory { file, space, addresses, small_folios: true, checksums, length_min, state })
     }
 
     /// From now on the file stays at least this long.
@@ -256,6 +262,9 @@ impl Territory {
         let mapped = file.allocate(offset, length).and_then(|()| {
             let mapping = Arc::new(self.space.claim(base, record.capacity)?);
             mapping.map(&*file, base, length, offset, Sharing::SharedWritable)?;
+            if self.small_folios {
+                mapping.advise_random(base, length);
+            }
             if data_bytes > 0 {
                 mapping.populate(base + meta, (length - meta).min(POPULATED_BYTES_MAX));
             }
@@ -306,6 +315,9 @@ impl Ground for Territory {
         reserved?;
         let (base, gained) = (record.base + record.length, length - record.length);
         h.mapping.map(&*file, base, gained, at, Sharing::SharedWritable)?;
+        if self.small_folios {
+            h.mapping.advise_random(base, gained);
+        }
         h.mapping.populate(base, gained.min(POPULATED_BYTES_MAX));
         h.record.length = length;
         Ok(length - record.meta_length)

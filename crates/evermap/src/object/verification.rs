@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::commit::{BadPage, Overlay, page_is_bad, verify_pages};
+use crate::commit::{BadPage, Overlay, is_still_bad, verify_pages};
 use crate::error::{Error, Result};
-use crate::format::{PAGE_BYTES, RegionRecord};
+use crate::format::{LINE_BYTES, PAGE_BYTES, RegionRecord};
 use crate::storage::File;
 
 /// Counts the beginnings and ends of a writer's applies: odd while the file's pages change.
@@ -39,10 +39,13 @@ fn damage(file: &dyn File, page: BadPage) -> Error {
             format!("checksum {found:#010x} of the page at byte {}", number * PAGE_BYTES),
             format!("{expected:#010x}"),
         ),
-        BadPage::Table { number } => (
-            "a page of the checksum table",
-            format!("another checksum of the page at byte {}", number * PAGE_BYTES),
-            "the one it has for itself".to_string(),
+        BadPage::Table { number, line } => (
+            "a line of the checksum table",
+            format!(
+                "a line at byte {} that contradicts itself",
+                number * PAGE_BYTES + line as u64 * LINE_BYTES as u64
+            ),
+            "its own checksum".to_string(),
         ),
     };
     Error::Damaged { path: file.path().to_path_buf(), what, found, expected }
@@ -139,14 +142,11 @@ impl Shared {
         applies: Option<&AtomicU64>,
     ) -> bool {
         let Some(applies) = applies else { return true };
-        let number = match page {
-            BadPage::Data { number, .. } | BadPage::Table { number } => number,
-        };
         let none = Overlay::default();
         while !self.stop.load(Ordering::Relaxed) {
             let before = applies.load(Ordering::SeqCst);
             if before.is_multiple_of(2) {
-                let bad = page_is_bad(&*self.file, regions, &none, number).unwrap_or(true);
+                let bad = is_still_bad(&*self.file, regions, &none, page).unwrap_or(true);
                 if applies.load(Ordering::SeqCst) == before {
                     return bad;
                 }
