@@ -72,6 +72,8 @@ pub(crate) struct Engine {
     pub(super) pending: Vec<Run>,
     pub(super) hot: Hot,
     sequence: u64,
+    /// For the next record.
+    memory: Vec<u8>,
     /// Why nothing may be committed any more.
     pub(super) poisoned: Option<String>,
     /// Counted up before and after each apply: odd while the file's pages change.
@@ -135,6 +137,7 @@ impl Engine {
             pending: Vec::new(),
             hot: Hot::new(!direct),
             sequence: target.sequence,
+            memory: Vec::new(),
             poisoned: None,
             applies: Arc::default(),
             flusher: None,
@@ -183,7 +186,8 @@ impl Engine {
         self.check_usable()?;
         self.find_changed();
         self.tables = Tables::of(&growth.regions);
-        let mut record = RecordBuilder::new(self.settings.full_pages);
+        let memory = std::mem::take(&mut self.memory);
+        let mut record = RecordBuilder::new(self.settings.full_pages, memory);
         let mut entries = Vec::new();
         self.compare(&mut record, &mut entries)?;
         if record.is_empty() && growth.fresh.is_empty() && !self.page_zero_changed()? {
@@ -211,6 +215,7 @@ impl Engine {
                 *self.staged.entry(page).or_default() |= mask;
             }
         }
+        self.memory = record.into_memory();
         self.file_length = growth.file_length;
         self.hot.committed(std::mem::take(&mut self.pending));
         let adopted = self.adopt(growth).and_then(|()| self.after_commit());
@@ -230,7 +235,7 @@ impl Engine {
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.check_usable()?;
         if !self.staged.is_empty() {
-            let mut record = RecordBuilder::new(self.settings.full_pages);
+            let mut record = RecordBuilder::new(self.settings.full_pages, Vec::new());
             for (page, mask) in &self.staged {
                 let mut image = [0; PAGE_BYTES as usize];
                 self.read_stored(*page, &mut image)?;

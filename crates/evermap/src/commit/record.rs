@@ -12,6 +12,9 @@ use crate::format::{LINE_BYTES, LOG_ALIGN, LOG_RECORD_MAGIC, LogPage, LogRecord,
 /// A page with more changed lines than this is logged whole: a contiguous copy is cheaper.
 const LINES_BEFORE_WHOLE_PAGE: u32 = 48;
 
+/// Bytes that are kept between commits.
+const REUSED_BYTES_MAX: usize = 64 << 20;
+
 /// Collects changed pages; `seal` turns them into the bytes to append.
 #[derive(Debug)]
 pub(crate) struct RecordBuilder {
@@ -22,8 +25,16 @@ pub(crate) struct RecordBuilder {
 }
 
 impl RecordBuilder {
-    pub(super) fn new(full_pages: bool) -> RecordBuilder {
-        RecordBuilder { bytes: vec![0; size_of::<LogRecord>()], pages: Vec::new(), full_pages }
+    /// An empty record, in the memory of an earlier one: fresh memory costs a page fault a page.
+    pub(super) fn new(full_pages: bool, mut reused: Vec<u8>) -> RecordBuilder {
+        reused.clear();
+        reused.resize(size_of::<LogRecord>(), 0);
+        RecordBuilder { bytes: reused, pages: Vec::new(), full_pages }
+    }
+
+    /// The memory, for the next record; what a huge one took is given back.
+    pub(super) fn into_memory(self) -> Vec<u8> {
+        if self.bytes.capacity() > REUSED_BYTES_MAX { Vec::new() } else { self.bytes }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -169,7 +180,7 @@ mod tests {
         for (i, byte) in page.iter_mut().enumerate() {
             *byte = (i / LINE_BYTES) as u8 + 1;
         }
-        let mut builder = RecordBuilder::new(false);
+        let mut builder = RecordBuilder::new(false, Vec::new());
         builder.push(3, 0b1011, &page);
         builder.push(4, 0, &page);
         builder.push(9, u64::MAX >> 10, &page);
@@ -190,7 +201,7 @@ mod tests {
 
     #[test]
     fn full_pages_are_logged_whole() {
-        let mut builder = RecordBuilder::new(true);
+        let mut builder = RecordBuilder::new(true, Vec::new());
         builder.push(3, 1, &[7; PAGE_BYTES as usize]);
         builder.push(4, 0, &[7; PAGE_BYTES as usize]);
         let pages: Vec<_> = builder.pages().map(|(p, mask, b)| (p, mask, b.len())).collect();
@@ -199,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_body_that_does_not_add_up_is_refused() {
-        let mut builder = RecordBuilder::new(false);
+        let mut builder = RecordBuilder::new(false, Vec::new());
         builder.push(1, 1, &[1; PAGE_BYTES as usize]);
         let (bytes, _) = builder.seal(1, 1, 0, 4096);
         let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);

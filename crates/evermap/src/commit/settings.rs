@@ -61,8 +61,8 @@ impl Default for WriteOptions {
         WriteOptions {
             durability: Durability::Commit,
             when_log_full: WhenLogFull::Replace,
-            // Recovery and readers beside the writer read all of it: 64 MiB take some 50 ms.
-            log_bytes_max: 64 << 20,
+            // Recovery and readers beside the writer read all of it.
+            log_bytes_max: 256 << 20,
             hot_bytes_max: 256 << 20,
             checkpoint_after: Duration::from_secs(60),
             full_pages: false,
@@ -88,7 +88,7 @@ impl WriteOptions {
         self
     }
 
-    /// Bytes of log after which a commit is followed by a checkpoint. Default: 64 MiB. One commit
+    /// Bytes of log after which a commit is followed by a checkpoint. Default: 256 MiB. One commit
     /// larger than this is taken all the same.
     pub fn log_bytes_max(mut self, bytes: u64) -> WriteOptions {
         self.log_bytes_max = bytes;
