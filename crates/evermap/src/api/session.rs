@@ -179,6 +179,8 @@ impl<T: Persist> Session<T> {
             if !known {
                 return Err(self.inner.not_found(&self.name));
             }
+            // Nobody else is given them from now on, and readers of the commit need to share them.
+            self.inner.book.share(&new)?;
         }
         let committed = self.writer_mut().commit()?;
         if committed {

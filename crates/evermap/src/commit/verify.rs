@@ -36,37 +36,25 @@ pub(crate) fn verify_pages(
     let mut buffer = vec![0; READ_BYTES];
     for region in regions.iter().filter(|r| r.checksums != 0) {
         let mut table = TablePage { number: u64::MAX, page: [0; PAGE_BYTES as usize] };
-        let mut line = None;
         let end = region.file_offset + region.length;
         let mut at = region.file_offset;
         while at < end {
             let step = (end - at).min(READ_BYTES as u64) as usize;
             let got = file.read_at(&mut buffer[..step], at)?;
             buffer[got..step].fill(0);
-            for (index, page) in
-                buffer[..step].as_chunks_mut::<{ PAGE_BYTES as usize }>().0.iter_mut().enumerate()
-            {
+            for (index, page) in buffer[..step].as_chunks_mut().0.iter_mut().enumerate() {
                 let number = at / PAGE_BYTES + index as u64;
-                let Some(place) = tables.place(number) else { continue };
-                if table.number != place.table_page {
-                    table = TablePage::read(file, overlay, place.table_page)?;
-                    line = None;
-                }
-                if line.is_none_or(|(of, _)| of != place.line) {
-                    let good = checksums::is_sealed(table.line(place.line));
-                    line = Some((place.line, good));
-                    let bad = BadPage::Table { number: table.number, line: place.line };
-                    if !good && !each_bad(bad) {
-                        return Ok(());
-                    }
-                }
-                if line.is_some_and(|(_, good)| !good) {
-                    continue;
-                }
                 overlay.patch(number, page);
-                let found = checksums::entry_of(number, page);
-                let expected = checksums::entry_at(table.line(place.line), place.index);
-                if found != expected && !each_bad(BadPage::Data { number, found, expected }) {
+                let bad = match tables.place(number) {
+                    None => bad_line(number, page),
+                    Some(place) => {
+                        if table.number != place.table_page {
+                            table = TablePage::read(file, overlay, place.table_page)?;
+                        }
+                        bad_data(number, page, table.line(place.line), place.index)
+                    }
+                };
+                if bad.is_some_and(|bad| !each_bad(bad)) {
                     return Ok(());
                 }
             }
@@ -77,6 +65,21 @@ pub(crate) fn verify_pages(
         }
     }
     Ok(())
+}
+
+/// The first line of a table page that contradicts itself.
+fn bad_line(number: u64, page: &Page) -> Option<BadPage> {
+    let lines: &[TableLine] = page.as_chunks().0;
+    let line = lines.iter().position(|line| !checksums::is_sealed(line))?;
+    Some(BadPage::Table { number, line })
+}
+
+/// Is the page another one than its entry says? A line that contradicts itself says nothing.
+fn bad_data(number: u64, page: &Page, line: &TableLine, index: usize) -> Option<BadPage> {
+    let found = checksums::entry_of(number, page);
+    let expected = checksums::entry_at(line, index);
+    let bad = found != expected && checksums::is_sealed(line);
+    bad.then_some(BadPage::Data { number, found, expected })
 }
 
 /// Looks at something bad again.
@@ -97,8 +100,7 @@ pub(crate) fn is_still_bad(
     let table = TablePage::read(file, overlay, place.table_page)?;
     let line = table.line(place.line);
     let page = TablePage::read(file, overlay, number)?.page;
-    let differs = checksums::entry_of(number, &page) != checksums::entry_at(line, place.index);
-    Ok(checksums::is_sealed(line) && differs)
+    Ok(bad_data(number, &page, line, place.index).is_some())
 }
 
 /// A page of a table, with the overlay's lines over it.
