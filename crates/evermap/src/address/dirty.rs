@@ -274,4 +274,75 @@ mod tests {
         let base = 0x5e80_0000_0000;
         assert_eq!(found_by(DirtyScan::Everything, 8, base), vec![(base, base + 8 * PAGE_BYTES)]);
     }
+
+    /// A private mapping of a file of zeros.
+    fn mapped(pages: u64, base: u64) -> (tempfile::TempDir, crate::address::Mapping) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Disk.open(&directory.path().join("f"), OpenMode::CreateNew).unwrap();
+        file.allocate(0, pages * PAGE_BYTES).unwrap();
+        let space = AddressSpace::new("test");
+        space.reserve(base, 1 << 30).unwrap();
+        let mapping = space.claim(base, pages * PAGE_BYTES).unwrap();
+        mapping.map(&*file, base, pages * PAGE_BYTES, 0, Sharing::PrivateWritable).unwrap();
+        (directory, mapping)
+    }
+
+    #[test]
+    fn a_watching_scan_finds_what_was_stored_to_since_the_last_one_also_by_system_calls() {
+        let (pages, base) = (3 * 5000, 0x5d00_0000_0000);
+        let (_directory, _mapping) = mapped(pages, base);
+        let end = base + pages * PAGE_BYTES;
+        let store = |page: u64| {
+            // SAFETY: the page lies in the mapping made above.
+            unsafe { ((base + page * PAGE_BYTES) as *mut u8).write_volatile(1) };
+        };
+        let run =
+            |page: u64, count: u64| (base + page * PAGE_BYTES, base + (page + count) * PAGE_BYTES);
+        let mut scanner = PageScanner::new();
+        if !scanner.watch(&[(base, end)]) {
+            eprintln!("SKIPPED: this kernel cannot watch stores asynchronously");
+            return;
+        }
+        let scan = |scanner: &PageScanner| {
+            let mut runs = Vec::new();
+            scanner.scan(base, end, &mut runs);
+            runs
+        };
+        assert_eq!(scan(&scanner), []);
+        (0..pages).step_by(3).for_each(store);
+        let all: Vec<_> = (0..pages).step_by(3).map(|page| run(page, 1)).collect();
+        assert_eq!(scan(&scanner), all, "more runs than one call returns");
+        assert_eq!(scan(&scanner), [], "nothing was stored since");
+        // A page that was there, one that was not, and a system call that writes over both kinds.
+        store(6);
+        store(7);
+        let mut zeros = File::open("/dev/zero").unwrap();
+        // SAFETY: the bytes lie in the mapping, and nobody else has a reference to them.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut((base + 100 * PAGE_BYTES) as *mut u8, 4 * 4096)
+        };
+        std::io::Read::read_exact(&mut zeros, bytes).unwrap();
+        assert_eq!(scan(&scanner), [run(6, 2), run(100, 4)]);
+        assert_eq!(scan(&scanner), []);
+    }
+
+    #[test]
+    fn pages_written_by_system_calls_are_found_by_every_way() {
+        for (number, method) in [DirtyScan::PagemapScan, DirtyScan::Pagemap].into_iter().enumerate()
+        {
+            let base = 0x5d80_0000_0000 + (number as u64) * (2 << 30);
+            let (_directory, _mapping) = mapped(16, base);
+            if PageScanner::new().method != method && method == DirtyScan::PagemapScan {
+                eprintln!("SKIPPED: this kernel has no PAGEMAP_SCAN");
+                continue;
+            }
+            // SAFETY: the bytes lie in the mapping, and nobody else has a reference to them.
+            let bytes =
+                unsafe { std::slice::from_raw_parts_mut((base + 3 * PAGE_BYTES) as *mut u8, 4096) };
+            std::io::Read::read_exact(&mut File::open("/dev/zero").unwrap(), bytes).unwrap();
+            let mut runs = Vec::new();
+            PageScanner::with_method(method).scan(base, base + 16 * PAGE_BYTES, &mut runs);
+            assert_eq!(runs, [(base + 3 * PAGE_BYTES, base + 4 * PAGE_BYTES)]);
+        }
+    }
 }
