@@ -209,13 +209,15 @@ impl Engine {
                 self.append(&mut record, !growth.fresh.is_empty(), growth.file_length)?;
             }
         }
-        for (page, mask, lines) in record.pages() {
-            self.overlay.add(page, mask, lines);
+        let (bytes, pages) = record.into_parts();
+        let bytes = Arc::new(bytes);
+        for (page, mask, at) in pages {
+            self.overlay.add_shared(page, mask, &bytes, at);
             if self.settings.durability == Durability::Close {
                 *self.staged.entry(page).or_default() |= mask;
             }
         }
-        self.memory = record.into_memory();
+        self.memory = Arc::into_inner(bytes).unwrap_or_default();
         self.file_length = growth.file_length;
         self.hot.committed(std::mem::take(&mut self.pending));
         let adopted = self.adopt(growth).and_then(|()| self.after_commit());

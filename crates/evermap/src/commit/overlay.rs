@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
 use super::diff::{Page, changed_lines};
 use super::record::{Commit, for_each_run};
@@ -30,9 +31,20 @@ pub(crate) struct Overlay {
 struct Lines {
     /// Bit `i`: line `i` is there.
     mask: u64,
-    /// The lines, lowest first.
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
+
+/// The bytes of lines, lowest first.
+#[derive(Clone, Debug)]
+enum Bytes {
+    Own(Vec<u8>),
+    /// A part of a record: from where on.
+    OfRecord(Arc<Vec<u8>>, usize),
+}
+
+/// Lines that come in a record and have at least this many bytes stay there. The record lives as
+/// long as one of them is the newest; all of them together are no longer than the log.
+const SHARED_BYTES_MIN: usize = 1024;
 
 impl Overlay {
     /// What these records add up to, oldest first.
@@ -59,21 +71,34 @@ impl Overlay {
         match self.pages.entry(page) {
             std::collections::hash_map::Entry::Vacant(place) => {
                 self.bytes += lines.len();
-                place.insert(Lines { mask, bytes: lines.to_vec() });
+                place.insert(Lines { mask, bytes: Bytes::Own(lines.to_vec()) });
             }
             std::collections::hash_map::Entry::Occupied(mut held) => {
                 let held = held.get_mut();
-                self.bytes -= held.bytes.len();
+                self.bytes -= held.bytes().len();
                 held.add(mask, lines);
-                self.bytes += held.bytes.len();
+                self.bytes += held.bytes().len();
             }
         }
+    }
+
+    /// Adds newer lines that lie in a record, from byte `at` on. Does not copy them when they are
+    /// many and replace all that was there of the page.
+    pub(super) fn add_shared(&mut self, page: u64, mask: u64, record: &Arc<Vec<u8>>, at: usize) {
+        let length = mask.count_ones() as usize * LINE_BYTES;
+        let replaces = self.pages.get(&page).is_none_or(|held| held.mask & !mask == 0);
+        if length < SHARED_BYTES_MIN || !replaces {
+            return self.add(page, mask, &record[at..at + length]);
+        }
+        let lines = Lines { mask, bytes: Bytes::OfRecord(Arc::clone(record), at) };
+        let before = self.pages.insert(page, lines);
+        self.bytes = self.bytes + length - before.map_or(0, |held| held.bytes().len());
     }
 
     /// Lays the page's lines over a copy of it.
     pub(crate) fn patch(&self, number: u64, page: &mut Page) {
         if let Some(lines) = self.pages.get(&number) {
-            for_each_run(lines.mask, &lines.bytes, |at, run| {
+            for_each_run(lines.mask, lines.bytes(), |at, run| {
                 page[at..at + run.len()].copy_from_slice(run);
             });
         }
@@ -81,7 +106,7 @@ impl Overlay {
 
     /// The lines of one page: mask and bytes.
     pub(crate) fn lines(&self, page: u64) -> Option<(u64, &[u8])> {
-        self.pages.get(&page).map(|lines| (lines.mask, &lines.bytes[..]))
+        self.pages.get(&page).map(|lines| (lines.mask, lines.bytes()))
     }
 
     /// One line, if the overlay has it.
@@ -91,7 +116,7 @@ impl Overlay {
             return None;
         }
         let before = (lines.mask & ((1 << index) - 1)).count_ones() as usize;
-        lines.bytes[before * LINE_BYTES..].first_chunk()
+        lines.bytes()[before * LINE_BYTES..].first_chunk()
     }
 
     /// Lines in which `now` differs from the committed page, of which `stored` is what the file
@@ -153,10 +178,7 @@ impl Overlay {
             }
             buffer.clear();
             for page in run {
-                let mut image = [0; PAGE_BYTES as usize];
-                stored(*page, &mut image)?;
-                self.patch(*page, &mut image);
-                buffer.extend_from_slice(&image);
+                buffer.extend_from_slice(&self.committed(*page, &stored)?);
             }
             object.write_at(&buffer, run[0] * PAGE_BYTES)?;
         }
@@ -177,35 +199,57 @@ impl Overlay {
         let offset = page * PAGE_BYTES;
         let first = lines.mask.trailing_zeros();
         if (lines.mask >> first).trailing_ones() == lines.mask.count_ones() {
-            return object.write_at(&lines.bytes, offset + u64::from(first) * LINE_BYTES as u64);
+            return object.write_at(lines.bytes(), offset + u64::from(first) * LINE_BYTES as u64);
         }
+        object.write_at(&self.committed(page, stored)?, offset)
+    }
+
+    /// The whole page; what the file has of it is asked for only when it is needed.
+    fn committed(&self, page: u64, stored: &impl Fn(u64, &mut Page) -> Result<()>) -> Result<Page> {
         let mut image = [0; PAGE_BYTES as usize];
-        stored(page, &mut image)?;
+        if self.pages.get(&page).is_none_or(|lines| lines.mask != u64::MAX) {
+            stored(page, &mut image)?;
+        }
         self.patch(page, &mut image);
-        object.write_at(&image, offset)
+        Ok(image)
     }
 }
 
 impl Lines {
+    fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Own(bytes) => bytes,
+            Bytes::OfRecord(record, at) => {
+                &record[*at..*at + self.mask.count_ones() as usize * LINE_BYTES]
+            }
+        }
+    }
+
     fn add(&mut self, mask: u64, lines: &[u8]) {
         if self.mask & !mask == 0 {
             self.mask = mask;
-            self.bytes.clear();
-            self.bytes.extend_from_slice(lines);
+            match &mut self.bytes {
+                Bytes::Own(bytes) => {
+                    bytes.clear();
+                    bytes.extend_from_slice(lines);
+                }
+                shared => *shared = Bytes::Own(lines.to_vec()),
+            }
             return;
         }
         let mut page = [0; PAGE_BYTES as usize];
-        for (mask, lines) in [(self.mask, &self.bytes[..]), (mask, lines)] {
+        for (mask, lines) in [(self.mask, self.bytes()), (mask, lines)] {
             for_each_run(mask, lines, |at, run| page[at..at + run.len()].copy_from_slice(run));
         }
         self.mask |= mask;
-        self.bytes.clear();
+        let mut bytes = Vec::with_capacity(self.mask.count_ones() as usize * LINE_BYTES);
         let mut rest = self.mask;
         while rest != 0 {
             let at = rest.trailing_zeros() as usize * LINE_BYTES;
-            self.bytes.extend_from_slice(&page[at..at + LINE_BYTES]);
+            bytes.extend_from_slice(&page[at..at + LINE_BYTES]);
             rest &= rest - 1;
         }
+        self.bytes = Bytes::Own(bytes);
     }
 }
 
@@ -254,6 +298,28 @@ mod tests {
         assert_eq!(overlay.bytes(), 3 * LINE_BYTES);
         overlay.add(7, 0b111, &[line(5), line(5), line(5)].concat());
         assert_eq!(overlay.lines(7).unwrap().1, [line(5); 3].concat());
+    }
+
+    #[test]
+    fn lines_that_stay_in_a_record_are_the_same_as_lines_of_ones_own() {
+        let record = Arc::new((0..4096).map(|i| (i / 64) as u8).collect::<Vec<u8>>());
+        let mut overlay = Overlay::default();
+        overlay.add_shared(3, 0xffff << 4, &record, 256);
+        assert_eq!(Arc::strong_count(&record), 2, "many lines are not copied");
+        assert_eq!(overlay.line(3, 4), Some(&line(4)));
+        assert_eq!(overlay.bytes(), 1024);
+        overlay.add_shared(4, 0b11, &record, 0);
+        assert_eq!(Arc::strong_count(&record), 2, "few are");
+        // A record that does not replace all is merged with what is there.
+        overlay.add_shared(3, 0xffff << 8, &record, 2048);
+        assert_eq!(overlay.lines(3).unwrap().0, 0xf_ffff << 4);
+        assert_eq!((overlay.line(3, 4), overlay.line(3, 8)), (Some(&line(4)), Some(&line(32))));
+        assert_eq!(overlay.bytes(), (20 + 2) * LINE_BYTES);
+        assert_eq!(Arc::strong_count(&record), 1);
+        overlay.add_shared(3, u64::MAX, &record, 0);
+        overlay.add(3, u64::MAX, &[9; 4096]);
+        assert_eq!(overlay.line(3, 63), Some(&line(9)));
+        assert_eq!(Arc::strong_count(&record), 1);
     }
 
     #[test]

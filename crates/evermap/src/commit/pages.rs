@@ -250,6 +250,12 @@ impl Engine {
 
     /// Lines in which page 0 differs from the last commit's.
     pub(super) fn changes_of_page_zero(&self) -> Result<u64> {
+        if let Some(view) = self.view_of(0) {
+            // SAFETY: the file has its first page; its bytes change only in an apply, by this
+            // engine, and in a switch of the flag for the log that is not going on now.
+            let stored = unsafe { view.page(0) };
+            return Ok(self.overlay.changed_lines(0, self.page_zero(), stored));
+        }
         let mut stored = [0; PAGE_BYTES as usize];
         self.read_stored(0, &mut stored)?;
         Ok(self.overlay.changed_lines(0, self.page_zero(), &stored))

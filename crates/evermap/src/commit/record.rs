@@ -12,9 +12,6 @@ use crate::format::{LINE_BYTES, LOG_ALIGN, LOG_RECORD_MAGIC, LogPage, LogRecord,
 /// A page with more changed lines than this is logged whole: a contiguous copy is cheaper.
 const LINES_BEFORE_WHOLE_PAGE: u32 = 48;
 
-/// Bytes that are kept between commits.
-const REUSED_BYTES_MAX: usize = 64 << 20;
-
 /// Collects changed pages; `seal` turns them into the bytes to append.
 #[derive(Debug)]
 pub(crate) struct RecordBuilder {
@@ -30,11 +27,6 @@ impl RecordBuilder {
         reused.clear();
         reused.resize(size_of::<LogRecord>(), 0);
         RecordBuilder { bytes: reused, pages: Vec::new(), full_pages }
-    }
-
-    /// The memory, for the next record; what a huge one took is given back.
-    pub(super) fn into_memory(self) -> Vec<u8> {
-        if self.bytes.capacity() > REUSED_BYTES_MAX { Vec::new() } else { self.bytes }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -75,12 +67,10 @@ impl RecordBuilder {
         self.bytes.extend_from_slice(lines);
     }
 
-    /// The lines that were pushed: page, mask, and their bytes, lowest first.
-    pub(super) fn pages(&self) -> impl Iterator<Item = (u64, u64, &[u8])> {
-        self.pages.iter().map(|(page, at)| {
-            let length = page.lines.count_ones() as usize * LINE_BYTES;
-            (page.page, page.lines, &self.bytes[*at..*at + length])
-        })
+    /// The bytes, and what was pushed: page, mask, and where in the bytes its lines begin.
+    pub(super) fn into_parts(self) -> (Vec<u8>, Vec<(u64, u64, usize)>) {
+        let pages = self.pages.iter().map(|(page, at)| (page.page, page.lines, *at)).collect();
+        (self.bytes, pages)
     }
 
     /// Writes the head and gives the record's bytes, padded to the log's alignment, and its
@@ -204,8 +194,9 @@ mod tests {
         let mut builder = RecordBuilder::new(true, Vec::new());
         builder.push(3, 1, &[7; PAGE_BYTES as usize]);
         builder.push(4, 0, &[7; PAGE_BYTES as usize]);
-        let pages: Vec<_> = builder.pages().map(|(p, mask, b)| (p, mask, b.len())).collect();
-        assert_eq!(pages, [(3, u64::MAX, 4096)]);
+        let (bytes, pages) = builder.into_parts();
+        assert_eq!(pages, [(3, u64::MAX, 64 + 16)]);
+        assert_eq!(bytes.len(), 64 + 16 + 4096);
     }
 
     #[test]
