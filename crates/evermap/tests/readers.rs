@@ -282,6 +282,9 @@ fn child_commits_as_fast_as_it_can() {
             number += 1;
             session.root_mut().as_mut_slice().fill(number);
             session.commit().unwrap();
+            if number == 1 {
+                println!("\n> started");
+            }
         }
         session.close().unwrap();
     }
@@ -293,6 +296,12 @@ fn readers_that_come_at_any_instant_see_one_commit_and_never_an_older_one() {
         let (path, _directory) = store_of_zeros();
         let mut process =
             child("child_commits_as_fast_as_it_can", &[path.to_str().unwrap(), settings]);
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        while line.trim() != "> started" {
+            line.clear();
+            assert!(output.read_line(&mut line).unwrap() > 0, "the writer ended early");
+        }
         let store = Store::open(&path).unwrap();
         let mut seen = 0;
         for round in 0..60 {
