@@ -8,7 +8,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::copy_store;
-use evermap::{Mut, PBox, PMap, PString, PVec, Persist, Ptr, Store};
+use evermap::{Mut, Options, PBox, PMap, PString, PVec, Persist, Ptr, Store, Verify};
 
 #[derive(Persist)]
 #[repr(C)]
@@ -27,6 +27,9 @@ struct Link {
     value: f64,
     next: Option<PBox<Link>>,
 }
+
+/// What this build writes.
+const CURRENT: &str = "v1-checksums";
 
 fn folder(version: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format").join(version)
@@ -64,13 +67,31 @@ fn fill(mut root: Mut<'_, Kept>) -> evermap::Result<()> {
 
 #[test]
 fn a_store_of_version_1_is_read_and_written() {
+    // Without page checksums.
+    is_read_and_written("v1", false);
+}
+
+#[test]
+fn a_store_with_page_checksums_is_read_and_written() {
+    is_read_and_written(CURRENT, true);
+}
+
+fn is_read_and_written(version: &str, checksums: bool) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    copy_store(&folder("v1"), &path);
+    copy_store(&folder(version), &path);
     // What version control does not keep: a directory without files.
     std::fs::create_dir_all(path.join("building")).unwrap();
-    let store = Store::open(&path).unwrap();
+    let verified = Options::new().verify(Verify::Full);
+    let store = verified.open(&path).unwrap();
     assert_eq!(store.list().unwrap(), ["closed", "killed"]);
+    for entry in std::fs::read_dir(path.join("objects")).unwrap() {
+        let file = entry.unwrap().path();
+        if file.extension().is_none() {
+            let features = std::fs::read(&file).unwrap()[24];
+            assert_eq!(features == 1, checksums, "{}", file.display());
+        }
+    }
     for name in ["closed", "killed"] {
         check(&store.read::<Kept>(name).unwrap());
         let mut session = store.write::<Kept>(name).unwrap();
@@ -113,7 +134,7 @@ fn write_a_store_of_the_current_format() {
         session.commit().unwrap();
         if name == "killed" {
             // As a kill leaves it: the log is there and required.
-            let to = folder("v1");
+            let to = folder(CURRENT);
             let _ = std::fs::remove_dir_all(&to);
             copy_store(&path, &to);
         }
