@@ -1,11 +1,9 @@
-//! What is there after a kill, at whatever instant.
+//! What is there after a kill, at chosen instants; `kills` has the kills at any.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::time::Duration;
 
 use common::{TestStore, argument, child, copy_store, object_file};
 use evermap::{Error, PMap, PString, PVec, Persist, Store, WriteOptions};
@@ -277,106 +275,4 @@ fn a_forked_child_can_neither_commit_nor_take_the_session_from_its_parent() {
     let state = test.read::<State>("state").unwrap();
     assert_eq!(state.number, 2);
     check_whole(&state);
-}
-
-#[test]
-#[ignore = "a child of the kill tests"]
-fn child_commits_numbered_states() {
-    let Some(path) = argument(0) else { return };
-    let store = Store::open(&path).unwrap();
-    loop {
-        let mut session = store.write::<State>("state").unwrap();
-        for _ in 0..40 {
-            let number = session.number + 1;
-            step(session.root_mut(), number).unwrap();
-            session.commit().unwrap();
-            println!("committed {number}");
-        }
-        session.close().unwrap();
-    }
-}
-
-/// Kills a child that commits, at some instant, and checks what it left. Gives the state reached.
-fn kill_once(path: &Path, after: Duration) -> u64 {
-    let mut process = child("child_commits_numbered_states", &[path.to_str().unwrap()]);
-    let output = BufReader::new(process.stdout.take().unwrap());
-    let acknowledged = std::thread::spawn(move || {
-        let numbers = output.lines().map_while(Result::ok);
-        numbers.filter_map(|l| l.strip_prefix("committed ")?.parse::<u64>().ok()).last()
-    });
-    std::thread::sleep(after);
-    process.kill().unwrap();
-    process.wait().unwrap();
-    let acknowledged = acknowledged.join().unwrap().unwrap_or(0);
-    let store = Store::open(path).unwrap();
-    {
-        let state = store.read::<State>("state").unwrap();
-        assert!(state.number >= acknowledged, "an acknowledged commit is missing");
-        assert!(state.number <= acknowledged + 1 || acknowledged == 0, "a commit from nowhere");
-        check_whole(&state);
-    }
-    let session = store.write::<State>("state").unwrap();
-    check_whole(&session);
-    assert!(session.number >= acknowledged);
-    session.number
-}
-
-#[test]
-fn kills_at_any_instant_leave_a_committed_state() {
-    let test = TestStore::new();
-    new_state(&test);
-    let (path, _directory) = test.close();
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(std::process::id());
-    println!("seed {seed}");
-    let mut reached = 0;
-    for _ in 0..60 {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        reached = kill_once(&path, Duration::from_micros(3_000 + seed % 30_000));
-    }
-    assert!(reached > 0, "no child got as far as a commit");
-}
-
-#[test]
-#[ignore = "a child of the kill tests"]
-fn child_makes_objects() {
-    let Some(path) = argument(0) else { return };
-    let store = Store::open(&path).unwrap();
-    println!("started");
-    for n in 0.. {
-        let numbers: Vec<u64> = (0..20_000).map(|i| i + n).collect();
-        store.replace::<PVec<u64>, _>("v", numbers).unwrap();
-    }
-}
-
-#[test]
-fn a_kill_while_an_object_is_replaced_leaves_the_old_or_the_new_and_no_litter() {
-    let test = TestStore::new();
-    test.create::<PVec<u64>, _>("v", vec![7; 20_000]).unwrap();
-    let (path, _directory) = test.close();
-    for kill in 0..25 {
-        let mut process = child("child_makes_objects", &[path.to_str().unwrap()]);
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("started") {
-            line.clear();
-            assert!(output.read_line(&mut line).unwrap() > 0);
-        }
-        std::thread::sleep(Duration::from_micros(400 * kill));
-        process.kill().unwrap();
-        process.wait().unwrap();
-        let store = Store::open(&path).unwrap();
-        let v = store.read::<PVec<u64>>("v").unwrap();
-        assert_eq!(v.len(), 20_000);
-        assert!(v[0] == 7 || v[19_999] == v[0] + 19_999);
-        drop(v);
-        assert_eq!(store.list().unwrap(), ["v"]);
-        // The next change of the store tidies up after the dead.
-        store.create::<u64, _>("other", 1).unwrap();
-        store.remove("other").unwrap();
-        drop(store);
-        assert_eq!(std::fs::read_dir(path.join("building")).unwrap().count(), 0);
-        object_file(&path);
-    }
 }

@@ -76,16 +76,62 @@ pub fn copy_store(from: &Path, to: &Path) {
 /// Starts this test program again so that it runs only the (ignored) test `name`, which finds
 /// `arguments` by [`argument`].
 pub fn child(name: &str, arguments: &[&str]) -> Child {
+    child_command(name, arguments).spawn().unwrap()
+}
+
+/// The same, not yet started.
+pub fn child_command(name: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
     for (i, argument) in arguments.iter().enumerate() {
         command.env(format!("EVERMAP_TEST_ARGUMENT_{i}"), argument);
     }
+    // A panic is said in a line and at once, not after a second of looking for names.
+    command.env("RUST_BACKTRACE", "0");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    command.spawn().unwrap()
+    command
 }
 
 /// An argument of [`child`]; `None` when the test was started by hand.
 pub fn argument(index: usize) -> Option<String> {
     std::env::var(format!("EVERMAP_TEST_ARGUMENT_{index}")).ok()
+}
+
+/// xorshift64*: chance that can be had again.
+pub struct Random(pub u64);
+
+impl Random {
+    /// Chance from the variable EVERMAP_SEED, or else from the clock; says which.
+    pub fn from_environment(what: &str) -> Random {
+        let given = std::env::var("EVERMAP_SEED").ok().and_then(|text| text.parse().ok());
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let seed = given.unwrap_or(now.as_nanos() as u64);
+        println!("{what}: EVERMAP_SEED={seed}");
+        Random::new(seed)
+    }
+
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn number(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    /// A number less than `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.number() % limit.max(1)
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        bytes.iter_mut().for_each(|byte| *byte = self.number() as u8);
+    }
 }
