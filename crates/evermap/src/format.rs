@@ -224,6 +224,11 @@ pub const fn meta_length_with_checksums(first_region: bool, chunks: u64) -> (u64
     }
 }
 
+/// No file is longer: sums of two offsets do not overflow.
+pub const FILE_BYTES_MAX: u64 = 1 << 62;
+/// Commits and generations are counted up to this: a count may be gone on from.
+pub const COUNT_MAX: u64 = 1 << 62;
+
 /// Bytes of a log header slot; the second slot begins where the first ends.
 pub const LOG_SLOT_BYTES: u64 = 4096;
 /// Where the first record of a log begins.
@@ -259,6 +264,10 @@ pub struct LogHeader {
 }
 const _: () = assert!(size_of::<LogHeader>() == 64);
 
+/// Flag of a record: all records before it were durable when it was written. Who finds it behind a
+/// record that is broken has found damage: a crash tears nothing but the end.
+pub const RECORD_FOLLOWS_DURABLE: u32 = 1;
+
 /// Head of a log record. The body follows: per page a [`LogPage`] and the changed lines.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
@@ -279,8 +288,8 @@ pub struct LogRecord {
     pub page_count: u64,
     /// Checksum of the record before, 0 for the first: records chain.
     pub previous: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// [`RECORD_FOLLOWS_DURABLE`] or zero.
+    pub flags: u32,
     /// Zero.
     pub reserved1: u64,
 }

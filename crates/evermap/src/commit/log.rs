@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bytemuck::{Zeroable, bytes_of};
+use bytemuck::{Zeroable, bytes_of, pod_read_unaligned};
 use tracing::{debug, warn};
 
 use super::record::{Commit, RecordBuilder, checksum};
@@ -17,11 +17,13 @@ use crate::address::random_u64;
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
 use crate::format::{
-    FORMAT_VERSION, LOG_ALIGN, LOG_MAGIC, LOG_RECORD_MAGIC, LOG_RECORDS_OFFSET, LOG_SLOT_BYTES,
-    LogHeader, LogRecord,
+    COUNT_MAX, FORMAT_VERSION, LOG_ALIGN, LOG_MAGIC, LOG_RECORD_MAGIC, LOG_RECORDS_OFFSET,
+    LOG_SLOT_BYTES, LogHeader, LogRecord, RECORD_FOLLOWS_DURABLE,
 };
 use crate::storage::{File, OpenMode, Storage, parent_of};
 
+/// How far behind a record that is broken a later one is looked for.
+const LOOK_AHEAD_BYTES: u64 = 1 << 20;
 /// Bytes a new log is pre-written to: enough for the small commits of a short session.
 const PREWRITTEN_BYTES_FIRST: u64 = 64 * 1024;
 /// The log is pre-written further in steps of at most this.
@@ -40,6 +42,8 @@ pub(crate) struct Log {
     prewritten: u64,
     previous: u32,
     sequence: u64,
+    /// Every record up to the tail is durable.
+    durable: bool,
 }
 
 /// Where a log stood when it was last looked at; tells cheaply whether it has moved on.
@@ -72,6 +76,7 @@ impl Log {
             prewritten: 0,
             previous: 0,
             sequence: base_sequence,
+            durable: true,
         };
         let prepared = log
             .prewrite(PREWRITTEN_BYTES_FIRST)
@@ -107,10 +112,22 @@ impl Log {
             prewritten: length,
             previous: 0,
             sequence: header.base_sequence,
+            // What was read is flushed below, if it was not before.
+            durable: true,
         };
         let mut commits = Vec::new();
-        while let Some(commit) = log.read_next(&mut window, length)? {
-            commits.push(commit);
+        loop {
+            while let Some(commit) = log.read_next(&mut window)? {
+                commits.push(commit);
+            }
+            let Some(later) = log.find_later(&mut window)? else { break };
+            // A writer may have gone on meanwhile: what was half written when it was read is
+            // whole now.
+            window = Window::new();
+            match log.read_next(&mut window)? {
+                Some(commit) => commits.push(commit),
+                None => return Err(log.broken(format!("commit {later} behind what is no record"))),
+            }
         }
         if log.sequence > durable_sequence {
             log.file.sync_data()?;
@@ -178,7 +195,9 @@ impl Log {
         durable: bool,
     ) -> Result<()> {
         let sequence = self.sequence + 1;
-        let (bytes, crc) = record.seal(sequence, self.header.salt, self.previous, file_length);
+        let flags = if self.durable { RECORD_FOLLOWS_DURABLE } else { 0 };
+        let (bytes, crc) =
+            record.seal(sequence, self.header.salt, self.previous, file_length, flags);
         let end = self.tail + bytes.len() as u64;
         if end > self.prewritten {
             let doubled = (self.prewritten * 2).min(self.prewritten + PREWRITTEN_STEP_BYTES_MAX);
@@ -194,6 +213,8 @@ impl Log {
         self.tail = end;
         self.previous = crc;
         self.sequence = sequence;
+        // Who flushes later does not say so here: the next generation begins anew.
+        self.durable &= durable;
         Ok(())
     }
 
@@ -209,6 +230,7 @@ impl Log {
         self.slot = slot;
         self.tail = LOG_RECORDS_OFFSET;
         self.previous = 0;
+        self.durable = true;
         self.trim();
         Ok(())
     }
@@ -238,15 +260,20 @@ impl Log {
     }
 
     /// Reads the record at the tail and moves behind it; `None` where the chain ends.
-    fn read_next(&mut self, window: &mut Window, length: u64) -> Result<Option<Commit>> {
+    fn read_next(&mut self, window: &mut Window) -> Result<Option<Commit>> {
         let Some(head) = read_head(window, &*self.file, self.tail)? else { return Ok(None) };
         let body_at = self.tail + size_of::<LogRecord>() as u64;
         let chains = head.salt == self.header.salt
             && head.sequence == self.sequence + 1
-            && head.previous == self.previous
-            && head.body_length <= length.saturating_sub(body_at);
+            && head.previous == self.previous;
         if !chains {
             return Ok(None);
+        }
+        // A record is written into a file that was made long enough for it, durably.
+        let room = self.file.length()?.saturating_sub(body_at);
+        if head.body_length > room {
+            let found = format!("{room} bytes of a record of {}: it was cut", head.body_length);
+            return Err(self.broken(found));
         }
         let body = window.get(&*self.file, body_at, head.body_length as usize)?.map(<[u8]>::to_vec);
         let Some(body) = body.filter(|body| checksum(&head, body) == head.checksum) else {
@@ -260,6 +287,48 @@ impl Log {
         self.previous = head.checksum;
         self.sequence = head.sequence;
         Ok(Some(commit))
+    }
+
+    /// The number of a record behind the tail that was written when everything before it was
+    /// durable: behind what a crash tore there is none. Looked for only where something lies at
+    /// the tail, and only so far that it costs an opening no more than some 100 us.
+    fn find_later(&self, window: &mut Window) -> Result<Option<u64>> {
+        let first = window.get(&*self.file, self.tail, LOG_ALIGN as usize)?;
+        let Some(first) = first.filter(|block| block.iter().any(|byte| *byte != 0)) else {
+            return Ok(None);
+        };
+        // A head that is whole tells where the next one is, however far that is.
+        let head: LogRecord = pod_read_unaligned(&first[..size_of::<LogRecord>()]);
+        let behind_head = size_of::<LogRecord>() as u64;
+        let next =
+            self.tail.checked_add(behind_head).and_then(|at| at.checked_add(head.body_length));
+        let next = next.and_then(|at| at.checked_next_multiple_of(LOG_ALIGN));
+        let length = self.file.length()?;
+        let end = length.min(self.tail + LOOK_AHEAD_BYTES);
+        let near = (self.tail + LOG_ALIGN..end).step_by(LOG_ALIGN as usize);
+        for at in near.chain(next.filter(|at| *at >= end && *at < length)) {
+            if let Some(head) = read_head(window, &*self.file, at)?
+                && head.flags & RECORD_FOLLOWS_DURABLE != 0
+                && head.salt == self.header.salt
+                && head.sequence > self.sequence + 1
+                && head.body_length <= length.saturating_sub(at + behind_head)
+                && let Some(body) =
+                    window.get(&*self.file, at + behind_head, head.body_length as usize)?
+                && checksum(&head, body) == head.checksum
+            {
+                return Ok(Some(head.sequence));
+            }
+        }
+        Ok(None)
+    }
+
+    fn broken(&self, found: String) -> Error {
+        Error::Damaged {
+            path: self.file.path().to_path_buf(),
+            what: "the log",
+            found,
+            expected: format!("the record of commit {} whole", self.sequence + 1),
+        }
     }
 }
 
@@ -350,6 +419,10 @@ fn newest_header(
                 found: format!("version {}", header.format_version),
                 known: format!("version {FORMAT_VERSION}"),
             });
+        }
+        if header.generation.max(header.base_sequence) >= COUNT_MAX {
+            found = "a header of numbers that no log reaches".to_string();
+            continue;
         }
         if header.object_uuid != object_uuid {
             found = "the log of another object".to_string();

@@ -7,7 +7,10 @@ use bytemuck::{Zeroable, bytes_of};
 
 use super::diff::Page;
 use crate::checksum::crc32c;
-use crate::format::{LINE_BYTES, LOG_ALIGN, LOG_RECORD_MAGIC, LogPage, LogRecord, PAGE_LINES};
+use crate::format::{
+    FILE_BYTES_MAX, LINE_BYTES, LOG_ALIGN, LOG_RECORD_MAGIC, LogPage, LogRecord, PAGE_BYTES,
+    PAGE_LINES,
+};
 
 /// A page with more changed lines than this is logged whole: a contiguous copy is cheaper.
 const LINES_BEFORE_WHOLE_PAGE: u32 = 48;
@@ -81,6 +84,7 @@ impl RecordBuilder {
         salt: u64,
         previous: u32,
         file_length: u64,
+        flags: u32,
     ) -> (&[u8], u32) {
         let head_bytes = size_of::<LogRecord>();
         let body_end = self
@@ -95,6 +99,7 @@ impl RecordBuilder {
             file_length,
             page_count: self.pages.len() as u64,
             previous,
+            flags,
             ..LogRecord::zeroed()
         };
         head.checksum = checksum(&head, &self.bytes[head_bytes..body_end]);
@@ -118,13 +123,17 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
-    /// Takes a checked body apart; `None` when its pages do not add up to its length.
+    /// Takes a checked body apart; `None` when its pages do not add up to its length, or do not
+    /// lie in the object.
     pub(super) fn parse(head: &LogRecord, body: Vec<u8>) -> Option<Commit> {
         let mut pages = Vec::new();
         let mut at = 0;
         while at < body.len() {
             let end = at.checked_add(size_of::<LogPage>())?;
             let page: LogPage = bytemuck::pod_read_unaligned(body.get(at..end)?);
+            if page.page >= head.file_length.min(FILE_BYTES_MAX) / PAGE_BYTES {
+                return None;
+            }
             pages.push((page, end));
             at = end + page.lines.count_ones() as usize * LINE_BYTES;
         }
@@ -162,7 +171,6 @@ pub(crate) fn for_each_run(mask: u64, lines: &[u8], mut each: impl FnMut(usize, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::PAGE_BYTES;
 
     #[test]
     fn a_record_gives_back_what_was_pushed() {
@@ -174,7 +182,7 @@ mod tests {
         builder.push(3, 0b1011, &page);
         builder.push(4, 0, &page);
         builder.push(9, u64::MAX >> 10, &page);
-        let (bytes, crc) = builder.seal(5, 77, 1234, 40960);
+        let (bytes, crc) = builder.seal(5, 77, 1234, 40960, 0);
         let bytes = bytes.to_vec();
         assert_eq!(bytes.len() % LOG_ALIGN as usize, 0);
         let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);
@@ -203,7 +211,7 @@ mod tests {
     fn a_body_that_does_not_add_up_is_refused() {
         let mut builder = RecordBuilder::new(false, Vec::new());
         builder.push(1, 1, &[1; PAGE_BYTES as usize]);
-        let (bytes, _) = builder.seal(1, 1, 0, 4096);
+        let (bytes, _) = builder.seal(1, 1, 0, 8192, 0);
         let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);
         let body = bytes[64..64 + head.body_length as usize].to_vec();
         assert!(Commit::parse(&head, body[..body.len() - 1].to_vec()).is_none());

@@ -13,9 +13,9 @@ use crate::checksum::crc32c;
 use crate::commit::{Log, Overlay};
 use crate::error::{Error, Result};
 use crate::format::{
-    CHUNK_BYTES, FORMAT_VERSION, INCOMPATIBLE_KNOWN, PAGE_BYTES, READ_ONLY_COMPATIBLE_KNOWN,
-    REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX, SUPERBLOCK_CHECKED_BYTES,
-    SUPERBLOCK_MAGIC, Superblock, checksum_table_bytes, meta_length,
+    CHUNK_BYTES, COUNT_MAX, FORMAT_VERSION, INCOMPATIBLE_KNOWN, PAGE_BYTES,
+    READ_ONLY_COMPATIBLE_KNOWN, REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX,
+    SUPERBLOCK_CHECKED_BYTES, SUPERBLOCK_MAGIC, Superblock, checksum_table_bytes, meta_length,
 };
 use crate::storage::{File, OpenMode, Storage};
 
@@ -105,8 +105,25 @@ pub(crate) fn peek(file: &dyn File) -> Result<Box<Superblock>> {
     let mut page = [0; PAGE_BYTES as usize];
     let got = file.read_at(&mut page, 0)?;
     check_head(file.path(), &page[..got])?;
-    Ok(Box::new(*bytemuck::cast_ref(&page)))
+    let head: Box<Superblock> = Box::new(*bytemuck::cast_ref(&page));
+    check_arena(file.path(), &head)?;
+    Ok(head)
 }
+
+/// An arena is reserved before the checksum can be believed: it must at least be one.
+fn check_arena(path: &Path, s: &Superblock) -> Result<()> {
+    let (base, length) = (s.arena_base, s.arena_length);
+    let aligned = base.is_multiple_of(PAGE_BYTES) && length.is_multiple_of(PAGE_BYTES);
+    let end = base.checked_add(length);
+    if base > 0 && length > 0 && aligned && end.is_some_and(|end| end <= ADDRESSES_END) {
+        return Ok(());
+    }
+    let found = format!("{length} bytes from {base:#x}");
+    Err(damaged(path, "the arena", found, "a range of addresses that a program can have"))
+}
+
+/// End of what a program can map: 47 bits on x86-64, 48 on others.
+const ADDRESSES_END: u64 = 1 << 48;
 
 /// What can be said before the checksum: is it ours, and do we know the format?
 fn check_head(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -174,6 +191,10 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
     }
     if s.kind != expected.kind {
         return Err(damaged(path, "the kind", s.kind.to_string(), expected.kind.to_string()));
+    }
+    if s.commit_sequence >= COUNT_MAX {
+        let found = s.commit_sequence.to_string();
+        return Err(damaged(path, "the commit's number", found, "a number that can be reached"));
     }
     if s.file_length > file_length {
         return Err(damaged(
