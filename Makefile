@@ -3,12 +3,14 @@
 CARGO ?= cargo
 # Documents of your own for `make demo`, beside the ones in examples/pages.
 DOCS ?=
+# How long `make fuzz` takes over each target.
+SECONDS_EACH ?= 60
 
 SHELL := /bin/bash
 # rustup puts cargo here, and a shell that was open before doesn't know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup build demo test fmt-check lint unit doc deny test-long bench pages clean
+.PHONY: help setup build demo test fmt-check lint unit doc deny test-long fuzz bench pages clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -50,6 +52,9 @@ deny:
 
 test-long: setup ## The tests that take long, optimised
 	$(CARGO) test --workspace --release --locked -- --ignored
+
+fuzz: ## Fuzz the parsing of files, SECONDS_EACH=60 a target; needs a nightly Rust and cargo-fuzz
+	@scripts/fuzz.sh $(SECONDS_EACH)
 
 bench: setup ## Compare with other libraries and print the ratios
 	@if [ -x bench/run.sh ]; then bench/run.sh; else echo "bench/run.sh is not there"; exit 1; fi

@@ -44,6 +44,9 @@ mod checksum;
 mod commit;
 mod error;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod object;
 mod persist;
 mod storage;

@@ -292,37 +292,38 @@ impl State {
     }
 
     fn allocate_small(&mut self, ground: &dyn Ground, class: usize) -> Result<u64> {
-        let (region, chunk) = match self.current[class] {
-            Some(current) => current,
-            None => self.next_slab(ground, class)?,
-        };
         let size = block_bytes(class) as u64;
-        let slab = self.regions[region].record_mut(chunk);
-        let blocks = slab.blocks.min(blocks_per_slab(class));
-        let word = slab.bitmap.iter().position(|&word| word != u64::MAX).unwrap_or(0);
-        let index = word as u32 * 64 + slab.bitmap[word].trailing_ones();
-        if index >= blocks {
-            // Only damaged metadata says "free blocks" without having one.
-            self.current[class] = None;
-            self.regions[region].set_map(chunk, 1, CHUNK_FULL | (1 + class as u8));
-            return self.allocate_small(ground, class);
-        }
-        if index >= slab.carved {
-            // The file backs a slab as far as its blocks were ever handed out.
+        loop {
+            let (region, chunk) = match self.current[class] {
+                Some(current) => current,
+                None => self.next_slab(ground, class)?,
+            };
+            let slab = self.regions[region].record_mut(chunk);
+            let blocks = slab.blocks.min(blocks_per_slab(class));
+            let word = slab.bitmap.iter().position(|&word| word != u64::MAX).unwrap_or(0);
+            let index = word as u32 * 64 + slab.bitmap[word].trailing_ones();
+            if index >= blocks {
+                // Only damaged metadata says "free blocks" without having one.
+                self.current[class] = None;
+                self.regions[region].set_map(chunk, 1, CHUNK_FULL | (1 + class as u8));
+                continue;
+            }
+            // The file backs a slab as far as its blocks were ever handed out; the record, which
+            // may be damaged, is not asked how far that is.
             let end = chunk as u64 * CHUNK_BYTES + (u64::from(index) + 1) * size;
             self.back(ground, region, end)?;
+            let slab = self.regions[region].record_mut(chunk);
+            slab.bitmap[word] |= 1 << (index % 64);
+            slab.used = slab.used.saturating_add(1);
+            slab.carved = slab.carved.max(index + 1);
+            if slab.used >= blocks {
+                self.current[class] = None;
+                self.regions[region].set_map(chunk, 1, CHUNK_FULL | (1 + class as u8));
+            } else {
+                self.current[class] = Some((region, chunk));
+            }
+            return Ok(self.regions[region].chunk_address(chunk) + u64::from(index) * size);
         }
-        let slab = self.regions[region].record_mut(chunk);
-        slab.bitmap[word] |= 1 << (index % 64);
-        slab.used += 1;
-        slab.carved = slab.carved.max(index + 1);
-        if slab.used >= blocks {
-            self.current[class] = None;
-            self.regions[region].set_map(chunk, 1, CHUNK_FULL | (1 + class as u8));
-        } else {
-            self.current[class] = Some((region, chunk));
-        }
-        Ok(self.regions[region].chunk_address(chunk) + u64::from(index) * size)
     }
 
     /// A slab of `class` with a free block: one that is there, else a fresh one.
@@ -434,10 +435,15 @@ impl State {
             CHUNK_FREE => refuse("nothing is allocated there; was it freed before?"),
             CHUNK_LARGE if offset == 0 => {
                 let chunks = record.large_chunks as usize;
-                if chunks == 0 || chunks > self.regions[region].chunks() - chunk {
+                let bytes = record.large_bytes;
+                let before = chunk as u64 * CHUNK_BYTES;
+                let backed = self.regions[region].backed().saturating_sub(before);
+                let sound = (1..=self.regions[region].chunks() - chunk).contains(&chunks)
+                    && bytes <= (chunks as u64 * CHUNK_BYTES).min(backed);
+                if !sound {
                     return refuse("the object's allocator metadata is damaged");
                 }
-                Ok(Block::Large { region, chunk, chunks, bytes: record.large_bytes })
+                Ok(Block::Large { region, chunk, chunks, bytes })
             }
             CHUNK_LARGE | CHUNK_LARGE_BODY => refuse("it points into the middle of a large block"),
             state if (1..=CLASSES as u8).contains(&state) => {

@@ -53,8 +53,10 @@ impl HeapStatistics {
                     CHUNK_LARGE => {
                         let record = region.record(chunk);
                         total.large_blocks += 1;
-                        total.large_bytes += record.large_bytes;
-                        total.allocated_bytes += record.large_chunks.saturating_mul(CHUNK_BYTES);
+                        // Metadata may be damaged: a sum may be wrong, and no overflow.
+                        total.large_bytes = total.large_bytes.saturating_add(record.large_bytes);
+                        let bytes = record.large_chunks.saturating_mul(CHUNK_BYTES);
+                        total.allocated_bytes = total.allocated_bytes.saturating_add(bytes);
                     }
                     CHUNK_LARGE_BODY => {}
                     class => {
@@ -70,7 +72,8 @@ impl HeapStatistics {
         for (class, counts) in classes.iter_mut().enumerate() {
             counts.block_bytes = block_bytes(class) as u64;
             total.blocks += counts.blocks;
-            total.allocated_bytes += counts.blocks * counts.block_bytes;
+            let bytes = counts.blocks.saturating_mul(counts.block_bytes);
+            total.allocated_bytes = total.allocated_bytes.saturating_add(bytes);
         }
         total.classes = classes.into_iter().filter(|c| c.slabs > 0).collect();
         total

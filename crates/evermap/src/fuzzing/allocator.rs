@@ -1,0 +1,98 @@
+//! The allocator over metadata that says anything.
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::address::AnonymousRange;
+use crate::alloc::{Ground, Heap};
+use crate::error::{Error, Result};
+use crate::format::{CHUNK_BYTES, PAGE_BYTES, RegionRecord, meta_length};
+
+/// Chunks of the only region.
+const CHUNKS: u64 = 12;
+
+/// A region in memory of which the file backs a part.
+struct OneRegion {
+    backed: Mutex<u64>,
+}
+
+impl Ground for OneRegion {
+    fn extend(&self, region: usize, data_bytes: u64) -> Result<u64> {
+        assert!(region == 0 && data_bytes <= CHUNKS * CHUNK_BYTES, "beyond the region");
+        let mut backed = self.backed.lock().unwrap_or_else(PoisonError::into_inner);
+        *backed = data_bytes.next_multiple_of(PAGE_BYTES).max(*backed);
+        Ok(*backed)
+    }
+
+    fn add_region(&self, _chunks: u64) -> Result<RegionRecord> {
+        let what = "a heap of one region".to_string();
+        Err(Error::OutOfAddresses { what, bytes: 0, why: "it is the only one".to_string() })
+    }
+}
+
+/// Allocates and frees in a heap whose chunk map and records are what the input says.
+///
+/// What it gives out lies in the part that the file backs, always: the rest would be a signal.
+/// Input: bytes backed, in pages; operations, three bytes each, up to a byte of 0xff; metadata.
+pub fn allocator(input: &[u8]) {
+    let Some((&[backed_pages], rest)) = input.split_first_chunk() else { return };
+    let end = rest.chunks(3).position(|o| o.first() == Some(&0xff)).map_or(rest.len(), |n| n * 3);
+    let (operations, metadata) = rest.split_at(end.min(rest.len()));
+    let meta = meta_length(true, CHUNKS);
+    let lead = meta.next_multiple_of(CHUNK_BYTES);
+    let Ok(range) = AnonymousRange::new(lead + CHUNKS * CHUNK_BYTES) else { return };
+    let base = range.base() + lead - meta;
+    let backed = (u64::from(backed_pages) * PAGE_BYTES).min(CHUNKS * CHUNK_BYTES);
+    let record = RegionRecord {
+        base,
+        capacity: meta + CHUNKS * CHUNK_BYTES,
+        length: meta + backed,
+        file_offset: 0,
+        meta_length: meta,
+        checksums: 0,
+    };
+    let metadata = metadata.get(1..).unwrap_or_default();
+    let length = metadata.len().min((meta - PAGE_BYTES) as usize);
+    // SAFETY: the range is writable and nobody else knows it; the metadata's place is behind the
+    // superblock's page and `length` ends inside it.
+    unsafe {
+        let to = (base + PAGE_BYTES) as *mut u8;
+        to.copy_from_nonoverlapping(metadata.as_ptr(), length);
+    }
+    let ground = Arc::new(OneRegion { backed: Mutex::new(backed) });
+    // SAFETY: the region lives as long as `range`, which is dropped after the heap.
+    let heap = unsafe { Heap::new(ground, &[record]) };
+    operate(&heap, base + meta, operations);
+    let _ = heap.statistics();
+    assert!(heap.tidy().iter().all(|used| *used <= CHUNKS * CHUNK_BYTES));
+    drop(heap);
+    drop(range);
+}
+
+fn operate(heap: &Heap, data: u64, operations: &[u8]) {
+    for operation in operations.chunks_exact(3) {
+        let number = u64::from(operation[1]) | u64::from(operation[2]) << 8;
+        match operation[0] % 3 {
+            0 => {
+                let size = number as usize * 3 + 1;
+                if let Ok(block) = heap.allocate(size, 16) {
+                    let address = block.as_ptr() as usize;
+                    assert!(heap.contains(address, size), "a block beyond what the file backs");
+                }
+            }
+            1 => {
+                let address = data.wrapping_add(number * 16);
+                if let Some(block) = NonNull::new(address as *mut u8) {
+                    let _ = heap.try_free(block);
+                }
+            }
+            _ => {
+                let address = data.wrapping_add(number * 16);
+                if let Some(block) = NonNull::new(address as *mut u8) {
+                    let usable = heap.usable_size(block);
+                    assert!(usable as u64 <= CHUNKS * CHUNK_BYTES, "a block larger than the heap");
+                }
+            }
+        }
+    }
+}

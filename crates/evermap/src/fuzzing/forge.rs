@@ -1,0 +1,67 @@
+//! Makes checksums right, so that noise gets past them: what a checksum is right for may still say
+//! anything, and whoever can write a file can write its checksum.
+
+use bytemuck::{Zeroable, bytes_of, pod_read_unaligned};
+
+use crate::checksum::crc32c;
+use crate::format::{
+    FORMAT_VERSION, LOG_ALIGN, LOG_MAGIC, LOG_RECORD_MAGIC, LOG_RECORDS_OFFSET, LOG_SLOT_BYTES,
+    LogHeader, LogRecord, PAGE_BYTES, SUPERBLOCK_CHECKED_BYTES, SUPERBLOCK_MAGIC, Superblock,
+};
+
+/// Gives page 0 of an object the magic, a version that is known, and a right checksum.
+pub(super) fn superblock(object: &mut [u8]) {
+    let Some(page) = object.get_mut(..PAGE_BYTES as usize) else { return };
+    let mut s: Superblock = pod_read_unaligned(page);
+    s.magic = SUPERBLOCK_MAGIC;
+    s.format_version = FORMAT_VERSION;
+    let unsigned = Superblock { checksum: 0, log_required: 0, ..s };
+    s.checksum = crc32c(&[&bytes_of(&unsigned)[..SUPERBLOCK_CHECKED_BYTES]]);
+    page.copy_from_slice(bytes_of(&s));
+}
+
+/// Makes both header slots valid ones of the object's log. Gives the one that counts.
+pub(super) fn log_headers(log: &mut [u8], object_uuid: [u8; 16]) -> LogHeader {
+    let mut newest = LogHeader::zeroed();
+    for slot in 0..2 {
+        let at = (slot * LOG_SLOT_BYTES) as usize;
+        let Some(bytes) = log.get_mut(at..at + size_of::<LogHeader>()) else { continue };
+        let mut header: LogHeader = pod_read_unaligned(bytes);
+        header.magic = LOG_MAGIC;
+        header.format_version = FORMAT_VERSION;
+        header.object_uuid = object_uuid;
+        header.checksum = 0;
+        header.checksum = crc32c(&[bytes_of(&header)]);
+        bytes.copy_from_slice(bytes_of(&header));
+        if slot == 0 || header.generation > newest.generation {
+            newest = header;
+        }
+    }
+    newest
+}
+
+/// Chains what follows the headers into records: every head gets what chains it to the one before,
+/// and the checksum. Lengths are only brought inside the file; bodies stay what they are.
+pub(super) fn log_records(log: &mut [u8], header: &LogHeader) {
+    let head_bytes = size_of::<LogRecord>();
+    let mut at = LOG_RECORDS_OFFSET as usize;
+    let mut sequence = header.base_sequence;
+    let mut previous = 0;
+    while let Some(bytes) = log.get_mut(at..at + head_bytes) {
+        let mut head: LogRecord = pod_read_unaligned(bytes);
+        sequence = sequence.wrapping_add(1);
+        head.magic = LOG_RECORD_MAGIC;
+        head.salt = header.salt;
+        head.sequence = sequence;
+        head.previous = previous;
+        head.checksum = 0;
+        let body_at = at + head_bytes;
+        let room = log.len() - body_at;
+        head.body_length %= room as u64 + 1;
+        let end = body_at + head.body_length as usize;
+        head.checksum = crc32c(&[bytes_of(&head), &log[body_at..end]]);
+        previous = head.checksum;
+        log[at..body_at].copy_from_slice(bytes_of(&head));
+        at = end.next_multiple_of(LOG_ALIGN as usize);
+    }
+}
