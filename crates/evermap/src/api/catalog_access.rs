@@ -35,6 +35,8 @@ pub(super) struct CatalogAccess {
     file: Arc<dyn File>,
     log_file: Arc<dyn File>,
     reader: Option<Reader>,
+    /// Compare every page with its checksum before a look at it.
+    pub(super) verify: bool,
     patience: Duration,
     own_addresses: Arc<CatalogAddresses>,
     book: Arc<LeaseBook>,
@@ -101,6 +103,7 @@ impl CatalogAccess {
             file,
             log_file,
             reader: None,
+            verify: false,
             patience,
             own_addresses,
             book,
@@ -126,6 +129,9 @@ impl CatalogAccess {
                 let file = Arc::clone(&self.file);
                 let log = LogSource::File(&self.log_file);
                 let reader = Reader::from_locked(&self.environment, &self.place, file, log)?;
+                if self.verify {
+                    reader.verify()?;
+                }
                 check_type(&reader, &self.place)?;
                 reader
             }

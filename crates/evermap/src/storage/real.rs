@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
-use rustix::io::ReadWriteFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 use tracing::trace;
 
 use super::{File, FileIdentity, FileSystem, LockKind, OpenMode, Storage};
@@ -53,14 +53,16 @@ impl Storage for Disk {
         };
         let doing = if mode == OpenMode::CreateNew { "create" } else { "open" };
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let descriptor = fs::open(path, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|e| Error::from_io(e.into(), doing, path))?;
+        let foreign =
+            |found: &str| Error::Foreign { path: path.to_path_buf(), found: found.to_string() };
+        let descriptor = fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| match e {
+            Errno::LOOP => foreign("a symbolic link, which is not followed"),
+            Errno::ISDIR => foreign("a directory"),
+            _ => Error::from_io(e.into(), doing, path),
+        })?;
         let stat = fs::fstat(&descriptor).map_err(|e| Error::from_io(e.into(), doing, path))?;
         if !fs::FileType::from_raw_mode(stat.st_mode).is_file() {
-            return Err(Error::Foreign {
-                path: path.to_path_buf(),
-                found: "not a regular file".to_string(),
-            });
+            return Err(foreign("not a regular file"));
         }
         Ok(Arc::new(DiskFile {
             descriptor,
