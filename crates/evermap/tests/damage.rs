@@ -259,8 +259,6 @@ enum Must {
     Opens,
     /// It opens, or an error says why not.
     ErrOrOpens,
-    /// Shown, and not promised.
-    Anything,
 }
 
 impl Must {
@@ -275,7 +273,6 @@ impl Must {
             Must::Older => matches!(outcome, Outcome::Data(1..VERSION_LAST)),
             Must::Opens => opens,
             Must::ErrOrOpens => error || opens,
-            Must::Anything => true,
         }
     }
 }
@@ -289,7 +286,7 @@ fn rows() -> Vec<Row> {
         NoPermissions, Old, OneByteLess, Removed, Symlink,
     };
     use Left::{Closed, Killed};
-    use Must::{Anything, Err, ErrOrLast, ErrOrOpens, Last, Older, Opens};
+    use Must::{Err, ErrOrLast, ErrOrOpens, Last, Older, Opens};
     use Which::{Catalog, CatalogLog, Object, ObjectLog};
     let mut rows = Vec::new();
     let always = [
@@ -324,7 +321,7 @@ fn rows() -> Vec<Row> {
         rows.push((left, which, OneByteLess, [Err; 4]));
         rows.push((left, which, Damage::Random(Place::Superblock), [Err; 4]));
         // Data and metadata are compared with their checksums when it is asked for. The log may
-        // have the damaged lines newer, and the catalog is used as it is.
+        // have the damaged lines newer. The catalog is always compared.
         let metadata = Damage::Random(Place::Allocator);
         if which == Object {
             rows.push((left, which, FromOtherObject, [Err; 4]));
@@ -351,7 +348,7 @@ fn rows() -> Vec<Row> {
     rows.push((Closed, CatalogLog, HeaderZero, [ErrOrLast; 4]));
     for left in [Closed, Killed] {
         let data = Damage::Random(Place::Data);
-        rows.push((left, Catalog, data, [Anything, Anything, ErrOrLast, ErrOrLast]));
+        rows.push((left, Catalog, data, [ErrOrLast; 4]));
     }
     rows.sort_by_key(|row| (row.1 as u8, row.0 as u8));
     rows
@@ -383,11 +380,8 @@ fn name_of(left: Left, which: Which) -> &'static str {
 }
 
 /// What the ways of opening came to, in few words.
-fn cell(outcomes: &[Outcome], musts: &[Must]) -> String {
-    let shown = |n: usize| match musts[n] {
-        Must::Anything => "not promised".to_string(),
-        _ => shown(&outcomes[n]),
-    };
+fn cell(outcomes: &[Outcome]) -> String {
+    let shown = |n: usize| shown(&outcomes[n]);
     let both = |first: usize| {
         let (read, write) = (shown(first), shown(first + 1));
         if read == write { read } else { format!("{read}; writing: {write}") }
@@ -446,7 +440,7 @@ fn damage_of_every_kind_to_every_file_is_an_error_or_does_no_harm() {
             }
             outcomes.push(outcome);
         }
-        cells.push((name, title, cell(&outcomes, &musts)));
+        cells.push((name, title, cell(&outcomes)));
     }
     let table = table_of(&cells);
     println!("{table}");

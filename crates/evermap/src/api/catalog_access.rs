@@ -35,8 +35,6 @@ pub(super) struct CatalogAccess {
     file: Arc<dyn File>,
     log_file: Arc<dyn File>,
     reader: Option<Reader>,
-    /// Compare every page with its checksum before a look at it.
-    pub(super) verify: bool,
     patience: Duration,
     own_addresses: Arc<CatalogAddresses>,
     book: Arc<LeaseBook>,
@@ -103,7 +101,6 @@ impl CatalogAccess {
             file,
             log_file,
             reader: None,
-            verify: false,
             patience,
             own_addresses,
             book,
@@ -129,9 +126,9 @@ impl CatalogAccess {
                 let file = Arc::clone(&self.file);
                 let log = LogSource::File(&self.log_file);
                 let reader = Reader::from_locked(&self.environment, &self.place, file, log)?;
-                if self.verify {
-                    reader.verify()?;
-                }
+                // Its pointers are about to be followed, whoever opens the store: a damaged page has
+                // to be found before. The catalog is small (some 20 us for a few objects).
+                reader.verify()?;
                 check_type(&reader, &self.place)?;
                 reader
             }
@@ -152,8 +149,12 @@ impl CatalogAccess {
         &mut self,
         change: impl FnOnce(Mut<'_, Catalog>) -> Result<R>,
     ) -> Result<R> {
+        let verified = self.is_current()?;
         self.reader = None;
         let mut writer = self.write()?;
+        if !verified {
+            writer.verify()?;
+        }
         let root = root_of(&writer)?;
         {
             // SAFETY: the type id was checked when the catalog was first looked at, and the

@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 use super::arenas::StoreAddresses;
 use super::catalog_access::CatalogAccess;
 use super::leases::LeaseBook;
-use super::options::{Options, Verify};
+use super::options::Options;
 use crate::address::AddressSpace;
 use crate::catalog::{self, Found};
 use crate::error::{Error, Result};
@@ -152,7 +152,6 @@ impl Inner {
             directory.join(CATALOG_LOG),
             options.catalog_timeout,
         )?;
-        catalog.verify = options.verify == Verify::Full;
         let uuid = catalog.look(|_, reader| reader.superblock().store_uuid)?;
         Ok(Arc::new(Inner {
             directory: directory.to_path_buf(),
