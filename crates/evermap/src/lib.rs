@@ -47,9 +47,11 @@ mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod layout;
 mod object;
 mod persist;
 mod storage;
+pub mod tools;
 
 pub use address::Window;
 pub use alloc::{ClassStatistics, Heap, HeapStatistics};

@@ -28,7 +28,8 @@ use crate::format::{
     BLOCK_BYTES_MIN, CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, CHUNK_LARGE, CHUNK_LARGE_BODY,
     PAGE_BYTES, RegionRecord,
 };
-use classes::{CLASSES, block_bytes, blocks_per_slab, class_of};
+use classes::class_of;
+pub(crate) use classes::{CLASSES, block_bytes, blocks_per_slab};
 use region::Region;
 pub(crate) use statistics::statistics_of;
 pub use statistics::{ClassStatistics, HeapStatistics};

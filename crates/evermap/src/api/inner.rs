@@ -19,15 +19,9 @@ use crate::address::AddressSpace;
 use crate::catalog::{self, Found};
 use crate::error::{Error, Result};
 use crate::format::KIND_OBJECT;
+pub(super) use crate::layout::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
 use crate::object::{Environment, Identity, Place, hex};
 use crate::storage::{File, FileIdentity, OpenMode, Storage};
-
-/// Names inside a store's directory.
-pub(super) const CATALOG: &str = "catalog";
-pub(super) const CATALOG_LOG: &str = "catalog.log";
-pub(super) const ADDRESSES: &str = "addresses";
-pub(super) const OBJECTS: &str = "objects";
-pub(super) const BUILDING: &str = "building";
 
 /// Open stores of this process by identity of their directory.
 static OPEN: Mutex<Vec<(FileIdentity, Weak<Inner>)>> = Mutex::new(Vec::new());

@@ -18,6 +18,7 @@ use crate::catalog::{Arena, Catalog, CatalogInit};
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
 use crate::format::KIND_CATALOG;
+use crate::layout::NEW_CATALOG;
 use crate::object::{Addresses, Draft, DraftOptions, Environment, RootType, lock_byte};
 use crate::persist::{Build, PMap, PVec, Persist, build_root, type_description, type_id};
 use crate::storage::{LockKind, OpenMode, Storage};
@@ -281,8 +282,6 @@ fn create_store(directory: &Path, options: &Options) -> Result<()> {
     debug!(directory = %directory.display(), "made a store");
     Ok(())
 }
-
-const NEW_CATALOG: &str = "catalog.new";
 
 fn create_catalog(storage: &Arc<dyn Storage>, directory: &Path, options: &Options) -> Result<()> {
     let path = directory.join(NEW_CATALOG);

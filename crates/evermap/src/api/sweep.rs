@@ -8,10 +8,7 @@ use tracing::{debug, warn};
 use super::inner::{BUILDING, Inner, OBJECTS, lock};
 use crate::address::random_uuid;
 use crate::error::Result;
-
-/// Bytes of an object's id that are its maker's token. Tokens as lock offsets stay below every
-/// window, so they never meet an address.
-const TOKEN_BYTES: usize = 5;
+use crate::layout::{TOKEN_BYTES, parse_uuid, token_of};
 
 impl Inner {
     /// Once a process: finishes what killed processes left half-done. Failures wait for the next.
@@ -83,13 +80,4 @@ impl Inner {
         let token = token_of(uuid);
         Ok(*lock(&self.token) == Some(token) || self.book.token_is_locked(token)?)
     }
-}
-
-fn token_of(uuid: [u8; 16]) -> u64 {
-    uuid[..TOKEN_BYTES].iter().fold(0, |token, byte| token << 8 | u64::from(*byte))
-}
-
-fn parse_uuid(name: &str) -> Option<[u8; 16]> {
-    let value = u128::from_str_radix(name, 16).ok()?;
-    (name.len() == 32).then_some(value.to_be_bytes())
 }

@@ -21,9 +21,7 @@ pub(crate) use crate::commit::gate::{CONTENT_BYTE, WRITER_BYTE, lock_byte};
 use crate::storage::Storage;
 pub(crate) use draft::{Draft, DraftOptions, RootType, now_ns};
 pub(crate) use reader::Reader;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use superblock::read as read_superblock;
-pub(crate) use superblock::{LogSource, hex, peek};
+pub(crate) use superblock::{Loaded, LogSource, hex, peek, read as read_superblock};
 pub(crate) use territory::{Addresses, lease_of};
 pub(crate) use verification::BackgroundVerification;
 pub(crate) use writer::Writer;

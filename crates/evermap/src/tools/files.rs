@@ -1,0 +1,175 @@
+//! The files of a store against its catalog: what is there without a name, and what is left over.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Result;
+use crate::layout::{ADDRESSES, BUILDING, NEW_CATALOG, OBJECTS, parse_uuid, token_of};
+use crate::object::WRITER_BYTE;
+use crate::storage::OpenMode;
+
+use super::check::Look;
+use super::listing::Listing;
+use super::object;
+use super::report::{Findings, Repair, Report, Severity, Unchecked};
+
+/// Looks for files that the catalog, as of `listing`, does not account for.
+pub(super) fn check(look: &Look<'_>, report: &mut Report, listing: &Listing) -> Result<()> {
+    let mut strays = Strays { look, report, listing: listing.clone() };
+    strays.objects()?;
+    strays.building()?;
+    strays.new_catalog()
+}
+
+struct Strays<'a> {
+    look: &'a Look<'a>,
+    report: &'a mut Report,
+    listing: Listing,
+}
+
+impl Strays<'_> {
+    fn names(&self, folder: &str) -> Result<Vec<String>> {
+        match self.look.options.storage.list(&self.look.directory.join(folder)) {
+            Err(e) if e.is_missing_file() => Ok(Vec::new()),
+            other => other.map(|mut names| {
+                names.sort_unstable();
+                names
+            }),
+        }
+    }
+
+    fn is_named(&self, uuid: [u8; 16]) -> bool {
+        self.listing.objects.iter().any(|(_, found)| found.uuid == uuid)
+    }
+
+    /// Is the file still there, and without a name, in the catalog as it is now?
+    fn is_stray(&mut self, file: &Path, uuid: [u8; 16]) -> bool {
+        if self.is_named(uuid) {
+            return false;
+        }
+        if let Some(fresh) = self.look.fresh_listing() {
+            self.listing = fresh;
+        }
+        !self.is_named(uuid) && self.opens(file)
+    }
+
+    fn opens(&self, file: &Path) -> bool {
+        self.look.options.storage.open(&self.look.directory.join(file), OpenMode::Read).is_ok()
+    }
+
+    /// Who removes an object has it locked until its files are gone, who makes one until it has
+    /// its name.
+    fn is_in_work(&self, file: &Path) -> bool {
+        let path = self.look.directory.join(file);
+        let opened = self.look.options.storage.open(&path, OpenMode::Read);
+        opened.is_ok_and(|file| matches!(file.lock_holder(WRITER_BYTE, 1), Ok(Some(_))))
+    }
+
+    fn objects(&mut self) -> Result<()> {
+        let names = self.names(OBJECTS)?;
+        for name in &names {
+            let file = Path::new(OBJECTS).join(name);
+            if let Some(uuid) = parse_uuid(name) {
+                if self.is_stray(&file, uuid) && !self.is_in_work(&file) {
+                    self.unnamed(file, uuid);
+                }
+            } else if let Some(uuid) = name.strip_suffix(".log").and_then(parse_uuid) {
+                let object = Path::new(OBJECTS).join(crate::object::hex(&uuid));
+                if !self.opens(&object) && self.is_stray(&file, uuid) {
+                    self.leftover(file.clone(), "a log without its object", Some(file));
+                }
+            } else {
+                self.leftover(file, "a file that is not ours", None);
+            }
+        }
+        Ok(())
+    }
+
+    /// An object file without a name: to be removed, or lost.
+    fn unnamed(&mut self, file: PathBuf, uuid: [u8; 16]) {
+        if self.listing.doomed.contains(&uuid) {
+            self.leftover(file.clone(), "the file of an object that was removed", Some(file));
+            return;
+        }
+        let subject = self.look.subject(OBJECTS, uuid, None, Some(self.listing.store_uuid));
+        let looked = object::check(self.look.options, &subject, |_| {});
+        let own = looked.own_name.clone().unwrap_or_default();
+        let sound = !looked.is_damaged && looked.unchecked.is_none();
+        self.report.findings.extend(looked.findings);
+        self.report.objects.extend(looked.report);
+        if let Some(error) = looked.unchecked {
+            let file = file.clone();
+            self.report.unchecked.push(Unchecked { file, object: None, error });
+        }
+        if sound {
+            let mut findings = Findings::new(file, None).answered_by(
+                "`--repair` gives it a name in the catalog again",
+                Repair::Adopt(uuid),
+            );
+            findings.damage(
+                "the object's name",
+                "none in the catalog",
+                format!("`{own}`, as the file says"),
+            );
+            self.report.findings.extend(findings.into_list());
+        }
+    }
+
+    fn building(&mut self) -> Result<()> {
+        for name in self.names(BUILDING)? {
+            let file = Path::new(BUILDING).join(&name);
+            let Some(uuid) = parse_uuid(&name) else {
+                self.leftover(file, "a file that is not ours", None);
+                continue;
+            };
+            if self.is_stray(&file, uuid) {
+                if !self.maker_lives(uuid) && !self.is_in_work(&file) && self.is_stray(&file, uuid)
+                {
+                    self.leftover(file.clone(), "an object that was never finished", Some(file));
+                }
+            } else if self.opens(&file) && !self.maker_lives(uuid) {
+                let mut findings = Findings::new(file, None);
+                findings.add(
+                    Severity::Leftover,
+                    "the file",
+                    format!("in `{BUILDING}`"),
+                    format!("in `{OBJECTS}`, for its object has a name"),
+                    (
+                        "the next process that changes the store moves it, or `--repair` now",
+                        Some(Repair::Move(uuid)),
+                    ),
+                );
+                self.report.findings.extend(findings.into_list());
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the process that made this id still run?
+    fn maker_lives(&self, uuid: [u8; 16]) -> bool {
+        let path = self.look.directory.join(ADDRESSES);
+        let Ok(locks) = self.look.options.storage.open(&path, OpenMode::Read) else {
+            return false;
+        };
+        // What cannot be told is taken for alive: its file stays.
+        !matches!(locks.lock_holder(token_of(uuid), 1), Ok(None))
+    }
+
+    fn new_catalog(&mut self) -> Result<()> {
+        let file = PathBuf::from(NEW_CATALOG);
+        if self.names("")?.iter().any(|name| name == NEW_CATALOG) && !self.is_in_work(&file) {
+            self.leftover(file.clone(), "a catalog that was never finished", Some(file));
+        }
+        Ok(())
+    }
+
+    fn leftover(&mut self, file: PathBuf, found: &str, aside: Option<PathBuf>) {
+        let remedy = match aside {
+            Some(_) => "the next process that changes the store removes it, or `--repair` now",
+            None => "move it out of the store's directory",
+        };
+        let mut findings = Findings::new(file, None);
+        let answer = (remedy, aside.map(Repair::PutAside));
+        findings.add(Severity::Leftover, "the file", found, "no such file", answer);
+        self.report.findings.extend(findings.into_list());
+    }
+}

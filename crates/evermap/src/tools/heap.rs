@@ -1,0 +1,275 @@
+//! The allocator's metadata, checked without following a pointer.
+//!
+//! Chunk map and chunk records say everything twice (a bitmap and its count, a large block's length
+//! and its body in the map), so they can be held against each other, and against the length of the
+//! file. Read in pieces: a region of any size costs the same memory.
+
+use crate::alloc::{CLASSES, block_bytes, blocks_per_slab};
+use crate::error::Result;
+use crate::format::{
+    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, CHUNK_LARGE, CHUNK_LARGE_BODY, ChunkRecord, LINE_BYTES,
+    PAGE_BYTES, ROOT_AREA_BYTES, ROOT_AREA_OFFSET, RegionRecord,
+};
+
+use super::image::Image;
+use super::report::Findings;
+
+/// Chunks looked at at a time: 4 KiB of map and 2.25 MiB of records.
+const CHUNKS_AT_A_TIME: u64 = 4096;
+
+/// What is allocated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Allocated {
+    pub(super) blocks: u64,
+    pub(super) bytes: u64,
+}
+
+/// Where a region's metadata lies.
+struct Layout {
+    /// Number of the region, for messages.
+    number: usize,
+    map: u64,
+    records: u64,
+    data: u64,
+    chunks: u64,
+    /// Bytes of chunks that the file holds.
+    backed: u64,
+}
+
+impl Layout {
+    fn of(number: usize, region: &RegionRecord) -> Layout {
+        let chunks = (region.capacity - region.meta_length) / CHUNK_BYTES;
+        let map = region.base + if number == 0 { PAGE_BYTES } else { 0 };
+        Layout {
+            number,
+            map,
+            records: map + chunks.next_multiple_of(LINE_BYTES as u64),
+            data: region.base + region.meta_length,
+            chunks,
+            backed: region.length - region.meta_length,
+        }
+    }
+
+    fn record_address(&self, chunk: u64) -> u64 {
+        self.records + chunk * size_of::<ChunkRecord>() as u64
+    }
+
+    fn chunk(&self, chunk: u64) -> String {
+        format!("chunk {chunk} of region {}", self.number)
+    }
+}
+
+/// Checks what the allocator knows of every region, and that the root is something it gave out.
+pub(super) fn check(image: &Image, findings: &mut Findings) -> Result<Allocated> {
+    let mut allocated = Allocated::default();
+    for (number, region) in image.regions() {
+        check_region(image, &Layout::of(number, region), findings, &mut allocated)?;
+    }
+    check_root(image, findings)?;
+    Ok(allocated)
+}
+
+fn check_region(
+    image: &Image,
+    layout: &Layout,
+    findings: &mut Findings,
+    allocated: &mut Allocated,
+) -> Result<()> {
+    // Chunks that the large block before them still has to have.
+    let mut body_left = 0;
+    let mut from = 0;
+    while from < layout.chunks {
+        let count = (layout.chunks - from).min(CHUNKS_AT_A_TIME);
+        let mut map = vec![0; count as usize];
+        if !image.read(layout.map + from, &mut map)? {
+            findings.damage("the chunk map", "less than the region needs", "one byte a chunk");
+            return Ok(());
+        }
+        // A run of free chunks needs no look at its records.
+        let records = match map.iter().any(|state| *state != CHUNK_FREE) {
+            true => read_records(image, layout, from, count)?,
+            false => Vec::new(),
+        };
+        for (at, &state) in map.iter().enumerate() {
+            let chunk = from + at as u64;
+            if body_left > 0 {
+                body_left -= 1;
+                if state != CHUNK_LARGE_BODY {
+                    let found = describe(state);
+                    findings.damage(layout.chunk(chunk), found, "the rest of a large block");
+                    body_left = 0;
+                } else {
+                    continue;
+                }
+            }
+            let Some(record) = records.get(at) else { continue };
+            body_left = check_chunk(layout, (chunk, state), record, findings, allocated);
+        }
+        from += count;
+    }
+    if body_left > 0 {
+        let found = format!("ends {body_left} chunks before its large block");
+        findings.damage(format!("region {}", layout.number), found, "blocks inside the region");
+    }
+    Ok(())
+}
+
+fn read_records(image: &Image, layout: &Layout, from: u64, count: u64) -> Result<Vec<ChunkRecord>> {
+    let mut bytes = vec![0; count as usize * size_of::<ChunkRecord>()];
+    match image.read(layout.record_address(from), &mut bytes)? {
+        true => Ok(bytes
+            .chunks_exact(size_of::<ChunkRecord>())
+            .map(bytemuck::pod_read_unaligned)
+            .collect()),
+        false => Ok(Vec::new()),
+    }
+}
+
+/// Checks one chunk and gives the number of chunks behind it that belong to it.
+fn check_chunk(
+    layout: &Layout,
+    (chunk, state): (u64, u8),
+    record: &ChunkRecord,
+    findings: &mut Findings,
+    allocated: &mut Allocated,
+) -> u64 {
+    match state & !CHUNK_FULL {
+        CHUNK_FREE if state == CHUNK_FREE => 0,
+        CHUNK_LARGE if state == CHUNK_LARGE => {
+            check_large(layout, chunk, record, findings, allocated)
+        }
+        class if (1..=CLASSES as u8).contains(&class) => {
+            let counted = check_slab(layout, (chunk, state), record, findings);
+            allocated.blocks += u64::from(counted);
+            allocated.bytes += u64::from(counted) * block_bytes(class as usize - 1) as u64;
+            0
+        }
+        _ => {
+            findings.damage(layout.chunk(chunk), describe(state), "a state there is");
+            0
+        }
+    }
+}
+
+fn check_large(
+    layout: &Layout,
+    chunk: u64,
+    record: &ChunkRecord,
+    findings: &mut Findings,
+    allocated: &mut Allocated,
+) -> u64 {
+    let chunks = record.large_chunks;
+    let what = || format!("the large block in {}", layout.chunk(chunk));
+    if chunks == 0 || chunks > layout.chunks - chunk {
+        let expected = format!("1 to {} chunks", layout.chunks - chunk);
+        findings.damage(what(), format!("{chunks} chunks"), expected);
+        return 0;
+    }
+    let bytes = record.large_bytes;
+    if bytes > chunks * CHUNK_BYTES || bytes <= (chunks - 1) * CHUNK_BYTES {
+        findings.damage(what(), format!("{bytes} bytes"), format!("what takes {chunks} chunks"));
+    } else if chunk * CHUNK_BYTES + bytes > layout.backed {
+        findings.damage(what(), format!("{bytes} bytes"), "a block inside the file");
+    }
+    allocated.blocks += 1;
+    allocated.bytes += chunks * CHUNK_BYTES;
+    chunks - 1
+}
+
+/// Checks a slab and gives the number of blocks that its bitmap has.
+fn check_slab(
+    layout: &Layout,
+    (chunk, state): (u64, u8),
+    record: &ChunkRecord,
+    findings: &mut Findings,
+) -> u32 {
+    let class = (state & !CHUNK_FULL) as usize - 1;
+    let blocks = blocks_per_slab(class);
+    let what = |part: &str| format!("{part} of {}", layout.chunk(chunk));
+    if record.blocks != blocks {
+        findings.damage(what("the blocks"), record.blocks.to_string(), blocks.to_string());
+    }
+    let counted: u32 = record.bitmap.iter().map(|word| word.count_ones()).sum();
+    if record.used != counted {
+        let expected = format!("{counted}, the bits set");
+        findings.damage(what("the count of used blocks"), record.used.to_string(), expected);
+    }
+    let top = record
+        .bitmap
+        .iter()
+        .rposition(|word| *word != 0)
+        .map_or(0, |word| word as u32 * 64 + 64 - record.bitmap[word].leading_zeros());
+    if record.carved > blocks || top > record.carved {
+        let found = format!("{} blocks carved, block {top} the last used", record.carved);
+        findings.damage(what("the bitmap"), found, format!("at most {blocks}, used ones carved"));
+    } else if chunk * CHUNK_BYTES + u64::from(record.carved) * block_bytes(class) as u64
+        > layout.backed
+    {
+        let found = format!("{} blocks carved", record.carved);
+        findings.damage(what("the slab"), found, "blocks inside the file");
+    }
+    let full = state & CHUNK_FULL != 0;
+    if full != (counted == blocks) {
+        let found = format!("marked as {}", if full { "full" } else { "having a free block" });
+        findings.damage(what("the slab"), found, format!("{counted} of {blocks} blocks used"));
+    }
+    counted
+}
+
+fn describe(state: u8) -> String {
+    match state & !CHUNK_FULL {
+        _ if state == CHUNK_FREE => "a free chunk".to_string(),
+        _ if state == CHUNK_LARGE => "the first chunk of a large block".to_string(),
+        _ if state == CHUNK_LARGE_BODY => "a chunk of a large block without its first".to_string(),
+        class if (1..=CLASSES as u8).contains(&class) => "a slab".to_string(),
+        _ => format!("state {state:#04x}"),
+    }
+}
+
+fn check_root(image: &Image, findings: &mut Findings) -> Result<()> {
+    let s = image.superblock();
+    let area = s.regions()[0].base + ROOT_AREA_OFFSET as u64;
+    let end = s.root_address.saturating_add(s.root_bytes);
+    if s.root_address >= area && end <= area + ROOT_AREA_BYTES as u64 {
+        return Ok(());
+    }
+    let block = block_at(image, s.root_address)?;
+    if block.is_none_or(|bytes| bytes < s.root_bytes) {
+        let found = match block {
+            None => format!("{:#x}, where nothing is allocated", s.root_address),
+            Some(bytes) => format!("a block of {bytes} bytes"),
+        };
+        findings.damage("the root", found, format!("an allocated block of {} bytes", s.root_bytes));
+    }
+    Ok(())
+}
+
+/// The bytes of the allocated block that begins at an address; `None` when none does.
+pub(super) fn block_at(image: &Image, address: u64) -> Result<Option<u64>> {
+    let inside = |layout: &Layout| {
+        address >= layout.data && address < layout.data + layout.chunks * CHUNK_BYTES
+    };
+    let Some(layout) = image.regions().map(|(n, r)| Layout::of(n, r)).find(inside) else {
+        return Ok(None);
+    };
+    let chunk = (address - layout.data) / CHUNK_BYTES;
+    let offset = (address - layout.data) % CHUNK_BYTES;
+    let state: Option<u8> = image.value(layout.map + chunk)?;
+    let record: Option<ChunkRecord> = image.value(layout.record_address(chunk))?;
+    let (Some(state), Some(record)) = (state, record) else { return Ok(None) };
+    let bytes = match state & !CHUNK_FULL {
+        CHUNK_LARGE if state == CHUNK_LARGE => {
+            let end = (chunk * CHUNK_BYTES).checked_add(record.large_bytes);
+            let whole = end.is_some_and(|end| end <= layout.backed);
+            (offset == 0 && whole).then_some(record.large_bytes)
+        }
+        class if (1..=CLASSES as u8).contains(&class) => {
+            let size = block_bytes(class as usize - 1) as u64;
+            let index = (offset / size) as usize;
+            let set = record.bitmap.get(index / 64).is_some_and(|w| w >> (index % 64) & 1 == 1);
+            (offset.is_multiple_of(size) && set).then_some(size)
+        }
+        _ => None,
+    };
+    Ok(bytes)
+}

@@ -1,0 +1,21 @@
+//! Tools for a store as a whole: checking and repairing it, copying it, putting a copy in its place.
+//!
+//! [`check`] reads a store's files without mapping them and says what is wrong with them;
+//! [`backup`](crate::Store::backup) copies a store in use; [`restore`] makes a store of a copy.
+//! They stand above the other layers. What they read of a file that may be damaged goes through
+//! an image of it, in which every address is looked up before anything is read; only a repair,
+//! which begins with a check, opens the store as a program does.
+
+mod check;
+mod checksums;
+mod files;
+mod heap;
+mod image;
+mod listing;
+mod log;
+mod object;
+mod repair;
+mod report;
+
+pub use check::{CheckOptions, check};
+pub use report::{Finding, ObjectReport, Report, Severity, Unchecked};

@@ -1,0 +1,166 @@
+//! One object file, with its log, from superblock to page checksums.
+
+use crate::catalog::{Found, Lease};
+use crate::error::Error;
+use crate::object::{Place, WRITER_BYTE, lease_of};
+use crate::storage::OpenMode;
+
+use super::check::CheckOptions;
+use super::image::Image;
+use super::report::{Finding, Findings, ObjectReport, Repair, Severity};
+use super::{checksums, heap, log};
+
+/// What is known of an object file before it is opened.
+pub(super) struct Subject<'a> {
+    /// The file, as seen from the store's directory.
+    pub(super) file: std::path::PathBuf,
+    pub(super) place: Place,
+    /// Name and entry in the catalog; `None` for a file that it does not name.
+    pub(super) entry: Option<(&'a str, &'a Found)>,
+    pub(super) uuid: [u8; 16],
+}
+
+/// What a look at one object file gave.
+pub(super) struct Looked {
+    pub(super) report: Option<ObjectReport>,
+    pub(super) findings: Vec<Finding>,
+    pub(super) unchecked: Option<Error>,
+    /// Addresses of its regions, where they could be read.
+    pub(super) leases: Vec<Lease>,
+    /// The name that the file has for itself.
+    pub(super) own_name: Option<String>,
+    pub(super) is_damaged: bool,
+}
+
+/// Checks an object file. `progress` is told how many bytes are done.
+pub(super) fn check(
+    options: &CheckOptions,
+    subject: &Subject<'_>,
+    progress: impl FnMut(u64),
+) -> Looked {
+    let name = subject.entry.map(|(name, _)| name.to_string());
+    let quarantine = Repair::Quarantine { uuid: subject.uuid, name: name.clone() };
+    let remedy = "restore it from a backup, or take it out of the store with `--quarantine`";
+    let mut findings = Findings::new(subject.file.clone(), name).answered_by(remedy, quarantine);
+    let mut looked = Looked {
+        report: None,
+        findings: Vec::new(),
+        unchecked: None,
+        leases: Vec::new(),
+        own_name: None,
+        is_damaged: false,
+    };
+    if let Err(error) = check_image(options, subject, &mut findings, &mut looked, progress) {
+        looked.unchecked = findings.take_error(error);
+    }
+    looked.is_damaged = findings.has_damage();
+    looked.findings = findings.into_list();
+    looked
+}
+
+fn check_image(
+    options: &CheckOptions,
+    subject: &Subject<'_>,
+    findings: &mut Findings,
+    looked: &mut Looked,
+    progress: impl FnMut(u64),
+) -> crate::Result<()> {
+    let image = Image::open(&*options.storage, &subject.place, options.patience)?;
+    let s = image.superblock();
+    looked.leases =
+        s.regions().iter().map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect();
+    looked.own_name = Some(s.name());
+    check_names(&image, subject, findings);
+    check_length(&image, findings)?;
+    check_log(options, subject, &image, findings)?;
+    let allocated = heap::check(&image, findings)?;
+    let accept = subject
+        .entry
+        .map(|(name, _)| Repair::AcceptData { uuid: subject.uuid, name: name.to_string() });
+    let pages_verified = checksums::check(&image, findings, accept.as_ref(), progress)?;
+    looked.report = Some(ObjectReport {
+        object: subject.entry.map(|(name, _)| name.to_string()),
+        file: subject.file.clone(),
+        sequence: s.commit_sequence,
+        file_bytes: s.file_length,
+        log_commits: image.log_commits,
+        blocks: allocated.blocks,
+        allocated_bytes: allocated.bytes,
+        pages_verified,
+        blocks_reached: None,
+    });
+    Ok(())
+}
+
+/// The file's own name matters only should the catalog be lost, and may lag behind it.
+fn check_names(image: &Image, subject: &Subject<'_>, findings: &mut Findings) {
+    let own = image.superblock().name();
+    if let Some((name, _)) = subject.entry.filter(|(name, _)| *name != own) {
+        findings.add(
+            Severity::Leftover,
+            "the name in the file",
+            format!("`{own}`"),
+            format!("`{name}`"),
+            ("the next session that commits puts it right", None),
+        );
+    }
+}
+
+/// Is somebody changing the object?
+pub(super) fn has_writer(image: &Image) -> crate::Result<bool> {
+    Ok(image.file().lock_holder(WRITER_BYTE, 1)?.is_some())
+}
+
+/// Bytes behind the last commit are what a dead writer's growth left.
+fn check_length(image: &Image, findings: &mut Findings) -> crate::Result<()> {
+    let (length, committed) = (image.file().length()?, image.superblock().file_length);
+    if length > committed && !has_writer(image)? {
+        findings.add(
+            Severity::Leftover,
+            "the end of the file",
+            format!("{length} bytes"),
+            format!("{committed} bytes, which the last commit has"),
+            ("the next session cuts it off", None),
+        );
+    }
+    Ok(())
+}
+
+/// The log beside the file: one that is needed was read to open the image.
+pub(super) fn check_log(
+    options: &CheckOptions,
+    subject: &Subject<'_>,
+    image: &Image,
+    findings: &mut Findings,
+) -> crate::Result<()> {
+    let log = match options.storage.open(&subject.place.log_path, OpenMode::Read) {
+        Ok(log) => log,
+        Err(error) if error.is_missing_file() => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if has_writer(image)? {
+        return Ok(());
+    }
+    if image.superblock().log_required == 0 {
+        let path = subject.file.with_extension("log");
+        findings.add(
+            Severity::Leftover,
+            "the log",
+            format!("{}, which the object does not ask for", path.display()),
+            "no log",
+            ("the next session takes it away, or `--repair` now", Some(Repair::PutLogAside(path))),
+        );
+        return Ok(());
+    }
+    let last = image.superblock().commit_sequence;
+    let before = findings.len();
+    log::check(&*log, image.superblock().object_uuid, last, findings)?;
+    // A writer that came meanwhile commits behind what was the end.
+    if findings.len() > before {
+        let again = Image::open(&*options.storage, &subject.place, options.patience)?;
+        if has_writer(&again)? || again.superblock().commit_sequence != last {
+            findings.forget_last();
+        }
+    }
+    Ok(())
+}
