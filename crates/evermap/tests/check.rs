@@ -15,11 +15,11 @@ type Words = PMap<PString, PVec<u64>>;
 fn fill(store: &Store, name: &str) {
     store.create::<Words, _>(name, PMap::new()).unwrap();
     let mut session = store.write::<Words>(name).unwrap();
+    session.root_mut().insert("large", from_iter(0..50_000)).unwrap();
     for n in 0..300u64 {
         let word = format!("word {n}");
         session.root_mut().insert(word.as_str(), from_iter(0..n * 10)).unwrap();
     }
-    session.root_mut().insert("large", from_iter(0..50_000)).unwrap();
     for n in (0..300).step_by(7) {
         session.root_mut().remove(format!("word {n}").as_str());
     }

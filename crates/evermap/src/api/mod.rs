@@ -10,12 +10,16 @@ mod catalog_access;
 mod info;
 mod inner;
 mod leases;
+mod mend;
+mod new_catalog;
 mod options;
 mod publish;
 mod session;
 mod snapshot;
 mod store;
 mod sweep;
+
+pub(crate) use new_catalog::{NewCatalog, write_catalog};
 
 pub use batch::Batch;
 pub use info::ObjectInfo;

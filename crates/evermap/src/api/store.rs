@@ -1,27 +1,23 @@
 //! The store: a directory of named objects.
 
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use tracing::debug;
 
-use super::arenas::reserve_somewhere;
 use super::batch::Batch;
 use super::info::ObjectInfo;
 use super::inner::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, Inner, OBJECTS};
+use super::new_catalog::{NewCatalog, write_catalog};
 use super::options::Options;
 use super::session::Session;
 use super::snapshot::{Shared, Snapshot};
-use crate::address::{AddressSpace, random_uuid};
-use crate::catalog::{Arena, Catalog, CatalogInit};
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
-use crate::format::KIND_CATALOG;
 use crate::layout::NEW_CATALOG;
-use crate::object::{Addresses, Draft, DraftOptions, Environment, RootType, lock_byte};
-use crate::persist::{Build, PMap, PVec, Persist, build_root, type_description, type_id};
-use crate::storage::{LockKind, OpenMode, Storage};
+use crate::object::lock_byte;
+use crate::persist::{Build, Persist};
+use crate::storage::{LockKind, OpenMode};
 
 /// A directory of named objects. Cheap to clone; one process has one mapping of each object,
 /// however often its store is opened.
@@ -68,6 +64,11 @@ impl Store {
     /// As [`open`](Store::open) and [`create_new`](Store::create_new).
     pub fn open_or_create(directory: impl AsRef<Path>) -> Result<Store> {
         Options::new().open_or_create(directory)
+    }
+
+    /// What its handles share.
+    pub(super) fn inner(&self) -> &Inner {
+        &self.inner
     }
 
     /// The store's directory.
@@ -225,17 +226,6 @@ impl Options {
     }
 }
 
-/// The first lease of a store is its catalog's: the arena's first addresses.
-struct FirstLease(u64);
-
-impl Addresses for FirstLease {
-    fn lease(&self, _bytes: u64) -> Result<u64> {
-        Ok(self.0)
-    }
-
-    fn give_up(&self, _base: u64, _bytes: u64) {}
-}
-
 /// Makes the files of an empty store. The catalog comes last and gets its name when it is
 /// durable: a directory without it is no store.
 fn create_store(directory: &Path, options: &Options) -> Result<()> {
@@ -278,53 +268,9 @@ fn create_store(directory: &Path, options: &Options) -> Result<()> {
             _ => {}
         }
     }
-    create_catalog(&storage, directory, options)?;
+    write_catalog(directory, options, NewCatalog::default())?;
     debug!(directory = %directory.display(), "made a store");
     Ok(())
-}
-
-fn create_catalog(storage: &Arc<dyn Storage>, directory: &Path, options: &Options) -> Result<()> {
-    let path = directory.join(NEW_CATALOG);
-    match storage.remove(&path) {
-        Err(e) if !e.is_missing_file() => return Err(e),
-        _ => {}
-    }
-    let space = AddressSpace::new(&format!("store {}", directory.display()));
-    let length = options.arena_bytes;
-    let base = reserve_somewhere(&space, options, length)?;
-    let environment =
-        Environment { storage: Arc::clone(storage), space, addresses: Arc::new(FirstLease(base)) };
-    let draft_options = DraftOptions {
-        name: CATALOG.to_string(),
-        store_uuid: random_uuid()?,
-        object_uuid: random_uuid()?,
-        kind: KIND_CATALOG,
-        arena: (base, length),
-        ..DraftOptions::default()
-    };
-    let mut draft = Draft::create(&environment, &path, &draft_options)?;
-    let root: NonNull<Catalog> = draft
-        .place_root(RootType {
-            bytes: size_of::<Catalog>(),
-            align: align_of::<Catalog>(),
-            type_id: type_id::<Catalog>().0,
-            schema: type_description::<Catalog>(),
-        })?
-        .cast();
-    let first_region_end = draft.leases_end();
-    let source = CatalogInit {
-        arenas: [Arena { base, length, high_water: first_region_end }],
-        objects: PMap::new(),
-        doomed: PVec::new(),
-    };
-    // SAFETY: the place is the root's, of its size and alignment, and nobody else knows it.
-    unsafe { build_root(draft.heap(), root, source)? };
-    draft.finish(&environment, Some(&directory.join(CATALOG_LOG)))?;
-    draft.published();
-    draft.file().sync_data()?;
-    storage.rename(&path, &directory.join(CATALOG))?;
-    storage.sync_directory(directory)?;
-    storage.sync_directory(&crate::storage::parent_of(directory))
 }
 
 fn already_there(error: &Error) -> bool {

@@ -36,6 +36,15 @@ impl Image {
     /// Opens the last commit as a reader does.
     pub(super) fn open(storage: &dyn Storage, place: &Place, patience: Duration) -> Result<Image> {
         let file = open_locked(storage, place, patience)?;
+        Image::of_locked(storage, place, file)
+    }
+
+    /// The last commit of a file that the caller has locked.
+    pub(super) fn of_locked(
+        storage: &dyn Storage,
+        place: &Place,
+        file: Arc<dyn File>,
+    ) -> Result<Image> {
         let log = LogSource::Path(storage, &place.log_path, OpenMode::Read);
         let Loaded { superblock, commits, .. } = read_superblock(&*file, log, &place.identity)?;
         let lines = Lines::of(&commits);

@@ -11,9 +11,11 @@ mod checksums;
 mod files;
 mod heap;
 mod image;
+mod keep;
 mod listing;
 mod log;
 mod object;
+mod rebuild;
 mod repair;
 mod report;
 

@@ -1,7 +1,263 @@
-use super::check::{CheckOptions, Seen};
-use super::report::Report;
-use std::path::Path;
-pub(super) fn run(_directory: &Path, _options: &CheckOptions, seen: Seen) -> crate::Result<Report> {
-    let _ = seen.listing;
-    Ok(seen.report)
+//! Repairing: what a check found, put right where nothing can be lost by it.
+//!
+//! The order is: the catalog first, if it has to be made anew; then what is changed in it; then
+//! files that go elsewhere. Each step looks again, under the lock that keeps others from changing
+//! what it is about, whether what was found is still so. Nothing is deleted: files are moved into
+//! the directory of [`Keep`], and what is changed in place is copied there first. Data in objects
+//! are never changed; whether a page or its checksum is right, only its owner can say.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::api::{Options, Store};
+use crate::catalog::{Found, Lease};
+use crate::error::{Error, Result};
+use crate::layout::{BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
+use crate::object::{CONTENT_BYTE, WRITER_BYTE, hex, lease_of, lock_byte, peek};
+use crate::storage::{File, LockKind, OpenMode};
+
+use super::check::{CheckOptions, Look, Seen};
+use super::checksums::Table;
+use super::image::Image;
+use super::keep::Keep;
+use super::rebuild;
+use super::report::{Repair, Report, Severity};
+
+/// Repairs what `seen` has found, and looks once more.
+pub(super) fn run(directory: &Path, options: &CheckOptions, seen: Seen) -> Result<Report> {
+    let Seen { mut report, listing } = seen;
+    let mut mender = Mender {
+        directory,
+        options,
+        keep: Keep::new(&options.storage, directory),
+        actions: Vec::new(),
+        store: None,
+    };
+    let rebuilds = |r: &Repair| *r == Repair::RebuildCatalog;
+    if report.findings.iter().filter_map(|f| f.repair.as_ref()).any(rebuilds) {
+        let done = rebuild::catalog(directory, options, &mut mender.keep, listing.as_ref())?;
+        mender.actions.extend(done);
+        mark(&mut report, &Repair::RebuildCatalog);
+    }
+    let mut repairs: Vec<Repair> = Vec::new();
+    for finding in report.findings.iter().filter(|finding| !finding.repaired) {
+        repairs.extend(finding.repair.clone().filter(|repair| !repairs.contains(repair)));
+    }
+    repairs.retain(|repair| mender.is_wanted(repair));
+    for repair in &repairs {
+        if mender.mend(repair)? {
+            mark(&mut report, repair);
+        }
+    }
+    let Mender { keep, actions, store, .. } = mender;
+    drop(store);
+    report.actions = actions;
+    report.kept_in = keep.folder().map(Path::to_path_buf);
+    if !report.actions.is_empty() {
+        look_again(directory, options, &mut report)?;
+    }
+    Ok(report)
+}
+
+fn mark(report: &mut Report, repair: &Repair) {
+    let answered = report.findings.iter_mut().filter(|f| f.repair.as_ref() == Some(repair));
+    answered.for_each(|finding| finding.repaired = true);
+}
+
+/// What a repair leaves is looked at as well: what is damaged now and was not before is added, and
+/// what was called repaired and is still damaged is called so no longer.
+fn look_again(directory: &Path, options: &CheckOptions, report: &mut Report) -> Result<()> {
+    let after = Look::new(directory, options)?.all()?.report;
+    report.objects = after.objects;
+    report.unchecked = after.unchecked;
+    for finding in after.findings.into_iter().filter(|f| f.severity == Severity::Damage) {
+        let same = report
+            .findings
+            .iter_mut()
+            .find(|f| f.file == finding.file && f.what == finding.what && f.found == finding.found);
+        match same {
+            Some(known) => known.repaired = false,
+            None => report.findings.push(finding),
+        }
+    }
+    Ok(())
+}
+
+struct Mender<'a> {
+    directory: &'a Path,
+    options: &'a CheckOptions,
+    keep: Keep<'a>,
+    actions: Vec<String>,
+    /// Opened by the first step that changes the catalog.
+    store: Option<Store>,
+}
+
+impl Mender<'_> {
+    fn is_wanted(&self, repair: &Repair) -> bool {
+        match repair {
+            Repair::AcceptData { .. } => self.options.accept_data,
+            Repair::Quarantine { .. } => self.options.quarantine,
+            Repair::RebuildCatalog => false,
+            _ => true,
+        }
+    }
+
+    /// Does one repair; false when there was nothing to do any more, or it could not be done.
+    fn mend(&mut self, repair: &Repair) -> Result<bool> {
+        let done = match repair {
+            Repair::RebuildCatalog => Ok(None),
+            Repair::PutAside(file) => self.put_aside(file),
+            Repair::PutLogAside(file) => self.put_log_aside(file),
+            Repair::Move(uuid) => self.move_home(*uuid),
+            Repair::Forget { name, uuid } => self.forget(name, *uuid),
+            Repair::Adopt(uuid) => self.adopt(*uuid),
+            Repair::Leases(uuid) => self.record_leases(*uuid),
+            Repair::AcceptData { uuid, name } => self.accept_data(*uuid, name),
+            Repair::Quarantine { uuid, name } => self.quarantine(*uuid, name.as_deref()),
+        };
+        match done {
+            Ok(Some(action)) => {
+                self.actions.push(action);
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            // What is in use stays as it is, and the rest is repaired all the same.
+            Err(Error::Busy { what, holder }) => {
+                self.actions.push(format!("left {what} as it is: {holder}"));
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The store, opened; its catalog is copied before the first change.
+    fn store(&mut self) -> Result<Store> {
+        if let Some(store) = &self.store {
+            return Ok(store.clone());
+        }
+        let options = Options { storage: self.options.storage.clone(), ..Options::default() };
+        let store = options.open(self.directory)?;
+        self.keep.copy(Path::new(CATALOG))?;
+        self.keep.copy(Path::new(CATALOG_LOG))?;
+        Ok(self.store.insert(store).clone())
+    }
+
+    fn put_aside(&mut self, file: &Path) -> Result<Option<String>> {
+        let taken = self.keep.take(file)?;
+        Ok(taken.then(|| format!("moved {} out of the store", file.display())))
+    }
+
+    /// Locks an object against writers.
+    fn lock_writer(&self, uuid: [u8; 16]) -> Result<std::sync::Arc<dyn File>> {
+        let path = self.directory.join(OBJECTS).join(hex(&uuid));
+        let file = self.options.storage.open(&path, OpenMode::ReadWrite)?;
+        let called = format!("the object in {}", path.display());
+        lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, Duration::ZERO, &called)?;
+        Ok(file)
+    }
+
+    fn put_log_aside(&mut self, file: &Path) -> Result<Option<String>> {
+        let name = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let Some(uuid) = name.and_then(|name| crate::layout::parse_uuid(&name)) else {
+            return Ok(None);
+        };
+        let object = self.lock_writer(uuid)?;
+        if peek(&*object)?.log_required != 0 {
+            return Ok(None);
+        }
+        self.put_aside(file)
+    }
+
+    fn move_home(&mut self, uuid: [u8; 16]) -> Result<Option<String>> {
+        let (from, to) = (self.home(BUILDING, uuid), self.home(OBJECTS, uuid));
+        match self.options.storage.rename(&from, &to) {
+            Err(e) if e.is_missing_file() => return Ok(None),
+            other => other?,
+        }
+        self.options.storage.sync_directory(&self.directory.join(OBJECTS))?;
+        Ok(Some(format!("moved {BUILDING}/{} to {OBJECTS}", hex(&uuid))))
+    }
+
+    fn home(&self, folder: &str, uuid: [u8; 16]) -> PathBuf {
+        self.directory.join(folder).join(hex(&uuid))
+    }
+
+    fn forget(&mut self, name: &str, uuid: [u8; 16]) -> Result<Option<String>> {
+        let done = self.store()?.mend_missing(name, uuid)?;
+        Ok(done.then(|| format!("took `{name}` out of the catalog: its file is gone")))
+    }
+
+    /// An object's commit as its file has it.
+    fn image(&self, uuid: [u8; 16]) -> Result<Image> {
+        let look = Look::new(self.directory, self.options)?;
+        let place = look.subject(OBJECTS, uuid, None, None).place;
+        Image::open(&*self.options.storage, &place, self.options.patience)
+    }
+
+    fn adopt(&mut self, uuid: [u8; 16]) -> Result<Option<String>> {
+        let image = self.image(uuid)?;
+        let s = image.superblock();
+        let found = Found { uuid, created_ns: s.created_ns, leases: leases_of(&image) };
+        let own = s.name();
+        let name = self.store()?.mend_unnamed(&own, &found)?;
+        Ok(Some(match name {
+            Some(name) => format!("named {OBJECTS}/{} `{name}` in the catalog", hex(&uuid)),
+            None => return Ok(None),
+        }))
+    }
+
+    fn record_leases(&mut self, uuid: [u8; 16]) -> Result<Option<String>> {
+        let leases = leases_of(&self.image(uuid)?);
+        let done = self.store()?.mend_leases(uuid, &leases)?;
+        Ok(done.then(|| format!("recorded the addresses of {OBJECTS}/{}", hex(&uuid))))
+    }
+
+    /// Writes every page of the object's checksum tables anew, for what the pages hold now.
+    fn accept_data(&mut self, uuid: [u8; 16], name: &str) -> Result<Option<String>> {
+        let file = self.lock_writer(uuid)?;
+        let patience = self.options.patience;
+        lock_byte(&*file, LockKind::Exclusive, CONTENT_BYTE, patience, name)?;
+        let look = Look::new(self.directory, self.options)?;
+        let place = look.subject(OBJECTS, uuid, None, None).place;
+        let image = Image::of_locked(&*self.options.storage, &place, file.clone())?;
+        if image.log_commits > 0 {
+            let what = format!("object `{name}`");
+            let holder = "its log has commits that the file lacks; open it for writing once".into();
+            return Err(Error::Busy { what, holder });
+        }
+        self.keep.copy(&Path::new(OBJECTS).join(hex(&uuid)))?;
+        for (number, region) in image.regions() {
+            let Ok(Some(table)) = Table::of(number, region) else { continue };
+            for (page, offset) in table.table_pages() {
+                file.write_at(&table.computed(&image, page)?, offset)?;
+            }
+        }
+        file.sync_data()?;
+        Ok(Some(format!("declared what `{name}` holds right, and wrote its checksums anew")))
+    }
+
+    /// Takes a damaged object out of the store; readers keep what they have open.
+    fn quarantine(&mut self, uuid: [u8; 16], name: Option<&str>) -> Result<Option<String>> {
+        let lock = match self.lock_writer(uuid) {
+            Err(Error::Busy { what, holder }) => return Err(Error::Busy { what, holder }),
+            other => other.ok(),
+        };
+        if let Some(name) = name
+            && !self.store()?.mend_take_out(name, uuid)?
+        {
+            return Ok(None);
+        }
+        let file = Path::new(OBJECTS).join(hex(&uuid));
+        self.keep.take(&file)?;
+        self.keep.take(&file.with_extension("log"))?;
+        drop(lock);
+        let called = name.map_or_else(|| file.display().to_string(), |name| format!("`{name}`"));
+        Ok(Some(format!("took {called}, which is damaged, out of the store")))
+    }
+}
+
+/// The addresses of an object's regions.
+pub(super) fn leases_of(image: &Image) -> Vec<Lease> {
+    let regions = image.superblock().regions().iter();
+    regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect()
 }

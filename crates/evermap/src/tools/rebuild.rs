@@ -1,0 +1,216 @@
+//! A catalog made anew from the object files: each of them says what it is called, which store it
+//! belongs to and which addresses are its own.
+//!
+//! Files in `building` are left where they are: whether the lost catalog named them, nobody can
+//! tell any more, and an object whose making was never acknowledged must not appear.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::address::ARENA_ALIGN_BYTES;
+use crate::api::{NewCatalog, Options, write_catalog};
+use crate::catalog::{Arena, Found, Lease, check_name};
+use crate::error::{Error, Result};
+use crate::format::CHUNK_BYTES;
+use crate::layout::{ADDRESSES, CATALOG, CATALOG_LOG, OBJECTS, parse_uuid};
+use crate::object::{WRITER_BYTE, hex, lock_byte, peek};
+use crate::storage::{LockKind, OpenMode};
+
+use super::check::{CheckOptions, Look};
+use super::image::Image;
+use super::keep::Keep;
+use super::listing::Listing;
+use super::repair::leases_of;
+
+/// Bytes of addresses at the arena's beginning that a catalog's first region takes at most.
+const CATALOG_BYTES: u64 = 17 * CHUNK_BYTES;
+
+/// One object file that says of itself what the catalog has to know.
+struct Witness {
+    found: Found,
+    name: String,
+    store_uuid: [u8; 16],
+    arena: (u64, u64),
+}
+
+/// Makes the catalog anew. `known` is what could be read of the old one: names are taken from it
+/// where it has them, for a file learns its new name late. Gives what was done.
+pub(super) fn catalog(
+    directory: &Path,
+    options: &CheckOptions,
+    keep: &mut Keep<'_>,
+    known: Option<&Listing>,
+) -> Result<Vec<String>> {
+    let storage = &options.storage;
+    let locks = storage.open(&directory.join(ADDRESSES), OpenMode::OpenOrCreate)?;
+    let called = format!("store {}", directory.display());
+    lock_byte(&*locks, LockKind::Exclusive, 0, options.patience, &called)?;
+    // Who makes objects, or has one open, has locked its addresses: it would go on with the old
+    // catalog.
+    if locks.lock_holder(1, i64::MAX as u64 - 1)?.is_some() {
+        let holder = "another process has objects of it open".to_string();
+        return Err(Error::Busy { what: called, holder });
+    }
+    let old = storage.open(&directory.join(CATALOG), OpenMode::ReadWrite).ok();
+    if let Some(old) = &old {
+        lock_byte(&**old, LockKind::Exclusive, WRITER_BYTE, Duration::ZERO, &called)?;
+    }
+    let head = old.as_ref().and_then(|old| peek(&**old).ok());
+    keep.copy(Path::new(CATALOG))?;
+    keep.copy(Path::new(CATALOG_LOG))?;
+    let mut actions = Vec::new();
+    let witnesses = witnesses(directory, options, known, &mut actions)?;
+    let said = most_frequent(witnesses.iter().map(|w| (w.store_uuid, w.arena)));
+    let head = head.map(|head| (head.store_uuid, (head.arena_base, head.arena_length)));
+    // The files outvote a catalog that is damaged.
+    let contents = match said.or(head.filter(|(_, arena)| is_sound(*arena))) {
+        Some((store_uuid, arena)) => {
+            let objects = choose(witnesses, store_uuid, arena, known, &mut actions);
+            let arenas = arenas(arena, &objects, known);
+            NewCatalog { store_uuid: Some(store_uuid), arenas, objects }
+        }
+        None => NewCatalog::default(),
+    };
+    let names = contents.objects.len();
+    let store_options = Options { storage: storage.clone(), ..Options::default() };
+    write_catalog(directory, &store_options, contents)?;
+    actions.insert(0, format!("made the catalog anew, with {names} objects"));
+    Ok(actions)
+}
+
+/// Every object file whose superblock can be read.
+fn witnesses(
+    directory: &Path,
+    options: &CheckOptions,
+    known: Option<&Listing>,
+    actions: &mut Vec<String>,
+) -> Result<Vec<Witness>> {
+    let look = Look::new(directory, options)?;
+    let mut names = match options.storage.list(&directory.join(OBJECTS)) {
+        Err(e) if e.is_missing_file() => Vec::new(),
+        other => other?,
+    };
+    names.sort_unstable();
+    let entries: HashMap<[u8; 16], (&str, u64)> = known
+        .iter()
+        .flat_map(|listing| &listing.objects)
+        .map(|(name, found)| (found.uuid, (name.as_str(), found.created_ns)))
+        .collect();
+    let doomed: HashSet<[u8; 16]> = known.iter().flat_map(|l| &l.doomed).copied().collect();
+    let mut witnesses = Vec::new();
+    for uuid in names.iter().filter_map(|name| parse_uuid(name)) {
+        if doomed.contains(&uuid) {
+            continue;
+        }
+        let place = look.subject(OBJECTS, uuid, None, None).place;
+        let image = match Image::open(&*options.storage, &place, options.patience) {
+            Ok(image) => image,
+            Err(error) => {
+                actions.push(format!("left {OBJECTS}/{} without a name: {error}", hex(&uuid)));
+                continue;
+            }
+        };
+        let s = image.superblock();
+        let (name, created_ns) = match entries.get(&uuid) {
+            Some((name, created_ns)) => (name.to_string(), *created_ns),
+            None => (s.name(), s.created_ns),
+        };
+        let found = Found { uuid, created_ns, leases: leases_of(&image) };
+        let arena = (s.arena_base, s.arena_length);
+        witnesses.push(Witness { found, name, store_uuid: s.store_uuid, arena });
+    }
+    Ok(witnesses)
+}
+
+fn most_frequent<T: Copy + Eq + std::hash::Hash>(items: impl Iterator<Item = T>) -> Option<T> {
+    let mut counts: HashMap<T, usize> = HashMap::new();
+    items.for_each(|item| *counts.entry(item).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(item, _)| item)
+}
+
+fn is_sound((base, length): (u64, u64)) -> bool {
+    base.is_multiple_of(ARENA_ALIGN_BYTES)
+        && length >= CATALOG_BYTES
+        && base > 0
+        && base.checked_add(length).is_some_and(|end| end < 1 << 47)
+}
+
+/// Which files get a name, and which: the newest of those that call themselves the same has it.
+fn choose(
+    mut witnesses: Vec<Witness>,
+    store_uuid: [u8; 16],
+    arena: (u64, u64),
+    known: Option<&Listing>,
+    actions: &mut Vec<String>,
+) -> Vec<(String, Found)> {
+    let from_catalog: HashSet<[u8; 16]> =
+        known.iter().flat_map(|l| &l.objects).map(|(_, found)| found.uuid).collect();
+    witnesses.sort_by_key(|witness| {
+        let named = from_catalog.contains(&witness.found.uuid);
+        (std::cmp::Reverse(named), std::cmp::Reverse(witness.found.created_ns))
+    });
+    let mut names = HashSet::new();
+    let mut taken = vec![Lease { base: arena.0, bytes: CATALOG_BYTES }];
+    let mut objects = Vec::new();
+    for Witness { found, name, store_uuid: own_store, .. } in witnesses {
+        let file = format!("{OBJECTS}/{}", hex(&found.uuid));
+        if own_store != store_uuid {
+            actions.push(format!("left {file} without a name: it is of another store"));
+            continue;
+        }
+        let meets = |a: &Lease, b: &Lease| a.base < b.base + b.bytes && b.base < a.base + a.bytes;
+        if found.leases.iter().any(|lease| taken.iter().any(|other| meets(other, lease))) {
+            actions.push(format!("left {file} without a name: its addresses are another's"));
+            continue;
+        }
+        let free = check_name(&name).is_ok() && !names.contains(&name);
+        let name = match free {
+            true => name,
+            false => {
+                let given = format!("recovered-{}", hex(&found.uuid));
+                actions.push(format!("called {file} `{given}`: another file is `{name}`"));
+                given
+            }
+        };
+        taken.extend(found.leases.iter().copied());
+        names.insert(name.clone());
+        objects.push((name, found));
+    }
+    objects.sort_by_key(|(_, found)| found.created_ns);
+    objects
+}
+
+/// The store's arenas: the first, those that the old catalog knew, and whatever else it takes for
+/// every object to have its addresses in one.
+fn arenas(first: (u64, u64), objects: &[(String, Found)], known: Option<&Listing>) -> Vec<Arena> {
+    let mut arenas = vec![Arena { base: first.0, length: first.1, high_water: first.0 }];
+    let apart = |arenas: &[Arena], base: u64, length: u64| {
+        is_sound((base, length))
+            && arenas.iter().all(|a| base >= a.base + a.length || base + length <= a.base)
+    };
+    for arena in known.iter().flat_map(|listing| &listing.arenas) {
+        if apart(&arenas, arena.base, arena.length) {
+            arenas.push(Arena { high_water: arena.base, ..*arena });
+        }
+    }
+    for lease in objects.iter().flat_map(|(_, found)| &found.leases) {
+        let end = lease.base + lease.bytes;
+        if arenas.iter().any(|a| lease.base >= a.base && end <= a.base + a.length) {
+            continue;
+        }
+        let base = lease.base / ARENA_ALIGN_BYTES * ARENA_ALIGN_BYTES;
+        let length = (end - base).next_multiple_of(ARENA_ALIGN_BYTES);
+        if apart(&arenas, base, length) {
+            arenas.push(Arena { base, length, high_water: base });
+        } else if let Some(last) = arenas.iter().rposition(|a| a.base <= base) {
+            // A further part of an arena of which only the beginning was seen so far.
+            let longer = (end - arenas[last].base).next_multiple_of(ARENA_ALIGN_BYTES);
+            let rest: Vec<Arena> = arenas.iter().filter(|a| a.base > base).copied().collect();
+            if rest.iter().all(|a| a.base >= arenas[last].base + longer) {
+                arenas[last].length = arenas[last].length.max(longer);
+            }
+        }
+    }
+    arenas
+}
