@@ -14,7 +14,7 @@
 //! there, except that page 0 of the file is sealed last.
 
 mod apply;
-mod checksums;
+pub(crate) mod checksums;
 mod diff;
 mod engine;
 mod flusher;

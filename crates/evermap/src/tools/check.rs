@@ -295,7 +295,7 @@ impl<'a> Look<'a> {
     }
 
     fn catalog_image(&self) -> Result<Image> {
-        catalog_image(&*self.options.storage, self.directory, self.options.patience)
+        catalog_image(&*self.options.storage, self.directory)
     }
 
     /// The catalog as it is now; `None` when it can no longer be read.
@@ -458,12 +458,8 @@ pub(super) fn catalog_place(directory: &Path) -> Place {
 }
 
 /// The catalog's last commit, its type checked.
-pub(super) fn catalog_image(
-    storage: &dyn Storage,
-    directory: &Path,
-    patience: Duration,
-) -> Result<Image> {
-    let image = Image::open(storage, &catalog_place(directory), patience)?;
+pub(super) fn catalog_image(storage: &dyn Storage, directory: &Path) -> Result<Image> {
+    let image = Image::open(storage, &catalog_place(directory))?;
     let s = image.superblock();
     if s.root_type_id != type_id::<Catalog>().0 {
         return Err(Error::NewerFormat {

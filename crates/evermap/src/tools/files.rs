@@ -77,6 +77,11 @@ impl Strays<'_> {
                 if !self.opens(&object) && self.is_stray(&file, uuid) {
                     self.leftover(file.clone(), "a log without its object", Some(file));
                 }
+            } else if let Some(uuid) = name.strip_suffix(".new").and_then(parse_uuid) {
+                let object = Path::new(OBJECTS).join(crate::object::hex(&uuid));
+                if !self.is_in_work(&object) && self.opens(&file) {
+                    self.leftover(file.clone(), "a copy that was never finished", Some(file));
+                }
             } else {
                 self.leftover(file, "a file that is not ours", None);
             }

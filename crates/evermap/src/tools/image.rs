@@ -5,16 +5,14 @@
 //! region is an error and never a memory access. So an image can be had of any file, also where its
 //! addresses are taken, and without permission to write.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::commit::Commit;
+use crate::commit::{Overlay, gate};
 use crate::error::{Error, Result};
-use crate::format::{LINE_BYTES, PAGE_BYTES, PAGE_LINES, RegionRecord, Superblock};
-use crate::object::{CONTENT_BYTE, Loaded, LogSource, Place, lock_byte, read_superblock};
-use crate::storage::{File, LockKind, OpenMode, Storage};
+use crate::format::{PAGE_BYTES, RegionRecord, Superblock};
+use crate::object::{Loaded, LogSource, Place, read_superblock};
+use crate::storage::{File, OpenMode, Storage};
 
 /// Bytes of a page.
 const PAGE: usize = PAGE_BYTES as usize;
@@ -27,16 +25,27 @@ const OPENINGS_MAX: usize = 8;
 pub(super) struct Image {
     file: Arc<dyn File>,
     superblock: Box<Superblock>,
-    lines: Lines,
-    /// Commits that only the log has.
+    overlay: Overlay,
+    /// Commits in the log.
     pub(super) log_commits: u64,
 }
 
 impl Image {
     /// Opens the last commit as a reader does.
-    pub(super) fn open(storage: &dyn Storage, place: &Place, patience: Duration) -> Result<Image> {
-        let file = open_locked(storage, place, patience)?;
-        Image::of_locked(storage, place, file)
+    pub(super) fn open(storage: &dyn Storage, place: &Place) -> Result<Image> {
+        for _ in 0..OPENINGS_MAX {
+            let file = storage.open(&place.path, OpenMode::Read)?;
+            gate::begin_reading(&*file, &place.called)?;
+            match Image::of_locked(storage, place, Arc::clone(&file)) {
+                // A file that lost its name meanwhile was replaced: the name leads to another one.
+                Err(_) if !file.has_a_name()? => {}
+                opened => return opened,
+            }
+        }
+        Err(Error::Busy {
+            what: place.called.clone(),
+            holder: "another process replaces its file again and again".to_string(),
+        })
     }
 
     /// The last commit of a file that the caller has locked.
@@ -45,10 +54,13 @@ impl Image {
         place: &Place,
         file: Arc<dyn File>,
     ) -> Result<Image> {
+        let lock_file = Arc::clone(&file);
+        let _log_lock = gate::hold_log_for_reading(&*lock_file, &place.called)?;
         let log = LogSource::Path(storage, &place.log_path, OpenMode::Read);
-        let Loaded { superblock, commits, .. } = read_superblock(&*file, log, &place.identity)?;
-        let lines = Lines::of(&commits);
-        Ok(Image { file, superblock, lines, log_commits: commits.len() as u64 })
+        let loaded = read_superblock(&*file, log, &place.identity)?;
+        let Loaded { superblock, log, overlay } = loaded;
+        let log_commits = log.map_or(0, |log| log.sequence() - log.base_sequence());
+        Ok(Image { file, superblock, overlay, log_commits })
     }
 
     pub(super) fn file(&self) -> &dyn File {
@@ -63,9 +75,9 @@ impl Image {
         &self.superblock
     }
 
-    /// Pages of which the log has newer lines, each with all of its lines.
-    pub(super) fn changed_pages(&self) -> impl Iterator<Item = u64> + '_ {
-        self.lines.pages.keys().copied()
+    /// The lines that the log has and the file may lack.
+    pub(super) fn overlay(&self) -> &Overlay {
+        &self.overlay
     }
 
     /// Reads whole pages from a page-aligned offset of the file.
@@ -79,7 +91,11 @@ impl Image {
                 expected: format!("at least {} bytes", offset + pages.len() as u64),
             });
         }
-        self.lines.lay_over(offset / PAGE_BYTES, pages);
+        if !self.overlay.is_empty() {
+            for (number, page) in (offset / PAGE_BYTES..).zip(pages.as_chunks_mut::<PAGE>().0) {
+                self.overlay.patch(number, page);
+            }
+        }
         Ok(())
     }
 
@@ -118,98 +134,5 @@ impl Image {
     /// The regions with their numbers.
     pub(super) fn regions(&self) -> impl Iterator<Item = (usize, &RegionRecord)> {
         self.superblock.regions().iter().enumerate()
-    }
-}
-
-/// Opens an object file and locks it as its readers do. A file that lost its name meanwhile was
-/// replaced: then the name leads to another one.
-fn open_locked(storage: &dyn Storage, place: &Place, patience: Duration) -> Result<Arc<dyn File>> {
-    for _ in 0..OPENINGS_MAX {
-        let file = storage.open(&place.path, OpenMode::Read)?;
-        lock_byte(&*file, LockKind::Shared, CONTENT_BYTE, patience, &place.called)?;
-        if file.has_a_name()? {
-            return Ok(file);
-        }
-    }
-    Err(Error::Busy {
-        what: place.called.clone(),
-        holder: "another process replaces its file again and again".to_string(),
-    })
-}
-
-/// The lines that the log has and the file may lack: page number to a mask and the lines' bytes,
-/// lowest first. As large as the log's records, whatever they name.
-#[derive(Debug, Default)]
-struct Lines {
-    pages: BTreeMap<u64, (u64, Vec<u8>)>,
-}
-
-impl Lines {
-    fn of(commits: &[Commit]) -> Lines {
-        let mut lines = Lines::default();
-        for commit in commits {
-            for (page, mask, bytes) in commit.pages() {
-                let kept = lines.pages.entry(page).or_default();
-                *kept = merge((kept.0, &kept.1), (mask, bytes));
-            }
-        }
-        lines
-    }
-
-    /// Lays the lines over pages that begin with page `first` of the file.
-    fn lay_over(&self, first: u64, pages: &mut [u8]) {
-        let end = first + (pages.len() / PAGE) as u64;
-        for (page, (mask, lines)) in self.pages.range(first..end) {
-            let start = (page - first) as usize * PAGE;
-            for (line, bytes) in lines_of(*mask, lines) {
-                let at = start + line * LINE_BYTES;
-                pages[at..at + LINE_BYTES].copy_from_slice(bytes);
-            }
-        }
-    }
-}
-
-fn lines_of(mask: u64, lines: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-    let numbers = (0..PAGE_LINES).filter(move |line| mask >> line & 1 == 1);
-    numbers.zip(lines.chunks_exact(LINE_BYTES))
-}
-
-/// Both sets of lines, the newer one where both have a line.
-fn merge(older: (u64, &[u8]), newer: (u64, &[u8])) -> (u64, Vec<u8>) {
-    let mask = older.0 | newer.0;
-    let mut from_older = lines_of(older.0, older.1).peekable();
-    let mut from_newer = lines_of(newer.0, newer.1).peekable();
-    let mut bytes = Vec::with_capacity(mask.count_ones() as usize * LINE_BYTES);
-    for line in (0..PAGE_LINES).filter(|line| mask >> line & 1 == 1) {
-        let old = from_older.next_if(|(number, _)| *number == line);
-        let new = from_newer.next_if(|(number, _)| *number == line);
-        bytes.extend(new.or(old).into_iter().flat_map(|(_, bytes)| bytes));
-    }
-    (mask, bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn line(value: u8) -> [u8; LINE_BYTES] {
-        [value; LINE_BYTES]
-    }
-
-    #[test]
-    fn the_newest_line_wins_and_the_others_stay() {
-        let older = [line(1), line(2), line(3)].concat();
-        let newer = [line(9), line(8)].concat();
-        let (mask, bytes) = merge((0b1011, &older), (0b1000_0000_0010, &newer[..]));
-        assert_eq!(mask, 0b1000_0000_1011);
-        assert_eq!(bytes, [line(1), line(9), line(3), line(8)].concat());
-        let mut lines = Lines::default();
-        lines.pages.insert(7, (0b101, [line(5), line(6)].concat()));
-        let mut pages = vec![0; 2 * PAGE];
-        lines.lay_over(6, &mut pages);
-        assert!(pages[..PAGE].iter().all(|b| *b == 0));
-        assert_eq!(pages[PAGE..PAGE + LINE_BYTES], line(5));
-        assert_eq!(pages[PAGE + LINE_BYTES..PAGE + 2 * LINE_BYTES], line(0));
-        assert_eq!(pages[PAGE + 2 * LINE_BYTES..PAGE + 3 * LINE_BYTES], line(6));
     }
 }

@@ -65,7 +65,7 @@ fn check_image(
     looked: &mut Looked,
     progress: impl FnMut(u64),
 ) -> crate::Result<()> {
-    let image = Image::open(&*options.storage, &subject.place, options.patience)?;
+    let image = Image::open(&*options.storage, &subject.place)?;
     let s = image.superblock();
     looked.leases =
         s.regions().iter().map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect();
@@ -157,7 +157,7 @@ pub(super) fn check_log(
     log::check(&*log, image.superblock().object_uuid, last, findings)?;
     // A writer that came meanwhile commits behind what was the end.
     if findings.len() > before {
-        let again = Image::open(&*options.storage, &subject.place, options.patience)?;
+        let again = Image::open(&*options.storage, &subject.place)?;
         if has_writer(&again)? || again.superblock().commit_sequence != last {
             findings.forget_last();
         }

@@ -104,7 +104,7 @@ fn witnesses(
             continue;
         }
         let place = look.subject(OBJECTS, uuid, None, None).place;
-        let image = match Image::open(&*options.storage, &place, options.patience) {
+        let image = match Image::open(&*options.storage, &place) {
             Ok(image) => image,
             Err(error) => {
                 actions.push(format!("left {OBJECTS}/{} without a name: {error}", hex(&uuid)));

@@ -17,7 +17,7 @@ use crate::object::{CONTENT_BYTE, WRITER_BYTE, hex, lease_of, lock_byte, peek};
 use crate::storage::{File, LockKind, OpenMode};
 
 use super::check::{CheckOptions, Look, Seen};
-use super::checksums::Table;
+use super::checksums;
 use super::image::Image;
 use super::keep::Keep;
 use super::rebuild;
@@ -191,7 +191,7 @@ impl Mender<'_> {
     fn image(&self, uuid: [u8; 16]) -> Result<Image> {
         let look = Look::new(self.directory, self.options)?;
         let place = look.subject(OBJECTS, uuid, None, None).place;
-        Image::open(&*self.options.storage, &place, self.options.patience)
+        Image::open(&*self.options.storage, &place)
     }
 
     fn adopt(&mut self, uuid: [u8; 16]) -> Result<Option<String>> {
@@ -220,18 +220,13 @@ impl Mender<'_> {
         let look = Look::new(self.directory, self.options)?;
         let place = look.subject(OBJECTS, uuid, None, None).place;
         let image = Image::of_locked(&*self.options.storage, &place, file.clone())?;
-        if image.log_commits > 0 {
+        if !image.overlay().is_empty() {
             let what = format!("object `{name}`");
             let holder = "its log has commits that the file lacks; open it for writing once".into();
             return Err(Error::Busy { what, holder });
         }
         self.keep.copy(&Path::new(OBJECTS).join(hex(&uuid)))?;
-        for (number, region) in image.regions() {
-            let Ok(Some(table)) = Table::of(number, region) else { continue };
-            for (page, offset) in table.table_pages() {
-                file.write_at(&table.computed(&image, page)?, offset)?;
-            }
-        }
+        checksums::recompute(&image, |offset, page| file.write_at(page, offset))?;
         file.sync_data()?;
         Ok(Some(format!("declared what `{name}` holds right, and wrote its checksums anew")))
     }
