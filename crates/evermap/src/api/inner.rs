@@ -30,6 +30,19 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Refuses to go on where this process has the store open: what is about to replace its files it
+/// would not notice.
+pub(crate) fn refuse_open_here(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    let identity = storage.directory_identity(directory)?;
+    match lock(&OPEN).iter().any(|(known, _)| *known == identity) {
+        false => Ok(()),
+        true => Err(Error::Busy {
+            what: format!("store {}", directory.display()),
+            holder: "this process has it open".to_string(),
+        }),
+    }
+}
+
 /// What this process has open of one object.
 pub(super) enum OpenObject {
     /// The mapping that its snapshots share.

@@ -19,6 +19,7 @@ mod snapshot;
 mod store;
 mod sweep;
 
+pub(crate) use inner::refuse_open_here;
 pub(crate) use new_catalog::{NewCatalog, write_catalog};
 
 pub use batch::Batch;

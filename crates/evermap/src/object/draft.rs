@@ -139,11 +139,6 @@ impl Draft {
         Ok(leases)
     }
 
-    /// End of the addresses leased so far.
-    pub(crate) fn leases_end(&self) -> u64 {
-        self.territory.new_leases().iter().map(|(base, bytes)| base + bytes).max().unwrap_or(0)
-    }
-
     /// Says that the catalog has the object: its addresses are no longer only leased.
     pub(crate) fn published(&self) {
         self.territory.mark_committed();

@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 pub(crate) use real::Disk;
 
 /// How a file is opened.
@@ -68,6 +68,15 @@ pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
     fn file_system(&self, path: &Path) -> Result<Box<dyn FileSystem>>;
     /// Identity of a directory.
     fn directory_identity(&self, path: &Path) -> Result<FileIdentity>;
+    /// Lets two directories change names in one step; false where that cannot be done. Durable
+    /// after `sync_directory` of both parents.
+    fn exchange(&self, _one: &Path, _other: &Path) -> Result<bool> {
+        Ok(false)
+    }
+    /// Removes a directory with all that is in it.
+    fn remove_all(&self, path: &Path) -> Result<()> {
+        Err(Error::Unsupported { why: format!("cannot remove {} as a whole", path.display()) })
+    }
 }
 
 /// Everything on one file system.

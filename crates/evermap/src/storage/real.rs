@@ -107,6 +107,20 @@ impl Storage for Disk {
         fs::fsync(&directory).map_err(|e| Error::from_io(e.into(), "sync directory", path))
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> Result<bool> {
+        trace!(one = %one.display(), other = %other.display(), "exchange");
+        match fs::renameat_with(fs::CWD, one, fs::CWD, other, fs::RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => Ok(false),
+            Err(e) => Err(Error::from_io(e.into(), "exchange", one)),
+        }
+    }
+
+    fn remove_all(&self, path: &Path) -> Result<()> {
+        trace!(path = %path.display(), "remove all");
+        std::fs::remove_dir_all(path).map_err(|e| Error::from_io(e, "remove", path))
+    }
+
     fn file_system(&self, path: &Path) -> Result<Box<dyn FileSystem>> {
         let directory = open_directory(path)?;
         Ok(Box::new(DiskFileSystem { directory, path: path.to_path_buf() }))

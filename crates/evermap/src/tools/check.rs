@@ -180,6 +180,11 @@ impl<'a> Look<'a> {
         Ok(look)
     }
 
+    /// Bytes of all object files, if somebody wants to be told how far a tool has come.
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
     fn count_bytes(&self) -> u64 {
         let length = |path: PathBuf| {
             let file = self.options.storage.open(&path, OpenMode::Read).ok()?;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::address::ARENA_ALIGN_BYTES;
-use crate::api::{NewCatalog, Options, write_catalog};
+use crate::api::{NewCatalog, Options, refuse_open_here, write_catalog};
 use crate::catalog::{Arena, Found, Lease, check_name};
 use crate::error::{Error, Result};
 use crate::format::CHUNK_BYTES;
@@ -43,6 +43,7 @@ pub(super) fn catalog(
     known: Option<&Listing>,
 ) -> Result<Vec<String>> {
     let storage = &options.storage;
+    refuse_open_here(&**storage, directory)?;
     let locks = storage.open(&directory.join(ADDRESSES), OpenMode::OpenOrCreate)?;
     let called = format!("store {}", directory.display());
     lock_byte(&*locks, LockKind::Exclusive, 0, options.patience, &called)?;

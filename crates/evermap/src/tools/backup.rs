@@ -1,0 +1,524 @@
+//! Copying a store in use, and putting a copy in a store's place.
+//!
+//! Every object is copied at one commit: the file's pages as they are, which nobody changes but for
+//! lines that the log has, and those lines over them. The catalog is copied last and at one commit
+//! as well; what it has and the copy lacks by then is fetched, until there is nothing more. So the
+//! copy's catalog names exactly the copied objects, and knows the addresses of each.
+//!
+//! A copy is made beside its destination and gets its name when all of it is durable. Until then a
+//! lock in it says that its maker lives; what a dead one left is removed by the next.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::api::{Store, refuse_open_here};
+use crate::commit::Log;
+use crate::error::{Error, Result};
+use crate::format::{LOG_REQUIRED_OFFSET, PAGE_BYTES};
+use crate::layout::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
+use crate::object::{WRITER_BYTE, hex, lock_byte};
+use crate::storage::{File, LockKind, OpenMode, Storage, copy_contents, parent_of};
+
+use super::check::{CheckOptions, Look, catalog_image, check};
+use super::image::Image;
+use super::keep::{exists, stamp};
+use super::listing::{self, Listing};
+use super::report::{Finding, Findings, Report};
+use super::{checksums, heap};
+
+/// How often the catalog may move on before its changes are held up.
+const ROUNDS_MAX: usize = 8;
+
+/// What a backup is to do.
+///
+/// ```
+/// let options = evermap::tools::BackupOptions::new().verify(false);
+/// # let directory = tempfile::tempdir()?;
+/// let store = evermap::Store::create_new(directory.path().join("store"))?;
+/// let copy = directory.path().join("copy");
+/// assert_eq!(evermap::tools::backup(store.path(), &copy, &options)?.objects, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct BackupOptions {
+    verify: bool,
+    check: CheckOptions,
+}
+
+impl Default for BackupOptions {
+    fn default() -> Self {
+        BackupOptions { verify: true, check: CheckOptions::new() }
+    }
+}
+
+impl BackupOptions {
+    /// Verify what is copied.
+    pub fn new() -> BackupOptions {
+        BackupOptions::default()
+    }
+
+    /// Whether to check each object while it is copied, which reads all of it. Without, a file
+    /// system that shares blocks makes a copy of any size at once. Default: yes.
+    pub fn verify(mut self, verify: bool) -> BackupOptions {
+        self.verify = verify;
+        self
+    }
+
+    /// Calls `progress` now and then with the bytes that were copied and the bytes there are.
+    pub fn on_progress(
+        mut self,
+        progress: impl Fn(u64, u64) + Send + Sync + 'static,
+    ) -> BackupOptions {
+        self.check = self.check.on_progress(progress);
+        self
+    }
+}
+
+/// What a backup or a restore copied.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct BackupReport {
+    /// Where the copy is.
+    pub directory: PathBuf,
+    /// Objects copied, the catalog aside.
+    pub objects: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Damage that was found in what was copied, if it was verified. The copy has it too.
+    pub findings: Vec<Finding>,
+}
+
+impl Store {
+    /// Copies the store, which may be in use, into a directory that must not exist: every object
+    /// as of one commit, the catalog as of one. The copy is a store itself.
+    ///
+    /// Nobody is kept from working meanwhile, except that changes of the catalog may have to wait
+    /// for the end when they come faster than objects are copied. Where the file system can share
+    /// blocks, the copy takes no room; objects are read all the same, to verify them
+    /// ([`tools::backup`](backup) has options for that).
+    ///
+    /// The copy lies at the same addresses as the original: one process can have only one of the
+    /// two open.
+    ///
+    /// # Errors
+    /// `StoreExists` when there is something at `to`, `DiskFull`, `NotPermitted`, and `Damaged` when
+    /// an object cannot be read at all. No copy is there then.
+    ///
+    /// ```
+    /// use evermap::Store;
+    /// # let directory = tempfile::tempdir()?;
+    /// let store = Store::create_new(directory.path().join("store"))?;
+    /// store.create::<u64, _>("answer", 42)?;
+    /// let copy = directory.path().join("copy");
+    /// let report = store.backup(&copy)?;
+    /// assert_eq!(report.objects, 1);
+    /// assert!(report.findings.is_empty());
+    /// drop(store);
+    /// assert_eq!(*Store::open(&copy)?.read::<u64>("answer")?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<BackupReport> {
+        backup(self.path(), to, &BackupOptions::new())
+    }
+}
+
+/// Copies the store in a directory. See [`Store::backup`]; this needs the store not to be open in
+/// this process, nor its addresses to be free.
+///
+/// # Errors
+/// As there, and `NoStore`.
+pub fn backup(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    options: &BackupOptions,
+) -> Result<BackupReport> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    let storage = Arc::clone(&options.check.storage);
+    // Says whether there is a store before anything is made.
+    let look = Look::new(from, &options.check)?;
+    refuse_what_is_there(&*storage, to)?;
+    let partial = Partial::create(&storage, to)?;
+    let mut copier = Copier {
+        look,
+        options,
+        storage: Arc::clone(&storage),
+        to: partial.path.clone(),
+        copied: HashMap::new(),
+        done_bytes: 0,
+        report: BackupReport { directory: to.to_path_buf(), ..BackupReport::default() },
+    };
+    copier.all()?;
+    let report = copier.report;
+    refuse_what_is_there(&*storage, to)?;
+    partial.finish(|path| storage.rename(path, to))?;
+    Ok(report)
+}
+
+/// Makes a store of a backup: checks the backup, copies it beside the store's place, and puts the
+/// copy there. A store that is there already is replaced only if `force` says so, at once, and
+/// removed after that.
+///
+/// Nobody may have the store that is replaced open; who has goes on with the old files.
+///
+/// # Errors
+/// `StoreExists` without `force`; `Damaged` when the check finds the backup damaged; `Busy` when
+/// somebody has objects of the old store open; `NoStore`, `DiskFull`, `NotPermitted`. The old
+/// store is as it was then.
+///
+/// ```
+/// use evermap::{Store, tools};
+/// # let directory = tempfile::tempdir()?;
+/// # let (path, copy) = (directory.path().join("store"), directory.path().join("copy"));
+/// let store = Store::create_new(&path)?;
+/// store.create::<u64, _>("answer", 42)?;
+/// store.backup(&copy)?;
+/// store.replace::<u64, _>("answer", 43)?;
+/// drop(store);
+/// tools::restore(&copy, &path, true, &tools::BackupOptions::new())?;
+/// assert_eq!(*Store::open(&path)?.read::<u64>("answer")?, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn restore(
+    backup: impl AsRef<Path>,
+    store: impl AsRef<Path>,
+    force: bool,
+    options: &BackupOptions,
+) -> Result<BackupReport> {
+    let (from, to) = (backup.as_ref(), store.as_ref());
+    let storage = Arc::clone(&options.check.storage);
+    let there = something_there(&*storage, to)?;
+    if there && !force {
+        return refuse_what_is_there(&*storage, to).map(|()| BackupReport::default());
+    }
+    let silent = CheckOptions { progress: None, ..options.check.clone() };
+    refuse_damage(check(from, &silent)?)?;
+    let partial = Partial::create(&storage, to)?;
+    let unverified = BackupOptions { verify: false, check: options.check.clone() };
+    let mut copier = Copier {
+        look: Look::new(from, &options.check)?,
+        options: &unverified,
+        storage: Arc::clone(&storage),
+        to: partial.path.clone(),
+        copied: HashMap::new(),
+        done_bytes: 0,
+        report: BackupReport { directory: to.to_path_buf(), ..BackupReport::default() },
+    };
+    copier.all()?;
+    let report = copier.report;
+    if there {
+        refuse_use(&*storage, to)?;
+        partial.exchange(to)?;
+    } else {
+        partial.finish(|path| storage.rename(path, to))?;
+    }
+    Ok(report)
+}
+
+fn refuse_damage(report: Report) -> Result<()> {
+    if let Some(unchecked) = report.unchecked.into_iter().next() {
+        return Err(unchecked.error);
+    }
+    let is_bad = |f: &&Finding| f.severity == super::Severity::Damage;
+    match report.findings.iter().find(is_bad) {
+        None => Ok(()),
+        Some(finding) => Err(Error::Damaged {
+            path: report.directory.join(&finding.file),
+            what: "the backup",
+            found: format!("{}: {}", finding.what, finding.found),
+            expected: finding.expected.clone(),
+        }),
+    }
+}
+
+/// Is there anything at a path? An empty directory is nothing.
+fn something_there(storage: &dyn Storage, path: &Path) -> Result<bool> {
+    match storage.list(path) {
+        Ok(names) => Ok(!names.is_empty()),
+        Err(e) if e.is_missing_file() => Ok(false),
+        // A file, say.
+        Err(Error::Io { .. }) => Ok(true),
+        Err(e) => Err(e),
+    }
+}
+
+fn refuse_what_is_there(storage: &dyn Storage, path: &Path) -> Result<()> {
+    match something_there(storage, path)? {
+        false => Ok(()),
+        true => Err(Error::StoreExists {
+            path: path.to_path_buf(),
+            why: "there is something already".to_string(),
+        }),
+    }
+}
+
+/// Whoever has an object of the store open has its addresses locked.
+fn refuse_use(storage: &dyn Storage, store: &Path) -> Result<()> {
+    refuse_open_here(storage, store)?;
+    let locks = match storage.open(&store.join(ADDRESSES), OpenMode::Read) {
+        Err(e) if e.is_missing_file() => return Ok(()),
+        other => other?,
+    };
+    match locks.lock_holder(0, i64::MAX as u64)? {
+        None => Ok(()),
+        Some(_) => Err(Error::Busy {
+            what: format!("store {}", store.display()),
+            holder: "somebody has objects of it open".to_string(),
+        }),
+    }
+}
+
+/// Copies one store's files into a directory.
+struct Copier<'a> {
+    look: Look<'a>,
+    options: &'a BackupOptions,
+    storage: Arc<dyn Storage>,
+    to: PathBuf,
+    /// What was copied, with the bytes of each file.
+    copied: HashMap<[u8; 16], u64>,
+    done_bytes: u64,
+    report: BackupReport,
+}
+
+impl Copier<'_> {
+    /// Copies everything; nothing of it is seen before its directory has its name.
+    fn all(&mut self) -> Result<()> {
+        for folder in [OBJECTS, BUILDING] {
+            self.storage.create_directory(&self.to.join(folder))?;
+        }
+        let mut listing = self.listing()?;
+        let mut held_up = None;
+        for round in 0.. {
+            self.missing(&listing, held_up.is_some())?;
+            let image = catalog_image(&*self.storage, self.look.directory)?;
+            let now = self.read_listing(&image)?;
+            let complete = now.objects.iter().all(|(_, f)| self.copied.contains_key(&f.uuid));
+            if complete {
+                self.drop_removed(&now)?;
+                self.catalog(&image)?;
+                self.report.objects = self.copied.len() as u64;
+                self.report.bytes = self.copied.values().sum();
+                break;
+            }
+            listing = now;
+            if round >= ROUNDS_MAX && held_up.is_none() {
+                held_up = Some(self.hold_up()?);
+                listing = self.listing()?;
+            }
+        }
+        self.storage.sync_directory(&self.to.join(OBJECTS))?;
+        self.storage.sync_directory(&self.to)
+    }
+
+    fn listing(&self) -> Result<Listing> {
+        let image = catalog_image(&*self.storage, self.look.directory)?;
+        self.read_listing(&image)
+    }
+
+    /// A damaged catalog is no base for a copy.
+    fn read_listing(&self, image: &Image) -> Result<Listing> {
+        let mut findings = Findings::new(CATALOG.into(), None);
+        let listing = listing::read(image, &mut findings)?;
+        match findings.into_list().into_iter().next() {
+            None => Ok(listing),
+            Some(finding) => Err(Error::Damaged {
+                path: image.path().to_path_buf(),
+                what: "the catalog",
+                found: format!("{}: {}", finding.what, finding.found),
+                expected: finding.expected,
+            }),
+        }
+    }
+
+    /// Keeps the catalog from being changed for as long as the file given lives.
+    fn hold_up(&self) -> Result<Arc<dyn File>> {
+        let file = self.storage.open(&self.look.directory.join(CATALOG), OpenMode::ReadWrite)?;
+        let patience = self.options.check.patience;
+        lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, "the catalog")?;
+        Ok(file)
+    }
+
+    /// Copies what the copy lacks. An object that is gone was removed since the catalog was read.
+    fn missing(&mut self, listing: &Listing, is_final: bool) -> Result<()> {
+        let total_bytes = self.look.total_bytes();
+        for (name, found) in &listing.objects {
+            if self.copied.contains_key(&found.uuid) {
+                continue;
+            }
+            let entry = Some((name.as_str(), found));
+            let place = |folder| {
+                self.look.subject(folder, found.uuid, entry, Some(listing.store_uuid)).place
+            };
+            let opened = Image::open(&*self.storage, &place(OBJECTS)).or_else(|e| match e {
+                e if e.is_missing_file() => Image::open(&*self.storage, &place(BUILDING)),
+                e => Err(e),
+            });
+            let image = match opened {
+                Err(e) if e.is_missing_file() && !is_final && self.has_moved(listing) => continue,
+                Err(e) if e.is_missing_file() => {
+                    return Err(Error::Damaged {
+                        path: place(OBJECTS).path,
+                        what: "the object's file",
+                        found: "no such file".to_string(),
+                        expected: format!("the file of object `{name}`"),
+                    });
+                }
+                other => other?,
+            };
+            let file = Path::new(OBJECTS).join(hex(&found.uuid));
+            if self.options.verify {
+                self.verify(&image, &file, name)?;
+            }
+            let bytes = self.copy(&image, &self.to.join(&file), 0)?;
+            self.copied.insert(found.uuid, bytes);
+            self.done_bytes += bytes;
+            if let Some(progress) = &self.options.check.progress {
+                progress(self.done_bytes.min(total_bytes), total_bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn has_moved(&self, listing: &Listing) -> bool {
+        self.listing().is_ok_and(|now| now.sequence != listing.sequence)
+    }
+
+    fn verify(&mut self, image: &Image, file: &Path, name: &str) -> Result<()> {
+        let mut findings = Findings::new(file.to_path_buf(), Some(name.to_string()));
+        heap::check(image, &mut findings)?;
+        checksums::check(image, &mut findings, None, |_| {})?;
+        self.report.findings.extend(findings.into_list());
+        Ok(())
+    }
+
+    /// Writes an image's commit into a new file, flushed and without a need for a log.
+    fn copy(&self, image: &Image, to: &Path, log_required: u32) -> Result<u64> {
+        let length = image.superblock().file_length;
+        let target = self.storage.open(to, OpenMode::CreateNew)?;
+        copy_contents(image.file(), &*target, length)?;
+        for number in image.overlay().page_numbers() {
+            // A page that a later commit gave up.
+            if (number + 1) * PAGE_BYTES > length {
+                continue;
+            }
+            let mut page = [0; PAGE_BYTES as usize];
+            image.read_pages(number * PAGE_BYTES, &mut page)?;
+            target.write_at(&page, number * PAGE_BYTES)?;
+        }
+        target.write_at(&log_required.to_le_bytes(), LOG_REQUIRED_OFFSET)?;
+        target.sync_data()?;
+        Ok(length)
+    }
+
+    /// Removes copies of objects that were removed while the rest was copied.
+    fn drop_removed(&mut self, listing: &Listing) -> Result<()> {
+        let named: HashSet<[u8; 16]> = listing.objects.iter().map(|(_, f)| f.uuid).collect();
+        let gone: Vec<[u8; 16]> =
+            self.copied.keys().filter(|uuid| !named.contains(*uuid)).copied().collect();
+        for uuid in gone {
+            self.storage.remove(&self.to.join(OBJECTS).join(hex(&uuid)))?;
+            self.copied.remove(&uuid);
+        }
+        Ok(())
+    }
+
+    /// The catalog, with the (empty) log that it keeps for good.
+    fn catalog(&self, image: &Image) -> Result<()> {
+        let s = image.superblock();
+        self.copy(image, &self.to.join(CATALOG), 1)?;
+        let log_path = self.to.join(CATALOG_LOG);
+        Log::create(&*self.storage, &log_path, s.object_uuid, s.commit_sequence)?;
+        Ok(())
+    }
+}
+
+/// A directory that is being filled, beside the place where it is to be. Dropping it removes it.
+struct Partial {
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+    /// Locked for as long as its maker lives.
+    _lock: Option<Arc<dyn File>>,
+    finished: bool,
+}
+
+impl Partial {
+    fn create(storage: &Arc<dyn Storage>, to: &Path) -> Result<Partial> {
+        let parent = parent_of(to);
+        storage.create_directories(&parent)?;
+        let name = to.file_name().map(|name| name.to_string_lossy().into_owned());
+        let Some(name) = name else {
+            return Err(Error::StoreExists {
+                path: to.to_path_buf(),
+                why: "it has no name of its own".to_string(),
+            });
+        };
+        let prefix = format!(".{name}.partial-");
+        for old in storage.list(&parent)?.iter().filter(|other| other.starts_with(&prefix)) {
+            remove_if_dead(&**storage, &parent.join(old));
+        }
+        let stamp = stamp(SystemTime::now());
+        for number in 0.. {
+            let path = parent.join(format!("{prefix}{stamp}-{number}"));
+            match storage.create_directory(&path) {
+                Err(e) if exists(&e) => continue,
+                other => other?,
+            }
+            let mut partial =
+                Partial { storage: Arc::clone(storage), path, _lock: None, finished: false };
+            let lock = storage.open(&partial.path.join(ADDRESSES), OpenMode::CreateNew)?;
+            lock_byte(&*lock, LockKind::Exclusive, 0, Duration::ZERO, "the copy")?;
+            partial._lock = Some(lock);
+            return Ok(partial);
+        }
+        unreachable!("there is always a further number")
+    }
+
+    /// Gives the directory its name, durably.
+    fn finish(mut self, rename: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        rename(&self.path)?;
+        self.finished = true;
+        self.storage.sync_directory(&parent_of(&self.path))
+    }
+
+    /// Gives the directory the name of one that is there, in one step, and removes that.
+    fn exchange(mut self, with: &Path) -> Result<()> {
+        match self.storage.exchange(&self.path, with)? {
+            true => {}
+            // A file system that cannot: the old one goes aside first.
+            false => {
+                let aside = self.path.with_extension("old");
+                self.storage.rename(with, &aside)?;
+                if let Err(error) = self.storage.rename(&self.path, with) {
+                    self.storage.rename(&aside, with)?;
+                    return Err(error);
+                }
+                self.storage.rename(&aside, &self.path)?;
+            }
+        }
+        self.storage.sync_directory(&parent_of(&self.path))?;
+        self.finished = true;
+        self.storage.remove_all(&self.path)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.finished {
+            // The next copy to the same place tries again.
+            let _ = self.storage.remove_all(&self.path);
+        }
+    }
+}
+
+/// Removes what a copy left whose maker died.
+fn remove_if_dead(storage: &dyn Storage, path: &Path) {
+    let lives = match storage.open(&path.join(ADDRESSES), OpenMode::ReadWrite) {
+        Ok(lock) => !matches!(lock.try_lock(LockKind::Exclusive, 0, 1), Ok(true)),
+        // Just being made, or emptied.
+        Err(_) => false,
+    };
+    if !lives {
+        let _ = storage.remove_all(path);
+    }
+}

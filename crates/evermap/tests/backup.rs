@@ -1,0 +1,355 @@
+//! Copies of a store in use: each object exactly one commit, all of it or nothing there.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use common::{TestStore, argument, child, copy_store};
+use evermap::tools::{BackupOptions, CheckOptions, backup, check, restore};
+use evermap::{Error, Mut, PMap, PString, PVec, Persist, Store, from_iter};
+
+/// Views of one number that agree in every commit and only there.
+#[derive(Persist)]
+#[repr(C)]
+struct State {
+    number: u64,
+    by_name: PMap<PString, u64>,
+    list: PVec<u64>,
+}
+
+fn new_state(store: &Store, name: &str) {
+    let source = StateInit { number: 0, by_name: PMap::new(), list: PVec::new() };
+    store.create::<State, _>(name, source).unwrap();
+}
+
+fn step(mut root: Mut<'_, State>) -> Result<u64, Error> {
+    let mut state = root.fields();
+    *state.number += 1;
+    let number = *state.number;
+    state.by_name.insert(format!("number {}", number % 500).as_str(), number)?;
+    state.list.extend((0..30).map(|i| number * 30 + i))?;
+    if number.is_multiple_of(400) {
+        state.list.clear();
+        state.list.shrink_to_fit()?;
+    }
+    Ok(number)
+}
+
+#[track_caller]
+fn assert_whole(state: &State) {
+    let first = state.number / 400 * 400;
+    let expected = (first + 1..=state.number).flat_map(|n| (0..30).map(move |i| n * 30 + i));
+    assert!(state.list.iter().copied().eq(expected), "state {}", state.number);
+    let newest = state.by_name.iter().map(|(_, n)| *n).max().unwrap_or(0);
+    assert_eq!(newest, state.number);
+    assert_eq!(state.by_name.len() as u64, state.number.min(500));
+}
+
+/// Sound, closed, and without a log.
+#[track_caller]
+fn assert_copy(path: &Path) {
+    let report = check(path, &CheckOptions::new()).unwrap();
+    let nothing = report.findings.is_empty() && report.unchecked.is_empty();
+    assert!(nothing, "{:#?} {:?}", report.findings, report.unchecked);
+    assert!(report.objects.iter().all(|object| object.log_commits == 0));
+    for entry in std::fs::read_dir(path.join("objects")).unwrap() {
+        let path = entry.unwrap().path();
+        assert!(path.extension().is_none(), "{} in a copy", path.display());
+        assert_eq!(std::fs::read(&path).unwrap()[248..252], [0; 4], "a copy needs its log");
+    }
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+#[ignore = "a child of the test below"]
+fn child_commits_and_replaces() {
+    let Some(path) = argument(0) else { return };
+    let store = Store::open(&path).unwrap();
+    let mut session = store.write::<State>("state").unwrap();
+    for n in 0u64.. {
+        step(session.root_mut()).unwrap();
+        session.commit().unwrap();
+        if n.is_multiple_of(7) {
+            store
+                .replace::<PVec<u64>, _>("replaced", from_iter((0..2_000).map(|i| i + n)))
+                .unwrap();
+        }
+        if n.is_multiple_of(50) {
+            session.close().unwrap();
+            session = store.write::<State>("state").unwrap();
+        }
+        if n == 20 {
+            println!("\nstarted");
+        }
+    }
+}
+
+#[test]
+fn every_copy_of_a_store_that_is_being_written_is_one_commit_of_each_object() {
+    let test = TestStore::in_memory();
+    new_state(&test, "state");
+    new_state(&test, "resting");
+    test.create::<PVec<u64>, _>("replaced", from_iter(0..2_000)).unwrap();
+    let (path, directory) = test.close();
+    let mut process = child("child_commits_and_replaces", &[path.to_str().unwrap()]);
+    let mut output = BufReader::new(process.stdout.take().unwrap());
+    let mut line = String::new();
+    while line.trim() != "started" {
+        line.clear();
+        assert!(output.read_line(&mut line).unwrap() > 0, "the process ended early");
+    }
+    let mut reached = Vec::new();
+    for number in 0..25 {
+        let copy = directory.path().join(format!("copy {number}"));
+        // Beside the writer, from a process that has the store open and one that has not.
+        let report = match number % 2 {
+            0 => backup(&path, &copy, &BackupOptions::new()).unwrap(),
+            _ => Store::open(&path).unwrap().backup(&copy).unwrap(),
+        };
+        assert_eq!(report.objects, 3);
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+        assert_copy(&copy);
+        let store = Store::open(&copy).unwrap();
+        let state = store.read::<State>("state").unwrap();
+        assert_whole(&state);
+        reached.push(state.number);
+        let replaced = store.read::<PVec<u64>>("replaced").unwrap();
+        assert!(replaced.iter().zip(replaced[0]..).all(|(a, b)| *a == b));
+        assert_eq!(store.read::<State>("resting").unwrap().number, 0);
+        drop((state, replaced, store));
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(reached.is_sorted() && reached[0] >= 20, "{reached:?}");
+    assert!(reached[24] > reached[0], "the writer came no further while it was copied");
+    assert_eq!(names(directory.path()), ["store"]);
+    let report = check(&path, &CheckOptions::new()).unwrap();
+    assert!(report.is_clean(), "{report:#?}");
+}
+
+#[test]
+fn a_copy_has_what_only_the_log_has_and_can_be_written_to() {
+    let test = TestStore::in_memory();
+    new_state(&test, "state");
+    let mut session = test.write::<State>("state").unwrap();
+    for _ in 0..30 {
+        step(session.root_mut()).unwrap();
+        session.commit().unwrap();
+    }
+    step(session.root_mut()).unwrap();
+    let copy = test.directory.path().join("copy");
+    test.backup(&copy).unwrap();
+    session.commit().unwrap();
+    drop(session);
+    let (path, _directory) = test.close();
+    assert_copy(&copy);
+    let store = Store::open(&copy).unwrap();
+    let mut session = store.write::<State>("state").unwrap();
+    assert_eq!(session.number, 30);
+    assert_whole(&session);
+    step(session.root_mut()).unwrap();
+    session.commit().unwrap();
+    session.close().unwrap();
+    new_state(&store, "another");
+    drop(store);
+    assert_eq!(Store::open(&path).unwrap().read::<State>("state").unwrap().number, 31);
+}
+
+#[test]
+fn a_copy_of_a_store_whose_writer_was_killed_is_its_last_commit() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format/v1");
+    let directory = tempfile::tempdir().unwrap();
+    let (path, copy) = (directory.path().join("store"), directory.path().join("copy"));
+    copy_store(&folder, &path);
+    let report = backup(&path, &copy, &BackupOptions::new()).unwrap();
+    assert_eq!(report.objects, 2);
+    assert_copy(&copy);
+    assert_eq!(Store::open(&copy).unwrap().list().unwrap(), ["closed", "killed"]);
+}
+
+#[test]
+fn a_copy_is_never_put_over_something() {
+    let test = TestStore::in_memory();
+    new_state(&test, "state");
+    let taken = test.directory.path().join("taken");
+    std::fs::create_dir(&taken).unwrap();
+    std::fs::write(taken.join("mine"), b"mine").unwrap();
+    let file = test.directory.path().join("file");
+    std::fs::write(&file, b"mine").unwrap();
+    for to in [&taken, &file, &test.path()] {
+        let error = test.backup(to).unwrap_err();
+        assert!(matches!(error, Error::StoreExists { .. }), "{error}");
+    }
+    assert_eq!(names(&taken), ["mine"]);
+    assert_eq!(names(test.directory.path()), ["file", "store", "taken"]);
+    let none = test.directory.path().join("none");
+    let error = backup(&none, &taken, &BackupOptions::new()).unwrap_err();
+    assert!(matches!(error, Error::NoStore { .. }), "{error}");
+}
+
+#[test]
+fn damage_is_told_when_it_is_copied() {
+    let test = TestStore::in_memory();
+    test.create::<PVec<u64>, _>("v", from_iter(0..10_000)).unwrap();
+    let (path, directory) = test.close();
+    let file = common::object_file(&path);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let last = bytes.len() - 5000;
+    bytes[last] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let copy = directory.path().join("copy");
+    let report = backup(&path, &copy, &BackupOptions::new()).unwrap();
+    assert_eq!(report.findings.len(), 1, "{report:#?}");
+    assert_eq!(report.findings[0].object.as_deref(), Some("v"));
+    let unverified = directory.path().join("unverified");
+    let report = backup(&path, &unverified, &BackupOptions::new().verify(false)).unwrap();
+    assert!(report.findings.is_empty());
+    // Such a copy is not put in a store's place.
+    let error = restore(&copy, &path, true, &BackupOptions::new()).unwrap_err();
+    assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    assert_eq!(std::fs::read(&file).unwrap(), bytes);
+    // One that cannot be read is not copied at all.
+    bytes.truncate(4096);
+    std::fs::write(&file, &bytes).unwrap();
+    let nothing = directory.path().join("nothing");
+    let error = backup(&path, &nothing, &BackupOptions::new()).unwrap_err();
+    assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    assert_eq!(names(directory.path()), ["copy", "store", "unverified"]);
+}
+
+#[test]
+fn a_restored_store_is_what_it_was_and_the_old_one_stays_until_then() {
+    let test = TestStore::in_memory();
+    new_state(&test, "state");
+    let mut session = test.write::<State>("state").unwrap();
+    step(session.root_mut()).unwrap();
+    session.commit().unwrap();
+    session.close().unwrap();
+    let copy = test.directory.path().join("copy");
+    test.backup(&copy).unwrap();
+    let mut session = test.write::<State>("state").unwrap();
+    step(session.root_mut()).unwrap();
+    session.commit().unwrap();
+    session.close().unwrap();
+    test.create::<u64, _>("later", 1).unwrap();
+    let options = BackupOptions::new();
+    let path = test.path();
+    let refused = restore(&copy, &path, false, &options).unwrap_err();
+    assert!(matches!(refused, Error::StoreExists { .. }), "{refused}");
+    let refused = restore(&copy, &path, true, &options).unwrap_err();
+    assert!(matches!(refused, Error::Busy { .. }), "it is open here: {refused}");
+    assert_eq!(test.list().unwrap(), ["state", "later"]);
+    let (path, directory) = test.close();
+    let report = restore(&copy, &path, true, &options).unwrap();
+    assert_eq!((report.objects, report.directory.as_path()), (1, path.as_path()));
+    let elsewhere = directory.path().join("deep").join("elsewhere");
+    restore(&copy, &elsewhere, false, &options).unwrap();
+    for place in [&path, &elsewhere] {
+        assert_copy(place);
+        let store = Store::open(place).unwrap();
+        assert_eq!(store.list().unwrap(), ["state"]);
+        let state = store.read::<State>("state").unwrap();
+        assert_eq!(state.number, 1);
+        assert_whole(&state);
+    }
+    assert_eq!(names(directory.path()), ["copy", "deep", "store"]);
+    assert_copy(&copy);
+}
+
+#[test]
+#[ignore = "a child of the test below"]
+fn child_copies() {
+    let (Some(from), Some(to)) = (argument(0), argument(1)) else { return };
+    println!("\nstarted");
+    backup(from, to, &BackupOptions::new()).unwrap();
+    println!("done");
+}
+
+#[test]
+fn a_killed_copy_leaves_no_half_destination_and_the_next_one_tidies_up() {
+    let test = TestStore::in_memory();
+    for n in 0..40 {
+        test.create::<PVec<u64>, _>(&n.to_string(), from_iter(0..20_000)).unwrap();
+    }
+    let (path, directory) = test.close();
+    let to = directory.path().join("copy");
+    let (mut half, mut whole) = (0, 0);
+    for kill in 0..30u64 {
+        let arguments = [path.to_str().unwrap(), to.to_str().unwrap()];
+        let mut process = child("child_copies", &arguments);
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        while line.trim() != "started" {
+            line.clear();
+            assert!(output.read_line(&mut line).unwrap() > 0);
+        }
+        std::thread::sleep(Duration::from_micros(700 * kill));
+        process.kill().unwrap();
+        process.wait().unwrap();
+        if to.exists() {
+            whole += 1;
+            assert_copy(&to);
+            assert_eq!(check(&to, &CheckOptions::new()).unwrap().objects.len(), 41);
+            std::fs::remove_dir_all(&to).unwrap();
+        } else {
+            half += 1;
+        }
+    }
+    assert!(half > 0, "no child was killed before its end ({whole} were through)");
+    backup(&path, &to, &BackupOptions::new()).unwrap();
+    assert_copy(&to);
+    assert_eq!(names(directory.path()), ["copy", "store"]);
+}
+
+/// In a mount namespace of its own: a file system of a few MiB, which is gone with the process.
+#[test]
+#[ignore = "a child of the test below"]
+fn child_copies_onto_a_small_disk() {
+    let (Some(from), Some(disk)) = (argument(0), argument(1)) else { return };
+    let to = Path::new(&disk).join("copy");
+    let error = backup(&from, &to, &BackupOptions::new()).unwrap_err();
+    assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+    assert_eq!(names(Path::new(&disk)), Vec::<String>::new());
+    let error = restore(&from, &to, false, &BackupOptions::new()).unwrap_err();
+    assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+    assert_eq!(names(Path::new(&disk)), Vec::<String>::new());
+    println!("\nrefused");
+}
+
+#[test]
+fn a_disk_that_is_too_small_gets_nothing() {
+    let test = TestStore::in_memory();
+    test.create::<PVec<u64>, _>("v", from_iter(0..1_000_000)).unwrap();
+    let (path, directory) = test.close();
+    let disk = directory.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let script = "mount -t tmpfs -o size=4m none \"$1\" && shift && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
+    command.arg(&disk).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "child_copies_onto_a_small_disk", "--ignored", "--nocapture"]);
+    command.env("EVERMAP_TEST_ARGUMENT_0", &path).env("EVERMAP_TEST_ARGUMENT_1", &disk);
+    let Ok(output) = command.output() else {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no `unshare` here");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("unshare:") || said.contains("mount:") {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no tmpfs of one's own here: {said}");
+        return;
+    }
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && out.contains("refused"), "{out}\n{said}");
+}
