@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use etcetera::BaseStrategy;
 
 use crate::failure::Failure;
-use crate::verbs::{Completions, Demo, Info, Ls, Mv, Parse, Query, Rm};
+use crate::verbs::{Backup, Check, Completions, Demo, Info, Ls, Mv, Parse, Query, Restore, Rm};
 
 /// Names the store when `--store` doesn't.
 const STORE_VARIABLE: &str = "EVERMAP_STORE";
@@ -53,6 +53,9 @@ pub enum Verb {
     Info(Info),
     Rm(Rm),
     Mv(Mv),
+    Check(Check),
+    Backup(Backup),
+    Restore(Restore),
     Demo(Demo),
     Completions(Completions),
 }

@@ -34,6 +34,14 @@ pub enum Failure {
     Parse { path: PathBuf, source: Box<ParseError> },
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
+    /// `check` or `backup` found damage, and has said which.
+    #[error("{0}")]
+    DamageFound(String),
+    #[error(
+        "there is something at {} already; `--force` replaces it, `--store` names another place",
+        path.display()
+    )]
+    StoreInTheWay { path: PathBuf },
     /// A process that `demo` started.
     #[error("the demonstration failed: {0}")]
     Demo(String),
@@ -65,7 +73,8 @@ impl Failure {
             Failure::NoMatch => 1,
             Failure::Usage(_) | Failure::NoHome | Failure::Selector(_) => 2,
             Failure::Store(error) => exit_code_of(error),
-            Failure::Document { .. } => 5,
+            Failure::Document { .. } | Failure::DamageFound(_) => 5,
+            Failure::StoreInTheWay { .. } => 9,
             Failure::Source { source, .. } => exit_code_of_file(source, 8),
             Failure::Parse { .. } => 8,
             Failure::Output(error) => exit_code_of_file(error, 10),

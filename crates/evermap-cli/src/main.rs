@@ -38,6 +38,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Verb::Info(info) => info.run(&arguments.store()?),
         Verb::Rm(rm) => rm.run(&arguments.store()?),
         Verb::Mv(mv) => mv.run(&arguments.store()?),
+        Verb::Check(check) => check.run(&arguments.store()?),
+        Verb::Backup(backup) => backup.run(&arguments.store()?),
+        Verb::Restore(restore) => restore.run(&arguments.store()?),
         Verb::Demo(demo) => demo.run(),
         Verb::Completions(completions) => completions.run(),
     }

@@ -1,12 +1,13 @@
-//! A progress bar for the parses that take long enough to wonder.
+//! A progress bar for what takes long enough to wonder.
 //!
 //! It appears on stderr after a second, and only on a terminal. A thread of its own draws it, so
 //! that parsers that don't report their position still show that something goes on.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub fn of(name: &str, source_bytes: u64) -> Progress {
+    pub fn of(name: &str, doing: &'static str, source_bytes: u64) -> Progress {
         let position_bytes = Arc::new(AtomicU64::new(0));
         let wanted = source_bytes >= SOURCE_BYTES_MIN && std::io::stderr().is_terminal();
         let drawer = wanted.then(|| {
@@ -34,7 +35,7 @@ impl Progress {
             let thread = std::thread::spawn(move || {
                 let wait = |time| stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
                 if wait(PATIENCE) {
-                    draw(&name, source_bytes, &position, wait);
+                    draw(&name, doing, source_bytes, &position, wait);
                 }
             });
             (stop, thread)
@@ -58,11 +59,47 @@ impl Drop for Progress {
     }
 }
 
+/// A bar for a tool of the library, which says how much there is when it begins.
+pub struct ToolProgress {
+    name: String,
+    doing: &'static str,
+    bar: Arc<Mutex<Option<Progress>>>,
+}
+
+impl ToolProgress {
+    pub fn new(directory: &Path, doing: &'static str) -> ToolProgress {
+        let name = directory.display().to_string();
+        ToolProgress { name, doing, bar: Arc::default() }
+    }
+
+    /// For the tool to call.
+    pub fn callback(&self) -> impl Fn(u64, u64) + Send + Sync + 'static {
+        let (name, doing, bar) = (self.name.clone(), self.doing, Arc::clone(&self.bar));
+        move |done_bytes, total_bytes| {
+            let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
+            bar.get_or_insert_with(|| Progress::of(&name, doing, total_bytes)).at(done_bytes);
+        }
+    }
+}
+
+impl Drop for ToolProgress {
+    fn drop(&mut self) {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
 /// Draws until `wait` says that it is over.
-fn draw(name: &str, total: u64, position: &AtomicU64, wait: impl Fn(Duration) -> bool) {
+fn draw(
+    name: &str,
+    doing: &str,
+    total: u64,
+    position: &AtomicU64,
+    wait: impl Fn(Duration) -> bool,
+) {
     let bar = ProgressBar::new(total).with_message(name.to_string());
-    let styled = |template| ProgressStyle::with_template(template);
-    let unknown = styled("{spinner} {msg}: parsing {decimal_total_bytes} ({elapsed})");
+    let styled = |template: &str| ProgressStyle::with_template(template);
+    let unknown =
+        styled(&format!("{{spinner}} {{msg}}: {doing} {{decimal_total_bytes}} ({{elapsed}})"));
     let known = styled("{msg}: {bar:30} {decimal_bytes} of {decimal_total_bytes}, {eta} left");
     let (Ok(unknown), Ok(known)) = (unknown, known) else {
         return;

@@ -125,7 +125,7 @@ impl Contents<'_> {
     }
 
     pub fn parse(&self, kind: DocumentKind, name: &str) -> Result<Tables, Failure> {
-        let progress = Progress::of(name, self.source.size_bytes);
+        let progress = Progress::of(name, "parsing", self.source.size_bytes);
         let tables = match kind {
             DocumentKind::Html => self.parse_html(&progress),
             DocumentKind::Xml => xml::parse_bytes(&self.bytes, &Default::default()),

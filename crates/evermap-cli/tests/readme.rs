@@ -38,11 +38,23 @@ fn the_example_goes_on_where_the_last_run_ended() {
 fn the_reference_of_the_command_is_complete() {
     let reference = std::fs::read_to_string(project().join("docs/cli.md")).unwrap();
     let place = Place::new();
-    for verb in ["parse", "query", "ls", "info", "rm", "mv", "demo", "completions"] {
+    for verb in [
+        "parse",
+        "query",
+        "ls",
+        "info",
+        "rm",
+        "mv",
+        "check",
+        "backup",
+        "restore",
+        "demo",
+        "completions",
+    ] {
         assert!(reference.contains(&format!("## `evermap {verb}")), "{verb}");
         let help = place.ok(&[verb, "-h"]);
         for option in help.split_whitespace().filter(|word| word.starts_with("--")) {
-            let option = option.trim_end_matches(['.', ',', '\'', ')']);
+            let option = option.trim_end_matches(['.', ',', ':', '\'', ')']);
             assert!(reference.contains(option), "{option} of {verb}");
         }
     }

@@ -237,7 +237,19 @@ fn completions_are_made_for_each_shell_and_name_the_verbs() {
 fn help_lists_every_verb_and_every_exit_code() {
     let place = Place::new();
     let help = place.ok(&["--help"]);
-    for verb in ["parse", "query", "ls", "info", "rm", "mv", "demo", "completions"] {
+    for verb in [
+        "parse",
+        "query",
+        "ls",
+        "info",
+        "rm",
+        "mv",
+        "check",
+        "backup",
+        "restore",
+        "demo",
+        "completions",
+    ] {
         assert!(help.contains(&format!("\n  {verb} ")), "{verb} is not in {help}");
         let own = place.ok(&[verb, "--help"]);
         assert!(own.contains("Usage: evermap"), "{own}");

@@ -3,9 +3,10 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use common::{TestStore, copy_store, object_file};
+use common::{TestStore, argument, child, copy_store, object_file};
 use evermap::tools::{CheckOptions, Finding, Report, Severity, check};
 use evermap::{PMap, PString, PVec, Store, from_iter};
 
@@ -36,10 +37,6 @@ fn closed_store() -> (PathBuf, tempfile::TempDir) {
 
 fn look(path: &Path) -> Report {
     check(path, &CheckOptions::new()).unwrap()
-}
-
-fn repair(path: &Path) -> Report {
-    check(path, &CheckOptions::new().repair(true)).unwrap()
 }
 
 /// Nothing worse than what a killed process leaves.
@@ -332,7 +329,12 @@ fn damage_to_files_as_a_whole_is_found_and_named() {
 
 #[test]
 fn a_damaged_or_lost_catalog_is_found_whatever_the_damage() {
-    let (path, _directory) = closed_store();
+    let test = TestStore::in_memory();
+    for name in ["one", "two", "three"] {
+        test.create::<u64, _>(name, 1).unwrap();
+    }
+    test.remove("two").unwrap();
+    let (path, _directory) = test.close();
     let catalog = path.join("catalog");
     let log = path.join("catalog.log");
     let (whole, whole_log) = (std::fs::read(&catalog).unwrap(), std::fs::read(&log).unwrap());
@@ -356,21 +358,108 @@ fn a_damaged_or_lost_catalog_is_found_whatever_the_damage() {
         rewrite(&catalog, |bytes| bytes.truncate(cut));
         found("a cut");
     }
-    // Every word of the root and of the blocks that it leads to, one after the other: what
-    // changes the catalog's structure is found, and nothing ever panics.
-    let data = places(&whole).data;
-    let mut harmless = 0;
-    for at in (3072..3072 + 88).chain(data..whole.len()).step_by(8) {
-        rewrite(&catalog, |bytes| bytes[at..at + 8].fill(0x55));
-        if look(&path).is_damaged() {
-            restore();
-            continue;
-        }
-        harmless += 1;
-        restore();
+    // Noise anywhere in it is found, for its pages have checksums.
+    for at in (256..3072 + 88).chain(4096..whole.len()).step_by(61) {
+        rewrite(&catalog, |bytes| bytes[at] ^= 0x21);
+        found("a changed byte");
     }
-    let words = (whole.len() - data) / 8;
-    assert!(harmless < words, "no word of the catalog matters");
+}
+
+#[test]
+fn a_catalog_that_contradicts_itself_under_right_checksums_is_found() {
+    let test = TestStore::in_memory();
+    for name in ["one", "two", "three"] {
+        test.create::<u64, _>(name, 1).unwrap();
+    }
+    let (path, _directory) = test.close();
+    let catalog = path.join("catalog");
+    let whole = std::fs::read(&catalog).unwrap();
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let base = word(&whole, 512);
+    // The root is in the superblock's page: arenas, map of objects, doomed; see `catalog`.
+    let root = 3072;
+    let entries = (word(&whole, root + 24) - base) as usize;
+    let cells = (word(&whole, root + 32) - base) as usize;
+    let arenas = (word(&whole, root) - base) as usize;
+    type Change<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
+    let put = |at: usize, value: u64| -> Change<'_> {
+        Box::new(move |bytes| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes()))
+    };
+    let cases: Vec<(&str, Change<'_>)> = vec![
+        ("the arenas", put(root, base + 8)),
+        ("the arenas", put(root, 1)),
+        ("the arenas", put(root, u64::MAX - 3)),
+        ("the arenas", put(root + 8, u64::MAX)),
+        ("the arenas", put(root + 16, u64::MAX / 8)),
+        ("an arena", put(arenas + 16, 1)),
+        ("an arena", put(arenas + 8, u64::MAX)),
+        ("the map of objects", put(root + 24, base + (cells as u64))),
+        ("the index of the map", put(root + 32, base + (entries as u64))),
+        ("the hash of `one`", put(root + 40, 77)),
+        ("the map of objects", put(root + 48, u64::MAX)),
+        ("the map of objects", put(root + 56, 60)),
+        ("the map of objects", put(root + 56, 2)),
+        ("the map of objects", put(root + 56, 0)),
+        ("the index of the map", put(cells, u64::MAX)),
+        ("the index of the map", put(entries, 99)),
+        ("the hash of `one`", put(entries, 99)),
+        ("the name of ", put(entries + 8, base)),
+        ("the name of ", put(entries + 16, 1 << 40)),
+        ("the name of ", put(entries + 16, 0)),
+        ("the addresses of `one`", put(entries + 56, word(&whole, entries + 80 + 56))),
+        (
+            "the file of `two`",
+            Box::new(|bytes| bytes.copy_within(entries + 32..entries + 48, entries + 80 + 32)),
+        ),
+        ("the objects to be removed", put(root + 64, base + 4096)),
+    ];
+    for (what, change) in cases {
+        rewrite(&catalog, |bytes| {
+            change(bytes);
+            reseal(bytes);
+        });
+        let report = look(&path);
+        let named =
+            |f: &Finding| f.what.starts_with(what) || f.what.contains(&what.replace('`', ""));
+        let found = report.findings.iter().any(|f| f.file == Path::new("catalog") && named(f));
+        let shared = report.findings.iter().any(|f| f.found.contains("something else owns"));
+        assert!(found || (shared && what.contains("addresses")), "{what}: {report:#?}");
+        assert!(!report.findings.iter().any(|f| f.what.contains("checksum")), "{report:#?}");
+        std::fs::write(&catalog, &whole).unwrap();
+    }
+    assert_clean(&path);
+}
+
+/// Writes the checksums of a file of one region anew, as the format has them.
+fn reseal(bytes: &mut [u8]) {
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let (base, table) = (word(bytes, 512), word(bytes, 552));
+    if table == 0 {
+        return;
+    }
+    let (first, end) = ((table - base) as usize / 4096, word(bytes, 544) as usize / 4096);
+    let zero = crc32c_of(&[0; 4096]);
+    for page in (0..bytes.len() / 4096).filter(|page| !(first..end).contains(page)) {
+        let mut copy = bytes[page * 4096..][..4096].to_vec();
+        if page == 0 {
+            copy[..3072].fill(0);
+        }
+        let entry = crc32c_of(&copy) ^ zero;
+        let at = (first + page / 1023) * 4096 + page % 1023 * 4;
+        bytes[at..at + 4].copy_from_slice(&entry.to_le_bytes());
+    }
+}
+
+/// CRC32C, bit by bit: what the format says, computed a second way.
+fn crc32c_of(bytes: &[u8]) -> u32 {
+    let mut crc = !0u32;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+        }
+    }
+    !crc
 }
 
 #[test]
@@ -386,4 +475,186 @@ fn a_name_without_a_file_and_a_file_without_a_name_are_told_apart() {
     assert_eq!(stray.what, "the object id", "a renamed file is not the object it is named for");
     std::fs::rename(&other, &file).unwrap();
     assert_clean(&path);
+}
+
+#[test]
+fn a_page_that_changed_behind_the_back_of_its_checksum_is_found_and_can_be_declared_right() {
+    let (path, _directory) = closed_store();
+    let file = object_file(&path);
+    let whole = std::fs::read(&file).unwrap();
+    let word = |at: usize| u64::from_le_bytes(whole[at..at + 8].try_into().unwrap());
+    let (base, meta, table) = (word(512), word(544) as usize, word(552));
+    assert_ne!(table, 0, "a new object keeps checksums");
+    let table = (table - base) as usize;
+    // In data, in the root, and in the table itself.
+    let cases = [
+        (meta + 70_000, "the page at byte"),
+        (3080, "the page at byte 0"),
+        (table + 9, "the page of the checksum table"),
+    ];
+    for (at, what) in cases {
+        rewrite(&file, |bytes| bytes[at] ^= 4);
+        let report = look(&path);
+        let damage: Vec<&Finding> =
+            report.findings.iter().filter(|f| f.what.starts_with(what)).collect();
+        assert_eq!(damage.len(), 1, "{report:#?}");
+        // Not by itself.
+        let left = check(&path, &CheckOptions::new().repair(true)).unwrap();
+        assert!(left.is_damaged() && left.actions.is_empty(), "{left:#?}");
+        if what.contains("byte 0") {
+            std::fs::write(&file, &whole).unwrap();
+            continue;
+        }
+        let damaged = std::fs::read(&file).unwrap();
+        let done = check(&path, &CheckOptions::new().repair(true).accept_data(true)).unwrap();
+        assert!(!done.is_damaged(), "{done:#?}");
+        let kept = done.kept_in.unwrap().join("objects").join(file.file_name().unwrap());
+        assert_eq!(std::fs::read(kept).unwrap(), damaged, "the copy is of before");
+        assert_clean(&path);
+        let now = std::fs::read(&file).unwrap();
+        assert_eq!(now[meta..], damaged[meta..], "data were changed");
+        std::fs::write(&file, &whole).unwrap();
+    }
+    assert_clean(&path);
+}
+
+#[test]
+fn checksums_made_by_hand_from_the_format_are_right() {
+    let (path, _directory) = closed_store();
+    let file = object_file(&path);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let whole = bytes.clone();
+    let regions = u32::from_le_bytes(bytes[140..144].try_into().unwrap());
+    let length = u64::from_le_bytes(bytes[528..536].try_into().unwrap()) as usize;
+    assert!(regions >= 1);
+    reseal(&mut bytes[..length]);
+    let table = u64::from_le_bytes(bytes[552..560].try_into().unwrap())
+        - u64::from_le_bytes(bytes[512..520].try_into().unwrap());
+    let table = table as usize;
+    assert_eq!(bytes[table..table + 1023 * 4], whole[table..table + 1023 * 4]);
+}
+
+#[test]
+#[ignore = "a child of the test below"]
+fn child_writes_while_it_is_checked() {
+    let Some(path) = argument(0) else { return };
+    let store = Store::open(&path).unwrap();
+    for round in 0u64.. {
+        let mut session = store.write::<Words>("v").unwrap();
+        for n in 0..60 {
+            let word = format!("word {}", (round * 61 + n * 7) % 500);
+            session.root_mut().insert(word.as_str(), from_iter(0..n * round % 4000)).unwrap();
+            session.commit().unwrap();
+            store.replace::<u64, _>("other", n).unwrap();
+        }
+        session.close().unwrap();
+        if round == 0 {
+            println!("\nstarted");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_another_process_is_writing_is_sound_at_every_look() {
+    let (path, _directory) = closed_store();
+    let mut process = child("child_writes_while_it_is_checked", &[path.to_str().unwrap()]);
+    let mut output = BufReader::new(process.stdout.take().unwrap());
+    let mut line = String::new();
+    while line.trim() != "started" {
+        line.clear();
+        assert!(output.read_line(&mut line).unwrap() > 0, "the process ended early");
+    }
+    let mut sequences = Vec::new();
+    for _ in 0..60 {
+        let report = assert_sound(&path);
+        assert!(report.findings.is_empty(), "{:#?}", report.findings);
+        sequences.push(report.objects[1].sequence);
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(sequences.is_sorted() && sequences[59] > sequences[0], "{sequences:?}");
+    assert_sound(&path);
+}
+
+#[test]
+fn a_commit_behind_a_hole_in_the_log_is_suspect() {
+    let test = TestStore::in_memory();
+    fill(&test, "v");
+    let mut session = test.write::<Words>("v").unwrap();
+    let lagging = std::fs::read(object_file(&test.path())).unwrap();
+    for n in 0..4u64 {
+        session.root_mut().insert("again", [n]).unwrap();
+        session.commit().unwrap();
+    }
+    let copies = tempfile::tempdir().unwrap();
+    let copy = copies.path().join("copy");
+    copy_store(&test.path(), &copy);
+    drop(session);
+    let file = object_file(&copy);
+    // As a power cut leaves it: not one page of the object was written back.
+    let mut old = lagging;
+    old[248..252].copy_from_slice(&1u32.to_le_bytes());
+    if std::fs::read(&file).unwrap().len() == old.len() {
+        std::fs::write(&file, old).unwrap();
+    }
+    assert_sound(&copy);
+    let log = file.with_extension("log");
+    let bytes = std::fs::read(&log).unwrap();
+    let records: Vec<usize> =
+        (8192..bytes.len()).step_by(512).filter(|&at| bytes[at..at + 4] == *b"evRC").collect();
+    assert_eq!(records.len(), 4);
+    // The last one damaged is a torn commit; one before it is not.
+    for (damaged, suspect) in [(3, false), (2, true), (1, true)] {
+        rewrite(&log, |bytes| bytes[records[damaged] + 70] ^= 1);
+        let report = look(&copy);
+        let found = report.findings.iter().any(|f| f.severity == Severity::Suspect);
+        assert_eq!(found, suspect, "record {damaged}: {report:#?}");
+        assert_eq!(report.is_clean(), !suspect);
+        std::fs::write(&log, &bytes).unwrap();
+    }
+}
+
+#[test]
+fn noise_anywhere_never_stops_a_check() {
+    let seed = std::env::var("EVERMAP_SEED").ok().and_then(|s| s.parse().ok());
+    let mut state: u64 =
+        seed.unwrap_or(0x9e37_79b9) ^ u64::from(seed.is_none()) * u64::from(std::process::id());
+    println!("EVERMAP_SEED={state}");
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let test = TestStore::in_memory();
+    fill(&test, "v");
+    let mut session = test.write::<Words>("v").unwrap();
+    session.root_mut().insert("again", [1]).unwrap();
+    session.commit().unwrap();
+    let copies = tempfile::tempdir().unwrap();
+    let copy = copies.path().join("copy");
+    copy_store(&test.path(), &copy);
+    drop(session);
+    let object = object_file(&copy);
+    let files = [
+        object.clone(),
+        object.with_extension("log"),
+        copy.join("catalog"),
+        copy.join("catalog.log"),
+    ];
+    for round in 0..150 {
+        let file = &files[random() as usize % files.len()];
+        let whole = std::fs::read(file).unwrap();
+        let at = random() as usize % whole.len();
+        let length = 1 << (random() % 13);
+        rewrite(file, |bytes| match random() % 5 {
+            0 => bytes.truncate(at),
+            _ => bytes[at..].iter_mut().take(length).for_each(|byte| *byte = random() as u8),
+        });
+        let report = look(&copy);
+        // Whatever it says, it says it of a file that is there.
+        assert!(report.findings.iter().all(|f| !f.what.is_empty()), "round {round}");
+        std::fs::write(file, whole).unwrap();
+    }
+    assert_sound(&copy);
 }

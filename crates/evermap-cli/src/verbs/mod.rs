@@ -1,5 +1,7 @@
 //! One file per verb: its arguments, and the few library calls that answer it.
 
+mod backup;
+mod check;
 mod completions;
 mod demo;
 mod info;
@@ -7,8 +9,11 @@ mod ls;
 mod mv;
 mod parse;
 mod query;
+mod restore;
 mod rm;
 
+pub use backup::Backup;
+pub use check::Check;
 pub use completions::Completions;
 pub use demo::Demo;
 pub use info::Info;
@@ -16,4 +21,5 @@ pub use ls::Ls;
 pub use mv::Mv;
 pub use parse::Parse;
 pub use query::Query;
+pub use restore::Restore;
 pub use rm::Rm;

@@ -40,8 +40,17 @@ pub(super) fn run(directory: &Path, options: &CheckOptions, seen: Seen) -> Resul
         mark(&mut report, &Repair::RebuildCatalog);
     }
     let mut repairs: Vec<Repair> = Vec::new();
-    for finding in report.findings.iter().filter(|finding| !finding.repaired) {
-        repairs.extend(finding.repair.clone().filter(|repair| !repairs.contains(repair)));
+    for finding in report.findings.iter_mut().filter(|finding| !finding.repaired) {
+        let Some(repair) = &mut finding.repair else { continue };
+        // Data that nobody vouches for go with the rest of their object.
+        if let (Repair::AcceptData { uuid, name }, true, false) =
+            (&*repair, options.quarantine, options.accept_data)
+        {
+            *repair = Repair::Quarantine { uuid: *uuid, name: Some(name.clone()) };
+        }
+        if !repairs.contains(repair) {
+            repairs.push(repair.clone());
+        }
     }
     repairs.retain(|repair| mender.is_wanted(repair));
     for repair in &repairs {

@@ -1,0 +1,233 @@
+//! `evermap check`: what is wrong with a store, and what can be put right.
+
+use std::path::Path;
+
+use evermap::tools::{CheckOptions, Finding, ObjectReport, Report, Severity, Unchecked};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::{self, Output};
+use crate::progress::ToolProgress;
+
+/// Check the store, and repair it on demand
+///
+/// Reads the catalog and every object without mapping them, also while they are in use and without
+/// permission to write: superblocks, regions, logs, allocators, page checksums, and the catalog
+/// against the files. Of an object that is being written, the last commit is checked. Exits with 5
+/// when something is damaged.
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// Repair what can be repaired without losing anything; whatever is changed or taken away is
+    /// kept in `repair-<time>` in the store's directory
+    #[arg(long)]
+    repair: bool,
+    /// With --repair: where a page and its checksum disagree, declare the page right; for who has
+    /// looked at the data
+    #[arg(long, requires = "repair")]
+    accept_data: bool,
+    /// With --repair: take damaged objects out of the store
+    #[arg(long, requires = "repair")]
+    quarantine: bool,
+    /// One JSON object per line: objects, findings, what could not be checked, actions, a summary
+    #[arg(long)]
+    json: bool,
+}
+
+/// One line of JSON.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Line<'a> {
+    Object {
+        name: Option<&'a str>,
+        file: String,
+        sequence: u64,
+        file_bytes: u64,
+        log_commits: u64,
+        blocks: u64,
+        allocated_bytes: u64,
+        pages_verified: Option<u64>,
+        blocks_reached: Option<u64>,
+    },
+    Finding(Found<'a>),
+    Unchecked {
+        name: Option<&'a str>,
+        file: String,
+        error: String,
+    },
+    Action {
+        what: &'a str,
+    },
+    Summary {
+        objects: u64,
+        damage: usize,
+        suspect: usize,
+        leftover: usize,
+        unchecked: usize,
+        repaired: usize,
+        kept_in: Option<String>,
+    },
+}
+
+/// A finding in JSON.
+#[derive(Serialize)]
+pub struct Found<'a> {
+    severity: String,
+    name: Option<&'a str>,
+    file: String,
+    what: &'a str,
+    found: &'a str,
+    expected: &'a str,
+    remedy: &'a str,
+    repairable: bool,
+    repaired: bool,
+}
+
+impl<'a> Found<'a> {
+    pub fn of(finding: &'a Finding) -> Found<'a> {
+        Found {
+            severity: finding.severity.to_string(),
+            name: finding.object.as_deref(),
+            file: finding.file.display().to_string(),
+            what: &finding.what,
+            found: &finding.found,
+            expected: &finding.expected,
+            remedy: &finding.remedy,
+            repairable: finding.repairable,
+            repaired: finding.repaired,
+        }
+    }
+}
+
+impl Check {
+    pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        let progress = ToolProgress::new(directory, "checking");
+        let options = CheckOptions::new()
+            .repair(self.repair)
+            .accept_data(self.accept_data)
+            .quarantine(self.quarantine)
+            .on_progress(progress.callback());
+        let checked = evermap::tools::check(directory, &options);
+        drop(progress);
+        let report = checked?;
+        let mut output = Output::new();
+        match self.json {
+            true => lines(&report).iter().try_for_each(|line| output.json(line))?,
+            false => in_words(&report, &mut output)?,
+        }
+        output.finish()?;
+        if report.is_damaged() {
+            let damage = count(&report, |f| f.severity == Severity::Damage && !f.repaired);
+            return Err(Failure::DamageFound(format!(
+                "store {} is damaged: {damage} findings",
+                directory.display()
+            )));
+        }
+        match report.unchecked.into_iter().next() {
+            Some(unchecked) => Err(unchecked.error.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn count(report: &Report, wanted: impl Fn(&Finding) -> bool) -> usize {
+    report.findings.iter().filter(|finding| wanted(finding)).count()
+}
+
+fn lines(report: &Report) -> Vec<Line<'_>> {
+    let objects = report.objects.iter().map(|object: &ObjectReport| Line::Object {
+        name: object.object.as_deref(),
+        file: object.file.display().to_string(),
+        sequence: object.sequence,
+        file_bytes: object.file_bytes,
+        log_commits: object.log_commits,
+        blocks: object.blocks,
+        allocated_bytes: object.allocated_bytes,
+        pages_verified: object.pages_verified,
+        blocks_reached: object.blocks_reached,
+    });
+    let findings = report.findings.iter().map(|finding| Line::Finding(Found::of(finding)));
+    let unchecked = report.unchecked.iter().map(|unchecked: &Unchecked| Line::Unchecked {
+        name: unchecked.object.as_deref(),
+        file: unchecked.file.display().to_string(),
+        error: unchecked.error.to_string(),
+    });
+    let actions = report.actions.iter().map(|what| Line::Action { what });
+    let severe = |severity| count(report, |f| f.severity == severity);
+    let summary = Line::Summary {
+        objects: named(report),
+        damage: severe(Severity::Damage),
+        suspect: severe(Severity::Suspect),
+        leftover: severe(Severity::Leftover),
+        unchecked: report.unchecked.len(),
+        repaired: count(report, |f| f.repaired),
+        kept_in: report.kept_in.as_ref().map(|path| path.display().to_string()),
+    };
+    objects.chain(findings).chain(unchecked).chain(actions).chain([summary]).collect()
+}
+
+/// Objects that were looked at, the catalog aside.
+fn named(report: &Report) -> u64 {
+    report.objects.iter().filter(|object| object.file != Path::new("catalog")).count() as u64
+}
+
+/// A finding for people, over several lines.
+pub fn show(finding: &Finding, output: &mut Output) -> Result<(), Failure> {
+    let name = finding.object.as_ref().map(|name| format!(" (`{name}`)")).unwrap_or_default();
+    let line = format!(
+        "{:<8}  {}{name}: {}\n          found {}, expected {}",
+        finding.severity,
+        finding.file.display(),
+        finding.what,
+        finding.found,
+        finding.expected,
+    );
+    output.line(&output::plain(&line))?;
+    match finding.repaired {
+        true => output.line("          repaired"),
+        false => output.line(&format!("          {}", finding.remedy)),
+    }
+}
+
+fn in_words(report: &Report, output: &mut Output) -> Result<(), Failure> {
+    report.findings.iter().try_for_each(|finding| show(finding, output))?;
+    for unchecked in &report.unchecked {
+        let line = format!("unchecked {}: {}", unchecked.file.display(), unchecked.error);
+        output.line(&output::plain(&line))?;
+    }
+    for action in &report.actions {
+        output.line(&output::plain(&format!("repair    {action}")))?;
+    }
+    if let Some(path) = &report.kept_in {
+        output.line(&format!("kept      what was changed or taken away, in {}", path.display()))?;
+    }
+    let allocated: u64 = report.objects.iter().map(|object| object.allocated_bytes).sum();
+    let verified: u64 = report.objects.iter().filter_map(|object| object.pages_verified).sum();
+    output.line(&format!(
+        "{} objects checked: {} allocated, {} pages compared with their checksums; {}",
+        output::count(named(report)),
+        output::bytes(allocated),
+        output::count(verified),
+        verdict(report),
+    ))
+}
+
+fn verdict(report: &Report) -> String {
+    let mut parts = Vec::new();
+    for severity in [Severity::Damage, Severity::Suspect, Severity::Leftover] {
+        let number = count(report, |f| f.severity == severity && !f.repaired);
+        if number > 0 {
+            parts.push(format!("{number} {severity}"));
+        }
+    }
+    let repaired = count(report, |f| f.repaired);
+    if repaired > 0 {
+        parts.push(format!("{repaired} repaired"));
+    }
+    if !report.unchecked.is_empty() {
+        parts.push(format!("{} not checked", report.unchecked.len()));
+    }
+    match parts.is_empty() {
+        true => "nothing found".to_string(),
+        false => parts.join(", "),
+    }
+}

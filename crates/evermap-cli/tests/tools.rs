@@ -1,0 +1,115 @@
+//! `check`, `backup` and `restore`, run as a user does.
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::{Place, Ran, json_lines, page};
+
+fn with_documents() -> Place {
+    let place = Place::new();
+    place.file("a.html", page(2_000, "a"));
+    place.file("b.html", page(10, "b"));
+    place.ok(&["parse", "a.html", "b.html"]);
+    place
+}
+
+/// The same with another store.
+fn at(place: &Place, store: &str, arguments: &[&str]) -> Ran {
+    let arguments = [&["--store", store], arguments].concat();
+    Ran::of(place.bare(&arguments).output().expect("the program runs"))
+}
+
+fn object_file(place: &Place, name: &str) -> PathBuf {
+    place.store().join("objects").join(place.uuid(name))
+}
+
+fn flip(file: &PathBuf, at: usize) {
+    let mut bytes = std::fs::read(file).expect("the file");
+    bytes[at] ^= 0x10;
+    std::fs::write(file, bytes).expect("the file is written");
+}
+
+#[test]
+fn a_sound_store_is_checked_in_words_and_in_json() {
+    let place = with_documents();
+    let words = place.ok(&["check"]);
+    assert!(words.starts_with("2 objects checked: "), "{words}");
+    assert!(words.ends_with("nothing found\n"), "{words}");
+    let lines = json_lines(&place.ok(&["check", "--json"]));
+    let types: Vec<&str> =
+        lines.iter().map(|line| line["type"].as_str().expect("a type")).collect();
+    assert_eq!(types, ["object", "object", "object", "summary"]);
+    assert_eq!(lines[0]["file"], "catalog");
+    assert_eq!(lines[0]["blocks"], lines[0]["blocks_reached"]);
+    assert_eq!(lines[1]["name"], "a.html");
+    assert!(lines[1]["pages_verified"].as_u64().expect("checksums are kept") > 10);
+    assert_eq!((&lines[3]["objects"], &lines[3]["damage"]), (&2.into(), &0.into()));
+    at(&place, "nowhere", &["check"]).failed(3, "no store at");
+}
+
+#[test]
+fn damage_has_its_exit_code_its_place_and_its_remedies() {
+    let place = with_documents();
+    let file = object_file(&place, "a.html");
+    let middle = std::fs::metadata(&file).expect("the file").len() as usize - 9_000;
+    flip(&file, middle);
+    let ran = place.run(&["check", "--json"]);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.err.starts_with("evermap: store ") && ran.err.contains("is damaged"), "{ran:?}");
+    let lines = json_lines(&ran.out);
+    let found = lines.iter().find(|line| line["type"] == "finding").expect("a finding");
+    assert_eq!((&found["severity"], &found["name"]), (&"damage".into(), &"a.html".into()));
+    assert_eq!(found["file"], format!("objects/{}", place.uuid("a.html")));
+    let page = middle / 4096 * 4096;
+    assert_eq!(found["what"], format!("the page at byte {page} of the file"));
+    // A plain repair leaves data alone.
+    assert_eq!(place.run(&["check", "--repair"]).code, 5);
+    let words = place.run(&["check"]).out;
+    assert!(words.contains("damage    objects/") && words.contains("--accept-data"), "{words}");
+    let repaired = place.ok(&["check", "--repair", "--accept-data"]);
+    assert!(repaired.contains("1 repaired") && repaired.contains("kept "), "{repaired}");
+    assert!(place.ok(&["check"]).ends_with("nothing found\n"));
+    // The other way.
+    flip(&file, middle);
+    place.ok(&["check", "--repair", "--quarantine"]);
+    assert_eq!(place.ok(&["ls"]), "b.html\n");
+    assert!(place.ok(&["check"]).ends_with("nothing found\n"));
+    place.fails(2, "--repair", &["check", "--quarantine"]);
+}
+
+#[test]
+fn a_lost_catalog_comes_back_with_its_names() {
+    let place = with_documents();
+    std::fs::remove_file(place.store().join("catalog")).expect("removed");
+    assert_eq!(place.run(&["check"]).code, 5);
+    let lines = json_lines(&place.ok(&["check", "--repair", "--json"]));
+    assert!(lines.iter().any(|line| line["type"] == "action"), "{lines:?}");
+    assert_eq!(place.ok(&["ls"]), "a.html\nb.html\n");
+    assert_eq!(place.ok(&["query", "b.html", "h1", "--text"]), "b\n");
+}
+
+#[test]
+fn a_backup_is_a_store_and_a_restored_one_is_what_it_was() {
+    let place = with_documents();
+    let words = place.ok(&["backup", "copy"]);
+    assert!(words.starts_with("copy: 2 objects, "), "{words}");
+    place.fails(9, "choose an empty directory", &["backup", "copy"]);
+    assert_eq!(at(&place, "copy", &["query", "a.html", "h1", "--text"]).out, "a\n");
+    place.ok(&["rm", "a.html"]);
+    place.fails(9, "--force", &["restore", "copy"]);
+    let line = json_lines(&place.ok(&["restore", "copy", "--force", "--json"])).remove(0);
+    assert_eq!(line["objects"], 2);
+    assert_eq!(place.ok(&["ls"]), "a.html\nb.html\n");
+    assert_eq!(at(&place, "new", &["restore", "copy"]).code, 0);
+    assert_eq!(at(&place, "new", &["ls"]).out, "a.html\nb.html\n");
+    place.fails(3, "no store at", &["restore", "nothing"]);
+    // What is damaged is copied, and said; it is not restored.
+    flip(&object_file(&place, "a.html"), 70_000);
+    let ran = place.run(&["backup", "damaged", "--json"]);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert_eq!(json_lines(&ran.out)[0]["findings"].as_array().expect("findings").len(), 1);
+    place.ok(&["backup", "unverified", "--no-verify"]);
+    let refused = place.run(&["restore", "damaged", "--force"]);
+    assert_eq!(refused.code, 5, "{refused:?}");
+}
