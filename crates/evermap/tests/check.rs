@@ -361,7 +361,7 @@ fn a_damaged_or_lost_catalog_is_found_whatever_the_damage() {
     // Noise anywhere in it is found, for its pages have checksums.
     for at in (256..3072 + 88).chain(4096..whole.len()).step_by(61) {
         rewrite(&catalog, |bytes| bytes[at] ^= 0x21);
-        found("a changed byte");
+        found(&format!("a changed byte at {at}"));
     }
 }
 
@@ -445,8 +445,14 @@ fn reseal(bytes: &mut [u8]) {
             copy[..3072].fill(0);
         }
         let entry = crc32c_of(&copy) ^ zero;
-        let at = (first + page / 1023) * 4096 + page % 1023 * 4;
+        // A line is 15 entries and its own checksum, a page 64 lines.
+        let at = first * 4096 + page / 15 * 64 + page % 15 * 4;
         bytes[at..at + 4].copy_from_slice(&entry.to_le_bytes());
+    }
+    let nothing = crc32c_of(&[0; 60]);
+    for line in bytes[first * 4096..end * 4096].chunks_exact_mut(64) {
+        let seal = crc32c_of(&line[..60]) ^ nothing;
+        line[60..].copy_from_slice(&seal.to_le_bytes());
     }
 }
 
@@ -490,7 +496,7 @@ fn a_page_that_changed_behind_the_back_of_its_checksum_is_found_and_can_be_decla
     let cases = [
         (meta + 70_000, "the page at byte"),
         (3080, "the page at byte 0"),
-        (table + 9, "the page of the checksum table"),
+        (table + 9, "the checksum table's line"),
     ];
     for (at, what) in cases {
         rewrite(&file, |bytes| bytes[at] ^= 4);
@@ -531,7 +537,10 @@ fn checksums_made_by_hand_from_the_format_are_right() {
     let table = u64::from_le_bytes(bytes[552..560].try_into().unwrap())
         - u64::from_le_bytes(bytes[512..520].try_into().unwrap());
     let table = table as usize;
-    assert_eq!(bytes[table..table + 1023 * 4], whole[table..table + 1023 * 4]);
+    assert_eq!(
+        bytes[table..table + length / 4096 / 15 * 64],
+        whole[table..][..length / 4096 / 15 * 64]
+    );
 }
 
 #[test]

@@ -350,10 +350,11 @@ impl Copier<'_> {
             let place = |folder| {
                 self.look.subject(folder, found.uuid, entry, Some(listing.store_uuid)).place
             };
-            let opened = Image::open(&*self.storage, &place(OBJECTS)).or_else(|e| match e {
-                e if e.is_missing_file() => Image::open(&*self.storage, &place(BUILDING)),
-                e => Err(e),
-            });
+            let open = |folder| Image::open(&*self.storage, &place(folder));
+            let or_in =
+                |folder| move |e: Error| if e.is_missing_file() { open(folder) } else { Err(e) };
+            // Its maker may move the file from one to the other between our two looks.
+            let opened = open(OBJECTS).or_else(or_in(BUILDING)).or_else(or_in(OBJECTS));
             let image = match opened {
                 Err(e) if e.is_missing_file() && !is_final && self.has_moved(listing) => continue,
                 Err(e) if e.is_missing_file() => {

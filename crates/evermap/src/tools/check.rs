@@ -339,29 +339,25 @@ impl<'a> Look<'a> {
         (name, found): (&str, &Found),
         done_bytes: u64,
     ) -> Vec<Lease> {
-        let mut folder = OBJECTS;
-        let mut exists = false;
-        for candidate in [OBJECTS, BUILDING] {
-            let path = self.directory.join(candidate).join(hex(&found.uuid));
-            match self.options.storage.open(&path, OpenMode::Read) {
-                Err(e) if e.is_missing_file() => {}
-                _ => {
-                    (folder, exists) = (candidate, true);
-                    break;
+        let store_uuid = catalog.map(|listing| listing.store_uuid);
+        let mut last = None;
+        // Its maker may move the file from one to the other between our two looks.
+        for folder in [OBJECTS, BUILDING, OBJECTS] {
+            let subject = self.subject(folder, found.uuid, Some((name, found)), store_uuid);
+            let looked = object::check(self.options, &subject, |bytes| {
+                if let Some(progress) = &self.options.progress {
+                    progress((done_bytes + bytes).min(self.total_bytes), self.total_bytes);
                 }
+            });
+            if !looked.unchecked.as_ref().is_some_and(Error::is_missing_file) {
+                last = Some((subject, looked));
+                break;
             }
         }
-        if !exists {
+        let Some((subject, looked)) = last else {
             self.missing_file(report, name, found);
             return Vec::new();
-        }
-        let store_uuid = catalog.map(|listing| listing.store_uuid);
-        let subject = self.subject(folder, found.uuid, Some((name, found)), store_uuid);
-        let looked = object::check(self.options, &subject, |bytes| {
-            if let Some(progress) = &self.options.progress {
-                progress((done_bytes + bytes).min(self.total_bytes), self.total_bytes);
-            }
-        });
+        };
         report.findings.extend(looked.findings);
         report.objects.extend(looked.report);
         if let Some(error) = looked.unchecked {

@@ -1,9 +1,12 @@
 //! Page checksums, compared with the pages; and tables written anew for what the pages hold.
 
-use crate::commit::checksums::{Tables, entry_of, seal, set_entry};
+use crate::commit::checksums::{Tables, entry_of, is_sealed, seal, set_entry};
 use crate::commit::{BadPage, verify_pages};
 use crate::error::Result;
-use crate::format::{CHECKSUMS_PER_PAGE, PAGE_BYTES, RegionRecord};
+use crate::format::{
+    CHECKSUMS_PER_LINE, CHECKSUMS_PER_PAGE, LINE_BYTES, PAGE_BYTES, PAGE_LINES, RegionRecord,
+    checksum_table_bytes,
+};
 
 use super::image::Image;
 use super::report::{Findings, Repair, Severity};
@@ -38,7 +41,33 @@ pub(super) fn check(
             true
         },
     )?;
+    for region in &kept {
+        check_spare_lines(image, region, |bad| report(bad, findings, accept))?;
+    }
     Ok(Some(kept.iter().map(|region| region.length / PAGE_BYTES).sum()))
+}
+
+/// The lines of a table whose pages the file has not got yet: damage in them would be taken for
+/// damage in the pages when it has.
+fn check_spare_lines(
+    image: &Image,
+    region: &RegionRecord,
+    mut each_bad: impl FnMut(BadPage),
+) -> Result<()> {
+    let table_bytes = checksum_table_bytes(region.capacity / PAGE_BYTES);
+    let table = region.file_offset + (region.checksums - region.base);
+    let used = (region.length / PAGE_BYTES).div_ceil(CHECKSUMS_PER_LINE) as usize;
+    let mut page = [0; PAGE];
+    for offset in (0..table_bytes).step_by(PAGE) {
+        image.read_pages(table + offset, &mut page)?;
+        let first = (offset / PAGE_BYTES) as usize * PAGE_LINES;
+        for (line, bytes) in page.as_chunks::<LINE_BYTES>().0.iter().enumerate() {
+            if first + line >= used && !is_sealed(bytes) {
+                each_bad(BadPage::Table { number: (table + offset) / PAGE_BYTES, line });
+            }
+        }
+    }
+    Ok(())
 }
 
 fn report(bad: BadPage, findings: &mut Findings, accept: Option<&Repair>) {
@@ -48,8 +77,11 @@ fn report(bad: BadPage, findings: &mut Findings, accept: Option<&Repair>) {
             format!("checksum {found:#010x}"),
             format!("checksum {expected:#010x}"),
         ),
-        BadPage::Table { number } => (
-            format!("the page of the checksum table at byte {} of the file", number * PAGE_BYTES),
+        BadPage::Table { number, line } => (
+            format!(
+                "the checksum table's line at byte {} of the file",
+                number * PAGE_BYTES + (line * LINE_BYTES) as u64
+            ),
             "a checksum that is not its own".to_string(),
             "a table that can be believed".to_string(),
         ),
@@ -76,18 +108,20 @@ pub(super) fn recompute(
         let first = region.file_offset / PAGE_BYTES;
         let pages = region.length / PAGE_BYTES;
         let table = first + (region.checksums - region.base) / PAGE_BYTES;
+        let capacity = region.capacity / PAGE_BYTES;
         let mut buffer = vec![0; CHECKSUMS_PER_PAGE as usize * PAGE];
-        for (index, from) in (0..pages).step_by(CHECKSUMS_PER_PAGE as usize).enumerate() {
-            let count = (pages - from).min(CHECKSUMS_PER_PAGE);
+        for (index, from) in (0..capacity).step_by(CHECKSUMS_PER_PAGE as usize).enumerate() {
+            let count = pages.saturating_sub(from).min(CHECKSUMS_PER_PAGE);
             let bytes = &mut buffer[..count as usize * PAGE];
             image.read_pages((first + from) * PAGE_BYTES, bytes)?;
             let mut entries = [0; PAGE];
             for (number, page) in (first + from..).zip(bytes.as_chunks::<PAGE>().0) {
                 if let Some(place) = tables.place(number) {
-                    set_entry(&mut entries, place.index, entry_of(number, page));
+                    let lines = entries.as_chunks_mut::<LINE_BYTES>().0;
+                    set_entry(&mut lines[place.line], place.index, entry_of(number, page));
                 }
             }
-            seal(&mut entries);
+            entries.as_chunks_mut::<LINE_BYTES>().0.iter_mut().for_each(seal);
             write((table + index as u64) * PAGE_BYTES, &entries)?;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::{ADDRESSES, BUILDING, NEW_CATALOG, OBJECTS, parse_uuid, token_of};
 use crate::object::WRITER_BYTE;
 use crate::storage::OpenMode;
@@ -97,6 +97,9 @@ impl Strays<'_> {
         }
         let subject = self.look.subject(OBJECTS, uuid, None, Some(self.listing.store_uuid));
         let looked = object::check(self.look.options, &subject, |_| {});
+        if looked.unchecked.as_ref().is_some_and(Error::is_missing_file) {
+            return;
+        }
         let own = looked.own_name.clone().unwrap_or_default();
         let sound = !looked.is_damaged && looked.unchecked.is_none();
         self.report.findings.extend(looked.findings);

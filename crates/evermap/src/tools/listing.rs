@@ -218,21 +218,25 @@ impl Walk<'_> {
         let cells: Vec<u32> = bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect();
         let mask = cells.len() - 1;
         let (empty, removed) = (0, 1);
-        let stray = cells
-            .iter()
-            .filter(|&&cell| cell != empty && cell != removed)
-            .any(|cell| entries.get(!cell as usize & mask).is_none_or(|entry| entry.hash == 0));
+        // The cell that leads to an entry: its hash's tag and its position.
+        let cell_of =
+            |at: usize| !((entries[at].hash >> 32) as u32 & (u32::MAX << map.bits) | at as u32);
+        let is_stray = |cell: u32| {
+            let at = !cell as usize & mask;
+            entries.get(at).is_none_or(|entry| entry.hash == 0 || cell != cell_of(at))
+        };
+        let taken = || cells.iter().copied().filter(|&cell| cell != empty && cell != removed);
+        let live = entries.iter().filter(|entry| entry.hash != 0).count();
+        let stray = taken().any(is_stray) || taken().count() != live;
         let lost = (0..entries.len()).filter(|&at| entries[at].hash != 0).any(|at| {
-            let hash = entries[at].hash;
-            let wanted = !((hash >> 32) as u32 & (u32::MAX << map.bits) | at as u32);
-            let start = hash as usize & mask;
+            let (start, wanted) = (entries[at].hash as usize & mask, cell_of(at));
             let on_the_way = (0..cells.len()).map(|step| cells[(start + step) & mask]);
             !on_the_way.take_while(|cell| *cell != empty).any(|cell| cell == wanted)
         });
         let open = cells.contains(&empty);
         if stray || lost || !open {
             let found = match (stray, lost) {
-                (true, _) => "a cell that leads to no entry",
+                (true, _) => "a cell too many, or one that leads to no entry",
                 (_, true) => "an entry that no search finds",
                 _ => "no empty cell",
             };
