@@ -41,7 +41,7 @@ mod tests {
         let name = "00ff0102030405060708090a0b0c0d0e";
         let uuid = parse_uuid(name).unwrap();
         assert_eq!(crate::object::hex(&uuid), name);
-        assert_eq!(token_of(uuid), 0x00ff_0102_03);
+        assert_eq!(token_of(uuid), 0xff01_0203);
         let others = ["", "catalog", &name[1..], "+0ff0102030405060708090a0b0c0d0e"];
         assert!(others.iter().all(|other| parse_uuid(other).is_none()));
         assert!(parse_uuid(&name.to_uppercase()).is_none());

@@ -29,7 +29,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The layers, top down; a module uses only those below it: `api` (stores, snapshots, sessions),
+//! The layers, top down; a module uses only those below it: [`tools`] (check, backup), `api` (stores, snapshots, sessions),
 //! `catalog` (names), `persist` (what may lie in an object), `object` (superblock, regions,
 //! root), `alloc`, `commit`, `address`, `storage`, and at the bottom `format`, `checksum` and `error`.
 

@@ -625,9 +625,8 @@ fn a_commit_behind_a_hole_in_the_log_is_suspect() {
 
 #[test]
 fn noise_anywhere_never_stops_a_check() {
-    let seed = std::env::var("EVERMAP_SEED").ok().and_then(|s| s.parse().ok());
-    let mut state: u64 =
-        seed.unwrap_or(0x9e37_79b9) ^ u64::from(seed.is_none()) * u64::from(std::process::id());
+    let seed = std::env::var("EVERMAP_SEED").ok().and_then(|seed| seed.parse().ok());
+    let mut state: u64 = seed.unwrap_or(0x9e37_79b9_0000_0000 ^ u64::from(std::process::id()));
     println!("EVERMAP_SEED={state}");
     let mut random = move || {
         state ^= state << 13;
