@@ -29,9 +29,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The layers, top down; a module uses only those below it: [`tools`] (check, backup), `api` (stores, snapshots, sessions),
-//! `catalog` (names), `persist` (what may lie in an object), `object` (superblock, regions,
-//! root), `alloc`, `commit`, `address`, `storage`, and at the bottom `format`, `checksum` and `error`.
+//! The layers, top down; a module uses only those below it: [`tools`] (check, backup), `api`
+//! (stores, snapshots, sessions), `catalog` (names), `persist` (what may lie in an object),
+//! `object` (superblock, regions, root), `alloc`, `commit`, `address`, `storage`, and at the bottom
+//! `format`, `checksum` and `error`.
 
 // The derive macros name the crate from outside; inside it is the same name.
 extern crate self as evermap;

@@ -666,3 +666,74 @@ fn noise_anywhere_never_stops_a_check() {
     }
     assert_sound(&copy);
 }
+
+#[test]
+fn a_superblock_that_lies_under_a_right_checksum_never_stops_a_check() {
+    let test = TestStore::in_memory();
+    test.create::<PVec<u64>, _>("v", from_iter(0..10_000)).unwrap();
+    let (path, _directory) = test.close();
+    for file in [object_file(&path), path.join("catalog")] {
+        let whole = std::fs::read(&file).unwrap();
+        for offset in (88..160).step_by(8).chain((512..560).step_by(8)).chain([136]) {
+            for value in [0u64, 1, 4095, 4096, 65536, 1 << 33, 1 << 45, u64::MAX, u64::MAX - 4095] {
+                rewrite(&file, |bytes| {
+                    bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+                    let mut head = bytes[..3072].to_vec();
+                    head[248..256].fill(0);
+                    bytes[252..256].copy_from_slice(&crc32c_of(&head).to_le_bytes());
+                });
+                look(&path);
+                std::fs::write(&file, &whole).unwrap();
+            }
+        }
+    }
+    assert_clean(&path);
+}
+
+/// In a mount namespace of its own: the store on a file system that nobody can write to.
+#[test]
+#[ignore = "a child of the test below"]
+fn child_checks_what_it_cannot_write() {
+    let (Some(path), Some(copy)) = (argument(0), argument(1)) else { return };
+    let path = Path::new(&path);
+    assert!(std::fs::write(path.join("new"), b"x").is_err(), "the file system is writable");
+    assert_sound(path);
+    evermap::tools::backup(path, &copy, &evermap::tools::BackupOptions::new()).unwrap();
+    assert_clean(Path::new(&copy));
+    let error = check(path, &CheckOptions::new().repair(true)).unwrap_err();
+    assert!(matches!(error, evermap::Error::NotPermitted { .. }), "{error}");
+    println!("\nchecked");
+}
+
+#[test]
+fn a_store_on_a_read_only_file_system_is_checked_and_copied_also_after_a_kill() {
+    let test = TestStore::in_memory();
+    fill(&test, "v");
+    let mut session = test.write::<Words>("v").unwrap();
+    session.root_mut().insert("again", [1]).unwrap();
+    session.commit().unwrap();
+    let copies = tempfile::tempdir().unwrap();
+    let (path, copy) = (copies.path().join("store"), copies.path().join("copy"));
+    copy_store(&test.path(), &path);
+    // Something that a repair would do, could it.
+    std::fs::write(path.join("building").join("00112233445566778899aabbccddeeff"), b"x").unwrap();
+    drop(session);
+    let script =
+        "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" && shift && exec \"$@\"";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
+    command.arg(&path).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "child_checks_what_it_cannot_write", "--ignored", "--nocapture"]);
+    command.env("EVERMAP_TEST_ARGUMENT_0", &path).env("EVERMAP_TEST_ARGUMENT_1", &copy);
+    let Ok(output) = command.output() else {
+        eprintln!("SKIPPED: no `unshare` here");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("unshare:") || said.contains("mount:") {
+        eprintln!("SKIPPED: no mount of one's own here: {said}");
+        return;
+    }
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && out.contains("checked"), "{out}\n{said}");
+}

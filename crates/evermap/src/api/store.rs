@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::layout::NEW_CATALOG;
 use crate::object::lock_byte;
 use crate::persist::{Build, Persist};
-use crate::storage::{LockKind, OpenMode};
+use crate::storage::{LockKind, OpenMode, Storage};
 
 /// A directory of named objects. Cheap to clone; one process has one mapping of each object,
 /// however often its store is opened.
@@ -69,6 +69,11 @@ impl Store {
     /// What its handles share.
     pub(super) fn inner(&self) -> &Inner {
         &self.inner
+    }
+
+    /// Where its files are.
+    pub(crate) fn storage(&self) -> Arc<dyn Storage> {
+        Arc::clone(&self.inner.storage)
     }
 
     /// The store's directory.

@@ -120,7 +120,9 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<BackupReport> {
-        backup(self.path(), to, &BackupOptions::new())
+        let mut options = BackupOptions::new();
+        options.check.storage = self.storage();
+        backup(self.path(), to, &options)
     }
 }
 
@@ -488,7 +490,9 @@ impl Partial {
             true => {}
             // A file system that cannot: the old one goes aside first.
             false => {
-                let aside = self.path.with_extension("old");
+                let name = with.file_name().unwrap_or_default().to_string_lossy();
+                let aside =
+                    parent_of(with).join(format!(".{name}.old-{}", stamp(SystemTime::now())));
                 self.storage.rename(with, &aside)?;
                 if let Err(error) = self.storage.rename(&self.path, with) {
                     self.storage.rename(&aside, with)?;

@@ -62,7 +62,8 @@ pub(super) fn catalog(
     keep.copy(Path::new(CATALOG_LOG))?;
     let mut actions = Vec::new();
     let witnesses = witnesses(directory, options, known, &mut actions)?;
-    let said = most_frequent(witnesses.iter().map(|w| (w.store_uuid, w.arena)));
+    let sound = witnesses.iter().filter(|witness| is_sound(witness.arena));
+    let said = most_frequent(sound.map(|witness| (witness.store_uuid, witness.arena)));
     let head = head.map(|head| (head.store_uuid, (head.arena_base, head.arena_length)));
     // The files outvote a catalog that is damaged.
     let contents = match said.or(head.filter(|(_, arena)| is_sound(*arena))) {
@@ -71,7 +72,15 @@ pub(super) fn catalog(
             let arenas = arenas(arena, &objects, known);
             NewCatalog { store_uuid: Some(store_uuid), arenas, objects }
         }
-        None => NewCatalog::default(),
+        None if witnesses.is_empty() => NewCatalog::default(),
+        None => {
+            return Err(Error::Damaged {
+                path: directory.join(OBJECTS),
+                what: "every object's arena",
+                found: "addresses that cannot be".to_string(),
+                expected: "the arena of this store".to_string(),
+            });
+        }
     };
     let names = contents.objects.len();
     let store_options = Options { storage: storage.clone(), ..Options::default() };
