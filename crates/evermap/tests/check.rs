@@ -113,15 +113,18 @@ fn a_store_whose_writer_was_killed_is_clean() {
 }
 
 #[test]
-fn a_store_of_version_1_is_clean() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format/v1");
+fn stores_of_earlier_builds_are_clean() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("store");
-    copy_store(&folder, &path);
-    let report = assert_clean(&path);
-    assert_eq!(report.objects.len(), 3);
-    assert!(report.objects.iter().all(|object| object.pages_verified.is_none()));
-    assert!(report.objects[2].log_commits > 0, "one of them was killed");
+    for (version, checksums) in [("v1", false), ("v1-checksums", true)] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format").join(version);
+        let path = directory.path().join(version);
+        copy_store(&folder, &path);
+        let report = assert_clean(&path);
+        assert_eq!(report.objects.len(), 3);
+        assert!(report.objects.iter().all(|object| object.pages_verified.is_some() == checksums));
+        let killed = report.objects.iter().find(|o| o.object.as_deref() == Some("killed"));
+        assert!(killed.unwrap().log_commits > 0);
+    }
 }
 
 #[test]

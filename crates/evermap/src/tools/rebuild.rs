@@ -61,7 +61,7 @@ pub(super) fn catalog(
     keep.copy(Path::new(CATALOG))?;
     keep.copy(Path::new(CATALOG_LOG))?;
     let mut actions = Vec::new();
-    let witnesses = witnesses(directory, options, known, &mut actions)?;
+    let witnesses = witnesses(directory, options, known, keep, &mut actions)?;
     let sound = witnesses.iter().filter(|witness| is_sound(witness.arena));
     let said = most_frequent(sound.map(|witness| (witness.store_uuid, witness.arena)));
     let head = head.map(|head| (head.store_uuid, (head.arena_base, head.arena_length)));
@@ -94,6 +94,7 @@ fn witnesses(
     directory: &Path,
     options: &CheckOptions,
     known: Option<&Listing>,
+    keep: &mut Keep<'_>,
     actions: &mut Vec<String>,
 ) -> Result<Vec<Witness>> {
     let look = Look::new(directory, options)?;
@@ -111,6 +112,11 @@ fn witnesses(
     let mut witnesses = Vec::new();
     for uuid in names.iter().filter_map(|name| parse_uuid(name)) {
         if doomed.contains(&uuid) {
+            // Without the catalog that says so, it would be taken for one that lost its name.
+            let file = Path::new(OBJECTS).join(hex(&uuid));
+            keep.take(&file)?;
+            keep.take(&file.with_extension("log"))?;
+            actions.push(format!("moved {}, which was removed, out of the store", file.display()));
             continue;
         }
         let place = look.subject(OBJECTS, uuid, None, None).place;
