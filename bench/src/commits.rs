@@ -5,18 +5,16 @@
 //! the commit's log record has, and the whole pages, written with `pwritev2(RWF_DSYNC)` one after
 //! the other into a file that was written before.
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 use evermap::{PVec, Session, Store};
 
-use crate::Outcome;
 use crate::corpus::Corpus;
 use crate::files::{Folder, PreWritten};
 use crate::quiet::Awake;
 use crate::random::Random;
 use crate::samples::{Samples, figure, head, row};
+use crate::{Outcome, files};
 
 const OBJECT_BYTES: u64 = 1 << 30;
 const PAGE_BYTES: usize = 4096;
@@ -96,15 +94,7 @@ pub fn report(_: &Corpus) -> Outcome {
 
 /// Drops the object's pages from the kernel's cache: they come back as sessions read them.
 fn forget_pages(store: &Store) -> Outcome {
-    let path = store.path().join("objects").join(store.info(NAME)?.uuid);
-    let file = File::open(path)?;
-    file.sync_all()?;
-    // SAFETY: the call takes no pointers.
-    let result = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    match result {
-        0 => Ok(()),
-        error => Err(std::io::Error::from_raw_os_error(error).into()),
-    }
+    files::forget(&store.path().join("objects").join(store.info(NAME)?.uuid))
 }
 
 fn measure(

@@ -9,6 +9,7 @@ mod answers;
 mod children;
 mod commits;
 mod corpus;
+mod durability;
 mod files;
 mod first_query;
 mod fresh_memory;
@@ -30,11 +31,12 @@ type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 type Section = (&'static str, fn(&Corpus) -> Outcome);
 
-const SECTIONS: [Section; 7] = [
+const SECTIONS: [Section; 8] = [
     ("parsing", parsing::report),
     ("first-query", first_query::report),
     ("opening", opening::report),
     ("commits", commits::report),
+    ("durability", durability::report),
     ("fresh-memory", fresh_memory::report),
     ("allocation", allocation::report),
     ("reopening", reopening::report),
@@ -85,6 +87,11 @@ fn child(start: Instant, arguments: &[String]) -> Outcome {
             opening::child(start, store, name, root, repeats.parse()?)
         }
         ["allocate-heap", store] => allocation::child_heap(store),
+        ["durability-read", store, repeats] => {
+            durability::child_read(start, store, repeats.parse()?)
+        }
+        ["durability-leave", store, pages] => durability::child_leave(store, pages.parse()?),
+        ["durability-map", file, repeats] => durability::child_map(file, repeats.parse()?),
         ["allocate-malloc"] => allocation::child_malloc(),
         _ => Err(format!("no such child: {arguments:?}").into()),
     }

@@ -37,6 +37,21 @@ impl Samples {
         }
     }
 
+    pub fn mean(&self) -> f64 {
+        self.values.iter().sum::<f64>() / self.values.len() as f64
+    }
+
+    /// What all but the least and the most tenth lie between.
+    pub fn middle(&self) -> String {
+        let mut sorted = self.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            let index = (sorted.len().saturating_sub(1)) as f64 * part;
+            figure(sorted.get(index.round() as usize).copied().unwrap_or(f64::NAN))
+        };
+        format!("{}-{}", at(0.1), at(0.9))
+    }
+
     pub fn min(&self) -> f64 {
         self.values.iter().copied().fold(f64::INFINITY, f64::min)
     }

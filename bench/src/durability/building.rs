@@ -1,0 +1,136 @@
+//! Building a GiB in a new object and committing it, beside writing a GiB of ready bytes and fsync.
+//!
+//! In turns, all into fresh files. The commit is durable when it returns, as the fsync is. Memory that
+//! was free for a while costs a virtual machine a fault in its host, so before each round memory is
+//! used and given back: all ways begin with memory that the host has.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use evermap::{PVec, Store};
+
+use super::goals::Goals;
+use super::work::Scale;
+use crate::Outcome;
+use crate::files::{Anonymous, Folder};
+use crate::samples::{Samples, figure, head, row};
+
+const ROUNDS: usize = 5;
+const GOAL: f64 = 1.2;
+type Node = [u64; 8];
+const NAME: &str = "built";
+
+/// One way's clocks, in milliseconds.
+#[derive(Default)]
+struct Times {
+    build: Samples,
+    together: Samples,
+    close: Samples,
+}
+
+pub fn report(folder: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
+    println!("\n### Building\n");
+    let ways = [
+        ("resize of a vector of words, commit", Way::Resize),
+        ("nodes of 64 bytes pushed one by one, commit", Way::Push),
+        ("write of ready bytes, fsync", Way::Write),
+    ];
+    let mut ready = Anonymous::new(scale.bytes(), true)?;
+    let mut times: [Times; 3] = Default::default();
+    for _ in 0..scale.rounds(ROUNDS).min(ROUNDS) {
+        for ((_, way), times) in ways.iter().zip(&mut times) {
+            warm(scale)?;
+            let path = folder.join("built");
+            match way {
+                Way::Write => write(&path, ready.words(), times)?,
+                _ => build(&path, *way, scale, times)?,
+            }
+        }
+    }
+    head(&[
+        "way",
+        "building or writing, ms",
+        "with commit or fsync, ms",
+        "of the write",
+        "close, ms",
+    ]);
+    let floor = times[2].together.median();
+    for ((what, way), times) in ways.iter().zip(&times) {
+        row(&[
+            what.to_string(),
+            times.build.to_string(),
+            times.together.to_string(),
+            figure(times.together.median() / floor),
+            if *way == Way::Write { String::new() } else { times.close.to_string() },
+        ]);
+        if *way != Way::Write {
+            let got = (times.together.median(), format!("{} ms", times.together));
+            goals.ratio(&format!("bulk build: {what}"), GOAL, got, (floor, "write and fsync, ms"));
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Resize,
+    Push,
+    Write,
+}
+
+/// Uses as much memory as a round will, and gives it back.
+fn warm(scale: Scale) -> Outcome {
+    // SAFETY: takes no arguments; what earlier rounds left to be written is not to fall into this one.
+    unsafe { libc::sync() };
+    let mut memory = Anonymous::new(2 * scale.bytes(), true)?;
+    memory.words().fill(1);
+    Ok(())
+}
+
+fn build(path: &Path, way: Way, scale: Scale, times: &mut Times) -> Outcome {
+    let store = Store::create_new(path)?;
+    match way {
+        Way::Push => {
+            let nodes = (scale.bytes() / size_of::<Node>()) as u64;
+            store.create::<PVec<Node>, _>(NAME, PVec::new())?;
+            let mut session = store.write::<PVec<Node>>(NAME)?;
+            let start = Instant::now();
+            session.root_mut().extend((0..nodes).map(|n| [n; 8]))?;
+            times.build.push_ms(start.elapsed());
+            session.commit()?;
+            times.together.push_ms(start.elapsed());
+            let start = Instant::now();
+            session.close()?;
+            times.close.push_ms(start.elapsed());
+        }
+        _ => {
+            store.create::<PVec<u64>, _>(NAME, PVec::new())?;
+            let mut session = store.write::<PVec<u64>>(NAME)?;
+            let start = Instant::now();
+            session.root_mut().resize(scale.bytes() / 8, 1)?;
+            times.build.push_ms(start.elapsed());
+            session.commit()?;
+            times.together.push_ms(start.elapsed());
+            let start = Instant::now();
+            session.close()?;
+            times.close.push_ms(start.elapsed());
+        }
+    }
+    drop(store);
+    Ok(std::fs::remove_dir_all(path)?)
+}
+
+fn write(path: &Path, ready: &[u64], times: &mut Times) -> Outcome {
+    // SAFETY: words are bytes, too.
+    let bytes =
+        unsafe { std::slice::from_raw_parts(ready.as_ptr().cast::<u8>(), size_of_val(ready)) };
+    let mut file = File::create_new(path)?;
+    let start = Instant::now();
+    file.write_all(bytes)?;
+    times.build.push_ms(start.elapsed());
+    file.sync_all()?;
+    times.together.push_ms(start.elapsed());
+    Ok(std::fs::remove_file(path)?)
+}

@@ -1,0 +1,177 @@
+//! PMDK's libpmemobj: a pool with one root of a GiB, changed under its undo log.
+//!
+//! It is made for persistent memory. On a file system without DAX it flushes with `msync`, range by
+//! range, which is slow and correct; that is what is measured here. The library is loaded when the
+//! benchmark runs (Debian: `libpmemobj1`): nothing is needed to build this.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::Path;
+
+use crate::durability::work::{Change, Engine, PAGE_BYTES, Scale, Times, Work};
+use crate::{Outcome, files};
+
+/// `TX_PARAM_NONE`.
+const NO_PARAMETERS: c_int = 0;
+const LIBRARY: &CStr = c"libpmemobj.so.1";
+
+#[repr(C)]
+struct Oid {
+    pool: u64,
+    offset: u64,
+}
+
+/// The functions that are used, with the types that `libpmemobj.h` 1.12 gives them.
+struct Functions {
+    create: unsafe extern "C" fn(*const c_char, *const c_char, usize, u32) -> *mut c_void,
+    close: unsafe extern "C" fn(*mut c_void),
+    root: unsafe extern "C" fn(*mut c_void, usize) -> Oid,
+    direct: unsafe extern "C" fn(Oid) -> *mut c_void,
+    begin: unsafe extern "C" fn(*mut c_void, *mut c_void, ...) -> c_int,
+    add_range: unsafe extern "C" fn(*const c_void, usize) -> c_int,
+    commit: unsafe extern "C" fn(),
+    end: unsafe extern "C" fn() -> c_int,
+    error: unsafe extern "C" fn() -> *const c_char,
+}
+
+impl Functions {
+    /// `None` where the library is not installed.
+    fn load() -> Outcome<Option<Functions>> {
+        // SAFETY: the library's constructors do no more than look at the environment.
+        let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW) };
+        if library.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: each symbol is a function of the type of the field that it goes into, as the
+        // library's header declares it.
+        unsafe {
+            Ok(Some(Functions {
+                create: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_create")?),
+                close: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_close")?),
+                root: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_root")?),
+                direct: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_direct")?),
+                begin: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_tx_begin")?),
+                add_range: std::mem::transmute::<*mut c_void, _>(symbol(
+                    library,
+                    c"pmemobj_tx_add_range_direct",
+                )?),
+                commit: std::mem::transmute::<*mut c_void, _>(symbol(
+                    library,
+                    c"pmemobj_tx_commit",
+                )?),
+                end: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_tx_end")?),
+                error: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_errormsg")?),
+            }))
+        }
+    }
+
+    fn failed(&self, what: &str) -> Box<dyn std::error::Error> {
+        // SAFETY: the library gives a string that lives until its next error on this thread.
+        let message = unsafe { CStr::from_ptr((self.error)()) };
+        format!("libpmemobj: {what}: {}", message.to_string_lossy()).into()
+    }
+}
+
+fn symbol(library: *mut c_void, name: &CStr) -> Outcome<*mut c_void> {
+    // SAFETY: the library is loaded and stays so.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    match found.is_null() {
+        true => Err(format!("libpmemobj has no {}", name.to_string_lossy()).into()),
+        false => Ok(found),
+    }
+}
+
+pub struct Pmdk {
+    functions: Functions,
+    pool: *mut c_void,
+    root: *mut u64,
+}
+
+impl Pmdk {
+    pub fn new(path: &Path, scale: Scale) -> Outcome<Option<Pmdk>> {
+        let Some(functions) = Functions::load()? else { return Ok(None) };
+        let name = CString::new(files::text(path)?)?;
+        let bytes = scale.bytes();
+        // Half as much again for the undo log.
+        // SAFETY: the names are strings that end in zero.
+        let pool =
+            unsafe { (functions.create)(name.as_ptr(), c"words".as_ptr(), bytes * 3 / 2, 0o600) };
+        if pool.is_null() {
+            return Err(functions.failed("no pool"));
+        }
+        // SAFETY: the pool is open; the root is as long as is asked for.
+        let root = unsafe { (functions.direct)((functions.root)(pool, bytes)) }.cast::<u64>();
+        let pmdk = Pmdk { functions, pool, root };
+        match pmdk.root.is_null() {
+            true => Err(pmdk.functions.failed("no root")),
+            false => Ok(Some(pmdk)),
+        }
+    }
+
+    /// Under a transaction: notes what is there and stores.
+    fn store(&self, page: u64, word: usize, words: usize, value: u64) -> Outcome {
+        let first = page as usize * (PAGE_BYTES / 8) + word;
+        // SAFETY: the page is one of the root's, and the words lie in it; the transaction is open.
+        unsafe {
+            let place = self.root.add(first);
+            if (self.functions.add_range)(place.cast(), words * 8) != 0 {
+                return Err(self.functions.failed("a range was not noted"));
+            }
+            std::slice::from_raw_parts_mut(place, words).fill(value);
+        }
+        Ok(())
+    }
+
+    fn change(&self, work: &Work) -> Outcome {
+        // SAFETY: the pool is open, and no transaction is on this thread.
+        let failed =
+            unsafe { (self.functions.begin)(self.pool, std::ptr::null_mut(), NO_PARAMETERS) };
+        if failed != 0 {
+            return Err(self.functions.failed("no transaction"));
+        }
+        for &page in &work.pages {
+            match work.change {
+                Change::EightBytes => self.store(page, work.word(), 1, work.new_word())?,
+                Change::WholePage => self.store(page, 0, PAGE_BYTES / 8, work.filling(page))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&self) -> Outcome {
+        // SAFETY: `change` began a transaction on this thread.
+        let failed = unsafe {
+            (self.functions.commit)();
+            (self.functions.end)()
+        };
+        match failed {
+            0 => Ok(()),
+            _ => Err(self.functions.failed("not committed")),
+        }
+    }
+}
+
+impl Engine for Pmdk {
+    fn name(&self) -> String {
+        "PMDK libpmemobj, without DAX".to_string()
+    }
+
+    fn open(&mut self) -> Outcome {
+        Ok(())
+    }
+
+    fn commit(&mut self, work: &Work) -> Outcome<Times> {
+        Times::of(|| self.change(work), |()| self.end())
+    }
+
+    /// Nothing was put off.
+    fn close(&mut self) -> Outcome {
+        Ok(())
+    }
+}
+
+impl Drop for Pmdk {
+    fn drop(&mut self) {
+        // SAFETY: the pool is open, and nothing refers to it after this.
+        unsafe { (self.functions.close)(self.pool) };
+    }
+}

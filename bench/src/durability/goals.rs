@@ -1,0 +1,73 @@
+//! The table of goals: what was wanted, what was measured, and against what.
+
+use crate::samples::{figure, head, row};
+
+/// One line: a figure against its floor, or against a goal of its own.
+struct Goal {
+    what: String,
+    goal: String,
+    got: String,
+    floor: String,
+    ratio: f64,
+    most: f64,
+}
+
+#[derive(Default)]
+pub struct Goals {
+    lines: Vec<Goal>,
+}
+
+impl Goals {
+    /// `got` shall be at most `most` times `floor`.
+    pub fn ratio(
+        &mut self,
+        what: &str,
+        most: f64,
+        (got, shown): (f64, String),
+        floor: (f64, &str),
+    ) {
+        self.lines.push(Goal {
+            what: what.to_string(),
+            goal: format!("{most} x"),
+            got: shown,
+            floor: format!("{}: {}", floor.1, figure(floor.0)),
+            ratio: got / floor.0,
+            most,
+        });
+    }
+
+    /// `got` itself shall be at most `most`.
+    pub fn at_most(
+        &mut self,
+        what: &str,
+        most: (f64, &str),
+        (got, shown): (f64, String),
+        floor: String,
+    ) {
+        self.lines.push(Goal {
+            what: what.to_string(),
+            goal: format!("{} {}", figure(most.0), most.1),
+            got: shown,
+            floor,
+            ratio: got / most.0,
+            most: 1.0,
+        });
+    }
+
+    pub fn print(&self) {
+        println!("\n### Goals\n");
+        println!("The ratio is to the floor where the goal says `x`, else to the goal.\n");
+        head(&["", "goal", "got", "floor", "ratio", ""]);
+        for line in &self.lines {
+            let met = line.ratio <= line.most;
+            row(&[
+                line.what.clone(),
+                line.goal.clone(),
+                line.got.clone(),
+                line.floor.clone(),
+                figure(line.ratio),
+                if met { "met" } else { "**missed**" }.to_string(),
+            ]);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The same changes by Evermap and by its peers: time and bytes of whole series.
+//!
+//! A series is: open, commit again and again, close. The time is that of a whole change: reading and
+//! changing the values and making that durable. The mean has everything in it that is put off:
+//! checkpoints, and the close. So have the bytes: they are counted when all is on the disk.
+
+use std::time::{Duration, Instant};
+
+use super::engines::{lmdb::Lmdb, pmdk::Pmdk, redb::Redb, sqlite::Sqlite};
+use super::goals::Goals;
+use super::work::{Change, Engine, PAGE_BYTES, SIZES, Scale, Work};
+use super::written::Written;
+use crate::Outcome;
+use crate::files::Folder;
+use crate::random::Random;
+use crate::samples::{Samples, figure, head, row};
+
+/// A series ends after this time, whatever is left of its rounds.
+const SERIES_LONGEST: Duration = Duration::from_secs(6);
+const ROUNDS_LEAST: usize = 3;
+
+/// Goals for the time of so many pages: of LMDB's and redb's.
+const GOALS: [(usize, f64); 2] = [(100, 0.2), (10_000, 0.3)];
+const BYTES_GOAL: f64 = 1.1;
+
+/// What a series of one engine gave.
+pub struct Series {
+    engine: String,
+    change: Change,
+    pages: usize,
+    whole: Samples,
+    commit: Samples,
+    /// Everything, close included, by commits.
+    mean_us: f64,
+    /// Pages written for each that was changed: by this process's count and by the disk's.
+    written: f64,
+    written_disk: Option<f64>,
+}
+
+/// All series of one engine.
+pub fn measure(engine: &mut dyn Engine, scale: Scale) -> Outcome<Vec<Series>> {
+    let mut all = Vec::new();
+    let mut random = Random::new(2);
+    for change in [Change::EightBytes, Change::WholePage] {
+        for (pages, _, rounds) in SIZES {
+            all.push(series(engine, &mut random, scale, (change, pages, scale.rounds(rounds)))?);
+        }
+    }
+    Ok(all)
+}
+
+fn series(
+    engine: &mut dyn Engine,
+    random: &mut Random,
+    scale: Scale,
+    (change, pages, rounds): (Change, usize, usize),
+) -> Outcome<Series> {
+    let (mut whole, mut commit) = (Samples::new(), Samples::new());
+    let before = Written::now()?;
+    let start = Instant::now();
+    engine.open()?;
+    let mut spent = start.elapsed();
+    while whole.count() < rounds
+        && (spent < SERIES_LONGEST || whole.count() < ROUNDS_LEAST.min(rounds))
+    {
+        let work = Work::new(random, scale, change, pages);
+        let times = engine.commit(&work)?;
+        whole.push_us(times.whole());
+        commit.push_us(times.commit);
+        spent += times.whole();
+    }
+    let start = Instant::now();
+    engine.close()?;
+    spent += start.elapsed();
+    let written = Written::now()?.since(before);
+    let changed = (whole.count() * pages * PAGE_BYTES) as f64;
+    Ok(Series {
+        engine: engine.name(),
+        change,
+        pages,
+        mean_us: spent.as_secs_f64() * 1e6 / whole.count() as f64,
+        whole,
+        commit,
+        written: written.process as f64 / changed,
+        written_disk: written.disk.map(|bytes| bytes as f64 / changed),
+    })
+}
+
+/// Measures the peers one after the other, and prints them beside what was measured before.
+pub fn report(own: Vec<Series>, folder: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
+    println!("\n### Beside other engines\n");
+    let (mut all, mut made) = (Vec::new(), Vec::new());
+    for peer in PEERS {
+        let path = folder.join("peer");
+        let start = Instant::now();
+        match peer(&path, scale)? {
+            Some(mut engine) => {
+                made.push(format!("{} {} s", engine.name(), figure(start.elapsed().as_secs_f64())));
+                all.push(measure(engine.as_mut(), scale)?);
+            }
+            None => println!(
+                "**PMDK is not measured: libpmemobj.so.1 is not installed (Debian: libpmemobj1).**\n"
+            ),
+        }
+        remove(&path)?;
+    }
+    println!("The pages, made in one transaction, durably: {}.\n", made.join("; "));
+    print(&own, &all);
+    judge(&own, &all, goals);
+    Ok(())
+}
+
+type Maker = fn(&std::path::Path, Scale) -> Outcome<Option<Box<dyn Engine>>>;
+
+const PEERS: [Maker; 5] = [
+    |path, scale| Ok(Some(Box::new(Lmdb::new(path, scale, PAGE_BYTES)?))),
+    |path, scale| Ok(Some(Box::new(Lmdb::new(path, scale, PAGE_BYTES - 16)?))),
+    |path, scale| Ok(Some(Box::new(Redb::new(path, scale)?))),
+    |path, scale| Ok(Some(Box::new(Sqlite::new(path, scale)?))),
+    |path, scale| match Pmdk::new(path, scale)? {
+        Some(pmdk) => Ok(Some(Box::new(pmdk))),
+        None => Ok(None),
+    },
+];
+
+fn remove(path: &std::path::Path) -> Outcome {
+    match path.symlink_metadata() {
+        Ok(about) if about.is_dir() => Ok(std::fs::remove_dir_all(path)?),
+        Ok(_) => Ok(std::fs::remove_file(path)?),
+        Err(_) => Ok(()),
+    }
+}
+
+fn print(own: &[Series], peers: &[Vec<Series>]) {
+    head(&[
+        "changed",
+        "engine",
+        "change and commit, us",
+        "the commit alone, us",
+        "mean of all, close included, us",
+        "Evermap / it",
+        "by the means",
+        "pages written a changed page",
+        "by the disk's count",
+        "commits",
+    ]);
+    for (index, ours) in own.iter().enumerate() {
+        let theirs = peers.iter().map(|all| &all[index]);
+        for series in std::iter::once(ours).chain(theirs) {
+            row(&[
+                format!("{} {} pages", series.change.name(), series.pages),
+                series.engine.clone(),
+                series.whole.to_string(),
+                figure(series.commit.median()),
+                figure(series.mean_us),
+                figure(ours.whole.median() / series.whole.median()),
+                figure(ours.mean_us / series.mean_us),
+                figure(series.written),
+                series.written_disk.map_or("unknown".to_string(), figure),
+                series.whole.count().to_string(),
+            ]);
+        }
+    }
+}
+
+fn judge(own: &[Series], peers: &[Vec<Series>], goals: &mut Goals) {
+    for (index, ours) in own.iter().enumerate() {
+        let what = format!("{} {} pages", ours.change.name(), ours.pages);
+        for theirs in peers.iter().map(|all| &all[index]) {
+            let matters = theirs.engine.starts_with("LMDB") || theirs.engine.starts_with("redb");
+            if let Some((_, most)) = GOALS.iter().find(|(size, _)| *size == ours.pages && matters) {
+                let got = (ours.whole.median(), format!("{} us", ours.whole));
+                let floor = (theirs.whole.median(), theirs.engine.as_str());
+                goals.ratio(&format!("change and commit, {what}"), *most, got, floor);
+            }
+        }
+        if ours.change == Change::EightBytes {
+            let shown = format!("{} pages", figure(ours.written));
+            let disk = ours.written_disk.map_or("unknown".to_string(), figure);
+            goals.at_most(
+                &format!("written a changed page, {what}"),
+                (BYTES_GOAL, "pages"),
+                (ours.written, shown),
+                format!("1; by the disk's count {disk}"),
+            );
+        }
+    }
+}

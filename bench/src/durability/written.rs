@@ -1,0 +1,41 @@
+//! Bytes that went to the disk, counted twice.
+//!
+//! `/proc/self/io` counts the page-cache pages that this process made dirty: nobody else's work is
+//! in it, but neither is the file system's metadata, and a page made dirty twice before it is
+//! written counts once. The disk's own counter has everything, other programs included.
+
+use crate::Outcome;
+use crate::files;
+use std::os::unix::fs::MetadataExt;
+
+/// Both counters, in bytes.
+#[derive(Clone, Copy)]
+pub struct Written {
+    pub process: u64,
+    pub disk: Option<u64>,
+}
+
+impl Written {
+    /// The counters once everything is on the disk.
+    pub fn now() -> Outcome<Written> {
+        // SAFETY: takes no arguments.
+        unsafe { libc::sync() };
+        let io = std::fs::read_to_string("/proc/self/io")?;
+        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+        let process = line.ok_or("/proc/self/io has no write_bytes")?.trim().parse()?;
+        Ok(Written { process, disk: disk() })
+    }
+
+    pub fn since(self, before: Written) -> Written {
+        let disk = self.disk.zip(before.disk).map(|(now, then)| now - then);
+        Written { process: self.process - before.process, disk }
+    }
+}
+
+/// Sectors written to the disk that the benchmarks' folder is on.
+fn disk() -> Option<u64> {
+    let device = std::fs::metadata(files::parent()).ok()?.dev();
+    let path = format!("/sys/dev/block/{}:{}/stat", libc::major(device), libc::minor(device));
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.split_whitespace().nth(6)?.parse::<u64>().ok()? * 512)
+}
