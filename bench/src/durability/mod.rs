@@ -33,16 +33,42 @@ pub fn report(_: &Corpus) -> Outcome {
     let folder = Folder::new("durability")?;
     let mut goals = Goals::default();
     let _awake = Awake::new()?;
-    {
+    let parts = Parts::from_environment();
+    if parts.any(&["commits", "peers", "stores", "opening"]) {
         let mut evermap = Evermap::new(&folder.join("store"), scale)?;
-        commits::report(&mut evermap, &folder, scale, &mut goals)?;
-        let own = peers::measure(&mut evermap, scale)?;
-        peers::report(own, &folder, scale, &mut goals)?;
-        stores::report(&mut evermap, scale, &mut goals)?;
+        if parts.any(&["commits"]) {
+            commits::report(&mut evermap, &folder, scale, &mut goals)?;
+        }
+        if parts.any(&["peers"]) {
+            let own = peers::measure(&mut evermap, scale)?;
+            peers::report(own, &folder, scale, &mut goals)?;
+        }
+        if parts.any(&["stores"]) {
+            stores::report(&mut evermap, scale, &mut goals)?;
+        }
+        drop(evermap);
+        if parts.any(&["opening"]) {
+            opening::report(&folder.join("store"), scale, &mut goals)?;
+        }
+        std::fs::remove_dir_all(folder.join("store"))?;
     }
-    opening::report(&folder.join("store"), scale, &mut goals)?;
-    std::fs::remove_dir_all(folder.join("store"))?;
-    building::report(&folder, scale, &mut goals)?;
+    if parts.any(&["building"]) {
+        building::report(&folder, scale, &mut goals)?;
+    }
     goals.print();
     Ok(())
+}
+
+/// Which parts are wanted: `EVERMAP_BENCH_PARTS`, separated by commas; all, without it.
+struct Parts(Option<String>);
+
+impl Parts {
+    fn from_environment() -> Parts {
+        Parts(std::env::var("EVERMAP_BENCH_PARTS").ok())
+    }
+
+    fn any(&self, names: &[&str]) -> bool {
+        let wanted = |text: &String| text.split(',').any(|part| names.contains(&part.trim()));
+        self.0.as_ref().is_none_or(wanted)
+    }
 }

@@ -18,6 +18,8 @@ use crate::samples::{Samples, figure, head, row};
 /// A series ends after this time, whatever is left of its rounds.
 const SERIES_LONGEST: Duration = Duration::from_secs(6);
 const ROUNDS_LEAST: usize = 3;
+/// An engine whose commit would take longer than this, by what fewer pages took, is left out there.
+const COMMIT_LONGEST_US: f64 = 3e6;
 
 /// Goals for the time of so many pages: of LMDB's and redb's.
 const GOALS: [(usize, f64); 2] = [(100, 0.2), (10_000, 0.3)];
@@ -37,13 +39,23 @@ pub struct Series {
     written_disk: Option<f64>,
 }
 
-/// All series of one engine.
-pub fn measure(engine: &mut dyn Engine, scale: Scale) -> Outcome<Vec<Series>> {
-    let mut all = Vec::new();
+/// All series of one engine; `None` where it would take too long.
+pub fn measure(engine: &mut dyn Engine, scale: Scale) -> Outcome<Vec<Option<Series>>> {
+    let mut all: Vec<Option<Series>> = Vec::new();
     let mut random = Random::new(2);
     for change in [Change::EightBytes, Change::WholePage] {
+        let mut us_a_page: f64 = 0.0;
         for (pages, _, rounds) in SIZES {
-            all.push(series(engine, &mut random, scale, (change, pages, scale.rounds(rounds)))?);
+            // The first size is too small to tell what a page costs.
+            if us_a_page * pages as f64 > COMMIT_LONGEST_US {
+                all.push(None);
+                continue;
+            }
+            let series = series(engine, &mut random, scale, (change, pages, scale.rounds(rounds)))?;
+            if pages > 1 {
+                us_a_page = series.whole.median() / pages as f64;
+            }
+            all.push(Some(series));
         }
     }
     Ok(all)
@@ -87,8 +99,15 @@ fn series(
 }
 
 /// Measures the peers one after the other, and prints them beside what was measured before.
-pub fn report(own: Vec<Series>, folder: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
+pub fn report(
+    own: Vec<Option<Series>>,
+    folder: &Folder,
+    scale: Scale,
+    goals: &mut Goals,
+) -> Outcome {
     println!("\n### Beside other engines\n");
+    let own: Option<Vec<Series>> = own.into_iter().collect();
+    let own = own.ok_or("Evermap's commits take too long to be measured")?;
     let (mut all, mut made) = (Vec::new(), Vec::new());
     for peer in PEERS {
         let path = folder.join("peer");
@@ -106,6 +125,10 @@ pub fn report(own: Vec<Series>, folder: &Folder, scale: Scale, goals: &mut Goals
     }
     println!("The pages, made in one transaction, durably: {}.\n", made.join("; "));
     print(&own, &all);
+    println!(
+        "\nAn engine is left out where a commit would take more than {} s.",
+        figure(COMMIT_LONGEST_US / 1e6)
+    );
     judge(&own, &all, goals);
     Ok(())
 }
@@ -131,7 +154,7 @@ fn remove(path: &std::path::Path) -> Outcome {
     }
 }
 
-fn print(own: &[Series], peers: &[Vec<Series>]) {
+fn print(own: &[Series], peers: &[Vec<Option<Series>>]) {
     head(&[
         "changed",
         "engine",
@@ -145,7 +168,7 @@ fn print(own: &[Series], peers: &[Vec<Series>]) {
         "commits",
     ]);
     for (index, ours) in own.iter().enumerate() {
-        let theirs = peers.iter().map(|all| &all[index]);
+        let theirs = peers.iter().filter_map(|all| all[index].as_ref());
         for series in std::iter::once(ours).chain(theirs) {
             row(&[
                 format!("{} {} pages", series.change.name(), series.pages),
@@ -163,10 +186,10 @@ fn print(own: &[Series], peers: &[Vec<Series>]) {
     }
 }
 
-fn judge(own: &[Series], peers: &[Vec<Series>], goals: &mut Goals) {
+fn judge(own: &[Series], peers: &[Vec<Option<Series>>], goals: &mut Goals) {
     for (index, ours) in own.iter().enumerate() {
         let what = format!("{} {} pages", ours.change.name(), ours.pages);
-        for theirs in peers.iter().map(|all| &all[index]) {
+        for theirs in peers.iter().filter_map(|all| all[index].as_ref()) {
             let matters = theirs.engine.starts_with("LMDB") || theirs.engine.starts_with("redb");
             if let Some((_, most)) = GOALS.iter().find(|(size, _)| *size == ours.pages && matters) {
                 let got = (ours.whole.median(), format!("{} us", ours.whole));
