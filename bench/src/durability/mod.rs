@@ -36,15 +36,16 @@ pub fn report(_: &Corpus) -> Outcome {
     let parts = Parts::from_environment();
     if parts.any(&["commits", "peers", "stores", "opening"]) {
         let mut evermap = Evermap::new(&folder.join("store"), scale)?;
-        if parts.any(&["commits"]) {
-            commits::report(&mut evermap, &folder, scale, &mut goals)?;
-        }
+        // What wants the object's pages in the cache comes before what drops them from it.
         if parts.any(&["peers"]) {
             let own = peers::measure(&mut evermap, scale)?;
             peers::report(own, &folder, scale, &mut goals)?;
         }
         if parts.any(&["stores"]) {
             stores::report(&mut evermap, scale, &mut goals)?;
+        }
+        if parts.any(&["commits"]) {
+            commits::report(&mut evermap, &folder, scale, &mut goals)?;
         }
         drop(evermap);
         if parts.any(&["opening"]) {

@@ -198,13 +198,12 @@ fn judge(own: &[Series], peers: &[Vec<Option<Series>>], goals: &mut Goals) {
             }
         }
         if ours.change == Change::EightBytes {
-            let shown = format!("{} pages", figure(ours.written));
-            let disk = ours.written_disk.map_or("unknown".to_string(), figure);
+            let written = ours.written_disk.unwrap_or(ours.written);
             goals.at_most(
                 &format!("written a changed page, {what}"),
                 (BYTES_GOAL, "pages"),
-                (ours.written, shown),
-                format!("1; by the disk's count {disk}"),
+                (written, format!("{} pages", figure(written))),
+                format!("1; by the process's count {}", figure(ours.written)),
             );
         }
     }

@@ -1,8 +1,10 @@
 //! Bytes that went to the disk, counted twice.
 //!
-//! `/proc/self/io` counts the page-cache pages that this process made dirty: nobody else's work is
-//! in it, but neither is the file system's metadata, and a page made dirty twice before it is
-//! written counts once. The disk's own counter has everything, other programs included.
+//! `/proc/self/io` counts the page cache that this process made dirty: nobody else's work is in it,
+//! but neither is the file system's metadata; a page made dirty twice before it is written counts
+//! once; and four kilobytes written into a large piece of page cache (folio) count as all of that, up to
+//! 2 MiB. The disk's own counter tells the truth, and has other programs' work in it. On a quiet
+//! machine it is the one to go by.
 
 use crate::Outcome;
 use crate::files;

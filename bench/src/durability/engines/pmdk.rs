@@ -5,6 +5,7 @@
 //! benchmark runs (Debian: `libpmemobj1`): nothing is needed to build this.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::transmute;
 use std::path::Path;
 
 use crate::durability::work::{Change, Engine, PAGE_BYTES, Scale, Times, Work};
@@ -20,17 +21,28 @@ struct Oid {
     offset: u64,
 }
 
-/// The functions that are used, with the types that `libpmemobj.h` 1.12 gives them.
+// The types that `libpmemobj.h` 1.12 gives the functions.
+type Create = unsafe extern "C" fn(*const c_char, *const c_char, usize, u32) -> *mut c_void;
+type Close = unsafe extern "C" fn(*mut c_void);
+type Root = unsafe extern "C" fn(*mut c_void, usize) -> Oid;
+type Direct = unsafe extern "C" fn(Oid) -> *mut c_void;
+type Begin = unsafe extern "C" fn(*mut c_void, *mut c_void, ...) -> c_int;
+type AddRange = unsafe extern "C" fn(*const c_void, usize) -> c_int;
+type Commit = unsafe extern "C" fn();
+type End = unsafe extern "C" fn() -> c_int;
+type ErrorMessage = unsafe extern "C" fn() -> *const c_char;
+
+/// The functions that are used.
 struct Functions {
-    create: unsafe extern "C" fn(*const c_char, *const c_char, usize, u32) -> *mut c_void,
-    close: unsafe extern "C" fn(*mut c_void),
-    root: unsafe extern "C" fn(*mut c_void, usize) -> Oid,
-    direct: unsafe extern "C" fn(Oid) -> *mut c_void,
-    begin: unsafe extern "C" fn(*mut c_void, *mut c_void, ...) -> c_int,
-    add_range: unsafe extern "C" fn(*const c_void, usize) -> c_int,
-    commit: unsafe extern "C" fn(),
-    end: unsafe extern "C" fn() -> c_int,
-    error: unsafe extern "C" fn() -> *const c_char,
+    create: Create,
+    close: Close,
+    root: Root,
+    direct: Direct,
+    begin: Begin,
+    add_range: AddRange,
+    commit: Commit,
+    end: End,
+    error: ErrorMessage,
 }
 
 impl Functions {
@@ -41,25 +53,20 @@ impl Functions {
         if library.is_null() {
             return Ok(None);
         }
+        let find = |name| symbol(library, name);
         // SAFETY: each symbol is a function of the type of the field that it goes into, as the
         // library's header declares it.
         unsafe {
             Ok(Some(Functions {
-                create: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_create")?),
-                close: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_close")?),
-                root: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_root")?),
-                direct: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_direct")?),
-                begin: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_tx_begin")?),
-                add_range: std::mem::transmute::<*mut c_void, _>(symbol(
-                    library,
-                    c"pmemobj_tx_add_range_direct",
-                )?),
-                commit: std::mem::transmute::<*mut c_void, _>(symbol(
-                    library,
-                    c"pmemobj_tx_commit",
-                )?),
-                end: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_tx_end")?),
-                error: std::mem::transmute::<*mut c_void, _>(symbol(library, c"pmemobj_errormsg")?),
+                create: transmute::<Found, Create>(find(c"pmemobj_create")?),
+                close: transmute::<Found, Close>(find(c"pmemobj_close")?),
+                root: transmute::<Found, Root>(find(c"pmemobj_root")?),
+                direct: transmute::<Found, Direct>(find(c"pmemobj_direct")?),
+                begin: transmute::<Found, Begin>(find(c"pmemobj_tx_begin")?),
+                add_range: transmute::<Found, AddRange>(find(c"pmemobj_tx_add_range_direct")?),
+                commit: transmute::<Found, Commit>(find(c"pmemobj_tx_commit")?),
+                end: transmute::<Found, End>(find(c"pmemobj_tx_end")?),
+                error: transmute::<Found, ErrorMessage>(find(c"pmemobj_errormsg")?),
             }))
         }
     }
@@ -71,7 +78,9 @@ impl Functions {
     }
 }
 
-fn symbol(library: *mut c_void, name: &CStr) -> Outcome<*mut c_void> {
+type Found = *mut c_void;
+
+fn symbol(library: *mut c_void, name: &CStr) -> Outcome<Found> {
     // SAFETY: the library is loaded and stays so.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     match found.is_null() {
