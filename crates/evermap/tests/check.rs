@@ -5,10 +5,11 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use common::{TestStore, argument, child, copy_store, object_file};
 use evermap::tools::{CheckOptions, Finding, Report, Severity, check};
-use evermap::{PMap, PString, PVec, Store, from_iter};
+use evermap::{Durability, PMap, PString, PVec, Store, WriteOptions, from_iter};
 
 type Words = PMap<PString, PVec<u64>>;
 
@@ -589,10 +590,20 @@ fn a_store_that_another_process_is_writing_is_sound_at_every_look() {
 }
 
 #[test]
-fn a_commit_behind_a_hole_in_the_log_is_suspect() {
+fn a_commit_behind_a_hole_in_the_log_is_damage() {
+    hole_in_the_log(Durability::Commit, Severity::Damage);
+}
+
+#[test]
+fn at_level_interval_a_power_cut_may_leave_a_hole_in_the_log_and_it_is_suspect() {
+    hole_in_the_log(Durability::Interval(Duration::from_secs(3600)), Severity::Suspect);
+}
+
+fn hole_in_the_log(durability: Durability, severity: Severity) {
     let test = TestStore::in_memory();
     fill(&test, "v");
-    let mut session = test.write::<Words>("v").unwrap();
+    let options = WriteOptions::new().durability(durability);
+    let mut session = test.write_with::<Words>("v", &options).unwrap();
     let lagging = std::fs::read(object_file(&test.path())).unwrap();
     for n in 0..4u64 {
         session.root_mut().insert("again", [n]).unwrap();
@@ -616,12 +627,12 @@ fn a_commit_behind_a_hole_in_the_log_is_suspect() {
         (8192..bytes.len()).step_by(512).filter(|&at| bytes[at..at + 4] == *b"evRC").collect();
     assert_eq!(records.len(), 4);
     // The last one damaged is a torn commit; one before it is not.
-    for (damaged, suspect) in [(3, false), (2, true), (1, true)] {
+    for (damaged, told) in [(3, false), (2, true), (1, true)] {
         rewrite(&log, |bytes| bytes[records[damaged] + 70] ^= 1);
         let report = look(&copy);
-        let found = report.findings.iter().any(|f| f.severity == Severity::Suspect);
-        assert_eq!(found, suspect, "record {damaged}: {report:#?}");
-        assert_eq!(report.is_clean(), !suspect);
+        let found = report.findings.iter().any(|f| f.severity == severity);
+        assert_eq!(found, told, "record {damaged}: {report:#?}");
+        assert_eq!(report.is_clean(), !told);
         std::fs::write(&log, &bytes).unwrap();
     }
 }

@@ -281,14 +281,37 @@ impl Drop for Mapping {
     }
 }
 
-/// As [`Mapping::drop_private`], for many runs at once: one system call for a thousand of them and
-/// one flush of the processors' translations, where the kernel offers it (Linux 6.13).
+/// As [`Mapping::drop_private`], for many runs at once.
 pub(crate) fn drop_private_runs(runs: &[(&Mapping, u64, u64)]) -> Result<()> {
+    // SAFETY: as in `drop_private`, for each of the runs.
+    let done = unsafe { advise_runs(runs, libc::MADV_DONTNEED) };
+    // Giving up a page twice is no harm.
+    runs[done..]
+        .iter()
+        .try_for_each(|(mapping, address, length)| mapping.drop_private(*address, *length))
+}
+
+/// As [`Mapping::populate`], for many runs at once; where that is not possible, nothing.
+pub(crate) fn populate_runs(runs: &[(&Mapping, u64, u64)]) {
+    // SAFETY: touching pages changes no contents.
+    unsafe { advise_runs(runs, libc::MADV_POPULATE_WRITE) };
+}
+
+/// Gives one piece of advice about many runs: one system call for a thousand of them, and one flush
+/// of the processors' translations, where the kernel offers it (Linux 6.13). Gives the number of
+/// runs that are done for certain.
+///
+/// # Safety
+/// As for the advice: each run lies in its mapping, which is asserted, and may be treated so.
+unsafe fn advise_runs(runs: &[(&Mapping, u64, u64)], advice: libc::c_int) -> usize {
     /// `PIDFD_SELF_THREAD_GROUP`: this process, without opening a descriptor (Linux 6.15).
     const THIS_PROCESS: libc::c_int = -10_001;
-    let mut rest = runs;
-    while rest.len() > 1 {
-        let now = &rest[..rest.len().min(libc::UIO_MAXIOV as usize)];
+    // A single run is left to the simpler call.
+    if runs.len() < 2 {
+        return 0;
+    }
+    let mut all = 0;
+    for now in runs.chunks(libc::UIO_MAXIOV as usize) {
         let ranges: Vec<libc::iovec> = now
             .iter()
             .map(|(mapping, address, length)| libc::iovec {
@@ -296,26 +319,24 @@ pub(crate) fn drop_private_runs(runs: &[(&Mapping, u64, u64)]) -> Result<()> {
                 iov_len: *length as usize,
             })
             .collect();
-        // SAFETY: as in `drop_private`, for each of the ranges, which `checked` found inside
-        // their mappings; the vector is valid for the call.
+        // SAFETY: as the caller promises; the vector is valid for the call.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_process_madvise,
                 THIS_PROCESS,
                 ranges.as_ptr(),
                 ranges.len(),
-                libc::MADV_DONTNEED,
+                advice,
                 0,
             )
         };
         let whole: u64 = now.iter().map(|(_, _, length)| length).sum();
-        // Done in part, or not at all: giving up a page twice is no harm.
         if done as u64 != whole {
             break;
         }
-        rest = &rest[now.len()..];
+        all += now.len();
     }
-    rest.iter().try_for_each(|(mapping, address, length)| mapping.drop_private(*address, *length))
+    all
 }
 
 #[cfg(test)]

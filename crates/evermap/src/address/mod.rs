@@ -16,7 +16,7 @@ mod watch;
 
 pub(crate) use anonymous::AnonymousRange;
 pub(crate) use dirty::PageScanner;
-pub(crate) use mapping::{AddressSpace, Mapping, Sharing, drop_private_runs};
+pub(crate) use mapping::{AddressSpace, Mapping, Sharing, drop_private_runs, populate_runs};
 pub(crate) use view::View;
 
 use crate::error::{Error, Result};

@@ -69,6 +69,29 @@ impl View {
         // caller promises; any bytes are a page.
         unsafe { &*page.cast() }
     }
+
+    /// Asks the kernel to split the page-cache folio that holds the page at this offset, if it is a
+    /// large one: `MADV_COLD` on a part of a folio splits it. Only a clean folio that no other
+    /// process has mapped can be split; otherwise nothing happens.
+    ///
+    /// ext4 walks all blocks of a folio at each write to it: 30 us for 4 KiB in a folio of 2 MiB,
+    /// 2 us in one of a page. Splitting one costs 100 us, once.
+    ///
+    /// # Safety
+    /// The file reaches past the page.
+    pub(crate) unsafe fn split_folio(&self, file_offset: u64) {
+        assert!(
+            self.contains(file_offset)
+                && self.length - (file_offset - self.file_offset) >= PAGE_BYTES
+        );
+        let page = self.start.wrapping_byte_add((file_offset - self.file_offset) as usize);
+        // SAFETY: inside the mapping, as asserted, and backed by the file. The kernel looks at
+        // pages that are mapped only, so the page is touched first; the advice changes no bytes.
+        unsafe {
+            page.cast::<u8>().read_volatile();
+            let _ = mm::madvise(page, PAGE_BYTES as usize, Advice::LinuxCold);
+        }
+    }
 }
 
 impl Drop for View {

@@ -81,6 +81,9 @@ impl Engine {
                 None => return Ok(false),
             },
         };
+        if !object.is_direct() {
+            self.folios.prepare(&self.overlay.page_numbers(), &self.views);
+        }
         self.applies.fetch_add(1, Ordering::SeqCst);
         let written = write_page_overlay(&self.overlay, &*object);
         self.applies.fetch_add(1, Ordering::SeqCst);

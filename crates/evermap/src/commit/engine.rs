@@ -13,6 +13,7 @@ use tracing::warn;
 
 use super::checksums::{self, Tables};
 use super::flusher::Flusher;
+use super::folios::Folios;
 use super::log::Log;
 use super::overlay::Overlay;
 use super::pages::{Hot, Run};
@@ -71,6 +72,7 @@ pub(crate) struct Engine {
     /// Runs that a scan found and no commit has taken yet.
     pub(super) pending: Vec<Run>,
     pub(super) hot: Hot,
+    pub(super) folios: Folios,
     sequence: u64,
     /// For the next record.
     memory: Vec<u8>,
@@ -136,6 +138,7 @@ impl Engine {
             scanner: PageScanner::new(),
             pending: Vec::new(),
             hot: Hot::new(!direct),
+            folios: Folios::default(),
             sequence: target.sequence,
             memory: Vec::new(),
             poisoned: None,
@@ -195,6 +198,8 @@ impl Engine {
             return Ok(false);
         }
         for span in &growth.fresh {
+            // The disk writes while the processor computes checksums.
+            self.object.start_write_back(span.file_offset, span.length);
             self.add_fresh_entries(span, &mut entries)?;
         }
         seal(self.sequence + 1);

@@ -29,7 +29,10 @@ const PREWRITTEN_BYTES_FIRST: u64 = 64 * 1024;
 /// The log is pre-written further in steps of at most this.
 const PREWRITTEN_STEP_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// A log that has grown past this is cut to it when it is empty.
+/// A record of at least this many bytes is not worth writing zeros for first: the blocks are
+/// reserved and the file made longer, durably, and it is written. Zeros cost as much again as it.
+const UNPREPARED_BYTES_MIN: u64 = 1024 * 1024;
+/// A log that has grown past this is cut when it is emptied, to this or to what was used of it last.
 const TRIM_BEYOND_BYTES: u64 = 16 * 1024 * 1024;
 
 /// An open log, positioned behind its last valid record.
@@ -200,8 +203,14 @@ impl Log {
             record.seal(sequence, self.header.salt, self.previous, file_length, flags);
         let end = self.tail + bytes.len() as u64;
         if end > self.prewritten {
-            let doubled = (self.prewritten * 2).min(self.prewritten + PREWRITTEN_STEP_BYTES_MAX);
-            self.prewrite(doubled.max(end.next_multiple_of(PREWRITTEN_BYTES_FIRST)))?;
+            if bytes.len() as u64 >= UNPREPARED_BYTES_MIN {
+                self.file.allocate(self.prewritten, end - self.prewritten)?;
+                self.prewritten = end;
+            } else {
+                let doubled =
+                    (self.prewritten * 2).min(self.prewritten + PREWRITTEN_STEP_BYTES_MAX);
+                self.prewrite(doubled.max(end.next_multiple_of(PREWRITTEN_BYTES_FIRST)))?;
+            }
             self.file.sync_data().map_err(|e| unknown(&*self.file, e))?;
         }
         let written = match durable {
@@ -228,21 +237,24 @@ impl Log {
             .map_err(|e| unknown(&*self.file, e))?;
         self.header = header;
         self.slot = slot;
+        let used = self.tail;
         self.tail = LOG_RECORDS_OFFSET;
         self.previous = 0;
         self.durable = true;
-        self.trim();
+        self.trim(used);
         Ok(())
     }
 
-    /// Gives back what one large commit made the log grow to. It is empty: cutting it loses nothing,
-    /// and failing to cut it does no harm.
-    fn trim(&mut self) {
-        if self.prewritten <= TRIM_BEYOND_BYTES {
+    /// Gives back what one large commit made the log grow to, when the commits up to this reset,
+    /// which ended at `used`, needed less. The log is empty: cutting it loses nothing, and failing
+    /// to cut it does no harm.
+    fn trim(&mut self, used: u64) {
+        let length = used.max(TRIM_BEYOND_BYTES).next_multiple_of(PREWRITTEN_BYTES_FIRST);
+        if self.prewritten <= length {
             return;
         }
-        match self.file.set_length(TRIM_BEYOND_BYTES) {
-            Ok(()) => self.prewritten = TRIM_BEYOND_BYTES,
+        match self.file.set_length(length) {
+            Ok(()) => self.prewritten = length,
             Err(error) => warn!(%error, "a log stays longer than it needs to be"),
         }
     }

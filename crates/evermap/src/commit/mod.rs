@@ -18,6 +18,7 @@ pub(crate) mod checksums;
 mod diff;
 mod engine;
 mod flusher;
+mod folios;
 pub(crate) mod gate;
 mod log;
 mod overlay;

@@ -12,7 +12,7 @@ use super::engine::{Engine, Span};
 use super::overlay::PageHasher;
 use super::record::{RecordBuilder, for_each_run};
 use crate::address::{Mapping, View, drop_private_runs};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{LINE_BYTES, PAGE_BYTES, RegionRecord};
 
 /// A run of pages that are private, or may be.
@@ -204,6 +204,18 @@ impl Engine {
             for of_line in of_page.chunk_by(|a, b| a.0.line == b.0.line) {
                 let index = of_line[0].0.line;
                 let committed = self.committed_line(number, index)?;
+                // Sealing it anew would hide the damage.
+                if !checksums::is_sealed(&committed) {
+                    return Err(Error::Damaged {
+                        path: self.object.path().to_path_buf(),
+                        what: "a line of the checksum table",
+                        found: format!(
+                            "a line at byte {} that contradicts itself",
+                            number * PAGE_BYTES + (index * LINE_BYTES) as u64
+                        ),
+                        expected: "its own checksum".to_string(),
+                    });
+                }
                 let mut now = committed;
                 for (place, entry) in of_line {
                     checksums::set_entry(&mut now, place.index, *entry);

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use super::superblock::{self, Loaded, LogSource};
 use super::verification::{BackgroundVerification, verify_now};
 use super::{Environment, Place};
-use crate::address::{Mapping, Sharing};
+use crate::address::{Mapping, Sharing, populate_runs};
+use crate::commit::checksums::Tables;
 use crate::commit::gate;
 use crate::commit::{Log, LogPosition, Overlay, for_each_run};
 use crate::error::{Error, Result};
@@ -55,7 +56,7 @@ impl Reader {
             mappings.push(mapping);
         }
         if !overlay.is_empty() {
-            patch(superblock.regions(), &overlay, &file)?;
+            patch(superblock.regions(), &mappings, &overlay, &file)?;
             for (region, mapping) in superblock.regions().iter().zip(&mappings) {
                 mapping.protect_read_only(region.base, region.length)?;
             }
@@ -112,8 +113,14 @@ impl Reader {
     }
 }
 
-/// Writes the log's lines over the private pages.
-fn patch(regions: &[RegionRecord], overlay: &Overlay, file: &Arc<dyn File>) -> Result<()> {
+/// Writes the log's lines over the private pages. Those of checksum tables are left out: nobody
+/// reads tables through a mapping.
+fn patch(
+    regions: &[RegionRecord],
+    mappings: &[Mapping],
+    overlay: &Overlay,
+    file: &Arc<dyn File>,
+) -> Result<()> {
     let length = file.length()?;
     if let Some(long) = regions.iter().find(|r| length < r.file_offset + r.length) {
         return Err(Error::Damaged {
@@ -123,15 +130,21 @@ fn patch(regions: &[RegionRecord], overlay: &Overlay, file: &Arc<dyn File>) -> R
             expected: format!("{} bytes", long.file_offset + long.length),
         });
     }
-    for page in overlay.page_numbers() {
-        let Some((mask, lines)) = overlay.lines(page) else { continue };
-        let offset = page.saturating_mul(PAGE_BYTES);
+    let tables = Tables::of(regions);
+    let mut pages = Vec::new();
+    for number in overlay.page_numbers() {
+        let offset = number.saturating_mul(PAGE_BYTES);
         let region = regions
             .iter()
-            .find(|r| offset >= r.file_offset && offset - r.file_offset <= r.length - PAGE_BYTES);
+            .position(|r| offset >= r.file_offset && offset - r.file_offset < r.length);
         // A page that no region has any more: a later commit gave it up.
-        let Some(region) = region else { continue };
-        let address = region.base + (offset - region.file_offset);
+        let Some(region) = region.filter(|_| !tables.is_table_page(number)) else { continue };
+        let address = regions[region].base + (offset - regions[region].file_offset);
+        pages.push((number, &mappings[region], address));
+    }
+    populate_runs(&pages.iter().map(|p| (p.1, p.2, PAGE_BYTES)).collect::<Vec<_>>());
+    for (number, _, address) in pages {
+        let Some((mask, lines)) = overlay.lines(number) else { continue };
         for_each_run(mask, lines, |at, bytes| {
             let to = (address + at as u64) as *mut u8;
             // SAFETY: the page lies in the region, which `from_locked` mapped writable and

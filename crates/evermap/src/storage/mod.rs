@@ -105,6 +105,9 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     fn length(&self) -> Result<u64>;
     /// Makes the file's bytes durable, mapped stores included.
     fn sync_data(&self) -> Result<()>;
+    /// Starts writing a range to the disk, without waiting and without promising anything: a later
+    /// flush has less to do.
+    fn start_write_back(&self, _offset: u64, _length: u64) {}
     /// Tells the page cache that access is random: small folios, no read-ahead.
     fn advise_random(&self) -> Result<()>;
     /// Tries to lock `length` bytes from `offset`; false when another holder is in the way. A

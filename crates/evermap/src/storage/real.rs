@@ -279,6 +279,20 @@ impl File for DiskFile {
         fs::fdatasync(&self.descriptor).map_err(|e| self.error(e, "sync"))
     }
 
+    fn start_write_back(&self, offset: u64, length: u64) {
+        trace!(path = %self.path.display(), offset, length, "start writing back");
+        // SAFETY: the descriptor is open for as long as `self` lives; no pointers are taken. An
+        // error shows again at the flush.
+        let _ = unsafe {
+            libc::sync_file_range(
+                self.descriptor.as_raw_fd(),
+                offset as libc::off64_t,
+                length as libc::off64_t,
+                libc::SYNC_FILE_RANGE_WRITE,
+            )
+        };
+    }
+
     fn advise_random(&self) -> Result<()> {
         fs::fadvise(&self.descriptor, 0, None, fs::Advice::Random)
             .map_err(|e| self.error(e, "advise on"))
