@@ -21,6 +21,9 @@ pub(crate) enum DirtyScan {
     PagemapScan,
     /// Eight bytes a page from `/proc/self/pagemap`.
     Pagemap,
+    /// The same for files whose pages are storage themselves (DAX), where a clean page is no file
+    /// page to either of the above before Linux 6.15. A page of our own is mapped by us alone.
+    PagemapExclusive,
     /// Every page is a candidate.
     Everything,
 }
@@ -72,13 +75,16 @@ const PM_SCAN_CHECK_WPASYNC: u64 = 1 << 1;
 const REGIONS_PER_CALL: usize = 4096;
 
 impl PageScanner {
-    /// Probes the kernel once: opens the page map and tries the ioctl.
-    pub(crate) fn new() -> PageScanner {
+    /// Probes the kernel once: opens the page map and tries the ioctl. `direct` as the mapped file's
+    /// [`is_direct`](crate::storage::File::is_direct) says.
+    pub(crate) fn new(direct: bool) -> PageScanner {
         let pagemap = File::open("/proc/self/pagemap").ok();
         let mut scanner = PageScanner { pagemap, method: DirtyScan::PagemapScan, watch: None };
         let page = PAGE_BYTES;
         if scanner.pagemap.is_none() {
             scanner.method = DirtyScan::Everything;
+        } else if direct {
+            scanner.method = DirtyScan::PagemapExclusive;
         } else if scanner.scan_ioctl(page, page + PAGE_BYTES, false, &mut Vec::new()).is_err() {
             scanner.method = DirtyScan::Pagemap;
         }
@@ -88,7 +94,7 @@ impl PageScanner {
     /// A scanner held to one way, for tests of the others.
     #[cfg(test)]
     pub(crate) fn with_method(method: DirtyScan) -> PageScanner {
-        PageScanner { method, watch: None, ..PageScanner::new() }
+        PageScanner { method, watch: None, ..PageScanner::new(false) }
     }
 
     /// From now on, scans of these ranges find only what was stored to since the scan before: each
@@ -126,7 +132,7 @@ impl PageScanner {
         let first = runs.len();
         let result = match self.method {
             DirtyScan::PagemapScan => self.scan_ioctl(start, end, self.is_watching(), runs),
-            DirtyScan::Pagemap => self.scan_pagemap(start, end, runs),
+            DirtyScan::Pagemap | DirtyScan::PagemapExclusive => self.scan_pagemap(start, end, runs),
             DirtyScan::Everything => Err(io::ErrorKind::Unsupported.into()),
         };
         if result.is_err() {
@@ -199,6 +205,14 @@ impl PageScanner {
         const PRESENT: u64 = 1 << 63;
         const SWAPPED: u64 = 1 << 62;
         const FILE: u64 = 1 << 61;
+        // Our own page is mapped once: writers' mappings are not inherited by a forked child, and
+        // the kernel merges no equal pages in a mapping of a DAX file. A clean page of such a file
+        // has neither this bit nor the one above, from 6.15 on both. What is swapped out is ours.
+        const EXCLUSIVE: u64 = 1 << 56;
+        let needed = match self.method {
+            DirtyScan::PagemapExclusive => EXCLUSIVE | SWAPPED,
+            _ => PRESENT | SWAPPED,
+        };
         let mut entries = vec![0u8; 8 * 4096];
         let mut page = start / PAGE_BYTES;
         while page < end / PAGE_BYTES {
@@ -207,7 +221,7 @@ impl PageScanner {
             pagemap.read_exact_at(bytes, page * 8)?;
             for (i, entry) in bytes.chunks_exact(8).enumerate() {
                 let entry = u64::from_le_bytes(entry.try_into().unwrap_or_default());
-                if entry & (PRESENT | SWAPPED) != 0 && entry & FILE == 0 {
+                if entry & needed != 0 && entry & FILE == 0 {
                     let address = (page + i as u64) * PAGE_BYTES;
                     push_run(runs, address, address + PAGE_BYTES);
                 }
@@ -262,11 +276,21 @@ mod tests {
         let expected: Vec<_> =
             (0..5000).map(|i| base + i * 3 * PAGE_BYTES).map(|a| (a, a + PAGE_BYTES)).collect();
         assert_eq!(found_by(DirtyScan::Pagemap, pages, base), expected);
-        if PageScanner::new().method == DirtyScan::PagemapScan {
+        if PageScanner::new(false).method == DirtyScan::PagemapScan {
             assert_eq!(found_by(DirtyScan::PagemapScan, pages, base), expected);
         } else {
             eprintln!("SKIPPED: this kernel has no PAGEMAP_SCAN");
         }
+    }
+
+    #[test]
+    fn pages_mapped_by_nobody_else_are_exactly_the_written_ones_on_direct_files_too() {
+        let pages = 3 * 100;
+        let base = 0x5ec0_0000_0000;
+        let expected: Vec<_> =
+            (0..100).map(|i| base + i * 3 * PAGE_BYTES).map(|a| (a, a + PAGE_BYTES)).collect();
+        assert_eq!(found_by(DirtyScan::PagemapExclusive, pages, base), expected);
+        assert_eq!(PageScanner::new(true).method, DirtyScan::PagemapExclusive);
     }
 
     #[test]
@@ -298,7 +322,7 @@ mod tests {
         };
         let run =
             |page: u64, count: u64| (base + page * PAGE_BYTES, base + (page + count) * PAGE_BYTES);
-        let mut scanner = PageScanner::new();
+        let mut scanner = PageScanner::new(false);
         if !scanner.watch(&[(base, end)]) {
             eprintln!("SKIPPED: this kernel cannot watch stores asynchronously");
             return;
@@ -332,7 +356,7 @@ mod tests {
         {
             let base = 0x5d80_0000_0000 + (number as u64) * (2 << 30);
             let (_directory, _mapping) = mapped(16, base);
-            if PageScanner::new().method != method && method == DirtyScan::PagemapScan {
+            if PageScanner::new(false).method != method && method == DirtyScan::PagemapScan {
                 eprintln!("SKIPPED: this kernel has no PAGEMAP_SCAN");
                 continue;
             }

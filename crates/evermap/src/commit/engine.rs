@@ -135,7 +135,7 @@ impl Engine {
             staged: BTreeMap::new(),
             staged_growth: false,
             file_length: target.file_length,
-            scanner: PageScanner::new(),
+            scanner: PageScanner::new(direct),
             pending: Vec::new(),
             hot: Hot::new(!direct),
             folios: Folios::default(),

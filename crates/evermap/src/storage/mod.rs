@@ -7,6 +7,7 @@
 //!
 //! Mapping is the address layer's business: a file only lends its descriptor for it.
 
+mod dax;
 mod real;
 
 use std::os::fd::BorrowedFd;

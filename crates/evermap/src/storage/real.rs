@@ -10,10 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::fs::{
+    self, AtFlags, FallocateFlags, IFlags, Mode, OFlags, StatxAttributes, StatxFlags,
+};
 use rustix::io::{Errno, ReadWriteFlags};
 use tracing::trace;
 
+use super::dax::DaxFile;
 use super::{File, FileIdentity, FileSystem, LockKind, OpenMode, Storage};
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
@@ -24,7 +27,7 @@ pub(crate) struct Disk;
 
 /// A file on the disk.
 #[derive(Debug)]
-struct DiskFile {
+pub(super) struct DiskFile {
     descriptor: OwnedFd,
     path: PathBuf,
     locked: AtomicBool,
@@ -60,16 +63,16 @@ impl Storage for Disk {
             Errno::ISDIR => foreign("a directory"),
             _ => Error::from_io(e.into(), doing, path),
         })?;
-        let stat = fs::fstat(&descriptor).map_err(|e| Error::from_io(e.into(), doing, path))?;
-        if !fs::FileType::from_raw_mode(stat.st_mode).is_file() {
+        let (kind, direct) =
+            kind_of(&descriptor).map_err(|e| Error::from_io(e.into(), doing, path))?;
+        if !kind.is_file() {
             return Err(foreign("not a regular file"));
         }
-        Ok(Arc::new(DiskFile {
-            descriptor,
-            path: path.to_path_buf(),
-            locked: AtomicBool::new(false),
-            process: std::process::id(),
-        }))
+        if mode == OpenMode::CreateNew {
+            write_in_place(&descriptor);
+        }
+        let file = DiskFile::new(descriptor, path);
+        Ok(if direct { Arc::new(DaxFile::new(file)) } else { Arc::new(file) })
     }
 
     fn create_directory(&self, path: &Path) -> Result<()> {
@@ -155,12 +158,63 @@ impl FileSystem for DiskFileSystem {
     }
 }
 
+/// What a descriptor is of, and whether its pages are storage themselves, by one call.
+fn kind_of(descriptor: &OwnedFd) -> rustix::io::Result<(fs::FileType, bool)> {
+    match fs::statx(descriptor, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE) {
+        Ok(found) => {
+            let direct = found.stx_attributes.contains(StatxAttributes::DAX);
+            Ok((fs::FileType::from_raw_mode(found.stx_mode.into()), direct))
+        }
+        // Forbidden in some sandboxes, which answer as if the kernel had no such call.
+        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
+            let found = fs::fstat(descriptor)?;
+            Ok((fs::FileType::from_raw_mode(found.st_mode), false))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Keeps a new, empty file of btrfs from being copied on write: a commit of one page would write
+/// 148 KiB there, and running out of space could not be found before the commit point. It is a
+/// matter of cost and not of safety, so a file system that refuses is no error.
+fn write_in_place(descriptor: &OwnedFd) {
+    const BTRFS: u64 = 0x9123_683e;
+    if fs::fstatfs(descriptor).is_ok_and(|found| found.f_type as u64 == BTRFS) {
+        let set = fs::ioctl_getflags(descriptor)
+            .and_then(|flags| fs::ioctl_setflags(descriptor, flags | IFlags::NOCOW));
+        if let Err(error) = set {
+            trace!(%error, "no writing in place");
+        }
+    }
+}
+
 fn open_directory(path: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     fs::open(path, flags, Mode::empty()).map_err(|e| Error::from_io(e.into(), "open", path))
 }
 
 impl DiskFile {
+    pub(super) fn new(descriptor: OwnedFd, path: &Path) -> DiskFile {
+        DiskFile {
+            descriptor,
+            path: path.to_path_buf(),
+            locked: AtomicBool::new(false),
+            process: std::process::id(),
+        }
+    }
+
+    /// The same open file under another name; gives no lock up itself from now on.
+    pub(super) fn moved_to(&self, path: &Path) -> Result<DiskFile> {
+        let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0)
+            .map_err(|e| self.error(e, "duplicate the descriptor of"))?;
+        Ok(DiskFile {
+            descriptor,
+            path: path.to_path_buf(),
+            locked: AtomicBool::new(self.locked.swap(false, Ordering::Relaxed)),
+            process: self.process,
+        })
+    }
+
     fn error(&self, error: rustix::io::Errno, doing: &'static str) -> Error {
         Error::from_io(error.into(), doing, &self.path)
     }
@@ -340,14 +394,7 @@ impl File for DiskFile {
     }
 
     fn with_path(&self, path: &Path) -> Result<Arc<dyn File>> {
-        let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0)
-            .map_err(|e| self.error(e, "duplicate the descriptor of"))?;
-        Ok(Arc::new(DiskFile {
-            descriptor,
-            path: path.to_path_buf(),
-            locked: AtomicBool::new(self.locked.swap(false, Ordering::Relaxed)),
-            process: self.process,
-        }))
+        Ok(Arc::new(self.moved_to(path)?))
     }
 
     fn has_a_name(&self) -> Result<bool> {
@@ -394,5 +441,30 @@ impl File for DiskFile {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_files_of_btrfs_are_written_in_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let file = Disk.open(&path, OpenMode::CreateNew).unwrap();
+        file.write_at(b"contents", 0).unwrap();
+        let flags = fs::ioctl_getflags(file.descriptor());
+        if fs::fstatfs(file.descriptor()).unwrap().f_type != 0x9123_683e {
+            eprintln!("SKIPPED: the temporary directory is not on btrfs");
+            assert!(flags.is_err() || !flags.unwrap().contains(IFlags::NOCOW));
+            return;
+        }
+        assert!(flags.unwrap().contains(IFlags::NOCOW));
+        // What is there already stays as it is.
+        let old = directory.path().join("old");
+        std::fs::write(&old, b"contents").unwrap();
+        let old = Disk.open(&old, OpenMode::ReadWrite).unwrap();
+        assert!(!fs::ioctl_getflags(old.descriptor()).unwrap().contains(IFlags::NOCOW));
     }
 }
