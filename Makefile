@@ -10,7 +10,7 @@ SHELL := /bin/bash
 # rustup puts cargo here, and a shell that was open before doesn't know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup build demo test fmt-check lint unit doc deny test-long fuzz bench pages clean
+.PHONY: help setup build demo test fmt-check lint unit doc deny test-long test-vm fuzz bench pages clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -52,6 +52,10 @@ deny:
 
 test-long: setup ## The tests that take long, optimised
 	$(CARGO) test --workspace --release --locked -- --ignored
+
+# Emulated, so that it runs anywhere: four to five minutes, most of them the 120 s that cuts are judged for.
+test-vm: setup ## Power cuts and kills of a whole machine (QEMU and a Debian kernel, from packages)
+	@scripts/test-vm.sh
 
 fuzz: ## Fuzz the parsing of files, SECONDS_EACH=60 a target; needs a nightly Rust and cargo-fuzz
 	@scripts/fuzz.sh $(SECONDS_EACH)

@@ -1,0 +1,390 @@
+//! What runs inside the machine, as its only program: one of a few jobs, named on the kernel's
+//! command line. A violation is printed and fails the program, which the init script reports.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::disk_log::{DiskLog, SECTOR, mark_sector};
+use crate::random::Random;
+use crate::states::{End, Promise, commit_states, judge, read_states, say};
+
+/// Bytes of the file system at the front of the recorded disk; marks lie behind it.
+pub const IMAGE_BYTES: u64 = 16 << 20;
+/// States between which another process reads while this one commits.
+const READER_FROM: u64 = 100;
+const READER_UP_TO: u64 = 180;
+/// Set for [`child_commits`] and [`child_reads`].
+const DIRECTORY_VARIABLE: &str = "EVERMAP_VM_DIRECTORY";
+
+/// `evermap.NAME=VALUE` words of the kernel's command line.
+struct Orders(BTreeMap<String, String>);
+
+impl Orders {
+    fn read() -> Orders {
+        let line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
+        let words = line.split_whitespace().filter_map(|word| word.strip_prefix("evermap."));
+        let pairs = words.filter_map(|word| word.split_once('='));
+        Orders(pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect())
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.text(name).and_then(|value| value.parse().ok()).unwrap_or_default()
+    }
+}
+
+#[test]
+#[ignore = "runs inside the machine that make test-vm boots"]
+fn guest() {
+    let orders = Orders::read();
+    println!();
+    match orders.text("job") {
+        Some("record") => record(&orders),
+        Some("replay") => replay(&orders),
+        Some("kills") => kills(&orders),
+        Some("direct") => direct(&orders),
+        _ => eprintln!("SKIPPED: this is not the machine that make test-vm boots"),
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(arguments).output().map_err(|e| e.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let kernel = Command::new("/bin/dmesg").output().map(|said| said.stdout).unwrap_or_default();
+    let kernel = String::from_utf8_lossy(&kernel[kernel.len().saturating_sub(400)..]).into_owned();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(format!("{program} {arguments:?}: {error} The kernel's last words: {kernel}"))
+}
+
+fn mount(kind: &str, device: &str, options: &str) -> Result<(), String> {
+    // Devices are found while this program starts.
+    let started = Instant::now();
+    while !Path::new(device).exists() && started.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    run("/bin/mount", &["-t", kind, "-o", options, device, "/mnt"])
+}
+
+/// Commits on a disk that QEMU records, and writes into the same recording what is promised.
+fn record(orders: &Orders) {
+    // Pages reach the disk whenever they like, as on a busy machine.
+    for name in ["dirty_writeback_centisecs", "dirty_expire_centisecs"] {
+        std::fs::write(format!("/proc/sys/vm/{name}"), "5").unwrap();
+    }
+    mount("ext4", "/dev/vda", "commit=1").unwrap();
+    let marks = std::fs::OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_DIRECT)
+        .open("/dev/vda")
+        .unwrap();
+    // Direct I/O wants memory at a multiple of the sector size.
+    let mut memory = vec![0u8; 2 * SECTOR];
+    let aligned = memory.as_ptr().align_offset(SECTOR);
+    let (mut left, started) = (orders.number("commits"), Instant::now());
+    let mut reader: Option<Child> = None;
+    let directory = Path::new("/mnt/store");
+    commit_states(directory, End::PowerCut, &mut |promise| {
+        if reader.is_none() && promise.state.floor == READER_FROM {
+            reader = Some(myself("guest::child_reads", directory));
+        }
+        if promise.state.floor >= READER_UP_TO
+            && let Some(mut reader) = reader.take()
+        {
+            // It ends by itself only if it saw something wrong.
+            assert!(reader.try_wait().unwrap().is_none(), "the reader ended");
+            reader.kill().unwrap();
+            reader.wait().unwrap();
+        }
+        let sector = &mut memory[aligned..aligned + SECTOR];
+        sector.copy_from_slice(&mark_sector(promise));
+        marks.write_all_at(sector, IMAGE_BYTES).unwrap();
+        left = left.saturating_sub(1);
+        left > 0
+    })
+    .unwrap();
+    say(&format!("report: commits recorded in {:.1} s", started.elapsed().as_secs_f64()));
+}
+
+/// A place in a log at which the power is cut, and the seed of what is left of the last writes.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    entry: usize,
+    seed: u64,
+}
+
+/// Cuts the recorded disk's power at many places and judges what recovery makes of each.
+fn replay(orders: &Orders) {
+    let mut base = vec![0; IMAGE_BYTES as usize];
+    File::open("/dev/vda").unwrap().read_exact(&mut base).unwrap();
+    let mut bytes = Vec::new();
+    File::open("/dev/vdb").unwrap().read_to_end(&mut bytes).unwrap();
+    let log = DiskLog::parse(bytes).unwrap();
+    let only = orders.text("cut").map(|cut| {
+        let (entry, seed) = cut.split_once(':').unwrap();
+        Cut { entry: entry.parse().unwrap(), seed: seed.parse().unwrap() }
+    });
+    let deadline = Instant::now() + Duration::from_secs(orders.number("seconds"));
+    let mut random = Random::new(orders.number("seed"));
+    let mut bench = Bench {
+        log: &log,
+        in_flight: 0,
+        judged: 0,
+        found: BTreeMap::new(),
+        disk: Disk::new(),
+        wanted: base.clone(),
+    };
+    let mut violations = 0;
+    // Each round goes through the whole recording and cuts once between every so many flushes; as
+    // many rounds make all of them. On and on until the time is over.
+    for round in 0.. {
+        let cuts = match only {
+            Some(cut) if round == 0 => vec![cut],
+            None if Instant::now() < deadline => plan(&log, &mut random, round),
+            _ => break,
+        };
+        let mut image = base.clone();
+        let mut done = 0;
+        let mut promise = Promise::default();
+        for cut in cuts {
+            if only.is_none() && Instant::now() > deadline {
+                break;
+            }
+            let flushed = (done..cut.entry).rev().find(|i| log.is_flush(*i)).unwrap_or(done);
+            (done..flushed).for_each(|i| log.apply(i, &mut image).unwrap());
+            promise = (done..cut.entry).filter_map(|i| log.mark(i)).next_back().unwrap_or(promise);
+            done = flushed;
+            if let Err(why) = bench.cut(&image, flushed, cut, promise) {
+                violations += 1;
+                say(&format!("violation: cut {}:{}: {why}", cut.entry, cut.seed));
+            }
+        }
+    }
+    let (judged, in_flight) = (bench.judged, bench.in_flight);
+    let states = bench.found.len();
+    say(&format!(
+        "report: {judged} cuts judged, {in_flight} of them with writes in flight; {states} different \
+         states found; {violations} violations"
+    ));
+    assert_eq!(violations, 0);
+    assert!(judged > 0);
+}
+
+/// Rounds that cut between all flushes.
+const ROUNDS: usize = 4;
+
+/// One cut between any two flushes, in order: every fourth of them, others each round.
+fn plan(log: &DiskLog, random: &mut Random, round: usize) -> Vec<Cut> {
+    let flushes = (0..log.entries.len()).filter(|i| log.is_flush(*i));
+    let mut cuts = Vec::new();
+    let mut start = 0;
+    for end in flushes.chain([log.entries.len()]) {
+        // At least the flush before is done; at most everything up to the next one is sent.
+        let entry = start + random.below((end - start) as u64 + 1) as usize;
+        cuts.push(Cut { entry, seed: random.next() });
+        start = end + 1;
+    }
+    cuts.into_iter().skip(round % ROUNDS).step_by(ROUNDS).collect()
+}
+
+/// Where cut disks are judged.
+struct Bench<'a> {
+    log: &'a DiskLog,
+    /// Cuts with writes that no flush had followed.
+    in_flight: u64,
+    judged: u64,
+    found: BTreeMap<u64, u64>,
+    disk: Disk,
+    wanted: Vec<u8>,
+}
+
+/// The file that a cut disk is mounted from.
+struct Disk {
+    file: File,
+    now: Vec<u8>,
+}
+
+impl Disk {
+    const PATH: &str = "/tmp/disk.img";
+
+    fn new() -> Disk {
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(Disk::PATH);
+        let file = file.unwrap();
+        file.set_len(IMAGE_BYTES).unwrap();
+        Disk { file, now: vec![0; IMAGE_BYTES as usize] }
+    }
+
+    /// Writes what differs: the emulated processor takes most of a second for the whole.
+    fn set(&mut self, wanted: &[u8]) -> Result<(), String> {
+        const BLOCK: usize = 64 * 1024;
+        self.file.read_exact_at(&mut self.now, 0).map_err(|e| e.to_string())?;
+        for (i, (now, wanted)) in self.now.chunks(BLOCK).zip(wanted.chunks(BLOCK)).enumerate() {
+            if now != wanted {
+                self.file.write_all_at(wanted, (i * BLOCK) as u64).map_err(|e| e.to_string())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Bench<'_> {
+    fn cut(
+        &mut self,
+        flushed: &[u8],
+        from: usize,
+        cut: Cut,
+        promise: Promise,
+    ) -> Result<(), String> {
+        let mut random = Random::new(cut.seed);
+        self.wanted.copy_from_slice(flushed);
+        // The flush itself changes nothing.
+        let from = if from < cut.entry && self.log.is_flush(from) { from + 1 } else { from };
+        self.log.apply_some(from..cut.entry, &mut self.wanted, &mut random)?;
+        self.in_flight += u64::from(from < cut.entry);
+        self.disk.set(&self.wanted)?;
+        mount("ext4", "/tmp/disk.img", "loop")?;
+        let readers_first = random.below(2) == 0;
+        let judged =
+            std::panic::catch_unwind(|| judge(Path::new("/mnt/store"), promise, readers_first));
+        run("/bin/umount", &["-d", "/mnt"])?;
+        self.judged += 1;
+        if self.judged.is_multiple_of(100) {
+            say(&format!("progress: {} cuts, at entry {}", self.judged, cut.entry));
+        }
+        let found = judged.unwrap_or_else(|_| Err("the judge panicked".to_string()))?;
+        *self.found.entry(found).or_default() += 1;
+        Ok(())
+    }
+}
+
+/// Kills processes that commit on btrfs and xfs.
+fn kills(orders: &Orders) {
+    let mut random = Random::new(orders.number("seed"));
+    for (kind, device) in [("btrfs", "/dev/vda"), ("xfs", "/dev/vdb")] {
+        mount(kind, device, "noatime").unwrap();
+        units(&["storage::"]);
+        let mut last = 0;
+        for _ in 0..orders.number("kills") {
+            last = kill_once(Path::new("/mnt/store"), &mut random);
+        }
+        say(&format!("report: {kind}: {} kills, state {last} reached", orders.number("kills")));
+        run("/bin/umount", &["/mnt"]).unwrap();
+    }
+}
+
+/// Kills a child that commits, after some promises or a moment later, and judges what it left.
+fn kill_once(directory: &Path, random: &mut Random) -> u64 {
+    let mut child = myself("guest::child_commits", directory);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let first = 1 + random.below(60) as usize;
+    let mut promises: Vec<Promise> =
+        lines.by_ref().filter_map(|line| Promise::of_line(&line)).take(first).collect();
+    std::thread::sleep(Duration::from_micros(random.below(20_000)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    promises.extend(lines.filter_map(|line| Promise::of_line(&line)));
+    let promise = *promises.last().unwrap();
+    judge(directory, promise, random.below(2) == 0).unwrap()
+}
+
+/// Starts this program again for one of the children's jobs.
+fn myself(job: &str, directory: &Path) -> Child {
+    Command::new("/bin/vm")
+        .args(["--exact", job, "--ignored", "--nocapture", "--test-threads=1"])
+        .env(DIRECTORY_VARIABLE, directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "a child inside the machine: reads beside the writer"]
+fn child_reads() {
+    let Ok(directory) = std::env::var(DIRECTORY_VARIABLE) else { return };
+    if let Err(why) = read_states(Path::new(&directory)) {
+        eprintln!("violation: a reader: {why}");
+        panic!("{why}");
+    }
+}
+
+#[test]
+#[ignore = "a child of the kill test inside the machine"]
+fn child_commits() {
+    let Ok(directory) = std::env::var(DIRECTORY_VARIABLE) else { return };
+    println!();
+    commit_states(Path::new(&directory), End::Kill, &mut |promise| {
+        say(&promise.to_line());
+        true
+    })
+    .unwrap();
+}
+
+/// Runs tests of the library's insides with the temporary directory on `/mnt`.
+fn units(filters: &[&str]) {
+    let output = Command::new("/bin/units")
+        .args(["--nocapture", "--test-threads=1"])
+        .args(filters)
+        .env("TMPDIR", "/mnt")
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().for_each(|line| say(&format!("units: {line}")));
+    assert!(output.status.success());
+}
+
+/// Commits on persistent memory until the machine is killed; first judges what the kill before left.
+fn direct(orders: &Orders) {
+    mount("ext4", "/dev/pmem0", "dax").unwrap();
+    let directory = Path::new("/mnt/store");
+    match orders.text("promise").map(|text| text.replace(',', " ")) {
+        Some(text) => {
+            let promise = Promise::of_line(&format!("promise {text} .")).unwrap();
+            match judge(directory, promise, orders.number("readers") == 1) {
+                Ok(found) => say(&format!("report: found {found}, as promised: {promise:?}")),
+                Err(why) => {
+                    say(&format!("violation: {why}"));
+                    panic!("{why}");
+                }
+            }
+        }
+        None => units(&["storage::dax", "direct_files"]),
+    }
+    let reset_after = orders.number("reset_after");
+    let (mut said, mut length) = (0, 0);
+    commit_states(directory, End::PowerCut, &mut |promise| {
+        say(&promise.to_line());
+        said += 1;
+        let before = std::mem::replace(&mut length, length_of_states(directory));
+        if reset_after > 0 && said > reset_after && length > before {
+            reset();
+        }
+        true
+    })
+    .unwrap();
+}
+
+/// Of the longest object's file: that of the states.
+fn length_of_states(store: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(store.join("objects")) else { return 0 };
+    let files = entries.flatten().filter(|entry| entry.path().extension().is_none());
+    files.filter_map(|entry| Some(entry.metadata().ok()?.len())).max().unwrap_or(0)
+}
+
+/// Resets the machine without flushing anything, once the console has sent what was said.
+fn reset() -> ! {
+    // SAFETY: a call on an open descriptor, without memory.
+    unsafe { libc::tcdrain(libc::STDOUT_FILENO) };
+    std::fs::write("/proc/sysrq-trigger", "b").unwrap();
+    panic!("the machine was not reset");
+}

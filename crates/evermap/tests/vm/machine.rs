@@ -1,0 +1,280 @@
+//! The machine from outside: boots a kernel in QEMU with disks, listens to it, kills it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::disk_log::DiskLog;
+use crate::guest::IMAGE_BYTES;
+use crate::random::Random;
+use crate::states::Promise;
+
+/// Bytes of persistent memory, and where they begin in the machine's memory.
+const DIRECT_BYTES: u64 = 256 << 20;
+const DIRECT_OFFSET: u64 = 512 << 20;
+/// A machine that says nothing for so long hangs. A loaded host needs minutes for a boot.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
+
+/// What a machine is made of, from `scripts/test-vm.sh`.
+struct Parts {
+    kernel: PathBuf,
+    initrd: PathBuf,
+}
+
+impl Parts {
+    fn find() -> Option<Parts> {
+        let part = |name| std::env::var_os(name).map(PathBuf::from);
+        let parts = part("EVERMAP_VM_BOOT").zip(part("EVERMAP_VM_INITRD"));
+        if parts.is_none() {
+            eprintln!("SKIPPED: run by make test-vm, which has the machine's parts");
+        }
+        parts.map(|(kernel, initrd)| Parts { kernel, initrd })
+    }
+
+    /// Starts a machine for one job.
+    fn boot(&self, memory: &[String], disks: &[String], orders: &[(&str, String)]) -> Machine {
+        let mut append = "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off".to_string();
+        append += &format!(" memmap={}M!{}M", DIRECT_BYTES >> 20, DIRECT_OFFSET >> 20);
+        orders.iter().for_each(|(name, value)| append += &format!(" evermap.{name}={value}"));
+        let mut child = Command::new("qemu-system-x86_64")
+            .args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1024", "-no-reboot"])
+            .args(["-nodefaults", "-nic", "none", "-vga", "none", "-display", "none"])
+            .args(["-serial", "stdio"])
+            .args(memory)
+            .args(disks)
+            .arg("-kernel")
+            .arg(&self.kernel)
+            .arg("-initrd")
+            .arg(&self.initrd)
+            .args(["-append", &append])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in output.split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).trim().to_string();
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Machine { child, lines, silent: false }
+    }
+}
+
+/// A machine that runs; it is killed when this goes.
+struct Machine {
+    child: Child,
+    lines: std::sync::mpsc::Receiver<String>,
+    /// Promises are not printed: there are thousands.
+    silent: bool,
+}
+
+impl Machine {
+    /// The next line that it says; `None` when it has ended.
+    fn line(&mut self) -> Option<String> {
+        use std::sync::mpsc::RecvTimeoutError::Timeout;
+        let line = match self.lines.recv_timeout(SILENCE_MAX) {
+            Ok(line) => line,
+            Err(Timeout) => panic!("the machine says nothing"),
+            Err(_) => return None,
+        };
+        if !self.silent || !line.starts_with("promise ") {
+            println!("  | {line}");
+        }
+        Some(line)
+    }
+
+    /// Waits for its end. The job must have ended well.
+    fn finish(mut self) {
+        let mut well = false;
+        while let Some(line) = self.line() {
+            well |= line == "guest ended: 0";
+        }
+        assert!(well, "the job inside the machine failed");
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("EVERMAP_VM_SEED").ok().and_then(|seed| seed.parse().ok());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let seed = given.unwrap_or(now.as_nanos() as u64 >> 8);
+    println!("EVERMAP_VM_SEED={seed}");
+    seed
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+fn make_file(path: &Path, bytes: u64) {
+    std::fs::File::create(path).unwrap().set_len(bytes).unwrap();
+}
+
+fn make_file_system(tool: &str, arguments: &[&str], path: &Path, size: &[&str]) {
+    let output = Command::new(tool).args(arguments).arg(path).args(size).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn disk(path: &Path, more: &str) -> [String; 2] {
+    ["-drive".into(), format!("if=virtio,format=raw,cache=unsafe,file={}{more}", path.display())]
+}
+
+/// Commits on a recorded disk. Leaves `base.img`, as the disk was, and `disk.log`.
+fn record(parts: &Parts, directory: &Path) {
+    let [base, disk, log] = ["base.img", "disk.img", "disk.log"].map(|name| directory.join(name));
+    make_file(&base, IMAGE_BYTES + (1 << 20));
+    let kibibytes = format!("{}k", IMAGE_BYTES >> 10);
+    let layout = ["-q", "-t", "ext4", "-b", "4096", "-J", "size=4", "-N", "128"];
+    make_file_system("mke2fs", &layout, &base, &[&kibibytes]);
+    std::fs::copy(&base, &disk).unwrap();
+    make_file(&log, 0);
+    let disks: Vec<String> = [
+        "-blockdev".to_string(),
+        format!("driver=file,filename={},node-name=f0,cache.direct=off", disk.display()),
+        "-blockdev".to_string(),
+        format!("driver=file,filename={},node-name=l0", log.display()),
+        "-blockdev".to_string(),
+        "driver=blklogwrites,node-name=lw,file=f0,log=l0,log-sector-size=512".to_string(),
+        "-device".to_string(),
+        "virtio-blk-pci,drive=lw".to_string(),
+    ]
+    .into();
+    let commits = number("EVERMAP_VM_COMMITS", 280);
+    let orders = [("job", "record".to_string()), ("commits", commits.to_string())];
+    parts.boot(&[], &disks, &orders).finish();
+    std::fs::remove_file(&disk).unwrap();
+}
+
+#[test]
+#[ignore = "boots a machine: make test-vm"]
+fn a_power_cut_between_any_two_flushes_leaves_a_committed_state_and_none_older_than_promised() {
+    let Some(parts) = Parts::find() else { return };
+    let started = Instant::now();
+    let kept = std::env::var_os("EVERMAP_VM_REPLAY").map(PathBuf::from);
+    let directory = kept.clone().unwrap_or_else(|| tempfile::tempdir().unwrap().keep());
+    if kept.is_none() {
+        record(&parts, &directory);
+    }
+    let log = directory.join("disk.log");
+    let parsed = DiskLog::parse(std::fs::read(&log).unwrap()).unwrap();
+    let entries = parsed.entries.len();
+    let flushes = (0..entries).filter(|i| parsed.is_flush(*i)).count();
+    let marks = (0..entries).filter(|i| parsed.mark(*i).is_some()).count();
+    println!("recorded: {entries} requests, {flushes} flushes, {marks} promises");
+    assert!(marks > 0 && flushes > marks / 2, "the recording is not of commits");
+    let disks: Vec<String> =
+        [disk(&directory.join("base.img"), ",readonly=on"), disk(&log, ",readonly=on")].concat();
+    let mut orders = vec![
+        ("job", "replay".to_string()),
+        ("seed", seed().to_string()),
+        ("seconds", number("EVERMAP_VM_SECONDS", 120).to_string()),
+    ];
+    orders.extend(std::env::var("EVERMAP_VM_CUT").ok().map(|cut| ("cut", cut)));
+    let judged = std::panic::catch_unwind(|| parts.boot(&[], &disks, &orders).finish());
+    if let Err(failed) = judged {
+        println!(
+            "once more: EVERMAP_VM_ONLY=a_power_cut EVERMAP_VM_REPLAY={} EVERMAP_VM_CUT=ENTRY:SEED \
+             make test-vm",
+            directory.display()
+        );
+        std::panic::resume_unwind(failed);
+    }
+    if kept.is_none() {
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+    println!("power cuts: {:.0} s", started.elapsed().as_secs_f64());
+}
+
+#[test]
+#[ignore = "boots a machine: make test-vm"]
+fn kills_of_a_process_on_btrfs_and_xfs_leave_a_committed_state() {
+    let Some(parts) = Parts::find() else { return };
+    let started = Instant::now();
+    let directory = tempfile::tempdir().unwrap();
+    let [btrfs, xfs] = ["btrfs.img", "xfs.img"].map(|name| directory.path().join(name));
+    make_file(&btrfs, 256 << 20);
+    make_file_system("mkfs.btrfs", &["-q"], &btrfs, &[]);
+    make_file(&xfs, 320 << 20);
+    make_file_system("mkfs.xfs", &["-q"], &xfs, &[]);
+    let disks: Vec<String> = [disk(&btrfs, ""), disk(&xfs, "")].concat();
+    let orders = [
+        ("job", "kills".to_string()),
+        ("seed", seed().to_string()),
+        ("kills", number("EVERMAP_VM_KILLS", 15).to_string()),
+    ];
+    parts.boot(&[], &disks, &orders).finish();
+    println!("btrfs, xfs: {:.0} s", started.elapsed().as_secs_f64());
+}
+
+#[test]
+#[ignore = "boots a machine: make test-vm"]
+fn kills_of_the_machine_lose_nothing_that_was_promised_on_persistent_memory() {
+    let Some(parts) = Parts::find() else { return };
+    let started = Instant::now();
+    let mut random = Random::new(seed());
+    let directory = tempfile::tempdir().unwrap();
+    // The machine's memory is a file, so a part of it that the kernel leaves alone outlives it.
+    let memory_file = directory.path().join("memory");
+    make_file(&memory_file, 1 << 30);
+    let offset = format!("offset={DIRECT_OFFSET}");
+    let kibibytes = format!("{}k", DIRECT_BYTES >> 10);
+    let layout = ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", &offset];
+    make_file_system("mke2fs", &layout, &memory_file, &[&kibibytes]);
+    let backend =
+        format!("memory-backend-file,id=m,size=1024M,share=on,mem-path={}", memory_file.display());
+    let memory = ["-object", &backend, "-M", "q35,memory-backend=m"].map(str::to_string);
+    let mut promise: Option<Promise> = None;
+    let kills = number("EVERMAP_VM_MACHINE_KILLS", 4);
+    for round in 0..=kills {
+        let mut orders = vec![("job", "direct".to_string())];
+        orders.push(("readers", (round % 2).to_string()));
+        // Every other time the machine resets itself, right after a commit of grown memory: it
+        // alone is quick enough to do so before something else flushes that.
+        let resets_itself = round < kills && round % 2 == 1;
+        let reset_after = if resets_itself { 1 + random.below(60) } else { 0 };
+        orders.push(("reset_after", reset_after.to_string()));
+        if let Some(Promise { state, blob }) = promise {
+            let [a, b, c, d] = [state.floor, state.ceiling, blob.floor, blob.ceiling];
+            orders.push(("promise", format!("{a},{b},{c},{d}")));
+        }
+        let mut machine = parts.boot(&memory, &[], &orders);
+        machine.silent = true;
+        // The last boot is there to judge the last end.
+        let mut wanted = if round == kills { 0 } else { 1 + random.below(300) };
+        let mut found = promise.is_none();
+        while wanted > 0 || !found || resets_itself {
+            let Some(line) = machine.line() else { break };
+            assert!(!line.starts_with("violation"), "{line}");
+            assert!(!line.contains("SKIPPED"), "the file system is not a DAX one");
+            assert!(!line.starts_with("guest ended"), "the job ended by itself");
+            found |= line.starts_with("report: found");
+            if let Some(said) = Promise::of_line(&line) {
+                assert!(found, "the machine committed and did not judge first");
+                promise = Some(said);
+                wanted = wanted.saturating_sub(1);
+            }
+        }
+        assert!(found, "the machine ended before it judged");
+        if !resets_itself {
+            std::thread::sleep(Duration::from_micros(random.below(50_000)));
+            machine.child.kill().unwrap();
+        }
+        // What it still said was promised as well.
+        while let Some(line) = machine.line() {
+            promise = Promise::of_line(&line).or(promise);
+        }
+    }
+    println!("persistent memory: {kills} ends, {:.0} s", started.elapsed().as_secs_f64());
+}

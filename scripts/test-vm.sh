@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# `make test-vm`: power cuts and kills of a whole machine, emulated by QEMU.
+#
+# Gets what the machine is made of (QEMU, a Debian kernel, busybox, file system tools: packages
+# only), builds the tests, packs kernel modules and test programs into an initial file system, and
+# runs crates/evermap/tests/vm, which boots it. Skips with a notice where the packages can't be had.
+#
+#   EVERMAP_VM_KERNEL   kernel package, e.g. linux-image-6.1.0-56-amd64; default: the newest there is
+#   EVERMAP_VM_CACHE    where the kernel is kept between runs
+#   EVERMAP_VM_ONLY     part of a test's name: run only those
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cache="${EVERMAP_VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/evermap/vm}"
+PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
+
+skip() {
+    echo "SKIPPED test-vm: $1"
+    exit 0
+}
+
+[ "$(uname -m)" = x86_64 ] || skip "the machine is an x86-64 one"
+command -v apt-get dpkg-deb >/dev/null || skip "its parts are Debian packages, and there is no apt-get"
+
+# Tools: those that are missing are installed if that is allowed.
+declare -A package_of=(
+    [qemu-system-x86_64]=qemu-system-x86 [busybox]=busybox-static [mke2fs]=e2fsprogs
+    [mkfs.xfs]=xfsprogs [mkfs.btrfs]=btrfs-progs [xz]=xz-utils
+)
+missing=()
+for tool in "${!package_of[@]}"; do
+    command -v "$tool" >/dev/null || missing+=("${package_of[$tool]}")
+done
+if [ "${#missing[@]}" -gt 0 ]; then
+    [ "$(id -u)" = 0 ] || skip "packages are missing: ${missing[*]}"
+    echo "installing ${missing[*]}"
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null \
+        || skip "packages can't be installed: ${missing[*]}"
+fi
+busybox="$(command -v busybox)"
+ldd "$busybox" >/dev/null 2>&1 && skip "busybox needs libraries: install busybox-static"
+
+# The kernel: its package is unpacked, not installed.
+kernel="${EVERMAP_VM_KERNEL:-$(apt-cache --names-only search '^linux-image-[0-9][0-9.+a-z-]*-amd64$' \
+    | awk '{print $1}' | grep -v -E -e '-(cloud|rt)-' | sort -V | tail -n 1)}"
+[ -n "$kernel" ] || skip "no kernel package is known: apt-get update"
+if [ ! -d "$cache/$kernel/boot" ]; then
+    unpacked="$(mktemp -d)"
+    trap 'rm -rf "$unpacked"' EXIT
+    (cd "$unpacked" && apt-get download -qq "$kernel") || skip "$kernel can't be downloaded"
+    mkdir -p "$cache"
+    dpkg-deb -x "$unpacked"/*.deb "$unpacked/root"
+    rm -rf "${cache:?}/$kernel"
+    mv "$unpacked/root" "$cache/$kernel"
+fi
+modules="$(echo "$cache/$kernel"/lib/modules/*)"
+version="$(basename "$modules")"
+
+# The tests, and where cargo put their programs.
+program_of() {
+    cargo test --quiet --package evermap --locked "$@" --no-run --message-format=json \
+        | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
+}
+tests="$(program_of --test vm)"
+units="$(program_of --lib)"
+[ -x "$tests" ] && [ -x "$units" ]
+
+work="$(mktemp -d "${TMPDIR:-/tmp}/evermap-vm.XXXXXX")"
+trap 'rm -rf "$work" "${unpacked:-}"' EXIT
+root="$work/root"
+mkdir -p "$root"/{bin,dev,proc,sys,tmp,mnt,modules,etc}
+cp "$busybox" "$root/bin/busybox"
+strip -o "$root/bin/vm" "$tests"
+strip -o "$root/bin/units" "$units"
+for library in $(ldd "$tests" "$units" | grep -o '/[^ ]*' | grep -v ':$' | sort -u); do
+    mkdir -p "$root$(dirname "$library")"
+    cp -L "$library" "$root$library"
+done
+
+# Modules with what they need, in the order they are to be loaded in.
+declare -A packed=()
+pack() {
+    local file name needed
+    name="${1//-/_}"
+    [ -z "${packed[$name]:-}" ] || return 0
+    packed[$name]=1
+    file="$(find "$modules" -name "${name//_/[-_]}.ko*" | head -n 1)"
+    [ -n "$file" ] || return 0 # a part of the kernel itself
+    case "$file" in
+        *.xz) xz -dc "$file" >"$root/modules/$name.ko" ;;
+        *) cp "$file" "$root/modules/$name.ko" ;;
+    esac
+    for needed in $(grep -a -o -z '^depends=.*' "$root/modules/$name.ko" | tr '\0,' '\n ' | sed 's/^depends=//'); do
+        pack "$needed"
+    done
+    echo "$name" >>"$root/modules/order"
+}
+# crc32c_generic and the hashes are asked for by name when file systems are mounted.
+for module in virtio_pci virtio_blk crc32c_generic xxhash_generic blake2b_generic loop ext4 xfs btrfs \
+    libnvdimm nd_btt nd_pmem nd_e820; do
+    pack "$module"
+done
+
+cat >"$root/init" <<'INIT'
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs -o size=90% tmpfs /tmp
+while read -r module; do insmod "/modules/$module.ko"; done </modules/order
+export PATH=/bin RUST_BACKTRACE=1
+/bin/vm --exact guest::guest --ignored --nocapture --test-threads=1
+echo "guest ended: $?"
+reboot -f
+INIT
+chmod +x "$root/init"
+(cd "$root" && find . | busybox cpio -o -H newc 2>/dev/null) >"$work/initrd"
+
+export EVERMAP_VM_BOOT="$cache/$kernel/boot/vmlinuz-$version" EVERMAP_VM_INITRD="$work/initrd"
+echo "kernel $version"
+"$tests" --ignored --nocapture --test-threads=1 "machine::${EVERMAP_VM_ONLY:-}"
+echo "make test-vm: passed"
