@@ -49,6 +49,7 @@ mod format;
 #[doc(hidden)]
 pub mod fuzzing;
 mod layout;
+mod mutate;
 mod object;
 mod persist;
 mod storage;

@@ -9,6 +9,7 @@ use super::publish::Finished;
 use crate::catalog::Lease;
 use crate::error::Result;
 use crate::format::KIND_OBJECT;
+use crate::mutate::{Mutant, mutated};
 use crate::object::{Draft, DraftOptions, RootType, now_ns};
 use crate::persist::{Build, Persist, build_root, type_description, type_id};
 use crate::storage::{File, FileSystem};
@@ -178,10 +179,12 @@ impl Batch {
             return Ok(());
         }
         if self.finished.len() <= FLUSHED_SINGLY_MAX {
-            for file in &self.files {
+            for file in self.files.iter().filter(|_| !mutated(Mutant::NamesBeforeFiles)) {
                 file.sync_data()?;
             }
-            self.inner.storage.sync_directory(&self.inner.directory.join(BUILDING))?;
+            if !mutated(Mutant::BuildingNotFlushed) {
+                self.inner.storage.sync_directory(&self.inner.directory.join(BUILDING))?;
+            }
         } else {
             self.file_system.sync()?;
         }

@@ -172,10 +172,12 @@ impl CatalogAccess {
             catalog::raise_high_water(unsafe { Mut::from_raw(writer.heap(), root) }, lease);
         }
         self.changed = true;
-        writer.commit()?;
+        // After a flush that failed the kernel takes pages for clean that never reached the disk:
+        // the next change writes them anew from the log.
+        writer.commit().inspect_err(|_| self.replayed = false)?;
         self.book.give_up(&own);
         if writer.log_bytes() > CHECKPOINT_AFTER_BYTES {
-            writer.checkpoint()?;
+            writer.checkpoint().inspect_err(|_| self.replayed = false)?;
         }
         Ok(result)
     }

@@ -12,6 +12,7 @@ use crate::catalog::{self, Arena, Catalog, CatalogInit, Found, Lease};
 use crate::error::{Error, Result};
 use crate::format::KIND_CATALOG;
 use crate::layout::{CATALOG, CATALOG_LOG, NEW_CATALOG};
+use crate::mutate::{Mutant, mutated};
 use crate::object::{Addresses, Draft, DraftOptions, Environment, RootType};
 use crate::persist::{Mut, PMap, PVec, build_root, type_description, type_id};
 
@@ -152,7 +153,9 @@ pub(crate) fn write_catalog(
     }
     draft.finish(&environment, Some(&directory.join(CATALOG_LOG)))?;
     draft.published();
-    draft.file().sync_data()?;
+    if !mutated(Mutant::CatalogNamedUnflushed) {
+        draft.file().sync_data()?;
+    }
     storage.rename(&path, &directory.join(CATALOG))?;
     storage.sync_directory(directory)?;
     storage.sync_directory(&crate::storage::parent_of(directory))

@@ -13,6 +13,7 @@ use super::inner::{BUILDING, Current, Inner, OBJECTS, OpenObject};
 use crate::catalog::{self, Found, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::{Error, Result};
+use crate::mutate::{Mutant, mutated};
 use crate::object::{WRITER_BYTE, Writer, lock_byte};
 use crate::storage::{File, LockKind, OpenMode};
 
@@ -72,6 +73,9 @@ impl Inner {
         let (uuid, _lock) = self.catalog().change(|catalog| {
             let found = catalog.find(name).ok_or_else(|| self.not_found(name))?;
             let locked = self.lock_for_removal(name, found.uuid)?;
+            if mutated(Mutant::RemovalBeforeCommit) {
+                self.remove_files(found.uuid);
+            }
             catalog::remove(catalog, name, found.uuid)?;
             Ok(locked)
         })?;

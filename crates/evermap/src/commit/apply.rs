@@ -16,6 +16,7 @@ use super::recovery::{remove_log, write_page_overlay};
 use super::settings::WhenLogFull;
 use crate::address::Sharing;
 use crate::error::{Error, Result};
+use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, LockKind, OpenMode, copy_contents, parent_of};
 
 /// Added to the name of an object file's copy until it takes the object's place.
@@ -71,7 +72,9 @@ impl Engine {
             return Ok(true);
         }
         // No page before its record.
-        self.sync()?;
+        if !mutated(Mutant::ApplyBeforeRecord) {
+            self.sync()?;
+        }
         let object = Arc::clone(&self.object);
         let _content = match self.policy {
             // The session holds the lock already.
@@ -108,7 +111,9 @@ impl Engine {
         if !self.try_apply()? {
             return Ok(false);
         }
-        self.object.sync_data().map_err(|e| self.poison(e))?;
+        if !mutated(Mutant::ObjectNotFlushedBeforeReset) {
+            self.object.sync_data().map_err(|e| self.poison(e))?;
+        }
         let object = Arc::clone(&self.object);
         let Some(_log_lock) = gate::hold_log_for_reset(&*object)? else {
             return Ok(false);
@@ -148,7 +153,9 @@ impl Engine {
         // Nobody knows the copy yet: the lock is there when somebody does.
         copy.try_lock(LockKind::Exclusive, gate::WRITER_BYTE, 1)?;
         self.storage.rename(&copy_path, &path)?;
-        self.storage.sync_directory(&parent_of(&path))?;
+        if !mutated(Mutant::ReplacementNotFlushed) {
+            self.storage.sync_directory(&parent_of(&path))?;
+        }
         let old = self.switch_to(copy.with_path(&path)?)?;
         // Who has the old file open but not read the log yet has to be through, or find out.
         let object = Arc::clone(&self.object);
@@ -172,7 +179,7 @@ impl Engine {
         copy.advise_random()?;
         copy_contents(&*self.object, copy, self.object.length()?)?;
         write_page_overlay(&self.overlay, copy)?;
-        copy.sync_data()
+        if mutated(Mutant::CopyNotFlushed) { Ok(()) } else { copy.sync_data() }
     }
 
     /// Maps another file that holds the last commit. Gives the old one.
@@ -205,7 +212,9 @@ impl Engine {
         if self.log.is_none() || !self.apply()? {
             return Ok(());
         }
-        self.object.sync_data().map_err(|e| self.poison(e))?;
+        if !mutated(Mutant::CloseBeforeFlush) {
+            self.object.sync_data().map_err(|e| self.poison(e))?;
+        }
         let object = Arc::clone(&self.object);
         let Some(_log_lock) = gate::hold_log_for_reset(&*object)? else {
             return Ok(());

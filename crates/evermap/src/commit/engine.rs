@@ -23,7 +23,8 @@ use super::settings::{Durability, WhenLogFull, WriteOptions};
 use crate::address::{Mapping, PageScanner, Sharing, View};
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, RegionRecord};
-use crate::storage::{File, Storage};
+use crate::mutate::{Mutant, mutated};
+use crate::storage::{File, OpenMode, Storage};
 
 /// A contiguous part of the file at a contiguous range of addresses.
 #[derive(Clone, Debug)]
@@ -273,7 +274,7 @@ impl Engine {
     /// Writes a record to the log: the commit point. Grown memory is flushed before.
     fn append(&mut self, record: &mut RecordBuilder, grew: bool, file_length: u64) -> Result<()> {
         self.make_room(record.bytes_in_log())?;
-        if grew {
+        if grew && !mutated(Mutant::FreshNotFlushed) {
             self.object.sync_data().map_err(|e| self.poison(e))?;
         }
         self.ensure_log()?;
@@ -323,11 +324,24 @@ impl Engine {
             return Ok(());
         }
         self.remove_half_made_copy()?;
+        self.disown_stale_log()?;
         let log = Log::create(&*self.storage, &self.log_path, self.object_uuid, self.sequence)?;
         // The object file itself is durable up to here: creation, recovery and close saw to it.
         set_log_required(&*self.object, true).map_err(|e| self.poison(e))?;
         self.log = Some(log);
         Ok(())
+    }
+
+    /// A log that is there now is not needed, but a process that was killed at its close may have
+    /// left that in the page cache only: to the disk, the object may need it still. That it does
+    /// not has to be durable before the log makes room for another.
+    fn disown_stale_log(&mut self) -> Result<()> {
+        match self.storage.open(&self.log_path, OpenMode::Read) {
+            Err(e) if e.is_missing_file() => Ok(()),
+            Err(e) => Err(e),
+            Ok(_) if mutated(Mutant::StaleLogNotDisowned) => Ok(()),
+            Ok(_) => set_log_required(&*self.object, false).map_err(|e| self.poison(e)),
+        }
     }
 
     /// Turns fresh ranges into committed ones: from now on stores there are private.
@@ -382,7 +396,9 @@ impl Engine {
             Error::DurabilityUnknown { why, .. } => why,
             other => other.to_string(),
         };
-        self.poisoned = Some(why.clone());
+        if !mutated(Mutant::PoisonForgotten) {
+            self.poisoned = Some(why.clone());
+        }
         Error::DurabilityUnknown { path: self.object.path().to_path_buf(), why }
     }
 

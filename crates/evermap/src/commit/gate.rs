@@ -12,6 +12,7 @@
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, LockKind};
 
 /// Held exclusively by the one who changes the object.
@@ -110,10 +111,13 @@ pub(crate) fn hold_log_for_reset(file: &dyn File) -> Result<Option<Held<'_>>> {
 /// Locks the content for changing the file's pages; `None` while readers of an older commit have it
 /// mapped. From now on readers may come, up to the end of the log as it is.
 pub(crate) fn begin_apply(file: &dyn File) -> Result<Option<Held<'_>>> {
-    if !file.try_lock(LockKind::Exclusive, CONTENT_BYTE_SECOND, 1)? {
+    let second = file.try_lock(LockKind::Exclusive, CONTENT_BYTE_SECOND, 1)?
+        || mutated(Mutant::SecondByteIgnored);
+    if !second {
         return Ok(None);
     }
     let _second = Held { file, byte: CONTENT_BYTE_SECOND };
-    let alone = file.try_lock(LockKind::Exclusive, CONTENT_BYTE, 1)?;
+    let alone = file.try_lock(LockKind::Exclusive, CONTENT_BYTE, 1)?
+        || mutated(Mutant::ReadersNotWaitedFor);
     Ok(alone.then_some(Held { file, byte: CONTENT_BYTE }))
 }

@@ -20,6 +20,7 @@ use crate::format::{
     COUNT_MAX, FORMAT_VERSION, LOG_ALIGN, LOG_MAGIC, LOG_RECORD_MAGIC, LOG_RECORDS_OFFSET,
     LOG_SLOT_BYTES, LogHeader, LogRecord, RECORD_FOLLOWS_DURABLE,
 };
+use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, OpenMode, Storage, parent_of};
 
 /// How far behind a record that is broken a later one is looked for.
@@ -47,6 +48,9 @@ pub(crate) struct Log {
     sequence: u64,
     /// Every record up to the tail is durable.
     durable: bool,
+    /// This process flushed the header that counts. Of one that another process wrote, only the
+    /// page cache may know, as long as no record follows it.
+    header_flushed: bool,
 }
 
 /// Where a log stood when it was last looked at; tells cheaply whether it has moved on.
@@ -80,12 +84,19 @@ impl Log {
             previous: 0,
             sequence: base_sequence,
             durable: true,
+            header_flushed: true,
         };
         let prepared = log
             .prewrite(PREWRITTEN_BYTES_FIRST)
             .and_then(|()| log.file.write_at(bytes_of(&log.header), 0))
-            .and_then(|()| log.file.sync_data())
-            .and_then(|()| storage.sync_directory(&parent_of(path)));
+            .and_then(|()| match mutated(Mutant::NewLogNotFlushed) {
+                true => Ok(()),
+                false => log.file.sync_data(),
+            })
+            .and_then(|()| match mutated(Mutant::LogDirectoryNotFlushed) {
+                true => Ok(()),
+                false => storage.sync_directory(&parent_of(path)),
+            });
         if let Err(error) = prepared {
             let _ = storage.remove(path);
             return Err(error);
@@ -117,6 +128,7 @@ impl Log {
             sequence: header.base_sequence,
             // What was read is flushed below, if it was not before.
             durable: true,
+            header_flushed: false,
         };
         let mut commits = Vec::new();
         loop {
@@ -132,7 +144,7 @@ impl Log {
                 None => return Err(log.broken(format!("commit {later} behind what is no record"))),
             }
         }
-        if log.sequence > durable_sequence {
+        if log.sequence > durable_sequence && !mutated(Mutant::LogTrustedUnflushed) {
             log.file.sync_data()?;
         }
         Ok((log, commits))
@@ -211,9 +223,16 @@ impl Log {
                     (self.prewritten * 2).min(self.prewritten + PREWRITTEN_STEP_BYTES_MAX);
                 self.prewrite(doubled.max(end.next_multiple_of(PREWRITTEN_BYTES_FIRST)))?;
             }
-            self.file.sync_data().map_err(|e| unknown(&*self.file, e))?;
+            if !mutated(Mutant::LogGrowthNotFlushed) {
+                self.file.sync_data().map_err(|e| unknown(&*self.file, e))?;
+            }
         }
-        let written = match durable {
+        let first = self.tail == LOG_RECORDS_OFFSET;
+        if first && !self.header_flushed && !mutated(Mutant::HeaderTrustedUnflushed) {
+            self.file.sync_data().map_err(|e| unknown(&*self.file, e))?;
+            self.header_flushed = true;
+        }
+        let written = match durable && !mutated(Mutant::RecordNotFlushed) {
             true => self.file.write_at_durable(bytes, self.tail),
             false => self.file.write_at(bytes, self.tail),
         };
@@ -231,13 +250,16 @@ impl Log {
     pub(crate) fn reset(&mut self) -> Result<()> {
         let header =
             new_header(self.header.object_uuid, self.header.generation + 1, self.sequence)?;
-        let slot = 1 - self.slot;
-        self.file
-            .write_at_durable(bytes_of(&header), slot * LOG_SLOT_BYTES)
-            .map_err(|e| unknown(&*self.file, e))?;
+        let slot = if mutated(Mutant::OneHeaderSlot) { self.slot } else { 1 - self.slot };
+        let written = match mutated(Mutant::ResetNotFlushed) {
+            true => self.file.write_at(bytes_of(&header), slot * LOG_SLOT_BYTES),
+            false => self.file.write_at_durable(bytes_of(&header), slot * LOG_SLOT_BYTES),
+        };
+        written.map_err(|e| unknown(&*self.file, e))?;
         self.header = header;
         self.slot = slot;
         let used = self.tail;
+        self.header_flushed = true;
         self.tail = LOG_RECORDS_OFFSET;
         self.previous = 0;
         self.durable = true;
@@ -275,9 +297,9 @@ impl Log {
     fn read_next(&mut self, window: &mut Window) -> Result<Option<Commit>> {
         let Some(head) = read_head(window, &*self.file, self.tail)? else { return Ok(None) };
         let body_at = self.tail + size_of::<LogRecord>() as u64;
-        let chains = head.salt == self.header.salt
-            && head.sequence == self.sequence + 1
-            && head.previous == self.previous;
+        let chains = (head.salt == self.header.salt || mutated(Mutant::SaltIgnored))
+            && (head.sequence == self.sequence + 1 || mutated(Mutant::SequenceIgnored))
+            && (head.previous == self.previous || mutated(Mutant::PreviousIgnored));
         if !chains {
             return Ok(None);
         }
@@ -288,7 +310,9 @@ impl Log {
             return Err(self.broken(found));
         }
         let body = window.get(&*self.file, body_at, head.body_length as usize)?.map(<[u8]>::to_vec);
-        let Some(body) = body.filter(|body| checksum(&head, body) == head.checksum) else {
+        let Some(body) = body.filter(|body| {
+            checksum(&head, body) == head.checksum || mutated(Mutant::RecordChecksumIgnored)
+        }) else {
             return Ok(None);
         };
         let Some(commit) = Commit::parse(&head, body) else {
@@ -422,7 +446,9 @@ fn newest_header(
         };
         let header: LogHeader = bytemuck::pod_read_unaligned(bytes);
         let unsigned = LogHeader { checksum: 0, ..header };
-        if header.magic != LOG_MAGIC || crc32c(&[bytes_of(&unsigned)]) != header.checksum {
+        let right = crc32c(&[bytes_of(&unsigned)]) == header.checksum
+            || mutated(Mutant::HeaderChecksumIgnored);
+        if header.magic != LOG_MAGIC || !right {
             continue;
         }
         if header.format_version > FORMAT_VERSION {
@@ -436,11 +462,14 @@ fn newest_header(
             found = "a header of numbers that no log reaches".to_string();
             continue;
         }
-        if header.object_uuid != object_uuid {
+        if header.object_uuid != object_uuid && !mutated(Mutant::LogIdentityIgnored) {
             found = "the log of another object".to_string();
             continue;
         }
-        if newest.is_none_or(|(n, _)| header.generation > n.generation) {
+        let newer = |(n, _): (LogHeader, u64)| {
+            header.generation > n.generation && !mutated(Mutant::GenerationIgnored)
+        };
+        if newest.is_none_or(newer) {
             newest = Some((header, slot));
         }
     }

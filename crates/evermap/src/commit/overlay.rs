@@ -13,6 +13,7 @@ use super::diff::{Page, changed_lines};
 use super::record::{Commit, for_each_run};
 use crate::error::Result;
 use crate::format::{LINE_BYTES, PAGE_BYTES};
+use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
 
 /// Bytes of neighbouring pages that are put together for one write. Page-cache folios that such a
@@ -169,6 +170,9 @@ impl Overlay {
             Some((0, others)) => (Some(0), others),
             _ => (None, &numbers[..]),
         };
+        if let Some(page) = zero.filter(|_| mutated(Mutant::PageZeroFirst)) {
+            self.write_page(page, object, &stored)?;
+        }
         let mut buffer = Vec::with_capacity(WRITE_BYTES_MAX);
         let pages_max = WRITE_BYTES_MAX / PAGE_BYTES as usize;
         for run in others.chunk_by(|a, b| a + 1 == *b).flat_map(|run| run.chunks(pages_max)) {

@@ -10,6 +10,7 @@ use super::log::Log;
 use super::overlay::Overlay;
 use crate::error::Result;
 use crate::format::{LOG_REQUIRED_OFFSET, PAGE_BYTES};
+use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, Storage};
 
 /// Applies what `log` holds to the object file, makes it durable and empties the log. The log was
@@ -28,7 +29,9 @@ pub(crate) fn recover(
         object.allocate(0, file_length)?;
     }
     write_page_overlay(overlay, object)?;
-    object.sync_data()?;
+    if !mutated(Mutant::ObjectNotFlushedInRecovery) {
+        object.sync_data()?;
+    }
     log.reset()
 }
 
@@ -43,13 +46,22 @@ pub(super) fn write_page_overlay(overlay: &Overlay, object: &dyn File) -> Result
 }
 
 /// Switches the flag that says whether the log belongs to the object, durably.
-pub(super) fn set_log_required(object: &dyn File, required: bool) -> Result<()> {
-    object.write_at_durable(&u32::from(required).to_le_bytes(), LOG_REQUIRED_OFFSET)
+pub(crate) fn set_log_required(object: &dyn File, required: bool) -> Result<()> {
+    let missing =
+        if required { Mutant::LogRequiredNotFlushed } else { Mutant::LogRequiredClearedUnflushed };
+    let flag = u32::from(required).to_le_bytes();
+    match mutated(missing) {
+        true => object.write_at(&flag, LOG_REQUIRED_OFFSET),
+        false => object.write_at_durable(&flag, LOG_REQUIRED_OFFSET),
+    }
 }
 
 /// Takes a log away that the object file has caught up with durably. The removal itself need not
 /// be durable: once the flag is cleared, a log that is still there is stale and is ignored.
 pub(crate) fn remove_log(storage: &dyn Storage, object: &dyn File, log_path: &Path) -> Result<()> {
+    if mutated(Mutant::LogRequiredClearedLate) {
+        storage.remove(log_path)?;
+    }
     set_log_required(object, false)?;
-    storage.remove(log_path)
+    if mutated(Mutant::LogRequiredClearedLate) { Ok(()) } else { storage.remove(log_path) }
 }

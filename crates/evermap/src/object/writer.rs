@@ -12,12 +12,14 @@ use super::{CONTENT_BYTE, Environment, Place, WRITER_BYTE, lock_byte};
 use crate::alloc::{Heap, HeapStatistics};
 use crate::commit::{
     Engine, Growth, Log, LogPolicy, Overlay, Target, WriteOptions, gate, recover, remove_log,
+    set_log_required,
 };
 use crate::error::{Error, Result};
 use crate::format::{
     REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SUPERBLOCK_CHECKED_BYTES, Superblock,
 };
-use crate::storage::{File, LockKind, OpenMode, Storage};
+use crate::mutate::{Mutant, mutated};
+use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
 
 /// The unused end of a file is given back at close when it is more than one part in this many:
 /// it costs two flushes.
@@ -77,9 +79,17 @@ impl Writer {
                     overlay.clear();
                 }
                 LogPolicy::WhileOpen => {
+                    // The file may be a copy that took the object's place just before a kill. That
+                    // it did has to be durable before the log forgets what the old file lacks.
+                    if !mutated(Mutant::NameTrustedUnflushed) {
+                        storage.sync_directory(&parent_of(&place.path))?;
+                    }
                     if recover_beside_readers(&*storage, &*file, opened, &overlay, length)? {
                         overlay.clear();
                         log = None;
+                    } else if !mutated(Mutant::LogRequiredTrustedUnflushed) {
+                        // A kill may have kept it from the disk, and records are to follow.
+                        set_log_required(&*file, true)?;
                     }
                 }
             }
@@ -92,7 +102,7 @@ impl Writer {
         )?);
         // What a dead writer's growth left behind the last commit must not be seen by ours. Who
         // reads an older, longer commit must not see its pages go.
-        if file.length()? > superblock.file_length {
+        if file.length()? > superblock.file_length && !mutated(Mutant::DeadGrowthKept) {
             if log.is_some() && policy == LogPolicy::WhileOpen {
                 territory.keep_length(file.length()?);
             }
@@ -253,6 +263,9 @@ impl Writer {
             last.length -= spare;
         }
         let length = shorter.iter().map(|r| r.file_offset + r.length).max().unwrap_or(0);
+        if mutated(Mutant::TrimBeforeCommit) {
+            self.file.set_length(length)?;
+        }
         let (head, base) = (&mut self.head, self.territory.base());
         seal(head, &shorter, length, base);
         let growth = Growth { fresh: Vec::new(), file_length: length, regions: shorter.clone() };
