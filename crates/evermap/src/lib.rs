@@ -52,6 +52,8 @@ mod layout;
 mod mutate;
 mod object;
 mod persist;
+#[cfg(test)]
+mod simulation;
 mod storage;
 pub mod tools;
 

@@ -1,0 +1,466 @@
+//! Named programs whose every step is cut: the crash points of the engine.
+
+use super::image::{Image, Operation};
+use super::model::Model;
+use super::platter::Medium;
+use super::runner::{Choice, Runner, Step, fresh_image};
+use super::state::Edit;
+use super::subject::Worker;
+
+use Step::*;
+
+/// A program, and the disk it runs on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct History {
+    pub(super) name: &'static str,
+    pub(super) medium: Medium,
+    pub(super) steps: &'static [Step],
+}
+
+const FEW: Step = Change(Edit::Lines { blocks: 2, lines: 2 });
+const SAME: Step = Change(Edit::SameLine);
+const WHOLE: Step = Change(Edit::Whole { blocks: 3 });
+const ALL: Step = Change(Edit::Everything);
+const LOSE: Step = Change(Edit::Lose { blocks: 2 });
+const MAKE: Step = Make { room: 64 * 1024 };
+
+const fn gain(blocks: usize, bytes: usize) -> Step {
+    Change(Edit::Gain { blocks, bytes })
+}
+
+/// All of them. What each is for stands in its name.
+pub(super) const HISTORIES: &[History] = &[
+    disk("creation", &[MAKE, Read]),
+    disk("first_commit_sets_log_required", &[MAKE, Open, FEW, Commit, Close]),
+    disk(
+        "one_commit_after_the_other",
+        &[MAKE, Open, FEW, Commit, FEW, Commit, FEW, Commit, FEW, Commit],
+    ),
+    disk(
+        "records_of_many_sectors",
+        &[MAKE, Open, gain(6, 4096), Commit, WHOLE, Commit, ALL, Commit, FEW, Commit],
+    ),
+    disk(
+        "same_pages_again_before_a_checkpoint",
+        &[MAKE, Open, SAME, Commit, SAME, Commit, SAME, Commit, SAME, Commit, Close, Read],
+    ),
+    disk(
+        "object_grows_in_place",
+        &[
+            Make { room: 3 * 64 * 1024 },
+            Open,
+            gain(8, 16 * 1024),
+            Commit,
+            FEW,
+            Commit,
+            gain(2, 4096),
+            Commit,
+            Close,
+        ],
+    ),
+    disk(
+        "object_gains_a_region",
+        &[
+            MAKE,
+            Open,
+            gain(8, 16 * 1024),
+            FEW,
+            Commit,
+            FEW,
+            Commit,
+            gain(4, 32 * 1024),
+            Commit,
+            Close,
+            Read,
+        ],
+    ),
+    disk(
+        "log_grows",
+        &[MAKE, Open, gain(9, 4096), Commit, ALL, Commit, ALL, Commit, ALL, Commit, Close],
+    ),
+    disk(
+        "record_larger_than_the_log",
+        &[MAKE, Open, gain(6, 16 * 1024), Commit, ALL, Commit, FEW, Commit, Close],
+    ),
+    disk(
+        "checkpoints_between",
+        &[
+            MAKE, Open, FEW, Commit, WHOLE, Commit, Checkpoint, FEW, Commit, Checkpoint, SAME,
+            Commit, Checkpoint, FEW, Commit,
+        ],
+    ),
+    disk(
+        "short_log_over_a_long_one",
+        &[
+            MAKE, Open, SAME, Commit, SAME, Commit, SAME, Commit, SAME, Commit, Checkpoint, SAME,
+            Commit, Abandon, Read, Open, SAME, Commit,
+        ],
+    ),
+    disk(
+        "sessions_one_after_the_other",
+        &[
+            MAKE, Open, FEW, Commit, Close, Open, WHOLE, Commit, Close, Read, Open, Close, Open,
+            FEW, Commit, FEW, Commit, Close,
+        ],
+    ),
+    disk(
+        "recovery_after_sessions_that_were_not_closed",
+        &[
+            MAKE, Open, FEW, Commit, FEW, Commit, Abandon, Open, FEW, Commit, Abandon, Read, Open,
+            SAME, Commit, Abandon, Open, Close,
+        ],
+    ),
+    disk(
+        "rollback_and_nothing_in_between",
+        &[
+            MAKE,
+            Open,
+            FEW,
+            Commit,
+            WHOLE,
+            gain(6, 16 * 1024),
+            Rollback,
+            CommitNothing,
+            FEW,
+            Commit,
+            LOSE,
+            Rollback,
+            SAME,
+            Commit,
+            CommitNothing,
+            Close,
+        ],
+    ),
+    disk(
+        "blocks_come_and_go",
+        &[
+            MAKE,
+            Open,
+            gain(10, 2048),
+            Commit,
+            LOSE,
+            Commit,
+            LOSE,
+            gain(4, 1024),
+            Commit,
+            LOSE,
+            Commit,
+            Close,
+        ],
+    ),
+    disk(
+        "close_gives_back_what_growing_left",
+        &[
+            Make { room: 6 * 64 * 1024 },
+            Open,
+            gain(5, 60 * 1024),
+            Commit,
+            Change(Edit::Lose { blocks: 4 }),
+            Commit,
+            Close,
+            Read,
+            Open,
+            gain(3, 4096),
+            Commit,
+            Close,
+        ],
+    ),
+    disk(
+        "a_short_log_is_emptied_again_and_again",
+        &[
+            MAKE,
+            OpenWith(Choice::ShortLog),
+            FEW,
+            Commit,
+            WHOLE,
+            Commit,
+            SAME,
+            Commit,
+            FEW,
+            Commit,
+            gain(2, 32 * 1024),
+            Commit,
+            FEW,
+            Commit,
+            Close,
+        ],
+    ),
+    disk(
+        "pages_are_given_back_after_each_commit",
+        &[
+            MAKE,
+            OpenWith(Choice::Cold),
+            FEW,
+            Commit,
+            SAME,
+            Commit,
+            WHOLE,
+            Commit,
+            FEW,
+            Rollback,
+            SAME,
+            Commit,
+            Close,
+        ],
+    ),
+    disk(
+        "whole_pages_are_logged",
+        &[MAKE, OpenWith(Choice::FullPages), FEW, Commit, SAME, Commit, SAME, Commit, Close, Read],
+    ),
+    disk(
+        "interval_loses_the_last_commits_in_a_power_cut_only",
+        &[
+            MAKE,
+            OpenWith(Choice::Interval),
+            FEW,
+            Commit,
+            SAME,
+            Commit,
+            Sync,
+            SAME,
+            Commit,
+            gain(3, 32 * 1024),
+            Commit,
+            FEW,
+            Commit,
+            Checkpoint,
+            FEW,
+            Commit,
+            SAME,
+            Commit,
+            Close,
+            Read,
+        ],
+    ),
+    disk(
+        "close_keeps_what_was_synced_or_closed",
+        &[
+            MAKE,
+            OpenWith(Choice::Close),
+            FEW,
+            Commit,
+            SAME,
+            Commit,
+            Sync,
+            SAME,
+            Commit,
+            gain(3, 32 * 1024),
+            Commit,
+            WHOLE,
+            Rollback,
+            FEW,
+            Commit,
+            Sync,
+            FEW,
+            Commit,
+            Checkpoint,
+            SAME,
+            Commit,
+            Close,
+            Read,
+        ],
+    ),
+    disk(
+        "interval_applies_nothing_before_it_is_flushed",
+        &[
+            MAKE,
+            OpenWith(Choice::IntervalCold),
+            FEW,
+            Commit,
+            SAME,
+            Commit,
+            WHOLE,
+            Commit,
+            SAME,
+            Commit,
+            Abandon,
+            Read,
+        ],
+    ),
+    disk(
+        "close_applies_nothing_before_it_is_logged",
+        &[
+            MAKE,
+            OpenWith(Choice::CloseCold),
+            FEW,
+            Commit,
+            SAME,
+            Commit,
+            WHOLE,
+            Commit,
+            SAME,
+            Commit,
+            Close,
+            Read,
+        ],
+    ),
+    disk(
+        "commits_beside_readers",
+        &[
+            MAKE,
+            NeighbourComes,
+            Open,
+            FEW,
+            Commit,
+            NeighbourLooks,
+            NeighbourComes,
+            SAME,
+            Commit,
+            NeighbourGoes,
+            FEW,
+            Commit,
+            NeighbourGoes,
+            SAME,
+            Commit,
+            Checkpoint,
+            NeighbourComes,
+            SAME,
+            Commit,
+            Close,
+            NeighbourLooks,
+            Open,
+            SAME,
+            Commit,
+            NeighbourGoes,
+            Close,
+            Read,
+        ],
+    ),
+    disk(
+        "the_object_is_replaced_beside_readers",
+        &[
+            MAKE,
+            NeighbourComes,
+            OpenWith(Choice::ShortLog),
+            FEW,
+            Commit,
+            WHOLE,
+            Commit,
+            NeighbourLooks,
+            NeighbourComes,
+            ALL,
+            Commit,
+            SAME,
+            Commit,
+            gain(2, 32 * 1024),
+            Commit,
+            NeighbourGoes,
+            NeighbourGoes,
+            FEW,
+            Commit,
+            Close,
+            Read,
+        ],
+    ),
+    disk(
+        "recovery_beside_readers",
+        &[
+            MAKE,
+            Open,
+            FEW,
+            Commit,
+            SAME,
+            Commit,
+            Abandon,
+            NeighbourComes,
+            OpenWith(Choice::Interval),
+            SAME,
+            Commit,
+            SAME,
+            Commit,
+            Sync,
+            SAME,
+            Commit,
+            SAME,
+            Commit,
+            NeighbourLooks,
+            Abandon,
+            NeighbourGoes,
+            Open,
+            SAME,
+            Commit,
+        ],
+    ),
+    disk(
+        "a_log_that_is_kept_for_good",
+        &[
+            MakePermanent { room: 64 * 1024 },
+            Open,
+            FEW,
+            Commit,
+            WHOLE,
+            Commit,
+            Abandon,
+            Open,
+            SAME,
+            Commit,
+            Checkpoint,
+            SAME,
+            Commit,
+            Close,
+            Read,
+            Open,
+            WHOLE,
+            Commit,
+            gain(2, 32 * 1024),
+            Commit,
+            Close,
+        ],
+    ),
+    disk(
+        "close_and_reopen_beside_a_reader",
+        &[MAKE, NeighbourComes, Open, FEW, Commit, NeighbourGoes, Close, Open, SAME, Commit],
+    ),
+    disk(
+        "replaced_beside_a_reader",
+        &[MAKE, NeighbourComes, OpenWith(Choice::ShortLog), SAME, Commit, SAME, Commit],
+    ),
+    memory("memory_checkpoint", &[MAKE, Open, SAME, Commit, Checkpoint, SAME, Commit, Checkpoint]),
+    disk(
+        "foreign_log_beside_a_closed_object",
+        &[MAKE, ForeignLog, Read, Open, FEW, Commit, Close, ForeignLog, Open, FEW, Commit],
+    ),
+    memory(
+        "memory_commits_and_checkpoints",
+        &[MAKE, Open, FEW, Commit, WHOLE, Commit, Checkpoint, SAME, Commit, SAME, Commit, Close],
+    ),
+    memory(
+        "memory_grows",
+        &[MAKE, Open, gain(5, 16 * 1024), Commit, FEW, Commit, Abandon, Open, FEW, Commit],
+    ),
+];
+
+const fn disk(name: &'static str, steps: &'static [Step]) -> History {
+    History { name, medium: Medium::DISK, steps }
+}
+
+const fn memory(name: &'static str, steps: &'static [Step]) -> History {
+    History { name, medium: Medium::MEMORY, steps }
+}
+
+/// A history that was run: what can be cut.
+pub(super) struct Recorded {
+    pub(super) start: Image,
+    pub(super) operations: Vec<Operation>,
+}
+
+/// Runs a history to its end. What it finds on the way is judged as well.
+pub(super) fn record(worker: &Worker, history: &History) -> Result<Recorded, String> {
+    let seed = history.name.bytes().fold(0u64, |h, b| h.wrapping_mul(31) + u64::from(b));
+    let mut runner = Runner::new(worker, fresh_image(history.medium), seed);
+    let ran = runner.run(history.steps);
+    let trace = runner.disk.trace();
+    drop(runner);
+    ran.map_err(|why| format!("history {}: {why}", history.name))?;
+    follow(&mut Model::default(), &trace.operations)
+        .map_err(|why| format!("history {}: {why}", history.name))?;
+    Ok(Recorded { start: trace.start, operations: trace.operations })
+}
+
+/// Judges what a program found.
+pub(super) fn follow(model: &mut Model, operations: &[Operation]) -> Result<(), String> {
+    operations.iter().try_for_each(|operation| match operation {
+        Operation::Mark(mark) => model.follow(*mark),
+        _ => Ok(()),
+    })
+}

@@ -1,0 +1,258 @@
+//! The harness's only contact with the engine: making, opening, committing and closing an object.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::disk::SimulatedDisk;
+use super::model::Stamp;
+use super::state;
+use crate::address::AddressSpace;
+use crate::alloc::{Heap, statistics_of};
+use crate::commit::{LogPolicy, WriteOptions, gate};
+use crate::error::Result;
+use crate::format::{KIND_OBJECT, PAGE_BYTES, Superblock};
+use crate::object::{
+    Addresses, Draft, DraftOptions, Environment, Identity, Loaded, LogSource, Place, Reader,
+    RootType, Writer, lease_of, read_superblock,
+};
+use crate::storage::{File, LockKind, OpenMode};
+
+pub(super) const BUILDING: &str = "/store/building";
+pub(super) const OBJECTS: &str = "/store/objects";
+const NEW_OBJECT: &str = "/store/building/object";
+pub(super) const OBJECT: &str = "/store/objects/object";
+pub(super) const LOG: &str = "/store/objects/object.log";
+
+/// Below every store's window, a part for each worker.
+const ARENAS_BASE: u64 = 0x1000_0000_0000;
+const ARENA_BYTES: u64 = 1 << 30;
+
+/// Arenas given out so far: tests run in threads of one process.
+static ARENAS: AtomicU64 = AtomicU64::new(0);
+
+/// Addresses for one object, used again and again by one thread.
+pub(super) struct Worker {
+    space: Arc<AddressSpace>,
+    leases: Arc<Leases>,
+    base: u64,
+    /// Of the objects it makes.
+    pub(super) uuid: [u8; 16],
+}
+
+/// Addresses behind those the object has.
+struct Leases {
+    next: AtomicU64,
+}
+
+impl Addresses for Leases {
+    fn lease(&self, bytes: u64) -> Result<u64> {
+        Ok(self.next.fetch_add(bytes, Ordering::Relaxed))
+    }
+
+    fn give_up(&self, _base: u64, _bytes: u64) {}
+}
+
+impl Worker {
+    pub(super) fn new() -> Worker {
+        let base = ARENAS_BASE + ARENAS.fetch_add(1, Ordering::Relaxed) * ARENA_BYTES;
+        let space = AddressSpace::new("the simulation");
+        space.reserve(base, ARENA_BYTES).unwrap();
+        Worker {
+            space,
+            leases: Arc::new(Leases { next: AtomicU64::new(base) }),
+            base,
+            uuid: [7; 16],
+        }
+    }
+
+    fn environment(&self, disk: &SimulatedDisk) -> Environment {
+        let addresses: Arc<dyn Addresses> = self.leases.clone();
+        Environment { storage: disk.storage(), space: Arc::clone(&self.space), addresses }
+    }
+}
+
+/// Opens the object by whichever of its two homes its file is in, as a store does: the move from one
+/// to the other is not flushed.
+fn with_place<R>(open: impl Fn(&Place) -> Result<R>) -> Result<R> {
+    let place = Place {
+        path: PathBuf::from(OBJECT),
+        log_path: PathBuf::from(LOG),
+        identity: Identity { store_uuid: None, object_uuid: None, kind: KIND_OBJECT },
+        called: "the simulated object".to_string(),
+    };
+    match open(&place) {
+        Err(e) if e.is_missing_file() => open(&Place { path: PathBuf::from(NEW_OBJECT), ..place }),
+        other => other,
+    }
+}
+
+/// Makes the object as a store does: built apart and flushed. `named` is what a store's catalog would
+/// be told then; the move to its place follows.
+pub(super) fn make(
+    worker: &Worker,
+    disk: &SimulatedDisk,
+    (expected_bytes, permanent_log): (u64, bool),
+    build: impl FnOnce(&Heap, u64) -> Result<()>,
+    named: impl FnOnce(),
+) -> Result<()> {
+    worker.leases.next.store(worker.base, Ordering::Relaxed);
+    let environment = worker.environment(disk);
+    let path = Path::new(NEW_OBJECT);
+    let options = DraftOptions {
+        name: "object".to_string(),
+        object_uuid: worker.uuid,
+        kind: KIND_OBJECT,
+        arena: (worker.base, ARENA_BYTES),
+        expected_bytes: Some(expected_bytes),
+        ..DraftOptions::default()
+    };
+    let mut draft = Draft::create(&environment, path, &options)?;
+    let root = draft.place_root(RootType {
+        bytes: state::ROOT_BYTES,
+        align: 8,
+        type_id: [3; 16],
+        schema: "simulated state",
+    })?;
+    build(draft.heap(), root.as_ptr() as u64)?;
+    draft.finish(&environment, permanent_log.then_some(Path::new(LOG)))?;
+    draft.published();
+    draft.file().sync_data()?;
+    let storage = &environment.storage;
+    storage.sync_directory(Path::new(BUILDING))?;
+    named();
+    storage.rename(path, Path::new(OBJECT))
+}
+
+/// The object, open for writing.
+pub(super) struct Session(Writer);
+
+impl Session {
+    pub(super) fn open(
+        worker: &Worker,
+        disk: &SimulatedDisk,
+        options: &WriteOptions,
+        policy: LogPolicy,
+    ) -> Result<Session> {
+        let environment = worker.environment(disk);
+        let writer =
+            with_place(|place| Writer::open(&environment, place, policy, options, Duration::ZERO))?;
+        let ends = writer.head().regions().iter().map(lease_of).map(|(base, bytes)| base + bytes);
+        worker.leases.next.store(ends.max().unwrap_or(worker.base), Ordering::Relaxed);
+        Ok(Session(writer))
+    }
+
+    pub(super) fn root(&self) -> u64 {
+        self.0.head().root_address
+    }
+
+    pub(super) fn heap(&self) -> &Heap {
+        self.0.heap()
+    }
+
+    /// What is there, when nothing was changed since the last commit.
+    pub(super) fn verify(&self) -> Result<Stamp, String> {
+        // SAFETY: the session has its regions mapped and to itself.
+        let bytes = unsafe { state::mapped(self.0.head().regions()) };
+        state::verify(self.root(), Some(self.0.statistics().blocks), bytes)
+    }
+
+    pub(super) fn commit(&mut self) -> Result<bool> {
+        self.0.commit()
+    }
+
+    pub(super) fn rollback(&mut self) -> Result<()> {
+        self.0.rollback()
+    }
+
+    /// False while readers are in the way.
+    pub(super) fn checkpoint(&mut self) -> Result<bool> {
+        self.0.checkpoint()
+    }
+
+    pub(super) fn sync(&mut self) -> Result<()> {
+        self.0.sync()
+    }
+
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.0.close()
+    }
+}
+
+/// The object, open for reading.
+pub(super) struct Look(Reader);
+
+impl Look {
+    /// Opens and looks.
+    pub(super) fn verify(worker: &Worker, disk: &SimulatedDisk) -> Result<Result<Stamp, String>> {
+        let look = Look::open(worker, disk)?;
+        let superblock = look.0.superblock();
+        let (root, regions) = (superblock.root_address, superblock.regions());
+        // SAFETY: the reader has the regions of its superblock mapped, and nobody writes there.
+        let (blocks, bytes) = unsafe { (statistics_of(regions).blocks, state::mapped(regions)) };
+        Ok(state::verify(root, Some(blocks), bytes))
+    }
+
+    fn open(worker: &Worker, disk: &SimulatedDisk) -> Result<Look> {
+        let environment = worker.environment(disk);
+        with_place(|place| Reader::open(&environment, place)).map(Look)
+    }
+}
+
+/// A reader in another process, as far as the disk sees it: it holds the locks, keeps copies of the
+/// pages that the log changed, and reads the others from the file whenever it looks.
+pub(super) struct Neighbour {
+    file: Arc<dyn File>,
+    superblock: Box<Superblock>,
+    patched: BTreeMap<u64, Page>,
+}
+
+type Page = [u8; PAGE_BYTES as usize];
+
+impl Neighbour {
+    /// Opens the object as a reader does. `None` while its log is being reset: a real one waits.
+    pub(super) fn open(disk: &SimulatedDisk) -> Result<Option<Neighbour>> {
+        let storage = disk.storage();
+        with_place(|place| {
+            let file = storage.open(&place.path, OpenMode::Read)?;
+            gate::begin_reading(&*file, &place.called)?;
+            if !file.try_lock(LockKind::Shared, gate::LOG_BYTE, 1)? {
+                return Ok(None);
+            }
+            let source = LogSource::Path(&*storage, &place.log_path, OpenMode::Read);
+            let Loaded { superblock, overlay, .. } =
+                read_superblock(&*file, source, &place.identity)?;
+            let mut patched = BTreeMap::new();
+            for number in overlay.page_numbers() {
+                let mut page = [0; PAGE_BYTES as usize];
+                file.read_at(&mut page, number * PAGE_BYTES)?;
+                overlay.patch(number, &mut page);
+                patched.insert(number, page);
+            }
+            file.unlock(gate::LOG_BYTE, 1)?;
+            Ok(Some(Neighbour { file, superblock, patched }))
+        })
+    }
+
+    /// What it sees now.
+    pub(super) fn look(&self) -> Result<Result<Stamp, String>> {
+        let regions = self.superblock.regions();
+        let mut contents = Vec::new();
+        for region in regions {
+            let mut bytes = vec![0; region.length as usize];
+            self.file.read_at(&mut bytes, region.file_offset)?;
+            let first = region.file_offset / PAGE_BYTES;
+            for (number, page) in self.patched.range(first..first + region.length / PAGE_BYTES) {
+                let at = ((number - first) * PAGE_BYTES) as usize;
+                bytes[at..at + page.len()].copy_from_slice(page);
+            }
+            contents.push(bytes);
+        }
+        Ok(state::verify(self.superblock.root_address, None, |address, length| {
+            let (region, at) = state::find(regions, address, length)?;
+            contents[region].get(at..at + length)
+        }))
+    }
+}
