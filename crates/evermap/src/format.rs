@@ -15,6 +15,13 @@ pub const LINE_BYTES: usize = 64;
 pub const PAGE_LINES: usize = PAGE_BYTES as usize / LINE_BYTES;
 /// Bytes of a chunk: the unit in which the allocator hands out address space.
 pub const CHUNK_BYTES: u64 = 64 * 1024;
+/// Regions with at least this many bytes of chunks are aligned to [`HUGE_BYTES`], in memory and in
+/// the file.
+pub const LARGE_REGION_BYTES: u64 = 8 << 20;
+/// Bytes of a huge page. Where address and file offset agree modulo this, one fault maps as much; where
+/// they do not, each 4 KiB of a large folio faults alone, and ext4 walks the folio's blocks each
+/// time: a fill of 1 GiB took 3.2 s instead of 0.3.
+pub const HUGE_BYTES: u64 = 2 << 20;
 /// The smallest block and the alignment of every block.
 pub const BLOCK_BYTES_MIN: usize = 16;
 

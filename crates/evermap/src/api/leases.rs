@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::catalog::{Arena, Lease};
 use crate::error::{Error, Result};
+use crate::format::{HUGE_BYTES, LARGE_REGION_BYTES};
 use crate::storage::{File, LockKind};
 
 /// The lock file of one open store and what this process holds of it.
@@ -72,7 +73,7 @@ impl LeaseBook {
         Ok(None)
     }
 
-    /// Locks the first free range in `from..end`.
+    /// Locks the first free range in `from..end`; one for a large region begins at a huge page.
     fn take_between(
         &self,
         held: &mut BTreeMap<u64, u64>,
@@ -80,7 +81,12 @@ impl LeaseBook {
         end: u64,
         bytes: u64,
     ) -> Result<Option<u64>> {
-        while from.checked_add(bytes).is_some_and(|e| e <= end) {
+        let align = if bytes >= LARGE_REGION_BYTES { HUGE_BYTES } else { 1 };
+        loop {
+            from = from.next_multiple_of(align);
+            if from.checked_add(bytes).is_none_or(|e| e > end) {
+                return Ok(None);
+            }
             let before = held.range(..from + bytes).next_back().map(|(base, bytes)| base + bytes);
             if let Some(after) = before.filter(|after| *after > from) {
                 from = after;
@@ -91,7 +97,6 @@ impl LeaseBook {
                 from = start + length.max(1);
             }
         }
-        Ok(None)
     }
 
     /// Marks an object's ranges as in use here.

@@ -26,6 +26,9 @@ use crate::format::{PAGE_BYTES, RegionRecord};
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, OpenMode, Storage};
 
+/// Fresh memory of at least this many bytes is on its way to the disk while its checksums are computed.
+const WRITTEN_MEANWHILE_BYTES_MIN: u64 = 32 << 20;
+
 /// A contiguous part of the file at a contiguous range of addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
@@ -199,9 +202,7 @@ impl Engine {
             return Ok(false);
         }
         for span in &growth.fresh {
-            // The disk writes while the processor computes checksums.
-            self.object.start_write_back(span.file_offset, span.length);
-            self.add_fresh_entries(span, &mut entries)?;
+            self.add_fresh_span(span, &mut entries)?;
         }
         seal(self.sequence + 1);
         self.add_page_zero_entry(&mut entries);
@@ -237,6 +238,19 @@ impl Engine {
             }
         }
         Ok(true)
+    }
+
+    /// Adds the checksums of fresh memory, and has the disk write it meanwhile.
+    fn add_fresh_span(&self, span: &Span, entries: &mut Vec<(u64, u32)>) -> Result<()> {
+        if span.length < WRITTEN_MEANWHILE_BYTES_MIN {
+            return self.add_fresh_entries(span, entries);
+        }
+        std::thread::scope(|scope| {
+            // Handing bytes to the disk waits for the disk. Without a thread it is done later.
+            let write_back = || self.object.start_write_back(span.file_offset, span.length);
+            let _ = std::thread::Builder::new().spawn_scoped(scope, write_back);
+            self.add_fresh_entries(span, entries)
+        })
     }
 
     /// Makes everything committed so far durable, whatever the level.

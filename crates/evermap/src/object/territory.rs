@@ -15,7 +15,8 @@ use crate::alloc::Ground;
 use crate::commit::{Growth, Span};
 use crate::error::{Error, Result};
 use crate::format::{
-    CHUNK_BYTES, PAGE_BYTES, REGIONS_MAX, RegionRecord, meta_length, meta_length_with_checksums,
+    CHUNK_BYTES, HUGE_BYTES, LARGE_REGION_BYTES, PAGE_BYTES, REGIONS_MAX, RegionRecord,
+    meta_length, meta_length_with_checksums,
 };
 use crate::storage::File;
 
@@ -34,7 +35,7 @@ pub(crate) const FIRST_CHUNKS: u64 = 16;
 
 /// Where an object gets addresses from: its store.
 pub(crate) trait Addresses: Send + Sync {
-    /// Leases `bytes` of addresses, chunk-aligned, for this process: nobody else gets them until
+    /// Leases `bytes` of addresses, chunk-aligned (as a huge page, if they are many), for this process: nobody else gets them until
     /// they are recorded in the catalog or this process ends.
     fn lease(&self, bytes: u64) -> Result<u64>;
     /// Gives a lease up that did not come to be recorded.
@@ -241,6 +242,13 @@ impl Territory {
             true => meta_length_with_checksums(index == 0, chunks),
             false => (meta_length(index == 0, chunks), 0),
         };
+        let large = chunks * CHUNK_BYTES >= LARGE_REGION_BYTES;
+        // A large region is aligned like a huge page, here and in the file, up to its first chunk.
+        let (meta, align) = match large {
+            true => (meta.next_multiple_of(CHUNK_BYTES), HUGE_BYTES),
+            false => (meta, PAGE_BYTES),
+        };
+        let file_end = held.last().map_or(0, |h| h.record.file_offset + h.record.capacity);
         let bytes = lead_bytes(meta) + chunks * CHUNK_BYTES;
         let lease = self.addresses.lease(bytes)?;
         let base = lease + lead_bytes(meta) - meta;
@@ -248,7 +256,7 @@ impl Territory {
             base,
             capacity: meta + chunks * CHUNK_BYTES,
             length: (meta + data_bytes).next_multiple_of(PAGE_BYTES),
-            file_offset: held.last().map_or(0, |h| h.record.file_offset + h.record.capacity),
+            file_offset: file_end.next_multiple_of(align),
             meta_length: meta,
             checksums: if table == 0 { 0 } else { base + meta - table },
         };
