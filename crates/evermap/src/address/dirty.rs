@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
 
 use crate::format::PAGE_BYTES;
 
@@ -34,6 +35,8 @@ pub(crate) struct PageScanner {
     pagemap: Option<File>,
     method: DirtyScan,
     watch: Option<WriteWatch>,
+    /// Where the ioctl puts what it finds: 96 KiB that every scan would have to be given anew.
+    found: Mutex<Vec<PageRegion>>,
 }
 
 /// `struct pm_scan_arg` of `linux/fs.h`.
@@ -55,7 +58,7 @@ struct PmScanArg {
 const _: () = assert!(size_of::<PmScanArg>() == 96);
 
 /// `struct page_region` of `linux/fs.h`.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct PageRegion {
     start: u64,
@@ -79,7 +82,12 @@ impl PageScanner {
     /// [`is_direct`](crate::storage::File::is_direct) says.
     pub(crate) fn new(direct: bool) -> PageScanner {
         let pagemap = File::open("/proc/self/pagemap").ok();
-        let mut scanner = PageScanner { pagemap, method: DirtyScan::PagemapScan, watch: None };
+        let mut scanner = PageScanner {
+            pagemap,
+            method: DirtyScan::PagemapScan,
+            watch: None,
+            found: Mutex::default(),
+        };
         let page = PAGE_BYTES;
         if scanner.pagemap.is_none() {
             scanner.method = DirtyScan::Everything;
@@ -152,7 +160,8 @@ impl PageScanner {
         let Some(pagemap) = &self.pagemap else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let mut found = vec![PageRegion::default(); REGIONS_PER_CALL];
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.resize(REGIONS_PER_CALL, PageRegion::default());
         // Found and protected in one walk: a store in between cannot be missed.
         let (flags, written) = match watched {
             true => (PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC, PAGE_IS_WRITTEN),
