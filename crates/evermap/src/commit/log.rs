@@ -27,12 +27,15 @@ use crate::storage::{File, OpenMode, Storage, parent_of};
 const LOOK_AHEAD_BYTES: u64 = 1 << 20;
 /// Bytes a new log is pre-written to: enough for the small commits of a short session.
 const PREWRITTEN_BYTES_FIRST: u64 = 64 * 1024;
-/// The log is pre-written further in steps of at most this.
-const PREWRITTEN_STEP_BYTES_MAX: u64 = 64 * 1024 * 1024;
-
-/// A record of at least this many bytes is not worth writing zeros for first: the blocks are
-/// reserved and the file made longer, durably, and it is written. Zeros cost as much again as it.
-const UNPREPARED_BYTES_MIN: u64 = 1024 * 1024;
+/// The log doubles when it is full, by at most this when it is pre-written: zeros cost as much as
+/// records.
+const PREWRITTEN_STEP_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// The same when blocks are only reserved.
+const RESERVED_STEP_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Records of at least this many bytes are not worth writing zeros for first. Blocks are reserved for
+/// them and the file made longer, durably; the metadata that changes when they are written costs
+/// some 100 us a record.
+const RESERVED_FOR_BYTES_MIN: u64 = 64 * 1024;
 /// A log that has grown past this is cut when it is emptied, to this or to what was used of it last.
 const TRIM_BEYOND_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -43,7 +46,8 @@ pub(crate) struct Log {
     header: LogHeader,
     slot: u64,
     tail: u64,
-    prewritten: u64,
+    /// Bytes of the file, all of which have blocks.
+    prepared: u64,
     previous: u32,
     sequence: u64,
     /// Every record up to the tail is durable.
@@ -80,14 +84,14 @@ impl Log {
             header,
             slot: 0,
             tail: LOG_RECORDS_OFFSET,
-            prewritten: 0,
+            prepared: 0,
             previous: 0,
             sequence: base_sequence,
             durable: true,
             header_flushed: true,
         };
         let prepared = log
-            .prewrite(PREWRITTEN_BYTES_FIRST)
+            .lengthen(PREWRITTEN_BYTES_FIRST, true)
             .and_then(|()| log.file.write_at(bytes_of(&log.header), 0))
             .and_then(|()| match mutated(Mutant::NewLogNotFlushed) {
                 true => Ok(()),
@@ -123,7 +127,7 @@ impl Log {
             header,
             slot,
             tail: LOG_RECORDS_OFFSET,
-            prewritten: length,
+            prepared: length,
             previous: 0,
             sequence: header.base_sequence,
             // What was read is flushed below, if it was not before.
@@ -214,15 +218,11 @@ impl Log {
         let (bytes, crc) =
             record.seal(sequence, self.header.salt, self.previous, file_length, flags);
         let end = self.tail + bytes.len() as u64;
-        if end > self.prewritten {
-            if bytes.len() as u64 >= UNPREPARED_BYTES_MIN {
-                self.file.allocate(self.prewritten, end - self.prewritten)?;
-                self.prewritten = end;
-            } else {
-                let doubled =
-                    (self.prewritten * 2).min(self.prewritten + PREWRITTEN_STEP_BYTES_MAX);
-                self.prewrite(doubled.max(end.next_multiple_of(PREWRITTEN_BYTES_FIRST)))?;
-            }
+        if end > self.prepared {
+            let large = bytes.len() as u64 >= RESERVED_FOR_BYTES_MIN;
+            let step_max = if large { RESERVED_STEP_BYTES_MAX } else { PREWRITTEN_STEP_BYTES_MAX };
+            let doubled = (self.prepared * 2).min(self.prepared + step_max);
+            self.lengthen(doubled.max(end.next_multiple_of(PREWRITTEN_BYTES_FIRST)), !large)?;
             if !mutated(Mutant::LogGrowthNotFlushed) {
                 self.file.sync_data().map_err(|e| unknown(&*self.file, e))?;
             }
@@ -272,23 +272,26 @@ impl Log {
     /// to cut it does no harm.
     fn trim(&mut self, used: u64) {
         let length = used.max(TRIM_BEYOND_BYTES).next_multiple_of(PREWRITTEN_BYTES_FIRST);
-        if self.prewritten <= length {
+        if self.prepared <= length {
             return;
         }
         match self.file.set_length(length) {
-            Ok(()) => self.prewritten = length,
+            Ok(()) => self.prepared = length,
             Err(error) => warn!(%error, "a log stays longer than it needs to be"),
         }
     }
 
-    /// Writes zeros up to `end`, so that later records find blocks that are written already.
-    fn prewrite(&mut self, end: u64) -> Result<()> {
+    /// Reserves blocks up to `end` and, if asked to, writes zeros into them, so that later records
+    /// find blocks that are written already.
+    fn lengthen(&mut self, end: u64, zeros: bool) -> Result<()> {
         static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
-        self.file.allocate(self.prewritten, end - self.prewritten)?;
-        while self.prewritten < end {
-            let step = (end - self.prewritten).min(ZEROS.len() as u64);
-            self.file.write_at(&ZEROS[..step as usize], self.prewritten)?;
-            self.prewritten += step;
+        self.file.allocate(self.prepared, end - self.prepared)?;
+        while self.prepared < end {
+            let step = (end - self.prepared).min(ZEROS.len() as u64);
+            if zeros {
+                self.file.write_at(&ZEROS[..step as usize], self.prepared)?;
+            }
+            self.prepared += step;
         }
         Ok(())
     }
