@@ -51,7 +51,7 @@ impl Backup {
         match report.findings.is_empty() {
             true => Ok(()),
             false => Err(Failure::DamageFound(format!(
-                "the copy was made, and store {} is damaged: {} findings",
+                "the copy was made, and store {} is damaged: places listed above: {}",
                 directory.display(),
                 report.findings.len()
             ))),

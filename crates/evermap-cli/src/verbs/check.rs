@@ -118,7 +118,7 @@ impl Check {
         if report.is_damaged() {
             let damage = count(&report, |f| f.severity == Severity::Damage && !f.repaired);
             return Err(Failure::DamageFound(format!(
-                "store {} is damaged: {damage} findings",
+                "store {} is damaged: places listed above: {damage}; `evermap check --help` says what can be repaired",
                 directory.display()
             )));
         }
