@@ -98,7 +98,7 @@ pub enum Error {
         known: String,
     },
     /// The file's contents contradict themselves or what points to it.
-    #[error("{} is damaged: {what} (found {found}, expected {expected}); restore it from a backup or remove the object", path.display())]
+    #[error("{} is damaged: {what} (found {found}, expected {expected}); restore it from a backup, or see what `evermap check` can repair", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
