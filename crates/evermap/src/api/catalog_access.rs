@@ -128,7 +128,7 @@ impl CatalogAccess {
                 let reader = Reader::from_locked(&self.environment, &self.place, file, log)?;
                 // Its pointers are about to be followed, whoever opens the store: a damaged page has
                 // to be found before. The catalog is small (some 20 us for a few objects).
-                reader.verify()?;
+                reader.verify_mapped()?;
                 check_type(&reader, &self.place)?;
                 reader
             }

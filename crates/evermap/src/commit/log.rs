@@ -379,7 +379,7 @@ fn unknown(file: &dyn File, error: Error) -> Error {
 /// first record.
 const OPENING_BYTES: usize = LOG_RECORDS_OFFSET as usize + 512;
 /// Bytes read at once further on: a log of many small records costs few system calls.
-const WINDOW_BYTES: usize = 256 * 1024;
+const WINDOW_BYTES: usize = 64 * 1024;
 
 /// A part of the file in memory.
 struct Window {

@@ -9,8 +9,9 @@ use std::hash::BuildHasherDefault;
 use super::checksums::{self, EntryPlace, TableLine, Tables};
 use super::diff::Page;
 use super::engine::{Engine, Span};
-use super::overlay::PageHasher;
+use super::overlay::{Overlay, PageHasher};
 use super::record::{RecordBuilder, for_each_run};
+use super::verify::BadPage;
 use crate::address::{Mapping, View, drop_private_runs};
 use crate::error::{Error, Result};
 use crate::format::{LINE_BYTES, PAGE_BYTES, RegionRecord};
@@ -433,6 +434,39 @@ pub(crate) unsafe fn write_tables(
         }
     }
     Ok(())
+}
+
+/// The first bad page of a small object that is mapped, with the overlay's lines over its pages. Costs
+/// no read and no copy: some 20 us for a catalog of a few objects.
+///
+/// # Safety
+/// The regions are mapped readable, with the overlay's lines over them (tables may lack theirs), and
+/// nobody writes to them meanwhile.
+pub(crate) unsafe fn first_bad_mapped(
+    regions: &[RegionRecord],
+    overlay: &Overlay,
+) -> Option<BadPage> {
+    let tables = Tables::of(regions);
+    for region in regions.iter().filter(|r| r.checksums != 0) {
+        let first = region.file_offset / PAGE_BYTES;
+        for number in first..first + region.length / PAGE_BYTES {
+            let Some(place) = tables.place(number) else { continue };
+            // SAFETY: a table is a part of the region's metadata, mapped as the caller promises.
+            let mapped = unsafe { &*line_address(region, place) };
+            let line = overlay.line(place.table_page, place.line).unwrap_or(mapped);
+            if !checksums::is_sealed(line) {
+                return Some(BadPage::Table { number: place.table_page, line: place.line });
+            }
+            // SAFETY: inside the region, mapped as the caller promises.
+            let page = unsafe { page_at(region.base + (number - first) * PAGE_BYTES) };
+            let found = checksums::entry_of_few(number, page);
+            let expected = checksums::entry_at(line, place.index);
+            if found != expected {
+                return Some(BadPage::Data { number, found, expected });
+            }
+        }
+    }
+    None
 }
 
 /// Where a line of a region's table is mapped.

@@ -39,7 +39,7 @@ pub(crate) fn verify_pages(
         let end = region.file_offset + region.length;
         let mut at = region.file_offset;
         while at < end {
-            let step = (end - at).min(READ_BYTES as u64) as usize;
+            let step = (end - at).min(buffer.len() as u64) as usize;
             let got = file.read_at(&mut buffer[..step], at)?;
             buffer[got..step].fill(0);
             for (index, page) in buffer[..step].as_chunks_mut().0.iter_mut().enumerate() {
@@ -51,7 +51,12 @@ pub(crate) fn verify_pages(
                         if table.number != place.table_page {
                             table = TablePage::read(file, overlay, place.table_page)?;
                         }
-                        bad_data(number, page, table.line(place.line), place.index)
+                        bad_data(
+                            number,
+                            checksums::entry_of(number, page),
+                            table.line(place.line),
+                            place.index,
+                        )
                     }
                 };
                 if bad.is_some_and(|bad| !each_bad(bad)) {
@@ -75,8 +80,7 @@ fn bad_line(number: u64, page: &Page) -> Option<BadPage> {
 }
 
 /// Is the page another one than its entry says? A line that contradicts itself says nothing.
-fn bad_data(number: u64, page: &Page, line: &TableLine, index: usize) -> Option<BadPage> {
-    let found = checksums::entry_of(number, page);
+fn bad_data(number: u64, found: u32, line: &TableLine, index: usize) -> Option<BadPage> {
     let expected = checksums::entry_at(line, index);
     let bad = found != expected && checksums::is_sealed(line);
     bad.then_some(BadPage::Data { number, found, expected })
@@ -100,7 +104,7 @@ pub(crate) fn is_still_bad(
     let table = TablePage::read(file, overlay, place.table_page)?;
     let line = table.line(place.line);
     let page = TablePage::read(file, overlay, number)?.page;
-    Ok(bad_data(number, &page, line, place.index).is_some())
+    Ok(bad_data(number, checksums::entry_of(number, &page), line, place.index).is_some())
 }
 
 /// A page of a table, with the overlay's lines over it.

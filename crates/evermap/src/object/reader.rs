@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::superblock::{self, Loaded, LogSource};
-use super::verification::{BackgroundVerification, verify_now};
+use super::verification::{BackgroundVerification, damage, verify_now};
 use super::{Environment, Place};
 use crate::address::{Mapping, Sharing, populate_runs};
 use crate::commit::checksums::Tables;
 use crate::commit::gate;
-use crate::commit::{Log, LogPosition, Overlay, for_each_run};
+use crate::commit::{Log, LogPosition, Overlay, first_bad_mapped, for_each_run};
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, RegionRecord, Superblock};
 use crate::storage::{File, OpenMode, Storage};
@@ -99,6 +99,14 @@ impl Reader {
     /// Compares every page with its checksum.
     pub(crate) fn verify(&self) -> Result<()> {
         verify_now(&*self.file, self.superblock.regions(), &self.overlay)
+    }
+
+    /// The same through the mapping, for small objects.
+    pub(crate) fn verify_mapped(&self) -> Result<()> {
+        // SAFETY: the regions are mapped for reading as long as `self` lives, and its pages are one
+        // commit's.
+        let bad = unsafe { first_bad_mapped(self.superblock.regions(), &self.overlay) };
+        bad.map_or(Ok(()), |page| Err(damage(&*self.file, page)))
     }
 
     /// The same in a thread.

@@ -32,7 +32,7 @@ pub(crate) fn verify_now(
     bad.map_or(Ok(()), |page| Err(damage(file, page)))
 }
 
-fn damage(file: &dyn File, page: BadPage) -> Error {
+pub(super) fn damage(file: &dyn File, page: BadPage) -> Error {
     let (what, found, expected) = match page {
         BadPage::Data { number, found, expected } => (
             "a page",
