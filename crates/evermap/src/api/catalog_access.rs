@@ -175,6 +175,9 @@ impl CatalogAccess {
         // After a flush that failed the kernel takes pages for clean that never reached the disk:
         // the next change writes them anew from the log.
         writer.commit().inspect_err(|_| self.replayed = false)?;
+        // A disk that was full half-way through page 0 may have left its sequence number and not
+        // the rest: the log has it.
+        self.replayed &= writer.is_applied();
         self.book.give_up(&own);
         if writer.log_bytes() > CHECKPOINT_AFTER_BYTES {
             writer.checkpoint().inspect_err(|_| self.replayed = false)?;

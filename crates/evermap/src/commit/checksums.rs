@@ -19,7 +19,7 @@ const ZERO_ENTRIES: u32 = 0x5a0b_0531;
 /// The entry of a page. Of the superblock's page only the root area counts: the rest has a checksum
 /// of its own and changes outside commits.
 pub(crate) fn entry_of(number: u64, page: &Page) -> u32 {
-    entry_by(number, page, |bytes| crc32c::crc32c(bytes))
+    entry_by(number, page, crc32c::crc32c)
 }
 
 /// The same for few pages: by tables, which ask nothing of the processor (see `checksum`), and

@@ -154,6 +154,11 @@ impl Writer {
         self.engine.sequence()
     }
 
+    /// Does the object file have every commit, in memory at least? Not when a disk refused it.
+    pub(crate) fn is_applied(&self) -> bool {
+        self.engine.overlay().is_empty()
+    }
+
     /// Bytes of records in the log.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.engine.log_bytes()

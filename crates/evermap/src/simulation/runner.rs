@@ -172,10 +172,11 @@ impl<'a> Runner<'a> {
 
     pub(super) fn step(&mut self, step: Step) -> Result<(), Trouble> {
         let done = self.take(step);
-        if let (Err(Trouble::Engine(_)), LogPolicy::Permanent { applied }) =
-            (&done, &mut self.policy)
-        {
-            // As a store does with its catalog: what the kernel may have forgotten is replayed.
+        let failed = matches!(done, Err(Trouble::Engine(_)));
+        let behind = self.session.as_ref().is_some_and(|session| !session.is_applied());
+        if let (true, LogPolicy::Permanent { applied }) = (failed || behind, &mut self.policy) {
+            // As a store does with its catalog: what the kernel may have forgotten is replayed, and
+            // what a full disk let through in part.
             *applied = false;
         }
         done

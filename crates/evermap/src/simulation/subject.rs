@@ -163,6 +163,11 @@ impl Session {
         self.0.commit()
     }
 
+    /// Does the file have every commit?
+    pub(super) fn is_applied(&self) -> bool {
+        self.0.is_applied()
+    }
+
     pub(super) fn rollback(&mut self) -> Result<()> {
         self.0.rollback()
     }
