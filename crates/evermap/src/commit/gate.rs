@@ -121,3 +121,16 @@ pub(crate) fn begin_apply(file: &dyn File) -> Result<Option<Held<'_>>> {
         || mutated(Mutant::ReadersNotWaitedFor);
     Ok(alone.then_some(Held { file, byte: CONTENT_BYTE }))
 }
+
+/// Locks the content against everybody, also against readers of the newest commit; `None` while there
+/// are any. Who comes meanwhile waits.
+pub(crate) fn hold_alone(file: &dyn File) -> Result<Option<[Held<'_>; 2]>> {
+    let mut held = Vec::with_capacity(2);
+    for byte in [CONTENT_BYTE_SECOND, CONTENT_BYTE] {
+        if !file.try_lock(LockKind::Exclusive, byte, 1)? {
+            return Ok(None);
+        }
+        held.push(Held { file, byte });
+    }
+    Ok(held.try_into().ok())
+}

@@ -261,6 +261,10 @@ impl Writer {
         if spare * TRIM_BEYOND_PART <= self.head.file_length {
             return Ok(());
         }
+        // Who reads a longer commit uses what would be cut, or given out again by later sessions: the
+        // object gets shorter only while nobody reads it.
+        let file = Arc::clone(&self.file);
+        let Some(alone) = gate::hold_alone(&*file)? else { return Ok(()) };
         // The shorter length is committed before the file is cut: a cut file with a superblock
         // that speaks of more would be taken for damage.
         let mut shorter = records;
@@ -279,7 +283,8 @@ impl Writer {
             head.log_required = 1;
             seal(head, &shorter, length, base);
         })?;
-        // Readers of the longer commit would lose pages that they see.
+        self.engine.sync()?;
+        drop(alone);
         if !self.engine.checkpoint()? {
             return Ok(());
         }
