@@ -201,13 +201,23 @@ impl Engine {
             self.hot.keep(std::mem::take(&mut self.pending));
             return Ok(false);
         }
-        for span in &growth.fresh {
-            self.add_fresh_span(span, &mut entries)?;
-        }
-        seal(self.sequence + 1);
-        self.add_page_zero_entry(&mut entries);
-        self.add_table_lines(&entries, &mut record)?;
-        let page_zero = self.changes_of_page_zero()?;
+        // Handing bytes to the disk waits for the disk: it does its part while checksums are made.
+        let page_zero = std::thread::scope(|scope| {
+            let large = |span: &&Span| span.length >= WRITTEN_MEANWHILE_BYTES_MIN;
+            for span in growth.fresh.iter().filter(large) {
+                let object = &self.object;
+                let write_back = || object.start_write_back(span.file_offset, span.length);
+                // Without a thread the flush does it.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, write_back);
+            }
+            for span in &growth.fresh {
+                self.add_fresh_entries(span, &mut entries)?;
+            }
+            seal(self.sequence + 1);
+            self.add_page_zero_entry(&mut entries);
+            self.add_table_lines(&entries, &mut record)?;
+            self.changes_of_page_zero()
+        })?;
         record.push(0, page_zero, self.page_zero());
 
         match self.settings.durability {
@@ -238,19 +248,6 @@ impl Engine {
             }
         }
         Ok(true)
-    }
-
-    /// Adds the checksums of fresh memory, and has the disk write it meanwhile.
-    fn add_fresh_span(&self, span: &Span, entries: &mut Vec<(u64, u32)>) -> Result<()> {
-        if span.length < WRITTEN_MEANWHILE_BYTES_MIN {
-            return self.add_fresh_entries(span, entries);
-        }
-        std::thread::scope(|scope| {
-            // Handing bytes to the disk waits for the disk. Without a thread it is done later.
-            let write_back = || self.object.start_write_back(span.file_offset, span.length);
-            let _ = std::thread::Builder::new().spawn_scoped(scope, write_back);
-            self.add_fresh_entries(span, entries)
-        })
     }
 
     /// Makes everything committed so far durable, whatever the level.

@@ -11,6 +11,7 @@ mod reader;
 mod superblock;
 mod territory;
 mod verification;
+mod write_behind;
 mod writer;
 
 use std::path::PathBuf;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::debug;
 
+use super::write_behind::WriteBehind;
 use crate::address::{AddressSpace, Mapping, Sharing};
 use crate::alloc::Ground;
 use crate::commit::{Growth, Span};
@@ -25,8 +26,8 @@ const GROW_STEP_BYTES: (u64, u64) = (CHUNK_BYTES, 64 << 20);
 /// What an object gained is touched at once up to this many bytes: it is about to be written, and
 /// populating costs a third less than a fault a page (17.9 ns a node of 64 bytes against 12.9).
 const POPULATED_BYTES_MAX: u64 = 2 << 20;
-/// Growth by at least this much starts writing back what was gained before.
-const WRITE_BACK_STEP_BYTES: u64 = 8 << 20;
+/// Growth by at least this much is written back while it is being filled.
+const WRITTEN_BEHIND_BYTES_MIN: u64 = 8 << 20;
 /// A further region has four times the chunks there are, up to this many (256 MiB); as many as
 /// there are above. Few regions open quickly: each costs a mapping and a lock.
 const REGION_FACTOR_SMALL_CHUNKS: u64 = 4096;
@@ -52,6 +53,7 @@ pub(crate) struct Territory {
     /// The file is never made shorter than this: readers of an older commit have it mapped.
     length_min: AtomicU64,
     state: Mutex<Vec<Held>>,
+    write_behind: WriteBehind,
 }
 
 /// One region.
@@ -86,6 +88,7 @@ impl Territory {
             checksums: true,
             length_min,
             state: Mutex::default(),
+            write_behind: WriteBehind::default(),
         };
         territory.add_region_at(&mut territory.lock(), chunks, data_bytes)?;
         Ok(territory)
@@ -110,7 +113,8 @@ impl Territory {
         let file = Mutex::new(file);
         let length_min = AtomicU64::new(0);
         let state = Mutex::new(held);
-        Ok(Territory { file, space, addresses, checksums, length_min, state })
+        let write_behind = WriteBehind::default();
+        Ok(Territory { file, space, addresses, checksums, length_min, state, write_behind })
     }
 
     /// From now on the file stays at least this long.
@@ -139,6 +143,7 @@ impl Territory {
     /// The object file was replaced by another one with the same contents.
     pub(crate) fn switch_to(&self, file: Arc<dyn File>) {
         self.length_min.store(0, Ordering::Relaxed);
+        self.write_behind.stop();
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
     }
 
@@ -186,6 +191,7 @@ impl Territory {
 
     /// The last commit has everything there is now.
     pub(crate) fn mark_committed(&self) {
+        self.write_behind.stop();
         for held in self.lock().iter_mut() {
             held.committed = held.record.length;
         }
@@ -193,6 +199,7 @@ impl Territory {
 
     /// Gives everything up that was gained since the last commit.
     pub(crate) fn rollback(&self) -> Result<()> {
+        self.write_behind.stop();
         let mut held = self.lock();
         for h in held.iter_mut() {
             let gained = h.record.length - h.committed;
@@ -314,15 +321,12 @@ impl Ground for Territory {
             reserved = file.allocate(at, wanted - record.length);
         }
         reserved?;
-        // What was gained before is most likely full by now: on its way to the disk while the
-        // program fills the next part.
-        if record.length > h.committed && generous - record.length >= WRITE_BACK_STEP_BYTES {
-            let from = h.committed.max(record.length.saturating_sub(2 * GROW_STEP_BYTES.1));
-            file.start_write_back(record.file_offset + from, record.length - from);
-        }
         let (base, gained) = (record.base + record.length, length - record.length);
         h.mapping.map(&*file, base, gained, at, Sharing::SharedWritable)?;
         h.mapping.populate(base, gained.min(POPULATED_BYTES_MAX));
+        if gained >= WRITTEN_BEHIND_BYTES_MIN && !file.is_direct() {
+            self.write_behind.follow(file, at, gained);
+        }
         h.record.length = length;
         Ok(length - record.meta_length)
     }
