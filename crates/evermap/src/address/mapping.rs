@@ -5,6 +5,7 @@
 //! nothing. `MAP_FIXED` is used only over ranges that the space itself owns, so it never replaces
 //! what somebody else mapped.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +23,22 @@ struct Reserved {
     base: u64,
     end: u64,
     owner: String,
+}
+
+/// Ranges this process had reserved and gave back, the latest ones: their stores may be opened
+/// again at any time, so a new arena goes elsewhere while there is another place. Only a matter of
+/// convenience, hence the bound: a list of 4 KiB.
+static GIVEN_BACK: Mutex<VecDeque<(u64, u64)>> = Mutex::new(VecDeque::new());
+const GIVEN_BACK_MAX: usize = 256;
+
+/// What this process has reserved now: base and length.
+pub(crate) fn reserved_here() -> Vec<(u64, u64)> {
+    lock(&RESERVED).iter().map(|r| (r.base, r.end - r.base)).collect()
+}
+
+/// What it had reserved and gave back, the latest ones: base and length.
+pub(crate) fn given_back_here() -> Vec<(u64, u64)> {
+    lock(&GIVEN_BACK).iter().copied().collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -67,6 +84,15 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         debug!(base = self.base, length = self.length, "gave addresses back");
+        {
+            // Before the range is free: it is in one of the two lists at any time.
+            let mut given_back = lock(&GIVEN_BACK);
+            given_back.retain(|(base, _)| *base != self.base);
+            given_back.push_back((self.base, self.length));
+            if given_back.len() > GIVEN_BACK_MAX {
+                given_back.pop_front();
+            }
+        }
         lock(&RESERVED).retain(|r| r.base != self.base);
         // SAFETY: the range is ours; the mappings in it hold the space alive, so there are none.
         let _ = unsafe { mm::munmap(pointer(self.base), self.length as usize) };

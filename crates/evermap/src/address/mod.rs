@@ -11,12 +11,16 @@ mod anonymous;
 mod dirty;
 mod mapping;
 mod maps;
+mod placement;
 mod view;
 mod watch;
 
 pub(crate) use anonymous::AnonymousRange;
 pub(crate) use dirty::PageScanner;
-pub(crate) use mapping::{AddressSpace, Mapping, Sharing, drop_private_runs, populate_runs};
+pub(crate) use mapping::{
+    AddressSpace, Mapping, Sharing, drop_private_runs, given_back_here, populate_runs,
+    reserved_here,
+};
 pub(crate) use view::View;
 
 use crate::error::{Error, Result};
@@ -76,19 +80,6 @@ impl Window {
     /// Does the window hold `length` bytes from `address`?
     pub fn contains(&self, address: u64, length: u64) -> bool {
         address >= self.base && address.checked_add(length).is_some_and(|end| end <= self.end)
-    }
-
-    /// A random base, aligned to 1 GiB, for an arena of `length` bytes.
-    pub(crate) fn random_base(&self, length: u64) -> Result<u64> {
-        let room = (self.end - self.base).saturating_sub(length) / ARENA_ALIGN_BYTES;
-        if room == 0 {
-            return Err(Error::OutOfAddresses {
-                what: "an arena".to_string(),
-                bytes: length,
-                why: format!("the window {:#x}..{:#x} is smaller", self.base, self.end),
-            });
-        }
-        Ok(self.base + random_u64()? % room * ARENA_ALIGN_BYTES)
     }
 }
 

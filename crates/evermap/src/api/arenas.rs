@@ -1,5 +1,6 @@
 //! Addresses for objects: from the store's arenas, or from a new one when they are used up.
 
+use std::path::Path;
 use std::sync::Weak;
 
 use tracing::debug;
@@ -7,7 +8,8 @@ use tracing::debug;
 use super::catalog_access::own_leases;
 use super::inner::Inner;
 use super::options::Options;
-use crate::address::AddressSpace;
+use super::registry::ArenaRegistry;
+use crate::address::{AddressSpace, given_back_here, reserved_here};
 use crate::catalog::{Arena, Lease};
 use crate::error::{Error, Result};
 use crate::object::Addresses;
@@ -56,7 +58,8 @@ impl Inner {
 
     fn lease_from_new_arena(&self, bytes: u64) -> Result<u64> {
         let length = self.options.arena_bytes.max(bytes.next_power_of_two());
-        let base = reserve_somewhere(&self.space, &self.options, length)?;
+        let purpose = TakenFor::FullStore;
+        let base = take_arena(&self.space, &self.options, &self.directory, length, purpose)?;
         debug!(base, length, "new arena");
         self.catalog().change(|mut catalog| {
             catalog.fields().arenas.push(Arena { base, length, high_water: base }).map(drop)
@@ -70,23 +73,96 @@ impl Inner {
     }
 }
 
-/// Reserves an arena at a random place in the window; a place that is taken is tried elsewhere.
-pub(super) fn reserve_somewhere(
+/// What a store takes an arena for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum TakenFor {
+    /// It is being made: whatever had its directory before is gone.
+    NewStore,
+    /// It has used up those it has.
+    FullStore,
+}
+
+/// Reserves an arena at a random place in the window where no other store has one, as far as is
+/// known here and by the arena registry, and notes it there. When there is no such place it is one
+/// that a store may have that is not open here.
+///
+/// The registry costs 40 us, and 0.3 us for each arena that is noted there (a virtual machine with
+/// two shared processors, files in memory), of 0.2 ms for a store in memory and 2 to 20 on a disk.
+pub(super) fn take_arena(
+    space: &AddressSpace,
+    options: &Options,
+    directory: &Path,
+    length: u64,
+    purpose: TakenFor,
+) -> Result<u64> {
+    // A directory without an absolute name cannot be found by others.
+    let store = std::path::absolute(directory).ok();
+    let mut registry = store.as_ref().and_then(|_| ArenaRegistry::lock(options));
+    if let (Some(registry), Some(store), TakenFor::NewStore) = (&mut registry, &store, purpose) {
+        registry.forget(store);
+    }
+    let noted = |registry: &Option<ArenaRegistry>| {
+        registry.as_ref().map_or_else(Vec::new, ArenaRegistry::arenas)
+    };
+    let known = [noted(&registry), given_back_here()].concat();
+    let mut place = reserve_apart_from(space, options, length, known)?;
+    if place.is_none() {
+        if let Some(registry) = &mut registry {
+            registry.sweep();
+        }
+        let known = [noted(&registry), given_back_here()].concat();
+        place = reserve_apart_from(space, options, length, known)?;
+    }
+    if place.is_none() {
+        place = reserve_apart_from(space, options, length, noted(&registry))?;
+    }
+    if place.is_none() {
+        debug!(length, "no addresses left that no store has: taking some of another store");
+        place = reserve_apart_from(space, options, length, Vec::new())?;
+    }
+    let Some(base) = place else {
+        return Err(Error::OutOfAddresses {
+            what: "an arena".to_string(),
+            bytes: length,
+            why: "what this process has open leaves no room for it in the window".to_string(),
+        });
+    };
+    if let (Some(registry), Some(store)) = (registry, &store) {
+        registry.note(&[(base, length)], store);
+    }
+    Ok(base)
+}
+
+/// Notes arenas that a store has from elsewhere: a copy that was restored has those of its model.
+pub(crate) fn note_arenas(options: &Options, directory: &Path, arenas: &[(u64, u64)]) {
+    if let Ok(store) = std::path::absolute(directory)
+        && let Some(mut registry) = ArenaRegistry::lock(options)
+    {
+        registry.forget(&store);
+        registry.note(arenas, &store);
+    }
+}
+
+/// Reserves an arena that meets nothing that is `known`, nor what this process has open; `None`
+/// when there is no place. Something that is no store may lie anywhere in the window: the kernel
+/// has the last word, and another place is tried.
+fn reserve_apart_from(
     space: &AddressSpace,
     options: &Options,
     length: u64,
-) -> Result<u64> {
-    let mut last = None;
-    for _ in 0..16 {
-        let base = options.window.random_base(length)?;
+    known: Vec<(u64, u64)>,
+) -> Result<Option<u64>> {
+    let mut taken = known;
+    taken.extend(reserved_here());
+    for _ in 0..PLACES_TRIED_MAX {
+        let Some(base) = options.window.free_base(length, &taken)? else { return Ok(None) };
         match space.reserve(base, length) {
-            Ok(()) => return Ok(base),
-            Err(e) => last = Some(e),
+            Ok(()) => return Ok(Some(base)),
+            Err(error) => debug!(%error, "another place for the arena"),
         }
+        taken.push((base, length));
     }
-    Err(last.unwrap_or(Error::OutOfAddresses {
-        what: "an arena".to_string(),
-        bytes: length,
-        why: "no place was tried".to_string(),
-    }))
+    Ok(None)
 }
+
+const PLACES_TRIED_MAX: usize = 16;

@@ -14,11 +14,14 @@ mod mend;
 mod new_catalog;
 mod options;
 mod publish;
+mod registry;
+mod registry_lines;
 mod session;
 mod snapshot;
 mod store;
 mod sweep;
 
+pub(crate) use arenas::note_arenas;
 pub(crate) use inner::refuse_open_here;
 pub(crate) use new_catalog::{NewCatalog, write_catalog};
 

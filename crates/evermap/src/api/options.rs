@@ -1,8 +1,10 @@
 //! How a store is opened or made.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::registry::RegistryChoice;
 use crate::address::Window;
 use crate::commit::WriteOptions;
 use crate::storage::{Disk, Storage};
@@ -40,6 +42,7 @@ pub struct Options {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) window: Window,
     pub(crate) arena_bytes: u64,
+    pub(crate) arena_registry: RegistryChoice,
     pub(crate) busy_timeout: Duration,
     pub(crate) catalog_timeout: Duration,
     pub(crate) verify: Verify,
@@ -52,6 +55,7 @@ impl Default for Options {
             storage: Arc::new(Disk),
             window: Window::default(),
             arena_bytes: ARENA_BYTES_DEFAULT,
+            arena_registry: RegistryChoice::OfUser,
             busy_timeout: Duration::ZERO,
             // Catalog changes take milliseconds; who waits longer waits for a stopped process.
             catalog_timeout: Duration::from_secs(10),
@@ -77,6 +81,31 @@ impl Options {
     /// these are used up. Addresses cost nothing until something lies there.
     pub fn arena_bytes(mut self, bytes: u64) -> Options {
         self.arena_bytes = bytes.max(1).next_multiple_of(crate::address::ARENA_ALIGN_BYTES);
+        self
+    }
+
+    /// The file in which stores note the addresses they have, or none. Default:
+    /// `$XDG_STATE_HOME/evermap/arenas`, or else `~/.local/state/evermap/arenas`.
+    ///
+    /// Two stores whose addresses overlap cannot be open in one process at a time. At random places
+    /// that is so for one pair in 848; so a new arena goes where no store in the file has one. Where
+    /// the file cannot be used (another user's, a full disk, another process holds it for a second)
+    /// a random place is taken, with nothing but a `tracing` event at debug level to say so. A store
+    /// that was moved or copied is not known by its new directory; its old place is given to others
+    /// only when there is no other left. A file that is no registry is left as it is. Opening a store
+    /// does not touch it.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// let registry = directory.path().join("arenas");
+    /// let options = evermap::Options::new().arena_registry(Some(registry.clone()));
+    /// options.create_new(directory.path().join("one"))?;
+    /// options.create_new(directory.path().join("two"))?;
+    /// assert_eq!(std::fs::read_to_string(registry)?.lines().count(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn arena_registry(mut self, file: Option<PathBuf>) -> Options {
+        self.arena_registry = file.map_or(RegistryChoice::Without, RegistryChoice::At);
         self
     }
 

@@ -9,6 +9,7 @@
 
 mod dax;
 mod real;
+mod user;
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,11 @@ pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
     fn file_system(&self, path: &Path) -> Result<Box<dyn FileSystem>>;
     /// Identity of a directory.
     fn directory_identity(&self, path: &Path) -> Result<FileIdentity>;
+    /// Where the programs of this user keep what they know from one run to the next, which may not
+    /// exist yet; `None` where there is no such place, or it is somebody else's.
+    fn state_directory(&self) -> Option<PathBuf> {
+        None
+    }
     /// Lets two directories change names in one step; false where that cannot be done. Durable
     /// after `sync_directory` of both parents.
     fn exchange(&self, _one: &Path, _other: &Path) -> Result<bool> {

@@ -141,6 +141,10 @@ impl Storage for Disk {
         }
         Ok(FileIdentity { device: stat.st_dev, inode: stat.st_ino })
     }
+
+    fn state_directory(&self) -> Option<PathBuf> {
+        super::user::state_directory()
+    }
 }
 
 /// A file system, by a directory on it.

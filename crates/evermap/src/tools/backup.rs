@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::api::{Store, refuse_open_here};
+use crate::api::{Options, Store, note_arenas, refuse_open_here};
 use crate::commit::Log;
 use crate::error::{Error, Result};
 use crate::format::{LOG_REQUIRED_OFFSET, PAGE_BYTES};
@@ -208,6 +208,8 @@ pub fn restore(
         report: BackupReport { directory: to.to_path_buf(), ..BackupReport::default() },
     };
     copier.all()?;
+    let arenas = copier.listing().map_or_else(|_| Vec::new(), |listing| listing.arenas);
+    let arenas: Vec<(u64, u64)> = arenas.iter().map(|a| (a.base, a.length)).collect();
     let report = copier.report;
     if there {
         refuse_use(&*storage, to)?;
@@ -215,6 +217,7 @@ pub fn restore(
     } else {
         partial.finish(|path| storage.rename(path, to))?;
     }
+    note_arenas(&Options { storage, ..Options::default() }, to, &arenas);
     Ok(report)
 }
 
