@@ -177,7 +177,9 @@ impl Engine {
 
     fn make_copy(&self, copy: &dyn File) -> Result<()> {
         copy.advise_random()?;
-        copy_contents(&*self.object, copy, self.object.length()?)?;
+        // What lies behind the last commit is left to the readers of the old file: growing takes what
+        // was reserved for this file alone, and no block that is shared.
+        copy_contents(&*self.object, copy, self.file_length)?;
         write_page_overlay(&self.overlay, copy)?;
         if mutated(Mutant::CopyNotFlushed) { Ok(()) } else { copy.sync_data() }
     }

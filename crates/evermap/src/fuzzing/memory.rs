@@ -114,7 +114,7 @@ impl File for MemoryFile {
         Ok(true)
     }
 
-    fn clone_from(&self, _source: &dyn File) -> Result<bool> {
+    fn clone_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
         Ok(false)
     }
 

@@ -216,7 +216,7 @@ impl File for SimulatedFile {
         Ok(self.disk.has_a_name(self.id))
     }
 
-    fn clone_from(&self, _source: &dyn File) -> Result<bool> {
+    fn clone_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
         Ok(false)
     }
 

@@ -283,7 +283,7 @@ impl File for DaxFile {
         self.plain.has_a_name()
     }
 
-    fn clone_from(&self, _source: &dyn File) -> Result<bool> {
+    fn clone_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
         // Of two files that share a block, the next store to either needs a new one, and where
         // there is none that is a signal.
         Ok(false)

@@ -129,8 +129,9 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     fn with_path(&self, path: &Path) -> Result<Arc<dyn File>>;
     /// False once its last name was removed.
     fn has_a_name(&self) -> Result<bool>;
-    /// Makes this (empty) file share all blocks of `source`; false where the file system cannot.
-    fn clone_from(&self, source: &dyn File) -> Result<bool>;
+    /// Makes this (empty) file share the blocks of the first `length` bytes of `source`, or of more;
+    /// false where the file system cannot.
+    fn clone_from(&self, source: &dyn File, length: u64) -> Result<bool>;
     /// The first range at or after `offset` that may hold anything but zeros, page-aligned: start
     /// and end. `None` when there is nothing up to the end of the file.
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>>;
@@ -143,8 +144,8 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
 /// Copies the first `length` bytes of `source` into the empty file `target`, sharing blocks where
 /// the file system can. Not flushed. Holes stay holes.
 pub(crate) fn copy_contents(source: &dyn File, target: &dyn File, length: u64) -> Result<()> {
-    if target.clone_from(source)? {
-        return if source.length()? == length { Ok(()) } else { target.set_length(length) };
+    if target.clone_from(source, length)? {
+        return if target.length()? == length { Ok(()) } else { target.set_length(length) };
     }
     target.set_length(length)?;
     let mut buffer = vec![0; COPY_BYTES];
