@@ -16,7 +16,7 @@ use crate::commit::{
 };
 use crate::error::{Error, Result};
 use crate::format::{
-    REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SUPERBLOCK_CHECKED_BYTES, Superblock,
+    PAGE_BYTES, REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SUPERBLOCK_CHECKED_BYTES, Superblock,
 };
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
@@ -70,10 +70,7 @@ impl Writer {
             let length = superblock.file_length;
             match policy {
                 LogPolicy::Permanent { applied } => {
-                    // Page 0 is applied last: when it has the log's last commit, all of it was
-                    // applied, in the page cache at least.
-                    let caught_up = superblock.commit_sequence == stored_sequence(&*file)?;
-                    if !applied || !caught_up {
+                    if !applied || !is_caught_up(&*file, &overlay)? {
                         recover(&*file, opened, &overlay, length)?;
                     }
                     overlay.clear();
@@ -311,11 +308,15 @@ fn recover_beside_readers(
     Ok(true)
 }
 
-/// The sequence that page 0 of the file has, whatever the log says.
-fn stored_sequence(file: &dyn File) -> Result<u64> {
-    let mut bytes = [0; 8];
-    file.read_at(&mut bytes, crate::format::COMMIT_SEQUENCE_OFFSET)?;
-    Ok(u64::from_le_bytes(bytes))
+/// Page 0 is applied last: when it has every line that the log has for it, all of the log was applied,
+/// in the page cache at least. Its number alone does not say so, for a full disk may have taken the
+/// page in part, from a process that died then.
+fn is_caught_up(file: &dyn File, overlay: &Overlay) -> Result<bool> {
+    let mut page = [0; PAGE_BYTES as usize];
+    file.read_at(&mut page, 0)?;
+    let stored = page;
+    overlay.patch(0, &mut page);
+    Ok(page == stored)
 }
 
 /// Writes `head` with these regions over the checked part of page 0 in memory; the root area
