@@ -4,8 +4,10 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 
 use common::{TestStore, argument, child, copy_store, object_file};
+use evermap::tools::{CheckOptions, check};
 use evermap::{Error, PMap, PString, PVec, Persist, Store, WriteOptions};
 
 /// Three views of the same number: they agree in every commit and only there.
@@ -191,6 +193,65 @@ fn a_log_cut_or_damaged_anywhere_gives_an_older_commit_or_an_error() {
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), allowed);
     }
+}
+
+/// A log is emptied by a header; what its last use left stays behind it.
+#[test]
+fn a_log_that_was_used_before_tells_damage_from_what_its_last_use_left() {
+    let test = TestStore::new();
+    new_state(&test);
+    let mut session = test.write::<State>("state").unwrap();
+    for number in 1..=6 {
+        step(session.root_mut(), number).unwrap();
+        session.commit().unwrap();
+    }
+    assert!(session.checkpoint().unwrap());
+    let copies = tempfile::tempdir().unwrap();
+    let (emptied, used) = (copies.path().join("emptied"), copies.path().join("used"));
+    copy_store(&test.path(), &emptied);
+    for number in 7..=9 {
+        step(session.root_mut(), number).unwrap();
+        session.commit().unwrap();
+    }
+    copy_store(&test.path(), &used);
+    drop(session);
+    drop(test);
+    let number_in = |path: &Path| match Store::open(path).unwrap().read::<State>("state") {
+        Ok(state) => {
+            check_whole(&state);
+            Some(state.number)
+        }
+        Err(Error::Damaged { .. }) => None,
+        Err(other) => panic!("{other}"),
+    };
+    assert_eq!((number_in(&emptied), number_in(&used)), (Some(6), Some(9)));
+    let log_of = |path: &Path| object_file(path).with_extension("log");
+    let before = std::fs::read(log_of(&emptied)).unwrap();
+    let whole = std::fs::read(log_of(&used)).unwrap();
+    assert_eq!(before[8192..8196], *b"evRC", "nothing of the last use is there");
+    let records: Vec<usize> = (8192..whole.len())
+        .step_by(512)
+        .filter(|&at| whole[at..at + 4] == *b"evRC" && whole[at + 8..at + 16] == whole[8200..8208])
+        .collect();
+    assert_eq!(records.len(), 3);
+    let after = |change: &dyn Fn(&mut [u8])| {
+        let mut bytes = whole.clone();
+        change(&mut bytes);
+        std::fs::write(log_of(&used), &bytes).unwrap();
+        number_in(&used)
+    };
+    for at in [0, 5, 20, 70, 200] {
+        assert_eq!(after(&|log| log[records[0] + at] ^= 1), None, "byte {at}");
+        assert_eq!(after(&|log| log[records[1] + at] ^= 1), None, "byte {at}");
+        assert_eq!(after(&|log| log[records[2] + at] ^= 1), Some(8), "byte {at}");
+    }
+    let newest = if whole[..4096] == before[..4096] { 4096 } else { 0 };
+    assert_eq!(after(&|log| log[newest + 24] ^= 1), None);
+    // A disk that says it wrote the first record and did not: only a check looks that far.
+    let lost = after(&|log| log[8192..records[1]].copy_from_slice(&before[8192..records[1]]));
+    assert_eq!(lost, Some(6));
+    let report = check(&used, &CheckOptions::new()).unwrap();
+    assert!(!report.is_clean(), "{report:#?}");
 }
 
 #[test]

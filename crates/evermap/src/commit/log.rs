@@ -162,7 +162,7 @@ impl Log {
         sequence: u64,
     ) -> Result<bool> {
         let mut window = Window::new();
-        window.load(file, 0, OPENING_BYTES)?;
+        window.load(file, 0, GLANCE_BYTES)?;
         let (header, _) = newest_header(&window, file, object_uuid)?;
         let same = header.salt == position.salt;
         let tail = if same { position.tail } else { LOG_RECORDS_OFFSET };
@@ -330,7 +330,8 @@ impl Log {
 
     /// The number of a record behind the tail that was written when everything before it was
     /// durable: behind what a crash tore there is none. Looked for only where something lies at
-    /// the tail, and only so far that it costs an opening no more than some 100 us.
+    /// the tail that this generation may have written, and only so far that it costs an opening no
+    /// more than some 100 us.
     fn find_later(&self, window: &mut Window) -> Result<Option<u64>> {
         let first = window.get(&*self.file, self.tail, LOG_ALIGN as usize)?;
         let Some(first) = first.filter(|block| block.iter().any(|byte| *byte != 0)) else {
@@ -338,6 +339,9 @@ impl Log {
         };
         // A head that is whole tells where the next one is, however far that is.
         let head: LogRecord = pod_read_unaligned(&first[..size_of::<LogRecord>()]);
+        if self.is_whole_and_older(window, &head)? {
+            return Ok(None);
+        }
         let behind_head = size_of::<LogRecord>() as u64;
         let next =
             self.tail.checked_add(behind_head).and_then(|at| at.checked_add(head.body_length));
@@ -361,6 +365,27 @@ impl Log {
         Ok(None)
     }
 
+    /// Is what begins at the tail, with `head`, a whole record of an earlier generation? Then this
+    /// generation ends here: most logs that are opened are empty ones that were used before.
+    ///
+    /// Why that is no torn or damaged record of this generation: damage makes no right checksum, and
+    /// a record of which a crash kept the first sector from the disk was not durable, so that none
+    /// behind it says so. What is missed is a disk that reported a write as durable, lost it, and
+    /// kept later ones; over the zeros of a new log that is missed as well, and a check of the store
+    /// finds both. Nothing follows from whole records further behind: they may be a part of a
+    /// record's body, as a program may store such bytes. The sequence tells an earlier generation from a later one whose header is
+    /// damaged, so that the one before it counts: records of that are behind this header's base.
+    fn is_whole_and_older(&self, window: &mut Window, head: &LogRecord) -> Result<bool> {
+        let fits = head.body_length <= (WINDOW_BYTES - size_of::<LogRecord>()) as u64;
+        let older = head.salt != self.header.salt && head.sequence <= self.header.base_sequence;
+        if head.magic != LOG_RECORD_MAGIC || !fits || !older {
+            return Ok(false);
+        }
+        let body_at = self.tail + size_of::<LogRecord>() as u64;
+        let body = window.get(&*self.file, body_at, head.body_length as usize)?;
+        Ok(body.is_some_and(|body| checksum(head, body) == head.checksum))
+    }
+
     fn broken(&self, found: String) -> Error {
         Error::Damaged {
             path: self.file.path().to_path_buf(),
@@ -375,9 +400,11 @@ fn unknown(file: &dyn File, error: Error) -> Error {
     Error::DurabilityUnknown { path: file.path().to_path_buf(), why: error.to_string() }
 }
 
-/// Bytes read at once when a log is opened: both headers and, of an empty log, the place of the
-/// first record.
-const OPENING_BYTES: usize = LOG_RECORDS_OFFSET as usize + 512;
+/// Bytes read at once when a log is opened: both headers and the first record, or a small one that
+/// an earlier generation left in its place.
+const OPENING_BYTES: usize = LOG_RECORDS_OFFSET as usize + 4096;
+/// Bytes read to see whether a log has moved on: both headers and the head of a first record.
+const GLANCE_BYTES: usize = LOG_RECORDS_OFFSET as usize + size_of::<LogRecord>();
 /// Bytes read at once further on: a log of many small records costs few system calls.
 const WINDOW_BYTES: usize = 64 * 1024;
 
