@@ -1,7 +1,13 @@
 //! What a check finds: nothing in a sound store, and every kind of damage by its name.
 #![allow(clippy::unwrap_used)]
 
+#[path = "check/checksums.rs"]
+mod checksums;
 mod common;
+#[path = "check/log.rs"]
+mod log;
+#[path = "check/noise.rs"]
+mod noise;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -488,66 +494,6 @@ fn a_name_without_a_file_and_a_file_without_a_name_are_told_apart() {
 }
 
 #[test]
-fn a_page_that_changed_behind_the_back_of_its_checksum_is_found_and_can_be_declared_right() {
-    let (path, _directory) = closed_store();
-    let file = object_file(&path);
-    let whole = std::fs::read(&file).unwrap();
-    let word = |at: usize| u64::from_le_bytes(whole[at..at + 8].try_into().unwrap());
-    let (base, meta, table) = (word(512), word(544) as usize, word(552));
-    assert_ne!(table, 0, "a new object keeps checksums");
-    let table = (table - base) as usize;
-    // In data, in the root, and in the table itself.
-    let cases = [
-        (meta + 70_000, "the page at byte"),
-        (3080, "the page at byte 0"),
-        (table + 9, "the checksum table's line"),
-    ];
-    for (at, what) in cases {
-        rewrite(&file, |bytes| bytes[at] ^= 4);
-        let report = look(&path);
-        let damage: Vec<&Finding> =
-            report.findings.iter().filter(|f| f.what.starts_with(what)).collect();
-        assert_eq!(damage.len(), 1, "{report:#?}");
-        // Not by itself.
-        let left = check(&path, &CheckOptions::new().repair(true)).unwrap();
-        assert!(left.is_damaged() && left.actions.is_empty(), "{left:#?}");
-        if what.contains("byte 0") {
-            std::fs::write(&file, &whole).unwrap();
-            continue;
-        }
-        let damaged = std::fs::read(&file).unwrap();
-        let done = check(&path, &CheckOptions::new().repair(true).accept_data(true)).unwrap();
-        assert!(!done.is_damaged(), "{done:#?}");
-        let kept = done.kept_in.unwrap().join("objects").join(file.file_name().unwrap());
-        assert_eq!(std::fs::read(kept).unwrap(), damaged, "the copy is of before");
-        assert_clean(&path);
-        let now = std::fs::read(&file).unwrap();
-        assert_eq!(now[meta..], damaged[meta..], "data were changed");
-        std::fs::write(&file, &whole).unwrap();
-    }
-    assert_clean(&path);
-}
-
-#[test]
-fn checksums_made_by_hand_from_the_format_are_right() {
-    let (path, _directory) = closed_store();
-    let file = object_file(&path);
-    let mut bytes = std::fs::read(&file).unwrap();
-    let whole = bytes.clone();
-    let regions = u32::from_le_bytes(bytes[140..144].try_into().unwrap());
-    let length = u64::from_le_bytes(bytes[528..536].try_into().unwrap()) as usize;
-    assert!(regions >= 1);
-    reseal(&mut bytes[..length]);
-    let table = u64::from_le_bytes(bytes[552..560].try_into().unwrap())
-        - u64::from_le_bytes(bytes[512..520].try_into().unwrap());
-    let table = table as usize;
-    assert_eq!(
-        bytes[table..table + length / 4096 / 15 * 64],
-        whole[table..][..length / 4096 / 15 * 64]
-    );
-}
-
-#[test]
 #[ignore = "a child of the test below"]
 fn child_writes_while_it_is_checked() {
     let Some(path) = argument(0) else { return };
@@ -587,121 +533,6 @@ fn a_store_that_another_process_is_writing_is_sound_at_every_look() {
     process.wait().unwrap();
     assert!(sequences.is_sorted() && sequences[59] > sequences[0], "{sequences:?}");
     assert_sound(&path);
-}
-
-#[test]
-fn a_commit_behind_a_hole_in_the_log_is_damage() {
-    hole_in_the_log(Durability::Commit, Severity::Damage);
-}
-
-#[test]
-fn at_level_interval_a_power_cut_may_leave_a_hole_in_the_log_and_it_is_suspect() {
-    hole_in_the_log(Durability::Interval(Duration::from_secs(3600)), Severity::Suspect);
-}
-
-fn hole_in_the_log(durability: Durability, severity: Severity) {
-    let test = TestStore::in_memory();
-    fill(&test, "v");
-    let options = WriteOptions::new().durability(durability);
-    let mut session = test.write_with::<Words>("v", &options).unwrap();
-    let lagging = std::fs::read(object_file(&test.path())).unwrap();
-    for n in 0..4u64 {
-        session.root_mut().insert("again", [n]).unwrap();
-        session.commit().unwrap();
-    }
-    let copies = tempfile::tempdir().unwrap();
-    let copy = copies.path().join("copy");
-    copy_store(&test.path(), &copy);
-    drop(session);
-    let file = object_file(&copy);
-    // As a power cut leaves it: not one page of the object was written back.
-    let mut old = lagging;
-    old[248..252].copy_from_slice(&1u32.to_le_bytes());
-    if std::fs::read(&file).unwrap().len() == old.len() {
-        std::fs::write(&file, old).unwrap();
-    }
-    assert_sound(&copy);
-    let log = file.with_extension("log");
-    let bytes = std::fs::read(&log).unwrap();
-    let records: Vec<usize> =
-        (8192..bytes.len()).step_by(512).filter(|&at| bytes[at..at + 4] == *b"evRC").collect();
-    assert_eq!(records.len(), 4);
-    // The last one damaged is a torn commit; one before it is not.
-    for (damaged, told) in [(3, false), (2, true), (1, true)] {
-        rewrite(&log, |bytes| bytes[records[damaged] + 70] ^= 1);
-        let report = look(&copy);
-        let found = report.findings.iter().any(|f| f.severity == severity);
-        assert_eq!(found, told, "record {damaged}: {report:#?}");
-        assert_eq!(report.is_clean(), !told);
-        std::fs::write(&log, &bytes).unwrap();
-    }
-}
-
-#[test]
-fn noise_anywhere_never_stops_a_check() {
-    let seed = std::env::var("EVERMAP_SEED").ok().and_then(|seed| seed.parse().ok());
-    let mut state: u64 = seed.unwrap_or(0x9e37_79b9_0000_0000 ^ u64::from(std::process::id()));
-    println!("EVERMAP_SEED={state}");
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let test = TestStore::in_memory();
-    fill(&test, "v");
-    let mut session = test.write::<Words>("v").unwrap();
-    session.root_mut().insert("again", [1]).unwrap();
-    session.commit().unwrap();
-    let copies = tempfile::tempdir().unwrap();
-    let copy = copies.path().join("copy");
-    copy_store(&test.path(), &copy);
-    drop(session);
-    let object = object_file(&copy);
-    let files = [
-        object.clone(),
-        object.with_extension("log"),
-        copy.join("catalog"),
-        copy.join("catalog.log"),
-    ];
-    for round in 0..150 {
-        let file = &files[random() as usize % files.len()];
-        let whole = std::fs::read(file).unwrap();
-        let at = random() as usize % whole.len();
-        let length = 1 << (random() % 13);
-        rewrite(file, |bytes| match random() % 5 {
-            0 => bytes.truncate(at),
-            _ => bytes[at..].iter_mut().take(length).for_each(|byte| *byte = random() as u8),
-        });
-        let report = look(&copy);
-        // Whatever it says, it says it of a file that is there.
-        assert!(report.findings.iter().all(|f| !f.what.is_empty()), "round {round}");
-        std::fs::write(file, whole).unwrap();
-    }
-    assert_sound(&copy);
-}
-
-#[test]
-fn a_superblock_that_lies_under_a_right_checksum_never_stops_a_check() {
-    let test = TestStore::in_memory();
-    test.create::<PVec<u64>, _>("v", from_iter(0..10_000)).unwrap();
-    let (path, _directory) = test.close();
-    for file in [object_file(&path), path.join("catalog")] {
-        let whole = std::fs::read(&file).unwrap();
-        for offset in (88..160).step_by(8).chain((512..560).step_by(8)).chain([136]) {
-            for value in [0u64, 1, 4095, 4096, 65536, 1 << 33, 1 << 45, u64::MAX, u64::MAX - 4095] {
-                rewrite(&file, |bytes| {
-                    bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
-                    let mut head = bytes[..3072].to_vec();
-                    head[248..256].fill(0);
-                    bytes[252..256].copy_from_slice(&crc32c_of(&head).to_le_bytes());
-                });
-                look(&path);
-                std::fs::write(&file, &whole).unwrap();
-            }
-        }
-    }
-    assert_clean(&path);
 }
 
 /// In a mount namespace of its own: the store on a file system that nobody can write to.
