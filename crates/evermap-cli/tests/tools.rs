@@ -114,3 +114,37 @@ fn a_backup_is_a_store_and_a_restored_one_is_what_it_was() {
     let refused = place.run(&["restore", "damaged", "--force"]);
     assert_eq!(refused.code, 5, "{refused:?}");
 }
+
+/// Each a message that names the thing, what is wrong with it, and a remedy.
+#[test]
+fn mistakes_with_places_change_nothing_and_say_what_to_do() {
+    let place = with_documents();
+    place.file("file", "text");
+    std::fs::create_dir_all(place.path("letters")).expect("made");
+    place.file("letters/dear", "text");
+    for (store, why) in [
+        ("file", "Not a directory"),
+        ("missing", "No such file"),
+        ("letters", "neither a catalog nor objects"),
+    ] {
+        for arguments in [&["check"][..], &["check", "--repair"], &["backup", "copy"]] {
+            let ran = at(&place, store, arguments);
+            assert!(ran.err.contains(why) && ran.err.contains("--store"), "{ran:?}");
+            ran.failed(3, store);
+        }
+        let ran = place.run(&["restore", store, "--force"]);
+        assert!(ran.err.contains(why), "{ran:?}");
+        ran.failed(3, store);
+    }
+    let inside = place.store().join("in");
+    let inside = inside.to_str().expect("a path of the test");
+    place.fails(9, "lies inside of", &["backup", inside]);
+    place.ok(&["backup", "copy"]);
+    at(&place, "copy/in", &["restore", "copy"]).failed(9, "lies inside of copy");
+    at(&place, "copy", &["restore", "copy", "--force"]).failed(9, "is the same as copy");
+    at(&place, "file", &["restore", "copy"]).failed(9, "--force");
+    at(&place, "file", &["restore", "copy", "--force"]).failed(9, "Not a directory");
+    at(&place, "letters", &["restore", "copy", "--force"]).failed(9, "no part of a store");
+    assert_eq!(std::fs::read(place.path("letters/dear")).expect("still there"), b"text");
+    assert!(place.ok(&["check"]).ends_with("nothing found\n"));
+}

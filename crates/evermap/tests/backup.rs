@@ -269,6 +269,55 @@ fn a_restored_store_is_what_it_was_and_the_old_one_stays_until_then() {
 }
 
 #[test]
+fn a_store_and_its_copy_never_lie_in_each_other_and_only_a_store_is_replaced() {
+    let test = TestStore::in_memory();
+    test.create::<u64, _>("answer", 42).unwrap();
+    let (path, directory) = test.close();
+    let options = BackupOptions::new();
+    let refused = |result: Result<_, Error>, why: &str| {
+        let _: evermap::tools::BackupReport = match result {
+            Err(Error::StoreExists { why: found, .. }) if found.contains(why) => return,
+            other => panic!("{other:?}, not a refusal because `{why}`"),
+        };
+    };
+    let at = |name: &str| directory.path().join(name);
+    std::os::unix::fs::symlink(path.join("objects"), at("detour")).unwrap();
+    std::os::unix::fs::symlink(at("nowhere"), at("dangling")).unwrap();
+    for to in
+        [path.join("in"), path.join("objects/deep/in"), at("detour/in"), path.join("objects/../in")]
+    {
+        refused(backup(&path, &to, &options), "lies inside of");
+    }
+    refused(backup(&path, at("dangling"), &options), "something");
+    let copy = at("copy");
+    backup(&path, &copy, &options).unwrap();
+    refused(restore(&copy, copy.join("in"), false, &options), "lies inside of");
+    refused(restore(&copy, &copy, true, &options), "is the same as");
+    // It would go with the store that it is to replace.
+    common::copy_store(&copy, &path.join("repair-copy"));
+    refused(restore(path.join("repair-copy"), &path, true, &options), "lies inside of");
+    std::os::unix::fs::symlink(&path, at("link")).unwrap();
+    refused(restore(&copy, at("link"), true, &options), "a symbolic link");
+    let home = at("home");
+    std::fs::create_dir(&home).unwrap();
+    std::fs::write(home.join("letter"), "dear").unwrap();
+    std::fs::write(at("file"), "dear").unwrap();
+    refused(restore(&copy, &home, true, &options), "`letter`, which is no part of a store");
+    refused(restore(&copy, at("file"), true, &options), "Not a directory");
+    std::fs::write(path.join("note"), "mine").unwrap();
+    refused(restore(&copy, &path, true, &options), "`note`, which is no part of a store");
+    std::fs::remove_file(path.join("note")).unwrap();
+    std::fs::remove_dir_all(path.join("repair-copy")).unwrap();
+    let all = ["copy", "dangling", "detour", "file", "home", "link", "store"];
+    assert_eq!(names(directory.path()), all);
+    assert_eq!(names(&home), ["letter"]);
+    assert_copy(&path);
+    assert_copy(&copy);
+    restore(&copy, &path, true, &options).unwrap();
+    assert_copy(&path);
+}
+
+#[test]
 #[ignore = "a child of the test below"]
 fn child_copies() {
     let (Some(from), Some(to)) = (argument(0), argument(1)) else { return };

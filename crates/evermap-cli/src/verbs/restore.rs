@@ -35,7 +35,9 @@ impl Restore {
         let restored = evermap::tools::restore(&self.backup, directory, self.force, &options);
         drop(progress);
         let report = restored.map_err(|error| match error {
-            Error::StoreExists { path, .. } => Failure::StoreInTheWay { path },
+            Error::StoreExists { path, .. } if !self.force && path.exists() => {
+                Failure::StoreInTheWay { path }
+            }
             other => other.into(),
         })?;
         tell(&report, start, self.json)

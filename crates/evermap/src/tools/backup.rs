@@ -17,13 +17,13 @@ use crate::api::{Options, Store, note_arenas, refuse_open_here};
 use crate::commit::Log;
 use crate::error::{Error, Result};
 use crate::format::{LOG_REQUIRED_OFFSET, PAGE_BYTES};
-use crate::layout::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
+use crate::layout::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, NEW_CATALOG, OBJECTS};
 use crate::object::{WRITER_BYTE, hex, lock_byte};
 use crate::storage::{File, LockKind, OpenMode, Storage, copy_contents, parent_of};
 
 use super::check::{CheckOptions, Look, catalog_image, check};
 use super::image::Image;
-use super::keep::{exists, stamp};
+use super::keep::{PREFIX as KEPT_PREFIX, exists, stamp};
 use super::listing::{self, Listing};
 use super::report::{Finding, Findings, Report};
 use super::{checksums, heap};
@@ -103,7 +103,7 @@ impl Store {
     /// two open.
     ///
     /// # Errors
-    /// `StoreExists` when there is something at `to`, `DiskFull`, `NotPermitted`, and `Damaged` when
+    /// `StoreExists` when there is something at `to` or it lies in the store, `DiskFull`, `NotPermitted`, and `Damaged` when
     /// an object cannot be read at all. No copy is there then.
     ///
     /// ```
@@ -141,6 +141,7 @@ pub fn backup(
     // Says whether there is a store before anything is made.
     let look = Look::new(from, &options.check)?;
     refuse_what_is_there(&*storage, to)?;
+    refuse_inside(&*storage, to, from)?;
     let partial = Partial::create(&storage, to)?;
     let mut copier = Copier {
         look,
@@ -165,7 +166,8 @@ pub fn backup(
 /// Nobody may have the store that is replaced open; who has goes on with the old files.
 ///
 /// # Errors
-/// `StoreExists` without `force`; `Damaged` when the check finds the backup damaged; `Busy` when
+/// `StoreExists` without `force`, when one of the two lies in the other, and when what is there is
+/// more than a store; `Damaged` when the check finds the backup damaged; `Busy` when
 /// somebody has objects of the old store open; `NoStore`, `DiskFull`, `NotPermitted`. The old
 /// store is as it was then.
 ///
@@ -196,6 +198,12 @@ pub fn restore(
     }
     let silent = CheckOptions { progress: None, ..options.check.clone() };
     refuse_damage(check(from, &silent)?)?;
+    refuse_inside(&*storage, to, from)?;
+    if there {
+        // All of it is about to be removed.
+        refuse_other_things(&*storage, to)?;
+        refuse_inside(&*storage, from, to)?;
+    }
     let partial = Partial::create(&storage, to)?;
     let unverified = BackupOptions { verify: false, check: options.check.clone() };
     let mut copier = Copier {
@@ -241,7 +249,8 @@ fn refuse_damage(report: Report) -> Result<()> {
 fn something_there(storage: &dyn Storage, path: &Path) -> Result<bool> {
     match storage.list(path) {
         Ok(names) => Ok(!names.is_empty()),
-        Err(e) if e.is_missing_file() => Ok(false),
+        // A symbolic link that leads nowhere is something.
+        Err(e) if e.is_missing_file() => Ok(is_link(storage, path)),
         // A file, say.
         Err(Error::Io { .. }) => Ok(true),
         Err(e) => Err(e),
@@ -255,6 +264,60 @@ fn refuse_what_is_there(storage: &dyn Storage, path: &Path) -> Result<()> {
             path: path.to_path_buf(),
             why: "there is something already".to_string(),
         }),
+    }
+}
+
+/// A symbolic link is not followed by an open.
+fn is_link(storage: &dyn Storage, path: &Path) -> bool {
+    // With a slash at its end the name would be that of what the link leads to.
+    let path = path.components().as_path();
+    let opened = storage.open(path, OpenMode::Read);
+    matches!(opened, Err(Error::Foreign { found, .. }) if found.contains("symbolic link"))
+}
+
+/// A copy inside the store it is of would be taken for a part of it, and go with it.
+fn refuse_inside(storage: &dyn Storage, inner: &Path, outer: &Path) -> Result<()> {
+    // The nearest directory that is there, and those above it, wherever links lead.
+    let there = std::path::absolute(inner).unwrap_or_else(|_| inner.to_path_buf());
+    let mut at = there.as_path();
+    let mut identity = storage.directory_identity(at);
+    while let (Err(_), Some(parent)) = (&identity, at.parent()) {
+        at = parent;
+        identity = storage.directory_identity(at);
+    }
+    let (outer_identity, mut at) = (storage.directory_identity(outer)?, at.to_path_buf());
+    while let Ok(found) = identity {
+        if found == outer_identity {
+            let is = if at == there { "is the same as" } else { "lies inside of" };
+            let why = format!("it {is} {}", outer.display());
+            return Err(Error::StoreExists { path: inner.to_path_buf(), why });
+        }
+        at.push("..");
+        identity = storage.directory_identity(&at);
+        if identity.as_ref().is_ok_and(|above| *above == found) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What is replaced has to be a store and nothing else: it is removed as a whole.
+fn refuse_other_things(storage: &dyn Storage, store: &Path) -> Result<()> {
+    let refuse = |why: String| Err(Error::StoreExists { path: store.to_path_buf(), why });
+    if is_link(storage, store) {
+        return refuse("a symbolic link is there; name the directory that it leads to".to_string());
+    }
+    let is_ours = |name: &str| {
+        let known = [ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, NEW_CATALOG, OBJECTS];
+        known.contains(&name) || name.starts_with(KEPT_PREFIX)
+    };
+    let names = match storage.list(store) {
+        Err(Error::Io { source, .. }) => return refuse(source.to_string()),
+        other => other?,
+    };
+    match names.iter().find(|name| !is_ours(name)) {
+        None => Ok(()),
+        Some(name) => refuse(format!("it holds `{name}`, which is no part of a store")),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::storage::{OpenMode, Storage, copy_contents, parent_of};
 
 /// Begins the name of every such directory.
-const PREFIX: &str = "repair-";
+pub(super) const PREFIX: &str = "repair-";
 
 /// Keeps files; makes its directory when it gets the first one.
 pub(super) struct Keep<'a> {
