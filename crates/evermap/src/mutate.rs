@@ -10,6 +10,8 @@ pub(crate) enum Mutant {
     RecordNotFlushed,
     /// The log begins anew before the object file is durable.
     ObjectNotFlushedBeforeReset,
+    /// A checkpoint takes what another process applied for written, though its flush may have failed.
+    AppliedElsewhereTrusted,
     /// Recovery empties the log before the object file is durable.
     ObjectNotFlushedInRecovery,
     /// The new header of a log is not flushed before records follow it.

@@ -56,7 +56,20 @@ impl Engine {
     /// As [`apply`](Engine::apply), but a disk that refuses is no reason to end the session: the
     /// commits are safe in the log.
     fn try_apply(&mut self) -> Result<bool> {
-        match self.apply() {
+        let applied = self.apply();
+        self.or_later(applied)
+    }
+
+    /// Writes what others applied: if their flush failed, this one's makes it durable.
+    fn apply_anew(&self) -> Result<bool> {
+        if mutated(Mutant::AppliedElsewhereTrusted) {
+            return Ok(true);
+        }
+        self.or_later(write_page_overlay(&self.applied_elsewhere, &*self.object).map(|()| true))
+    }
+
+    fn or_later(&self, applied: Result<bool>) -> Result<bool> {
+        match applied {
             Err(error @ (Error::DiskFull { .. } | Error::Io { .. })) => {
                 warn!(%error, path = %self.object.path().display(), "commits stay in the log for now");
                 Ok(false)
@@ -91,6 +104,9 @@ impl Engine {
         let written = write_page_overlay(&self.overlay, &*object);
         self.applies.fetch_add(1, Ordering::SeqCst);
         written?;
+        if !self.applied_elsewhere.is_empty() {
+            self.applied_elsewhere.add_all(&self.overlay);
+        }
         self.overlay.clear();
         Ok(true)
     }
@@ -108,7 +124,7 @@ impl Engine {
             return Ok(true);
         }
         debug!(path = %self.object.path().display(), sequence = self.sequence(), "checkpoint");
-        if !self.try_apply()? {
+        if !self.try_apply()? || !self.apply_anew()? {
             return Ok(false);
         }
         if !mutated(Mutant::ObjectNotFlushedBeforeReset) {
@@ -119,6 +135,7 @@ impl Engine {
             return Ok(false);
         };
         self.reset_log()?;
+        self.applied_elsewhere.clear();
         Ok(true)
     }
 

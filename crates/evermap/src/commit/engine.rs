@@ -66,6 +66,9 @@ pub(crate) struct Engine {
     pub(super) views: Vec<View>,
     pub(super) tables: Tables,
     pub(super) overlay: Overlay,
+    /// What a log that is kept for good has beyond the overlay. Whoever applied it may have failed to flush
+    /// it, and the kernel takes such pages for clean: a checkpoint writes all of it anew.
+    pub(super) applied_elsewhere: Overlay,
     /// Committed at level `Close` and not in the log yet: lines by page, all in the overlay.
     pub(super) staged: BTreeMap<u64, u64>,
     /// Memory that staged commits gained is not flushed.
@@ -101,6 +104,8 @@ pub(crate) struct Target {
     pub(crate) log: Option<Log>,
     /// What it has and the file lacks.
     pub(crate) overlay: Overlay,
+    /// Lines of the log that are applied already, but were not flushed by this session.
+    pub(crate) applied_elsewhere: Overlay,
     /// What is mapped private; the first span begins with page 0 of the file.
     pub(crate) committed: Vec<Span>,
     pub(crate) regions: Vec<RegionRecord>,
@@ -136,6 +141,7 @@ impl Engine {
             views: Vec::new(),
             tables: Tables::of(&target.regions),
             overlay: target.overlay,
+            applied_elsewhere: target.applied_elsewhere,
             staged: BTreeMap::new(),
             staged_growth: false,
             file_length: target.file_length,

@@ -64,6 +64,13 @@ impl Overlay {
         }
     }
 
+    /// Adds what a newer overlay has.
+    pub(super) fn add_all(&mut self, newer: &Overlay) {
+        for (page, lines) in &newer.pages {
+            self.add(*page, lines.mask, lines.bytes());
+        }
+    }
+
     /// Adds newer lines of one page: `lines` holds those that `mask` names.
     pub(crate) fn add(&mut self, page: u64, mask: u64, lines: &[u8]) {
         if mask == 0 {

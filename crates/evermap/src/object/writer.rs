@@ -60,6 +60,7 @@ impl Writer {
         }
         file.advise_random()?;
         let storage = Arc::clone(&environment.storage);
+        let mut applied_elsewhere = Overlay::default();
         let Loaded { superblock, mut log, mut overlay } = superblock::read(
             &*file,
             LogSource::Path(&*storage, &place.log_path, OpenMode::ReadWrite),
@@ -72,8 +73,9 @@ impl Writer {
                 LogPolicy::Permanent { applied } => {
                     if !applied || !is_caught_up(&*file, &overlay)? {
                         recover(&*file, opened, &overlay, length)?;
+                        overlay.clear();
                     }
-                    overlay.clear();
+                    applied_elsewhere = std::mem::take(&mut overlay);
                 }
                 LogPolicy::WhileOpen => {
                     // The file may be a copy that took the object's place just before a kill. That
@@ -108,6 +110,7 @@ impl Writer {
         let engine = Engine::new(Target {
             settings: settings.clone(),
             overlay,
+            applied_elsewhere,
             regions: superblock.regions().to_vec(),
             file_length: superblock.file_length,
             storage,

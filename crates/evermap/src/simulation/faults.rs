@@ -110,10 +110,12 @@ fn run_with(
     worker: &Worker,
     history: &History,
     fault: Fault,
+    goes_on_elsewhere: bool,
     random: &mut Random,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    let runner = Runner::new(worker, fresh_image(history.medium), fault.at_call as u64);
+    let mut runner = Runner::new(worker, fresh_image(history.medium), fault.at_call as u64);
+    runner.goes_on_elsewhere = goes_on_elsewhere;
     runner.disk.fail(Some(fault));
     let mut course = Course { runner, fault };
     let ran = catch_unwind(AssertUnwindSafe(|| {
@@ -165,13 +167,22 @@ pub(super) fn fail_every_call(
     runner.run(history.steps).map_err(|e| format!("history {}: {e}", history.name))?;
     let calls = runner.disk.calls();
     drop(runner);
+    // Only of a log that is kept does a process remember anything.
+    let is_kept = history.steps.iter().any(|step| matches!(step, Step::MakePermanent { .. }));
+    let places: &[bool] = if is_kept { &[false, true] } else { &[false] };
     let mut runs = 0;
     for (at_call, takes_room) in calls.into_iter().enumerate() {
         for fault in faults_at(at_call, takes_room) {
-            let mut random = Random::of(&[at_call as u64, fault.failure as u64]);
-            runs += 1;
-            run_with(worker, history, fault, &mut random, tally)
-                .map_err(|why| format!("history {} with {fault:?}: {why}", history.name))?;
+            for elsewhere in places {
+                let mut random = Random::of(&[at_call as u64, fault.failure as u64]);
+                runs += 1;
+                run_with(worker, history, fault, *elsewhere, &mut random, tally).map_err(
+                    |why| {
+                        let place = if *elsewhere { ", another process going on" } else { "" };
+                        format!("history {} with {fault:?}{place}: {why}", history.name)
+                    },
+                )?;
+            }
         }
     }
     Ok(runs)

@@ -67,7 +67,7 @@ const OF_STORES: &[Mutant] = &[
 ];
 
 /// Safeguards whose absence errors catch.
-const OF_FAULTS: &[Mutant] = &[Mutant::PoisonForgotten];
+const OF_FAULTS: &[Mutant] = &[Mutant::PoisonForgotten, Mutant::AppliedElsewhereTrusted];
 
 /// Seeds that a mutant gets at most.
 const SEEDS: u64 = 5;

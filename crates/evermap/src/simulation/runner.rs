@@ -130,6 +130,8 @@ pub(super) struct Runner<'a> {
     neighbours: Vec<(Neighbour, Stamp)>,
     /// The state that the session goes on from.
     current: Option<Stamp>,
+    /// Who opens the object after an error is another process, which does not know of it.
+    pub(super) goes_on_elsewhere: bool,
     random: Random,
 }
 
@@ -152,6 +154,7 @@ impl<'a> Runner<'a> {
             policy: LogPolicy::WhileOpen,
             neighbours: Vec::new(),
             current: None,
+            goes_on_elsewhere: false,
             random: Random::of(&[seed, 0x7e57]),
         }
     }
@@ -174,7 +177,8 @@ impl<'a> Runner<'a> {
         let done = self.take(step);
         let failed = matches!(done, Err(Trouble::Engine(_)));
         let behind = self.session.as_ref().is_some_and(|session| !session.is_applied());
-        if let (true, LogPolicy::Permanent { applied }) = (failed || behind, &mut self.policy) {
+        let knows = (failed || behind) && !self.goes_on_elsewhere;
+        if let (true, LogPolicy::Permanent { applied }) = (knows, &mut self.policy) {
             // As a store does with its catalog: what the kernel may have forgotten is replayed, and
             // what a full disk let through in part.
             *applied = false;
