@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use evermap::{PVec, Store};
+use evermap::{Mut, PVec, Persist, Store};
 
 use super::goals::Goals;
 use super::work::Scale;
@@ -94,32 +94,31 @@ fn build(path: &Path, way: Way, scale: Scale, times: &mut Times) -> Outcome {
     match way {
         Way::Push => {
             let nodes = (scale.bytes() / size_of::<Node>()) as u64;
-            store.create::<PVec<Node>, _>(NAME, PVec::new())?;
-            let mut session = store.write::<PVec<Node>>(NAME)?;
-            let start = Instant::now();
-            session.root_mut().extend((0..nodes).map(|n| [n; 8]))?;
-            times.build.push_ms(start.elapsed());
-            session.commit()?;
-            times.together.push_ms(start.elapsed());
-            let start = Instant::now();
-            session.close()?;
-            times.close.push_ms(start.elapsed());
+            timed::<Node>(&store, times, |mut built| built.extend((0..nodes).map(|n| [n; 8])))?;
         }
-        _ => {
-            store.create::<PVec<u64>, _>(NAME, PVec::new())?;
-            let mut session = store.write::<PVec<u64>>(NAME)?;
-            let start = Instant::now();
-            session.root_mut().resize(scale.bytes() / 8, 1)?;
-            times.build.push_ms(start.elapsed());
-            session.commit()?;
-            times.together.push_ms(start.elapsed());
-            let start = Instant::now();
-            session.close()?;
-            times.close.push_ms(start.elapsed());
-        }
+        _ => timed::<u64>(&store, times, |mut words| words.resize(scale.bytes() / 8, 1))?,
     }
     drop(store);
     Ok(std::fs::remove_dir_all(path)?)
+}
+
+/// Fills a vector in a new object, commits and closes it.
+fn timed<T: Persist>(
+    store: &Store,
+    times: &mut Times,
+    fill: impl FnOnce(Mut<'_, PVec<T>>) -> evermap::Result<()>,
+) -> Outcome {
+    store.create::<PVec<T>, _>(NAME, PVec::new())?;
+    let mut session = store.write::<PVec<T>>(NAME)?;
+    let start = Instant::now();
+    fill(session.root_mut())?;
+    times.build.push_ms(start.elapsed());
+    session.commit()?;
+    times.together.push_ms(start.elapsed());
+    let start = Instant::now();
+    session.close()?;
+    times.close.push_ms(start.elapsed());
+    Ok(())
 }
 
 fn write(path: &Path, ready: &[u64], times: &mut Times) -> Outcome {

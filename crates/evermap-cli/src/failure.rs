@@ -38,7 +38,7 @@ pub enum Failure {
     #[error("{0}")]
     DamageFound(String),
     #[error(
-        "there is something at {} already; `--force` replaces it, `--store` names another place",
+        "there is something at {} already; `--force` replaces a store, `--store` names another place",
         path.display()
     )]
     StoreInTheWay { path: PathBuf },

@@ -10,7 +10,8 @@ pub(crate) enum Mutant {
     RecordNotFlushed,
     /// The log begins anew before the object file is durable.
     ObjectNotFlushedBeforeReset,
-    /// A checkpoint takes what another process applied for written, though its flush may have failed.
+    /// A checkpoint takes what another process applied for written, though its flush may have
+    /// failed.
     AppliedElsewhereTrusted,
     /// Recovery empties the log before the object file is durable.
     ObjectNotFlushedInRecovery,
@@ -44,7 +45,8 @@ pub(crate) enum Mutant {
     LogRequiredClearedLate,
     /// The cleared `log_required` is not durable when the log goes.
     LogRequiredClearedUnflushed,
-    /// A session that goes on with a log believes a `log_required` that only the page cache may have.
+    /// A session that goes on with a log believes a `log_required` that only the page cache may
+    /// have.
     LogRequiredTrustedUnflushed,
     /// Recovery believes that a copy took the object's place though only memory may know.
     NameTrustedUnflushed,

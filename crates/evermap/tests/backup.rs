@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{TestStore, argument, child, copy_store};
+use common::{TestStore, argument, child, copy_store, names};
 use evermap::tools::{BackupOptions, CheckOptions, backup, check, restore};
 use evermap::{Error, Mut, PMap, PString, PVec, Persist, Store, from_iter};
 
@@ -61,14 +61,6 @@ fn assert_copy(path: &Path) {
         assert!(path.extension().is_none(), "{} in a copy", path.display());
         assert_eq!(std::fs::read(&path).unwrap()[248..252], [0; 4], "a copy needs its log");
     }
-}
-
-fn names(path: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(path).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{TestStore, argument, child, copy_store, object_file};
+use common::{TestStore, argument, child, copy_store, crc32c_of, object_file};
 use evermap::{Error, PMap, PString, PVec, Store, from_iter};
 
 /// A store with one object, closed.
@@ -109,18 +109,6 @@ fn a_superblock_that_lies_under_a_right_checksum_is_still_an_error() {
             std::fs::write(&file, &whole).unwrap();
         }
     }
-}
-
-/// CRC32C, bit by bit: what the format says, computed a second way.
-fn crc32c_of(bytes: &[u8]) -> u32 {
-    let mut crc = !0u32;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
-        }
-    }
-    !crc
 }
 
 #[test]

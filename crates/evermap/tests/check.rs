@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{TestStore, argument, child, copy_store, object_file};
+use common::{TestStore, argument, child, copy_store, crc32c_of, object_file};
 use evermap::tools::{CheckOptions, Finding, Report, Severity, check};
 use evermap::{Durability, PMap, PString, PVec, Store, WriteOptions, from_iter};
 
@@ -464,18 +464,6 @@ fn reseal(bytes: &mut [u8]) {
         let seal = crc32c_of(&line[..60]) ^ nothing;
         line[60..].copy_from_slice(&seal.to_le_bytes());
     }
-}
-
-/// CRC32C, bit by bit: what the format says, computed a second way.
-fn crc32c_of(bytes: &[u8]) -> u32 {
-    let mut crc = !0u32;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
-        }
-    }
-    !crc
 }
 
 #[test]

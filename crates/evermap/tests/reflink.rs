@@ -1,8 +1,9 @@
-//! File systems on which files can share blocks (xfs, btrfs): a backup, a restore and the replacement
-//! of an object file cost next to no room there, and what shares blocks stays independent.
+//! File systems on which files can share blocks (xfs, btrfs): a backup, a restore and the
+//! replacement of an object file cost next to no room there, and what shares blocks stays
+//! independent.
 //!
-//! Each test makes a file system in an image file and mounts it in a mount namespace of a process of
-//! its own: mount, loop device and image are gone when that process is, however it ends.
+//! Each test makes a file system in an image file and mounts it in a mount namespace of a process
+//! of its own: mount, loop device and image are gone when that process is, however it ends.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -12,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use common::{argument, child, copy_store, object_file};
+use common::{argument, child, copy_store, names, object_file};
 use evermap::tools::{BackupOptions, CheckOptions, backup, check, restore};
 use evermap::{Error, PVec, Session, Store, WriteOptions};
 use rustix::fs::{FallocateFlags, IFlags, fallocate, ioctl_getflags, statvfs, syncfs};
@@ -23,16 +24,16 @@ const NUMBERS: usize = 8 << 20;
 const FEW_NUMBERS: usize = 512 << 10;
 /// Places of an object, on pages of their own, that have the number of the commit.
 const MARKED: usize = 100;
-/// What a copy of an object of 64 MiB may take when its blocks are shared: logs, catalogs, metadata,
-/// and what was written since, for each page of which xfs takes 128 KiB for a while.
+/// What a copy of an object of 64 MiB may take when its blocks are shared: logs, catalogs,
+/// metadata, and what was written since, for each page of which xfs takes 128 KiB for a while.
 const SHARED_BYTES_MAX: u64 = 24 << 20;
 
 /// The tests' file systems, with the options that make them share blocks.
 const KINDS: [(&str, &[&str]); 2] =
     [("xfs", &["mkfs.xfs", "-q", "-m", "reflink=1"]), ("btrfs", &["mkfs.btrfs", "-q"])];
 
-/// Runs the test `name` on a new file system of each kind; it finds the directory and the kind as its
-/// arguments, and says `through` at its end.
+/// Runs the test `name` on a new file system of each kind; it finds the directory and the kind as
+/// its arguments, and says `through` at its end.
 fn on_each_kind(name: &str, bytes: u64) {
     for (kind, make) in KINDS {
         if let Err(why) = on_a_file_system(kind, make, name, bytes) {
@@ -231,8 +232,8 @@ fn child_reads_when_asked() {
     }
 }
 
-/// Commits beside a reader until the object file is another one. Gives the last commit's number, and
-/// what all that took of the disk while the reader had the old file.
+/// Commits beside a reader until the object file is another one. Gives the last commit's number,
+/// and what all that took of the disk while the reader had the old file.
 fn commit_until_replaced(disk: &Path, path: &Path) -> (u64, u64) {
     let before = used_bytes(disk);
     let store = Store::open(path).unwrap();
@@ -278,7 +279,8 @@ fn a_replacement_beside_a_reader_shares_blocks_and_the_reader_keeps_its_commit()
     on_each_kind("child_replaces_beside_a_reader", 512 << 20);
 }
 
-/// On btrfs a file that is written in place shares no blocks with one that is not, as `cp` makes them.
+/// On btrfs a file that is written in place shares no blocks with one that is not, as `cp` makes
+/// them.
 #[test]
 #[ignore = "a child of the test below"]
 fn child_copies_files_of_another_kind() {
@@ -334,14 +336,6 @@ fn commit_until_refused(session: &mut Session<PVec<u64>>, mut number: u64) -> u6
         assert!(number < 10_000, "the disk is not full");
     }
     number
-}
-
-fn names(path: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(path).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub struct Restore {
     /// Directory that `evermap backup` made
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
-    /// Replace a store that is there already; it is removed when the backup is in its place
+    /// Replace a store that is there, and nothing else; it is removed when the backup is in place
     #[arg(long)]
     force: bool,
     /// What was restored, as one JSON object

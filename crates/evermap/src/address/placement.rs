@@ -12,8 +12,8 @@ impl Window {
     /// ranges `taken` (base and length, in any order); `None` when there is no such place.
     ///
     /// Places that are whole lengths from the window's beginning come first: arenas of one length
-    /// then fill the window without gaps (at random GiBs it is full at three quarters), and two that
-    /// do not know of each other meet half as often, for they meet in all or in nothing.
+    /// then fill the window without gaps (at random GiBs it is full at three quarters), and two
+    /// that do not know of each other meet half as often, for they meet in all or in nothing.
     pub(crate) fn free_base(&self, length: u64, taken: &[(u64, u64)]) -> Result<Option<u64>> {
         let Some(room) = (self.end() - self.base()).checked_sub(length) else {
             return Err(Error::OutOfAddresses {

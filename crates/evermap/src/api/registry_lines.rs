@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Base, length and the store's directory, apart by one space. In the directory every byte that is
-//! not a printable character of ASCII, and `%`, is `%` with two hexadecimal digits, so that any path
-//! is one word. A line that cannot be read so is passed over, whoever wrote it.
+//! not a printable character of ASCII, and `%`, is `%` with two hexadecimal digits, so that any
+//! path is one word. A line that cannot be read so is passed over, whoever wrote it.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

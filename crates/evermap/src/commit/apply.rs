@@ -1,9 +1,10 @@
 //! What becomes of commits after they are in the log: applied to the object file, checkpointed, and
 //! at the end of a session gone from memory and log.
 //!
-//! Invariants: nothing is applied before it is durable in the log, nor while somebody reads an older
-//! commit; the log is reset, or removed, only when the object file was flushed after an apply.
-//! Failing to apply loses nothing: overlay, private pages and log stay, and it is tried again.
+//! Invariants: nothing is applied before it is durable in the log, nor while somebody reads an
+//! older commit; the log is reset, or removed, only when the object file was flushed after an
+//! apply. Failing to apply loses nothing: overlay, private pages and log stay, and it is tried
+//! again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -194,8 +195,8 @@ impl Engine {
 
     fn make_copy(&self, copy: &dyn File) -> Result<()> {
         copy.advise_random()?;
-        // What lies behind the last commit is left to the readers of the old file: growing takes what
-        // was reserved for this file alone, and no block that is shared.
+        // What lies behind the last commit is left to the readers of the old file: growing takes
+        // what was reserved for this file alone, and no block that is shared.
         copy_contents(&*self.object, copy, self.file_length)?;
         write_page_overlay(&self.overlay, copy)?;
         if mutated(Mutant::CopyNotFlushed) { Ok(()) } else { copy.sync_data() }

@@ -26,7 +26,8 @@ use crate::format::{PAGE_BYTES, RegionRecord};
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, OpenMode, Storage};
 
-/// Fresh memory of at least this many bytes is on its way to the disk while its checksums are computed.
+/// Fresh memory of at least this many bytes is on its way to the disk while its checksums are
+/// computed.
 const WRITTEN_MEANWHILE_BYTES_MIN: u64 = 32 << 20;
 
 /// A contiguous part of the file at a contiguous range of addresses.
@@ -66,8 +67,8 @@ pub(crate) struct Engine {
     pub(super) views: Vec<View>,
     pub(super) tables: Tables,
     pub(super) overlay: Overlay,
-    /// What a log that is kept for good has beyond the overlay. Whoever applied it may have failed to flush
-    /// it, and the kernel takes such pages for clean: a checkpoint writes all of it anew.
+    /// What a log that is kept for good has beyond the overlay. Whoever applied it may have failed
+    /// to flush it, and the kernel takes such pages for clean: a checkpoint writes all of it anew.
     pub(super) applied_elsewhere: Overlay,
     /// Committed at level `Close` and not in the log yet: lines by page, all in the overlay.
     pub(super) staged: BTreeMap<u64, u64>,

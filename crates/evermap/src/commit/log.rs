@@ -32,11 +32,12 @@ const PREWRITTEN_BYTES_FIRST: u64 = 64 * 1024;
 const PREWRITTEN_STEP_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The same when blocks are only reserved.
 const RESERVED_STEP_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Records of at least this many bytes are not worth writing zeros for first. Blocks are reserved for
-/// them and the file made longer, durably. For smaller ones zeros pay: a record of 400 KiB took 1.4 ms
-/// into zeros and 2.0 into reserved blocks, whose metadata changes.
+/// Records of at least this many bytes are not worth writing zeros for first. Blocks are reserved
+/// for them and the file made longer, durably. For smaller ones zeros pay: a record of 400 KiB took
+/// 1.4 ms into zeros and 2.0 into reserved blocks, whose metadata changes.
 const RESERVED_FOR_BYTES_MIN: u64 = 1024 * 1024;
-/// A log that has grown past this is cut when it is emptied, to this or to what was used of it last.
+/// A log that has grown past this is cut when it is emptied, to this or to what was used of it
+/// last.
 const TRIM_BEYOND_BYTES: u64 = 16 * 1024 * 1024;
 
 /// An open log, positioned behind its last valid record.
@@ -368,13 +369,14 @@ impl Log {
     /// Is what begins at the tail, with `head`, a whole record of an earlier generation? Then this
     /// generation ends here: most logs that are opened are empty ones that were used before.
     ///
-    /// Why that is no torn or damaged record of this generation: damage makes no right checksum, and
-    /// a record of which a crash kept the first sector from the disk was not durable, so that none
-    /// behind it says so. What is missed is a disk that reported a write as durable, lost it, and
-    /// kept later ones; over the zeros of a new log that is missed as well, and a check of the store
-    /// finds both. Nothing follows from whole records further behind: they may be a part of a
-    /// record's body, as a program may store such bytes. The sequence tells an earlier generation from a later one whose header is
-    /// damaged, so that the one before it counts: records of that are behind this header's base.
+    /// Why that is no torn or damaged record of this generation: damage makes no right checksum,
+    /// and a record of which a crash kept the first sector from the disk was not durable, so that
+    /// none behind it says so. What is missed is a disk that reported a write as durable, lost it,
+    /// and kept later ones; over the zeros of a new log that is missed as well, and a check of the
+    /// store finds both. Nothing follows from whole records further behind: they may be a part of a
+    /// record's body, as a program may store such bytes. The sequence tells an earlier generation
+    /// from a later one whose header is damaged, so that the one before it counts: records of that
+    /// are behind this header's base.
     fn is_whole_and_older(&self, window: &mut Window, head: &LogRecord) -> Result<bool> {
         let fits = head.body_length <= (WINDOW_BYTES - size_of::<LogRecord>()) as u64;
         let older = head.salt != self.header.salt && head.sequence <= self.header.base_sequence;

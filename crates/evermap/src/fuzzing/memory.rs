@@ -1,4 +1,5 @@
-//! Files in memory, for parsing without a disk: they can be read, written and measured, up to a bound.
+//! Files in memory, for parsing without a disk: they can be read, written and measured, up to a
+//! bound.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};

@@ -36,8 +36,8 @@ pub(crate) const FIRST_CHUNKS: u64 = 16;
 
 /// Where an object gets addresses from: its store.
 pub(crate) trait Addresses: Send + Sync {
-    /// Leases `bytes` of addresses, chunk-aligned (as a huge page, if they are many), for this process: nobody else gets them until
-    /// they are recorded in the catalog or this process ends.
+    /// Leases `bytes` of addresses, chunk-aligned (as a huge page, if they are many), for this
+    /// process: nobody else gets them until they are recorded in the catalog or this process ends.
     fn lease(&self, bytes: u64) -> Result<u64>;
     /// Gives a lease up that did not come to be recorded.
     fn give_up(&self, base: u64, bytes: u64);

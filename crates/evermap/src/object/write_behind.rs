@@ -1,16 +1,16 @@
 //! Handing fresh memory to the disk while the program fills more of it.
 //!
-//! A build that fills a GiB should end when the disk has it, not when filling and writing have come one
-//! after the other. Who hands bytes to the disk waits while its queue is full, so a thread does it: it
-//! follows the end of what was touched, from the start of the fresh memory on, and begins to write what
-//! lies some way behind that end. Each byte is begun once: memory that is filled in no order is written
-//! at most once more than it has to be.
+//! A build that fills a GiB should end when the disk has it, not when filling and writing have come
+//! one after the other. Who hands bytes to the disk waits while its queue is full, so a thread does
+//! it: it follows the end of what was touched, from the start of the fresh memory on, and begins to
+//! write what lies some way behind that end. Each byte is begun once: memory that is filled in no
+//! order is written at most once more than it has to be.
 //!
-//! It is a hint only. Nothing relies on it: the flush at the commit writes what is not written then, and
-//! reports what failed.
+//! It is a hint only. Nothing relies on it: the flush at the commit writes what is not written
+//! then, and reports what failed.
 //!
-//! Invariant: the thread holds the file open, and with it the locks on it, so a [`WriteBehind`] never
-//! goes before its thread is done.
+//! Invariant: the thread holds the file open, and with it the locks on it, so a [`WriteBehind`]
+//! never goes before its thread is done.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,8 +26,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The thread ends after so many looks without progress; the next growth begins anew.
 const PAUSES_MAX: u32 = 100;
 
-/// Writes back what is filled of the newest memory of an object, on a thread that lives while there is
-/// progress.
+/// Writes back what is filled of the newest memory of an object, on a thread that lives while there
+/// is progress.
 pub(super) struct WriteBehind {
     shared: Arc<Shared>,
     /// A forked child has a copy of all this, and no thread: it must not wait for one.
@@ -62,8 +62,9 @@ impl Default for WriteBehind {
 }
 
 impl WriteBehind {
-    /// Follows the filling of `length` bytes at `offset`, together with what is followed already if they
-    /// adjoin, else in its place. Returns at once; without a thread to be had, nothing happens.
+    /// Follows the filling of `length` bytes at `offset`, together with what is followed already if
+    /// they adjoin, else in its place. Returns at once; without a thread to be had, nothing
+    /// happens.
     pub(super) fn follow(&self, file: Arc<dyn File>, offset: u64, length: u64) {
         let mut state = self.shared.lock();
         let end = offset + length;
@@ -137,8 +138,8 @@ impl Shared {
     }
 }
 
-/// Up to where a part of a file is filled for good, as far as can be told; `at` when that is not worth
-/// a request.
+/// Up to where a part of a file is filled for good, as far as can be told; `at` when that is not
+/// worth a request.
 fn ready(file: &dyn File, at: u64, end: u64) -> u64 {
     let filled = match file.next_data(at) {
         Ok(Some((data_start, data_end))) if data_start <= at => data_end.min(end),

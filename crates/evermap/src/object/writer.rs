@@ -261,8 +261,8 @@ impl Writer {
         if spare * TRIM_BEYOND_PART <= self.head.file_length {
             return Ok(());
         }
-        // Who reads a longer commit uses what would be cut, or given out again by later sessions: the
-        // object gets shorter only while nobody reads it.
+        // Who reads a longer commit uses what would be cut, or given out again by later sessions:
+        // the object gets shorter only while nobody reads it.
         let file = Arc::clone(&self.file);
         let Some(alone) = gate::hold_alone(&*file)? else { return Ok(()) };
         // The shorter length is committed before the file is cut: a cut file with a superblock
@@ -311,9 +311,9 @@ fn recover_beside_readers(
     Ok(true)
 }
 
-/// Page 0 is applied last: when it has every line that the log has for it, all of the log was applied,
-/// in the page cache at least. Its number alone does not say so, for a full disk may have taken the
-/// page in part, from a process that died then.
+/// Page 0 is applied last: when it has every line that the log has for it, all of the log was
+/// applied, in the page cache at least. Its number alone does not say so, for a full disk may have
+/// taken the page in part, from a process that died then.
 fn is_caught_up(file: &dyn File, overlay: &Overlay) -> Result<bool> {
     let mut page = [0; PAGE_BYTES as usize];
     file.read_at(&mut page, 0)?;

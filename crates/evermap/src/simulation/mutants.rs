@@ -35,8 +35,8 @@ const OF_CUTS: &[Mutant] = &[
     Mutant::TrimBeforeCommit,
 ];
 
-/// Safeguards against what a kill left in the page cache: a power cut after the next program catches
-/// their absence.
+/// Safeguards against what a kill left in the page cache: a power cut after the next program
+/// catches their absence.
 const OF_SECOND_CUTS: &[Mutant] = &[
     Mutant::LogRequiredTrustedUnflushed,
     Mutant::NameTrustedUnflushed,
@@ -44,9 +44,9 @@ const OF_SECOND_CUTS: &[Mutant] = &[
     Mutant::StaleLogNotDisowned,
 ];
 
-/// Safeguards of which each stands in for the other: only the absence of both is caught. A record of
-/// an earlier generation of the log is told by its salt and by its number; one of the same generation
-/// that a crash had cut off, by its number and by the checksum of the record before.
+/// Safeguards of which each stands in for the other: only the absence of both is caught. A record
+/// of an earlier generation of the log is told by its salt and by its number; one of the same
+/// generation that a crash had cut off, by its number and by the checksum of the record before.
 const OF_CUTS_TOGETHER: &[&[Mutant]] = &[
     &[Mutant::SaltIgnored, Mutant::SequenceIgnored],
     &[Mutant::SaltIgnored, Mutant::PreviousIgnored, Mutant::SequenceIgnored],

@@ -6,11 +6,11 @@
 //! drained: a store fence is the whole flush. **Every write is durable when it returns**, and a
 //! commit costs no system call but the length of the file.
 //!
-//! What does not go through this mapping is the kernel's to flush, and `sync_data` asks it: lengths,
-//! reservations, and the stores into fresh memory that the address layer maps shared. Those are
-//! ordinary stores to a mapping without `MAP_SYNC`: their lines may be in a cache and their blocks
-//! only in the journal's memory. The file system knows which pages were mapped for that;
-//! `fdatasync` writes their lines back and commits the metadata. Writing lines back from here
+//! What does not go through this mapping is the kernel's to flush, and `sync_data` asks it:
+//! lengths, reservations, and the stores into fresh memory that the address layer maps shared.
+//! Those are ordinary stores to a mapping without `MAP_SYNC`: their lines may be in a cache and
+//! their blocks only in the journal's memory. The file system knows which pages were mapped for
+//! that; `fdatasync` writes their lines back and commits the metadata. Writing lines back from here
 //! (`clwb`) would do the first half only.
 //!
 //! A store must never meet a page without a block: with a full disk that is a signal, where a write

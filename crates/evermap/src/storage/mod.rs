@@ -129,13 +129,14 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     fn with_path(&self, path: &Path) -> Result<Arc<dyn File>>;
     /// False once its last name was removed.
     fn has_a_name(&self) -> Result<bool>;
-    /// Makes this (empty) file share the blocks of the first `length` bytes of `source`, or of more;
-    /// false where the file system cannot.
+    /// Makes this (empty) file share the blocks of the first `length` bytes of `source`, or of
+    /// more; false where the file system cannot.
     fn clone_from(&self, source: &dyn File, length: u64) -> Result<bool>;
     /// The first range at or after `offset` that may hold anything but zeros, page-aligned: start
     /// and end. `None` when there is nothing up to the end of the file.
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>>;
-    /// The file's pages are storage themselves (DAX): no page cache, and a clean page looks private.
+    /// The file's pages are storage themselves (DAX): no page cache, and a clean page looks
+    /// private.
     fn is_direct(&self) -> bool;
     /// For mapping.
     fn descriptor(&self) -> BorrowedFd<'_>;

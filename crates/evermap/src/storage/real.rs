@@ -240,7 +240,8 @@ impl DiskFile {
         Ok(())
     }
 
-    /// Shares the blocks of the first `length` bytes of another file. rustix clones whole files only.
+    /// Shares the blocks of the first `length` bytes of another file. rustix clones whole files
+    /// only.
     fn clone_range(&self, source: &dyn File, length: u64) -> rustix::io::Result<()> {
         let range = libc::file_clone_range {
             src_fd: i64::from(source.descriptor().as_raw_fd()),
@@ -424,9 +425,9 @@ impl File for DiskFile {
 
     fn clone_from(&self, source: &dyn File, length: u64) -> Result<bool> {
         trace!(path = %self.path.display(), source = %source.path().display(), length, "clone");
-        // No more than asked for: behind it lies what a writer has just reserved. It would be flushed
-        // first, and a store into memory mapped over a shared block needs a new one, which a full
-        // disk refuses by a signal.
+        // No more than asked for: behind it lies what a writer has just reserved. It would be
+        // flushed first, and a store into memory mapped over a shared block needs a new one, which
+        // a full disk refuses by a signal.
         let cloned = match self.clone_range(source, length) {
             // Blocks larger than our pages: whole files always fit.
             Err(Errno::INVAL) => fs::ioctl_ficlone(&self.descriptor, source.descriptor()),

@@ -103,8 +103,8 @@ impl Store {
     /// two open.
     ///
     /// # Errors
-    /// `StoreExists` when there is something at `to` or it lies in the store, `DiskFull`, `NotPermitted`, and `Damaged` when
-    /// an object cannot be read at all. No copy is there then.
+    /// `StoreExists` when there is something at `to` or it lies in the store, `DiskFull`,
+    /// `NotPermitted`, and `Damaged` when an object cannot be read at all. No copy is there then.
     ///
     /// ```
     /// use evermap::Store;

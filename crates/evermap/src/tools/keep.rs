@@ -1,5 +1,5 @@
-//! Where a repair puts what it changes and what it takes away: a directory beside the store's files,
-//! in which each file has the place that it had in the store.
+//! Where a repair puts what it changes and what it takes away: a directory beside the store's
+//! files, in which each file has the place that it had in the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

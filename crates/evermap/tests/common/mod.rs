@@ -59,6 +59,27 @@ pub fn object_file(store: &Path) -> PathBuf {
     files.remove(0)
 }
 
+/// The names in a directory, sorted.
+pub fn names(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// CRC32C, bit by bit: what the format says, computed a second way.
+pub fn crc32c_of(bytes: &[u8]) -> u32 {
+    let mut crc = !0u32;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+        }
+    }
+    !crc
+}
+
 /// Copies a store's directory while it may be in use.
 pub fn copy_store(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
