@@ -92,6 +92,8 @@ fn exit_code_of(error: &Error) -> u8 {
         | Error::NewerFormat { .. }
         | Error::Damaged { .. }
         | Error::SchemaMismatch { .. }
+        | Error::OtherApplication { .. }
+        | Error::BadRoot { .. }
         | Error::LogMissing { .. } => 5,
         Error::NotPermitted { .. } => 6,
         Error::DiskFull { .. } | Error::OutOfAddresses { .. } => 7,

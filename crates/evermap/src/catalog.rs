@@ -87,6 +87,14 @@ impl Catalog {
             .collect()
     }
 
+    /// Name of the object that was given `address`.
+    pub(crate) fn holder(&self, address: u64) -> Option<String> {
+        let holds = |lease: &Lease| address.wrapping_sub(lease.base) < lease.bytes;
+        let mut objects = self.objects.iter();
+        let (name, _) = objects.find(|(_, entry)| entry.leases.iter().any(holds))?;
+        Some(name.as_str().to_string())
+    }
+
     /// Every address range in use, in order.
     pub(crate) fn used(&self) -> Vec<Lease> {
         let mut used: Vec<Lease> =

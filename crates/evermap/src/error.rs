@@ -121,6 +121,18 @@ pub enum Error {
         /// Description of the type asked for.
         expected: String,
     },
+    /// The object was made under an application key that the caller does not have.
+    #[error("object `{object}` in store {} belongs to application {stored}, and the key given is {given}; open it with the key it was made with", store.display())]
+    OtherApplication {
+        /// The store's directory.
+        store: PathBuf,
+        /// The object's name.
+        object: String,
+        /// The object's key, in hexadecimal digits.
+        stored: String,
+        /// The caller's, or `none`.
+        given: String,
+    },
     /// The file system has no room.
     #[error("no space left for {}: {doing} needs {needed_bytes} bytes; free some space and try again, nothing was lost", path.display())]
     DiskFull {
@@ -172,6 +184,18 @@ pub enum Error {
         address: u64,
         /// What is known about it.
         why: &'static str,
+    },
+    /// What was to be an object's root is no block of it.
+    #[error(
+        "{address:#x} is no allocated block of {bytes} bytes in object `{object}`; allocate the root in the object itself"
+    )]
+    BadRoot {
+        /// The object's name.
+        object: String,
+        /// The pointer's value.
+        address: u64,
+        /// How many.
+        bytes: u64,
     },
     /// A collection would need more elements than its layout can count.
     #[error("{what} cannot grow further: its capacity overflows")]

@@ -59,7 +59,10 @@ pub mod tools;
 
 pub use address::Window;
 pub use alloc::{ClassStatistics, Heap, HeapStatistics};
-pub use api::{ARENA_BYTES_DEFAULT, Batch, ObjectInfo, Options, Session, Snapshot, Store, Verify};
+pub use api::{
+    ARENA_BYTES_DEFAULT, ApplicationKey, Batch, ObjectInfo, Options, RawRoot, RawSession,
+    RawSnapshot, Session, Snapshot, Store, Verify,
+};
 pub use commit::{Durability, WhenLogFull, WriteOptions};
 pub use error::{Error, Result};
 pub use evermap_derive::{Persist, PersistHash, Plain};

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::application::ApplicationKey;
 use super::inner::{BUILDING, Inner};
 use super::publish::Finished;
 use crate::catalog::Lease;
@@ -39,6 +40,7 @@ const FLUSHED_SINGLY_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Batch {
     inner: Arc<Inner>,
+    application: Option<ApplicationKey>,
     finished: Vec<Finished>,
     names: HashSet<String>,
     files: Vec<Arc<dyn File>>,
@@ -46,11 +48,12 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub(super) fn new(inner: &Arc<Inner>) -> Result<Batch> {
+    pub(super) fn new(inner: &Arc<Inner>, application: Option<ApplicationKey>) -> Result<Batch> {
         let file_system = inner.storage.file_system(&inner.directory)?;
         let inner = Arc::clone(inner);
         Ok(Batch {
             inner,
+            application,
             finished: Vec::new(),
             names: HashSet::new(),
             files: Vec::new(),
@@ -103,6 +106,36 @@ impl Batch {
     where
         T: Persist + Build<S>,
     {
+        let expected_bytes = expected_bytes.or_else(|| T::expected_bytes(&source));
+        self.add_built(name, expected_bytes, replace, |draft| {
+            let root = draft.place_root(RootType {
+                bytes: size_of::<T>(),
+                align: align_of::<T>(),
+                type_id: type_id::<T>().0,
+                schema: type_description::<T>(),
+            })?;
+            let root: NonNull<T> = root.cast();
+            // SAFETY: the draft's root place has the size and alignment of a `T`, lies in the
+            // draft's object, and nobody else knows it.
+            unsafe { build_root(draft.heap(), root, source) }
+        })
+    }
+
+    /// Adds an object without a root.
+    ///
+    /// # Errors
+    /// As [`create`](Batch::create).
+    pub fn create_raw(&mut self, name: &str) -> Result<()> {
+        self.add_built(name, None, false, |_| Ok(()))
+    }
+
+    fn add_built(
+        &mut self,
+        name: &str,
+        expected_bytes: Option<u64>,
+        replace: bool,
+        build: impl FnOnce(&mut Draft) -> Result<()>,
+    ) -> Result<()> {
         self.inner.check_new(name, replace)?;
         if self.names.contains(name) {
             return Err(crate::Error::AlreadyExists {
@@ -114,27 +147,18 @@ impl Batch {
         let uuid = inner.new_uuid()?;
         let path = inner.path_in(BUILDING, uuid);
         let environment = inner.environment();
-        let expected_bytes = expected_bytes.or_else(|| T::expected_bytes(&source));
         let options = DraftOptions {
             name: name.to_string(),
             store_uuid: inner.uuid,
             object_uuid: uuid,
             kind: KIND_OBJECT,
+            application_key: self.application.map_or([0; 16], |key| key.bytes()),
             arena: inner.arena,
             expected_bytes,
             ..DraftOptions::default()
         };
         let built = Draft::create(&environment, &path, &options).and_then(|mut draft| {
-            let root = draft.place_root(RootType {
-                bytes: size_of::<T>(),
-                align: align_of::<T>(),
-                type_id: type_id::<T>().0,
-                schema: type_description::<T>(),
-            })?;
-            let root: NonNull<T> = root.cast();
-            // SAFETY: the draft's root place has the size and alignment of a `T`, lies in the
-            // draft's object, and nobody else knows it.
-            unsafe { build_root(draft.heap(), root, source)? };
+            build(&mut draft)?;
             let leases = draft.finish(&environment, None)?;
             draft.published();
             Ok((Arc::clone(draft.file()), leases))

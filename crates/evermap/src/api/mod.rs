@@ -4,6 +4,7 @@
 //! an object in a process, one catalog, address leases) and the types that make Rust's borrow
 //! checker enforce what the layers below promise.
 
+mod application;
 mod arenas;
 mod batch;
 mod catalog_access;
@@ -12,8 +13,10 @@ mod inner;
 mod leases;
 mod mend;
 mod new_catalog;
+mod open_session;
 mod options;
 mod publish;
+mod raw;
 mod registry;
 mod registry_lines;
 mod session;
@@ -25,9 +28,11 @@ pub(crate) use arenas::note_arenas;
 pub(crate) use inner::refuse_open_here;
 pub(crate) use new_catalog::{NewCatalog, write_catalog};
 
+pub use application::ApplicationKey;
 pub use batch::Batch;
 pub use info::ObjectInfo;
 pub use options::{ARENA_BYTES_DEFAULT, Options, Verify};
+pub use raw::{RawRoot, RawSession, RawSnapshot};
 pub use session::Session;
 pub use snapshot::Snapshot;
 pub use store::Store;

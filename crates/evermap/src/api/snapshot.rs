@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::application::{ApplicationKey, check_application};
 use super::info::ObjectInfo;
 use super::inner::{Current, Inner, OpenObject};
 use super::options::Verify;
@@ -65,8 +66,12 @@ impl Drop for Shared {
 }
 
 impl<T: Persist> Snapshot<T> {
-    pub(super) fn open(inner: &Arc<Inner>, name: &str) -> Result<Snapshot<T>> {
-        let shared = Shared::open(inner, name)?;
+    pub(super) fn open(
+        inner: &Arc<Inner>,
+        name: &str,
+        application: Option<ApplicationKey>,
+    ) -> Result<Snapshot<T>> {
+        let shared = Shared::open_for(inner, name, application)?;
         let root = root_as::<T>(inner, name, shared.reader.superblock())?;
         Ok(Snapshot { shared, root, root_type: PhantomData })
     }
@@ -113,8 +118,9 @@ impl<T: Persist> Snapshot<T> {
         if Arc::strong_count(&self.shared) > 1 {
             return Err(busy_here(&inner, &name, "read at an older commit"));
         }
+        let application = ApplicationKey::from_bytes(self.shared.superblock().application_key);
         drop(self);
-        Snapshot::open(&inner, &name)
+        Snapshot::open(&inner, &name, application)
     }
 
     /// Was every page compared with its checksum? True when that is done, false while it is going
@@ -123,8 +129,7 @@ impl<T: Persist> Snapshot<T> {
     /// # Errors
     /// `Damaged`, with the first bad page.
     pub fn verified(&self) -> Result<bool> {
-        let shared = &self.shared;
-        shared.verification.as_ref().map_or(Ok(shared.verified), BackgroundVerification::outcome)
+        self.shared.verified()
     }
 
     /// Number of the commit this is.
@@ -192,7 +197,30 @@ impl Shared {
         Ok(shared)
     }
 
-    fn is_current(&self) -> Result<bool> {
+    /// The same for a program of this application, which the object may not be for.
+    pub(super) fn open_for(
+        inner: &Arc<Inner>,
+        name: &str,
+        application: Option<ApplicationKey>,
+    ) -> Result<Arc<Shared>> {
+        let shared = Shared::open(inner, name)?;
+        check_application(inner, name, shared.superblock(), application)?;
+        Ok(shared)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn superblock(&self) -> &Superblock {
+        self.reader.superblock()
+    }
+
+    pub(super) fn verified(&self) -> Result<bool> {
+        self.verification.as_ref().map_or(Ok(self.verified), BackgroundVerification::outcome)
+    }
+
+    pub(super) fn is_current(&self) -> Result<bool> {
         let place = self.inner.place(&self.name, self.uuid);
         self.reader.is_current(&*self.inner.storage, &place.log_path)
     }

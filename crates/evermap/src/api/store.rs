@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use tracing::debug;
 
+use super::application::ApplicationKey;
 use super::batch::Batch;
 use super::info::ObjectInfo;
 use super::inner::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, Inner, OBJECTS};
 use super::new_catalog::{NewCatalog, write_catalog};
 use super::options::Options;
+use super::raw::{RawSession, RawSnapshot};
 use super::session::Session;
 use super::snapshot::{Shared, Snapshot};
 use crate::commit::WriteOptions;
@@ -36,6 +38,7 @@ use crate::storage::{LockKind, OpenMode, Storage};
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<Inner>,
+    application: Option<ApplicationKey>,
 }
 
 impl Store {
@@ -81,6 +84,12 @@ impl Store {
         &self.inner.directory
     }
 
+    /// This store for an application: what is made through the handle belongs to it, and what
+    /// belongs to it can be opened. See [`ApplicationKey`].
+    pub fn for_application(&self, key: ApplicationKey) -> Store {
+        Store { inner: Arc::clone(&self.inner), application: Some(key) }
+    }
+
     /// Makes an object; its root is built from `source`, in place. Durable on return.
     ///
     /// # Errors
@@ -114,7 +123,7 @@ impl Store {
     /// # Errors
     /// When the directory cannot be opened.
     pub fn batch(&self) -> Result<Batch> {
-        Batch::new(&self.inner)
+        Batch::new(&self.inner, self.application)
     }
 
     /// Opens an object for reading: its last commit. Works beside a writer in another process, and
@@ -124,7 +133,7 @@ impl Store {
     /// `NotFound`, `SchemaMismatch` when its root is not a `T`, `Busy` while this process is writing
     /// it, `Damaged`, `LogMissing`, `AddressTaken`.
     pub fn read<T: Persist>(&self, name: &str) -> Result<Snapshot<T>> {
-        Snapshot::open(&self.inner, name)
+        Snapshot::open(&self.inner, name, self.application)
     }
 
     /// Opens an object for writing. There is one writer at a time; readers in other processes may
@@ -135,7 +144,7 @@ impl Store {
     /// # Errors
     /// As [`read`](Store::read), `Busy` also while another process is writing it, and `NotPermitted`.
     pub fn write<T: Persist>(&self, name: &str) -> Result<Session<T>> {
-        Session::open(&self.inner, name, &self.inner.options.write)
+        Session::open(&self.inner, name, &self.inner.options.write, self.application)
     }
 
     /// As [`write`](Store::write), with choices of its own.
@@ -143,7 +152,60 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn write_with<T: Persist>(&self, name: &str, options: &WriteOptions) -> Result<Session<T>> {
-        Session::open(&self.inner, name, options)
+        Session::open(&self.inner, name, options, self.application)
+    }
+
+    /// Makes an object without a root, for [`write_raw`](Store::write_raw). Durable on return.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidName`, `DiskFull`. The store is as it was then.
+    pub fn create_raw(&self, name: &str) -> Result<()> {
+        let mut batch = self.batch()?;
+        batch.create_raw(name)?;
+        batch.commit()
+    }
+
+    /// Opens an object for reading, whatever its root is. As [`read`](Store::read) otherwise.
+    ///
+    /// # Errors
+    /// As [`read`](Store::read), without `SchemaMismatch`.
+    pub fn read_raw(&self, name: &str) -> Result<RawSnapshot> {
+        RawSnapshot::open(&self.inner, name, self.application)
+    }
+
+    /// Opens an object for writing, whatever its root is. As [`write`](Store::write) otherwise.
+    ///
+    /// # Errors
+    /// As [`write`](Store::write), without `SchemaMismatch`.
+    pub fn write_raw(&self, name: &str) -> Result<RawSession> {
+        self.write_raw_with(name, &self.inner.options.write)
+    }
+
+    /// As [`write_raw`](Store::write_raw), with choices of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_raw_with(&self, name: &str, options: &WriteOptions) -> Result<RawSession> {
+        RawSession::open(&self.inner, name, options, self.application)
+    }
+
+    /// The object of this store that `address` belongs to, by the catalog, whether it is open or
+    /// not; `None` when none does. Costs a look at every object's entry.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// let store = evermap::Store::create_new(directory.path().join("store"))?;
+    /// store.create::<u64, _>("number", 7)?;
+    /// let number = store.read::<u64>("number")?;
+    /// assert_eq!(store.object_at(&raw const *number as usize)?, Some("number".to_string()));
+    /// assert_eq!(store.object_at(&raw const store as usize)?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What reading the catalog returns.
+    pub fn object_at(&self, address: usize) -> Result<Option<String>> {
+        self.inner.catalog().look(|catalog, _| catalog.holder(address as u64))
     }
 
     /// Is there an object of this name?
@@ -198,7 +260,7 @@ impl Options {
     /// # Errors
     /// As there.
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Store> {
-        Ok(Store { inner: Inner::open(directory.as_ref(), self)? })
+        Ok(Store { inner: Inner::open(directory.as_ref(), self)?, application: None })
     }
 
     /// As [`Store::create_new`], with these options.

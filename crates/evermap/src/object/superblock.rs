@@ -208,6 +208,10 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
         return Err(damaged(path, "the name's length", s.name_length.to_string(), "at most 255"));
     }
     check_regions(path, s)?;
+    // A raw object has no root until it is given one.
+    if s.root_address == 0 && s.root_bytes == 0 {
+        return Ok(());
+    }
     let root_end = s.root_address.checked_add(s.root_bytes);
     let inside = s.regions[..s.region_count as usize].iter().enumerate().any(|(i, r)| {
         let first = if i == 0 { r.base + ROOT_AREA_OFFSET as u64 } else { r.base + r.meta_length };

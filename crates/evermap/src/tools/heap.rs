@@ -228,6 +228,9 @@ fn describe(state: u8) -> String {
 
 fn check_root(image: &Image, findings: &mut Findings) -> Result<()> {
     let s = image.superblock();
+    if s.root_address == 0 {
+        return Ok(());
+    }
     let area = s.regions()[0].base + ROOT_AREA_OFFSET as u64;
     let end = s.root_address.saturating_add(s.root_bytes);
     if s.root_address >= area && end <= area + ROOT_AREA_BYTES as u64 {

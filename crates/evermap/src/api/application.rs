@@ -1,0 +1,70 @@
+//! Application keys: whose an object is.
+
+use std::fmt;
+
+use super::inner::Inner;
+use crate::error::{Error, Result};
+use crate::format::Superblock;
+use crate::object::hex;
+
+/// Names the application that an object belongs to.
+///
+/// An object that was made under a key opens for that key only; one made without opens for
+/// everybody. Keys keep the honest out of each other's way: they are no secret, and the tools
+/// (`check`, `backup`, `audit`, ...) do not ask for them.
+///
+/// ```
+/// use evermap::{ApplicationKey, Error, Store};
+/// # let directory = tempfile::tempdir()?;
+/// let store = Store::create_new(directory.path().join("store"))?;
+/// let player = store.for_application(ApplicationKey::named("player"));
+/// player.create::<u64, _>("position", 7)?;
+/// assert_eq!(*player.read::<u64>("position")?, 7);
+/// assert!(matches!(store.read::<u64>("position"), Err(Error::OtherApplication { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ApplicationKey([u8; 16]);
+
+impl ApplicationKey {
+    /// The key of a name: its XXH3 hash of 128 bits, little-endian.
+    pub fn named(name: &str) -> ApplicationKey {
+        ApplicationKey(xxhash_rust::xxh3::xxh3_128(name.as_bytes()).to_le_bytes())
+    }
+
+    /// A key of the caller's own making; sixteen zeros are no key.
+    pub fn from_bytes(bytes: [u8; 16]) -> Option<ApplicationKey> {
+        (bytes != [0; 16]).then_some(ApplicationKey(bytes))
+    }
+
+    /// Its bytes, as in the superblock.
+    pub fn bytes(&self) -> [u8; 16] {
+        self.0
+    }
+}
+
+impl fmt::Debug for ApplicationKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ApplicationKey({})", hex(&self.0))
+    }
+}
+
+/// Refuses an object that belongs to another application.
+pub(super) fn check_application(
+    inner: &Inner,
+    name: &str,
+    superblock: &Superblock,
+    application: Option<ApplicationKey>,
+) -> Result<()> {
+    let stored = ApplicationKey::from_bytes(superblock.application_key);
+    if stored.is_none() || stored == application {
+        return Ok(());
+    }
+    let shown = |key: Option<ApplicationKey>| key.map_or("none".to_string(), |k| hex(&k.0));
+    Err(Error::OtherApplication {
+        store: inner.directory.clone(),
+        object: name.to_string(),
+        stored: shown(stored),
+        given: shown(application),
+    })
+}

@@ -1,0 +1,213 @@
+//! One writer's time with an object, whatever its root is: what typed and raw sessions share.
+//!
+//! Owns the mapping, the writer lock and the addresses from opening to closing, and the order of
+//! catalog and object commits when the object grew.
+
+use std::sync::Arc;
+
+use tracing::warn;
+
+use super::application::{ApplicationKey, check_application};
+use super::info::ObjectInfo;
+use super::inner::{Current, Inner, OpenObject};
+use super::options::Verify;
+use super::snapshot::busy_here;
+use crate::alloc::Heap;
+use crate::catalog::{self, Found, Lease};
+use crate::commit::{LogPolicy, WriteOptions};
+use crate::error::Result;
+use crate::format::Superblock;
+use crate::object::{BackgroundVerification, Writer, lease_of};
+
+/// An object open for writing. Dropping it forgets what was not committed.
+pub(super) struct OpenSession {
+    verification: Option<BackgroundVerification>,
+    /// Everything was compared when the object was opened.
+    verified: bool,
+    // Declared before `inner`: its mappings go before the object is marked as closed.
+    writer: Option<Writer>,
+    inner: Arc<Inner>,
+    uuid: [u8; 16],
+    name: String,
+    leases: Vec<Lease>,
+    /// The next commit has something to say even if no page changed.
+    head_changed: bool,
+}
+
+impl OpenSession {
+    /// Opens the object of this name; `look` sees its superblock and may refuse it.
+    pub(super) fn open<R>(
+        inner: &Arc<Inner>,
+        name: &str,
+        options: &WriteOptions,
+        application: Option<ApplicationKey>,
+        look: impl Fn(&Superblock) -> Result<R>,
+    ) -> Result<(OpenSession, R)> {
+        inner.find_and_open(name, |found| {
+            mark_as_written(inner, name, found)?;
+            let opened = OpenSession::open_writer(inner, name, options, found.uuid);
+            let session = opened.inspect_err(|_| {
+                inner.open_objects().remove(&found.uuid);
+            })?;
+            // From here on dropping the session takes the mark away.
+            check_application(inner, name, session.writer().head(), application)?;
+            let looked = look(session.writer().head())?;
+            Ok((session, looked))
+        })
+    }
+
+    fn open_writer(
+        inner: &Arc<Inner>,
+        name: &str,
+        options: &WriteOptions,
+        uuid: [u8; 16],
+    ) -> Result<OpenSession> {
+        let environment = inner.environment();
+        let patience = inner.options.busy_timeout;
+        let mut writer = inner.with_place(name, uuid, |place| {
+            Writer::open(&environment, place, LogPolicy::WhileOpen, options, patience)
+        })?;
+        if writer.head().name() != name {
+            writer.head_mut().set_name(name);
+        }
+        let verification = match inner.options.verify {
+            Verify::Superblock => None,
+            Verify::Background => writer.verify_in_background()?,
+            Verify::Full => writer.verify().map(|()| None)?,
+        };
+        let regions = writer.head().regions().iter();
+        let leases: Vec<Lease> =
+            regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect();
+        inner.book.share(&leases)?;
+        Ok(OpenSession {
+            verification,
+            verified: inner.options.verify == Verify::Full,
+            writer: Some(writer),
+            inner: Arc::clone(inner),
+            uuid,
+            name: name.to_string(),
+            leases,
+            head_changed: false,
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn heap(&self) -> &Heap {
+        self.writer().heap()
+    }
+
+    pub(super) fn head(&self) -> &Superblock {
+        self.writer().head()
+    }
+
+    /// Changes fields of the superblock, with the next commit, even if that is all it has.
+    pub(super) fn head_mut(&mut self) -> &mut Superblock {
+        self.head_changed = true;
+        self.writer_mut().head_mut()
+    }
+
+    pub(super) fn commit(&mut self) -> Result<bool> {
+        self.verified()?;
+        let new: Vec<Lease> =
+            self.writer().new_leases().iter().map(|&(base, bytes)| Lease { base, bytes }).collect();
+        if !new.is_empty() {
+            // First the catalog, then the object: addresses may be recorded and unused, but never
+            // used and unrecorded.
+            let all: Vec<Lease> = self.leases.iter().chain(&new).copied().collect();
+            let uuid = self.uuid;
+            let known =
+                self.inner.catalog().change(|catalog| catalog::set_leases(catalog, uuid, &all))?;
+            if !known {
+                return Err(self.inner.not_found(&self.name));
+            }
+            // Nobody else is given them from now on, and readers of the commit need to share them.
+            self.inner.book.share(&new)?;
+        }
+        let committed = match self.head_changed {
+            true => self.writer_mut().commit_head()?,
+            false => self.writer_mut().commit()?,
+        };
+        self.head_changed = false;
+        if committed {
+            self.leases.extend(new);
+        }
+        Ok(committed)
+    }
+
+    pub(super) fn rollback(&mut self) -> Result<()> {
+        self.head_changed = false;
+        self.writer_mut().rollback()
+    }
+
+    pub(super) fn sync(&mut self) -> Result<()> {
+        self.writer_mut().sync()
+    }
+
+    pub(super) fn checkpoint(&mut self) -> Result<bool> {
+        self.writer_mut().checkpoint()
+    }
+
+    pub(super) fn verified(&self) -> Result<bool> {
+        self.verification.as_ref().map_or(Ok(self.verified), BackgroundVerification::outcome)
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.writer().sequence()
+    }
+
+    pub(super) fn info(&self) -> Result<ObjectInfo> {
+        ObjectInfo::of_writer(&self.name, self.writer())
+    }
+
+    fn writer(&self) -> &Writer {
+        // The writer is taken out only while the session is being dropped.
+        self.writer.as_ref().unwrap_or_else(|| unreachable!("a session in use has a writer"))
+    }
+
+    fn writer_mut(&mut self) -> &mut Writer {
+        self.writer.as_mut().unwrap_or_else(|| unreachable!("a session in use has a writer"))
+    }
+
+    /// Ends the session, once; dropping it has nobody to tell about errors.
+    pub(super) fn end(&mut self) -> Result<()> {
+        let Some(mut writer) = self.writer.take() else {
+            return Ok(());
+        };
+        // It looks at the file, which is about to be cut.
+        self.verification = None;
+        let ended = writer.rollback().and_then(|()| writer.close());
+        drop(writer);
+        self.inner.book.give_up(&self.leases);
+        self.inner.open_objects().remove(&self.uuid);
+        ended
+    }
+}
+
+/// Marks an object as written by this process, which must not have it open.
+fn mark_as_written(inner: &Inner, name: &str, found: &Found) -> Result<()> {
+    let (mut open, current) = inner.open_object(found.uuid);
+    match current {
+        Current::Closed => {
+            open.insert(found.uuid, OpenObject::Writing);
+            Ok(())
+        }
+        Current::Writing => Err(busy_here(inner, name, "written")),
+        Current::Reading(shared) => {
+            // The list is unlocked first: the last snapshot's end locks it.
+            drop(open);
+            drop(shared);
+            Err(busy_here(inner, name, "read"))
+        }
+    }
+}
+
+impl Drop for OpenSession {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            warn!(%error, object = self.name, "closing a session");
+        }
+    }
+}

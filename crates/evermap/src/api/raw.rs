@@ -1,0 +1,264 @@
+//! Objects without a Rust type: for code that manages its own memory in an object, and for other
+//! languages.
+//!
+//! A raw object has a heap and one root pointer, which is null until somebody sets it. What the
+//! root points at is between the programs that use the object; a *tag* of 16 bytes and a text say
+//! what it is, for programs that want to be sure and for people who look at the object.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::application::ApplicationKey;
+use super::info::ObjectInfo;
+use super::inner::Inner;
+use super::open_session::OpenSession;
+use super::snapshot::Shared;
+use crate::alloc::Heap;
+use crate::commit::WriteOptions;
+use crate::error::{Error, Result};
+use crate::format::Superblock;
+
+/// What an object's superblock says of its root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawRoot {
+    /// First byte of the root; null for none.
+    pub address: *mut u8,
+    /// Bytes that were said to belong to it.
+    pub bytes: u64,
+    /// The tag: the id of a Rust type, or what [`RawSession::set_root`] was given; zeros for none.
+    pub tag: [u8; 16],
+    /// Description that belongs to the tag, cut at 1024 bytes.
+    pub description: String,
+}
+
+impl RawRoot {
+    fn of(superblock: &Superblock) -> RawRoot {
+        RawRoot {
+            address: std::ptr::with_exposed_provenance_mut(superblock.root_address as usize),
+            bytes: superblock.root_bytes,
+            tag: superblock.root_type_id,
+            description: superblock.schema(),
+        }
+    }
+}
+
+/// One writer's time with an object, whatever its root is. See [`Session`](crate::Session) for
+/// what the methods promise; none of them looks at what the program put into the object.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// let store = evermap::Store::create_new(directory.path().join("store"))?;
+/// store.create_raw("numbers")?;
+/// let mut session = store.write_raw("numbers")?;
+/// let block = session.heap().allocate(80, 8)?;
+/// // SAFETY: ten numbers fit the block, which is nobody else's.
+/// unsafe { block.cast::<[u64; 10]>().write([7; 10]) };
+/// session.set_root(Some(block), 80, [0; 16], "ten numbers")?;
+/// session.commit()?;
+/// session.close()?;
+///
+/// let snapshot = store.read_raw("numbers")?; // in this process or in any later one
+/// assert_eq!(snapshot.root().bytes, 80);
+/// // SAFETY: that is what the root of this object is.
+/// assert_eq!(unsafe { *snapshot.root().address.cast::<[u64; 10]>() }, [7; 10]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RawSession {
+    open: OpenSession,
+}
+
+impl RawSession {
+    pub(super) fn open(
+        inner: &Arc<Inner>,
+        name: &str,
+        options: &WriteOptions,
+        application: Option<ApplicationKey>,
+    ) -> Result<RawSession> {
+        let (open, ()) = OpenSession::open(inner, name, options, application, |_| Ok(()))?;
+        Ok(RawSession { open })
+    }
+
+    /// The object's name when it was opened.
+    pub fn name(&self) -> &str {
+        self.open.name()
+    }
+
+    /// The object's allocator.
+    pub fn heap(&self) -> &Heap {
+        self.open.heap()
+    }
+
+    /// The root, uncommitted changes of it included.
+    pub fn root(&self) -> RawRoot {
+        RawRoot::of(self.open.head())
+    }
+
+    /// Makes `root` the object's root, with the next commit: an allocated block of the object, of
+    /// at least `bytes` bytes; `None` for no root. The old root's memory is left alone.
+    ///
+    /// # Errors
+    /// `BadRoot` when it is not such a block.
+    pub fn set_root(
+        &mut self,
+        root: Option<NonNull<u8>>,
+        bytes: u64,
+        tag: [u8; 16],
+        description: &str,
+    ) -> Result<()> {
+        let (address, bytes) = match root {
+            Some(root) => (root.as_ptr().expose_provenance() as u64, bytes),
+            None => (0, 0),
+        };
+        let usable = root.map_or(0, |root| self.heap().usable_size(root) as u64);
+        if root.is_some() && (usable == 0 || usable < bytes) {
+            return Err(Error::BadRoot { object: self.name().to_string(), address, bytes });
+        }
+        let head = self.open.head_mut();
+        head.root_address = address;
+        head.root_bytes = bytes;
+        head.root_type_id = tag;
+        head.set_schema(description);
+        Ok(())
+    }
+
+    /// Makes everything done since the last commit durable, all of it or nothing; false when
+    /// nothing had changed. No other thread may use the object's memory or heap meanwhile.
+    ///
+    /// # Errors
+    /// As [`Session::commit`](crate::Session::commit).
+    pub fn commit(&mut self) -> Result<bool> {
+        self.open.commit()
+    }
+
+    /// Forgets everything done since the last commit; pointers to what was allocated since are
+    /// dangling then.
+    ///
+    /// # Errors
+    /// As [`Session::rollback`](crate::Session::rollback).
+    pub fn rollback(&mut self) -> Result<()> {
+        self.open.rollback()
+    }
+
+    /// Makes everything committed so far durable, at any level.
+    ///
+    /// # Errors
+    /// As [`Session::sync`](crate::Session::sync).
+    pub fn sync(&mut self) -> Result<()> {
+        self.open.sync()
+    }
+
+    /// Writes all commits to the object file and empties the log; false while readers of older
+    /// commits are in the way.
+    ///
+    /// # Errors
+    /// As [`Session::checkpoint`](crate::Session::checkpoint).
+    pub fn checkpoint(&mut self) -> Result<bool> {
+        self.open.checkpoint()
+    }
+
+    /// Was every page compared with its checksum? See [`Session::verified`](crate::Session::verified).
+    ///
+    /// # Errors
+    /// `Damaged`, with the first bad page.
+    pub fn verified(&self) -> Result<bool> {
+        self.open.verified()
+    }
+
+    /// Number of the last commit; at level `Close`, of the last durable one.
+    pub fn sequence(&self) -> u64 {
+        self.open.sequence()
+    }
+
+    /// What is known about the object, uncommitted allocations included.
+    ///
+    /// # Errors
+    /// When its file cannot be looked at.
+    pub fn info(&self) -> Result<ObjectInfo> {
+        self.open.info()
+    }
+
+    /// Ends the session, forgetting what was not committed.
+    ///
+    /// # Errors
+    /// As [`Session::close`](crate::Session::close).
+    pub fn close(mut self) -> Result<()> {
+        self.open.end()
+    }
+}
+
+impl std::fmt::Debug for RawSession {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RawSession").field("object", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// One commit of an object, for reading, whatever its root is. Its memory is mapped read-only at
+/// the object's addresses for as long as the value lives. See [`Snapshot`](crate::Snapshot).
+#[derive(Clone)]
+pub struct RawSnapshot {
+    shared: Arc<Shared>,
+}
+
+impl RawSnapshot {
+    pub(super) fn open(
+        inner: &Arc<Inner>,
+        name: &str,
+        application: Option<ApplicationKey>,
+    ) -> Result<RawSnapshot> {
+        Ok(RawSnapshot { shared: Shared::open_for(inner, name, application)? })
+    }
+
+    /// The object's name when it was opened.
+    pub fn name(&self) -> &str {
+        self.shared.name()
+    }
+
+    /// The root.
+    pub fn root(&self) -> RawRoot {
+        RawRoot::of(self.shared.superblock())
+    }
+
+    /// Do `length` bytes from `address` lie in the object's data?
+    pub fn contains(&self, address: usize, length: usize) -> bool {
+        self.shared.superblock().regions().iter().any(|region| {
+            let (first, end) = (region.base + region.meta_length, region.base + region.length);
+            let last = (address as u64).checked_add(length as u64);
+            address as u64 >= first && last.is_some_and(|last| last <= end)
+        })
+    }
+
+    /// Is this the newest commit? Costs some small reads.
+    ///
+    /// # Errors
+    /// When the files cannot be read.
+    pub fn is_current(&self) -> Result<bool> {
+        self.shared.is_current()
+    }
+
+    /// Was every page compared with its checksum? See [`Snapshot::verified`](crate::Snapshot::verified).
+    ///
+    /// # Errors
+    /// `Damaged`, with the first bad page.
+    pub fn verified(&self) -> Result<bool> {
+        self.shared.verified()
+    }
+
+    /// Number of the commit this is.
+    pub fn sequence(&self) -> u64 {
+        self.shared.superblock().commit_sequence
+    }
+
+    /// What is known about the object.
+    ///
+    /// # Errors
+    /// When its file cannot be looked at.
+    pub fn info(&self) -> Result<ObjectInfo> {
+        self.shared.info()
+    }
+}
+
+impl std::fmt::Debug for RawSnapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RawSnapshot").field("object", &self.name()).finish_non_exhaustive()
+    }
+}
