@@ -155,7 +155,6 @@ impl Batch {
             application_key: self.application.map_or([0; 16], |key| key.bytes()),
             arena: inner.arena,
             expected_bytes,
-            ..DraftOptions::default()
         };
         let built = Draft::create(&environment, &path, &options).and_then(|mut draft| {
             build(&mut draft)?;
