@@ -50,7 +50,10 @@ pub const KIND_CATALOG: u32 = 1;
 pub const KIND_OBJECT: u32 = 0;
 
 /// Incompatible features this build knows: a file with any other must not be opened.
-pub const INCOMPATIBLE_KNOWN: u64 = 0;
+pub const INCOMPATIBLE_KNOWN: u64 = FEATURE_HOLES;
+/// Incompatible feature: chunks may be [`CHUNK_HOLE`], and entries of checksum tables
+/// [`CHECKSUM_UNKNOWN`].
+pub const FEATURE_HOLES: u64 = 1;
 /// Features this build may write beside: a file with any other may only be read.
 pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = FEATURE_PAGE_CHECKSUMS;
 /// Read-only-compatible feature: the object keeps page checksums, so who writes must keep them too.
@@ -189,6 +192,9 @@ const _: () = assert!(CHUNK_BYTES as usize / BLOCK_BYTES_MIN == 64 * 64);
 
 /// Chunk map: the chunk is free. Fresh file pages are zero, so fresh chunks are free.
 pub const CHUNK_FREE: u8 = 0;
+/// Chunk map: the chunk is free, and its blocks were given back to the file system, or may be: they
+/// are to be reserved before it is used.
+pub const CHUNK_HOLE: u8 = 0x7d;
 /// Chunk map: first chunk of a large block. Slabs use `1 + class`.
 pub const CHUNK_LARGE: u8 = 0x7e;
 /// Chunk map: a further chunk of a large block.
@@ -207,6 +213,8 @@ pub const fn meta_length(first_region: bool, chunks: u64) -> u64 {
 /// Entries of a line of a checksum table; the last four bytes of the line are its own checksum. So
 /// a page's entry and what vouches for it are one line of the log.
 pub const CHECKSUMS_PER_LINE: u64 = LINE_BYTES as u64 / 4 - 1;
+/// Entry of a page whose contents mean nothing: it lies in a chunk that is free.
+pub const CHECKSUM_UNKNOWN: u32 = u32::MAX;
 /// Entries of a page of a checksum table.
 pub const CHECKSUMS_PER_PAGE: u64 = CHECKSUMS_PER_LINE * PAGE_LINES as u64;
 

@@ -64,6 +64,10 @@ pub(crate) enum Mutant {
     FreshNotFlushed,
     /// Closing removes the log before the object file is durable.
     CloseBeforeFlush,
+    /// Holes are not flushed before commits take them for zeros.
+    HolesNotFlushed,
+    /// Holes are made before the commit after which nothing there means anything.
+    HolesBeforeCommit,
     /// What a dead writer's growth left behind the last commit stays.
     DeadGrowthKept,
     /// The file is cut before the commit that makes the object shorter.

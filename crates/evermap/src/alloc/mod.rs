@@ -12,6 +12,7 @@
 
 mod anonymous;
 mod classes;
+mod holes;
 mod region;
 mod statistics;
 
@@ -25,11 +26,12 @@ use tracing::error;
 
 use crate::error::{Error, Result};
 use crate::format::{
-    BLOCK_BYTES_MIN, CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, CHUNK_LARGE, CHUNK_LARGE_BODY,
-    PAGE_BYTES, RegionRecord,
+    BLOCK_BYTES_MIN, CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, CHUNK_HOLE, CHUNK_LARGE,
+    CHUNK_LARGE_BODY, PAGE_BYTES, RegionRecord,
 };
 use classes::class_of;
 pub(crate) use classes::{CLASSES, block_bytes, blocks_per_slab};
+pub(crate) use holes::is_free;
 use region::Region;
 pub(crate) use statistics::statistics_of;
 pub use statistics::{ClassStatistics, HeapStatistics};
@@ -42,6 +44,8 @@ pub(crate) trait Ground: Send + Sync {
     /// Backs a region with the file up to at least `data_bytes` from its first chunk; gives the
     /// bytes that are backed then.
     fn extend(&self, region: usize, data_bytes: u64) -> Result<u64>;
+    /// Reserves the file's blocks of a range of a region again, from its first chunk.
+    fn refill(&self, region: usize, offset: u64, bytes: u64) -> Result<()>;
     /// Adds a region of at least `chunks` chunks.
     fn add_region(&self, chunks: u64) -> Result<RegionRecord>;
 }
@@ -245,6 +249,21 @@ impl Heap {
     }
 }
 
+impl Heap {
+    /// Bytes of free chunks that the file backs and that are no holes, in runs of at least so many.
+    pub(crate) fn free_bytes(&self, chunks_min: usize) -> u64 {
+        let state = self.lock();
+        state.regions.iter().map(|region| holes::free_bytes(region, chunks_min)).sum()
+    }
+
+    /// Marks free chunks that the file backs as holes: runs of at least so many chunks. Gives all
+    /// holes there are, by address and bytes.
+    pub(crate) fn mark_holes(&self, chunks_min: usize) -> Vec<(u64, u64)> {
+        let mut state = self.lock();
+        state.regions.iter_mut().flat_map(|region| holes::mark(region, chunks_min)).collect()
+    }
+}
+
 fn check_request(size: usize, align: usize) -> Result<()> {
     let why = if !align.is_power_of_two() {
         "the alignment is not a power of two"
@@ -258,7 +277,7 @@ fn check_request(size: usize, align: usize) -> Result<()> {
 
 /// End of the last block of a region, a page multiple, from its first chunk.
 fn used_data_bytes(region: &Region) -> u64 {
-    let Some(last) = region.map().iter().rposition(|&state| state != CHUNK_FREE) else {
+    let Some(last) = region.map().iter().rposition(|&state| !is_free(state)) else {
         return 0;
     };
     let state = region.map()[last];
@@ -369,6 +388,12 @@ impl State {
             let Some(chunk) = self.regions[index].find_free(from, chunks, align_bytes) else {
                 continue;
             };
+            let run = &self.regions[index].map()[chunk..chunk + chunks];
+            if run.contains(&CHUNK_HOLE) {
+                let at = chunk as u64 * CHUNK_BYTES;
+                let end = (at + chunks as u64 * CHUNK_BYTES).min(self.regions[index].backed());
+                ground.refill(index, at, end.saturating_sub(at))?;
+            }
             self.back(ground, index, chunk as u64 * CHUNK_BYTES + bytes)?;
             if chunks == 1 && align_bytes == CHUNK_BYTES {
                 self.free_from[index] = chunk + 1;
@@ -433,7 +458,7 @@ impl State {
         let offset = address - self.regions[region].chunk_address(chunk);
         let record = self.regions[region].record(chunk);
         match self.regions[region].map()[chunk] & !CHUNK_FULL {
-            CHUNK_FREE => refuse("nothing is allocated there; was it freed before?"),
+            CHUNK_FREE | CHUNK_HOLE => refuse("nothing is allocated there; was it freed before?"),
             CHUNK_LARGE if offset == 0 => {
                 let chunks = record.large_chunks as usize;
                 let bytes = record.large_bytes;

@@ -4,8 +4,10 @@
 //! indices are checked against the region's chunk count, so damaged metadata leads to a wrong
 //! answer or an error but never outside the region.
 
+use super::holes::is_free;
 use crate::format::{
-    CHUNK_BYTES, CHUNK_FREE, ChunkRecord, LINE_BYTES, PAGE_BYTES, RegionRecord, meta_length,
+    CHUNK_BYTES, CHUNK_FREE, CHUNK_HOLE, ChunkRecord, LINE_BYTES, PAGE_BYTES, RegionRecord,
+    meta_length,
 };
 
 /// A region that the heap allocates from.
@@ -98,14 +100,14 @@ impl Region {
         let map = self.map();
         let mut at = from;
         while at + count <= map.len() {
-            at += memchr::memchr(CHUNK_FREE, &map[at..])?;
+            at += memchr::memchr2(CHUNK_FREE, CHUNK_HOLE, &map[at..])?;
             let misfit = self.chunk_address(at) % align_bytes;
             if misfit != 0 {
                 at += ((align_bytes - misfit) / CHUNK_BYTES).max(1) as usize;
                 continue;
             }
             let window = map.get(at..at + count)?;
-            match window.iter().rposition(|&state| state != CHUNK_FREE) {
+            match window.iter().rposition(|&state| !is_free(state)) {
                 None => return Some(at),
                 Some(taken) => at += taken + 1,
             }

@@ -3,7 +3,7 @@
 use super::classes::{CLASSES, block_bytes};
 use super::region::Region;
 use crate::format::{
-    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, CHUNK_LARGE, CHUNK_LARGE_BODY, RegionRecord,
+    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, CHUNK_HOLE, CHUNK_LARGE, CHUNK_LARGE_BODY, RegionRecord,
 };
 
 /// Counts of one size class.
@@ -36,6 +36,8 @@ pub struct HeapStatistics {
     pub large_bytes: u64,
     /// Chunks that hold nothing.
     pub free_chunks: u64,
+    /// Those among them whose blocks were given back to the file system.
+    pub holes: u64,
     /// Classes with at least one slab.
     pub classes: Vec<ClassStatistics>,
 }
@@ -50,6 +52,10 @@ impl HeapStatistics {
             for (chunk, &state) in region.map().iter().enumerate() {
                 match state & !CHUNK_FULL {
                     CHUNK_FREE => total.free_chunks += 1,
+                    CHUNK_HOLE => {
+                        total.free_chunks += 1;
+                        total.holes += 1;
+                    }
                     CHUNK_LARGE => {
                         let record = region.record(chunk);
                         total.large_blocks += 1;

@@ -150,6 +150,12 @@ impl OpenSession {
         self.writer_mut().checkpoint()
     }
 
+    pub(super) fn shrink(&mut self) -> Result<u64> {
+        // New regions have to be in the catalog before the object has them.
+        self.commit()?;
+        self.writer_mut().shrink()
+    }
+
     pub(super) fn verified(&self) -> Result<bool> {
         self.verification.as_ref().map_or(Ok(self.verified), BackgroundVerification::outcome)
     }

@@ -156,6 +156,19 @@ impl RawSession {
         self.open.checkpoint()
     }
 
+    /// Commits, and gives back all the disk space that the object does not need: its unused end,
+    /// and holes where chunks of 64 KiB are free. Gives the bytes; space that readers of older
+    /// commits use is left to a later call. Nothing moves. (Closing a session does the same for
+    /// what is large beside the object.)
+    ///
+    /// Costs up to four flushes and a look at the chunk map.
+    ///
+    /// # Errors
+    /// As [`commit`](RawSession::commit).
+    pub fn shrink(&mut self) -> Result<u64> {
+        self.open.shrink()
+    }
+
     /// Was every page compared with its checksum? See [`Session::verified`](crate::Session::verified).
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use tracing::warn;
 use super::checksums::{self, Tables};
 use super::flusher::Flusher;
 use super::folios::Folios;
+use super::gate;
 use super::log::Log;
 use super::overlay::Overlay;
 use super::pages::{Hot, Run};
@@ -22,7 +23,7 @@ use super::recovery::set_log_required;
 use super::settings::{Durability, WhenLogFull, WriteOptions};
 use crate::address::{Mapping, PageScanner, Sharing, View};
 use crate::error::{Error, Result};
-use crate::format::{PAGE_BYTES, RegionRecord};
+use crate::format::{CHECKSUM_UNKNOWN, PAGE_BYTES, RegionRecord};
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, OpenMode, Storage};
 
@@ -123,6 +124,8 @@ pub(crate) struct Growth {
     pub(crate) file_length: u64,
     /// The regions after the commit.
     pub(crate) regions: Vec<RegionRecord>,
+    /// Pages of the file whose contents mean nothing from now on: number of the first, and how many.
+    pub(crate) given_back: Vec<(u64, u64)>,
 }
 
 impl Engine {
@@ -204,6 +207,8 @@ impl Engine {
         let mut record = RecordBuilder::new(self.settings.full_pages, memory);
         let mut entries = Vec::new();
         self.compare(&mut record, &mut entries)?;
+        let unknown = growth.given_back.iter().flat_map(|(first, pages)| *first..first + pages);
+        entries.extend(unknown.map(|page| (page, CHECKSUM_UNKNOWN)));
         if record.is_empty() && growth.fresh.is_empty() && !self.page_zero_changed()? {
             self.hot.keep(std::mem::take(&mut self.pending));
             return Ok(false);
@@ -287,6 +292,53 @@ impl Engine {
             runs.push(Run { span: 0, address: first.address, length: PAGE_BYTES });
         }
         self.restore(&runs)
+    }
+
+    /// Gives ranges of committed memory back to the file system, by address and length: nothing in
+    /// them means anything in the last commit, whose checksum table says so. False while readers of
+    /// an older commit are there, or where the file system cannot.
+    ///
+    /// # Errors
+    /// `DurabilityUnknown` when the flush fails: a page that the disk still has as it was must not
+    /// be taken for zeros by the next commit.
+    pub(crate) fn punch_holes(&mut self, ranges: &[(u64, u64)]) -> Result<bool> {
+        if !self.checkpoint()? {
+            return Ok(false);
+        }
+        let object = Arc::clone(&self.object);
+        let Some(_content) = gate::begin_apply(&*object)? else { return Ok(false) };
+        let mut runs = Vec::new();
+        for &(address, length) in ranges {
+            let place = |s: &Span| address >= s.address && address - s.address < s.length;
+            if let Some(span) = self.spans.iter().position(place) {
+                runs.push(Run { span, address, length });
+            }
+        }
+        let punched = runs.iter().try_fold(true, |all, run| {
+            let span = &self.spans[run.span];
+            let offset = span.file_offset + (run.address - span.address);
+            Ok(all && object.punch_hole(offset, run.length)?)
+        });
+        // Also what was punched before an error.
+        if !mutated(Mutant::HolesNotFlushed) {
+            object.sync_data().map_err(|e| self.poison(e))?;
+        }
+        self.drop_runs(&runs)?;
+        punched
+    }
+
+    /// Forgets what lies behind the regions, which a commit has made shorter.
+    pub(crate) fn shorten(&mut self, regions: &[RegionRecord]) {
+        for span in &mut self.spans {
+            let region = regions
+                .iter()
+                .find(|r| span.address >= r.base && span.address - r.base < r.capacity);
+            if let Some(region) = region {
+                let end = (region.base + region.length).max(span.address);
+                span.length = span.length.min(end - span.address);
+            }
+        }
+        self.spans.retain(|span| span.length > 0);
     }
 
     /// Writes a record to the log: the commit point. Grown memory is flushed before.

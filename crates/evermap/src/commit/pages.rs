@@ -14,7 +14,7 @@ use super::record::{RecordBuilder, for_each_run};
 use super::verify::BadPage;
 use crate::address::{Mapping, View, drop_private_runs};
 use crate::error::{Error, Result};
-use crate::format::{LINE_BYTES, PAGE_BYTES, RegionRecord};
+use crate::format::{CHECKSUM_UNKNOWN, LINE_BYTES, PAGE_BYTES, RegionRecord};
 
 /// A run of pages that are private, or may be.
 #[derive(Clone, Copy, Debug)]
@@ -461,7 +461,7 @@ pub(crate) unsafe fn first_bad_mapped(
             let page = unsafe { page_at(region.base + (number - first) * PAGE_BYTES) };
             let found = checksums::entry_of_few(number, page);
             let expected = checksums::entry_at(line, place.index);
-            if found != expected {
+            if found != expected && expected != CHECKSUM_UNKNOWN {
                 return Some(BadPage::Data { number, found, expected });
             }
         }

@@ -4,7 +4,7 @@ use super::checksums::{self, TableLine, Tables};
 use super::diff::Page;
 use super::overlay::Overlay;
 use crate::error::Result;
-use crate::format::{PAGE_BYTES, RegionRecord};
+use crate::format::{CHECKSUM_UNKNOWN, PAGE_BYTES, RegionRecord};
 use crate::storage::File;
 
 /// Bytes read at a time.
@@ -82,7 +82,7 @@ fn bad_line(number: u64, page: &Page) -> Option<BadPage> {
 /// Is the page another one than its entry says? A line that contradicts itself says nothing.
 fn bad_data(number: u64, found: u32, line: &TableLine, index: usize) -> Option<BadPage> {
     let expected = checksums::entry_at(line, index);
-    let bad = found != expected && checksums::is_sealed(line);
+    let bad = found != expected && expected != CHECKSUM_UNKNOWN && checksums::is_sealed(line);
     bad.then_some(BadPage::Data { number, found, expected })
 }
 

@@ -24,6 +24,10 @@ impl Ground for OneRegion {
         Ok(*backed)
     }
 
+    fn refill(&self, _region: usize, _offset: u64, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
     fn add_region(&self, _chunks: u64) -> Result<RegionRecord> {
         let what = "a heap of one region".to_string();
         Err(Error::OutOfAddresses { what, bytes: 0, why: "it is the only one".to_string() })

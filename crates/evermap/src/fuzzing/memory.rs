@@ -79,6 +79,14 @@ impl File for MemoryFile {
         }
     }
 
+    fn punch_hole(&self, _offset: u64, _length: u64) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn disk_bytes(&self) -> Result<u64> {
+        self.length()
+    }
+
     fn set_length(&self, length: u64) -> Result<()> {
         if length > LENGTH_MAX {
             return Err(self.full(length));

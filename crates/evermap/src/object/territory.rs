@@ -186,7 +186,19 @@ impl Territory {
             .map(|h| h.span(h.committed, h.record.length))
             .collect();
         let regions = held.iter().map(|h| h.record).collect();
-        Growth { fresh, file_length: file_length(&held), regions }
+        Growth { fresh, file_length: file_length(&held), regions, given_back: Vec::new() }
+    }
+
+    /// The pages of the file at ranges of addresses: number of the first, and how many.
+    pub(crate) fn pages_of(&self, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let held = self.lock();
+        let place = |&(address, bytes): &(u64, u64)| {
+            let within = |h: &&Held| address.wrapping_sub(h.record.base) < h.record.length;
+            let record = held.iter().find(within)?.record;
+            let offset = record.file_offset + (address - record.base);
+            Some((offset / PAGE_BYTES, bytes / PAGE_BYTES))
+        };
+        ranges.iter().filter_map(place).collect()
     }
 
     /// The last commit has everything there is now.
@@ -224,6 +236,7 @@ impl Territory {
                 let (base, old) = (last.record.base, last.record.length);
                 last.mapping.clear(base + length, old - length)?;
                 last.record.length = length;
+                last.committed = last.committed.min(length);
                 self.cut_to(file_length(&held))?;
             }
         }
@@ -329,6 +342,11 @@ impl Ground for Territory {
         }
         h.record.length = length;
         Ok(length - record.meta_length)
+    }
+
+    fn refill(&self, region: usize, offset: u64, bytes: u64) -> Result<()> {
+        let record = self.lock()[region].record;
+        self.file().allocate(record.file_offset + record.meta_length + offset, bytes)
     }
 
     fn add_region(&self, chunks: u64) -> Result<RegionRecord> {

@@ -16,7 +16,8 @@ use crate::commit::{
 };
 use crate::error::{Error, Result};
 use crate::format::{
-    PAGE_BYTES, REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SUPERBLOCK_CHECKED_BYTES, Superblock,
+    FEATURE_HOLES, PAGE_BYTES, REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord,
+    SUPERBLOCK_CHECKED_BYTES, Superblock,
 };
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
@@ -24,6 +25,10 @@ use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
 /// The unused end of a file is given back at close when it is more than one part in this many:
 /// it costs two flushes.
 const TRIM_BEYOND_PART: u64 = 8;
+
+/// Free chunks are given back at close where at least this many (1 MiB) follow one another: fewer
+/// cost more in extents than they give.
+const HOLE_CHUNKS_MIN: usize = 16;
 
 /// An object open for writing. Holds the writer lock while it lives; dropping it forgets
 /// what was not committed.
@@ -35,6 +40,8 @@ pub(crate) struct Writer {
     /// The head of page 0 as the next commit will write it, lengths and sequence aside.
     head: Box<Superblock>,
     grew: bool,
+    /// Number of the commit that the session began with.
+    opened_at: u64,
 }
 
 impl Writer {
@@ -126,7 +133,8 @@ impl Writer {
         // SAFETY: the territory maps the regions writable and is kept by the heap itself; the
         // writer lock keeps other processes away from the metadata.
         let heap = unsafe { Heap::new(ground, superblock.regions()) };
-        Ok(Writer { file, engine, heap, territory, head: superblock, grew: false })
+        let opened_at = superblock.commit_sequence;
+        Ok(Writer { file, engine, heap, territory, head: superblock, grew: false, opened_at })
     }
 
     /// The allocator.
@@ -176,7 +184,10 @@ impl Writer {
 
     /// Commits; false when nothing had changed. See [`Engine::commit`].
     pub(crate) fn commit(&mut self) -> Result<bool> {
-        let growth = self.territory.growth();
+        self.commit_growth(self.territory.growth())
+    }
+
+    fn commit_growth(&mut self, growth: Growth) -> Result<bool> {
         let grew = !growth.fresh.is_empty();
         let file_length = growth.file_length;
         let (head, base) = (&mut self.head, self.territory.base());
@@ -226,6 +237,29 @@ impl Writer {
         self.engine.checkpoint()
     }
 
+    /// Gives the disk space of free chunks back, where at least `chunks_min` of them follow one
+    /// another. Commits what was stored meanwhile. Gives the bytes; 0 while readers of an older
+    /// commit are there, or where the file system has no holes.
+    ///
+    /// The order: a commit says that these chunks are holes and that their checksums mean nothing;
+    /// then they are punched, and that is flushed before anything is taken for zeros.
+    pub(crate) fn give_back(&mut self, chunks_min: usize) -> Result<u64> {
+        let holes = self.heap.mark_holes(chunks_min);
+        if holes.is_empty() {
+            return Ok(0);
+        }
+        if mutated(Mutant::HolesBeforeCommit) {
+            self.engine.punch_holes(&holes)?;
+        }
+        self.head.features_incompatible |= FEATURE_HOLES;
+        self.commit_growth(Growth {
+            given_back: self.territory.pages_of(&holes),
+            ..self.territory.growth()
+        })?;
+        let bytes = holes.iter().map(|(_, bytes)| bytes).sum();
+        Ok(if self.engine.punch_holes(&holes)? { bytes } else { 0 })
+    }
+
     /// Compares every page of the last commit with its checksum.
     pub(crate) fn verify(&self) -> Result<()> {
         verify_now(&*self.file, self.head.regions(), self.engine.overlay())
@@ -242,23 +276,40 @@ impl Writer {
         BackgroundVerification::start(file, regions, Overlay::default(), applies).map(Some)
     }
 
-    /// Ends the session, giving back what growing left unused at the file's end.
+    /// Ends the session, giving back what growing left unused at the file's end, and large holes.
     pub(crate) fn close(&mut self) -> Result<()> {
         if self.grew {
             self.grew = false;
-            self.trim()?;
+            self.trim(TRIM_BEYOND_PART)?;
+        }
+        if self.head.commit_sequence > self.opened_at {
+            let free = self.heap.free_bytes(HOLE_CHUNKS_MIN);
+            if free * TRIM_BEYOND_PART > self.head.file_length {
+                self.give_back(HOLE_CHUNKS_MIN)?;
+            }
         }
         self.engine.close()
     }
 
-    fn trim(&mut self) -> Result<()> {
+    /// Commits, and gives back all the disk space that the object does not need, with the bytes of
+    /// it. Readers of older commits keep theirs.
+    pub(crate) fn shrink(&mut self) -> Result<u64> {
+        let before = self.file.disk_bytes()?;
+        self.commit()?;
+        self.trim(u64::MAX)?;
+        self.give_back(1)?;
+        Ok(before.saturating_sub(self.file.disk_bytes()?))
+    }
+
+    /// Gives back the unused end of the file, if it is more than one part in `part_max` of it.
+    fn trim(&mut self, part_max: u64) -> Result<()> {
         let used = self.heap.tidy();
         let records = self.territory.records();
         let spare = match (records.last(), used.last()) {
             (Some(record), Some(used)) => record.length - record.meta_length - used,
             _ => 0,
         };
-        if spare * TRIM_BEYOND_PART <= self.head.file_length {
+        if spare == 0 || spare.saturating_mul(part_max) <= self.head.file_length {
             return Ok(());
         }
         // Who reads a longer commit uses what would be cut, or given out again by later sessions:
@@ -277,7 +328,12 @@ impl Writer {
         }
         let (head, base) = (&mut self.head, self.territory.base());
         seal(head, &shorter, length, base);
-        let growth = Growth { fresh: Vec::new(), file_length: length, regions: shorter.clone() };
+        let growth = Growth {
+            fresh: Vec::new(),
+            file_length: length,
+            regions: shorter.clone(),
+            given_back: Vec::new(),
+        };
         self.engine.commit(growth, |sequence| {
             head.commit_sequence = sequence;
             head.log_required = 1;
@@ -288,9 +344,12 @@ impl Writer {
         if !self.engine.checkpoint()? {
             return Ok(());
         }
+        self.engine.shorten(&shorter);
         if let Err(error) = self.territory.trim(&used) {
             warn!(%error, "could not give back the unused end of the object file");
         }
+        // SAFETY: as in `rollback`: the regions are mapped as the last commit has them.
+        unsafe { self.heap.reload(&self.territory.records()) };
         Ok(())
     }
 }

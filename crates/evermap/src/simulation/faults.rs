@@ -49,7 +49,7 @@ impl Course<'_> {
             // Room that is not there: the program goes on without it.
             Step::Change(_) => Ok(Flow::On),
             // The state is the last committed one, but not in this session.
-            Step::CommitNothing | Step::Rollback | Step::Checkpoint | Step::Sync => {
+            Step::CommitNothing | Step::Rollback | Step::Checkpoint | Step::Shrink | Step::Sync => {
                 self.open_anew()
             }
             // Whoever reads now could take what the kernel forgot to write for durable: a writer

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs;
+use rustix::fs::{self, FallocateFlags};
 
 use super::disk::{Failure, Shared, io_error, next_data};
 use super::image::Operation;
@@ -151,9 +151,23 @@ impl File for SimulatedFile {
         Ok(())
     }
 
+    fn punch_hole(&self, offset: u64, length: u64) -> Result<bool> {
+        self.disk.enter_whole(false, "punch a hole in", &self.path)?;
+        // To the disk a hole is zeros, sector by sector there or not there until a flush.
+        self.put(&vec![0; length as usize], offset, false)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let punched = fs::fallocate(&self.descriptor, flags, offset, length);
+        punched.map_err(|e| Error::from_io(e.into(), "punch a hole in", &self.path))?;
+        Ok(true)
+    }
+
     fn set_length(&self, length: u64) -> Result<()> {
         self.disk.enter_whole(false, "set the length of", &self.path)?;
         self.resize(length)
+    }
+
+    fn disk_bytes(&self) -> Result<u64> {
+        self.length()
     }
 
     fn length(&self) -> Result<u64> {

@@ -166,6 +166,27 @@ pub(super) const HISTORIES: &[History] = &[
         ],
     ),
     disk(
+        "free_chunks_become_holes_and_are_used_again",
+        &[
+            Make { room: 5 * 64 * 1024 },
+            Open,
+            gain(4, 40 * 1024),
+            Commit,
+            LOSE,
+            Commit,
+            Shrink,
+            Change(Edit::Sparse { blocks: 1, bytes: 40 * 1024 }),
+            Commit,
+            LOSE,
+            Commit,
+            Shrink,
+            FEW,
+            Commit,
+            Close,
+            Read,
+        ],
+    ),
+    disk(
         "a_short_log_is_emptied_again_and_again",
         &[
             MAKE,

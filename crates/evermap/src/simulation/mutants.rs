@@ -33,6 +33,8 @@ const OF_CUTS: &[Mutant] = &[
     Mutant::CopyNotFlushed,
     Mutant::ReplacementNotFlushed,
     Mutant::TrimBeforeCommit,
+    Mutant::HolesNotFlushed,
+    Mutant::HolesBeforeCommit,
 ];
 
 /// Safeguards against what a kill left in the page cache: a power cut after the next program

@@ -45,6 +45,8 @@ pub(super) enum Step {
     CommitNothing,
     Rollback,
     Checkpoint,
+    /// Gives back the disk space of free chunks, after a commit.
+    Shrink,
     Close,
     /// Ends the session without closing it.
     Abandon,
@@ -260,6 +262,7 @@ impl<'a> Runner<'a> {
                     false => Err(Trouble::Judged("nobody reads, and no checkpoint".to_string())),
                 }
             }
+            Step::Shrink => Ok(self.session()?.shrink()?),
             Step::Sync => {
                 self.session()?.sync()?;
                 self.disk.mark(Mark::Synced);

@@ -52,6 +52,8 @@ pub(super) enum Edit {
     Everything,
     /// New blocks.
     Gain { blocks: usize, bytes: usize },
+    /// New blocks in which nearly all bytes are zeros.
+    Sparse { blocks: usize, bytes: usize },
     /// Random blocks go.
     Lose { blocks: usize },
 }
@@ -145,7 +147,8 @@ pub(super) unsafe fn change(root: u64, heap: &Heap, edit: Edit, random: &mut Ran
             }
             Ok(())
         }
-        Edit::Gain { blocks, bytes } => gain(&mut state, heap, blocks, bytes, random),
+        Edit::Gain { blocks, bytes } => gain(&mut state, heap, blocks, bytes, bytes, random),
+        Edit::Sparse { blocks, bytes } => gain(&mut state, heap, blocks, bytes, 64, random),
         Edit::Lose { blocks } => lose(&mut state, heap, blocks, random),
     };
     // SAFETY: the caller's promise.
@@ -158,12 +161,13 @@ fn gain(
     heap: &Heap,
     blocks: usize,
     bytes: usize,
+    filled: usize,
     random: &mut Random,
 ) -> Result<()> {
     for _ in 0..blocks.min(BLOCKS_MAX - state.count as usize) {
-        let address = heap.allocate(bytes, 64)?.as_ptr() as u64;
+        let address = heap.allocate_zeroed(bytes, 64)?.as_ptr() as u64;
         // SAFETY: the block was just allocated.
-        unsafe { fill(address, bytes, random.next()) };
+        unsafe { fill(address, filled, random.next()) };
         state.blocks[state.count as usize] = Block { address, bytes: bytes as u64, hash: 0 };
         state.count += 1;
     }

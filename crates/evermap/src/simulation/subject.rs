@@ -12,7 +12,7 @@ use super::state;
 use crate::address::AddressSpace;
 use crate::alloc::{Heap, statistics_of};
 use crate::commit::{LogPolicy, WriteOptions, gate};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{KIND_OBJECT, PAGE_BYTES, Superblock};
 use crate::object::{
     Addresses, Draft, DraftOptions, Environment, Identity, Loaded, LogSource, Place, Reader,
@@ -177,6 +177,10 @@ impl Session {
         self.0.checkpoint()
     }
 
+    pub(super) fn shrink(&mut self) -> Result<()> {
+        self.0.shrink().map(drop)
+    }
+
     pub(super) fn sync(&mut self) -> Result<()> {
         self.0.sync()
     }
@@ -193,6 +197,10 @@ impl Look {
     /// Opens and looks.
     pub(super) fn verify(worker: &Worker, disk: &SimulatedDisk) -> Result<Result<Stamp, String>> {
         let look = Look::open(worker, disk)?;
+        match look.0.verify() {
+            Err(damage @ Error::Damaged { .. }) => return Ok(Err(damage.to_string())),
+            other => other?,
+        }
         let superblock = look.0.superblock();
         let (root, regions) = (superblock.root_address, superblock.regions());
         // SAFETY: the reader has the regions of its superblock mapped, and nobody writes there.

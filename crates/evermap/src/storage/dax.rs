@@ -231,11 +231,22 @@ impl File for DaxFile {
         self.plain.allocate(offset, length)
     }
 
+    fn punch_hole(&self, offset: u64, length: u64) -> Result<bool> {
+        self.unflushed.store(true, Ordering::Relaxed);
+        // Pages whose blocks go and come back are others.
+        self.window().ready.clear();
+        self.plain.punch_hole(offset, length)
+    }
+
     fn set_length(&self, length: u64) -> Result<()> {
         self.unflushed.store(true, Ordering::Relaxed);
         // Pages that are cut off and come back have no blocks.
         self.window().ready.clear();
         self.plain.set_length(length)
+    }
+
+    fn disk_bytes(&self) -> Result<u64> {
+        self.plain.disk_bytes()
     }
 
     fn length(&self) -> Result<u64> {

@@ -106,10 +106,15 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     /// Reserves disk blocks for a range and extends the file to its end, so that no later write
     /// into the range runs out of space. New bytes read as zero.
     fn allocate(&self, offset: u64, length: u64) -> Result<()>;
+    /// Gives the blocks of a range back to the file system: it reads as zeros, and the file stays as
+    /// long as it is. Durable after `sync_data`. False where that cannot be done; nothing happened.
+    fn punch_hole(&self, offset: u64, length: u64) -> Result<bool>;
     /// Cuts the file, or extends it by a hole.
     fn set_length(&self, length: u64) -> Result<()>;
     /// Length of the file.
     fn length(&self) -> Result<u64>;
+    /// Bytes that it takes on the disk.
+    fn disk_bytes(&self) -> Result<u64>;
     /// Makes the file's bytes durable, mapped stores included.
     fn sync_data(&self) -> Result<()>;
     /// Starts writing a range to the disk, without waiting and without promising anything: a later

@@ -339,9 +339,28 @@ impl File for DiskFile {
         Ok(())
     }
 
+    fn punch_hole(&self, offset: u64, length: u64) -> Result<bool> {
+        trace!(path = %self.path.display(), offset, length, "punch hole");
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        loop {
+            match fs::fallocate(&self.descriptor, flags, offset, length) {
+                Ok(()) => return Ok(true),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::OPNOTSUPP) => return Ok(false),
+                Err(e) => return Err(self.error(e, "punch a hole in")),
+            }
+        }
+    }
+
     fn set_length(&self, length: u64) -> Result<()> {
         trace!(path = %self.path.display(), length, "set length");
         fs::ftruncate(&self.descriptor, length).map_err(|e| self.error(e, "set the length of"))
+    }
+
+    fn disk_bytes(&self) -> Result<u64> {
+        let stat = fs::fstat(&self.descriptor).map_err(|e| self.error(e, "look at"))?;
+        // Whatever the file system's blocks are, it is told in units of 512 bytes.
+        Ok(stat.st_blocks as u64 * 512)
     }
 
     fn length(&self) -> Result<u64> {

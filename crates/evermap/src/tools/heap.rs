@@ -4,11 +4,11 @@
 //! and its body in the map), so they can be held against each other, and against the length of the
 //! file. Read in pieces: a region of any size costs the same memory.
 
-use crate::alloc::{CLASSES, block_bytes, blocks_per_slab};
+use crate::alloc::{CLASSES, block_bytes, blocks_per_slab, is_free};
 use crate::error::Result;
 use crate::format::{
-    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, CHUNK_LARGE, CHUNK_LARGE_BODY, ChunkRecord, LINE_BYTES,
-    PAGE_BYTES, ROOT_AREA_BYTES, ROOT_AREA_OFFSET, RegionRecord,
+    CHUNK_BYTES, CHUNK_FULL, CHUNK_LARGE, CHUNK_LARGE_BODY, ChunkRecord, LINE_BYTES, PAGE_BYTES,
+    ROOT_AREA_BYTES, ROOT_AREA_OFFSET, RegionRecord,
 };
 
 use super::image::Image;
@@ -86,7 +86,7 @@ fn check_region(
             return Ok(());
         }
         // A run of free chunks needs no look at its records.
-        let records = match map.iter().any(|state| *state != CHUNK_FREE) {
+        let records = match map.iter().any(|state| !is_free(*state)) {
             true => read_records(image, layout, from, count)?,
             false => Vec::new(),
         };
@@ -134,7 +134,7 @@ fn check_chunk(
     allocated: &mut Allocated,
 ) -> u64 {
     match state & !CHUNK_FULL {
-        CHUNK_FREE if state == CHUNK_FREE => 0,
+        _ if is_free(state) => 0,
         CHUNK_LARGE if state == CHUNK_LARGE => {
             check_large(layout, chunk, record, findings, allocated)
         }
@@ -218,7 +218,7 @@ fn check_slab(
 
 fn describe(state: u8) -> String {
     match state & !CHUNK_FULL {
-        _ if state == CHUNK_FREE => "a free chunk".to_string(),
+        _ if is_free(state) => "a free chunk".to_string(),
         _ if state == CHUNK_LARGE => "the first chunk of a large block".to_string(),
         _ if state == CHUNK_LARGE_BODY => "a chunk of a large block without its first".to_string(),
         class if (1..=CLASSES as u8).contains(&class) => "a slab".to_string(),

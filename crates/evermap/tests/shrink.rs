@@ -1,0 +1,129 @@
+//! Disk space goes back to the file system: by `shrink`, at close, and never under a reader's feet.
+
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::MetadataExt;
+use std::ptr::NonNull;
+
+use evermap::{Options, RawSession, Store, Verify};
+
+const MIB: usize = 1 << 20;
+
+fn store() -> (tempfile::TempDir, Store) {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::new().verify(Verify::Full);
+    let store = options.create_new(directory.path().join("store")).unwrap();
+    (directory, store)
+}
+
+/// Bytes that the object's file takes on the disk.
+fn disk_bytes(store: &Store, name: &str) -> u64 {
+    let file = store.path().join("objects").join(store.info(name).unwrap().uuid);
+    std::fs::metadata(file).unwrap().blocks() * 512
+}
+
+fn filled(session: &RawSession, bytes: usize, with: u8) -> NonNull<u8> {
+    let block = session.heap().allocate(bytes, 16).unwrap();
+    // SAFETY: just allocated with this size.
+    unsafe { block.as_ptr().write_bytes(with, bytes) };
+    block
+}
+
+fn holds(block: NonNull<u8>, bytes: usize, with: u8) -> bool {
+    // SAFETY: the callers name blocks of mapped objects that were filled.
+    unsafe { std::slice::from_raw_parts(block.as_ptr(), bytes) }.iter().all(|byte| *byte == with)
+}
+
+/// An object of 16 blocks of 1 MiB, of which every second one is then freed.
+fn with_holes(store: &Store) -> (RawSession, Vec<NonNull<u8>>) {
+    store.create_raw("heap").unwrap();
+    let mut session = store.write_raw("heap").unwrap();
+    let blocks: Vec<_> = (0..16).map(|n| filled(&session, MIB, n)).collect();
+    session.set_root(Some(blocks[0]), MIB as u64, [0; 16], "").unwrap();
+    session.commit().unwrap();
+    for block in blocks.iter().skip(1).step_by(2) {
+        session.heap().try_free(*block).unwrap();
+    }
+    (session, blocks.into_iter().step_by(2).collect())
+}
+
+fn assert_sound(store: &Store) {
+    let report = evermap::tools::check(store.path(), &Default::default()).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[test]
+fn shrink_gives_free_chunks_back_and_what_is_left_is_as_it_was() {
+    let (_directory, store) = store();
+    let (mut session, kept) = with_holes(&store);
+    let given = session.shrink().unwrap();
+    assert!(given >= 8 * MIB as u64, "{given}");
+    let stored = |blocks: &[NonNull<u8>]| {
+        blocks.iter().enumerate().all(|(n, block)| holds(*block, MIB, 2 * n as u8))
+    };
+    assert!(stored(&kept));
+    session.close().unwrap();
+    assert!(disk_bytes(&store, "heap") < 9 * MIB as u64);
+    assert_sound(&store);
+    let _snapshot = store.read_raw("heap").unwrap();
+    assert!(stored(&kept));
+}
+
+#[test]
+fn holes_are_used_again_and_hold_what_is_put_there() {
+    let (_directory, store) = store();
+    let (mut session, _) = with_holes(&store);
+    session.shrink().unwrap();
+    let before = session.info().unwrap();
+    assert!(before.heap.holes > 0);
+    let new: Vec<_> = (0..6).map(|n| filled(&session, MIB, 100 + n)).collect();
+    let after = session.info().unwrap();
+    assert!(after.file_bytes <= before.file_bytes + 3 * MIB as u64, "holes were not used");
+    session.commit().unwrap();
+    session.close().unwrap();
+    assert_sound(&store);
+    let _snapshot = store.read_raw("heap").unwrap();
+    assert!(new.iter().enumerate().all(|(n, block)| holds(*block, MIB, 100 + n as u8)));
+}
+
+#[test]
+fn a_session_that_freed_much_gives_it_back_when_it_is_closed() {
+    let (_directory, store) = store();
+    let (mut session, _) = with_holes(&store);
+    let before = disk_bytes_of(&session, &store);
+    session.commit().unwrap();
+    session.close().unwrap();
+    assert!(disk_bytes(&store, "heap") + 7 * MIB as u64 <= before);
+    assert_sound(&store);
+}
+
+fn disk_bytes_of(session: &RawSession, store: &Store) -> u64 {
+    let file = store.path().join("objects").join(session.info().unwrap().uuid);
+    std::fs::metadata(file).unwrap().blocks() * 512
+}
+
+#[test]
+fn a_session_goes_on_after_it_was_shrunk() {
+    let (_directory, store) = store();
+    store.create_raw("heap").unwrap();
+    let mut session = store.write_raw("heap").unwrap();
+    let mut kept = Vec::new();
+    for round in 0..6u8 {
+        let blocks: Vec<_> = (0..8).map(|_| filled(&session, 700_000, round)).collect();
+        kept.push(filled(&session, 5000, round));
+        session.commit().unwrap();
+        for block in blocks {
+            session.heap().try_free(block).unwrap();
+        }
+        session.shrink().unwrap();
+        if round == 3 {
+            filled(&session, MIB, 9);
+            session.rollback().unwrap();
+        }
+    }
+    assert!(disk_bytes_of(&session, &store) < 2 * MIB as u64);
+    session.close().unwrap();
+    assert_sound(&store);
+    let _snapshot = store.read_raw("heap").unwrap();
+    assert!(kept.iter().enumerate().all(|(n, block)| holds(*block, 5000, n as u8)));
+}
