@@ -176,6 +176,7 @@ impl Writer {
 
     /// Commits; false when nothing had changed. See [`Engine::commit`].
     pub(crate) fn commit(&mut self) -> Result<bool> {
+        self.heap.settle();
         let growth = self.territory.growth();
         let grew = !growth.fresh.is_empty();
         let file_length = growth.file_length;
