@@ -164,8 +164,8 @@ pub const COMMIT_SEQUENCE_OFFSET: u64 = std::mem::offset_of!(Superblock, commit_
 /// allocations dirties few pages.
 ///
 /// For a slab: `blocks` blocks of its class's size from the chunk's start; bit `i` of `bitmap` is
-/// set exactly while block `i` is allocated; `used` is the number of set bits; no block at or
-/// above `carved` was ever allocated. For the first chunk of a large block: `large_bytes` and
+/// set exactly while block `i` is allocated; in a commit, `used` is the number of set bits, and no
+/// block at or above `carved` is allocated, or was in an earlier commit. For the first chunk of a large block: `large_bytes` and
 /// `large_chunks`. For every other chunk all zero or stale.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -174,7 +174,7 @@ pub struct ChunkRecord {
     pub blocks: u32,
     /// Blocks allocated.
     pub used: u32,
-    /// High-water mark of `used` block indices.
+    /// End of the blocks that were allocated in some commit.
     pub carved: u32,
     /// Zero.
     pub reserved0: u32,
@@ -199,7 +199,8 @@ pub const CHUNK_HOLE: u8 = 0x7d;
 pub const CHUNK_LARGE: u8 = 0x7e;
 /// Chunk map: a further chunk of a large block.
 pub const CHUNK_LARGE_BODY: u8 = 0x7f;
-/// Chunk map: set beside a slab's class while every block of it is allocated.
+/// Chunk map: set beside a slab's class while it is not offered for allocation, because less than a
+/// useful share of its blocks is free (an eighth, and one at least).
 pub const CHUNK_FULL: u8 = 0x80;
 
 /// Bytes between a region's first byte and its first chunk for `chunks` chunks, a page multiple.

@@ -230,7 +230,7 @@ fn damage_to_the_allocator_is_found_and_named() {
             }),
         ),
         (
-            "marked as full",
+            "not offered for allocation",
             Box::new(|b| {
                 let at = places(b).map + slab(b);
                 b[at] |= 0x80;

@@ -103,6 +103,28 @@ fn disk_bytes_of(session: &RawSession, store: &Store) -> u64 {
 }
 
 #[test]
+fn reserved_room_stays_until_it_is_released() {
+    let (_directory, store) = store();
+    store.create_raw("heap").unwrap();
+    for n in 0..3 {
+        let mut session = store.write_raw("heap").unwrap();
+        session.reserve(5 * MIB as u64).unwrap();
+        filled(&session, MIB, n);
+        session.commit().unwrap();
+        session.close().unwrap();
+    }
+    let before = disk_bytes(&store, "heap");
+    assert!(before >= 7 * MIB as u64);
+    let mut session = store.write_raw("heap").unwrap();
+    assert_eq!(session.release(MIB as u64).unwrap(), MIB as u64);
+    assert!(session.release(u64::MAX).unwrap() >= 3 * MIB as u64);
+    assert_eq!(session.release(u64::MAX).unwrap(), 0);
+    session.close().unwrap();
+    assert!(disk_bytes(&store, "heap") + 4 * MIB as u64 <= before);
+    assert_sound(&store);
+}
+
+#[test]
 fn a_session_goes_on_after_it_was_shrunk() {
     let (_directory, store) = store();
     store.create_raw("heap").unwrap();

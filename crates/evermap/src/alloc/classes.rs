@@ -38,6 +38,40 @@ pub(crate) fn blocks_per_slab(class: usize) -> u32 {
     CHUNK_BYTES as u32 / SIZES[class]
 }
 
+/// Most blocks in use with which a slab of `blocks` is offered for allocation: an eighth is free, and
+/// one block at least. So a heap with holes everywhere hands out blocks from few slabs, and what it
+/// costs to turn to a slab is spread over many blocks.
+pub(crate) const fn offered_used_max(blocks: u32) -> u32 {
+    let eighth = blocks / 8;
+    blocks.saturating_sub(if eighth == 0 { 1 } else { eighth })
+}
+
+/// Sizes up to this find their class in a table.
+const QUICK_BYTES_MAX: usize = 1024;
+const QUICK: [u8; QUICK_BYTES_MAX / BLOCK_BYTES_MIN + 1] = {
+    let mut classes = [0; QUICK_BYTES_MAX / BLOCK_BYTES_MIN + 1];
+    let mut at = 1;
+    while at < classes.len() {
+        let mut class = classes[at - 1];
+        while (SIZES[class as usize] as usize) < at * BLOCK_BYTES_MIN {
+            class += 1;
+        }
+        classes[at] = class;
+        at += 1;
+    }
+    classes
+};
+
+/// [`class_of`] for small sizes and alignments that every block has; `None` for others, and for
+/// what is no alignment.
+#[inline(always)]
+pub(crate) fn quick_class_of(size: usize, align: usize) -> Option<usize> {
+    if size > QUICK_BYTES_MAX || align > BLOCK_BYTES_MIN || !align.is_power_of_two() {
+        return None;
+    }
+    Some(QUICK[size.div_ceil(BLOCK_BYTES_MIN)] as usize)
+}
+
 /// The smallest class whose blocks hold `size` bytes at multiples of `align`; `None` when only a
 /// large block will do. `align` is a power of two.
 pub(crate) fn class_of(size: usize, align: usize) -> Option<usize> {
@@ -72,6 +106,18 @@ mod tests {
             assert!(block_bytes(class) <= (size.max(16)).next_multiple_of(16).max(size * 5 / 4));
         }
         assert_eq!(class_of(SMALL_BYTES_MAX + 1, 1), None);
+    }
+
+    #[test]
+    fn the_quick_way_finds_the_same_class_or_none() {
+        for size in 0..=2 * QUICK_BYTES_MAX {
+            for align in 0..=32 {
+                let class = quick_class_of(size, align);
+                let sound = align.is_power_of_two() && align <= 16 && size <= QUICK_BYTES_MAX;
+                assert_eq!(class.is_some(), sound);
+                assert!(class.is_none() || class == class_of(size, align), "{size} {align}");
+            }
+        }
     }
 
     #[test]

@@ -1,14 +1,11 @@
 //! One region's metadata as it lies in memory: chunk map and chunk records.
 //!
-//! This file owns the raw accesses to allocator metadata. The heap's lock makes them exclusive;
-//! indices are checked against the region's chunk count, so damaged metadata leads to a wrong
-//! answer or an error but never outside the region.
+//! This file owns the raw accesses to allocator metadata. The chunk map and all of a record but its
+//! bitmap are for who holds the heap's lock, or has the heap exclusively; a bitmap is its slab's
+//! owner's, and read and written through atomics. Indices are checked against the region's chunk
+//! count, so damaged metadata leads to a wrong answer or an error but never outside the region.
 
-use super::holes::is_free;
-use crate::format::{
-    CHUNK_BYTES, CHUNK_FREE, CHUNK_HOLE, ChunkRecord, LINE_BYTES, PAGE_BYTES, RegionRecord,
-    meta_length,
-};
+use crate::format::{CHUNK_BYTES, ChunkRecord, LINE_BYTES, PAGE_BYTES, RegionRecord, meta_length};
 
 /// A region that the heap allocates from.
 #[derive(Debug)]
@@ -23,9 +20,47 @@ pub(super) struct Region {
     backed: u64,
 }
 
-// SAFETY: the pointers lead into the object's mapping, which outlives the heap; all access goes
-// through the heap's lock.
+// SAFETY: the pointers lead into the object's mapping, which outlives the heap; access to what they
+// lead to goes as said above.
 unsafe impl Send for Region {}
+
+/// One chunk's record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record(*mut ChunkRecord);
+
+macro_rules! fields {
+    ($($field:ident, $set:ident: $type:ty;)*) => {$(
+        pub(super) fn $field(self) -> $type {
+            // SAFETY: the record is mapped; the field is for who holds the lock, as who has the
+            // region does.
+            unsafe { (&raw const (*self.0).$field).read() }
+        }
+
+        pub(super) fn $set(self, value: $type) {
+            // A page is dirtied only for a change.
+            if self.$field() != value {
+                // SAFETY: as above.
+                unsafe { (&raw mut (*self.0).$field).write(value) };
+            }
+        }
+    )*};
+}
+
+impl Record {
+    fields! {
+        blocks, set_blocks: u32;
+        used, set_used: u32;
+        carved, set_carved: u32;
+        large_bytes, set_large_bytes: u64;
+        large_chunks, set_large_chunks: u64;
+    }
+
+    /// The words of the bitmap.
+    pub(super) fn bitmap(self) -> *mut u64 {
+        // SAFETY: the record is mapped; nothing is read.
+        unsafe { (&raw mut (*self.0).bitmap).cast() }
+    }
+}
 
 impl Region {
     /// The allocator's view of a mapped region.
@@ -82,36 +117,9 @@ impl Region {
         unsafe { std::ptr::write_bytes(self.map.add(chunk), value, count) };
     }
 
-    pub(super) fn record(&self, chunk: usize) -> &ChunkRecord {
+    pub(super) fn record(&self, chunk: usize) -> Record {
         assert!(chunk < self.chunks);
-        // SAFETY: inside the record table, asserted above; any bit pattern is a valid record.
-        unsafe { &*self.records.add(chunk) }
-    }
-
-    pub(super) fn record_mut(&mut self, chunk: usize) -> &mut ChunkRecord {
-        assert!(chunk < self.chunks);
-        // SAFETY: as `record`, and `&mut self` is exclusive.
-        unsafe { &mut *self.records.add(chunk) }
-    }
-
-    /// First chunk at or after `from` that begins `count` free ones at a multiple of
-    /// `align_bytes`. Scans one byte a chunk: 16 KiB a GiB.
-    pub(super) fn find_free(&self, from: usize, count: usize, align_bytes: u64) -> Option<usize> {
-        let map = self.map();
-        let mut at = from;
-        while at + count <= map.len() {
-            at += memchr::memchr2(CHUNK_FREE, CHUNK_HOLE, &map[at..])?;
-            let misfit = self.chunk_address(at) % align_bytes;
-            if misfit != 0 {
-                at += ((align_bytes - misfit) / CHUNK_BYTES).max(1) as usize;
-                continue;
-            }
-            let window = map.get(at..at + count)?;
-            match window.iter().rposition(|&state| !is_free(state)) {
-                None => return Some(at),
-                Some(taken) => at += taken + 1,
-            }
-        }
-        None
+        // SAFETY: inside the record table, asserted above.
+        Record(unsafe { self.records.add(chunk) })
     }
 }

@@ -43,7 +43,12 @@ pub struct HeapStatistics {
 }
 
 impl HeapStatistics {
-    pub(super) fn collect(regions: &[Region]) -> HeapStatistics {
+    /// Counts; `allocated` knows how many blocks the slab around an address has now, when that is not
+    /// what its record says.
+    pub(super) fn collect(
+        regions: &[Region],
+        allocated: impl Fn(u64) -> Option<u32>,
+    ) -> HeapStatistics {
         let mut classes = [ClassStatistics::default(); CLASSES];
         let mut total = HeapStatistics { regions: regions.len() as u64, ..Default::default() };
         for region in regions {
@@ -60,15 +65,17 @@ impl HeapStatistics {
                         let record = region.record(chunk);
                         total.large_blocks += 1;
                         // Metadata may be damaged: a sum may be wrong, and no overflow.
-                        total.large_bytes = total.large_bytes.saturating_add(record.large_bytes);
-                        let bytes = record.large_chunks.saturating_mul(CHUNK_BYTES);
+                        total.large_bytes = total.large_bytes.saturating_add(record.large_bytes());
+                        let bytes = record.large_chunks().saturating_mul(CHUNK_BYTES);
                         total.allocated_bytes = total.allocated_bytes.saturating_add(bytes);
                     }
                     CHUNK_LARGE_BODY => {}
                     class => {
                         if let Some(counts) = classes.get_mut(class as usize - 1) {
                             counts.slabs += 1;
-                            counts.blocks += u64::from(region.record(chunk).used);
+                            let now = allocated(region.chunk_address(chunk));
+                            let blocks = now.unwrap_or_else(|| region.record(chunk).used());
+                            counts.blocks += u64::from(blocks);
                         }
                     }
                 }
@@ -97,5 +104,5 @@ pub(crate) unsafe fn statistics_of(records: &[RegionRecord]) -> HeapStatistics {
         // SAFETY: the caller's promise; counting only reads.
         .map(|(index, record)| unsafe { Region::new(record, index == 0) })
         .collect();
-    HeapStatistics::collect(&regions)
+    HeapStatistics::collect(&regions, |_| None)
 }

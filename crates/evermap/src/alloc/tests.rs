@@ -66,7 +66,7 @@ proptest! {
     fn blocks_never_overlap_keep_their_contents_and_are_all_accounted_for(
         steps in prop::collection::vec(step(), 1..200)
     ) {
-        let heap = Heap::anonymous().unwrap();
+        let mut heap = Heap::anonymous().unwrap();
         let mut model = Model::default();
         for (number, step) in steps.into_iter().enumerate() {
             let fill = number as u8;

@@ -150,6 +150,19 @@ impl OpenSession {
         self.writer_mut().checkpoint()
     }
 
+    pub(super) fn reserve(&mut self, bytes: u64) -> Result<()> {
+        self.heap().reserve(bytes)?;
+        // New regions have to be in the catalog before the object has them.
+        self.commit()?;
+        self.writer_mut().reserved();
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, bytes_max: u64) -> Result<u64> {
+        self.commit()?;
+        self.writer_mut().release(bytes_max)
+    }
+
     pub(super) fn shrink(&mut self) -> Result<u64> {
         // New regions have to be in the catalog before the object has them.
         self.commit()?;

@@ -156,6 +156,25 @@ impl RawSession {
         self.open.checkpoint()
     }
 
+    /// Makes room for a block of `bytes`, or many that are smaller: addresses and disk space, so
+    /// that allocating them meets no full disk. Commits, and closing leaves the room with the object.
+    ///
+    /// # Errors
+    /// `DiskFull`, `OutOfAddresses`, and those of [`commit`](RawSession::commit).
+    pub fn reserve(&mut self, bytes: u64) -> Result<()> {
+        self.open.reserve(bytes)
+    }
+
+    /// Commits, and gives up to `bytes_max` of the file's unused end back to the file system. Gives
+    /// the bytes: fewer when less is unused, or readers of older commits use it. What is free in the
+    /// middle is for [`shrink`](RawSession::shrink).
+    ///
+    /// # Errors
+    /// As [`commit`](RawSession::commit).
+    pub fn release(&mut self, bytes_max: u64) -> Result<u64> {
+        self.open.release(bytes_max)
+    }
+
     /// Commits, and gives back all the disk space that the object does not need: its unused end,
     /// and holes where chunks of 64 KiB are free. Gives the bytes; space that readers of older
     /// commits use is left to a later call. Nothing moves. (Closing a session does the same for

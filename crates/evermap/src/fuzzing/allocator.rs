@@ -65,7 +65,7 @@ pub fn allocator(input: &[u8]) {
     }
     let ground = Arc::new(OneRegion { backed: Mutex::new(backed) });
     // SAFETY: the region lives as long as `range`, which is dropped after the heap.
-    let heap = unsafe { Heap::new(ground, &[record]) };
+    let mut heap = unsafe { Heap::new(ground, &[record]) };
     operate(&heap, base + meta, operations);
     let _ = heap.statistics();
     assert!(heap.tidy().iter().all(|used| *used <= CHUNKS * CHUNK_BYTES));

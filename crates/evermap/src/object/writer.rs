@@ -40,6 +40,8 @@ pub(crate) struct Writer {
     /// The head of page 0 as the next commit will write it, lengths and sequence aside.
     head: Box<Superblock>,
     grew: bool,
+    /// Room was reserved: closing leaves it.
+    reserved: bool,
     /// Number of the commit that the session began with.
     opened_at: u64,
 }
@@ -134,7 +136,16 @@ impl Writer {
         // writer lock keeps other processes away from the metadata.
         let heap = unsafe { Heap::new(ground, superblock.regions()) };
         let opened_at = superblock.commit_sequence;
-        Ok(Writer { file, engine, heap, territory, head: superblock, grew: false, opened_at })
+        Ok(Writer {
+            file,
+            engine,
+            heap,
+            territory,
+            head: superblock,
+            grew: false,
+            reserved: false,
+            opened_at,
+        })
     }
 
     /// The allocator.
@@ -188,6 +199,7 @@ impl Writer {
     }
 
     fn commit_growth(&mut self, growth: Growth) -> Result<bool> {
+        self.heap.settle();
         let grew = !growth.fresh.is_empty();
         let file_length = growth.file_length;
         let (head, base) = (&mut self.head, self.territory.base());
@@ -278,9 +290,12 @@ impl Writer {
 
     /// Ends the session, giving back what growing left unused at the file's end, and large holes.
     pub(crate) fn close(&mut self) -> Result<()> {
+        if self.reserved {
+            return self.engine.close();
+        }
         if self.grew {
             self.grew = false;
-            self.trim(TRIM_BEYOND_PART)?;
+            self.trim(u64::MAX, TRIM_BEYOND_PART)?;
         }
         if self.head.commit_sequence > self.opened_at {
             let free = self.heap.free_bytes(HOLE_CHUNKS_MIN);
@@ -296,17 +311,36 @@ impl Writer {
     pub(crate) fn shrink(&mut self) -> Result<u64> {
         let before = self.file.disk_bytes()?;
         self.commit()?;
-        self.trim(u64::MAX)?;
+        self.trim(u64::MAX, u64::MAX)?;
         self.give_back(1)?;
+        self.reserved = false;
         Ok(before.saturating_sub(self.file.disk_bytes()?))
     }
 
-    /// Gives back the unused end of the file, if it is more than one part in `part_max` of it.
-    fn trim(&mut self, part_max: u64) -> Result<()> {
-        let used = self.heap.tidy();
+    /// Room was reserved: closing leaves it with the object.
+    pub(crate) fn reserved(&mut self) {
+        self.reserved = true;
+    }
+
+    /// Commits, and cuts up to `bytes_max` of the file's unused end off. Gives the bytes.
+    pub(crate) fn release(&mut self, bytes_max: u64) -> Result<u64> {
+        self.commit()?;
+        let before = self.head.file_length;
+        self.trim(bytes_max, u64::MAX)?;
+        Ok(before.saturating_sub(self.head.file_length))
+    }
+
+    /// Gives back the unused end of the file, but no more than `bytes_max`, if it is more than one
+    /// part in `part_max` of it. Everything is committed.
+    fn trim(&mut self, bytes_max: u64, part_max: u64) -> Result<()> {
+        let mut used = self.heap.tidy();
         let records = self.territory.records();
-        let spare = match (records.last(), used.last()) {
-            (Some(record), Some(used)) => record.length - record.meta_length - used,
+        let spare = match (records.last(), used.last_mut()) {
+            (Some(record), Some(used)) => {
+                let data = record.length - record.meta_length;
+                *used = data - (data - *used).min(bytes_max / PAGE_BYTES * PAGE_BYTES);
+                data - *used
+            }
             _ => 0,
         };
         if spare == 0 || spare.saturating_mul(part_max) <= self.head.file_length {

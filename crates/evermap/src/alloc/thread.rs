@@ -1,0 +1,396 @@
+//! What one thread allocates from: a bin a size class, and how a thread finds its own.
+//!
+//! A thread heap is used by one thread at a time. It lives in the heap it belongs to; threads know
+//! it by the heap's number, which is never given twice, so what a thread remembers of a heap that
+//! is gone, or was rolled back, is never looked at again. A thread that ends only says so
+//! (`abandoned`): its heap is taken over whole by the next thread that comes, or slab by slab by
+//! those that need one.
+//!
+//! Invariants: the cells of a thread heap are touched by its thread; while it is abandoned, by who
+//! holds the heap's lock; and by who has the heap exclusively. A bin's `free` bits are zero in the
+//! object's bitmap and counted in its slab's `used`.
+
+use std::cell::{Cell, RefCell};
+use std::ptr::{NonNull, null};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use super::classes::CLASSES;
+use super::handover::Stack;
+use super::slab::{NEVER, Plain, Slab, UNTOUCHED};
+use std::sync::atomic::AtomicU64;
+
+/// What a thread allocates blocks of one class from: the free blocks of one word of one slab.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Bin {
+    /// Blocks of the word that are still to be handed out.
+    free: Cell<u64>,
+    /// The word in the object's bitmap.
+    word: Cell<*const AtomicU64>,
+    /// Address of the word's first block.
+    base: Cell<u64>,
+    size: Cell<u64>,
+    /// The slab, null for none.
+    current: Cell<*const Slab>,
+    /// Number of the word.
+    at: Cell<u32>,
+    /// Slabs with a useful share of free blocks, a list.
+    first: Cell<*const Slab>,
+}
+
+impl Default for Bin {
+    fn default() -> Self {
+        Bin {
+            free: Cell::new(0),
+            word: Cell::new(null()),
+            base: Cell::new(0),
+            size: Cell::new(0),
+            current: Cell::new(null()),
+            at: Cell::new(0),
+            first: Cell::new(null()),
+        }
+    }
+}
+
+/// One thread's part of a heap.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct ThreadHeap {
+    bins: [Bin; CLASSES],
+    /// Slabs that were used since their counts were written.
+    touched: RefCell<Vec<*const Slab>>,
+    /// The thread has ended.
+    pub(super) abandoned: AtomicBool,
+    /// Slabs of which other threads freed blocks.
+    pub(super) pending: Stack<Slab>,
+}
+
+// SAFETY: the cells are for one thread at a time, see the invariants above; who holds them next
+// learnt so through the heap's lock, the flag `abandoned`, or having the heap exclusively.
+unsafe impl Send for ThreadHeap {}
+// SAFETY: as above; everything else is atomic.
+unsafe impl Sync for ThreadHeap {}
+
+/// What is to be done with a slab after blocks of it were freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    Nothing,
+    /// It is empty and in no bin any more: the chunk is to be given back.
+    GiveBack,
+}
+
+impl Default for ThreadHeap {
+    fn default() -> Self {
+        ThreadHeap {
+            bins: std::array::from_fn(|_| Bin::default()),
+            touched: RefCell::default(),
+            abandoned: AtomicBool::new(false),
+            pending: Stack::default(),
+        }
+    }
+}
+
+/// A slab by its pointer.
+///
+/// # Safety
+/// Null, or a descriptor that the heap keeps.
+unsafe fn slab<'a>(pointer: *const Slab) -> Option<&'a Slab> {
+    // SAFETY: the caller's promise.
+    unsafe { pointer.as_ref() }
+}
+
+impl ThreadHeap {
+    /// A block of `class`, if the word in hand has one: about fifteen instructions.
+    #[inline(always)]
+    pub(super) fn allocate(&self, class: usize) -> Option<NonNull<u8>> {
+        let bin = &self.bins[class];
+        let free = bin.free.get();
+        if free == 0 {
+            return None;
+        }
+        let rest = free & (free - 1);
+        bin.free.set(rest);
+        // SAFETY: a bin with free bits has the word they are of, mapped as long as the heap is.
+        let word = unsafe { &*bin.word.get() };
+        word.set(word.get() | (free ^ rest));
+        let address = bin.base.get() + u64::from(free.trailing_zeros()) * bin.size.get();
+        NonNull::new(address as *mut u8)
+    }
+
+    /// Frees a block if that is a matter of a bit and a count: about twenty instructions.
+    #[inline(always)]
+    pub(super) fn free(&self, slab: &Slab, address: u64) -> bool {
+        if !self.owns(slab) || slab.flags.get() != 0 {
+            return false;
+        }
+        let Some(index) = slab.index_of(address) else { return false };
+        let used = slab.used.get().wrapping_sub(1);
+        if used == slab.notify.get() || !slab.is_set(index) {
+            return false;
+        }
+        slab.clear(index);
+        slab.used.set(used);
+        true
+    }
+
+    #[inline(always)]
+    pub(super) fn owns(&self, slab: &Slab) -> bool {
+        std::ptr::eq(slab.owner.get(), self)
+    }
+
+    fn bin_of(&self, slab: &Slab) -> &Bin {
+        &self.bins[slab.class.get() as usize % CLASSES]
+    }
+
+    /// The slab that blocks of `class` come from now.
+    pub(super) fn current(&self, class: usize) -> Option<&Slab> {
+        // SAFETY: bins hold descriptors that the heap keeps.
+        unsafe { slab(self.bins[class].current.get()) }
+    }
+
+    fn is_current(&self, slab: &Slab) -> bool {
+        std::ptr::eq(self.bin_of(slab).current.get(), slab)
+    }
+
+    /// Number of the word that blocks of `class` come from now.
+    pub(super) fn word_number(&self, class: usize) -> u32 {
+        self.bins[class].at.get()
+    }
+
+    /// Blocks of a slab that are counted as used and were not handed out.
+    pub(super) fn in_hand(&self, slab: &Slab) -> u32 {
+        match self.is_current(slab) {
+            true => self.bin_of(slab).free.get().count_ones(),
+            false => 0,
+        }
+    }
+
+    /// Takes the free blocks of a word of the current slab into the bin, which has none.
+    pub(super) fn take(&self, slab: &Slab, at: u32, free: u64) {
+        let bin = self.bin_of(slab);
+        let size = u64::from(slab.size.get());
+        bin.at.set(at);
+        bin.word.set(slab.word(at));
+        bin.size.set(size);
+        bin.base.set(slab.address.get() + u64::from(at) * 64 * size);
+        bin.free.set(free);
+        slab.used.set(slab.used.get() + free.count_ones());
+        self.touch(slab);
+    }
+
+    /// Says that a slab's bitmap changes.
+    pub(super) fn touch(&self, slab: &Slab) {
+        if slab.flags.get() & UNTOUCHED != 0 {
+            slab.flags.fetch_and(!UNTOUCHED, Ordering::Relaxed);
+            slab.touched.set(true);
+            self.touched.borrow_mut().push(slab);
+        }
+    }
+
+    /// The slabs that were touched since this was called last.
+    pub(super) fn take_touched(&self) -> Vec<*const Slab> {
+        self.touched.take()
+    }
+
+    /// Keeps a slab among the touched.
+    pub(super) fn keep_touched(&self, slab: &Slab) {
+        self.touched.borrow_mut().push(slab);
+    }
+
+    /// Allocates from a slab of this heap from now on; the bin has none.
+    pub(super) fn make_current(&self, slab: &Slab) {
+        let bin = self.bin_of(slab);
+        if slab.listed.get() {
+            self.unlist(slab);
+        }
+        slab.notify.set(NEVER);
+        bin.at.set(0);
+        bin.current.set(slab);
+    }
+
+    /// Allocates no longer from the slab of `class` that it did, and keeps it in the list if it has
+    /// a useful share of free blocks.
+    pub(super) fn leave(&self, class: usize) {
+        let bin = &self.bins[class];
+        // SAFETY: as in `current`.
+        let Some(slab) = (unsafe { slab(bin.current.take_pointer()) }) else { return };
+        let left = bin.free.replace(0).count_ones();
+        slab.used.set(slab.used.get().wrapping_sub(left));
+        self.file(slab);
+    }
+
+    /// Puts a slab of this heap that is neither current nor listed where it belongs.
+    pub(super) fn file(&self, slab: &Slab) {
+        let most = slab.offered_used_max();
+        if slab.used.get() <= most {
+            self.list(slab);
+        } else {
+            slab.notify.set(most);
+        }
+    }
+
+    /// The first slab in the list of `class`.
+    pub(super) fn listed(&self, class: usize) -> Option<&Slab> {
+        // SAFETY: as in `current`.
+        unsafe { slab(self.bins[class].first.get()) }
+    }
+
+    fn list(&self, slab: &Slab) {
+        let bin = self.bin_of(slab);
+        let second = bin.first.replace(slab);
+        slab.previous.set(null());
+        slab.next.set(second);
+        // SAFETY: as in `current`.
+        if let Some(second) = unsafe { self::slab(second) } {
+            second.previous.set(slab);
+        }
+        slab.listed.set(true);
+        slab.notify.set(0);
+    }
+
+    fn unlist(&self, slab: &Slab) {
+        let (before, after) = (slab.previous.get(), slab.next.get());
+        // SAFETY: as in `current`.
+        match unsafe { self::slab(before) } {
+            Some(before) => before.next.set(after),
+            None => self.bin_of(slab).first.set(after),
+        }
+        // SAFETY: as in `current`.
+        if let Some(after) = unsafe { self::slab(after) } {
+            after.previous.set(before);
+        }
+        slab.listed.set(false);
+    }
+
+    /// Takes a slab out of its bin, wherever it is there.
+    pub(super) fn release(&self, slab: &Slab) {
+        if self.is_current(slab) {
+            let bin = self.bin_of(slab);
+            bin.current.set(null());
+            let left = bin.free.replace(0).count_ones();
+            slab.used.set(slab.used.get().wrapping_sub(left));
+        } else if slab.listed.get() {
+            self.unlist(slab);
+        }
+        slab.notify.set(NEVER);
+    }
+
+    /// Puts a slab of this heap into another place after blocks of it were freed. One empty slab a
+    /// class is kept, so that a program that frees and allocates at a slab's edge changes no map.
+    pub(super) fn after_freeing(&self, slab: &Slab) -> Then {
+        if self.is_current(slab) {
+            return Then::Nothing;
+        }
+        if !slab.listed.get() {
+            if slab.used.get() > slab.offered_used_max() {
+                return Then::Nothing;
+            }
+            self.list(slab);
+        }
+        let alone = slab.next.get().is_null() && slab.previous.get().is_null();
+        if slab.used.get() > 0 || alone {
+            return Then::Nothing;
+        }
+        self.release(slab);
+        Then::GiveBack
+    }
+
+    /// Takes the slabs out that hold nothing.
+    pub(super) fn release_empty(&self, class: usize) -> Vec<*const Slab> {
+        let mut empty = Vec::new();
+        if let Some(current) = self.current(class)
+            && current.used.get() == self.in_hand(current)
+        {
+            empty.push(std::ptr::from_ref(current));
+        }
+        let mut next = self.listed(class);
+        while let Some(listed) = next {
+            if listed.used.get() == 0 {
+                empty.push(listed);
+            }
+            // SAFETY: as in `current`.
+            next = unsafe { slab(listed.next.get()) };
+        }
+        for slab in &empty {
+            // SAFETY: as in `current`.
+            self.release(unsafe { &**slab });
+        }
+        empty
+    }
+}
+
+/// `Cell::take` for pointers.
+trait TakePointer {
+    fn take_pointer(&self) -> *const Slab;
+}
+
+impl TakePointer for Cell<*const Slab> {
+    fn take_pointer(&self) -> *const Slab {
+        self.replace(null())
+    }
+}
+
+/// Heaps that a thread remembers for the quick look: their numbers modulo this differ, mostly.
+const LATEST: usize = 4;
+
+/// A heap's number and this thread's part of it.
+#[derive(Clone, Copy)]
+struct Latest {
+    heap: u64,
+    thread: *const ThreadHeap,
+}
+const NOBODY: Latest = Latest { heap: 0, thread: null() };
+
+/// All thread heaps of this thread, by their heaps' numbers.
+struct Mine(Vec<(u64, Weak<ThreadHeap>)>);
+
+thread_local! {
+    static NEAR: [Cell<Latest>; LATEST] = const { [const { Cell::new(NOBODY) }; LATEST] };
+    static MINE: RefCell<Mine> = const { RefCell::new(Mine(Vec::new())) };
+}
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        NEAR.with(|near| near.iter().for_each(|latest| latest.set(NOBODY)));
+        for (_, thread) in self.0.drain(..) {
+            if let Some(thread) = thread.upgrade() {
+                thread.abandoned.store(true, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// This thread's part of a heap, if it was used lately.
+#[inline(always)]
+pub(super) fn near(heap: u64) -> *const ThreadHeap {
+    let latest = NEAR.with(|near| near[heap as usize % LATEST].get());
+    match latest.heap == heap {
+        true => latest.thread,
+        false => null(),
+    }
+}
+
+/// This thread's part of a heap; made by `join` at the thread's first use of it. `None` while the
+/// thread ends.
+pub(super) fn find_or_join(
+    heap: u64,
+    join: impl FnOnce() -> Arc<ThreadHeap>,
+) -> Option<*const ThreadHeap> {
+    let found = MINE.try_with(|mine| {
+        let mine = &mut mine.borrow_mut().0;
+        match mine.iter().find(|(of, _)| *of == heap) {
+            Some((_, thread)) => thread.as_ptr(),
+            None => {
+                // Heaps that are gone.
+                mine.retain(|(_, thread)| thread.strong_count() > 0);
+                let thread = join();
+                mine.push((heap, Arc::downgrade(&thread)));
+                Arc::as_ptr(&thread)
+            }
+        }
+    });
+    let thread = found.ok()?;
+    NEAR.with(|near| near[heap as usize % LATEST].set(Latest { heap, thread }));
+    Some(thread)
+}
