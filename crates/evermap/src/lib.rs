@@ -67,9 +67,9 @@ pub use commit::{Durability, WhenLogFull, WriteOptions};
 pub use error::{Error, Result};
 pub use evermap_derive::{Persist, PersistHash, Plain};
 pub use persist::{
-    Build, Built, Description, FromIter, IterMut, KeySource, Mut, PBox, PMap, PString, PVec,
-    Persist, PersistHash, Plain, Ptr, Releaser, Scratch, Slot, TypeId128, from_iter, map,
-    type_description, type_id,
+    Build, Built, Description, FromIter, IterMut, KeySource, Mut, PBTree, PBox, PMap, PString,
+    PVec, Persist, PersistHash, Plain, Ptr, Releaser, Scratch, Slot, TypeId128, btree, from_iter,
+    map, type_description, type_id,
 };
 
 #[doc(hidden)]

@@ -10,6 +10,7 @@
 
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
+use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::{Mut, Persist, release_value};
@@ -24,7 +25,7 @@ use crate::alloc::Heap;
 /// | a derived struct `Notes` | `NotesInit { .. }`, with a source for each field |
 /// | [`PString`](super::PString) | `&str`, `String`, `&String`, `Box<str>`, `Cow<str>`, `char`, `&PString` |
 /// | [`PVec<T>`](super::PVec) | arrays, `Vec`, slices of sources, [`from_iter`]`(..)` |
-/// | [`PMap<K, V>`](super::PMap) | arrays and `Vec`s of pairs, `HashMap`, `BTreeMap`, [`from_iter`]`(..)` |
+/// | [`PMap<K, V>`](super::PMap), [`PBTree<K, V>`](super::PBTree) | arrays and `Vec`s of pairs, `HashMap`, `BTreeMap`, [`from_iter`]`(..)` |
 /// | [`PBox<T>`](super::PBox) | a source of `T` |
 /// | `Option<PBox<T>>` | an `Option` of a source of `T` |
 /// | `[T; N]` | an array of sources |
@@ -293,6 +294,55 @@ impl<T: Persist> Drop for ReleaseOnDrop<'_, T> {
     }
 }
 
+/// A value that was built on the stack and waits for its place in the object. Released unless it is
+/// moved there.
+pub(super) struct Staged<'h, T: Persist> {
+    heap: &'h Heap,
+    value: MaybeUninit<T>,
+}
+
+impl<'h, T: Persist> Staged<'h, T> {
+    pub(super) fn build<S>(heap: &'h Heap, source: S) -> Result<Self, Error>
+    where
+        T: Build<S>,
+    {
+        let mut value = MaybeUninit::<T>::uninit();
+        // SAFETY: a place of our own; `Staged` sees to it that the value is moved or released.
+        unsafe { build_at(heap, NonNull::from(&mut value).cast::<T>(), source)? };
+        Ok(Staged { heap, value })
+    }
+
+    /// # Safety
+    ///
+    /// A valid value of the heap's object, which nobody else has.
+    pub(super) unsafe fn adopt(heap: &'h Heap, value: MaybeUninit<T>) -> Self {
+        Staged { heap, value }
+    }
+
+    /// The value, now the caller's to keep.
+    pub(super) fn take(self) -> MaybeUninit<T> {
+        let this = mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is never dropped, so the value is copied out once.
+        unsafe { std::ptr::read(&this.value) }
+    }
+}
+
+impl<T: Persist> Deref for Staged<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: a built value, until it is taken.
+        unsafe { self.value.assume_init_ref() }
+    }
+}
+
+impl<T: Persist> Drop for Staged<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: a built value that nobody else has.
+        unsafe { release_value(self.heap, NonNull::from(&mut self.value).cast::<T>()) }
+    }
+}
+
 struct FreeOnDrop<'h> {
     heap: &'h Heap,
     block: NonNull<u8>,
@@ -308,7 +358,8 @@ impl Drop for FreeOnDrop<'_> {
 /// An iterator as a source: see [`from_iter`].
 pub struct FromIter<I>(pub(super) I);
 
-/// Makes a source for a [`PVec`](super::PVec) or [`PMap`](super::PMap) from an iterator of sources.
+/// Makes a source for a [`PVec`](super::PVec), [`PMap`](super::PMap) or
+/// [`PBTree`](super::PBTree) from an iterator of sources.
 ///
 /// ```
 /// use evermap::{PVec, Scratch, from_iter};

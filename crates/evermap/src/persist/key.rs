@@ -2,7 +2,7 @@
 
 use std::borrow::{Borrow, Cow};
 
-use super::{PString, PVec, Persist, PersistHash};
+use super::{PString, PVec, Persist};
 
 /// An ordinary value that stands for a key of type `K`: what a map's [`insert`](super::Mut::insert)
 /// takes.
@@ -24,13 +24,13 @@ use super::{PString, PVec, Persist, PersistHash};
 )]
 pub trait KeySource<K> {
     /// The form in which the key is looked up.
-    type Query: ?Sized + PersistHash + Eq;
+    type Query: ?Sized;
 
     /// That form.
     fn query(&self) -> &Self::Query;
 }
 
-impl<K: Persist + PersistHash + Eq> KeySource<K> for K {
+impl<K: Persist> KeySource<K> for K {
     type Query = K;
 
     fn query(&self) -> &K {
@@ -54,10 +54,7 @@ text!(&str, String, &String, Box<str>, Cow<'_, str>, &PString);
 
 macro_rules! elements {
     ($([$($generics:tt)*] $source:ty),*) => {$(
-        impl<$($generics)*> KeySource<PVec<T>> for $source
-        where
-            T: PersistHash + Eq,
-        {
+        impl<$($generics)*> KeySource<PVec<T>> for $source {
             type Query = [T];
 
             fn query(&self) -> &[T] {

@@ -1,5 +1,6 @@
 //! Iterators over a [`PMap`]: a walk over its entries that passes over the removed ones.
 
+use std::fmt;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -52,6 +53,12 @@ impl<K, V> Clone for Iter<'_, K, V> {
     }
 }
 
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Iter<'_, K, V> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.clone()).finish()
+    }
+}
+
 impl<'a, K, V> IntoIterator for &'a PMap<K, V> {
     type Item = (&'a K, &'a V);
     type IntoIter = Iter<'a, K, V>;
@@ -61,10 +68,11 @@ impl<'a, K, V> IntoIterator for &'a PMap<K, V> {
     }
 }
 
+/// One part of what another iterator gives.
 macro_rules! half {
-    ($(#[$documentation:meta])* $name:ident, $item:ident, $part:tt) => {
+    ($(#[$documentation:meta])* $name:ident, $whole:ident, $item:ident, $part:tt) => {
         $(#[$documentation])*
-        pub struct $name<'a, K, V>(pub(super) Iter<'a, K, V>);
+        pub struct $name<'a, K, V>(pub(super) $whole<'a, K, V>);
 
         impl<'a, K, V> Iterator for $name<'a, K, V> {
             type Item = &'a $item;
@@ -86,16 +94,29 @@ macro_rules! half {
 
         impl<K, V> ExactSizeIterator for $name<'_, K, V> {}
         impl<K, V> FusedIterator for $name<'_, K, V> {}
+
+        impl<K, V> Clone for $name<'_, K, V> {
+            fn clone(&self) -> Self {
+                $name(self.0.clone())
+            }
+        }
+
+        impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for $name<'_, K, V> {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.debug_list().entries(self.0.clone().map(|pair| pair.$part)).finish()
+            }
+        }
     };
 }
+pub(super) use half;
 
 half!(
     /// Iterator of [`PMap::keys`].
-    Keys, K, 0
+    Keys, Iter, K, 0
 );
 half!(
     /// Iterator of [`PMap::values`].
-    Values, V, 1
+    Values, Iter, V, 1
 );
 
 /// Iterator of `Mut<'_, PMap<K, V>>::iter_mut`: each key with a cursor to its value.
@@ -110,6 +131,20 @@ pub struct IterMut<'a, K, V> {
 // SAFETY: the iterator gives `&K` and exclusive access to values; the heap is `Sync`. Nobody else
 // reaches the map meanwhile.
 unsafe impl<K: Sync, V: Send> Send for IterMut<'_, K, V> {}
+// SAFETY: a shared one gives nothing.
+unsafe impl<K: Sync, V: Sync> Sync for IterMut<'_, K, V> {}
+
+impl<'a, K: Persist, V: Persist> IterMut<'a, K, V> {
+    fn pair(&mut self, position: usize) -> (&'a K, Mut<'a, V>) {
+        self.left -= 1;
+        // SAFETY: a live entry, which is handed out once, its key for reading and its value for
+        // writing; the iterator came from a cursor with exclusive access for `'a`.
+        unsafe {
+            let key = self.map.key_place(position).as_ref();
+            (key, Mut::from_raw(self.heap, self.map.value_place(position)))
+        }
+    }
+}
 
 impl<'a, K: Persist, V: Persist> Iterator for IterMut<'a, K, V> {
     type Item = (&'a K, Mut<'a, V>);
@@ -117,17 +152,19 @@ impl<'a, K: Persist, V: Persist> Iterator for IterMut<'a, K, V> {
     fn next(&mut self) -> Option<Self::Item> {
         let map = self.map;
         let position = self.positions.find(|position| map.hash_at(*position) != 0)?;
-        self.left -= 1;
-        // SAFETY: a live entry, which is handed out once, its key for reading and its value for
-        // writing; the iterator came from a cursor with exclusive access for `'a`.
-        Some(unsafe {
-            let key = self.map.key_place(position).as_ref();
-            (key, Mut::from_raw(self.heap, self.map.value_place(position)))
-        })
+        Some(self.pair(position))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         (self.left, Some(self.left))
+    }
+}
+
+impl<K: Persist, V: Persist> DoubleEndedIterator for IterMut<'_, K, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let map = self.map;
+        let position = self.positions.rfind(|position| map.hash_at(*position) != 0)?;
+        Some(self.pair(position))
     }
 }
 
@@ -151,20 +188,37 @@ impl<'a, K: Persist, V: Persist> IntoIterator for Mut<'a, PMap<K, V>> {
     }
 }
 
-/// Iterator of `Mut<'_, PMap<K, V>>::values_mut`.
-pub struct ValuesMut<'a, K, V>(pub(super) IterMut<'a, K, V>);
+/// The values of what another iterator gives, for writing.
+macro_rules! values_mut {
+    ($(#[$documentation:meta])* $name:ident, $whole:ident) => {
+        $(#[$documentation])*
+        pub struct $name<'a, K, V>(pub(super) $whole<'a, K, V>);
 
-impl<'a, K: Persist, V: Persist> Iterator for ValuesMut<'a, K, V> {
-    type Item = Mut<'a, V>;
+        impl<'a, K: Persist, V: Persist> Iterator for $name<'a, K, V> {
+            type Item = Mut<'a, V>;
 
-    fn next(&mut self) -> Option<Mut<'a, V>> {
-        Some(self.0.next()?.1)
-    }
+            fn next(&mut self) -> Option<Mut<'a, V>> {
+                Some(self.0.next()?.1)
+            }
 
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
-    }
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.0.size_hint()
+            }
+        }
+
+        impl<K: Persist, V: Persist> DoubleEndedIterator for $name<'_, K, V> {
+            fn next_back(&mut self) -> Option<Self::Item> {
+                Some(self.0.next_back()?.1)
+            }
+        }
+
+        impl<K: Persist, V: Persist> ExactSizeIterator for $name<'_, K, V> {}
+        impl<K: Persist, V: Persist> FusedIterator for $name<'_, K, V> {}
+    };
 }
+pub(super) use values_mut;
 
-impl<K: Persist, V: Persist> ExactSizeIterator for ValuesMut<'_, K, V> {}
-impl<K: Persist, V: Persist> FusedIterator for ValuesMut<'_, K, V> {}
+values_mut!(
+    /// Iterator of `Mut<'_, PMap<K, V>>::values_mut`.
+    ValuesMut, IterMut
+);

@@ -11,13 +11,20 @@
 //! test of a single run notices: a layout that files already have, and a description text, which
 //! decides whether an existing object may be opened as a given type.
 
+pub mod btree;
 mod build;
+mod compare;
 mod describe;
 mod hash;
 mod key;
 pub mod map;
 mod mutable;
 mod pbox;
+mod pbtree;
+mod pbtree_edit;
+mod pbtree_grow;
+mod pbtree_node;
+mod pbtree_shrink;
 mod pmap;
 mod pmap_edit;
 mod pstring;
@@ -40,6 +47,7 @@ pub use hash::PersistHash;
 pub use key::KeySource;
 pub use mutable::Mut;
 pub use pbox::PBox;
+pub use pbtree::PBTree;
 pub use pmap::PMap;
 pub use pstring::PString;
 pub use ptr::Ptr;
@@ -65,8 +73,8 @@ const _: () = assert!(usize::BITS == 64, "Evermap needs 64-bit pointers");
 /// * `NotesInit<..>`: an ordinary struct with one *source* a field, from which a `Notes` is built in
 ///   place (see [`Build`]).
 ///
-/// Scalars, arrays, [`PString`], [`PVec`], [`PMap`], [`PBox`], `Option<PBox<T>>` and [`Ptr`] are
-/// `Persist`. `Box`, `Vec`, `String`, references, closures, `dyn Trait`, cells and locks are not:
+/// Scalars, arrays, [`PString`], [`PVec`], [`PMap`], [`PBTree`], [`PBox`], `Option<PBox<T>>` and
+/// [`Ptr`] are `Persist`. `Box`, `Vec`, `String`, references, closures, `dyn Trait`, cells and locks are not:
 /// what they point at is gone in the next run.
 ///
 /// Values in an object are never dropped (they are released, which is what gives their memory
@@ -114,7 +122,7 @@ const _: () = assert!(usize::BITS == 64, "Evermap needs 64-bit pointers");
     message = "`{Self}` can't be kept in an object",
     label = "`{Self}` doesn't implement `Persist`",
     note = "your own type: add `#[derive(evermap::Persist)]` and `#[repr(C)]` to it",
-    note = "a container of the standard library keeps its elements in the process's own heap, which is gone in the next run: use `evermap::PVec`, `PString`, `PMap` or `PBox`",
+    note = "a container of the standard library keeps its elements in the process's own heap, which is gone in the next run: use `evermap::PVec`, `PString`, `PMap`, `PBTree` or `PBox`",
     note = "`usize` and `isize` differ between machines: use `u64` and `i64`"
 )]
 pub unsafe trait Persist: Sized + 'static {

@@ -42,7 +42,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
     /// ```
     pub fn insert<S, U>(&mut self, key: S, value: U) -> Result<Mut<'_, V>, Error>
     where
-        S: KeySource<K>,
+        S: KeySource<K, Query: PersistHash + Eq>,
         K: Build<S> + Borrow<S::Query>,
         V: Build<U>,
     {
@@ -79,7 +79,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         make: impl FnOnce() -> U,
     ) -> Result<Mut<'_, V>, Error>
     where
-        S: KeySource<K>,
+        S: KeySource<K, Query: PersistHash + Eq>,
         K: Build<S> + Borrow<S::Query>,
         V: Build<U>,
     {
@@ -107,7 +107,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
     /// ```
     pub fn extend<S, U>(&mut self, pairs: impl IntoIterator<Item = (S, U)>) -> Result<(), Error>
     where
-        S: KeySource<K>,
+        S: KeySource<K, Query: PersistHash + Eq>,
         K: Build<S> + Borrow<S::Query>,
         V: Build<U>,
     {
@@ -518,7 +518,7 @@ impl<K: Persist, V: Persist> Build<PMap<K, V>> for PMap<K, V> {
 impl<K, V, S, U, I> Build<FromIter<I>> for PMap<K, V>
 where
     I: Iterator<Item = (S, U)>,
-    S: KeySource<K>,
+    S: KeySource<K, Query: PersistHash + Eq>,
     K: Build<S> + Borrow<S::Query>,
     V: Build<U>,
 {
@@ -531,7 +531,7 @@ macro_rules! from_pairs {
     ($([$($generics:tt)*] $source:ty),*) => {$(
         impl<K, V, S, U, $($generics)*> Build<$source> for PMap<K, V>
         where
-            S: KeySource<K>,
+            S: KeySource<K, Query: PersistHash + Eq>,
             K: Build<S> + Borrow<S::Query>,
             V: Build<U>,
         {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::persist::{
-    PBox, PMap, PString, PVec, Persist, Ptr, TypeId128, type_description, type_id,
+    PBTree, PBox, PMap, PString, PVec, Persist, Ptr, TypeId128, type_description, type_id,
 };
 
 #[derive(crate::Persist)]
@@ -99,6 +99,10 @@ fn descriptions_and_ids_are_the_golden_ones() {
     assert_described::<PVec<Notes>>(
         "PVec<Notes>#24/8;Notes{lines@0:PVec<PString>,count@24:u64}#32/8",
         "4b22187e3ad01b57de93e1728d4b2344",
+    );
+    assert_described::<PBTree<u64, PString>>(
+        "PBTree<u64,PString>#24/8",
+        "cf1a9cf8662aaa8ca7b367bcbb22fd31",
     );
     assert_described::<u128>("u128#16/16", "aeae21ba8a1b8ccd43da8ae738bd56a7");
     assert_described::<Nothing>("Nothing{}#0/1", "1404107d3e020e7285bf9623a6b941d9");

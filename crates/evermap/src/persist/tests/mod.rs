@@ -4,6 +4,7 @@ mod describe;
 mod failure;
 mod hash;
 mod pbox;
+mod pbtree;
 mod pmap;
 mod pstring;
 mod pvec;

@@ -1,0 +1,183 @@
+//! Comparing, hashing, showing and indexing containers, among themselves and with those of the
+//! standard library: what users of the latter expect. Vectors and strings have theirs beside them.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::ops::Index;
+
+use super::{PBTree, PBox, PMap, PVec, PersistHash};
+
+impl<K, V> Default for PBTree<K, V> {
+    fn default() -> Self {
+        PBTree::new()
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for PBTree<K, V> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_map().entries(self).finish()
+    }
+}
+
+impl<K: PartialEq, V: PartialEq> PartialEq for PBTree<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().eq(other)
+    }
+}
+
+impl<K: Eq, V: Eq> Eq for PBTree<K, V> {}
+
+impl<K: PartialOrd, V: PartialOrd> PartialOrd for PBTree<K, V> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.iter().partial_cmp(other)
+    }
+}
+
+impl<K: Ord, V: Ord> Ord for PBTree<K, V> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.iter().cmp(other)
+    }
+}
+
+impl<K: Hash, V: Hash> Hash for PBTree<K, V> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.len().hash(state);
+        self.iter().for_each(|entry| entry.hash(state));
+    }
+}
+
+impl<K: PartialEq<A>, V: PartialEq<B>, A, B> PartialEq<BTreeMap<A, B>> for PBTree<K, V> {
+    fn eq(&self, other: &BTreeMap<A, B>) -> bool {
+        self.len() == other.len()
+            && self.iter().zip(other).all(|((key, value), (k, v))| key == k && value == v)
+    }
+}
+
+impl<K: PartialEq<A>, V: PartialEq<B>, A, B> PartialEq<PBTree<K, V>> for BTreeMap<A, B> {
+    fn eq(&self, other: &PBTree<K, V>) -> bool {
+        other == self
+    }
+}
+
+/// Equal if both have the same entries, in whatever order.
+impl<K, V, A, B, H> PartialEq<HashMap<A, B, H>> for PMap<K, V>
+where
+    K: Borrow<A> + PersistHash,
+    A: PersistHash + Eq,
+    V: PartialEq<B>,
+{
+    fn eq(&self, other: &HashMap<A, B, H>) -> bool {
+        self.len() == other.len()
+            && other.iter().all(|(key, value)| self.get(key).is_some_and(|there| there == value))
+    }
+}
+
+impl<K, V, A, B, H: BuildHasher> PartialEq<PMap<K, V>> for HashMap<A, B, H>
+where
+    K: Borrow<A> + PersistHash,
+    A: PersistHash + Eq,
+    V: PartialEq<B>,
+{
+    fn eq(&self, other: &PMap<K, V>) -> bool {
+        other == self
+    }
+}
+
+/// The value of a key.
+///
+/// # Panics
+///
+/// If there is no such key, as with the maps of the standard library; [`PBTree::get`] doesn't.
+///
+/// ```
+/// use evermap::{PBTree, PString, Scratch};
+///
+/// let object = Scratch::<PBTree<PString, u64>>::new([("a", 1)])?;
+/// assert_eq!(object.root()["a"], 1);
+/// # Ok::<(), evermap::Error>(())
+/// ```
+impl<K: Borrow<Q>, Q: Ord + ?Sized, V> Index<&Q> for PBTree<K, V> {
+    type Output = V;
+
+    fn index(&self, key: &Q) -> &V {
+        match self.get(key) {
+            Some(value) => value,
+            None => panic!("PBTree has no entry for this key"),
+        }
+    }
+}
+
+/// The value of a key.
+///
+/// # Panics
+///
+/// If there is no such key, as with the maps of the standard library; [`PMap::get`] doesn't.
+///
+/// ```
+/// use evermap::{PMap, PString, Scratch};
+///
+/// let object = Scratch::<PMap<PString, u64>>::new([("a", 1)])?;
+/// assert_eq!(object.root()["a"], 1);
+/// # Ok::<(), evermap::Error>(())
+/// ```
+impl<K: Borrow<Q>, Q: PersistHash + Eq + ?Sized, V> Index<&Q> for PMap<K, V> {
+    type Output = V;
+
+    fn index(&self, key: &Q) -> &V {
+        match self.get(key) {
+            Some(value) => value,
+            None => panic!("PMap has no entry for this key"),
+        }
+    }
+}
+
+impl<T: PartialEq<U>, U> PartialEq<&[U]> for PVec<T> {
+    fn eq(&self, other: &&[U]) -> bool {
+        self.as_slice() == *other
+    }
+}
+
+impl<T: PartialEq<U>, U> PartialEq<PVec<U>> for Vec<T> {
+    fn eq(&self, other: &PVec<U>) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl<T: PartialEq<U>, U> PartialEq<PVec<U>> for [T] {
+    fn eq(&self, other: &PVec<U>) -> bool {
+        self == other.as_slice()
+    }
+}
+
+impl<T: PartialEq<U>, U, const N: usize> PartialEq<PVec<U>> for [T; N] {
+    fn eq(&self, other: &PVec<U>) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl<T: PartialOrd> PartialOrd for PBox<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        (**self).partial_cmp(&**other)
+    }
+}
+
+impl<T: Ord> Ord for PBox<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl<T: Hash> Hash for PBox<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for PBox<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}

@@ -1,0 +1,425 @@
+//! The ordered map: its layout and reading it. Nodes are in `pbtree_node.rs`, editing in
+//! `pbtree_edit.rs` and `pbtree_fill.rs`, iterators in `btree.rs`.
+//!
+//! A B-tree: entries lie in nodes of up to fifteen, in inner ones as well as in leaves. Layout (24
+//! bytes, `repr(C)`):
+//!
+//! | offset | bytes | |
+//! |---|---|---|
+//! | 0 | 8 | `root`: pointer to the top node, or 0 |
+//! | 8 | 8 | `len`: number of entries |
+//! | 16 | 4 | `height`: levels of nodes; 1 if the root is a leaf, 0 if there is none |
+//! | 20 | 4 | zero |
+//!
+//! Invariants: no root if and only if there are no entries, so an empty tree owns nothing and is 24
+//! zero bytes; keys ascend in the order of the tree; the rest is said at the nodes. An order that
+//! contradicts itself (a user's `Ord`) makes lookups miss and nothing worse.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::ops::{Bound, RangeBounds};
+use std::ptr::NonNull;
+
+use super::btree::{Iter, Keys, Range, Span, Values};
+use super::pbtree_node::{NodeRef, Path};
+use super::{Description, Mut, Persist, Releaser};
+
+/// An ordered map: `BTreeMap` for objects.
+///
+/// Keys are looked up by any borrowed form (`tree.get("key")` in a `PBTree<PString, V>`). Its cursor
+/// has [`insert`](Mut::insert), [`get_or_insert_with`](Mut::get_or_insert_with),
+/// [`extend`](Mut::extend), [`get_mut`](Mut::get_mut), [`remove`](Mut::remove),
+/// [`pop_first`](Mut::pop_first), [`range_mut`](Mut::range_mut), [`retain`](Mut::retain) and so on.
+/// Lookups, insertions and removals take logarithmic time; iterating from one entry to the next
+/// takes constant time on average.
+///
+/// Where the order doesn't matter, a [`PMap`](super::PMap) is quicker. Building from keys in
+/// ascending order is quickest, and fills the nodes.
+///
+/// ```
+/// use evermap::{PBTree, PString, Scratch};
+///
+/// let mut object = Scratch::<PBTree<u64, PString>>::new([(1969, "moon"), (1957, "sputnik")])?;
+/// object.root_mut().insert(1961, "vostok")?;
+///
+/// let flights = object.root();
+/// assert_eq!(flights.first_key_value().map(|(year, _)| *year), Some(1957));
+/// assert!(flights.range(1960..).map(|(_, name)| name.as_str()).eq(["vostok", "moon"]));
+/// # Ok::<(), evermap::Error>(())
+/// ```
+#[repr(C)]
+pub struct PBTree<K, V> {
+    pub(super) root: Option<NodeRef<K, V>>,
+    pub(super) len: u64,
+    pub(super) height: u32,
+    pub(super) reserved: u32,
+}
+
+const _: () = assert!(size_of::<PBTree<u8, u8>>() == 24 && align_of::<PBTree<u8, u8>>() == 8);
+const _: () = assert!(std::mem::offset_of!(PBTree<u8, u8>, root) == 0);
+const _: () = assert!(std::mem::offset_of!(PBTree<u8, u8>, len) == 8);
+const _: () = assert!(std::mem::offset_of!(PBTree<u8, u8>, height) == 16);
+
+// SAFETY: a tree owns its entries, like `BTreeMap`.
+unsafe impl<K: Send, V: Send> Send for PBTree<K, V> {}
+// SAFETY: as above.
+unsafe impl<K: Sync, V: Sync> Sync for PBTree<K, V> {}
+
+impl<K, V> PBTree<K, V> {
+    /// An empty tree, which owns nothing.
+    ///
+    /// ```
+    /// assert!(evermap::PBTree::<u64, u64>::new().is_empty());
+    /// ```
+    pub const fn new() -> Self {
+        PBTree { root: None, len: 0, height: 0, reserved: 0 }
+    }
+
+    /// The number of entries. Constant time.
+    ///
+    /// ```
+    /// use evermap::{PBTree, Scratch};
+    ///
+    /// let object = Scratch::<PBTree<u64, u64>>::new([(1, 10), (2, 20), (1, 30)])?;
+    /// assert_eq!(object.root().len(), 2);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are no entries.
+    ///
+    /// ```
+    /// assert!(evermap::PBTree::<u64, u64>::new().is_empty());
+    /// ```
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The entries in the order of their keys.
+    ///
+    /// ```
+    /// use evermap::{PBTree, Scratch};
+    ///
+    /// let object = Scratch::<PBTree<u64, u64>>::new([(2, 20), (1, 10)])?;
+    /// assert_eq!(object.root().iter().collect::<Vec<_>>(), [(&1, &10), (&2, &20)]);
+    /// assert_eq!(object.root().iter().next_back(), Some((&2, &20)));
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn iter(&self) -> Iter<'_, K, V> {
+        Iter::new(self)
+    }
+
+    /// The keys in ascending order.
+    ///
+    /// ```
+    /// use evermap::{PBTree, Scratch};
+    ///
+    /// let object = Scratch::<PBTree<u64, u64>>::new([(2, 20), (1, 10)])?;
+    /// assert!(object.root().keys().eq(&[1, 2]));
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn keys(&self) -> Keys<'_, K, V> {
+        Keys(self.iter())
+    }
+
+    /// The values in the order of their keys.
+    ///
+    /// ```
+    /// use evermap::{PBTree, Scratch};
+    ///
+    /// let object = Scratch::<PBTree<u64, u64>>::new([(2, 20), (1, 10)])?;
+    /// assert!(object.root().values().eq(&[10, 20]));
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn values(&self) -> Values<'_, K, V> {
+        Values(self.iter())
+    }
+
+    /// The entry with the least key. Logarithmic time, without comparisons.
+    ///
+    /// ```
+    /// use evermap::{PBTree, Scratch};
+    ///
+    /// let object = Scratch::<PBTree<u64, u64>>::new([(2, 20), (1, 10)])?;
+    /// assert_eq!(object.root().first_key_value(), Some((&1, &10)));
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn first_key_value(&self) -> Option<(&K, &V)> {
+        self.first_edge()?.next().map(|(node, at)| self.pair(node, at))
+    }
+
+    /// The entry with the greatest key. Logarithmic time, without comparisons.
+    ///
+    /// ```
+    /// use evermap::{PBTree, Scratch};
+    ///
+    /// let object = Scratch::<PBTree<u64, u64>>::new([(2, 20), (1, 10)])?;
+    /// assert_eq!(object.root().last_key_value(), Some((&2, &20)));
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn last_key_value(&self) -> Option<(&K, &V)> {
+        self.last_edge()?.previous().map(|(node, at)| self.pair(node, at))
+    }
+
+    /// The value of a key.
+    ///
+    /// ```
+    /// use evermap::{PBTree, PString, Scratch};
+    ///
+    /// let object = Scratch::<PBTree<PString, u64>>::new([("a", 1)])?;
+    /// assert_eq!(object.root().get("a"), Some(&1));
+    /// assert_eq!(object.root().get("b"), None);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn get<Q>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        self.get_key_value(key).map(|(_, value)| value)
+    }
+
+    /// The entry of a key.
+    ///
+    /// ```
+    /// use evermap::{PBTree, PString, Scratch};
+    ///
+    /// let object = Scratch::<PBTree<PString, u64>>::new([("a", 1)])?;
+    /// let entry = object.root().get_key_value("a");
+    /// assert_eq!(entry.map(|(key, value)| (key.as_str(), *value)), Some(("a", 1)));
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn get_key_value<Q>(&self, key: &Q) -> Option<(&K, &V)>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        let mut node = self.root?;
+        for level in (0..self.height).rev() {
+            // SAFETY: the borrow of the tree is one of its nodes.
+            let (at, found) = locate(unsafe { node.key_slice() }, key);
+            if found {
+                return Some(self.pair(node, at));
+            }
+            if level > 0 {
+                node = node.child(at);
+            }
+        }
+        None
+    }
+
+    /// Whether there is an entry for a key.
+    ///
+    /// ```
+    /// use evermap::{PBTree, PString, Scratch};
+    ///
+    /// let object = Scratch::<PBTree<PString, u64>>::new([("a", 1)])?;
+    /// assert!(object.root().contains_key("a"));
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn contains_key<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        self.get_key_value(key).is_some()
+    }
+
+    /// The entries whose keys lie in a range, in their order. Logarithmic time to begin. A range that
+    /// ends before it begins is empty.
+    ///
+    /// ```
+    /// use std::ops::Bound;
+    /// use evermap::{PBTree, PString, Scratch};
+    ///
+    /// let object = Scratch::<PBTree<u64, u64>>::new([(1, 10), (2, 20), (3, 30)])?;
+    /// assert!(object.root().range(2..).eq([(&2, &20), (&3, &30)]));
+    ///
+    /// let object = Scratch::<PBTree<PString, u64>>::new([("a", 1), ("b", 2), ("c", 3)])?;
+    /// let from_b = (Bound::Included("b"), Bound::Unbounded);
+    /// assert!(object.root().range::<str, _>(from_b).map(|(_, value)| *value).eq([2, 3]));
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    pub fn range<Q, R>(&self, range: R) -> Range<'_, K, V>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+        R: RangeBounds<Q>,
+    {
+        Range::new(self.span(range))
+    }
+
+    pub(super) fn span<Q, R>(&self, range: R) -> Span<K, V>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+        R: RangeBounds<Q>,
+    {
+        let (start, end) = (range.start_bound(), range.end_bound());
+        if is_empty(start, end) {
+            return Span::default();
+        }
+        let front = match start {
+            Bound::Unbounded => self.first_edge(),
+            Bound::Included(key) => self.edge(key, false),
+            Bound::Excluded(key) => self.edge(key, true),
+        };
+        let back = match end {
+            Bound::Unbounded => self.last_edge(),
+            Bound::Included(key) => self.edge(key, true),
+            Bound::Excluded(key) => self.edge(key, false),
+        };
+        Span::new(front, back)
+    }
+
+    /// The edge before the first entry.
+    pub(super) fn first_edge(&self) -> Option<Path<K, V>> {
+        let mut path = self.path()?;
+        path.descend_first(path.height() - 1);
+        Some(path)
+    }
+
+    /// The edge behind the last entry.
+    pub(super) fn last_edge(&self) -> Option<Path<K, V>> {
+        let mut path = self.path()?;
+        let top = path.height() - 1;
+        path.set_place(top, path.node(top).len());
+        path.descend_last(top);
+        Some(path)
+    }
+
+    /// The edge before or behind a key, or where it would be.
+    fn edge<Q>(&self, key: &Q, behind: bool) -> Option<Path<K, V>>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        let (mut path, found) = self.search(key)?;
+        match found {
+            Some(level) if behind => {
+                path.set_place(level, path.place(level) + 1);
+                path.descend_first(level);
+            }
+            Some(level) => path.descend_last(level),
+            None => {}
+        }
+        Some(path)
+    }
+
+    /// The way to a key, and the level at which it is; without one, the way to its edge in a leaf.
+    pub(super) fn search<Q>(&self, key: &Q) -> Option<(Path<K, V>, Option<usize>)>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        let mut path = Path::new(self.height as usize);
+        let mut node = self.root?;
+        for level in (0..self.height as usize).rev() {
+            // SAFETY: the borrow of the tree is one of its nodes.
+            let (at, found) = locate(unsafe { node.key_slice() }, key);
+            path.go(level, node, at);
+            if found {
+                return Some((path, Some(level)));
+            }
+            if level > 0 {
+                node = node.child(at);
+            }
+        }
+        Some((path, None))
+    }
+
+    /// The way as far as the root, at its first place.
+    fn path(&self) -> Option<Path<K, V>> {
+        let root = self.root?;
+        let mut path = Path::new(self.height as usize);
+        path.go(path.height() - 1, root, 0);
+        Some(path)
+    }
+
+    fn pair(&self, node: NodeRef<K, V>, at: usize) -> (&K, &V) {
+        // SAFETY: a valid entry of a node of this tree, lent for the borrow of the tree.
+        unsafe { (node.key_place(at).as_ref(), node.value_place(at).as_ref()) }
+    }
+}
+
+/// How many keys of a node are less than `key`, and whether the next one is equal.
+fn locate<K, Q>(keys: &[K], key: &Q) -> (usize, bool)
+where
+    K: Borrow<Q>,
+    Q: Ord + ?Sized,
+{
+    // A few machine words are compared quicker all of them, without a branch that can't be foreseen;
+    // keys that lie elsewhere (strings) quicker by halves, each comparison being a cache miss.
+    if size_of::<K>() <= 8 {
+        let less = keys.iter().map(|there| usize::from(there.borrow() < key)).sum::<usize>();
+        let found = keys.get(less).is_some_and(|there| there.borrow().cmp(key) == Ordering::Equal);
+        return (less, found);
+    }
+    match keys.binary_search_by(|there| there.borrow().cmp(key)) {
+        Ok(at) => (at, true),
+        Err(at) => (at, false),
+    }
+}
+
+/// Whether no key can lie between the bounds.
+fn is_empty<Q: Ord + ?Sized>(start: Bound<&Q>, end: Bound<&Q>) -> bool {
+    match (start, end) {
+        (Bound::Excluded(start), Bound::Excluded(end)) => start >= end,
+        (
+            Bound::Included(start) | Bound::Excluded(start),
+            Bound::Included(end) | Bound::Excluded(end),
+        ) => start > end,
+        _ => false,
+    }
+}
+
+// SAFETY: 24 bytes of fixed layout; owns the nodes and what is in them. A tree that owns nodes is only
+// ever made inside an object: `new` gives an empty one, and there is no `Clone`.
+unsafe impl<K: Persist, V: Persist> Persist for PBTree<K, V> {
+    type Fields<'a> = Mut<'a, Self>;
+    const OWNS: bool = true;
+
+    fn fields(this: Mut<'_, Self>) -> Mut<'_, Self> {
+        this
+    }
+
+    fn describe(description: &mut Description) {
+        description.leaf("PBTree", &[K::describe, V::describe]);
+    }
+
+    unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>) {
+        // SAFETY: a valid tree owns its nodes and gives them up by this.
+        unsafe {
+            let this = this.as_ref();
+            if let Some(root) = this.root {
+                releaser.block_with(root.block(), this.height as usize, release_node::<K, V>);
+            }
+        }
+    }
+}
+
+unsafe fn release_node<K: Persist, V: Persist>(
+    block: NonNull<u8>,
+    height: usize,
+    releaser: &mut Releaser<'_>,
+) {
+    let node = NodeRef::<K, V>::in_block(block);
+    for at in 0..node.len() {
+        // SAFETY: a valid entry of a node that is given up.
+        unsafe {
+            K::release(node.key_place(at), releaser);
+            V::release(node.value_place(at), releaser);
+        }
+    }
+    if height > 1 {
+        for at in 0..=node.len() {
+            let child = node.child(at).block();
+            // SAFETY: the node owns its children, and is given up.
+            unsafe { releaser.block_with(child, height - 1, release_node::<K, V>) };
+        }
+    }
+    // SAFETY: nothing in it is needed any more.
+    unsafe { releaser.free(block) };
+}

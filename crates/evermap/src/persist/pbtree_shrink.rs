@@ -1,0 +1,79 @@
+//! How a [`PBTree`] gives an entry up: nodes that get too small borrow from a neighbour or are joined
+//! with one. Takes no memory, so it can't fail, and runs no code of the user's.
+
+use std::mem::MaybeUninit;
+
+use super::pbtree_node::{LEN_MIN, NodeRef, Path};
+use super::{Mut, PBTree, Persist};
+
+impl<K: Persist, V: Persist> Mut<'_, PBTree<K, V>> {
+    /// Takes the entry at `level` of the way out of the tree. It isn't released.
+    pub(super) fn unlink(
+        &mut self,
+        mut path: Path<K, V>,
+        level: usize,
+    ) -> (MaybeUninit<K>, MaybeUninit<V>) {
+        let (node, at) = (path.node(level), path.place(level));
+        let entry = if level == 0 {
+            node.remove(at)
+        } else {
+            // The entry before it, the last of a leaf, takes its place.
+            path.descend_last(level);
+            let leaf = path.node(0);
+            let entry = node.read(at);
+            let (key, value) = leaf.remove(leaf.len() - 1);
+            node.write(at, key, value);
+            entry
+        };
+        self.raw().len -= 1;
+        self.mend(&path);
+        entry
+    }
+
+    /// Sees to it that the nodes of the way, from the leaf up, have enough entries again.
+    fn mend(&mut self, path: &Path<K, V>) {
+        for level in 0..path.height() - 1 {
+            if path.node(level).len() >= LEN_MIN {
+                return;
+            }
+            let (parent, at) = (path.node(level + 1), path.place(level + 1));
+            let is_leaf = level == 0;
+            if at > 0 && parent.child(at - 1).len() > LEN_MIN {
+                parent.lend_right(at - 1, 1, is_leaf);
+                return;
+            }
+            if at < parent.len() && parent.child(at + 1).len() > LEN_MIN {
+                parent.lend_left(at, is_leaf);
+                return;
+            }
+            let emptied = parent.merge(at.saturating_sub(1), is_leaf);
+            self.free_node(emptied);
+        }
+        self.lower(path.node(path.height() - 1));
+    }
+
+    /// Takes a root away that has no entries left.
+    fn lower(&mut self, root: NodeRef<K, V>) {
+        if root.len() > 0 {
+            return;
+        }
+        let tree = self.raw();
+        tree.root = (tree.height > 1).then(|| root.child(0));
+        tree.height -= 1;
+        self.free_node(root);
+    }
+
+    fn free_node(&mut self, node: NodeRef<K, V>) {
+        // SAFETY: a block of the tree's that it has no pointer to any more.
+        unsafe { self.heap.free(node.block()) };
+    }
+
+    /// Keeps the first `len` entries and forgets the others without releasing them.
+    pub(super) fn forget_behind(&mut self, len: usize) {
+        while self.len() > len {
+            let Some(mut path) = self.last_edge() else { return };
+            path.set_place(0, path.place(0) - 1);
+            let _ = self.unlink(path, 0);
+        }
+    }
+}
