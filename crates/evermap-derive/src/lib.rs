@@ -1,4 +1,5 @@
-//! The derive macros of [Evermap](https://docs.rs/evermap): `Persist`, `Plain` and `PersistHash`.
+//! The derive macros of [Evermap](https://docs.rs/evermap): `Persist`, `Plain`,
+//! `PersistHash` and `PersistDeserialize`.
 //!
 //! Use them through the `evermap` crate, which exports them next to the traits of the same names; the
 //! traits' documentation says what the derives demand and generate. The attributes:
@@ -16,11 +17,13 @@
 //! kept and what to use instead, the others write code. What they write calls `evermap::__private`,
 //! and changes together with it.
 
+mod deserialize;
 mod enumeration;
 mod hash;
 mod input;
 mod plain;
 mod refuse;
+mod serde_names;
 mod structure;
 
 use proc_macro::TokenStream;
@@ -55,4 +58,12 @@ pub fn derive_plain(item: TokenStream) -> TokenStream {
 pub fn derive_persist_hash(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as DeriveInput);
     hash::expand(&item).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Implements `evermap::serde::PersistDeserialize` and, by it, `evermap::Build` from any deserializer.
+/// Follows some of serde's own attributes: see the trait.
+#[proc_macro_derive(PersistDeserialize, attributes(persist, serde))]
+pub fn derive_persist_deserialize(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as DeriveInput);
+    deserialize::expand(&item).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -213,6 +213,14 @@ pub enum Error {
         /// Elements there are.
         len: u64,
     },
+    /// A `Deserializer` could not give what is to be built (cargo feature `serde`).
+    #[error("cannot read a `{what}`: {why}; nothing was changed")]
+    Deserialize {
+        /// The type that was to be built.
+        what: String,
+        /// What serde said.
+        why: String,
+    },
     /// A flush failed: what the disk holds is unknown until the object is opened again.
     #[error("cannot tell whether the last commit of {} is durable: {why}; close the session and open it again, it will find the last durable commit", path.display())]
     DurabilityUnknown {

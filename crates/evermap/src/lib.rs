@@ -65,7 +65,11 @@ pub use api::{
 };
 pub use commit::{Durability, WhenLogFull, WriteOptions};
 pub use error::{Error, Result};
+#[cfg(feature = "serde")]
+pub use evermap_derive::PersistDeserialize;
 pub use evermap_derive::{Persist, PersistHash, Plain};
+#[cfg(feature = "serde")]
+pub use persist::serde;
 pub use persist::{
     Build, Built, Description, FromIter, IterMut, KeySource, Mut, PBTree, PBox, PMap, PString,
     PVec, Persist, PersistHash, Plain, Ptr, Releaser, Scratch, Slot, TypeId128, btree, from_iter,

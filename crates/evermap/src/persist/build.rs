@@ -187,6 +187,15 @@ impl<'a, T: Persist> Slot<'a, T> {
         empty: T,
         fill: impl FnOnce(Mut<'_, T>) -> Result<(), Error>,
     ) -> Result<Built<'a, T>, Error> {
+        self.fill_with(empty, fill)
+    }
+
+    /// As [`write_with`](Slot::write_with), with errors of any kind.
+    pub(super) fn fill_with<E>(
+        self,
+        empty: T,
+        fill: impl FnOnce(Mut<'_, T>) -> Result<(), E>,
+    ) -> Result<Built<'a, T>, E> {
         // SAFETY: writable memory for a `T` (`new`); from here on a valid value, and the guard
         // releases it unless it is kept.
         unsafe {
@@ -259,13 +268,39 @@ pub(crate) unsafe fn build_at<T: Build<S>, S>(
 
 /// Allocates a block for a `T` and builds one in it. The block is given back if that fails.
 pub(crate) fn build_block<T: Build<S>, S>(heap: &Heap, source: S) -> Result<NonNull<T>, Error> {
-    // A value of no bytes gets a block all the same: its address has to be its own.
-    let block = heap.allocate(size_of::<T>().max(1), align_of::<T>())?;
-    let guard = FreeOnDrop { heap, block };
-    // SAFETY: a fresh block of the right size and alignment.
-    unsafe { build_at(heap, block.cast::<T>(), source)? };
-    mem::forget(guard);
-    Ok(block.cast())
+    Block::allocate(heap)?.fill(|slot| T::build(source, slot))
+}
+
+/// A fresh block for a `T`, given back unless it is filled.
+pub(super) struct Block<'h, T> {
+    heap: &'h Heap,
+    block: NonNull<T>,
+}
+
+impl<'h, T: Persist> Block<'h, T> {
+    pub(super) fn allocate(heap: &'h Heap) -> Result<Self, Error> {
+        // A value of no bytes gets a block all the same: its address has to be its own.
+        let block = heap.allocate(size_of::<T>().max(1), align_of::<T>())?;
+        Ok(Block { heap, block: block.cast() })
+    }
+
+    pub(super) fn fill<E>(
+        self,
+        fill: impl for<'s> FnOnce(Slot<'s, T>) -> Result<Built<'s, T>, E>,
+    ) -> Result<NonNull<T>, E> {
+        // SAFETY: a fresh block of the right size and alignment.
+        let Built(_) = fill(unsafe { Slot::new(self.heap, self.block) })?;
+        let block = self.block;
+        mem::forget(self);
+        Ok(block)
+    }
+}
+
+impl<T> Drop for Block<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: the block is fresh, and nobody else has it: `fill` forgets this value.
+        unsafe { self.heap.free(self.block.cast()) }
+    }
 }
 
 /// Releases a value unless it is kept: what unwinding and `?` leave behind.
@@ -312,6 +347,21 @@ impl<'h, T: Persist> Staged<'h, T> {
         Ok(Staged { heap, value })
     }
 
+    /// As [`build`](Staged::build), if there is something to build.
+    #[cfg(feature = "serde")]
+    pub(super) fn fill<E>(
+        heap: &'h Heap,
+        fill: impl for<'s> FnOnce(Slot<'s, T>) -> Result<Option<Built<'s, T>>, E>,
+    ) -> Result<Option<Self>, E> {
+        let mut value = MaybeUninit::<T>::uninit();
+        // SAFETY: a place of our own; `Staged` sees to it that the value is moved or released.
+        let slot = unsafe { Slot::new(heap, NonNull::from(&mut value).cast::<T>()) };
+        Ok(match fill(slot)? {
+            Some(Built(_)) => Some(Staged { heap, value }),
+            None => None,
+        })
+    }
+
     /// # Safety
     ///
     /// A valid value of the heap's object, which nobody else has.
@@ -340,18 +390,6 @@ impl<T: Persist> Drop for Staged<'_, T> {
     fn drop(&mut self) {
         // SAFETY: a built value that nobody else has.
         unsafe { release_value(self.heap, NonNull::from(&mut self.value).cast::<T>()) }
-    }
-}
-
-struct FreeOnDrop<'h> {
-    heap: &'h Heap,
-    block: NonNull<u8>,
-}
-
-impl Drop for FreeOnDrop<'_> {
-    fn drop(&mut self) {
-        // SAFETY: only `build_block` makes one, for its own fresh block, and forgets it on success.
-        unsafe { self.heap.free(self.block) }
     }
 }
 

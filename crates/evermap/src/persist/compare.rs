@@ -5,10 +5,10 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::ops::Index;
 
-use super::{PBTree, PBox, PMap, PVec, PersistHash};
+use super::{KeySource, PBTree, PBox, PMap, PVec, PersistHash};
 
 impl<K, V> Default for PBTree<K, V> {
     fn default() -> Self {
@@ -65,20 +65,20 @@ impl<K: PartialEq<A>, V: PartialEq<B>, A, B> PartialEq<PBTree<K, V>> for BTreeMa
 /// Equal if both have the same entries, in whatever order.
 impl<K, V, A, B, H> PartialEq<HashMap<A, B, H>> for PMap<K, V>
 where
-    K: Borrow<A> + PersistHash,
-    A: PersistHash + Eq,
+    A: KeySource<K, Query: PersistHash + Eq>,
+    K: Borrow<A::Query>,
     V: PartialEq<B>,
 {
     fn eq(&self, other: &HashMap<A, B, H>) -> bool {
-        self.len() == other.len()
-            && other.iter().all(|(key, value)| self.get(key).is_some_and(|there| there == value))
+        let same = |(key, value): (&A, &B)| self.get(key.query()).is_some_and(|v| v == value);
+        self.len() == other.len() && other.iter().all(same)
     }
 }
 
-impl<K, V, A, B, H: BuildHasher> PartialEq<PMap<K, V>> for HashMap<A, B, H>
+impl<K, V, A, B, H> PartialEq<PMap<K, V>> for HashMap<A, B, H>
 where
-    K: Borrow<A> + PersistHash,
-    A: PersistHash + Eq,
+    A: KeySource<K, Query: PersistHash + Eq>,
+    K: Borrow<A::Query>,
     V: PartialEq<B>,
 {
     fn eq(&self, other: &PMap<K, V>) -> bool {

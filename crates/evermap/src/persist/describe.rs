@@ -72,6 +72,12 @@ pub fn type_description<T: Persist>() -> &'static str {
     known_type::<T>().text
 }
 
+/// What `T` is called in its description.
+pub(crate) fn type_name<T: Persist>() -> &'static str {
+    let text = type_description::<T>();
+    text.find(['{', '#']).map_or(text, |end| &text[..end])
+}
+
 #[derive(Clone, Copy)]
 struct KnownType {
     id: TypeId128,

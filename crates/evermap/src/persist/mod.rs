@@ -35,6 +35,8 @@ mod pvec_plain;
 mod release;
 mod scalars;
 mod scratch;
+#[cfg(feature = "serde")]
+pub mod serde;
 
 pub mod private;
 

@@ -50,6 +50,14 @@ unsafe impl<T: Send> Send for PBox<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for PBox<T> {}
 
+impl<T> PBox<T> {
+    /// A box of a block with a value in it, for the methods of this module: it goes into its slot.
+    #[cfg(feature = "serde")]
+    pub(super) fn owning(block: NonNull<T>) -> Self {
+        PBox(block)
+    }
+}
+
 impl<T> Deref for PBox<T> {
     type Target = T;
 

@@ -350,17 +350,22 @@ where
     K: Borrow<Q>,
     Q: Ord + ?Sized,
 {
-    // A few machine words are compared quicker all of them, without a branch that can't be foreseen;
-    // keys that lie elsewhere (strings) quicker by halves, each comparison being a cache miss.
+    // A few machine words are compared quicker all of them, without a branch that can't be foreseen.
     if size_of::<K>() <= 8 {
         let less = keys.iter().map(|there| usize::from(there.borrow() < key)).sum::<usize>();
         let found = keys.get(less).is_some_and(|there| there.borrow().cmp(key) == Ordering::Equal);
         return (less, found);
     }
-    match keys.binary_search_by(|there| there.borrow().cmp(key)) {
-        Ok(at) => (at, true),
-        Err(at) => (at, false),
+    // One after the other and not by halves, which takes twice the time for strings: the processor
+    // runs ahead to the next key while this one is on its way from memory.
+    for (at, there) in keys.iter().enumerate() {
+        match there.borrow().cmp(key) {
+            Ordering::Less => {}
+            Ordering::Equal => return (at, true),
+            Ordering::Greater => return (at, false),
+        }
     }
+    (keys.len(), false)
 }
 
 /// Whether no key can lie between the bounds.

@@ -11,6 +11,8 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::slice;
 
+#[cfg(feature = "serde")]
+use super::build::Staged;
 use super::build::{ReleaseOnDrop, build_at};
 use super::map::{IterMut, ValuesMut};
 use super::pmap::{BITS_MAX, BITS_MIN, EMPTY, Entry, Found, REMOVED, cell, limit};
@@ -335,13 +337,47 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
             let value_place = NonNull::new_unchecked(&raw mut (*entry).value).cast();
             build_at::<V, U>(heap, value_place, value)?;
             guard.keep();
-            (*entry).hash = hash;
         }
+        self.count(hash, position);
+        Ok(position)
+    }
+
+    /// Sets the value of a key that is built already: see [`insert`](Mut::insert).
+    #[cfg(feature = "serde")]
+    pub(super) fn insert_staged(
+        &mut self,
+        key: Staged<'_, K>,
+        value: Staged<'_, V>,
+    ) -> Result<(), Error>
+    where
+        K: PersistHash + Eq,
+    {
+        let (hash, found) = self.search(&*key)?;
+        if let Some(position) = found {
+            // SAFETY: a value of this object, which is moved in.
+            unsafe { self.value_at(position).replace_from(&value.take()) };
+            return Ok(());
+        }
+        self.make_room()?;
+        let position = self.used as usize;
+        // SAFETY: `make_room` left a free place behind the last entry.
+        unsafe {
+            let entry = self.entries.add(position);
+            (&raw mut (*entry).key).write(key.take());
+            (&raw mut (*entry).value).write(value.take());
+        }
+        self.count(hash, position);
+        Ok(())
+    }
+
+    /// Makes the entry behind the last one, whose key and value are built, one of the map's.
+    fn count(&mut self, hash: u64, position: usize) {
+        // SAFETY: a place in the map's block.
+        unsafe { (*self.entries.add(position)).hash = hash };
         self.index(hash, position);
         let map = self.raw();
         map.used += 1;
         map.live += 1;
-        Ok(position)
     }
 
     /// Sees to it that one more entry fits: compacts if that frees enough, else grows.

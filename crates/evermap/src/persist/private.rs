@@ -4,13 +4,14 @@
 use std::mem;
 use std::ptr::NonNull;
 
-use super::build::build_at;
 use super::{Build, Built, Description, Mut, Persist, Releaser, Slot, release_value};
 use crate::Error;
 use crate::alloc::Heap;
 
 pub use super::build::Bitwise;
 pub use super::describe::Definition;
+#[cfg(feature = "serde")]
+pub use super::serde as deserialize;
 
 /// One field of a derived struct: all that its `Persist` needs to know, so that a field type that
 /// isn't `Persist` is reported once.
@@ -106,7 +107,19 @@ pub struct Part<'a> {
     release: unsafe fn(&Heap, NonNull<u8>),
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    pub(super) fn built<F: Persist>(
+        heap: &'a Heap,
+        field: NonNull<F>,
+        _proof: Built<'a, F>,
+    ) -> Part<'a> {
+        unsafe fn release<F: Persist>(heap: &Heap, field: NonNull<u8>) {
+            // SAFETY: a built field that nobody else will use.
+            unsafe { release_value::<F>(heap, field.cast()) }
+        }
+        Part { heap, field: field.cast(), release: release::<F> }
+    }
+
     /// The field stays.
     pub fn keep(self) {
         mem::forget(self);
@@ -132,7 +145,7 @@ pub trait FieldSource<F> {
     /// # Safety
     ///
     /// `field` points to a field of the struct that `parts` fills, and hasn't been built yet.
-    unsafe fn build_field<'a, T>(
+    unsafe fn build_field<'a, T: Persist>(
         self,
         parts: &Parts<'a, T>,
         field: *mut F,
@@ -141,24 +154,16 @@ pub trait FieldSource<F> {
 
 impl<F: Build<S>, S> FieldSource<F> for S {
     #[inline]
-    unsafe fn build_field<'a, T>(
+    unsafe fn build_field<'a, T: Persist>(
         self,
         parts: &Parts<'a, T>,
         field: *mut F,
     ) -> Result<Part<'a>, Error> {
-        unsafe fn release<F: Persist>(heap: &Heap, field: NonNull<u8>) {
-            // SAFETY: a built field that nobody else will use.
-            unsafe { release_value::<F>(heap, field.cast()) }
-        }
-        let heap = parts.0.heap;
-        // SAFETY: a field of a slot is writable memory for an `F`, not null, and reached by nobody
-        // else.
-        let field = unsafe {
-            let field = NonNull::new_unchecked(field);
-            build_at::<F, S>(heap, field, self)?;
-            field
-        };
-        Ok(Part { heap, field: field.cast(), release: release::<F> })
+        // SAFETY: the caller's promise.
+        let slot = unsafe { parts.slot(field) };
+        let (heap, target) = (slot.heap, slot.target);
+        let built = F::build(self, slot)?;
+        Ok(Part::built(heap, target, built))
     }
 }
 
@@ -171,6 +176,17 @@ impl<'a, T: Persist> Parts<'a, T> {
     /// The slot's address.
     pub fn as_ptr(&self) -> *mut T {
         self.0.target.as_ptr()
+    }
+
+    /// The slot of a field.
+    ///
+    /// # Safety
+    ///
+    /// `field` points to a field of the struct that hasn't been built yet.
+    pub(super) unsafe fn slot<F: Persist>(&self, field: *mut F) -> Slot<'a, F> {
+        // SAFETY: a field of a slot is writable memory for an `F`, not null, and reached by nobody
+        // else.
+        unsafe { Slot::new(self.0.heap, NonNull::new_unchecked(field)) }
     }
 
     /// The proof.

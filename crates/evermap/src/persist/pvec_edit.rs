@@ -8,9 +8,8 @@ use std::cmp::Ordering;
 use std::ptr::NonNull;
 use std::slice;
 
-use super::build::build_at;
 use super::release::release_row;
-use super::{Build, IterMut, Mut, PVec, Persist};
+use super::{Build, Built, IterMut, Mut, PVec, Persist, Slot};
 use crate::Error;
 
 /// The first block of a growing vector has room for about this many bytes: one cache line, so that
@@ -38,15 +37,24 @@ impl<'a, T: Persist> Mut<'a, PVec<T>> {
         T: Build<S>,
     {
         self.reserve(1)?;
+        self.push_with(|slot| T::build(source, slot).map(Some))?;
+        // SAFETY: the element just built.
+        Ok(unsafe { Mut::from_raw(self.heap, self.first().add(self.len() - 1)) })
+    }
+
+    /// Appends what `fill` builds, if it does; returns whether it did. There has to be room for it.
+    pub(super) fn push_with<E>(
+        &mut self,
+        fill: impl for<'s> FnOnce(Slot<'s, T>) -> Result<Option<Built<'s, T>>, E>,
+    ) -> Result<bool, E> {
+        assert!(self.len() < self.capacity());
         let heap = self.heap;
         let vec = self.raw();
         // SAFETY: there is room for one more element behind the last; it counts once it is built.
-        unsafe {
-            let place = vec.first().add(vec.len as usize);
-            build_at(heap, place, source)?;
-            vec.len += 1;
-            Ok(Mut::from_raw(heap, place))
-        }
+        let slot = unsafe { Slot::new(heap, vec.first().add(vec.len as usize)) };
+        let built = fill(slot)?.is_some();
+        vec.len += u64::from(built);
+        Ok(built)
     }
 
     /// Appends an element for each source.

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem;
 use std::ptr::NonNull;
 
-use super::build::{Bitwise, build_at};
+use super::build::Bitwise;
 use super::release::release_row;
 use super::{Build, Built, Description, Mut, Persist, Plain, Releaser, Slot};
 use crate::Error;
@@ -80,26 +80,50 @@ impl<T: Build<S>, S, const N: usize> Build<[S; N]> for [T; N] {
     const BITWISE: Bitwise = T::BITWISE;
 
     fn build<'a>(source: [S; N], slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
-        let mut row = Row::<T> { heap: slot.heap, first: slot.target.cast(), built: 0 };
+        let mut row = Row::begin(&slot);
         for source in source {
-            // SAFETY: an element of the slot that hasn't been built yet.
-            unsafe { build_at(row.heap, row.first.add(row.built), source)? };
-            row.built += 1;
+            row.push_with(|slot| T::build(source, slot).map(Some))?;
         }
-        mem::forget(row);
-        // SAFETY: all elements are built.
-        Ok(unsafe { slot.assume_built() })
+        Ok(row.finish(slot))
     }
 }
 
 /// The elements built so far, released if the rest fails.
-struct Row<'h, T: Persist> {
+pub(super) struct Row<'h, T: Persist, const N: usize> {
     heap: &'h Heap,
     first: NonNull<T>,
     built: usize,
 }
 
-impl<T: Persist> Drop for Row<'_, T> {
+impl<'h, T: Persist, const N: usize> Row<'h, T, N> {
+    /// The elements of an array that is to be filled.
+    pub(super) fn begin(slot: &Slot<'h, [T; N]>) -> Self {
+        Row { heap: slot.heap, first: slot.target.cast(), built: 0 }
+    }
+
+    /// Builds the next element, if `fill` does; returns whether it did.
+    pub(super) fn push_with<E>(
+        &mut self,
+        fill: impl for<'s> FnOnce(Slot<'s, T>) -> Result<Option<Built<'s, T>>, E>,
+    ) -> Result<bool, E> {
+        assert!(self.built < N);
+        // SAFETY: an element of the slot that hasn't been built yet.
+        let slot = unsafe { Slot::new(self.heap, self.first.add(self.built)) };
+        let built = fill(slot)?.is_some();
+        self.built += usize::from(built);
+        Ok(built)
+    }
+
+    /// The proof for the slot that the row began with.
+    pub(super) fn finish(self, slot: Slot<'h, [T; N]>) -> Built<'h, [T; N]> {
+        assert!(self.built == N && slot.target.cast() == self.first);
+        mem::forget(self);
+        // SAFETY: all elements are built.
+        unsafe { slot.assume_built() }
+    }
+}
+
+impl<T: Persist, const N: usize> Drop for Row<'_, T, N> {
     fn drop(&mut self) {
         // SAFETY: `built` counts valid elements, which nobody else will use.
         unsafe { release_row(self.heap, self.first, self.built) }

@@ -8,6 +8,8 @@ mod pbtree;
 mod pmap;
 mod pstring;
 mod pvec;
+#[cfg(feature = "serde")]
+mod serde;
 mod structs;
 
 use super::{Build, Mut, Persist, Scratch};
