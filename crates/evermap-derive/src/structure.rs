@@ -165,10 +165,16 @@ impl<'i> Parts<'i> {
         let arguments = self.input.arguments();
         let (members, names, types) = (&self.members, &self.names, &self.types);
         // At the field's own place: that is where a missing `Persist` is reported.
-        let table = types.iter().zip(names).zip(members).map(|((ty, name), member)| {
-            let call = quote_spanned!(ty.span()=> #krate::__private::Field::of::<#ty>);
+        let known: Vec<_> = types
+            .iter()
+            .map(|ty| {
+                let call = quote_spanned!(ty.span()=> #krate::__private::FieldType::of::<#ty>);
+                quote!(#call())
+            })
+            .collect();
+        let table = known.iter().zip(names).zip(members).map(|((known, name), member)| {
             // SAFETY: the field's own offset.
-            quote!(unsafe { #call(#name, ::core::mem::offset_of!(Self, #member)) })
+            quote!(unsafe { #known.at(#name, ::core::mem::offset_of!(Self, #member)) })
         });
         quote! {
             trait Table {
@@ -186,7 +192,7 @@ impl<'i> Parts<'i> {
             unsafe impl #impl_generics #krate::Persist for #ident #type_generics #where_clause {
                 type Fields<'evermap> = #cursors;
 
-                const OWNS: bool = #krate::__private::fields_own(<Self as Table>::FIELDS);
+                const OWNS: bool = #krate::__private::any_owns(&[#(#known),*]);
 
                 #[inline]
                 fn fields(this: #krate::Mut<'_, Self>) -> Self::Fields<'_> {

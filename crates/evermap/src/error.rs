@@ -110,12 +110,14 @@ pub enum Error {
         expected: String,
     },
     /// The root in the file is of another type than the program asks for.
-    #[error("object `{object}` in store {} holds another type:\n  stored:   {stored}\n  expected: {expected}\nopen it with the type it was made with, or create it anew", store.display())]
+    #[error("object `{object}` in store {} holds another type than the program asks for; {difference}\nopen it with the type it was made with, migrate it with Store::write_migrating, or create it anew", store.display())]
     SchemaMismatch {
         /// The store's directory.
         store: PathBuf,
         /// The object.
         object: String,
+        /// In what the types differ.
+        difference: Box<crate::persist::SchemaDifference>,
         /// Description of the type in the file.
         stored: String,
         /// Description of the type asked for.
@@ -201,6 +203,14 @@ pub enum Error {
     #[error("{what} cannot grow further: its capacity overflows")]
     CapacityOverflow {
         /// Which collection.
+        what: &'static str,
+    },
+    /// A detached value was to be built into an object that it does not come from.
+    #[error(
+        "a detached {what} belongs to another object; build it from references, which copies it"
+    )]
+    OtherObject {
+        /// The type of the value.
         what: &'static str,
     },
     /// An index or a range that a collection does not have.

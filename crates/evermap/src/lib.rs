@@ -60,8 +60,8 @@ pub mod tools;
 pub use address::Window;
 pub use alloc::{ClassStatistics, Heap, HeapStatistics};
 pub use api::{
-    ARENA_BYTES_DEFAULT, ApplicationKey, Batch, ObjectInfo, Options, RawRoot, RawSession,
-    RawSnapshot, Session, Snapshot, Store, Verify,
+    ARENA_BYTES_DEFAULT, ApplicationKey, Batch, Migrations, ObjectInfo, Options, RawRoot,
+    RawSession, RawSnapshot, Session, Snapshot, Store, Verify,
 };
 pub use commit::{Durability, WhenLogFull, WriteOptions};
 pub use error::{Error, Result};
@@ -71,9 +71,9 @@ pub use evermap_derive::{Persist, PersistHash, Plain};
 #[cfg(feature = "serde")]
 pub use persist::serde;
 pub use persist::{
-    Build, Built, Description, FromIter, IterMut, KeySource, Mut, PBTree, PBox, PMap, PString,
-    PVec, Persist, PersistHash, Plain, Ptr, Releaser, Scratch, Slot, TypeId128, btree, from_iter,
-    map, type_description, type_id,
+    Build, Built, Description, Detached, FieldChange, FieldShape, FromIter, IterMut, KeySource,
+    Mut, PBTree, PBox, PMap, PString, PVec, Persist, PersistHash, Plain, Ptr, Releaser,
+    SchemaDifference, Scratch, Slot, TypeId128, btree, from_iter, map, type_description, type_id,
 };
 
 #[doc(hidden)]

@@ -1,7 +1,5 @@
 //! Memory that no file backs: for objects that are not kept.
 
-use rustix::mm::{self, MapFlags, ProtFlags};
-
 use crate::error::{Error, Result};
 use crate::format::CHUNK_BYTES;
 
@@ -24,13 +22,7 @@ impl AnonymousRange {
         let Some(mapped_bytes) = bytes.checked_add(CHUNK_BYTES) else {
             return Err(refuse("it is larger than memory can be".to_string()));
         };
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the place, so nothing that exists is replaced.
-        let mapped = unsafe {
-            mm::mmap_anonymous(std::ptr::null_mut(), mapped_bytes as usize, rights, flags)
-        };
-        let mapped = mapped.map_err(|e| refuse(e.to_string()))? as u64;
+        let mapped = memory::map(mapped_bytes as usize).map_err(refuse)?.expose_provenance() as u64;
         Ok(AnonymousRange { mapped, mapped_bytes, base: mapped.next_multiple_of(CHUNK_BYTES) })
     }
 
@@ -42,7 +34,53 @@ impl AnonymousRange {
 
 impl Drop for AnonymousRange {
     fn drop(&mut self) {
+        let mapped = std::ptr::with_exposed_provenance_mut(self.mapped as usize);
         // SAFETY: the range is ours; whoever uses its memory keeps this value.
-        let _ = unsafe { mm::munmap(self.mapped as *mut _, self.mapped_bytes as usize) };
+        unsafe { memory::unmap(mapped, self.mapped_bytes as usize) };
+    }
+}
+
+#[cfg(not(miri))]
+mod memory {
+    use rustix::mm::{self, MapFlags, ProtFlags};
+
+    pub(super) fn map(bytes: usize) -> Result<*mut u8, String> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the place, so nothing that exists is replaced.
+        let mapped = unsafe { mm::mmap_anonymous(std::ptr::null_mut(), bytes, rights, flags) };
+        mapped.map(|mapped| mapped.cast()).map_err(|e| e.to_string())
+    }
+
+    /// # Safety
+    /// What `map` gave for as many bytes, and nobody uses it any more.
+    pub(super) unsafe fn unmap(mapped: *mut u8, bytes: usize) {
+        // SAFETY: the caller's promise.
+        let _ = unsafe { mm::munmap(mapped.cast(), bytes) };
+    }
+}
+
+/// Miri has no `mmap` of the kernel's: memory of its own allocator does instead.
+#[cfg(miri)]
+mod memory {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+
+    fn layout(bytes: usize) -> Result<Layout, String> {
+        Layout::from_size_align(bytes, 4096).map_err(|e| e.to_string())
+    }
+
+    pub(super) fn map(bytes: usize) -> Result<*mut u8, String> {
+        // SAFETY: a layout of more than no bytes: the caller adds a chunk.
+        let mapped = unsafe { alloc_zeroed(layout(bytes)?) };
+        if mapped.is_null() { Err("no memory".to_string()) } else { Ok(mapped) }
+    }
+
+    /// # Safety
+    /// What `map` gave for as many bytes, and nobody uses it any more.
+    pub(super) unsafe fn unmap(mapped: *mut u8, bytes: usize) {
+        if let Ok(layout) = layout(bytes) {
+            // SAFETY: the caller's promise.
+            unsafe { dealloc(mapped, layout) }
+        }
     }
 }

@@ -67,6 +67,11 @@ impl<T: Persist> Session<T> {
         Ok(Session { open, root })
     }
 
+    /// An open object whose root is a `T`.
+    pub(super) fn of(open: OpenSession, root: NonNull<T>) -> Session<T> {
+        Session { open, root }
+    }
+
     /// The root, for editing.
     pub fn root_mut(&mut self) -> Mut<'_, T> {
         // SAFETY: the root's type was checked at opening, the mapping lives in the session, and

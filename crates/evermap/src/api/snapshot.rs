@@ -15,7 +15,7 @@ use crate::catalog::{Found, Lease};
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::object::{BackgroundVerification, Reader, lease_of};
-use crate::persist::{Persist, type_description, type_id};
+use crate::persist::{Persist, SchemaDifference, type_description, type_id};
 
 /// One commit of an object, for reading. Dereferences to the root.
 ///
@@ -238,6 +238,22 @@ pub(super) fn busy_here(inner: &Inner, name: &str, how: &str) -> Error {
     }
 }
 
+/// The object's root is no `T`.
+pub(super) fn schema_mismatch<T: Persist>(
+    inner: &Inner,
+    name: &str,
+    superblock: &Superblock,
+) -> Error {
+    let (stored, expected) = (superblock.schema(), type_description::<T>());
+    Error::SchemaMismatch {
+        store: inner.directory.clone(),
+        object: name.to_string(),
+        difference: Box::new(SchemaDifference::between(&stored, expected)),
+        stored,
+        expected: expected.to_string(),
+    }
+}
+
 /// The root, after its type was compared.
 pub(super) fn root_as<T: Persist>(
     inner: &Inner,
@@ -245,12 +261,7 @@ pub(super) fn root_as<T: Persist>(
     superblock: &Superblock,
 ) -> Result<NonNull<T>> {
     if superblock.root_type_id != type_id::<T>().0 {
-        return Err(Error::SchemaMismatch {
-            store: inner.directory.clone(),
-            object: name.to_string(),
-            stored: superblock.schema(),
-            expected: type_description::<T>().to_string(),
-        });
+        return Err(schema_mismatch::<T>(inner, name, superblock));
     }
     let address = superblock.root_address;
     let fits = superblock.root_bytes >= size_of::<T>() as u64

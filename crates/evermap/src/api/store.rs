@@ -37,8 +37,8 @@ use crate::storage::{LockKind, OpenMode, Storage};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Store {
-    inner: Arc<Inner>,
-    application: Option<ApplicationKey>,
+    pub(super) inner: Arc<Inner>,
+    pub(super) application: Option<ApplicationKey>,
 }
 
 impl Store {

@@ -271,6 +271,14 @@ pub(crate) fn build_block<T: Build<S>, S>(heap: &Heap, source: S) -> Result<NonN
     Block::allocate(heap)?.fill(|slot| T::build(source, slot))
 }
 
+/// As [`build_block`], with what fills the block.
+pub(crate) fn build_block_with<T: Persist>(
+    heap: &Heap,
+    fill: impl for<'s> FnOnce(Slot<'s, T>) -> Result<Built<'s, T>, Error>,
+) -> Result<NonNull<T>, Error> {
+    Block::allocate(heap)?.fill(fill)
+}
+
 /// A fresh block for a `T`, given back unless it is filled.
 pub(super) struct Block<'h, T> {
     heap: &'h Heap,
@@ -367,6 +375,10 @@ impl<'h, T: Persist> Staged<'h, T> {
     /// A valid value of the heap's object, which nobody else has.
     pub(super) unsafe fn adopt(heap: &'h Heap, value: MaybeUninit<T>) -> Self {
         Staged { heap, value }
+    }
+
+    pub(super) fn heap(&self) -> &'h Heap {
+        self.heap
     }
 
     /// The value, now the caller's to keep.

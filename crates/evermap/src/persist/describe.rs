@@ -56,6 +56,15 @@ pub fn type_id<T: Persist>() -> TypeId128 {
 
 /// The canonical text that describes `T` and everything in it.
 ///
+/// Written at the first call for a type: linear in the text, which is as long as the definitions of
+/// all types in it together. (The name of a generic type holds the names of its arguments, so types
+/// nested in each other's arguments take as much text as their written-out names.)
+///
+/// # Panics
+///
+/// When the text would be longer than a mebibyte, which takes generic types that double at each of
+/// some twenty levels (`Pair<Pair<..>, Pair<..>>`). Put a struct that isn't generic in between.
+///
 /// ```
 /// use evermap::{PString, PVec, Persist, type_description};
 ///
@@ -114,7 +123,12 @@ pub struct Description {
     names: HashMap<TypeId, String>,
     /// Structs in the order in which they were met; those before `defined` have been written.
     queue: Vec<Pending>,
+    /// The text is too long: nothing is added, so that describing comes to an end.
+    full: bool,
 }
+
+/// Names can double with each level of generic arguments: beyond this a description is refused.
+const TEXT_BYTES_MAX: usize = 1 << 20;
 
 struct Pending {
     of: TypeId,
@@ -153,12 +167,26 @@ impl Description {
                 text.push_str(repr);
             }
             let _ = write!(text, "#{size}/{align}");
+            this.full |= text.len() > TEXT_BYTES_MAX;
+            if this.full {
+                break;
+            }
         }
+        assert!(
+            !this.full,
+            "the description of `{}..` takes more than {TEXT_BYTES_MAX} bytes; put a struct that \
+             isn't generic between the levels of its arguments",
+            text.chars().take(60).collect::<String>()
+        );
         text
     }
 
     /// Names a type that needs no definition: a scalar or a container, with its type arguments.
     pub fn leaf(&mut self, name: &str, arguments: &[fn(&mut Description)]) {
+        self.full |= self.text.len() > TEXT_BYTES_MAX;
+        if self.full {
+            return;
+        }
         self.text.push_str(name);
         self.arguments(arguments);
     }
@@ -181,6 +209,10 @@ impl Description {
         define: fn(&mut Definition<'_>),
     ) {
         let key = TypeId::of::<T>();
+        self.full |= self.text.len() > TEXT_BYTES_MAX;
+        if self.full {
+            return;
+        }
         if let Some(name) = self.names.get(&key) {
             self.text.push_str(name);
             return;

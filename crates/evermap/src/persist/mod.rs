@@ -15,6 +15,8 @@ pub mod btree;
 mod build;
 mod compare;
 mod describe;
+mod detached;
+mod difference;
 mod hash;
 mod key;
 pub mod map;
@@ -45,6 +47,8 @@ mod tests;
 
 pub use build::{Build, Built, FromIter, Slot, from_iter};
 pub use describe::{Description, TypeId128, type_description, type_id};
+pub use detached::Detached;
+pub use difference::{FieldChange, FieldShape, SchemaDifference};
 pub use hash::PersistHash;
 pub use key::KeySource;
 pub use mutable::Mut;
@@ -57,7 +61,7 @@ pub use pvec::{IterMut, PVec};
 pub use release::Releaser;
 pub use scratch::Scratch;
 
-pub(crate) use build::build_at as build_root;
+pub(crate) use build::{build_at as build_root, build_block_with};
 pub(crate) use release::release_value;
 
 use std::ptr::NonNull;

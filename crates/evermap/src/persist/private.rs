@@ -18,29 +18,43 @@ pub use super::serde as deserialize;
 pub struct Field {
     name: &'static str,
     offset: usize,
+    of: FieldType,
+}
+
+/// What is known of a field's type.
+#[derive(Clone, Copy)]
+pub struct FieldType {
     owns: bool,
     describe: fn(&mut Description),
     release: unsafe fn(NonNull<u8>, &mut Releaser<'_>),
 }
 
-impl Field {
-    /// # Safety
-    ///
-    /// The field lies at that offset of every struct that the table is used for.
-    pub const unsafe fn of<F: Persist>(name: &'static str, offset: usize) -> Field {
+impl FieldType {
+    /// The type.
+    pub const fn of<F: Persist>() -> FieldType {
         unsafe fn release<F: Persist>(field: NonNull<u8>, releaser: &mut Releaser<'_>) {
-            // SAFETY: the promises of `Field::of` and of `release_fields`.
+            // SAFETY: the promises of `FieldType::at` and of `release_fields`.
             unsafe { F::release(field.cast(), releaser) }
         }
-        Field { name, offset, owns: F::OWNS, describe: F::describe, release: release::<F> }
+        FieldType { owns: F::OWNS, describe: F::describe, release: release::<F> }
+    }
+
+    /// The field.
+    ///
+    /// # Safety
+    ///
+    /// It lies at that offset of every struct that the table is used for.
+    pub const unsafe fn at(self, name: &'static str, offset: usize) -> Field {
+        Field { name, offset, of: self }
     }
 }
 
-/// Whether any of the fields owns memory.
-pub const fn fields_own(fields: &[Field]) -> bool {
+/// Whether any of the fields owns memory. Not computed from the table: for types nested deep in each
+/// other, that would take twice the compiler's depth.
+pub const fn any_owns(types: &[FieldType]) -> bool {
     let mut index = 0;
-    while index < fields.len() {
-        if fields[index].owns {
+    while index < types.len() {
+        if types[index].owns {
             return true;
         }
         index += 1;
@@ -51,7 +65,7 @@ pub const fn fields_own(fields: &[Field]) -> bool {
 /// Describes the fields.
 pub fn describe_fields(fields: &[Field], definition: &mut Definition<'_>) {
     for field in fields {
-        definition.field_as(field.name, field.offset, field.describe);
+        definition.field_as(field.name, field.offset, field.of.describe);
     }
 }
 
@@ -64,9 +78,9 @@ pub fn describe_fields(fields: &[Field], definition: &mut Definition<'_>) {
 #[inline]
 pub unsafe fn release_fields(fields: &[Field], value: NonNull<u8>, releaser: &mut Releaser<'_>) {
     for field in fields {
-        if field.owns {
-            // SAFETY: the field lies there (`Field::of`) and is valid, as the whole value is.
-            unsafe { (field.release)(value.byte_add(field.offset), releaser) };
+        if field.of.owns {
+            // SAFETY: the field lies there (`FieldType::at`) and is valid, as the whole value is.
+            unsafe { (field.of.release)(value.byte_add(field.offset), releaser) };
         }
     }
 }

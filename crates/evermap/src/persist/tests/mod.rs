@@ -1,6 +1,8 @@
 //! Tests of the typed layer against a heap that counts its blocks and can be told to fail.
 
+mod deep_types;
 mod describe;
+mod difference;
 mod failure;
 mod hash;
 mod pbox;

@@ -1,0 +1,223 @@
+//! Schema evolution: opening an object whose root is of an older type, and building the root of the new
+//! type from it, in one commit.
+//!
+//! Each step builds a root in a new block of the same object and releases the old one. The superblock's
+//! root, type id and description change with the commit that has all of it; whatever fails before that
+//! ends the session, which forgets everything.
+
+use std::ptr::NonNull;
+
+use super::Store;
+use super::open_session::OpenSession;
+use super::session::Session;
+use super::snapshot::{root_as, schema_mismatch};
+use crate::alloc::Heap;
+use crate::commit::WriteOptions;
+use crate::error::{Error, Result};
+use crate::format::Superblock;
+use crate::persist::{
+    Built, Mut, Persist, Slot, TypeId128, build_block_with, release_value, type_description,
+    type_id,
+};
+
+/// How to get from older types of a root to newer ones, for [`Store::write_migrating`].
+///
+/// Steps are found by the id of the type that the object holds, and follow one another until the type
+/// asked for is reached: list a step from each old version to the newest, or one from each version to the
+/// next, or both.
+#[derive(Default)]
+pub struct Migrations {
+    steps: Vec<Step>,
+}
+
+struct Step {
+    from: TypeId128,
+    to: TypeId128,
+    description: &'static str,
+    bytes: usize,
+    /// The root as the older type, after a look at size and alignment.
+    check: fn(&Superblock) -> bool,
+    /// Builds the new root from the old one, which is released.
+    run: Box<Run>,
+}
+
+type Run = dyn Fn(&Heap, NonNull<u8>) -> Result<NonNull<u8>> + Send + Sync;
+
+impl Migrations {
+    /// No steps.
+    ///
+    /// ```
+    /// let migrations = evermap::Migrations::new();
+    /// # let _ = migrations;
+    /// ```
+    pub fn new() -> Migrations {
+        Migrations::default()
+    }
+
+    /// Adds a step: `migrate` gets a cursor to the old root and fills the slot of the new one.
+    ///
+    /// Build parts from references to the old ones, which copies them, or move containers over with
+    /// [`Mut::detach`], which doesn't. The old root is released afterwards. See
+    /// [`Store::write_migrating`] for an example.
+    #[must_use]
+    pub fn step<Old: Persist, New: Persist>(
+        mut self,
+        migrate: impl for<'o, 's> Fn(Mut<'o, Old>, Slot<'s, New>) -> Result<Built<'s, New>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Migrations {
+        self.steps.push(Step {
+            from: type_id::<Old>(),
+            to: type_id::<New>(),
+            description: type_description::<New>(),
+            bytes: size_of::<New>(),
+            check: fits::<Old>,
+            run: Box::new(move |heap, old| {
+                let old = old.cast::<Old>();
+                // SAFETY: the session's root, whose type was compared; nobody else reaches it.
+                let new = build_block_with(heap, |slot| {
+                    migrate(unsafe { Mut::from_raw(heap, old) }, slot)
+                })?;
+                // SAFETY: what is left of the old root, which nobody uses any more.
+                unsafe { release_value(heap, old) };
+                Ok(new.cast())
+            }),
+        });
+        self
+    }
+
+    /// The steps from a stored type to one asked for, if they lead there; each at most once.
+    fn path(&self, stored: TypeId128, wanted: TypeId128) -> Option<Vec<&Step>> {
+        // Breadth first: the shortest way, so that a direct step is preferred.
+        let mut ways: Vec<(TypeId128, Vec<&Step>)> = vec![(stored, Vec::new())];
+        let mut next = 0;
+        while let Some((at, way)) = ways.get(next).cloned() {
+            if at == wanted {
+                return Some(way);
+            }
+            next += 1;
+            for step in self.steps.iter().filter(|step| step.from == at) {
+                if ways.iter().all(|(seen, _)| *seen != step.to) {
+                    ways.push((step.to, way.iter().copied().chain([step]).collect()));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl std::fmt::Debug for Migrations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let steps = self.steps.iter().map(|step| (step.from, step.to));
+        f.debug_list().entries(steps).finish()
+    }
+}
+
+fn fits<T: Persist>(superblock: &Superblock) -> bool {
+    superblock.root_address != 0
+        && superblock.root_bytes >= size_of::<T>() as u64
+        && superblock.root_address.is_multiple_of(align_of::<T>() as u64)
+}
+
+impl Store {
+    /// Opens an object for writing, and first, if its root is of an older type, builds the root anew
+    /// as a `T`: in one commit, which is durable when this returns. An object that holds a `T` already
+    /// is opened like any other.
+    ///
+    /// Costs what the steps do, and one commit of what they wrote; the object grows by what is built
+    /// before the old root is released. Readers of older commits are not disturbed: they hold the
+    /// old type. Programs that know the old type only can't open the object afterwards.
+    ///
+    /// ```
+    /// use evermap::{Migrations, PBTree, PString, PVec, Persist, Store};
+    ///
+    /// #[derive(Persist)]
+    /// #[repr(C)]
+    /// #[persist(name = "Diary")]
+    /// struct Diary1 { lines: PVec<PString>, owner: PString }
+    ///
+    /// #[derive(Persist)]
+    /// #[repr(C)]
+    /// struct Diary { days: PBTree<u32, PString>, owner: PString }
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let store = Store::create_new(directory.path().join("store"))?;
+    /// store.create::<Diary1, _>("diary", Diary1Init { lines: ["rain", "sun"], owner: "me" })?;
+    ///
+    /// let migrations = Migrations::new().step::<Diary1, Diary>(|old, slot| {
+    ///     let old = old.into_fields();
+    ///     let lines = old.lines.into_ref();
+    ///     slot.build(DiaryInit {
+    ///         days: evermap::from_iter((1..).zip(lines.iter().map(|line| line.as_str()))),
+    ///         owner: old.owner.detach(), // moved, not copied
+    ///     })
+    /// });
+    /// let diary = store.write_migrating::<Diary>("diary", &migrations)?;
+    /// assert_eq!(diary.days[&2], "sun");
+    /// assert_eq!(diary.owner, "me");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`write`](Store::write); `SchemaMismatch` when no steps lead from the stored type to `T`;
+    /// what a step returns. The object is then as it was.
+    pub fn write_migrating<T: Persist>(
+        &self,
+        name: &str,
+        migrations: &Migrations,
+    ) -> Result<Session<T>> {
+        self.write_migrating_with(name, migrations, &self.inner.options.write)
+    }
+
+    /// As [`write_migrating`](Store::write_migrating), with choices of its own for the session.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_migrating_with<T: Persist>(
+        &self,
+        name: &str,
+        migrations: &Migrations,
+        options: &WriteOptions,
+    ) -> Result<Session<T>> {
+        let inner = &self.inner;
+        let (mut open, way) =
+            OpenSession::open(inner, name, options, self.application, |superblock| {
+                let stored = TypeId128(superblock.root_type_id);
+                match migrations.path(stored, type_id::<T>()) {
+                    Some(way) if way.first().is_none_or(|step| (step.check)(superblock)) => Ok(way),
+                    _ => Err(schema_mismatch::<T>(inner, name, superblock)),
+                }
+            })?;
+        if !way.is_empty() {
+            // An error on the way drops the session, and nothing has happened.
+            migrate(&mut open, &way)?;
+            open.commit()?;
+        }
+        let root = root_as::<T>(inner, name, open.head())?;
+        Ok(Session::of(open, root))
+    }
+}
+
+fn migrate(open: &mut OpenSession, way: &[&Step]) -> Result<()> {
+    for step in way {
+        let old = std::ptr::with_exposed_provenance_mut(open.head().root_address as usize);
+        let old = NonNull::new(old).ok_or(Error::BadRoot {
+            object: open.name().to_string(),
+            address: 0,
+            bytes: open.head().root_bytes,
+        })?;
+        let new = (step.run)(open.heap(), old)?;
+        // A small root made with the object lies in its first page and is no block.
+        if open.heap().usable_size(old) != 0 {
+            // SAFETY: the old root's own block; what it owned is released.
+            unsafe { open.heap().free(old) };
+        }
+        let head = open.head_mut();
+        head.root_address = new.as_ptr().expose_provenance() as u64;
+        head.root_bytes = step.bytes as u64;
+        head.root_type_id = step.to.0;
+        head.set_schema(step.description);
+    }
+    Ok(())
+}

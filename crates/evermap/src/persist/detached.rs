@@ -1,0 +1,79 @@
+//! Moving what a value owns to another place of the same object, without copying it.
+//!
+//! The rule of the layer is that safe code never has a non-empty value that owns memory. A
+//! [`Detached`] wraps one: it can't be looked into, doesn't outlive the borrow of its object, can only be
+//! built into that very object again (which is checked), and gives its memory back if it isn't.
+
+use super::build::Staged;
+use super::{Build, Built, Mut, PBTree, PBox, PMap, PString, PVec, Persist, Slot};
+use crate::Error;
+
+/// What a container owned, on its way to another place of the same object: a source for a container of the
+/// same type. See [`Mut::detach`]. Released if it is dropped.
+pub struct Detached<'a, T: Persist>(Staged<'a, T>);
+
+impl<'a, T: Persist + Default> Mut<'a, T> {
+    /// Takes the contents out and leaves an empty value: for building another value of the same
+    /// object from them, in constant time.
+    ///
+    /// Works for what has an empty value: `PVec`, `PString`, `PMap`, `PBTree`, `Option<PBox>`.
+    ///
+    /// ```
+    /// use evermap::{PString, PVec, Persist, Scratch};
+    ///
+    /// #[derive(Persist)]
+    /// #[repr(C)]
+    /// struct Mail { inbox: PVec<PVec<PString>>, read: PVec<PVec<PString>> }
+    ///
+    /// let mut object = Scratch::<Mail>::new(MailInit { inbox: [["hi", "bye"]], read: [[""; 0]; 0] })?;
+    /// let mut root = object.root_mut();
+    /// let MailFields { mut inbox, mut read } = root.fields();
+    /// if let Some(first) = inbox.get_mut(0) {
+    ///     read.push(first.detach())?;
+    /// }
+    /// inbox.discard(0);
+    /// assert_eq!(object.root().read[0], ["hi", "bye"]);
+    /// # Ok::<(), evermap::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Building it into another object is refused: [`Error::OtherObject`].
+    pub fn detach(self) -> Detached<'a, T> {
+        let empty = T::default();
+        // SAFETY: the cursor's value is moved out of its place, which gets another one at once.
+        unsafe {
+            let value = self.target.cast().read();
+            self.target.write(empty);
+            Detached(Staged::adopt(self.heap, value))
+        }
+    }
+}
+
+macro_rules! from_detached {
+    ($([$($generics:tt)*] $target:ty),* $(,)?) => {$(
+        impl<$($generics)*> Build<Detached<'_, $target>> for $target {
+            fn build<'a>(
+                source: Detached<'_, $target>,
+                slot: Slot<'a, Self>,
+            ) -> Result<Built<'a, Self>, Error> {
+                if !std::ptr::eq(source.0.heap(), slot.heap) {
+                    return Err(Error::OtherObject { what: super::describe::type_name::<Self>() });
+                }
+                // SAFETY: a valid value of the slot's object, moved in once.
+                unsafe {
+                    slot.target.cast().write(source.0.take());
+                    Ok(slot.assume_built())
+                }
+            }
+        }
+    )*};
+}
+
+from_detached!(
+    [] PString,
+    [T: Persist] PVec<T>,
+    [T: Persist] Option<PBox<T>>,
+    [K: Persist, V: Persist] PMap<K, V>,
+    [K: Persist, V: Persist] PBTree<K, V>,
+);

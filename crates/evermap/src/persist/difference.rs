@@ -1,0 +1,240 @@
+//! In what two type descriptions differ, told in fields: what an error says when an object holds
+//! another type than the program asks for.
+//!
+//! The stored description comes from a file, may be cut (a superblock has 1024 bytes for it), and may be
+//! any text if a raw session wrote it; so nothing here fails, and what isn't understood isn't compared.
+
+use std::fmt;
+
+use crate::format::SCHEMA_BYTES_MAX;
+
+/// In what the type that an object holds differs from the one that a program asked for.
+///
+/// ```
+/// use evermap::{Error, Persist, Store};
+///
+/// mod before {
+///     #[derive(evermap::Persist)]
+///     #[repr(C)]
+///     pub struct Settings { pub volume: u32, pub theme: evermap::PString }
+/// }
+///
+/// #[derive(Persist)]
+/// #[repr(C)]
+/// struct Settings { volume: f32, theme: evermap::PString, language: evermap::PString }
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let store = Store::create_new(directory.path().join("store"))?;
+/// let old = before::Settings { volume: 7, theme: evermap::PString::new() };
+/// store.create::<before::Settings, _>("settings", old)?;
+/// let Err(Error::SchemaMismatch { difference, .. }) = store.read::<Settings>("settings") else {
+///     panic!("the types differ");
+/// };
+/// let fields: Vec<_> = difference.changes.iter().map(|change| change.field.as_str()).collect();
+/// assert_eq!(fields, ["volume", "language"]);
+/// assert_eq!(difference.to_string(), "\
+/// stored: `Settings`, 32 bytes; expected: `Settings`, 56 bytes
+///   Settings.volume: u32 in the object, f32 in the program
+///   Settings.language: PString, in the program only");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaDifference {
+    /// What the type in the object is called.
+    pub stored: String,
+    /// Its size, if its description says so.
+    pub stored_bytes: Option<u64>,
+    /// What the type asked for is called.
+    pub expected: String,
+    /// Its size.
+    pub expected_bytes: Option<u64>,
+    /// The fields that differ, in order: of the root, then of the types within.
+    pub changes: Vec<FieldChange>,
+    /// The object has room for the first 1024 bytes of a description only: what is behind them was
+    /// not compared.
+    pub cut: bool,
+}
+
+/// A field (or a variant of an enum) that is different, new or gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldChange {
+    /// The struct or enum that it belongs to.
+    pub within: String,
+    /// Its name.
+    pub field: String,
+    /// What it is in the object; `None` if it is new.
+    pub stored: Option<FieldShape>,
+    /// What it is in the program; `None` if it is gone.
+    pub expected: Option<FieldShape>,
+}
+
+/// What a description says of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldShape {
+    /// Its type; of a variant, its value.
+    pub of: String,
+    /// Where it lies in its struct; `None` for a variant.
+    pub offset: Option<u64>,
+}
+
+impl SchemaDifference {
+    /// Compares a description from a file with one of this program.
+    pub(crate) fn between(stored: &str, expected: &str) -> SchemaDifference {
+        let cut = stored.len() + 4 > SCHEMA_BYTES_MAX;
+        let (there, here) = (Definition::all(stored), Definition::all(expected));
+        let mut changes = Vec::new();
+        for (index, definition) in here.iter().enumerate() {
+            // Roots are compared with each other whatever they are called.
+            let other = match index {
+                0 => there.first(),
+                _ => there.iter().skip(1).find(|other| other.name == definition.name),
+            };
+            if let Some(other) = other {
+                other.compare(definition, &mut changes);
+            }
+        }
+        let name = |all: &[Definition<'_>], text: &str| {
+            all.first().map_or_else(|| shown(text), |root| root.name.to_string())
+        };
+        SchemaDifference {
+            stored: name(&there, stored),
+            stored_bytes: there.first().and_then(|root| root.bytes),
+            expected: name(&here, expected),
+            expected_bytes: here.first().and_then(|root| root.bytes),
+            changes,
+            cut,
+        }
+    }
+}
+
+/// The beginning of a text that isn't a description.
+fn shown(text: &str) -> String {
+    text.escape_debug().take(60).collect()
+}
+
+/// `name{..}:repr#size/align`, or `type#size/align` at the beginning.
+struct Definition<'t> {
+    name: &'t str,
+    fields: Vec<(&'t str, FieldShape)>,
+    bytes: Option<u64>,
+    /// The text ends before the definition does.
+    cut: bool,
+}
+
+impl<'t> Definition<'t> {
+    fn all(text: &'t str) -> Vec<Definition<'t>> {
+        let parts = split(text, ';').into_iter().filter(|part| !part.is_empty());
+        parts.map(Definition::read).collect()
+    }
+
+    fn read(text: &'t str) -> Definition<'t> {
+        let end = text.rfind('#').filter(|end| text[*end..].contains('/'));
+        let bytes = end.and_then(|end| text[end + 1..].split('/').next()?.parse().ok());
+        let body = end.map_or(text, |end| &text[..end]);
+        let Some(open) = body.find('{') else {
+            return Definition { name: body, fields: Vec::new(), bytes, cut: end.is_none() };
+        };
+        let close = body.rfind('}').filter(|close| *close > open);
+        let inside = &body[open + 1..close.unwrap_or(body.len())];
+        let mut fields: Vec<_> = split(inside, ',').into_iter().filter_map(field).collect();
+        if close.is_none() {
+            // The last field may be half of one.
+            fields.pop();
+        }
+        Definition { name: &body[..open], fields, bytes, cut: end.is_none() || close.is_none() }
+    }
+
+    /// Adds in what `expected` differs from this one.
+    fn compare(&self, expected: &Definition<'_>, changes: &mut Vec<FieldChange>) {
+        let find = |fields: &[(&str, FieldShape)], name: &str| {
+            fields.iter().find(|(there, _)| *there == name).map(|(_, shape)| shape.clone())
+        };
+        let mut add = |field: &str, stored, expected_shape| {
+            if stored != expected_shape {
+                changes.push(FieldChange {
+                    within: expected.name.to_string(),
+                    field: field.to_string(),
+                    stored,
+                    expected: expected_shape,
+                });
+            }
+        };
+        for (name, shape) in &self.fields {
+            add(name, Some(shape.clone()), find(&expected.fields, name));
+        }
+        for (name, shape) in &expected.fields {
+            let stored = find(&self.fields, name);
+            // Of a cut definition nobody knows whether it has more fields.
+            if stored.is_none() && !self.cut {
+                add(name, None, Some(shape.clone()));
+            }
+        }
+    }
+}
+
+/// `name@offset:type` or `name=value`.
+fn field(text: &str) -> Option<(&str, FieldShape)> {
+    if let Some((name, value)) = text.split_once('=') {
+        return Some((name, FieldShape { of: value.to_string(), offset: None }));
+    }
+    let (name, rest) = text.split_once('@')?;
+    let (offset, of) = rest.split_once(':')?;
+    Some((name, FieldShape { of: of.to_string(), offset: Some(offset.parse().ok()?) }))
+}
+
+/// Splits at separators that aren't within brackets.
+fn split(text: &str, separator: char) -> Vec<&str> {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0_usize, 0);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '<' | '[' | '{' => depth += 1,
+            '>' | ']' | '}' => depth = depth.saturating_sub(1),
+            _ if letter == separator && depth == 0 => {
+                parts.push(&text[start..at]);
+                start = at + separator.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+impl fmt::Display for SchemaDifference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |bytes: Option<u64>| bytes.map_or(String::new(), |n| format!(", {n} bytes"));
+        write!(formatter, "stored: `{}`{}; ", self.stored, size(self.stored_bytes))?;
+        write!(formatter, "expected: `{}`{}", self.expected, size(self.expected_bytes))?;
+        for change in &self.changes {
+            write!(formatter, "\n  {change}")?;
+        }
+        if self.cut {
+            formatter.write_str(
+                "\n  (the object keeps 1024 bytes of its description: what is behind them was not \
+                 compared)",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for FieldChange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}: ", self.within, self.field)?;
+        match (&self.stored, &self.expected) {
+            (Some(stored), Some(expected)) if stored.of == expected.of => write!(
+                formatter,
+                "{}, at byte {} in the object, {} in the program",
+                stored.of,
+                stored.offset.unwrap_or(0),
+                expected.offset.unwrap_or(0)
+            ),
+            (Some(stored), Some(expected)) => {
+                write!(formatter, "{} in the object, {} in the program", stored.of, expected.of)
+            }
+            (Some(stored), None) => write!(formatter, "{}, in the object only", stored.of),
+            (None, Some(expected)) => write!(formatter, "{}, in the program only", expected.of),
+            (None, None) => formatter.write_str("unknown"),
+        }
+    }
+}
