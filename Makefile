@@ -6,11 +6,14 @@ DOCS ?=
 # How long `make fuzz` takes over each target.
 SECONDS_EACH ?= 60
 
+# What is optional in the library is tested as well.
+FEATURES := --features evermap/serde
+
 SHELL := /bin/bash
 # rustup puts cargo here, and a shell that was open before doesn't know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup build demo test fmt-check lint unit doc deny test-long test-vm fuzz bench pages clean
+.PHONY: help setup build demo test fmt-check lint unit doc deny test-long miri test-vm fuzz bench pages clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -39,19 +42,24 @@ fmt-check:
 	$(CARGO) fmt --all --check
 
 lint:
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace $(FEATURES) --all-targets --locked -- -D warnings
+	$(CARGO) check --package evermap --locked
 
 unit:
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace $(FEATURES) --locked
 
 doc: ## Build the documentation of the crates; a warning is an error
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace $(FEATURES) --no-deps --locked
 
 deny:
 	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources
 
 test-long: setup ## The tests that take long, optimised
-	$(CARGO) test --workspace --release --locked -- --ignored
+	$(CARGO) test --workspace $(FEATURES) --release --locked -- --ignored
+	@scripts/miri.sh
+
+miri: ## The typed layer under Miri, which sees undefined behaviour; skipped without it
+	@scripts/miri.sh
 
 # Emulated, so that it runs anywhere: four to five minutes, most of them the 120 s that cuts are judged for.
 test-vm: setup ## Power cuts and kills of a whole machine (QEMU and a Debian kernel, from packages)

@@ -2,7 +2,9 @@
 //!
 //! The block never moves while the box owns it, so a [`Ptr`](super::Ptr) to its contents stays right.
 //! Eight bytes, never null; `Option<PBox<T>>` is eight bytes too, with null as `None` (a guarantee of
-//! the language for a transparent wrapper of `NonNull`).
+//! the language for a transparent wrapper of `NonNull`). It is the only `Option` that can be kept: a
+//! [`Ptr`](super::Ptr) may be null itself, and a vector, string, map or tree without a block has a null
+//! pointer too, so that there is no bit pattern left for `None` (and "empty" serves in its place).
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -44,6 +46,8 @@ pub struct PBox<T>(NonNull<T>);
 
 const _: () = assert!(size_of::<PBox<u64>>() == 8 && align_of::<PBox<u64>>() == 8);
 const _: () = assert!(size_of::<Option<PBox<u64>>>() == 8);
+// As for std's types, where these could have a niche at all.
+const _: () = assert!(size_of::<Option<PBox<u64>>>() == size_of::<Option<Box<u64>>>());
 
 // SAFETY: a box owns its value, like `Box`.
 unsafe impl<T: Send> Send for PBox<T> {}

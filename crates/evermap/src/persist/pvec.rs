@@ -9,6 +9,7 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 use std::ptr::{self, NonNull};
@@ -350,3 +351,4 @@ impl<T> DoubleEndedIterator for IterMut<'_, T> {
 }
 
 impl<T> ExactSizeIterator for IterMut<'_, T> {}
+impl<T> FusedIterator for IterMut<'_, T> {}

@@ -18,6 +18,11 @@ use super::{Build, Mut, Persist, Scratch};
 use crate::Error;
 use crate::alloc::Heap;
 
+/// So many repetitions; under Miri, which takes a thousand times as long, a hundredth of them.
+fn times(count: usize) -> usize {
+    if cfg!(miri) { count / 100 } else { count }
+}
+
 /// An object in a heap of its own.
 fn object<T: Build<S>, S>(source: S) -> Scratch<T> {
     Scratch::in_heap(Heap::anonymous().unwrap(), source).unwrap()

@@ -1,6 +1,6 @@
 //! `PBox`, lists and trees of it, and the release of deep structures.
 
-use super::{close, object};
+use super::{close, object, times};
 use crate::persist::{PBox, PMap, PString, PVec};
 
 #[derive(crate::Persist)]
@@ -40,7 +40,7 @@ fn a_list_of_a_million_nodes_is_released_on_a_small_stack() {
     on_a_small_stack(|| {
         let mut object = object::<Node, _>(node(0));
         let mut tail = object.root_mut().into_fields().next;
-        for value in 1..1_000_000 {
+        for value in 1..times(1_000_000) as u64 {
             tail.insert(node(value)).unwrap();
             tail = tail.into_mut().unwrap().into_fields().next;
         }
@@ -64,7 +64,7 @@ fn vectors_and_maps_nested_a_hundred_thousand_deep_are_released_on_a_small_stack
     on_a_small_stack(|| {
         let mut object = object::<Deep, _>(empty());
         let mut inner = object.root_mut();
-        for level in 0..100_000_u64 {
+        for level in 0..times(100_000) as u64 {
             let mut fields = inner.into_fields();
             if level % 2 == 0 {
                 fields.inside.push(empty()).unwrap();

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 
-use super::{close, failing_at_each_allocation, object};
+use super::{close, failing_at_each_allocation, object, times};
 use crate::persist::pbtree_node::{CAPACITY, LEN_MIN, NodeRef};
 use crate::persist::{PBTree, PBox, PMap, PString, PVec, Persist, from_iter};
 
@@ -210,7 +210,7 @@ proptest! {
 
 #[test]
 fn ascending_keys_fill_the_nodes() {
-    let count = 100_000_u64;
+    let count = times(100_000) as u64;
     let mut built = object::<PBTree<u64, u64>, _>(from_iter((0..count).map(|key| (key, key))));
     let nodes = assert_well_formed(built.root());
     assert!(nodes <= count as usize / CAPACITY + 10, "{nodes}");
@@ -229,17 +229,18 @@ fn ascending_keys_fill_the_nodes() {
 
 #[test]
 fn a_great_tree_finds_and_loses_every_key() {
+    let count = times(50_000) as u64;
     let mut object = object::<PBTree<u64, u64>, _>(PBTree::new());
     let scattered = |key: u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for key in 0..50_000 {
+    for key in 0..count {
         object.root_mut().insert(scattered(key), key).unwrap();
     }
     assert_well_formed(object.root());
-    for key in (0..50_000).step_by(3) {
+    for key in (0..count).step_by(3) {
         assert_eq!(object.root_mut().take(&scattered(key)), Some(key));
     }
     assert_well_formed(object.root());
-    for key in 0..50_000 {
+    for key in 0..count {
         assert_eq!(object.root().get(&scattered(key)), (key % 3 != 0).then_some(&key));
     }
     let mut least = 0;
@@ -356,7 +357,7 @@ impl Ord for Contrary {
 #[test]
 fn an_order_that_contradicts_itself_breaks_nothing() {
     let mut object = object::<PBTree<Contrary, PString>, _>(PBTree::new());
-    for key in 0..3000 {
+    for key in 0..times(3000) as u64 {
         object.root_mut().insert(Contrary(key), key.to_string()).unwrap();
         object.root_mut().remove(&Contrary(key));
         let range = (Bound::Included(Contrary(1)), Bound::Excluded(Contrary(2)));
