@@ -1,7 +1,8 @@
 //! `PersistDeserialize`: tables of names, and a `match` over the fields that says how each is built.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
 use syn::{DeriveInput, Fields, Ident, Member, Result, Variant};
 
 use crate::input::{Input, Shape, bare, member};
@@ -75,8 +76,11 @@ fn of_struct(input: &Input<'_>, type_names: &TypeNames, fields: &Fields) -> Resu
         quote!(&[#(#names),*])
     });
     let next = members.iter().zip(&names).enumerate().filter(|(_, (_, n))| !n.names.is_empty());
+    // At the field's own place: that is where a missing `PersistDeserialize` is reported.
     let next = next.map(|(index, (member, _))| {
-        quote!(#index => values.next(unsafe { place.seed(&raw mut (*value).#member) }),)
+        let ty = types[index];
+        let seed = quote_spanned!(ty.span()=> #inner::Place::seed::<#ty>);
+        quote!(#index => values.next(unsafe { #seed(place, &raw mut (*value).#member) }),)
     });
     let absent =
         members.iter().zip(&names).zip(&types).enumerate().map(|(index, ((member, names), ty))| {
@@ -85,7 +89,8 @@ fn of_struct(input: &Input<'_>, type_names: &TypeNames, fields: &Fields) -> Resu
             match (&names.missing, names.names.first()) {
                 (Missing::By(path), _) => from_value(quote!(#path())),
                 (Missing::Refused, Some(name)) if !type_names.default => {
-                    quote!(#index => unsafe { place.missing(#field, #name) },)
+                    let missing = quote_spanned!(ty.span()=> #inner::Place::missing::<#ty, E>);
+                    quote!(#index => unsafe { #missing(place, #field, #name) },)
                 }
                 _ if type_names.default => {
                     from_value(quote!(<Self as ::core::default::Default>::default().#member))

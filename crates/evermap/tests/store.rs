@@ -113,7 +113,7 @@ fn another_root_type_is_refused_and_both_types_are_named() {
     let error = test.read::<Other>("diary").err().unwrap();
     let text = error.to_string();
     assert!(matches!(error, Error::SchemaMismatch { .. }));
-    for part in ["diary", "edits@24:u64", "edits@24:u32", "Notes{", "Other{"] {
+    for part in ["diary", "`Notes`", "`Other`", ".edits: u64 in the object, u32 in the program"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert!(matches!(test.write::<u64>("diary"), Err(Error::SchemaMismatch { .. })));

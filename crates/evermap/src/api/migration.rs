@@ -76,9 +76,8 @@ impl Migrations {
             run: Box::new(move |heap, old| {
                 let old = old.cast::<Old>();
                 // SAFETY: the session's root, whose type was compared; nobody else reaches it.
-                let new = build_block_with(heap, |slot| {
-                    migrate(unsafe { Mut::from_raw(heap, old) }, slot)
-                })?;
+                let cursor = unsafe { Mut::from_raw(heap, old) };
+                let new = build_block_with(heap, |slot| migrate(cursor, slot))?;
                 // SAFETY: what is left of the old root, which nobody uses any more.
                 unsafe { release_value(heap, old) };
                 Ok(new.cast())

@@ -1,5 +1,9 @@
 //! Comparing, hashing, showing and indexing containers, among themselves and with those of the
 //! standard library: what users of the latter expect. Vectors and strings have theirs beside them.
+//!
+//! The container comes first: `tree == std_map` and not the other way round. An implementation for the
+//! standard type would be a second one for the compiler to choose from, so that programs that compare
+//! such a type with what `collect()` gives would no longer compile.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -56,12 +60,6 @@ impl<K: PartialEq<A>, V: PartialEq<B>, A, B> PartialEq<BTreeMap<A, B>> for PBTre
     }
 }
 
-impl<K: PartialEq<A>, V: PartialEq<B>, A, B> PartialEq<PBTree<K, V>> for BTreeMap<A, B> {
-    fn eq(&self, other: &PBTree<K, V>) -> bool {
-        other == self
-    }
-}
-
 /// Equal if both have the same entries, in whatever order.
 impl<K, V, A, B, H> PartialEq<HashMap<A, B, H>> for PMap<K, V>
 where
@@ -72,17 +70,6 @@ where
     fn eq(&self, other: &HashMap<A, B, H>) -> bool {
         let same = |(key, value): (&A, &B)| self.get(key.query()).is_some_and(|v| v == value);
         self.len() == other.len() && other.iter().all(same)
-    }
-}
-
-impl<K, V, A, B, H> PartialEq<PMap<K, V>> for HashMap<A, B, H>
-where
-    A: KeySource<K, Query: PersistHash + Eq>,
-    K: Borrow<A::Query>,
-    V: PartialEq<B>,
-{
-    fn eq(&self, other: &PMap<K, V>) -> bool {
-        other == self
     }
 }
 
@@ -137,24 +124,6 @@ impl<K: Borrow<Q>, Q: PersistHash + Eq + ?Sized, V> Index<&Q> for PMap<K, V> {
 impl<T: PartialEq<U>, U> PartialEq<&[U]> for PVec<T> {
     fn eq(&self, other: &&[U]) -> bool {
         self.as_slice() == *other
-    }
-}
-
-impl<T: PartialEq<U>, U> PartialEq<PVec<U>> for Vec<T> {
-    fn eq(&self, other: &PVec<U>) -> bool {
-        self.as_slice() == other.as_slice()
-    }
-}
-
-impl<T: PartialEq<U>, U> PartialEq<PVec<U>> for [T] {
-    fn eq(&self, other: &PVec<U>) -> bool {
-        self == other.as_slice()
-    }
-}
-
-impl<T: PartialEq<U>, U, const N: usize> PartialEq<PVec<U>> for [T; N] {
-    fn eq(&self, other: &PVec<U>) -> bool {
-        self.as_slice() == other.as_slice()
     }
 }
 

@@ -40,11 +40,11 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         V: Build<U>,
     {
         let place = match self.look(key.query()) {
-            Ok(place) => {
+            (_, Some(place)) => {
                 self.cursor(place).assign(value)?;
                 place
             }
-            Err(edge) => self.build_at_edge(edge, key, value)?,
+            (edge, None) => self.build_at_edge(edge, key, value)?,
         };
         Ok(self.cursor(place))
     }
@@ -76,8 +76,8 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         V: Build<U>,
     {
         let place = match self.look(key.query()) {
-            Ok(place) => place,
-            Err(edge) => self.build_at_edge(edge, key, make())?,
+            (_, Some(place)) => place,
+            (edge, None) => self.build_at_edge(edge, key, make())?,
         };
         Ok(self.cursor(place))
     }
@@ -148,7 +148,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
         K: Borrow<Q>,
         Q: Ord + ?Sized,
     {
-        let place = self.look(key).ok()?;
+        let place = self.look(key).1?;
         // SAFETY: a valid value of the tree, and the cursor is spent.
         Some(unsafe { Mut::from_raw(self.heap, place) })
     }
@@ -392,25 +392,23 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PBTree<K, V>> {
     {
         match self.look(&*key) {
             // SAFETY: a value of this object, which is moved in.
-            Ok(place) => unsafe { self.cursor(place).replace_from(&value.take()) },
-            Err(edge) => {
+            (_, Some(place)) => unsafe { self.cursor(place).replace_from(&value.take()) },
+            (edge, None) => {
                 self.insert_at(edge, key, value)?;
             }
         }
         Ok(())
     }
 
-    /// Where the value of a key is, or the edge where it would be.
-    fn look<Q>(&self, key: &Q) -> Result<NonNull<V>, Option<Path<K, V>>>
+    /// Where the value of a key is; if there is none, the edge where it would be.
+    fn look<Q>(&self, key: &Q) -> (Option<Path<K, V>>, Option<NonNull<V>>)
     where
         K: Borrow<Q>,
         Q: Ord + ?Sized,
     {
-        match self.search(key) {
-            Some((path, Some(level))) => Ok(path.node(level).value_place(path.place(level))),
-            Some((path, None)) => Err(Some(path)),
-            None => Err(None),
-        }
+        let Some((path, found)) = self.search(key) else { return (None, None) };
+        let place = found.map(|level| path.node(level).value_place(path.place(level)));
+        (Some(path), place)
     }
 
     fn build_at_edge<S, U>(

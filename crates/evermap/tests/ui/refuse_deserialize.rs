@@ -9,7 +9,7 @@ struct Flat {
     name: PString,
 }
 
-#[derive(Persist, PersistDeserialize, serde::Serialize)]
+#[derive(Persist, PersistDeserialize)]
 #[repr(C)]
 #[serde(rename_all = "camel_case")]
 struct Rule {
