@@ -192,7 +192,7 @@ impl<'i> Parts<'i> {
             unsafe impl #impl_generics #krate::Persist for #ident #type_generics #where_clause {
                 type Fields<'evermap> = #cursors;
 
-                const OWNS: bool = #krate::__private::any_owns(&[#(#known),*]);
+                const OWNS: bool = #krate::__private::any_owns([#(#known),*]);
 
                 #[inline]
                 fn fields(this: #krate::Mut<'_, Self>) -> Self::Fields<'_> {

@@ -49,11 +49,12 @@ impl FieldType {
     }
 }
 
-/// Whether any of the fields owns memory. Not computed from the table: for types nested deep in each
-/// other, that would take twice the compiler's depth.
-pub const fn any_owns(types: &[FieldType]) -> bool {
+/// Whether any of the fields owns memory. Not computed from the table, and given the types by value: a
+/// constant or a reference to one in between would take twice the compiler's depth for types that are
+/// nested deep in each other.
+pub const fn any_owns<const N: usize>(types: [FieldType; N]) -> bool {
     let mut index = 0;
-    while index < types.len() {
+    while index < N {
         if types[index].owns {
             return true;
         }

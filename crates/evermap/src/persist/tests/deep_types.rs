@@ -66,7 +66,7 @@ fn generic_structs_within_each_other_are_described_in_their_square() {
     let text = type_description::<W64<u8>>();
     assert_eq!(text.matches("#").count(), 64);
     assert!(text.len() < 64 * 64 * 20, "{}", text.len());
-    const { assert!(W64::<u8>::OWNS) };
+    const { assert!(W64::<u8>::OWNS && A0::OWNS) };
 }
 
 #[test]
