@@ -251,6 +251,10 @@ impl Central {
         }
         self.back(ground, region, chunk as u64 * CHUNK_BYTES + bytes)?;
         self.free.take(region, chunk, chunks);
+        let end = (chunk + chunks) as u64 * CHUNK_BYTES;
+        if self.regions[region].reach(end) {
+            ground.reached(region, end);
+        }
         Ok((region, chunk))
     }
 

@@ -187,7 +187,7 @@ fn a_large_block_grows_and_shrinks_where_it_is_while_there_is_room() {
 
 #[test]
 fn a_ground_that_refuses_leaves_the_heap_as_it_was() {
-    struct Refusing(Arc<Remembering>);
+    struct Refusing;
     impl Ground for Refusing {
         fn extend(&self, _: usize, _: u64) -> crate::Result<u64> {
             unreachable!("everything is backed")
@@ -199,7 +199,7 @@ fn a_ground_that_refuses_leaves_the_heap_as_it_was() {
         }
     }
     let ground = Remembering::new();
-    let full: Arc<dyn Ground> = Arc::new(Refusing(Arc::clone(&ground)));
+    let full: Arc<dyn Ground> = Arc::new(Refusing);
     // SAFETY: as in `Remembering::heap`.
     let heap = unsafe { Heap::new(full, &ground.records()) };
     let mut blocks = Vec::new();
