@@ -10,7 +10,7 @@ SHELL := /bin/bash
 # rustup puts cargo here, and a shell that was open before doesn't know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup build demo test fmt-check lint unit doc deny test-long test-vm fuzz bench pages clean
+.PHONY: help setup build demo test fmt-check lint unit doc deny test-long test-races test-vm fuzz bench pages clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -52,6 +52,12 @@ deny:
 
 test-long: setup ## The tests that take long, optimised
 	$(CARGO) test --workspace --release --locked -- --ignored
+	EVERMAP_STRESS=20 $(CARGO) test --package evermap --release --locked --test heap_stress
+	EVERMAP_STEPS=100000 $(CARGO) test --package evermap --release --locked --lib alloc::
+	@$(MAKE) --no-print-directory test-races
+
+test-races: ## The allocator under loom, ThreadSanitizer and Miri; the latter two need a nightly Rust
+	@scripts/test-races.sh
 
 # Emulated, so that it runs anywhere: four to five minutes, most of them the 120 s that cuts are judged for.
 test-vm: setup ## Power cuts and kills of a whole machine (QEMU and a Debian kernel, from packages)

@@ -16,6 +16,15 @@
 //! (what threads share), `thread` (what each has), `directory`, `slab`, `handover` and `chunks`, then
 //! `region` (the metadata in memory) and `classes`.
 
+/// What `handover` is built on: loom's instead of these when it is tested.
+mod atomic {
+    pub(super) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+    /// Sequentially consistent accesses are ordered by themselves.
+    #[inline(always)]
+    pub(super) fn order() {}
+}
+
 mod anonymous;
 mod central;
 mod chunks;

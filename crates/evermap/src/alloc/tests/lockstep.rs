@@ -42,6 +42,10 @@ impl Ground for Remembering {
         self.ground.extend(region, data_bytes)
     }
 
+    fn refill(&self, _: usize, _: u64, _: u64) -> Result<()> {
+        Ok(())
+    }
+
     fn add_region(&self, chunks: u64) -> Result<RegionRecord> {
         let record = self.ground.add_region(chunks)?;
         self.records.lock().unwrap().push(record);

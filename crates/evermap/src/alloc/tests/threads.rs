@@ -192,6 +192,10 @@ fn a_ground_that_refuses_leaves_the_heap_as_it_was() {
         fn extend(&self, _: usize, _: u64) -> crate::Result<u64> {
             unreachable!("everything is backed")
         }
+        fn refill(&self, _: usize, _: u64, _: u64) -> crate::Result<()> {
+            Ok(())
+        }
+
         fn add_region(&self, chunks: u64) -> crate::Result<crate::format::RegionRecord> {
             let what = "a full store".to_string();
             let bytes = chunks * CHUNK_BYTES;
