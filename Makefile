@@ -13,7 +13,7 @@ SHELL := /bin/bash
 # rustup puts cargo here, and a shell that was open before doesn't know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup build demo test fmt-check lint unit doc deny test-long miri test-vm fuzz bench pages clean
+.PHONY: help setup build demo test fmt-check lint unit doc deny test-long test-races miri test-vm fuzz bench pages clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -56,7 +56,12 @@ deny:
 
 test-long: setup ## The tests that take long, optimised
 	$(CARGO) test --workspace $(FEATURES) --release --locked -- --ignored
-	@scripts/miri.sh
+	EVERMAP_STRESS=20 $(CARGO) test --package evermap --release --locked --test heap_stress
+	EVERMAP_STEPS=100000 $(CARGO) test --package evermap --release --locked --lib alloc::
+	@$(MAKE) --no-print-directory test-races miri
+
+test-races: ## The allocator under loom, ThreadSanitizer and Miri; the latter two need a nightly Rust
+	@scripts/test-races.sh
 
 miri: ## The typed layer under Miri, which sees undefined behaviour; skipped without it
 	@scripts/miri.sh

@@ -12,7 +12,7 @@ use crate::format::{CHUNK_BYTES, PAGE_BYTES, RegionRecord, meta_length};
 const FIRST_CHUNKS: u64 = 4;
 
 #[derive(Default)]
-struct AnonymousGround {
+pub(super) struct AnonymousGround {
     ranges: Mutex<Vec<(AnonymousRange, RegionRecord)>>,
 }
 

@@ -251,6 +251,10 @@ impl Central {
         }
         self.back(ground, region, chunk as u64 * CHUNK_BYTES + bytes)?;
         self.free.take(region, chunk, chunks);
+        let end = (chunk + chunks) as u64 * CHUNK_BYTES;
+        if self.regions[region].reach(end) {
+            ground.reached(region, end);
+        }
         Ok((region, chunk))
     }
 
@@ -387,31 +391,39 @@ impl Central {
         Ok(true)
     }
 
-    /// Writes a slab's counts and its state in the map; nobody allocates or frees meanwhile. False
-    /// when blocks can still be allocated from it without anybody being told.
+    /// Writes a slab's counts and its state in the map, or gives it back if it holds nothing; nobody
+    /// allocates or frees meanwhile. False when blocks can still be allocated from it without
+    /// anybody being told.
     pub(super) fn settle(&mut self, slab: &Slab) -> bool {
         // SAFETY: thread heaps live as long as the heap.
-        let owner = unsafe { slab.owner.get().as_ref() };
-        let in_hand = owner.map_or(0, |owner| owner.in_hand(slab));
-        if slab.size.get() != 0 {
-            let (region, chunk) = (slab.region.get() as usize, slab.chunk.get() as usize);
-            let used = slab.used.get().wrapping_sub(in_hand);
-            let record = self.regions[region].record(chunk);
-            record.set_blocks(slab.blocks.get());
-            record.set_used(used);
-            // Never more than there are, whatever was read.
-            record.set_carved(record.carved().min(slab.blocks.get()).max(slab.top()));
-            let state = slab_state(slab.class.get() as usize, used);
-            if self.regions[region].map()[chunk] != state {
-                self.regions[region].set_map(chunk, 1, state);
+        if let Some(owner) = unsafe { slab.owner.get().as_ref() } {
+            let used = slab.used.get().wrapping_sub(owner.in_hand(slab));
+            if used == 0 {
+                owner.release(slab);
+                self.give_slab_back(slab);
+            } else {
+                self.write_counts(slab, used);
+                if owner.in_hand(slab) > 0 {
+                    return false;
+                }
             }
-        }
-        if in_hand > 0 {
-            return false;
         }
         slab.touched.set(false);
         slab.flags.fetch_or(UNTOUCHED, Ordering::Relaxed);
         true
+    }
+
+    fn write_counts(&mut self, slab: &Slab, used: u32) {
+        let (region, chunk) = (slab.region.get() as usize, slab.chunk.get() as usize);
+        let record = self.regions[region].record(chunk);
+        record.set_blocks(slab.blocks.get());
+        record.set_used(used);
+        // Never more than there are, whatever was read.
+        record.set_carved(record.carved().min(slab.blocks.get()).max(slab.top()));
+        let state = slab_state(slab.class.get() as usize, used);
+        if self.regions[region].map()[chunk] != state {
+            self.regions[region].set_map(chunk, 1, state);
+        }
     }
 
     /// End of the last block of each region, a page multiple, from its first chunk.

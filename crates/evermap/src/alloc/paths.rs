@@ -211,8 +211,8 @@ impl Heap {
     }
 
     /// Writes down what threads keep to themselves, so that the object's metadata is exact: what
-    /// other threads freed is free, and each slab has its counts and its state in the map. Costs
-    /// something for each slab that was touched since.
+    /// other threads freed is free, each slab has its counts and its state in the map, and none is
+    /// empty. Costs something for each slab that was touched since.
     pub(crate) fn settle(&mut self) {
         let central = self.central_mut();
         let threads = central.threads.clone();
@@ -230,18 +230,10 @@ impl Heap {
         }
     }
 
-    /// Settles, and gives slabs back that were kept for their class and hold nothing. Then bytes of
-    /// each region's data in use, up to the end of the last block.
+    /// Settles. Then bytes of each region's data in use, up to the end of the last block.
     pub(crate) fn tidy(&mut self) -> Vec<u64> {
         self.settle();
-        let central = self.central_mut();
-        for thread in central.threads.clone() {
-            for slab in (0..CLASSES).flat_map(|class| thread.release_empty(class)) {
-                // SAFETY: descriptors live as long as the heap.
-                central.give_slab_back(unsafe { &*slab });
-            }
-        }
-        central.used_data_bytes()
+        self.central_mut().used_data_bytes()
     }
 
     /// Makes room for a block of `bytes`: addresses and disk space.

@@ -295,29 +295,6 @@ impl ThreadHeap {
         self.release(slab);
         Then::GiveBack
     }
-
-    /// Takes the slabs out that hold nothing.
-    pub(super) fn release_empty(&self, class: usize) -> Vec<*const Slab> {
-        let mut empty = Vec::new();
-        if let Some(current) = self.current(class)
-            && current.used.get() == self.in_hand(current)
-        {
-            empty.push(std::ptr::from_ref(current));
-        }
-        let mut next = self.listed(class);
-        while let Some(listed) = next {
-            if listed.used.get() == 0 {
-                empty.push(listed);
-            }
-            // SAFETY: as in `current`.
-            next = unsafe { slab(listed.next.get()) };
-        }
-        for slab in &empty {
-            // SAFETY: as in `current`.
-            self.release(unsafe { &**slab });
-        }
-        empty
-    }
 }
 
 /// `Cell::take` for pointers.

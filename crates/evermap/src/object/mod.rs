@@ -7,6 +7,7 @@
 //! Who may do what meanwhile is decided by locks on bytes of the object file, see `commit::gate`.
 
 mod draft;
+mod populate;
 mod reader;
 mod superblock;
 mod territory;

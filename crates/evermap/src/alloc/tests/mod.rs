@@ -1,5 +1,8 @@
 //! The allocator against a model, and what it promises about damage done to it by its callers.
 
+mod lockstep;
+mod threads;
+
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
@@ -60,7 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
 
     #[test]
     fn blocks_never_overlap_keep_their_contents_and_are_all_accounted_for(
@@ -146,7 +149,7 @@ fn four_threads_allocate_and_free_at_once() {
             let heap = &heap;
             scope.spawn(move || {
                 let mut mine = Vec::new();
-                for i in 0..2000usize {
+                for i in 0..if cfg!(miri) { 60 } else { 2000usize } {
                     let size = 16 + (i * 37 + thread as usize * 11) % 700;
                     let block = heap.allocate(size, 16).unwrap();
                     // SAFETY: just allocated.

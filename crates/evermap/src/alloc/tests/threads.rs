@@ -1,0 +1,218 @@
+//! What one thread's allocations and frees mean for another's.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::super::{Ground, Heap};
+use super::lockstep::{Random, Remembering, metadata_bytes};
+use crate::Error;
+use crate::format::{CHUNK_BYTES, CHUNK_LARGE, PAGE_BYTES};
+
+#[derive(Clone, Copy)]
+struct Block(NonNull<u8>);
+
+// SAFETY: only an address; what lies there is not touched.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+fn allocate(heap: &Heap, size: usize, count: usize) -> Vec<Block> {
+    (0..count).map(|_| Block(heap.allocate(size, 16).unwrap())).collect()
+}
+
+fn elsewhere<R: Send>(act: impl FnOnce() -> R + Send) -> R {
+    // Joined, and not only scoped: what a thread does at its end is done then as well.
+    std::thread::scope(|scope| scope.spawn(act).join().unwrap())
+}
+
+#[test]
+fn what_other_threads_free_is_allocated_again_before_the_heap_grows() {
+    let heap = Heap::anonymous().unwrap();
+    let count = 10 * CHUNK_BYTES as usize / 512;
+    let blocks = allocate(&heap, 512, count);
+    let before = heap.statistics().free_chunks;
+    elsewhere(|| blocks.into_iter().for_each(|block| heap.try_free(block.0).unwrap()));
+    assert_eq!(heap.live_blocks(), 0);
+    allocate(&heap, 512, count);
+    let after = heap.statistics();
+    assert!(after.free_chunks >= before && after.blocks as usize == count, "{after:?}");
+}
+
+#[test]
+fn a_block_is_freed_once_whichever_threads_try() {
+    let heap = Heap::anonymous().unwrap();
+    let blocks = allocate(&heap, 100, 3);
+    let refused = |block: Block| {
+        assert!(matches!(heap.try_free(block.0), Err(Error::InvalidFree { .. })));
+    };
+    let [first, second, third] = blocks[..] else { unreachable!() };
+    elsewhere(|| {
+        heap.try_free(first.0).unwrap();
+        refused(first);
+    });
+    refused(first);
+    heap.try_free(second.0).unwrap();
+    refused(second);
+    elsewhere(|| refused(second));
+    heap.try_free(third.0).unwrap();
+    assert_eq!(heap.live_blocks(), 0);
+}
+
+#[test]
+fn slabs_of_threads_that_ended_are_used_by_the_others() {
+    let heap = Heap::anonymous().unwrap();
+    for round in 0..50 {
+        let kept = elsewhere(|| {
+            let mut blocks = allocate(&heap, 700, 200);
+            let kept = blocks.split_off(197);
+            blocks.into_iter().for_each(|block| heap.try_free(block.0).unwrap());
+            kept
+        });
+        assert_eq!(heap.live_blocks(), (round + 1) * kept.len());
+    }
+    // 50 threads with three slabs each would be 150.
+    let slabs: u64 = heap.statistics().classes.iter().map(|class| class.slabs).sum();
+    assert!(slabs <= 6, "{slabs} slabs for {} blocks", heap.live_blocks());
+}
+
+#[test]
+fn slabs_that_an_earlier_session_left_are_used_before_fresh_ones() {
+    let ground = Remembering::new();
+    let mut heap = ground.heap();
+    let blocks = allocate(&heap, 1000, 65 * 6);
+    blocks.iter().step_by(2).for_each(|block| heap.try_free(block.0).unwrap());
+    heap.settle();
+    let slabs = |heap: &Heap| heap.statistics().classes.iter().map(|c| c.slabs).sum::<u64>();
+    let before = slabs(&heap);
+    let mut next = ground.heap();
+    drop(heap);
+    // Half from this thread and half from another, which shares what is left.
+    allocate(&next, 1000, 80);
+    elsewhere(|| allocate(&next, 1000, 80));
+    assert_eq!(slabs(&next), before);
+    // Blocks of the earlier session are freed by who comes first.
+    blocks.iter().skip(1).step_by(2).for_each(|block| next.try_free(block.0).unwrap());
+    next.tidy();
+    assert_eq!(next.live_blocks(), 160);
+}
+
+#[test]
+fn a_thousand_scattered_allocations_in_a_heap_full_of_holes_change_few_pages_of_metadata() {
+    let ground = Remembering::new();
+    let heap = ground.heap();
+    let mut random = Random(7);
+    let count = if cfg!(miri) { 4000 } else { 400_000 };
+    let mut blocks: Vec<Block> =
+        (0..count).map(|_| Block(heap.allocate(16 + random.below(500), 16).unwrap())).collect();
+    // A third of all is freed at random.
+    for _ in 0..blocks.len() / 3 {
+        let at = random.below(blocks.len());
+        heap.try_free(blocks.swap_remove(at).0).unwrap();
+    }
+    let mut settled = heap;
+    settled.settle();
+    // A new session, that knows nothing.
+    let mut heap = ground.heap();
+    drop(settled);
+    let all = || -> Vec<Vec<u8>> {
+        let records = ground.records();
+        records.iter().enumerate().map(|(n, record)| metadata_bytes(n, record)).collect()
+    };
+    let before = all();
+    for _ in 0..1000 {
+        heap.allocate(16 + random.below(500), 16).unwrap();
+    }
+    heap.settle();
+    let pages: usize = before
+        .iter()
+        .zip(all())
+        .map(|(before, after)| {
+            let pages = before.chunks(PAGE_BYTES as usize).zip(after.chunks(PAGE_BYTES as usize));
+            pages.filter(|(before, after)| before != after).count()
+        })
+        .sum();
+    println!("{pages} pages");
+    assert!(pages <= 40, "{pages} pages");
+}
+
+#[test]
+fn a_large_block_whose_length_is_damaged_is_not_freed_over_its_neighbours() {
+    let ground = Remembering::new();
+    let mut heap = ground.heap();
+    let large = heap.allocate(100_000, 16).unwrap();
+    let neighbours = allocate(&heap, 64, 3);
+    heap.settle();
+    let record = ground.records()[0];
+    let bytes = metadata_bytes(0, &record);
+    let chunk = bytes.iter().position(|state| *state == CHUNK_LARGE).unwrap();
+    let chunks = ((record.capacity - record.meta_length) / CHUNK_BYTES) as usize;
+    let at = record.base + PAGE_BYTES + (chunks.next_multiple_of(64) + chunk * 576 + 24) as u64;
+    // SAFETY: the field `large_chunks` of the block's record.
+    unsafe { (at as *mut u64).write(3) };
+    assert!(matches!(heap.try_free(large), Err(Error::InvalidFree { .. })));
+    // SAFETY: as above.
+    unsafe { (at as *mut u64).write(u64::MAX) };
+    assert!(matches!(heap.try_free(large), Err(Error::InvalidFree { .. })));
+    neighbours.into_iter().for_each(|block| heap.try_free(block.0).unwrap());
+}
+
+#[test]
+fn large_blocks_take_the_shortest_run_and_neighbours_are_joined() {
+    let heap = Remembering::of_chunks(64).heap();
+    let chunk = CHUNK_BYTES as usize;
+    let blocks: Vec<_> = [2, 1, 4, 1, 3, 1].map(|n| heap.allocate(n * chunk, 1).unwrap()).into();
+    [0, 2, 4].iter().for_each(|n| heap.try_free(blocks[*n]).unwrap());
+    assert_eq!(heap.allocate(3 * chunk, 1).unwrap(), blocks[4], "the run of three");
+    assert_eq!(heap.allocate(2 * chunk, 1).unwrap(), blocks[0], "the run of two");
+    heap.try_free(blocks[1]).unwrap();
+    heap.try_free(blocks[3]).unwrap();
+    assert_eq!(heap.allocate(6 * chunk, 1).unwrap(), blocks[1], "one, four and one, joined");
+    let aligned = heap.allocate(chunk, 8 * chunk).unwrap();
+    assert!((aligned.as_ptr() as usize).is_multiple_of(8 * chunk));
+}
+
+#[test]
+fn a_large_block_grows_and_shrinks_where_it_is_while_there_is_room() {
+    let heap = Remembering::of_chunks(64).heap();
+    let block = heap.allocate(100_000, 16).unwrap();
+    // SAFETY: allocated, and given up for what is returned.
+    let resize = |size| unsafe { heap.reallocate(block, size, 16).unwrap() };
+    assert_eq!(resize(200_000), block);
+    assert_eq!(heap.usable_size(block), 200_704);
+    assert_eq!(resize(70_000), block);
+    let next = heap.allocate(65_536, 65_536).unwrap();
+    assert_eq!(next.as_ptr() as usize, block.as_ptr() as usize + 2 * CHUNK_BYTES as usize);
+    assert_ne!(resize(140_000), block);
+}
+
+#[test]
+fn a_ground_that_refuses_leaves_the_heap_as_it_was() {
+    struct Refusing;
+    impl Ground for Refusing {
+        fn extend(&self, _: usize, _: u64) -> crate::Result<u64> {
+            unreachable!("everything is backed")
+        }
+        fn refill(&self, _: usize, _: u64, _: u64) -> crate::Result<()> {
+            Ok(())
+        }
+
+        fn add_region(&self, chunks: u64) -> crate::Result<crate::format::RegionRecord> {
+            let what = "a full store".to_string();
+            let bytes = chunks * CHUNK_BYTES;
+            Err(Error::OutOfAddresses { what, bytes, why: "it is full".to_string() })
+        }
+    }
+    let ground = Remembering::new();
+    let full: Arc<dyn Ground> = Arc::new(Refusing);
+    // SAFETY: as in `Remembering::heap`.
+    let heap = unsafe { Heap::new(full, &ground.records()) };
+    let mut blocks = Vec::new();
+    while let Ok(block) = heap.allocate(1000, 16) {
+        blocks.push(Block(block));
+    }
+    assert_eq!(blocks.len(), 4 * 64);
+    assert!(heap.allocate(1000, 16).is_err() && heap.allocate(100_000, 16).is_err());
+    let last = blocks.split_off(100);
+    elsewhere(|| last.into_iter().for_each(|block| heap.try_free(block.0).unwrap()));
+    assert_eq!((0..1000).take_while(|_| heap.allocate(1000, 16).is_ok()).count(), 156);
+}
