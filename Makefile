@@ -43,6 +43,7 @@ uninstall: ## Take the C library away again, from the same PREFIX
 # One after the other, whatever -j says: cargo uses the cores itself.
 test: ## Everything a change has to pass: format, lints, all tests, documentation, licences
 	@scripts/setup.sh --with-lints
+	@scripts/setup-libraries.sh
 	@$(MAKE) --no-print-directory fmt-check
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
