@@ -54,10 +54,30 @@ impl Goals {
         });
     }
 
+    /// `got` shall fit into `whole` at least `least` times.
+    pub fn at_least(
+        &mut self,
+        what: &str,
+        least: f64,
+        (got, shown): (f64, String),
+        whole: (f64, &str),
+    ) {
+        self.lines.push(Goal {
+            what: what.to_string(),
+            goal: format!(">= {least} x less"),
+            got: shown,
+            floor: format!("{}: {}", whole.1, figure(whole.0)),
+            ratio: got / whole.0,
+            most: 1.0 / least,
+        });
+    }
+
     pub fn print(&self) {
         println!("\n### Goals\n");
-        println!("The ratio is to the floor where the goal says `x`, else to the goal.\n");
-        head(&["", "goal", "got", "floor", "ratio", ""]);
+        println!(
+            "The ratio is to what stands under `against` where the goal says `x`, else to the goal.\n"
+        );
+        head(&["", "goal", "got", "against", "ratio", ""]);
         for line in &self.lines {
             let met = line.ratio <= line.most;
             row(&[

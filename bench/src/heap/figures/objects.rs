@@ -1,0 +1,249 @@
+//! The ways: an object of a store, and a mapped file, with fewer promises or with as many.
+//!
+//! How an object grows and shrinks as a whole is in [`extend`] and [`reduce`] alone: with the feature
+//! `reserve` by `RawSession::reserve` and `RawSession::shrink`, without it by one large block.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use evermap::{RawSession, Store};
+
+use crate::Outcome;
+use crate::files::checked;
+
+const NAME: &str = "object";
+/// More than any object here is.
+const RANGE_BYTES: usize = 1 << 30;
+
+/// One object or file, on which steps are done in the order of [`super::STEPS`].
+pub trait Object {
+    /// Creates it with `bytes` bytes and leaves it mapped; unmaps it; maps it; extends it by as much
+    /// again; takes that back; unmaps and deletes it.
+    fn step(&mut self, step: &str, bytes: u64) -> Outcome;
+
+    /// Removes what belongs to this way, when no object is left.
+    fn end(&mut self) -> Outcome;
+}
+
+/// A store with one object.
+pub struct Objects {
+    store: Store,
+    folder: PathBuf,
+    session: Option<RawSession>,
+    #[cfg(not(feature = "reserve"))]
+    blocks: Vec<usize>,
+}
+
+impl Objects {
+    pub fn new(folder: &Path) -> Outcome<Objects> {
+        let folder = folder.join("store");
+        Ok(Objects {
+            store: Store::create_new(&folder)?,
+            folder,
+            session: None,
+            #[cfg(not(feature = "reserve"))]
+            blocks: Vec::new(),
+        })
+    }
+
+    fn session(&mut self) -> Outcome<&mut RawSession> {
+        self.session.as_mut().ok_or_else(|| "the object is not open".into())
+    }
+
+    #[cfg(feature = "reserve")]
+    fn extend(&mut self, bytes: u64) -> Outcome {
+        Ok(self.session()?.reserve(bytes)?)
+    }
+
+    #[cfg(feature = "reserve")]
+    fn reduce(&mut self) -> Outcome {
+        Ok(self.session()?.shrink().map(drop)?)
+    }
+
+    #[cfg(not(feature = "reserve"))]
+    fn extend(&mut self, bytes: u64) -> Outcome {
+        let session = self.session()?;
+        let block = session.heap().allocate(bytes as usize, 16)?;
+        session.commit()?;
+        self.blocks.push(block.as_ptr().expose_provenance());
+        Ok(())
+    }
+
+    #[cfg(not(feature = "reserve"))]
+    fn reduce(&mut self) -> Outcome {
+        let block = self.blocks.pop().ok_or("there is nothing to be freed")?;
+        let block = std::ptr::NonNull::new(std::ptr::with_exposed_provenance_mut(block));
+        let session = self.session()?;
+        // SAFETY: the block was allocated by `extend`, and nothing refers to it.
+        unsafe { session.heap().free(block.ok_or("no block")?) };
+        session.commit()?;
+        Ok(())
+    }
+}
+
+impl Object for Objects {
+    fn step(&mut self, step: &str, bytes: u64) -> Outcome {
+        match step {
+            "create" => {
+                self.store.create_raw(NAME)?;
+                self.session = Some(self.store.write_raw(NAME)?);
+                self.extend(bytes)
+            }
+            "unmap" => {
+                let session = self.session.take().ok_or("the object is not open")?;
+                Ok(session.close()?)
+            }
+            "map" => {
+                self.session = Some(self.store.write_raw(NAME)?);
+                Ok(())
+            }
+            "extend" => self.extend(bytes),
+            "reduce" => self.reduce(),
+            _ => {
+                if let Some(session) = self.session.take() {
+                    session.close()?;
+                }
+                Ok(self.store.remove(NAME)?)
+            }
+        }
+    }
+
+    fn end(&mut self) -> Outcome {
+        Ok(std::fs::remove_dir_all(&self.folder)?)
+    }
+}
+
+/// A file, mapped shared at addresses that are kept for it.
+pub struct Files {
+    folder: PathBuf,
+    /// Blocks are reserved, and the folder is flushed when a name comes or goes.
+    durable: bool,
+    place: *mut libc::c_void,
+    open: Option<(File, usize)>,
+}
+
+impl Files {
+    pub fn new(folder: &Path, durable: bool) -> Outcome<Files> {
+        let folder = folder.join(if durable { "files-durable" } else { "files" });
+        std::fs::create_dir(&folder)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let place = std::ptr::null_mut();
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let place = unsafe { libc::mmap(place, RANGE_BYTES, libc::PROT_NONE, flags, -1, 0) };
+        match place == libc::MAP_FAILED {
+            true => Err(io::Error::last_os_error().into()),
+            false => Ok(Files { folder, durable, place, open: None }),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join(NAME)
+    }
+
+    fn open(&self) -> Outcome<&(File, usize)> {
+        self.open.as_ref().ok_or_else(|| "the file is not open".into())
+    }
+
+    fn flush_folder(&self) -> io::Result<()> {
+        if self.durable { File::open(&self.folder)?.sync_all() } else { Ok(()) }
+    }
+
+    fn set_length(&self, file: &File, from: usize, to: usize) -> io::Result<()> {
+        if !self.durable || to < from {
+            return file.set_len(to as u64);
+        }
+        // SAFETY: the call takes no pointers.
+        let result =
+            unsafe { libc::fallocate(file.as_raw_fd(), 0, from as i64, (to - from) as i64) };
+        checked(result as isize).map(drop)
+    }
+
+    /// Maps what lies between two offsets of the file.
+    fn map(&self, file: &File, from: usize, to: usize) -> io::Result<()> {
+        let place = self.place.wrapping_byte_add(from);
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let fd = file.as_raw_fd();
+        // SAFETY: the range is within this value's own.
+        let mapped = unsafe { libc::mmap(place, to - from, protection, flags, fd, from as i64) };
+        if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    fn unmap(&self, from: usize, to: usize) -> io::Result<()> {
+        let place = self.place.wrapping_byte_add(from);
+        // SAFETY: the range is within this value's own, and nothing refers to it.
+        let result = unsafe { libc::munmap(place, to - from) };
+        checked(result as isize).map(drop)
+    }
+
+    fn options() -> OpenOptions {
+        OpenOptions::new().read(true).write(true).clone()
+    }
+
+    fn close(&mut self) -> Outcome {
+        if let Some((_file, length)) = self.open.take() {
+            self.unmap(0, length)?;
+        }
+        Ok(())
+    }
+}
+
+impl Object for Files {
+    fn step(&mut self, step: &str, bytes: u64) -> Outcome {
+        let bytes = bytes as usize;
+        match step {
+            "create" => {
+                let file = Files::options().create_new(true).open(self.path())?;
+                self.set_length(&file, 0, bytes)?;
+                self.map(&file, 0, bytes)?;
+                file.sync_all()?;
+                self.flush_folder()?;
+                self.open = Some((file, bytes));
+            }
+            "unmap" => self.close()?,
+            "map" => {
+                let file = Files::options().open(self.path())?;
+                let length = file.metadata()?.len() as usize;
+                self.map(&file, 0, length)?;
+                // SAFETY: the mapping begins here, and is not empty.
+                std::hint::black_box(unsafe { self.place.cast::<u8>().read_volatile() });
+                self.open = Some((file, length));
+            }
+            "extend" => {
+                let (file, length) = self.open()?;
+                let longer = length + bytes;
+                self.set_length(file, *length, longer)?;
+                self.map(file, *length, longer)?;
+                file.sync_all()?;
+                self.open = self.open.take().map(|(file, _)| (file, longer));
+            }
+            "reduce" => {
+                let (file, length) = self.open()?;
+                let shorter = length - bytes;
+                self.unmap(shorter, *length)?;
+                self.set_length(file, *length, shorter)?;
+                file.sync_all()?;
+                self.open = self.open.take().map(|(file, _)| (file, shorter));
+            }
+            _ => {
+                self.close()?;
+                std::fs::remove_file(self.path())?;
+                self.flush_folder()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Outcome {
+        Ok(std::fs::remove_dir(&self.folder)?)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // SAFETY: the range is this value's own, and nothing refers to it.
+        unsafe { libc::munmap(self.place, RANGE_BYTES) };
+    }
+}
