@@ -6,5 +6,11 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
-cargo build --release --locked --bins
+# The C library, for a std::map in an object (section heap).
+if [ -f ../crates/evermap-c/Cargo.toml ]; then
+    cargo build --release --locked --manifest-path ../Cargo.toml -p evermap-c \
+        --target-dir "$CARGO_TARGET_DIR/evermap-c"
+fi
+# EVERMAP_BENCH_FEATURES: `reserve`, once sessions can reserve and shrink.
+cargo build --release --locked --bins --features "${EVERMAP_BENCH_FEATURES:-}"
 exec "$CARGO_TARGET_DIR/release/evermap-bench" "$@"

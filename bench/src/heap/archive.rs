@@ -57,7 +57,7 @@ pub fn build(folder: &Path, nodes: u64) -> Outcome<Built> {
     let mut file = File::create_new(folder.join(FILE))?;
     std::io::Write::write_all(&mut file, &bytes)?;
     file.sync_all()?;
-    Ok(Built { build_us, durable_us: us_since(start), resident_bytes, ..Built::default() })
+    Ok(Built { build_us, durable_us: us_since(start), resident_bytes })
 }
 
 fn walk(node: &ArchivedNode) -> u64 {

@@ -22,10 +22,15 @@ pub fn report(folder: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
         println!("**Not measured: `evermap.hpp` or `libevermap.so` is not built (`evermap-c`).**");
         return Ok(());
     };
+    // Cargo makes the library without the name that programs look for.
+    for name in ["libevermap.so", "libevermap.so.0"] {
+        std::os::unix::fs::symlink(library.join("libevermap.so"), folder.join(name))?;
+    }
+    let links = folder.join("");
     let flags = [
         format!("-I{}", text(&headers)?),
-        format!("-L{}", text(&library)?),
-        format!("-Wl,-rpath,{}", text(&library)?),
+        format!("-L{}", text(&links)?),
+        format!("-Wl,-rpath,{}", text(&links)?),
         "-levermap".to_string(),
     ];
     let source = Source {
@@ -75,7 +80,7 @@ fn library() -> Option<(PathBuf, PathBuf)> {
         variable("EVERMAP_HEADERS").unwrap_or_else(|| workspace().join("crates/evermap-c/include"));
     let library = variable("EVERMAP_LIBRARY").or_else(|| {
         let target = std::env::current_exe().ok()?.ancestors().nth(2)?.to_path_buf();
-        Some(target.join("release"))
+        Some(target.join("evermap-c/release"))
     })?;
     let there = |folder: &Path, file| folder.join(file).is_file();
     (there(&headers, "evermap.hpp") && there(&library, "libevermap.so"))

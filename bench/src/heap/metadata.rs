@@ -34,9 +34,9 @@ const PAGE_BYTES: u64 = 4096;
 /// What is done to which object: its title, and the names of the child's figures.
 const CASES: [(&str, &str, bool); 5] = [
     ("new object: allocate 1,000 of 64 bytes", "fresh", true),
-    ("the same, 16 to 4,096 bytes each", "fresh_sizes", true),
+    ("new object: allocate 1,000 of 16 to 4,096 bytes", "fresh_sizes", true),
     ("10 % freed at random: allocate 1,000 of 64 bytes", "holes", true),
-    ("the same, 16 to 4,096 bytes each", "holes_sizes", true),
+    ("10 % freed at random: allocate 1,000 of 16 to 4,096 bytes", "holes_sizes", true),
     ("free 1,000 nodes at random", "frees", false),
 ];
 

@@ -104,11 +104,11 @@ impl Panel {
     }
 }
 
-/// `1`, `10`, ..., `100 k`.
+/// `1 us`, `10 us`, `100 us`, `1 ms`, ...
 fn power(decade: i32) -> String {
     match decade {
-        ..0 => figure(10f64.powi(decade)),
-        0..3 => format!("{}", 10u64.pow(decade as u32)),
+        ..0 => format!("{} us", figure(10f64.powi(decade))),
+        0..3 => format!("{} us", 10u64.pow(decade as u32)),
         3..6 => format!("{} ms", 10u64.pow(decade as u32 - 3)),
         _ => format!("{} s", 10u64.pow((decade as u32).saturating_sub(6))),
     }

@@ -19,8 +19,8 @@ const RANGE_BYTES: usize = 1 << 30;
 
 /// One object or file, on which steps are done in the order of [`super::STEPS`].
 pub trait Object {
-    /// Creates it with `bytes` bytes and leaves it mapped; unmaps it; maps it; extends it by as much
-    /// again; takes that back; unmaps and deletes it.
+    /// Creates it with `bytes` bytes and leaves it mapped, unmaps it, maps it, extends it by as much
+    /// again, takes that back, or deletes it.
     fn step(&mut self, step: &str, bytes: u64) -> Outcome;
 
     /// Removes what belongs to this way, when no object is left.
@@ -91,21 +91,16 @@ impl Object for Objects {
                 self.session = Some(self.store.write_raw(NAME)?);
                 self.extend(bytes)
             }
-            "unmap" => {
-                let session = self.session.take().ok_or("the object is not open")?;
-                Ok(session.close()?)
-            }
-            "map" => {
+            "map" | "map again" => {
                 self.session = Some(self.store.write_raw(NAME)?);
                 Ok(())
             }
             "extend" => self.extend(bytes),
             "reduce" => self.reduce(),
+            "delete" => Ok(self.store.remove(NAME)?),
             _ => {
-                if let Some(session) = self.session.take() {
-                    session.close()?;
-                }
-                Ok(self.store.remove(NAME)?)
+                let session = self.session.take().ok_or("the object is not open")?;
+                Ok(session.close()?)
             }
         }
     }
@@ -181,13 +176,6 @@ impl Files {
     fn options() -> OpenOptions {
         OpenOptions::new().read(true).write(true).clone()
     }
-
-    fn close(&mut self) -> Outcome {
-        if let Some((_file, length)) = self.open.take() {
-            self.unmap(0, length)?;
-        }
-        Ok(())
-    }
 }
 
 impl Object for Files {
@@ -202,13 +190,10 @@ impl Object for Files {
                 self.flush_folder()?;
                 self.open = Some((file, bytes));
             }
-            "unmap" => self.close()?,
-            "map" => {
+            "map" | "map again" => {
                 let file = Files::options().open(self.path())?;
                 let length = file.metadata()?.len() as usize;
                 self.map(&file, 0, length)?;
-                // SAFETY: the mapping begins here, and is not empty.
-                std::hint::black_box(unsafe { self.place.cast::<u8>().read_volatile() });
                 self.open = Some((file, length));
             }
             "extend" => {
@@ -227,10 +212,13 @@ impl Object for Files {
                 file.sync_all()?;
                 self.open = self.open.take().map(|(file, _)| (file, shorter));
             }
-            _ => {
-                self.close()?;
+            "delete" => {
                 std::fs::remove_file(self.path())?;
                 self.flush_folder()?;
+            }
+            _ => {
+                let (_file, length) = self.open.take().ok_or("the file is not open")?;
+                self.unmap(0, length)?;
             }
         }
         Ok(())
