@@ -11,6 +11,5 @@ if [ -f ../crates/evermap-c/Cargo.toml ]; then
     cargo build --release --locked --manifest-path ../Cargo.toml -p evermap-c \
         --target-dir "$CARGO_TARGET_DIR/evermap-c"
 fi
-# EVERMAP_BENCH_FEATURES: `reserve`, once sessions can reserve and shrink.
-cargo build --release --locked --bins --features "${EVERMAP_BENCH_FEATURES:-}"
+cargo build --release --locked --bins
 exec "$CARGO_TARGET_DIR/release/evermap-bench" "$@"

@@ -31,7 +31,7 @@ const GOAL: f64 = 1.2;
 const MEMORY: &str = "/dev/shm";
 
 /// What is measured, in the order in which it happens to one object. It is made with and extended by
-/// as much as the size says; nothing is stored in it.
+/// as much as the size says; nothing is stored in it. Reducing takes back what extending gave.
 const STEPS: [&str; 9] = [
     "create",
     "unmap after creating",
@@ -71,12 +71,6 @@ type Times = Vec<Vec<Vec<Samples>>>;
 
 pub fn report(disk: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
     println!("\n### Operations on whole objects beside plain files\n");
-    if !cfg!(feature = "reserve") {
-        println!(
-            "*Without the feature `reserve`, an object is extended by one large allocation and a \
-             commit, and reduced by freeing it and a commit.*\n"
-        );
-    }
     let memory = Path::new(MEMORY).join(format!("evermap-bench-{}", std::process::id()));
     let _memory = Folder::at(memory.clone())?;
     let _awake = Awake::new()?;
@@ -106,12 +100,15 @@ fn measure(folder: &Path, sizes: &[u64], rounds: usize) -> Outcome<Times> {
         // The first round is for what happens once: code and folders that are touched first.
         for round in 0..=rounds {
             for (way, times) in ways.iter_mut().zip(times.iter_mut()) {
+                let mut length = 0;
                 for (step, samples) in STEPS.iter().zip(times.iter_mut()) {
                     let start = Instant::now();
                     way.step(step, size * MIB)?;
+                    let spent = start.elapsed();
                     if round > 0 {
-                        samples.push_us(start.elapsed());
+                        samples.push_us(spent);
                     }
+                    after(&mut **way, step, size * MIB, &mut length)?;
                 }
             }
         }
@@ -120,6 +117,24 @@ fn measure(folder: &Path, sizes: &[u64], rounds: usize) -> Outcome<Times> {
         }
     }
     Ok(times)
+}
+
+/// Between the clocks: fills what was created, and looks whether the file became longer or shorter by
+/// what was said, give or take an eighth.
+fn after(way: &mut dyn Object, step: &str, bytes: u64, length: &mut u64) -> Outcome {
+    match step {
+        "create" => way.fill(bytes)?,
+        "map again" | "extend" | "reduce" => {
+            let now = way.length()?;
+            let changed = if step == "map again" { bytes } else { now.abs_diff(*length) };
+            if changed < bytes - bytes / 8 {
+                return Err(format!("{step}: {changed} bytes instead of {bytes}").into());
+            }
+            *length = now;
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 fn step_index(step: &str) -> usize {
@@ -217,8 +232,10 @@ pub fn child(name: &str, folder: &Path, numbers: &[u64]) -> Outcome {
     let &[size_mib] = numbers else { return Err("how many MiB?".into()) };
     let mut way = way(name, folder)?;
     // What happens once is not of interest.
+    let mut length = 0;
     for step in STEPS {
         way.step(step, size_mib * MIB)?;
+        after(&mut *way, step, size_mib * MIB, &mut length)?;
     }
     let mut figures = Vec::new();
     for step in STEPS {
@@ -228,9 +245,10 @@ pub fn child(name: &str, folder: &Path, numbers: &[u64]) -> Outcome {
         let start = Instant::now();
         way.step(step, size_mib * MIB)?;
         figures.push((step, children::us_since(start)));
+        // SAFETY: as above.
+        unsafe { libc::access(c"/mark/between".as_ptr(), libc::F_OK) };
+        after(&mut *way, step, size_mib * MIB, &mut length)?;
     }
-    // SAFETY: as above.
-    unsafe { libc::access(c"/mark/end".as_ptr(), libc::F_OK) };
     way.end()?;
     for (step, us) in figures {
         println!("{step}: {} us", figure(us));

@@ -1,7 +1,7 @@
 //! The ways: an object of a store, and a mapped file, with fewer promises or with as many.
 //!
-//! How an object grows and shrinks as a whole is in [`extend`] and [`reduce`] alone: with the feature
-//! `reserve` by `RawSession::reserve` and `RawSession::shrink`, without it by one large block.
+//! An object is as long as its blocks and the room that was reserved. So between the clocks a new
+//! object is filled with one block, in which nothing is stored: extending it has to find new room.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -23,6 +23,12 @@ pub trait Object {
     /// again, takes that back, or deletes it.
     fn step(&mut self, step: &str, bytes: u64) -> Outcome;
 
+    /// After creating, not in the clock: all its room is used.
+    fn fill(&mut self, bytes: u64) -> Outcome;
+
+    /// Bytes of its file, while it is open.
+    fn length(&self) -> Outcome<u64>;
+
     /// Removes what belongs to this way, when no object is left.
     fn end(&mut self) -> Outcome;
 }
@@ -32,54 +38,16 @@ pub struct Objects {
     store: Store,
     folder: PathBuf,
     session: Option<RawSession>,
-    #[cfg(not(feature = "reserve"))]
-    blocks: Vec<usize>,
 }
 
 impl Objects {
     pub fn new(folder: &Path) -> Outcome<Objects> {
         let folder = folder.join("store");
-        Ok(Objects {
-            store: Store::create_new(&folder)?,
-            folder,
-            session: None,
-            #[cfg(not(feature = "reserve"))]
-            blocks: Vec::new(),
-        })
+        Ok(Objects { store: Store::create_new(&folder)?, folder, session: None })
     }
 
     fn session(&mut self) -> Outcome<&mut RawSession> {
         self.session.as_mut().ok_or_else(|| "the object is not open".into())
-    }
-
-    #[cfg(feature = "reserve")]
-    fn extend(&mut self, bytes: u64) -> Outcome {
-        Ok(self.session()?.reserve(bytes)?)
-    }
-
-    #[cfg(feature = "reserve")]
-    fn reduce(&mut self) -> Outcome {
-        Ok(self.session()?.shrink().map(drop)?)
-    }
-
-    #[cfg(not(feature = "reserve"))]
-    fn extend(&mut self, bytes: u64) -> Outcome {
-        let session = self.session()?;
-        let block = session.heap().allocate(bytes as usize, 16)?;
-        session.commit()?;
-        self.blocks.push(block.as_ptr().expose_provenance());
-        Ok(())
-    }
-
-    #[cfg(not(feature = "reserve"))]
-    fn reduce(&mut self) -> Outcome {
-        let block = self.blocks.pop().ok_or("there is nothing to be freed")?;
-        let block = std::ptr::NonNull::new(std::ptr::with_exposed_provenance_mut(block));
-        let session = self.session()?;
-        // SAFETY: the block was allocated by `extend`, and nothing refers to it.
-        unsafe { session.heap().free(block.ok_or("no block")?) };
-        session.commit()?;
-        Ok(())
     }
 }
 
@@ -89,20 +57,31 @@ impl Object for Objects {
             "create" => {
                 self.store.create_raw(NAME)?;
                 self.session = Some(self.store.write_raw(NAME)?);
-                self.extend(bytes)
+                Ok(self.session()?.reserve(bytes)?)
             }
             "map" | "map again" => {
                 self.session = Some(self.store.write_raw(NAME)?);
                 Ok(())
             }
-            "extend" => self.extend(bytes),
-            "reduce" => self.reduce(),
+            "extend" => Ok(self.session()?.reserve(bytes)?),
+            "reduce" => Ok(self.session()?.release(bytes).map(drop)?),
             "delete" => Ok(self.store.remove(NAME)?),
             _ => {
                 let session = self.session.take().ok_or("the object is not open")?;
                 Ok(session.close()?)
             }
         }
+    }
+
+    fn fill(&mut self, bytes: u64) -> Outcome {
+        let session = self.session()?;
+        session.heap().allocate(bytes as usize, 16)?;
+        session.commit()?;
+        Ok(())
+    }
+
+    fn length(&self) -> Outcome<u64> {
+        Ok(self.session.as_ref().ok_or("the object is not open")?.info()?.file_bytes)
     }
 
     fn end(&mut self) -> Outcome {
@@ -222,6 +201,14 @@ impl Object for Files {
             }
         }
         Ok(())
+    }
+
+    fn fill(&mut self, _: u64) -> Outcome {
+        Ok(())
+    }
+
+    fn length(&self) -> Outcome<u64> {
+        Ok(self.open()?.0.metadata()?.len())
     }
 
     fn end(&mut self) -> Outcome {
