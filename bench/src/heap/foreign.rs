@@ -2,7 +2,7 @@
 //! benchmark runs. What is not installed is named in the report, with its Debian package.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::Outcome;
@@ -98,9 +98,4 @@ fn feed(mut command: Command, text: &str) -> Outcome<(bool, String)> {
     }
     let output = child.wait_with_output()?;
     Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
-}
-
-/// The workspace's folder, if this program was built where it still is.
-pub fn workspace() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }

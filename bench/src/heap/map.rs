@@ -1,10 +1,10 @@
 //! A `std::map` of a million entries in an object, through `evermap.hpp`: opened by a new process
 //! that looks up 1,000 keys, beside building it anew, which is what a program without it does.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::Scale;
-use super::foreign::{Source, workspace};
+use super::foreign::Source;
 use crate::Outcome;
 use crate::children;
 use crate::files::{Folder, text};
@@ -18,26 +18,24 @@ const GOAL: f64 = 500.0;
 
 pub fn report(folder: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
     println!("\n### `std::map` of a million entries\n");
-    let Some((headers, library)) = library() else {
-        println!("**Not measured: `evermap.hpp` or `libevermap.so` is not built (`evermap-c`).**");
+    let Some(prefix) = prefix() else {
+        println!(
+            "**Not measured: no `include/evermap.hpp` and `lib/libevermap.so` (`EVERMAP_PREFIX`).**"
+        );
         return Ok(());
     };
-    // Cargo makes the library without the name that programs look for.
-    for name in ["libevermap.so", "libevermap.so.0"] {
-        std::os::unix::fs::symlink(library.join("libevermap.so"), folder.join(name))?;
-    }
-    let links = folder.join("");
+    let library = prefix.join("lib");
     let flags = [
-        format!("-I{}", text(&headers)?),
-        format!("-L{}", text(&links)?),
-        format!("-Wl,-rpath,{}", text(&links)?),
+        format!("-I{}", text(&prefix.join("include"))?),
+        format!("-L{}", text(&library)?),
+        format!("-Wl,-rpath,{}", text(&library)?),
         "-levermap".to_string(),
     ];
     let source = Source {
         name: "map",
         text: include_str!("../../peers/map.cpp"),
         header: "evermap.hpp",
-        package: "of this repository",
+        package: "this repository's",
         flags: &flags.each_ref().map(String::as_str),
     };
     let Some(program) = source.compile(folder)? else { return Ok(()) };
@@ -72,17 +70,12 @@ pub fn report(folder: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
     Ok(())
 }
 
-/// Folders of `evermap.hpp` and of `libevermap.so`: `EVERMAP_HEADERS` and `EVERMAP_LIBRARY`, or where
-/// the workspace has them, built by `run.sh`.
-fn library() -> Option<(PathBuf, PathBuf)> {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from);
-    let headers =
-        variable("EVERMAP_HEADERS").unwrap_or_else(|| workspace().join("crates/evermap-c/include"));
-    let library = variable("EVERMAP_LIBRARY").or_else(|| {
-        let target = std::env::current_exe().ok()?.ancestors().nth(2)?.to_path_buf();
-        Some(target.join("evermap-c/release"))
+/// Where the C and C++ library is installed: `EVERMAP_PREFIX`, or where `run.sh` put it.
+fn prefix() -> Option<PathBuf> {
+    let prefix = std::env::var_os("EVERMAP_PREFIX").map(PathBuf::from).or_else(|| {
+        let program = std::env::current_exe().ok()?;
+        Some(program.ancestors().nth(2)?.join("evermap-c"))
     })?;
-    let there = |folder: &Path, file| folder.join(file).is_file();
-    (there(&headers, "evermap.hpp") && there(&library, "libevermap.so"))
-        .then_some((headers, library))
+    let there = |file: &str| prefix.join(file).is_file();
+    (there("include/evermap.hpp") && there("lib/libevermap.so")).then_some(prefix)
 }
