@@ -6,5 +6,10 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
+# The C and C++ library, for a std::map in an object (section heap).
+if [ -x ../crates/evermap-c/link.sh ]; then
+    cargo build --release --locked --manifest-path ../Cargo.toml -p evermap-c
+    ../crates/evermap-c/link.sh "$CARGO_TARGET_DIR/release/libevermap.a" "$CARGO_TARGET_DIR/evermap-c"
+fi
 cargo build --release --locked --bins
 exec "$CARGO_TARGET_DIR/release/evermap-bench" "$@"

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::Outcome;
@@ -16,7 +16,11 @@ pub struct Folder {
 impl Folder {
     /// A new folder in `EVERMAP_BENCH_DIR`, or in the folder for temporary files.
     pub fn new(name: &str) -> Outcome<Folder> {
-        let path = parent().join(format!("evermap-bench-{}-{name}", std::process::id()));
+        Folder::at(parent().join(format!("evermap-bench-{}-{name}", std::process::id())))
+    }
+
+    /// A new folder somewhere else.
+    pub fn at(path: PathBuf) -> Outcome<Folder> {
         std::fs::create_dir_all(&path)?;
         Ok(Folder { path })
     }
@@ -115,6 +119,27 @@ pub fn forget(path: &Path) -> Outcome {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error).into()),
     }
+}
+
+/// Bytes of the disk that a file or all files of a folder take.
+pub fn disk_bytes(path: &Path) -> io::Result<u64> {
+    let about = path.symlink_metadata()?;
+    let mut bytes = about.blocks() * 512;
+    if about.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            bytes += disk_bytes(&entry?.path())?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Uses so much memory and gives it back, after everything is on the disk. Memory that was free for
+/// a while costs a virtual machine a fault in its host: so all ways begin with memory that it has.
+pub fn warm(bytes: usize) -> Outcome {
+    // SAFETY: takes no arguments; what was left to be written is not to fall into what comes next.
+    unsafe { libc::sync() };
+    Anonymous::new(bytes, true)?;
+    Ok(())
 }
 
 /// Memory straight from the kernel, every page of it touched.

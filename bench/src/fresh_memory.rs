@@ -132,7 +132,7 @@ fn once(way: Way, path: &Path, clocks: &mut Clocks) -> Outcome {
     place.map(&file, libc::MAP_PRIVATE)?;
     let sum = walk(&place);
     clocks.walk.push_ms(walked.elapsed());
-    match sum == (0..NODES as u64).sum() {
+    match sum == (0..NODES as u64).sum::<u64>() {
         true => Ok(()),
         false => Err("the nodes are not what was built".into()),
     }

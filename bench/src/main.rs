@@ -4,7 +4,6 @@
 //! measured in new processes: the driver starts itself again as `evermap-bench child VERB ...`.
 //! What is measured, and how, stands at the top of each section's file.
 
-mod allocation;
 mod answers;
 mod children;
 mod commits;
@@ -13,9 +12,12 @@ mod durability;
 mod files;
 mod first_query;
 mod fresh_memory;
+mod goals;
+mod heap;
 mod machine;
 mod opening;
 mod parsing;
+mod parts;
 mod quiet;
 mod random;
 mod reopening;
@@ -38,7 +40,7 @@ const SECTIONS: [Section; 8] = [
     ("commits", commits::report),
     ("durability", durability::report),
     ("fresh-memory", fresh_memory::report),
-    ("allocation", allocation::report),
+    ("heap", heap::report),
     ("reopening", reopening::report),
 ];
 
@@ -86,13 +88,12 @@ fn child(start: Instant, arguments: &[String]) -> Outcome {
         ["open", store, name, root, repeats] => {
             opening::child(start, store, name, root, repeats.parse()?)
         }
-        ["allocate-heap", store] => allocation::child_heap(store),
+        ["heap", verb, ref rest @ ..] => heap::child(start, verb, rest),
         ["durability-read", store, repeats] => {
             durability::child_read(start, store, repeats.parse()?)
         }
         ["durability-leave", store, pages] => durability::child_leave(store, pages.parse()?),
         ["durability-map", file, repeats] => durability::child_map(file, repeats.parse()?),
-        ["allocate-malloc"] => allocation::child_malloc(),
         _ => Err(format!("no such child: {arguments:?}").into()),
     }
 }

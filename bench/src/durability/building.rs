@@ -11,10 +11,10 @@ use std::time::Instant;
 
 use evermap::{Mut, PVec, Persist, Store};
 
-use super::goals::Goals;
 use super::work::Scale;
 use crate::Outcome;
-use crate::files::{Anonymous, Folder};
+use crate::files::{Anonymous, Folder, warm};
+use crate::goals::Goals;
 use crate::samples::{Samples, figure, head, row};
 
 const ROUNDS: usize = 5;
@@ -41,7 +41,8 @@ pub fn report(folder: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
     let mut times: [Times; 3] = Default::default();
     for _ in 0..scale.rounds(ROUNDS).min(ROUNDS) {
         for ((_, way), times) in ways.iter().zip(&mut times) {
-            warm(scale)?;
+            // Twice as much as the round will use.
+            warm(2 * scale.bytes())?;
             let path = folder.join("built");
             match way {
                 Way::Write => write(&path, ready.words(), times)?,
@@ -78,15 +79,6 @@ enum Way {
     Resize,
     Push,
     Write,
-}
-
-/// Uses as much memory as a round will, and gives it back.
-fn warm(scale: Scale) -> Outcome {
-    // SAFETY: takes no arguments; what earlier rounds left to be written is not to fall into this one.
-    unsafe { libc::sync() };
-    let mut memory = Anonymous::new(2 * scale.bytes(), true)?;
-    memory.words().fill(1);
-    Ok(())
 }
 
 fn build(path: &Path, way: Way, scale: Scale, times: &mut Times) -> Outcome {

@@ -8,10 +8,10 @@
 use std::time::Instant;
 
 use super::engines::evermap::Evermap;
-use super::goals::Goals;
 use super::work::{Change, Engine, PAGE_BYTES, SIZES, Scale, Work};
 use crate::Outcome;
 use crate::files::{Folder, PreWritten};
+use crate::goals::Goals;
 use crate::random::Random;
 use crate::samples::{Samples, figure, head, row};
 

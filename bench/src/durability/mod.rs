@@ -9,7 +9,6 @@
 mod building;
 mod commits;
 mod engines;
-mod goals;
 mod opening;
 mod peers;
 mod stores;
@@ -19,9 +18,10 @@ mod written;
 use crate::Outcome;
 use crate::corpus::Corpus;
 use crate::files::Folder;
+use crate::goals::Goals;
+use crate::parts::Parts;
 use crate::quiet::Awake;
 use engines::evermap::Evermap;
-use goals::Goals;
 pub use opening::{child_leave, child_map, child_read};
 use work::Scale;
 
@@ -58,18 +58,4 @@ pub fn report(_: &Corpus) -> Outcome {
     }
     goals.print();
     Ok(())
-}
-
-/// Which parts are wanted: `EVERMAP_BENCH_PARTS`, separated by commas; all, without it.
-struct Parts(Option<String>);
-
-impl Parts {
-    fn from_environment() -> Parts {
-        Parts(std::env::var("EVERMAP_BENCH_PARTS").ok())
-    }
-
-    fn any(&self, names: &[&str]) -> bool {
-        let wanted = |text: &String| text.split(',').any(|part| names.contains(&part.trim()));
-        self.0.as_ref().is_none_or(wanted)
-    }
 }

@@ -16,10 +16,10 @@ use std::time::Instant;
 use evermap::Store;
 
 use super::engines::evermap::{NAME, Words, store};
-use super::goals::Goals;
 use super::work::{Change, Scale, Work};
 use crate::children::{print, us_since};
 use crate::files::text;
+use crate::goals::Goals;
 use crate::random::Random;
 use crate::samples::{Samples, figure, head, row};
 use crate::{Outcome, children};

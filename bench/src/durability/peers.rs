@@ -7,11 +7,11 @@
 use std::time::{Duration, Instant};
 
 use super::engines::{lmdb::Lmdb, pmdk::Pmdk, redb::Redb, sqlite::Sqlite};
-use super::goals::Goals;
 use super::work::{Change, Engine, PAGE_BYTES, SIZES, Scale, Work};
 use super::written::Written;
 use crate::Outcome;
 use crate::files::Folder;
+use crate::goals::Goals;
 use crate::random::Random;
 use crate::samples::{Samples, figure, head, row};
 

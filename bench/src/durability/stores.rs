@@ -11,10 +11,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use super::engines::evermap::{Evermap, store, with_words};
-use super::goals::Goals;
 use super::work::{Change, Engine, Scale, WORDS_PER_PAGE, Work};
 use crate::Outcome;
 use crate::files::Anonymous;
+use crate::goals::Goals;
 use crate::random::Random;
 use crate::samples::{Samples, figure, head, row};
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::Outcome;
+use crate::parts;
 use crate::random::Random;
 
 pub const PAGE_BYTES: usize = 4096;
@@ -18,7 +19,7 @@ pub struct Scale {
 
 impl Scale {
     pub fn from_environment() -> Scale {
-        match std::env::var("EVERMAP_BENCH_QUICK").is_ok_and(|quick| quick != "0") {
+        match parts::quick() {
             true => Scale { pages: 1 << 15, divisor: 8 },
             false => Scale { pages: 1 << 18, divisor: 1 },
         }

@@ -9,7 +9,7 @@ struct Goal {
     got: String,
     floor: String,
     ratio: f64,
-    most: f64,
+    met: bool,
 }
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl Goals {
             got: shown,
             floor: format!("{}: {}", floor.1, figure(floor.0)),
             ratio: got / floor.0,
-            most,
+            met: got <= most * floor.0,
         });
     }
 
@@ -50,23 +50,43 @@ impl Goals {
             got: shown,
             floor,
             ratio: got / most.0,
-            most: 1.0,
+            met: got <= most.0,
+        });
+    }
+
+    /// `got` shall fit into `whole` at least `least` times.
+    pub fn at_least(
+        &mut self,
+        what: &str,
+        least: f64,
+        (got, shown): (f64, String),
+        whole: (f64, &str),
+    ) {
+        self.lines.push(Goal {
+            what: what.to_string(),
+            goal: format!("1 in {least}"),
+            got: shown,
+            floor: format!("{}: {}", whole.1, figure(whole.0)),
+            ratio: whole.0 / got,
+            met: whole.0 >= least * got,
         });
     }
 
     pub fn print(&self) {
         println!("\n### Goals\n");
-        println!("The ratio is to the floor where the goal says `x`, else to the goal.\n");
-        head(&["", "goal", "got", "floor", "ratio", ""]);
+        println!(
+            "The ratio is to what stands under `against` where the goal says `x`; for `1 in`, how often it fits; \
+             else to the goal.\n"
+        );
+        head(&["", "goal", "got", "against", "ratio", ""]);
         for line in &self.lines {
-            let met = line.ratio <= line.most;
             row(&[
                 line.what.clone(),
                 line.goal.clone(),
                 line.got.clone(),
                 line.floor.clone(),
                 figure(line.ratio),
-                if met { "met" } else { "**missed**" }.to_string(),
+                if line.met { "met" } else { "**missed**" }.to_string(),
             ]);
         }
     }

@@ -1,0 +1,259 @@
+//! Operations on whole objects beside the same done with plain files: figures 8 and 9 of "Improving
+//! I/O Performance in Smart TVs" (Lee, Hwang and Won), redrawn, on the disk and on `tmpfs`.
+//!
+//! The paper compares its library with `open`, `ftruncate`, `mmap` and `fsync`. That promises less than
+//! an object does: the file's blocks are not reserved, so that a full disk is a signal at a later
+//! store. So the same with `fallocate`, and with the folder flushed where a name comes or goes, is
+//! measured as well. All take turns.
+
+mod chart;
+mod objects;
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::Scale;
+use crate::Outcome;
+use crate::children;
+use crate::files::Folder;
+use crate::goals::Goals;
+use crate::quiet::Awake;
+use crate::samples::{Samples, figure, head, row};
+use chart::{Chart, Panel};
+use objects::{Files, Object, Objects};
+
+const MIB: u64 = 1 << 20;
+const SIZES_MIB: [u64; 4] = [1, 16, 64, 256];
+const ROUNDS: usize = 21;
+/// Of each: the median of so many rounds is compared with the goal.
+const GOAL: f64 = 1.2;
+const MEMORY: &str = "/dev/shm";
+
+/// What is measured, in the order in which it happens to one object. It is made with and extended by
+/// as much as the size says; nothing is stored in it. Reducing takes back what extending gave.
+const STEPS: [&str; 9] = [
+    "create",
+    "unmap after creating",
+    "map",
+    "unmap",
+    "map again",
+    "extend",
+    "reduce",
+    "unmap after reducing",
+    "delete",
+];
+/// The steps of each figure, and what they are called. The others are in the table only: an object
+/// may put work off until it is unmapped.
+const FIGURES: [(&str, &str, &[&str]); 2] = [
+    ("figure-8", "create, delete, extend, reduce", &["create", "delete", "extend", "reduce"]),
+    ("figure-9", "map, unmap", &["map", "unmap"]),
+];
+
+/// The ways of doing it; Evermap is the last.
+const WAYS: [(&str, &str); 3] = [
+    ("file", "file: open, ftruncate, mmap, fsync"),
+    ("file-durable", "file: fallocate, folder flushed too"),
+    ("evermap", "Evermap"),
+];
+
+fn way(name: &str, folder: &Path) -> Outcome<Box<dyn Object>> {
+    Ok(match name {
+        "file" => Box::new(Files::new(folder, false)?),
+        "file-durable" => Box::new(Files::new(folder, true)?),
+        "evermap" => Box::new(Objects::new(folder)?),
+        _ => return Err(format!("no such way: {name}").into()),
+    })
+}
+
+/// Times of one place: by size, way and step, in microseconds.
+type Times = Vec<Vec<Vec<Samples>>>;
+
+pub fn report(disk: &Folder, scale: Scale, goals: &mut Goals) -> Outcome {
+    println!("\n### Operations on whole objects beside plain files\n");
+    let memory = Path::new(MEMORY).join(format!("evermap-bench-{}", std::process::id()));
+    let _memory = Folder::at(memory.clone())?;
+    let _awake = Awake::new()?;
+    let sizes: Vec<u64> = match scale.divisor {
+        1 => SIZES_MIB.to_vec(),
+        _ => vec![1, 4],
+    };
+    let places = [("disk", disk.join("figures")), ("tmpfs", memory)];
+    let mut all = Vec::new();
+    for (place, folder) in &places {
+        std::fs::create_dir_all(folder)?;
+        let times = measure(folder, &sizes, scale.rounds(ROUNDS))?;
+        print(place, &sizes, &times);
+        judge(place, &sizes, &times, goals);
+        all.push((*place, times));
+    }
+    draw(&sizes, &all)
+}
+
+fn measure(folder: &Path, sizes: &[u64], rounds: usize) -> Outcome<Times> {
+    let mut times: Times = vec![vec![vec![Samples::new(); STEPS.len()]; WAYS.len()]; sizes.len()];
+    for (size, times) in sizes.iter().zip(&mut times) {
+        let mut ways = Vec::new();
+        for (name, _) in WAYS {
+            ways.push(way(name, folder)?);
+        }
+        // The first round is for what happens once: code and folders that are touched first.
+        for round in 0..=rounds {
+            for (way, times) in ways.iter_mut().zip(times.iter_mut()) {
+                let mut length = 0;
+                for (step, samples) in STEPS.iter().zip(times.iter_mut()) {
+                    let start = Instant::now();
+                    way.step(step, size * MIB)?;
+                    let spent = start.elapsed();
+                    if round > 0 {
+                        samples.push_us(spent);
+                    }
+                    after(&mut **way, step, size * MIB, &mut length)?;
+                }
+            }
+        }
+        for way in &mut ways {
+            way.end()?;
+        }
+    }
+    Ok(times)
+}
+
+/// Between the clocks: fills what was created, and looks whether the file became longer or shorter by
+/// what was said, give or take an eighth.
+fn after(way: &mut dyn Object, step: &str, bytes: u64, length: &mut u64) -> Outcome {
+    match step {
+        "create" => way.fill(bytes)?,
+        "map again" | "extend" | "reduce" => {
+            let now = way.length()?;
+            let changed = if step == "map again" { bytes } else { now.abs_diff(*length) };
+            if changed < bytes - bytes / 8 {
+                return Err(format!("{step}: {changed} bytes instead of {bytes}").into());
+            }
+            *length = now;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn step_index(step: &str) -> usize {
+    STEPS.iter().position(|name| *name == step).unwrap_or(0)
+}
+
+fn print(place: &str, sizes: &[u64], times: &Times) {
+    head(&[
+        place,
+        "MiB",
+        "open, ftruncate, mmap, fsync, us",
+        "fallocate, folder flushed, us",
+        "Evermap, us",
+        "of the first",
+        "of the second",
+    ]);
+    for step in STEPS {
+        for (size, times) in sizes.iter().zip(times) {
+            let of = |way: usize| &times[way][step_index(step)];
+            let ratio = |way: usize| figure(of(2).median() / of(way).median());
+            row(&[
+                step.to_string(),
+                size.to_string(),
+                of(0).to_string(),
+                of(1).to_string(),
+                of(2).to_string(),
+                ratio(0),
+                ratio(1),
+            ]);
+        }
+    }
+    println!();
+}
+
+/// One line for each step and place: the size at which it is worst.
+fn judge(place: &str, sizes: &[u64], times: &Times, goals: &mut Goals) {
+    for step in FIGURES.iter().flat_map(|(.., steps)| *steps) {
+        let at = step_index(step);
+        let ratio = |t: &Vec<Vec<Samples>>| t[2][at].median() / t[0][at].median();
+        let worst = sizes.iter().zip(times).max_by(|(_, a), (_, b)| ratio(a).total_cmp(&ratio(b)));
+        if let Some((size, times)) = worst {
+            let ours = &times[2][at];
+            let what = format!("{step} on {place}, worst size: {size} MiB");
+            let durable = figure(times[1][at].median());
+            let file = format!("file (with fallocate, folder flushed: {durable}), us");
+            let got = (ours.median(), format!("{ours} us"));
+            goals.ratio(&what, GOAL, got, (times[0][at].median(), &file));
+        }
+    }
+}
+
+/// Writes the pictures and the figures they are made of.
+fn draw(sizes: &[u64], all: &[(&str, Times)]) -> Outcome {
+    let folder = std::env::var_os("EVERMAP_BENCH_RESULTS").map_or("results".into(), PathBuf::from);
+    std::fs::create_dir_all(&folder)?;
+    let mut table = String::from("place,step,mib,way,median_us,least_us,most_us\n");
+    for (name, title, steps) in FIGURES {
+        let mut chart = Chart {
+            title: format!("{title}: objects beside files"),
+            unit: "microseconds, logarithmic; median, least to most",
+            series: WAYS.map(|(_, title)| title.to_string()).to_vec(),
+            panels: Vec::new(),
+            columns: steps.len(),
+        };
+        for (place, times) in all {
+            for step in steps {
+                let at = step_index(step);
+                let bars = times.iter().map(|ways| {
+                    ways.iter()
+                        .map(|steps| (steps[at].median(), steps[at].min(), steps[at].max()))
+                        .collect::<Vec<_>>()
+                });
+                let panel = Panel {
+                    title: format!("{step}, {place}"),
+                    groups: sizes.iter().map(|size| format!("{size} MiB")).collect(),
+                    bars: bars.collect(),
+                };
+                for (size, bars) in sizes.iter().zip(&panel.bars) {
+                    for ((way, _), (median, least, most)) in WAYS.iter().zip(bars) {
+                        let line = format!("{place},{step},{size},{way},{median},{least},{most}\n");
+                        table.push_str(&line);
+                    }
+                }
+                chart.panels.push(panel);
+            }
+        }
+        let path = folder.join(format!("{name}.svg"));
+        std::fs::write(&path, chart.svg())?;
+        println!("Drawn: `{}`", path.display());
+    }
+    Ok(std::fs::write(folder.join("figures.csv"), table)?)
+}
+
+/// In a child: each step once on an object of so many MiB, with a mark that `strace` shows before it:
+/// `strace -f -T evermap-bench child heap steps evermap FOLDER 16`.
+pub fn child(name: &str, folder: &Path, numbers: &[u64]) -> Outcome {
+    let &[size_mib] = numbers else { return Err("how many MiB?".into()) };
+    let mut way = way(name, folder)?;
+    // What happens once is not of interest.
+    let mut length = 0;
+    for step in STEPS {
+        way.step(step, size_mib * MIB)?;
+        after(&mut *way, step, size_mib * MIB, &mut length)?;
+    }
+    let mut figures = Vec::new();
+    for step in STEPS {
+        let mark = CString::new(format!("/mark/{step}"))?;
+        // SAFETY: the name ends in zero; whether it exists is of no interest.
+        unsafe { libc::access(mark.as_ptr(), libc::F_OK) };
+        let start = Instant::now();
+        way.step(step, size_mib * MIB)?;
+        figures.push((step, children::us_since(start)));
+        // SAFETY: as above.
+        unsafe { libc::access(c"/mark/between".as_ptr(), libc::F_OK) };
+        after(&mut *way, step, size_mib * MIB, &mut length)?;
+    }
+    way.end()?;
+    for (step, us) in figures {
+        println!("{step}: {} us", figure(us));
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! Peers in other languages: small programs, whose sources are in this one, compiled when the
+//! benchmark runs. What is not installed is named in the report, with its Debian package.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::Outcome;
+use crate::files::Folder;
+
+/// The compiled programs that there are.
+#[derive(Default)]
+pub struct Programs {
+    pub boost: Option<PathBuf>,
+    pub pmdk: Option<PathBuf>,
+}
+
+const COMMON: &str = include_str!("../../peers/common.hpp");
+
+impl Programs {
+    pub fn compile(folder: &Folder) -> Outcome<Programs> {
+        std::fs::write(folder.join("common.hpp"), COMMON)?;
+        let boost = Source {
+            name: "boost",
+            text: include_str!("../../peers/boost.cpp"),
+            header: "boost/interprocess/managed_mapped_file.hpp",
+            package: "libboost-dev",
+            flags: &[],
+        };
+        let pmdk = Source {
+            name: "pmdk",
+            text: include_str!("../../peers/pmdk.cpp"),
+            header: "libpmemobj.h",
+            package: "libpmemobj-dev",
+            flags: &["-lpmemobj"],
+        };
+        Ok(Programs { boost: boost.compile(folder)?, pmdk: pmdk.compile(folder)? })
+    }
+}
+
+/// A program in C++.
+pub struct Source<'a> {
+    pub name: &'a str,
+    pub text: &'a str,
+    /// What it includes that may not be there, and where that comes from.
+    pub header: &'a str,
+    pub package: &'a str,
+    /// For the compiler, behind the source.
+    pub flags: &'a [&'a str],
+}
+
+impl Source<'_> {
+    /// The program, optimised; none, and a line in the report, where its header is missing.
+    pub fn compile(&self, folder: &Folder) -> Outcome<Option<PathBuf>> {
+        let probe = format!("#include <{}>\n", self.header);
+        let mut check = compiler(self.flags);
+        check.args(["-fsyntax-only", "-x", "c++", "-"]);
+        if !feed(check, &probe)?.0 {
+            println!(
+                "**{} is not measured: no `{}` for the C++ compiler ({}).**\n",
+                self.name, self.header, self.package
+            );
+            return Ok(None);
+        }
+        let program = folder.join(self.name);
+        let source = program.with_extension("cpp");
+        std::fs::write(&source, self.text)?;
+        let mut command = compiler(&[]);
+        command.args(["-O3", "-DNDEBUG", "-o"]).args([&program, &source]).args(self.flags);
+        match feed(command, "")? {
+            (true, _) => Ok(Some(program)),
+            (false, why) => Err(format!("{} does not compile: {why}", self.name).into()),
+        }
+    }
+}
+
+fn compiler(flags: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+    command.args(["-std=c++17", "-pthread"]);
+    command.args(flags.iter().filter(|flag| flag.starts_with("-I")));
+    command
+}
+
+/// Runs it with a text as input: was all well, and else what it said. Without a compiler, nothing
+/// is.
+fn feed(mut command: Command, text: &str) -> Outcome<(bool, String)> {
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok((false, "there is no C++ compiler (g++)".to_string()));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(mut pipe) = child.stdin.take() {
+        // A compiler that does not read its input says why in its own words.
+        let _ = pipe.write_all(text.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
