@@ -9,7 +9,8 @@
 static const std::uint64_t LOOKUPS = 1000;
 
 using Pair = std::pair<const std::uint64_t, std::uint64_t>;
-using Kept = std::map<std::uint64_t, std::uint64_t, std::less<std::uint64_t>, evermap::allocator<Pair>>;
+using Less = std::less<std::uint64_t>;
+using Kept = std::map<std::uint64_t, std::uint64_t, Less, evermap::allocator<Pair>>;
 using Plain = std::map<std::uint64_t, std::uint64_t>;
 
 // Keys in no order, each once.

@@ -75,8 +75,8 @@ impl Goals {
     pub fn print(&self) {
         println!("\n### Goals\n");
         println!(
-            "The ratio is to what stands under `against` where the goal says `x`; for `1 in`, how often it fits; \
-             else to the goal.\n"
+            "The ratio is to what stands under `against` where the goal says `x`; for `1 in`, how \
+             often it fits; else to the goal.\n"
         );
         head(&["", "goal", "got", "against", "ratio", ""]);
         for line in &self.lines {

@@ -2,8 +2,8 @@
 //! peers, by the limits. Each in a process of its own, all in turns, memory that the host has.
 //!
 //! Memory is new to all of them: the time has the page faults in it. What a node takes of memory is
-//! what the process gained while it built; what it takes of the disk is the file's blocks when all is
-//! closed.
+//! what the process gained while it built; what it takes of the disk is the file's blocks when all
+//! is closed.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,9 +1,9 @@
 //! The limit: a pointer that moves on, into the same kind of memory that an object has.
 //!
-//! A file, reserved step by step, each step mapped shared at its place in a range of addresses
-//! that never changes, the first 2 MiB of it populated: as an object grows. No classes, no metadata,
-//! no freeing, no log. The file's first page has the root's address, so that a new process finds
-//! the tree by mapping the file: the limit for opening, too. Or else plain anonymous memory.
+//! A file, reserved step by step, each step mapped shared at its place in a range of addresses that
+//! never changes, the first 2 MiB of it populated: as an object grows. No classes, no metadata, no
+//! freeing, no log. The file's first page has the root's address, so that a new process finds the
+//! tree by mapping the file: the limit for opening, too. Or else plain anonymous memory.
 
 use std::fs::{File, OpenOptions};
 use std::io;

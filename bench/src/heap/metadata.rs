@@ -1,10 +1,10 @@
 //! What 1,000 allocations cost a commit besides the blocks themselves: pages of metadata.
 //!
-//! An object of five million nodes is committed and opened again: all its pages are the file's. Then
-//! blocks are allocated, and nothing is stored in them. So each page of the object that is now a copy
-//! of this process's own (`/proc/self/pagemap`) was made so by the allocator. After the commit, pages
-//! that the engine itself changes (page checksums, superblock) are among them; what it wrote to the
-//! log is counted by the kernel (`wchar` of `/proc/self/io`).
+//! An object of five million nodes is committed and opened again: all its pages are the file's.
+//! Then blocks are allocated, and nothing is stored in them. So each page of the object that is now
+//! a copy of this process's own (`/proc/self/pagemap`) was made so by the allocator. After the
+//! commit, pages that the engine itself changes (page checksums, superblock) are among them; what
+//! it wrote to the log is counted by the kernel (`wchar` of `/proc/self/io`).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,7 @@
 //! A new process: opens what was built, looks at one node, walks all nodes, and walks them again.
 //!
-//! The clock starts in `main`: loading the program and its libraries is not in it. What was built is
-//! in the page cache. The limit maps a file of raw pointers at its address.
+//! The clock starts in `main`: loading the program and its libraries is not in it. What was built
+//! is in the page cache. The limit maps a file of raw pointers at its address.
 
 use std::path::Path;
 use std::time::Instant;

@@ -1,8 +1,8 @@
 //! The three programs that allocators are compared with, written anew: the same work each time, on
 //! one thread or two, wall time.
 //!
-//! - **threadtest** (Hoard): each thread allocates many blocks of 64 bytes and frees them all, again
-//!   and again.
+//! - **threadtest** (Hoard): each thread allocates many blocks of 64 bytes and frees them all,
+//!   again and again.
 //! - **larson** (a server): each thread has 1,000 blocks of 16 to 512 bytes and replaces one at
 //!   random, again and again; after 100,000 times a new thread takes the blocks over, with two
 //!   threads those of the other, and frees what it did not allocate.

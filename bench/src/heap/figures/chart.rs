@@ -132,7 +132,8 @@ fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, size: u32, content: 
     let content = escaped(content);
     let _ = writeln!(
         svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{content}</text>"
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">\
+         {content}</text>"
     );
 }
 
@@ -141,7 +142,8 @@ fn upright(svg: &mut String, (x, y): (f64, f64), content: &str) {
     let content = escaped(content);
     let _ = writeln!(
         svg,
-        "<text transform=\"translate({x:.1} {y:.1}) rotate(-90)\" font-size=\"9.5\">{content}</text>"
+        "<text transform=\"translate({x:.1} {y:.1}) rotate(-90)\" font-size=\"9.5\">\
+         {content}</text>"
     );
 }
 

@@ -1,10 +1,10 @@
 //! Operations on whole objects beside the same done with plain files: figures 8 and 9 of "Improving
 //! I/O Performance in Smart TVs" (Lee, Hwang and Won), redrawn, on the disk and on `tmpfs`.
 //!
-//! The paper compares its library with `open`, `ftruncate`, `mmap` and `fsync`. That promises less than
-//! an object does: the file's blocks are not reserved, so that a full disk is a signal at a later
-//! store. So the same with `fallocate`, and with the folder flushed where a name comes or goes, is
-//! measured as well. All take turns.
+//! The paper compares its library with `open`, `ftruncate`, `mmap` and `fsync`. That promises less
+//! than an object does: the file's blocks are not reserved, so that a full disk is a signal at a
+//! later store. So the same with `fallocate`, and with the folder flushed where a name comes or
+//! goes, is measured as well. All take turns.
 
 mod chart;
 mod objects;
@@ -30,8 +30,8 @@ const ROUNDS: usize = 21;
 const GOAL: f64 = 1.2;
 const MEMORY: &str = "/dev/shm";
 
-/// What is measured, in the order in which it happens to one object. It is made with and extended by
-/// as much as the size says; nothing is stored in it. Reducing takes back what extending gave.
+/// What is measured, in the order in which it happens to one object. It is made with and extended
+/// by as much as the size says; nothing is stored in it. Reducing takes back what extending gave.
 const STEPS: [&str; 9] = [
     "create",
     "unmap after creating",
@@ -119,8 +119,8 @@ fn measure(folder: &Path, sizes: &[u64], rounds: usize) -> Outcome<Times> {
     Ok(times)
 }
 
-/// Between the clocks: fills what was created, and looks whether the file became longer or shorter by
-/// what was said, give or take an eighth.
+/// Between the clocks: fills what was created, and looks whether the file became longer or shorter
+/// by what was said, give or take an eighth.
 fn after(way: &mut dyn Object, step: &str, bytes: u64, length: &mut u64) -> Outcome {
     match step {
         "create" => way.fill(bytes)?,
@@ -228,8 +228,8 @@ fn draw(sizes: &[u64], all: &[(&str, Times)]) -> Outcome {
     Ok(std::fs::write(folder.join("figures.csv"), table)?)
 }
 
-/// In a child: each step once on an object of so many MiB, with a mark that `strace` shows before it:
-/// `strace -f -T evermap-bench child heap steps evermap FOLDER 16`.
+/// In a child: each step once on an object of so many MiB, with a mark that `strace` shows before
+/// it: `strace -f -T evermap-bench child heap steps evermap FOLDER 16`.
 pub fn child(name: &str, folder: &Path, numbers: &[u64]) -> Outcome {
     let &[size_mib] = numbers else { return Err("how many MiB?".into()) };
     let mut way = way(name, folder)?;

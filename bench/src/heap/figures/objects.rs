@@ -19,8 +19,8 @@ const RANGE_BYTES: usize = 1 << 30;
 
 /// One object or file, on which steps are done in the order of [`super::STEPS`].
 pub trait Object {
-    /// Creates it with `bytes` bytes and leaves it mapped, unmaps it, maps it, extends it by as much
-    /// again, takes that back, or deletes it.
+    /// Creates it with `bytes` bytes and leaves it mapped, unmaps it, maps it, extends it by as
+    /// much again, takes that back, or deletes it.
     fn step(&mut self, step: &str, bytes: u64) -> Outcome;
 
     /// After creating, not in the clock: all its room is used.
