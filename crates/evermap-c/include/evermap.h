@@ -1,0 +1,486 @@
+/*
+ * evermap.h - persistent heaps in files, mapped at fixed addresses, committed atomically.
+ *
+ * A store is a directory of named objects. An object is a heap in a file, mapped at the same
+ * addresses in every process: what a program builds there is there in the next run, with its
+ * pointers, at once. Between commits the program works at raw memory speed; em_commit() makes
+ * everything it did durable, all of it or nothing.
+ *
+ *     em_store *store;
+ *     em_object *object;
+ *     if (em_store_open_or_create("my.store", NULL, &store) != EM_OK)
+ *         return fprintf(stderr, "%s\n", em_last_error_message()), 1;
+ *     em_object_create(store, "words");               (EM_ALREADY_EXISTS in the second run)
+ *     if (em_object_open(store, "words", EM_WRITE, NULL, &object) != EM_OK) ...
+ *     struct list *list = em_root(object);            (NULL in the first run)
+ *     if (list == NULL) {
+ *         list = em_calloc(object, 1, sizeof *list);
+ *         em_set_root(object, list, sizeof *list, NULL, "list of words");
+ *     }
+ *     ... list->first = em_malloc(object, sizeof *list->first); ...
+ *     em_commit(object, NULL);
+ *     em_object_close(object);
+ *     em_store_close(store);
+ *
+ * Link with `pkg-config --cflags --libs evermap`, or with CMake's find_package(evermap).
+ *
+ * RESULTS. A function that can fail returns an em_status (EM_OK is 0), or a pointer that is NULL
+ * on failure. On failure the calling thread's error detail is set: em_last_error() is the status,
+ * em_last_error_message() a sentence that names what was found, where, and the remedy; errno is
+ * set too. Success leaves all three as they are. What is returned through a pointer is written on
+ * success only, unless the function says otherwise. A NULL where a pointer is needed is
+ * EM_INVALID_ARGUMENT; so is a text that is not UTF-8 (a path may be any bytes). No Rust panic
+ * leaves the library: it becomes EM_INTERNAL, which is a bug worth reporting.
+ *
+ * HANDLES. em_store and em_object are numbers in disguise: never looked into, never given twice.
+ * What was opened is closed once. A handle that was closed, that never was one, or NULL gives
+ * EM_CLOSED, from every function. An object outlives the handle of its store: closing a store
+ * leaves its objects open.
+ *
+ * UNITS. Sizes are in bytes, times in what the name ends with (_ms, _ns). Texts that come in are
+ * read during the call and not kept; texts that go out through a buffer end with a zero byte.
+ *
+ * THREADS. Every function may be called from any thread. Allocating and freeing in one object by
+ * many threads at once is what the heap is made for. em_commit, em_rollback, em_checkpoint,
+ * em_sync, em_reserve, em_shrink, em_refresh and em_object_close must be alone with the object:
+ * when two threads call them at once, one gets EM_BUSY and nothing has happened; they get EM_BUSY
+ * as well while another thread is inside of any other function with the same object, and every
+ * other function called meanwhile gets it (em_free aborts). No thread may store to the object's
+ * memory during em_commit and em_rollback: that cannot be noticed, and what such a store does to
+ * the commit is unspecified. No function may be called from a signal handler.
+ *
+ * FORK. A child that was forked after its parent first used the library has none of the parent's
+ * objects: writable memory of theirs is not there (a fault), and every function that can fail
+ * gives EM_FORKED. To use a store the child has to exec a program.
+ *
+ * CALLBACKS run in the calling thread before the function returns. They may call the library, and
+ * must return: no longjmp, no exception.
+ */
+#ifndef EVERMAP_H
+#define EVERMAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Version of this header; em_version() is the library's. */
+#define EM_VERSION_MAJOR 0
+#define EM_VERSION_MINOR 1
+#define EM_VERSION_PATCH 0
+
+/* Bytes of the longest object name, and of a buffer that holds every one with its zero byte. */
+#define EM_NAME_BYTES_MAX 255
+#define EM_NAME_BUFFER_BYTES 256
+/* Bytes of a root's tag and of an application key. */
+#define EM_TAG_BYTES 16
+/* Bytes of a buffer for every description of a root; longer ones are cut to fit. */
+#define EM_DESCRIPTION_BUFFER_BYTES 1025
+/* The largest single allocation; more is EM_BAD_ALLOCATION. */
+#define EM_ALLOCATION_BYTES_MAX ((uint64_t)1 << 46)
+
+/** Why a function failed. Numbers never change their meaning; later versions may add some. The
+ * errno that goes with each stands in brackets. */
+typedef enum em_status {
+    EM_OK = 0,
+    EM_NO_STORE = 1,            /**< no store at this path [ENOENT] */
+    EM_STORE_EXISTS = 2,        /**< something is at the path already [EEXIST] */
+    EM_NOT_FOUND = 3,           /**< the store has no object of this name [ENOENT] */
+    EM_ALREADY_EXISTS = 4,      /**< the store has an object of this name [EEXIST] */
+    EM_INVALID_NAME = 5,        /**< the text cannot name an object [EINVAL] */
+    EM_BUSY = 6,                /**< somebody else uses it: see THREADS for threads [EBUSY] */
+    EM_ADDRESS_TAKEN = 7,       /**< the store's addresses are in use here [EADDRINUSE] */
+    EM_FOREIGN = 8,             /**< not a file of Evermap's [EILSEQ] */
+    EM_NEWER_FORMAT = 9,        /**< written by a newer Evermap [EPROTONOSUPPORT] */
+    EM_DAMAGED = 10,            /**< the file contradicts itself [EUCLEAN] */
+    EM_SCHEMA_MISMATCH = 11,    /**< the root is of another type [EPROTOTYPE] */
+    EM_OTHER_APPLICATION = 12,  /**< the object belongs to another application [EPERM] */
+    EM_DISK_FULL = 13,          /**< no space left; nothing was lost [ENOSPC] */
+    EM_NOT_PERMITTED = 14,      /**< permissions, or a read-only file system [EACCES] */
+    EM_OUT_OF_ADDRESSES = 15,   /**< no free addresses of this size [ENOMEM] */
+    EM_BAD_ALLOCATION = 16,     /**< a size or an alignment that no object can meet [ENOMEM] */
+    EM_INVALID_FREE = 17,       /**< not an allocated block of the object [EFAULT] */
+    EM_BAD_ROOT = 18,           /**< the root is no block of the object, or too small [EFAULT] */
+    EM_CAPACITY_OVERFLOW = 19,  /**< a collection cannot grow further [EOVERFLOW] */
+    EM_OUT_OF_BOUNDS = 20,      /**< an index that a collection does not have [ERANGE] */
+    EM_DURABILITY_UNKNOWN = 21, /**< a flush failed: close the object and open it again [EIO] */
+    EM_LOG_MISSING = 22,        /**< the object's log is not there [ENOENT] */
+    EM_LOG_FULL = 23,           /**< readers keep the log from being emptied [ENOBUFS] */
+    EM_UNSUPPORTED = 24,        /**< the kernel or the processor lacks something [ENOSYS] */
+    EM_IO = 25,                 /**< anything else the kernel refused [its own errno] */
+    EM_CLOSED = 100,            /**< no open handle: closed, never opened, or NULL [EBADF] */
+    EM_READ_ONLY = 101,         /**< the object is open for reading [EROFS] */
+    EM_FORKED = 102,            /**< a forked child of the process that opened it [ECHILD] */
+    EM_INVALID_ARGUMENT = 103,  /**< an argument that the function cannot take [EINVAL] */
+    EM_TOO_MANY_OPEN = 104,     /**< more open handles than the library has room for [EMFILE] */
+    EM_INTERNAL = 105           /**< a bug in the library [ENOTRECOVERABLE] */
+} em_status;
+
+/** How an object is opened. */
+typedef enum em_mode {
+    EM_READ = 1, /**< its last commit, as it was at opening; beside a writer elsewhere */
+    EM_WRITE = 2 /**< one writer at a time; readers in other processes may stay and come */
+} em_mode;
+
+/** When a commit is durable. At every level commits are atomic and ordered. */
+typedef enum em_durability {
+    EM_DURABILITY_COMMIT = 0,   /**< when em_commit() returns */
+    EM_DURABILITY_INTERVAL = 1, /**< within interval_ms of a power cut; at once for a kill */
+    EM_DURABILITY_CLOSE = 2     /**< at em_object_close() and em_sync() */
+} em_durability;
+
+/** What a commit does when the log is full and readers keep it from being emptied. */
+typedef enum em_when_log_full {
+    EM_WHEN_LOG_FULL_REPLACE = 0, /**< replace the object's file by a copy that has everything */
+    EM_WHEN_LOG_FULL_REFUSE = 1   /**< fail with EM_LOG_FULL; nothing is lost */
+} em_when_log_full;
+
+/** How much of an object is checked when it is opened. */
+typedef enum em_verify {
+    EM_VERIFY_SUPERBLOCK = 0, /**< what is needed to open it: some microseconds */
+    EM_VERIFY_BACKGROUND = 1, /**< the same; a thread compares every page meanwhile */
+    EM_VERIFY_FULL = 2        /**< every page first, as fast as it can be read */
+} em_verify;
+
+/** How bad a finding of em_check() is. */
+typedef enum em_severity {
+    EM_LEFTOVER = 0, /**< left behind by a process that died; the next one tidies it up */
+    EM_SUSPECT = 1,  /**< may be the trace of a loss and may be harmless */
+    EM_DAMAGE = 2,   /**< something is lost or contradicts itself */
+    EM_UNCHECKED = 3 /**< a file that could not be looked at; `found` says why */
+} em_severity;
+
+/** An open store. */
+typedef struct em_store em_store;
+/** An open object, for writing or for reading. */
+typedef struct em_object em_object;
+
+/** Choices for opening and making stores. Begin with EM_STORE_OPTIONS_DEFAULT; a zero or a NULL
+ * is the default of its field. `size` is sizeof(em_store_options): libraries know older, shorter
+ * ones. */
+typedef struct em_store_options {
+    size_t size;
+    /** Addresses that a new store takes at first, rounded up to 1 GiB. Default: 64 GiB. They cost
+     * nothing until something lies there. */
+    uint64_t arena_bytes;
+    /** Where in the address space a new store goes; multiples of 1 GiB, both or none. */
+    uint64_t window_base;
+    uint64_t window_end;
+    /** How long to wait for an object that somebody else has open. Default: not at all. */
+    uint32_t busy_timeout_ms;
+    /** How long to wait for another process that changes the list of objects. Default: 10 s. */
+    uint32_t catalog_timeout_ms;
+    /** An em_verify. */
+    uint32_t verify;
+    /** Zero. */
+    uint32_t reserved;
+    /** The file in which stores note the addresses they take; "" for none. Default: one in the
+     * user's state directory. */
+    const char *arena_registry;
+    /** The application whose objects are to be made and opened, by its name. Default: none; then
+     * only objects without an application open. */
+    const char *application;
+    /** EM_TAG_BYTES bytes of the caller's own, not all zero, instead of `application`. */
+    const uint8_t *application_key;
+} em_store_options;
+
+#define EM_STORE_OPTIONS_DEFAULT \
+    { sizeof(em_store_options), 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL }
+
+/** Choices of one writer. Begin with EM_WRITE_OPTIONS_DEFAULT; a zero is the default of its
+ * field. `size` is sizeof(em_write_options). */
+typedef struct em_write_options {
+    size_t size;
+    /** An em_durability. */
+    uint32_t durability;
+    /** With EM_DURABILITY_INTERVAL: the interval, at least 1. */
+    uint32_t interval_ms;
+    /** Bytes of log after which a commit is followed by a checkpoint. Default: 256 MiB. */
+    uint64_t log_bytes_max;
+    /** Bytes of changed pages that may be kept in memory after their commit, because storing to
+     * them again costs less. Default: 256 MiB. */
+    uint64_t hot_bytes_max;
+    /** A commit this long after the last checkpoint is followed by one. Default: 60 s. */
+    uint32_t checkpoint_after_ms;
+    /** An em_when_log_full. */
+    uint32_t when_log_full;
+    /** Not zero: log changed pages whole, for disks whose sectors can be unreadable after a power
+     * cut. */
+    uint32_t log_full_pages;
+    /** Zero. */
+    uint32_t reserved;
+} em_write_options;
+
+#define EM_WRITE_OPTIONS_DEFAULT { sizeof(em_write_options), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** What is known about an object. Set `size` to sizeof(em_object_info) before the call; a library
+ * that knows a shorter one fills that. */
+typedef struct em_object_info {
+    size_t size;
+    uint64_t created_ns;      /**< when it was made, since 1970-01-01 00:00 UTC */
+    uint64_t file_bytes;      /**< bytes of its file */
+    uint64_t base_address;    /**< its first address */
+    uint64_t sequence;        /**< number of its last commit */
+    uint64_t root_bytes;      /**< bytes of the root, 0 for none */
+    uint64_t regions;         /**< ranges of addresses that it has */
+    uint64_t capacity_bytes;  /**< bytes of addresses that its data may fill before it needs more */
+    uint64_t backed_bytes;    /**< bytes of them that the file holds */
+    uint64_t blocks;          /**< blocks allocated */
+    uint64_t allocated_bytes; /**< their bytes, rounded up to what each occupies */
+    uint64_t large_blocks;    /**< blocks of more than a slab among them */
+    uint64_t large_bytes;     /**< bytes asked for by the owners of these */
+    uint32_t mode;            /**< the em_mode it is open in */
+    uint32_t reserved;
+    uint8_t root_tag[EM_TAG_BYTES];
+    char uuid[40];            /**< its id, 32 hexadecimal digits; also the name of its file */
+    char name[EM_NAME_BUFFER_BYTES];
+    char root_description[EM_DESCRIPTION_BUFFER_BYTES + 7];
+} em_object_info;
+
+/** One thing that em_check() found. Its texts live as long as the callback runs. */
+typedef struct em_finding {
+    size_t size;          /**< sizeof(em_finding) of the library */
+    uint32_t severity;    /**< an em_severity */
+    uint32_t repairable;  /**< not zero: `evermap check --repair` can do something about it */
+    const char *file;     /**< the file, as seen from the store's directory */
+    const char *object;   /**< the object's name, NULL where it is not known */
+    const char *what;     /**< which part of the file */
+    const char *found;    /**< what is there */
+    const char *expected; /**< what should be there */
+    const char *remedy;   /**< what can be done */
+} em_finding;
+
+/** Gets one name of a list; false ends the list. */
+typedef bool (*em_name_callback)(const char *name, void *context);
+/** Gets one finding of a check; false ends the reports. */
+typedef bool (*em_finding_callback)(const em_finding *finding, void *context);
+
+/* ---- Errors -------------------------------------------------------------------------------- */
+
+/** The status of the thread's last failed call; EM_OK before the first. */
+em_status em_last_error(void);
+
+/** What happened in the thread's last failed call, with cause and remedy; "" before the first.
+ * Owned by the library and valid until the thread's next failing call or its end. */
+const char *em_last_error_message(void);
+
+/** Forgets the thread's last error. */
+void em_clear_error(void);
+
+/** The name of a status as in this header ("EM_BUSY"), or "unknown status". Never NULL. */
+const char *em_status_name(em_status status);
+
+/** The library's version, "major.minor.patch". */
+const char *em_version(void);
+
+/* ---- Stores -------------------------------------------------------------------------------- */
+
+/** Opens the store in a directory; `options` may be NULL. Reserves the store's addresses and maps
+ * nothing: some 20 us. Opening one store many times is cheap; each opening is closed once.
+ * Errors: EM_NO_STORE; EM_ADDRESS_TAKEN when something else lies at the store's addresses;
+ * EM_FOREIGN, EM_DAMAGED, EM_NEWER_FORMAT, EM_NOT_PERMITTED, EM_TOO_MANY_OPEN. */
+em_status em_store_open(const char *path, const em_store_options *options, em_store **store);
+
+/** Makes a store in a directory, which must be empty or not exist, and opens it.
+ * Errors: EM_STORE_EXISTS, EM_NOT_PERMITTED, EM_DISK_FULL, and those of em_store_open(). */
+em_status em_store_create(const char *path, const em_store_options *options, em_store **store);
+
+/** Opens the store in a directory, and makes one if there is none. Errors as above. */
+em_status em_store_open_or_create(const char *path, const em_store_options *options,
+                                  em_store **store);
+
+/** Ends a handle. Objects opened through it stay open. */
+em_status em_store_close(em_store *store);
+
+/** Opens the store in a directory for as long as the process lives, so that nothing else is put
+ * at its addresses. What EVERMAP_RESERVE, a list of paths with ':' between, does for a program
+ * before its main() runs; there a failure is a line on stderr. Errors: as em_store_open(). */
+em_status em_store_reserve(const char *path);
+
+/** Calls `callback` with each object's name, in the order they were made; the names were
+ * collected before the first call. Each lives as long as its call. */
+em_status em_store_list(em_store *store, em_name_callback callback, void *context);
+
+/** Is there an object of this name? Errors: EM_INVALID_NAME. */
+em_status em_store_contains(em_store *store, const char *name, bool *contains);
+
+/** Removes an object, durably. Open readers of it stay valid.
+ * Errors: EM_NOT_FOUND; EM_BUSY when it is being written. */
+em_status em_store_remove(em_store *store, const char *name);
+
+/** Gives an object another name, durably. Who has it open goes on.
+ * Errors: EM_NOT_FOUND, EM_ALREADY_EXISTS, EM_INVALID_NAME. */
+em_status em_store_rename(em_store *store, const char *from, const char *to);
+
+/** Writes the name of the store's object that has `address`, open or not, into `buffer` of `size`
+ * bytes (EM_NAME_BUFFER_BYTES hold every name). Reads every object's entry; for objects that are
+ * open here em_object_of() is quicker.
+ * Errors: EM_NOT_FOUND when none has it; EM_INVALID_ARGUMENT when the buffer is too small. */
+em_status em_store_object_at(em_store *store, const void *address, char *buffer, size_t size);
+
+/** The key of an application's name, as em_store_options.application makes it. */
+em_status em_application_key(const char *name, uint8_t key[EM_TAG_BYTES]);
+
+/* ---- Objects ------------------------------------------------------------------------------- */
+
+/** Makes an object with an empty heap and no root, durably. It belongs to the store handle's
+ * application, if that has one. It is not open then.
+ * Errors: EM_ALREADY_EXISTS, EM_INVALID_NAME (a name is 1 to 255 bytes of UTF-8 without '/' and
+ * control characters), EM_DISK_FULL. */
+em_status em_object_create(em_store *store, const char *name);
+
+/** Opens an object. `options` is for EM_WRITE and may be NULL. Costs some ten system calls,
+ * whatever the object's size; pages are read when they are touched.
+ * EM_READ maps the last commit read-only (a store to it is SIGSEGV) until em_refresh() or
+ * em_object_close(). EM_WRITE maps it writable; an object whose last writer was killed is
+ * recovered first. In one process a writer and readers of one object exclude each other.
+ * Errors: EM_NOT_FOUND, EM_BUSY, EM_OTHER_APPLICATION, EM_DAMAGED, EM_LOG_MISSING,
+ * EM_ADDRESS_TAKEN, EM_NOT_PERMITTED, EM_TOO_MANY_OPEN. */
+em_status em_object_open(em_store *store, const char *name, em_mode mode,
+                         const em_write_options *options, em_object **object);
+
+/** Ends a handle. What was not committed is forgotten. The object's memory is no longer mapped
+ * (unless other handles of this process read it), so every pointer into it dangles.
+ * Errors: EM_BUSY, then the object stays open; what the last flush met, then it is closed. */
+em_status em_object_close(em_object *object);
+
+/** Writes the object's name when it was opened into `buffer` of `size` bytes.
+ * Errors: EM_INVALID_ARGUMENT when the buffer is too small. */
+em_status em_object_name(em_object *object, char *buffer, size_t size);
+
+/** The open object of this process that has `address`, or NULL when none has: of several handles
+ * that read one object, one of them. Some nanoseconds; sets no error. */
+em_object *em_object_of(const void *address);
+
+/** Do `size` bytes from `address` lie in the object? False for what is no open object. */
+bool em_contains(em_object *object, const void *address, size_t size);
+
+/* ---- The root ------------------------------------------------------------------------------ */
+
+/** The object's root, changes that are not committed included; NULL for none and on failure
+ * (which sets errno). */
+void *em_root(em_object *object);
+
+/** Bytes that were said to belong to the root; 0 for none and on failure. */
+size_t em_root_size(em_object *object);
+
+/** The tag that says what the root is: zeros, or what em_set_root() was given, or the id of a Rust
+ * type. */
+em_status em_root_tag(em_object *object, uint8_t tag[EM_TAG_BYTES]);
+
+/** Writes the description that belongs to the tag into `buffer`, cut to `size` bytes
+ * (EM_DESCRIPTION_BUFFER_BYTES hold every one). */
+em_status em_root_description(em_object *object, char *buffer, size_t size);
+
+/** Makes `root` the object's root with the next commit: an allocated block of the object with at
+ * least `size` bytes, or NULL for none. `tag` may be NULL (zeros), `description` too ("").
+ * The old root's memory is left alone.
+ * Errors: EM_BAD_ROOT when it is no such block (em_commit() looks again: it may have been freed),
+ * EM_READ_ONLY. */
+em_status em_set_root(em_object *object, void *root, size_t size,
+                      const uint8_t tag[EM_TAG_BYTES], const char *description);
+
+/* ---- Commits ------------------------------------------------------------------------------- */
+
+/** Makes everything done since the last commit durable, all of it or nothing; `changed`, which may
+ * be NULL, tells whether there was anything. Must be alone, see THREADS.
+ * Errors: EM_BUSY, EM_READ_ONLY, EM_DISK_FULL, EM_LOG_FULL, EM_BAD_ROOT: nothing was lost, commit
+ * again when the cause is gone. EM_DURABILITY_UNKNOWN: close and open again. EM_DAMAGED, from a
+ * verification in the background. */
+em_status em_commit(em_object *object, bool *changed);
+
+/** Forgets everything done since the last commit; pointers to what was allocated since dangle.
+ * Must be alone, see THREADS. Errors: EM_BUSY, EM_READ_ONLY. */
+em_status em_rollback(em_object *object);
+
+/** Writes all commits to the object's file and empties its log; `done`, which may be NULL, is
+ * false while readers of older commits are in the way. Never needed; costs a flush.
+ * Errors: EM_BUSY, EM_READ_ONLY, EM_DISK_FULL. */
+em_status em_checkpoint(em_object *object, bool *done);
+
+/** Makes everything committed so far durable, at any em_durability. Errors: EM_BUSY, EM_READ_ONLY,
+ * EM_DURABILITY_UNKNOWN. */
+em_status em_sync(em_object *object);
+
+/** For an object open for reading: goes on to its newest commit; `changed`, which may be NULL,
+ * tells whether there was a newer one. Pointers into the older commit dangle then, unless they
+ * point to what both have at the same place. For an object open for writing: changes nothing.
+ * Errors: EM_BUSY when other handles of this process read the older commit, or see THREADS: the
+ * object stays what it was. After any other error it is closed. */
+em_status em_refresh(em_object *object, bool *changed);
+
+/** Number of the last commit, or of the commit that is read; 0 on failure. */
+uint64_t em_sequence(em_object *object);
+
+/** Was every page compared with its checksum, as em_store_options.verify asked for? `done` is
+ * false while that goes on. Errors: EM_DAMAGED, with the first bad page. */
+em_status em_verified(em_object *object, bool *done);
+
+/** Fills `info`, whose `size` must be set; for a writer, allocations that are not committed
+ * included. Counts blocks: some microseconds a GiB. Errors: EM_INVALID_ARGUMENT, EM_IO. */
+em_status em_info(em_object *object, em_object_info *info);
+
+/* ---- The heap ------------------------------------------------------------------------------
+ * All of them need an object open for writing: else NULL (or the status) and EM_READ_ONLY. Blocks
+ * are aligned to at least 16 bytes. An allocation touches the disk only when the object has to
+ * grow, by reserving blocks of its file. Failures: EM_BAD_ALLOCATION (more than
+ * EM_ALLOCATION_BYTES_MAX, or an alignment that is no power of two), EM_DISK_FULL,
+ * EM_OUT_OF_ADDRESSES; the heap is unchanged then. */
+
+/** A block of `size` bytes with unspecified contents, or NULL. Of 0 bytes: a block of its own. */
+void *em_malloc(em_object *object, size_t size);
+
+/** A block of `count` times `size` zero bytes, or NULL; a product that overflows is
+ * EM_BAD_ALLOCATION. */
+void *em_calloc(em_object *object, size_t count, size_t size);
+
+/** Changes a block's size, moving it when it must, and gives its address, or NULL: the old block
+ * is untouched then. A NULL `pointer` is em_malloc(); a `size` of 0 leaves a block of its own. A
+ * pointer that is no allocated block of the object aborts as in em_free(). An alignment of more
+ * than 16 is not kept when the block moves. */
+void *em_realloc(em_object *object, void *pointer, size_t size);
+
+/** A block of `size` bytes at a multiple of `alignment`, any power of two; or NULL. Freed with
+ * em_free(). */
+void *em_aligned_alloc(em_object *object, size_t alignment, size_t size);
+
+/** Frees a block; NULL is nothing. A pointer that is not an allocated block of the object (freed
+ * already, from elsewhere, or inside of a block), and an object that cannot be used (closed, open
+ * for reading, forked, being committed by another thread), prints on stderr what it is and
+ * aborts: going on would hand the same memory out twice. */
+void em_free(em_object *object, void *pointer);
+
+/** As em_free(), but what aborts there is a status here, and nothing was freed.
+ * Errors: EM_INVALID_FREE, EM_CLOSED, EM_READ_ONLY, EM_FORKED, EM_BUSY. */
+em_status em_try_free(em_object *object, void *pointer);
+
+/** Bytes that may be used of an allocated block, at least what was asked for; 0 when `pointer` is
+ * no allocated block of the object, and on failure. */
+size_t em_usable_size(em_object *object, const void *pointer);
+
+/** Makes sure that `bytes` more bytes of allocations find addresses and file blocks, durably on
+ * return: what follows cannot fail for want of space. Commits what was done so far. Must be alone,
+ * see THREADS. Errors: as em_commit(), EM_OUT_OF_ADDRESSES. */
+em_status em_reserve(em_object *object, uint64_t bytes);
+
+/** Gives memory at the end of the object that no block uses back to the file system; `bytes`,
+ * which may be NULL, tells how much. Commits what was done so far. Must be alone, see THREADS.
+ * Errors: as em_commit(). */
+em_status em_shrink(em_object *object, uint64_t *bytes);
+
+/* ---- Tools --------------------------------------------------------------------------------- */
+
+/** Checks the store in a directory, open or not, and calls `callback` (NULL for none) with each
+ * finding. Changes nothing; reads all of every object.
+ * Errors: EM_DAMAGED when a finding is worse than EM_LEFTOVER; when files could not be looked at,
+ * what kept the first from it; EM_NO_STORE. */
+em_status em_check(const char *path, em_finding_callback callback, void *context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* EVERMAP_H */
