@@ -177,6 +177,10 @@ impl OpenSession {
         self.writer().sequence()
     }
 
+    pub(super) fn regions(&self) -> Vec<(u64, u64)> {
+        self.writer().regions()
+    }
+
     pub(super) fn info(&self) -> Result<ObjectInfo> {
         ObjectInfo::of_writer(&self.name, self.writer())
     }

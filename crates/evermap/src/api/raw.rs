@@ -93,6 +93,12 @@ impl RawSession {
         RawRoot::of(self.open.head())
     }
 
+    /// Address ranges of the object that its file backs now: base and bytes of each. They grow
+    /// with the heap.
+    pub fn regions(&self) -> Vec<(u64, u64)> {
+        self.open.regions()
+    }
+
     /// Makes `root` the object's root, with the next commit: an allocated block of the object, of
     /// at least `bytes` bytes; `None` for no root. The old root's memory is left alone.
     ///
@@ -248,6 +254,11 @@ impl RawSnapshot {
     /// The root.
     pub fn root(&self) -> RawRoot {
         RawRoot::of(self.shared.superblock())
+    }
+
+    /// Address ranges of the object: base and bytes of each.
+    pub fn regions(&self) -> Vec<(u64, u64)> {
+        self.shared.superblock().regions().iter().map(|r| (r.base, r.length)).collect()
     }
 
     /// Do `length` bytes from `address` lie in the object's data?

@@ -188,6 +188,11 @@ impl Writer {
         self.territory.new_leases()
     }
 
+    /// Address ranges that the file backs, uncommitted growth included: base and bytes.
+    pub(crate) fn regions(&self) -> Vec<(u64, u64)> {
+        self.territory.records().iter().map(|r| (r.base, r.length)).collect()
+    }
+
     /// What is allocated.
     pub(crate) fn statistics(&self) -> HeapStatistics {
         self.heap.statistics()

@@ -1,0 +1,105 @@
+//! Arguments: from what C gives to what Rust takes, and back through buffers.
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::failure::{Failure, Result};
+use crate::types::Growing;
+
+/// A text that must be there.
+///
+/// # Safety
+/// `text` is null or ends with a zero byte, and nobody changes it for `'a`.
+pub unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str> {
+    // SAFETY: passed on from the caller.
+    let bytes = unsafe { bytes(text, what) }?;
+    std::str::from_utf8(bytes).map_err(|_| Failure::argument(format!("{what} is not UTF-8")))
+}
+
+/// A path that must be there.
+///
+/// # Safety
+/// As [`text`].
+pub unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path> {
+    // SAFETY: passed on from the caller.
+    let bytes = unsafe { bytes(path, "the path") }?;
+    Ok(Path::new(OsStr::from_bytes(bytes)))
+}
+
+/// # Safety
+/// As [`text`].
+unsafe fn bytes<'a>(text: *const c_char, what: &str) -> Result<&'a [u8]> {
+    if text.is_null() {
+        return Err(Failure::argument(format!("{what} is NULL")));
+    }
+    // SAFETY: not null, so it is a text, by the caller's promise.
+    Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// A place for a result that must be there.
+///
+/// # Safety
+/// `place` is null or may be written.
+pub unsafe fn place<'a, T>(place: *mut T) -> Result<&'a mut MaybeUninit<T>> {
+    // SAFETY: the caller's promise; what is there is not read.
+    unsafe { place.cast::<MaybeUninit<T>>().as_mut() }
+        .ok_or_else(|| Failure::argument("the pointer for the result is NULL"))
+}
+
+/// A struct that says its own size: a shorter one is filled up with zeros, of a longer one only
+/// zeros may lie behind what this library knows.
+///
+/// # Safety
+/// `given` is null or points to as many bytes as its first member says.
+pub unsafe fn options<T: Growing>(given: *const T) -> Result<Option<T>> {
+    if given.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: every such struct begins with its size.
+    let size = unsafe { given.cast::<usize>().read() };
+    // Nobody writes a struct of a page; who forgot to set the size is told so.
+    if !(size_of::<usize>()..=4096).contains(&size) {
+        let message = format!("the options' size is {size}; set it to sizeof of their type");
+        return Err(Failure::argument(message));
+    }
+    let known = size.min(size_of::<T>());
+    // SAFETY: the caller's promise about the size.
+    let rest = unsafe { std::slice::from_raw_parts(given.cast::<u8>().add(known), size - known) };
+    if rest.iter().any(|&byte| byte != 0) {
+        return Err(Failure::argument("the options ask for what this library does not know"));
+    }
+    let mut copy = MaybeUninit::<T>::zeroed();
+    // SAFETY: `known` bytes are in both; every bit pattern is a value (trait).
+    unsafe {
+        given.cast::<u8>().copy_to_nonoverlapping(copy.as_mut_ptr().cast(), known);
+        Ok(Some(copy.assume_init()))
+    }
+}
+
+/// Writes a text and its zero byte into a buffer that must have room for all of it.
+///
+/// # Safety
+/// `buffer` is null or may be written for `size` bytes.
+pub unsafe fn give_text(text: &str, buffer: *mut c_char, size: usize) -> Result<()> {
+    if buffer.is_null() || size <= text.len() {
+        let needed = text.len() + 1;
+        return Err(Failure::argument(format!("the buffer has {size} bytes of {needed} needed")));
+    }
+    // SAFETY: there is room for the text and the zero byte.
+    unsafe {
+        buffer.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len());
+        buffer.add(text.len()).write(0);
+    }
+    Ok(())
+}
+
+/// As much of a text as fits with a zero byte, cut between characters.
+pub fn cut(text: &str, size: usize) -> &str {
+    let mut end = text.len().min(size.saturating_sub(1));
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

@@ -1,0 +1,145 @@
+//! How a call fails: a status for the caller, the detail for its thread, and never a panic.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use evermap_core::Error;
+use libc::c_int;
+
+use crate::status;
+use crate::types::em_status;
+
+/// Why a call fails.
+#[derive(Debug)]
+pub struct Failure {
+    pub status: em_status,
+    errno: c_int,
+    pub message: String,
+}
+
+pub type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    pub fn new(status: em_status, message: impl Into<String>) -> Failure {
+        Failure { status, errno: status::errno_of(status), message: message.into() }
+    }
+
+    /// An argument that the function cannot take.
+    pub fn argument(message: impl Into<String>) -> Failure {
+        Failure::new(status::INVALID_ARGUMENT, message)
+    }
+
+    /// A writer's function of an object that is open for reading.
+    pub fn read_only(name: &str) -> Failure {
+        let message = format!("object `{name}` is open for reading; open it with EM_WRITE");
+        Failure::new(status::READ_ONLY, message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let status = status::status_of(&error);
+        let errno = match &error {
+            Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            _ => status::errno_of(status),
+        };
+        Failure { status, errno, message: error.to_string() }
+    }
+}
+
+thread_local! {
+    /// The thread's last failure.
+    static LAST: RefCell<Option<(em_status, CString)>> = const { RefCell::new(None) };
+}
+
+/// Keeps a failure for the thread, and sets errno.
+pub fn remember(failure: Failure) -> em_status {
+    let Failure { status, errno, message } = failure;
+    let text = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
+    // A thread that is ending has no place for it any more; its caller has the status.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = Some((status, text)));
+    // SAFETY: the thread's own errno.
+    unsafe { *libc::__errno_location() = errno };
+    status
+}
+
+pub fn last_status() -> em_status {
+    LAST.try_with(|last| last.borrow().as_ref().map_or(status::OK, |(status, _)| *status))
+        .unwrap_or(status::OK)
+}
+
+/// The text stays where it is until the thread's next failure.
+pub fn last_message() -> *const c_char {
+    const NOTHING: &CStr = c"";
+    LAST.try_with(|last| last.borrow().as_ref().map_or(NOTHING.as_ptr(), |(_, text)| text.as_ptr()))
+        .unwrap_or(NOTHING.as_ptr())
+}
+
+pub fn forget_last() {
+    let _ = LAST.try_with(|last| *last.borrow_mut() = None);
+}
+
+/// Runs a call: its value, or what it failed with. A panic becomes a failure.
+pub fn attempt<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    // What a panic leaves half-done is behind locks and guards that see to it themselves.
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result,
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no message");
+            let message = format!("the library panicked ({text}); this is a bug, please report it");
+            Err(Failure::new(status::INTERNAL, message))
+        }
+    }
+}
+
+/// A call that gives a status.
+pub fn status(call: impl FnOnce() -> Result<()>) -> em_status {
+    attempt(call).map_or_else(remember, |()| status::OK)
+}
+
+/// A call that gives a value, and `otherwise` when it fails.
+#[inline]
+pub fn value<T>(otherwise: T, call: impl FnOnce() -> Result<T>) -> T {
+    match attempt(call) {
+        Ok(value) => value,
+        Err(failure) => {
+            remember(failure);
+            otherwise
+        }
+    }
+}
+
+/// Ends the program: going on would damage the heap.
+#[cold]
+pub fn abort(what: &str, failure: &Failure) -> ! {
+    eprintln!("evermap: {what}: {}", failure.message);
+    std::process::abort();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_status_with_its_message() {
+        assert_eq!(status(|| panic!("number {}", 7)), status::INTERNAL);
+        assert_eq!(last_status(), status::INTERNAL);
+        // SAFETY: the text lives until the next failure.
+        let text = unsafe { CStr::from_ptr(last_message()) };
+        assert!(text.to_str().unwrap().contains("number 7"), "{text:?}");
+    }
+
+    #[test]
+    fn an_error_of_the_kernel_keeps_its_errno() {
+        let source = std::io::Error::from_raw_os_error(libc::EMFILE);
+        let error = Error::Io { path: "x".into(), doing: "open", source };
+        assert_eq!(status(|| Err(error.into())), status::IO);
+        // SAFETY: the thread's own errno.
+        assert_eq!(unsafe { *libc::__errno_location() }, libc::EMFILE);
+    }
+}

@@ -1,0 +1,214 @@
+//! The table of open objects: numbers for C, checked at every use.
+//!
+//! A handle is a slot's index and how often the slot was used before, so that a number is never
+//! given twice and one that is no longer good is told from one that is. Handles look like pointers
+//! that no processor takes (bits 47 to 63 differ), so that a program that looks into one faults.
+//!
+//! A slot's word is the handle while the object can be had, the handle with [`ALONE`] while one
+//! thread has the object for itself, and something else otherwise. Who uses an object notes the
+//! handle in its seat and then looks at the word; who wants it alone changes the word and then
+//! looks at the seats: one of the two sees the other (see [`crate::seats`]).
+
+use std::cell::UnsafeCell;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::failure::{Failure, Result};
+use crate::object::Object;
+use crate::seats::{self, Sitting};
+use crate::types::em_object;
+use crate::{fork, status};
+
+/// Most objects that are open at a time.
+const SLOTS: usize = 1 << 14;
+/// Bit 0 of a slot's word: one thread has the object for itself. Never set in a handle.
+const ALONE: u64 = 1;
+const INDEX_SHIFT: u32 = 4;
+const ROUND_SHIFT: u32 = 18;
+const ROUNDS: u64 = 1 << 42;
+/// Makes a handle of an object no address that can be used.
+const MARK: u64 = 0x4 << 60;
+
+const _: () = assert!(SLOTS == 1 << (ROUND_SHIFT - INDEX_SHIFT) && ROUNDS << ROUND_SHIFT == MARK >> 2);
+
+struct Slot {
+    word: AtomicU64,
+    object: UnsafeCell<Option<Box<Object>>>,
+}
+
+// SAFETY: `object` is read by threads that noted a use and saw the word say that it can be had,
+// and written by the one thread that has it alone, or that took the slot from the free ones.
+unsafe impl Sync for Slot {}
+
+static TABLE: [Slot; SLOTS] =
+    [const { Slot { word: AtomicU64::new(0), object: UnsafeCell::new(None) } }; SLOTS];
+
+/// Slots that can be used: those given back with the round that comes next, and how many of the
+/// table were ever used.
+static FREE: Mutex<(Vec<(usize, u64)>, usize)> = Mutex::new((Vec::new(), 0));
+
+fn handle_of(index: usize, round: u64) -> u64 {
+    MARK | round << ROUND_SHIFT | (index as u64) << INDEX_SHIFT
+}
+
+fn slot_of(handle: u64) -> &'static Slot {
+    &TABLE[(handle >> INDEX_SHIFT) as usize % SLOTS]
+}
+
+/// Gives an object a handle.
+///
+/// # Errors
+/// `TOO_MANY_OPEN`.
+pub fn insert(object: Object) -> Result<u64> {
+    let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (index, round) = match free.0.pop() {
+        Some(given_back) => given_back,
+        None if free.1 < SLOTS => {
+            free.1 += 1;
+            (free.1 - 1, 0)
+        }
+        None => {
+            let message = format!("{SLOTS} objects are open; close some");
+            return Err(Failure::new(status::TOO_MANY_OPEN, message));
+        }
+    };
+    drop(free);
+    // SAFETY: the slot is this thread's until its word says that it can be had.
+    unsafe { *TABLE[index].object.get() = Some(Box::new(object)) };
+    let handle = handle_of(index, round);
+    TABLE[index].word.store(handle, Ordering::Release);
+    Ok(handle)
+}
+
+/// Why a handle cannot be used.
+#[cold]
+fn refuse(handle: u64) -> Failure {
+    if let Err(forked) = fork::check() {
+        return forked;
+    }
+    match handle != 0 && slot_of(handle).word.load(Ordering::Acquire) == handle | ALONE {
+        true => busy(),
+        false => closed(handle),
+    }
+}
+
+fn busy() -> Failure {
+    let message = "another thread uses the object; commit, rollback, close and the like must be \
+                   alone with it";
+    Failure::new(status::BUSY, message)
+}
+
+#[cold]
+pub fn closed(handle: u64) -> Failure {
+    let message = match handle {
+        0 => "the handle is NULL; open the object or the store first".to_string(),
+        _ => format!("{handle:#x} is no open handle; it was closed, or never was one"),
+    };
+    Failure::new(status::CLOSED, message)
+}
+
+/// An object in use beside others.
+pub struct Shared {
+    object: *const Object,
+    _sitting: Sitting,
+}
+
+impl std::ops::Deref for Shared {
+    type Target = Object;
+
+    #[inline]
+    fn deref(&self) -> &Object {
+        // SAFETY: while the use is noted nobody gets the object alone.
+        unsafe { &*self.object }
+    }
+}
+
+/// The object of a handle, for use beside others.
+///
+/// # Errors
+/// `CLOSED`, `BUSY`, `FORKED`.
+#[inline]
+pub fn share(handle: *const em_object) -> Result<Shared> {
+    share_number(handle as u64)
+}
+
+#[inline]
+pub fn share_number(handle: u64) -> Result<Shared> {
+    let sitting = Sitting::on(handle)?;
+    let slot = slot_of(handle);
+    if slot.word.load(Ordering::Acquire) != handle || handle == 0 {
+        drop(sitting);
+        return Err(refuse(handle));
+    }
+    // SAFETY: the use is noted and the object can be had, so nobody writes the slot.
+    match unsafe { &*slot.object.get() } {
+        Some(object) => Ok(Shared { object: &raw const **object, _sitting: sitting }),
+        None => Err(closed(handle)),
+    }
+}
+
+/// An object that one thread has for itself.
+pub struct Alone {
+    handle: u64,
+    slot: &'static Slot,
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        // Unless it was closed.
+        let alone = self.handle | ALONE;
+        let order = (Ordering::Release, Ordering::Relaxed);
+        let _ = self.slot.word.compare_exchange(alone, self.handle, order.0, order.1);
+    }
+}
+
+/// The object of a handle, for this thread alone.
+///
+/// # Errors
+/// `BUSY` while another thread uses it in any way, `CLOSED`, `FORKED`.
+pub fn take(handle: *const em_object) -> Result<Alone> {
+    fork::check()?;
+    let handle = handle as u64;
+    let slot = slot_of(handle);
+    let order = (Ordering::SeqCst, Ordering::Relaxed);
+    if handle & ALONE != 0
+        || handle == 0
+        || slot.word.compare_exchange(handle, handle | ALONE, order.0, order.1).is_err()
+    {
+        return Err(refuse(handle));
+    }
+    let alone = Alone { handle, slot };
+    seats::barrier();
+    match seats::in_use(handle) {
+        true => Err(busy()),
+        false => Ok(alone),
+    }
+}
+
+impl Alone {
+    pub fn number(&self) -> u64 {
+        self.handle
+    }
+
+    pub fn object(&mut self) -> Result<&mut Object> {
+        // SAFETY: the word says that this thread has the object alone, and no seat had it.
+        let object = unsafe { &mut *self.slot.object.get() };
+        object.as_deref_mut().ok_or_else(|| closed(self.handle))
+    }
+
+    /// Takes the object out; the handle is good no longer.
+    pub fn close(self) -> Result<Box<Object>> {
+        // SAFETY: as in `object`.
+        let object = unsafe { &mut *self.slot.object.get() }.take();
+        // A word that is no handle; the slot's next one is stored when it is used again.
+        self.slot.word.store(0, Ordering::Release);
+        let index = (self.handle >> INDEX_SHIFT) as usize % SLOTS;
+        let round = (self.handle & !MARK) >> ROUND_SHIFT;
+        // A slot that was used so often that its numbers are used up stays closed.
+        if round + 1 < ROUNDS {
+            FREE.lock().unwrap_or_else(PoisonError::into_inner).0.push((index, round + 1));
+        }
+        object.ok_or_else(|| closed(self.handle))
+    }
+}

@@ -1,0 +1,82 @@
+//! What `evermap.h` says of the heap. Every call is a handle's look-up and a call of the Rust heap.
+
+use std::ffi::c_void;
+use std::ptr::{NonNull, null_mut};
+
+use evermap_core::Error;
+
+use crate::failure::{self, Result};
+use crate::handles::share;
+use crate::types::{em_object, em_status};
+
+/// What `malloc` promises on the platforms that Evermap knows.
+const ALIGNMENT: usize = 16;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_malloc(object: *mut em_object, size: usize) -> *mut c_void {
+    em_aligned_alloc(object, ALIGNMENT, size)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_aligned_alloc(
+    object: *mut em_object,
+    alignment: usize,
+    size: usize,
+) -> *mut c_void {
+    failure::value(null_mut(), || {
+        Ok(share(object)?.heap()?.allocate(size, alignment)?.as_ptr().cast())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_calloc(object: *mut em_object, count: usize, size: usize) -> *mut c_void {
+    failure::value(null_mut(), || {
+        // What overflows is more than any heap gives: it says so.
+        let bytes = count.saturating_mul(size);
+        Ok(share(object)?.heap()?.allocate_zeroed(bytes, ALIGNMENT)?.as_ptr().cast())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_realloc(
+    object: *mut em_object,
+    pointer: *mut c_void,
+    size: usize,
+) -> *mut c_void {
+    let Some(block) = NonNull::new(pointer.cast::<u8>()) else { return em_malloc(object, size) };
+    failure::value(null_mut(), || {
+        let object = share(object)?;
+        // SAFETY: the caller gives up a block of its own; one that is none is refused here.
+        match unsafe { object.heap()?.reallocate(block, size, ALIGNMENT) } {
+            Ok(block) => Ok(block.as_ptr().cast()),
+            Err(error @ Error::InvalidFree { .. }) => failure::abort("em_realloc", &error.into()),
+            Err(error) => Err(error.into()),
+        }
+    })
+}
+
+#[inline]
+fn free(object: *mut em_object, pointer: *mut c_void) -> Result<()> {
+    match NonNull::new(pointer.cast::<u8>()) {
+        Some(block) => Ok(share(object)?.heap()?.try_free(block)?),
+        None => Ok(()),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_free(object: *mut em_object, pointer: *mut c_void) {
+    if let Err(failure) = failure::attempt(|| free(object, pointer)) {
+        failure::abort(&format!("em_free of {pointer:p}"), &failure);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_try_free(object: *mut em_object, pointer: *mut c_void) -> em_status {
+    failure::status(|| free(object, pointer))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_usable_size(object: *mut em_object, pointer: *const c_void) -> usize {
+    let Some(block) = NonNull::new(pointer.cast_mut().cast::<u8>()) else { return 0 };
+    failure::value(0, || Ok(share(object)?.heap()?.usable_size(block)))
+}

@@ -1,0 +1,33 @@
+//! The C library: `evermap.h`, `fastio.h` and `nvheap.h` over the Rust crate.
+//!
+//! Thin: what a function promises is written in the header, what it does is a call of the Rust
+//! library. What this crate adds is what C lacks: handles that are checked at every use
+//! ([`handles`], [`seats`]), errors as statuses with the detail kept for the thread ([`failure`]),
+//! and the rule that no panic leaves it. A change of a header is a change here and the other way
+//! round: the tests in [`header`] compare the two.
+
+// Names and shapes are the header's.
+#![allow(non_camel_case_types)]
+
+mod addresses;
+mod arguments;
+mod directory;
+mod error_calls;
+mod failure;
+//mod fastio;
+mod fork;
+mod handles;
+#[cfg(test)]
+mod header;
+mod heap_calls;
+//mod nvheap;
+mod object;
+mod object_calls;
+mod reserve;
+mod seats;
+mod status;
+mod store_calls;
+mod stores;
+mod surroundings;
+mod tools_calls;
+mod types;

@@ -1,0 +1,331 @@
+//! What `evermap.h` says of objects, their roots and their commits.
+
+use std::ffi::{c_char, c_void};
+use std::time::{Duration, SystemTime};
+
+use evermap_core::{Durability, WhenLogFull, WriteOptions};
+
+use crate::arguments::{cut, give_text, options, place, text};
+use crate::failure::{self, Failure, Result};
+use crate::handles::{share, take};
+use crate::object::Object;
+use crate::types::{
+    DESCRIPTION_BUFFER_BYTES, READ, TAG_BYTES, WRITE, em_mode, em_object, em_object_info,
+    em_status, em_store, em_write_options,
+};
+use crate::{addresses, handles, stores};
+
+/// # Safety
+/// `given` is null or what the header says.
+unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriteOptions>> {
+    // SAFETY: passed on from the caller.
+    let Some(given) = (unsafe { options(given) })? else { return Ok(None) };
+    let mut made = WriteOptions::new();
+    made = made.durability(match (given.durability, given.interval_ms) {
+        (0, _) => Durability::Commit,
+        (1, 0) => return Err(Failure::argument("the interval of EM_DURABILITY_INTERVAL is 0")),
+        (1, milliseconds) => Durability::Interval(Duration::from_millis(milliseconds.into())),
+        (2, _) => Durability::Close,
+        (other, _) => return Err(Failure::argument(format!("{other} is no em_durability"))),
+    });
+    made = made.when_log_full(match given.when_log_full {
+        0 => WhenLogFull::Replace,
+        1 => WhenLogFull::Refuse,
+        other => return Err(Failure::argument(format!("{other} is no em_when_log_full"))),
+    });
+    if given.log_bytes_max != 0 {
+        made = made.log_bytes_max(given.log_bytes_max);
+    }
+    if given.hot_bytes_max != 0 {
+        made = made.hot_bytes_max(given.hot_bytes_max);
+    }
+    if given.checkpoint_after_ms != 0 {
+        made = made.checkpoint_after(Duration::from_millis(given.checkpoint_after_ms.into()));
+    }
+    Ok(Some(made.log_full_pages(given.log_full_pages != 0)))
+}
+
+/// Opens an object and gives it a handle.
+pub fn open(
+    store: evermap_core::Store,
+    name: &str,
+    mode: em_mode,
+    options: Option<&WriteOptions>,
+) -> Result<*mut em_object> {
+    let object = match (mode, options) {
+        (READ, _) => {
+            let snapshot = store.read_raw(name)?;
+            Object::reading(store, snapshot)
+        }
+        (WRITE, None) => {
+            let session = store.write_raw(name)?;
+            Object::writing(store, session)
+        }
+        (WRITE, Some(options)) => {
+            let session = store.write_raw_with(name, options)?;
+            Object::writing(store, session)
+        }
+        (other, _) => return Err(Failure::argument(format!("{other} is no em_mode"))),
+    };
+    let (writing, regions) = (object.is_writing(), object.regions());
+    let handle = handles::insert(object)?;
+    addresses::add(handle, writing, &regions);
+    Ok(handle as *mut em_object)
+}
+
+/// Closes what [`open`] opened.
+pub fn close(object: *const em_object) -> Result<()> {
+    let alone = take(object)?;
+    addresses::remove(alone.number());
+    alone.close()?.close()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_object_create(store: *mut em_store, name: *const c_char) -> em_status {
+    failure::status(|| {
+        // SAFETY: passed on from the caller.
+        let name = unsafe { text(name, "the name") }?;
+        Ok(stores::find(store)?.create_raw(name)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_object_open(
+    store: *mut em_store,
+    name: *const c_char,
+    mode: em_mode,
+    options: *const em_write_options,
+    object: *mut *mut em_object,
+) -> em_status {
+    failure::status(|| {
+        let store = stores::find(store)?;
+        // SAFETY: passed on from the caller.
+        let (place, name, options) =
+            unsafe { (place(object)?, text(name, "the name")?, write_options(options)?) };
+        place.write(open(store, name, mode, options.as_ref())?);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_object_close(object: *mut em_object) -> em_status {
+    failure::status(|| close(object))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_object_name(
+    object: *mut em_object,
+    buffer: *mut c_char,
+    size: usize,
+) -> em_status {
+    // SAFETY: passed on from the caller.
+    failure::status(|| unsafe { give_text(share(object)?.name(), buffer, size) })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_object_of(address: *const c_void) -> *mut em_object {
+    // Not to be had is no error here.
+    failure::attempt(|| addresses::find(address as u64)).unwrap_or(0) as *mut em_object
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_contains(object: *mut em_object, address: *const c_void, size: usize) -> bool {
+    failure::value(false, || {
+        let (first, regions) = (address as u64, share(object)?.regions());
+        let Some(end) = first.checked_add(size as u64) else { return Ok(false) };
+        Ok(regions.iter().any(|&(base, bytes)| first >= base && end <= base + bytes))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_root(object: *mut em_object) -> *mut c_void {
+    failure::value(std::ptr::null_mut(), || Ok(share(object)?.root_address() as *mut c_void))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_root_size(object: *mut em_object) -> usize {
+    failure::value(0, || Ok(share(object)?.root_bytes() as usize))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_root_tag(object: *mut em_object, tag: *mut u8) -> em_status {
+    failure::status(|| {
+        // SAFETY: passed on from the caller: room for sixteen bytes.
+        let place = unsafe { place(tag.cast::<[u8; TAG_BYTES]>()) }?;
+        place.write(share(object)?.root().tag);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_root_description(
+    object: *mut em_object,
+    buffer: *mut c_char,
+    size: usize,
+) -> em_status {
+    failure::status(|| {
+        let description = share(object)?.root().description;
+        // SAFETY: passed on from the caller.
+        unsafe { give_text(cut(&description, size), buffer, size) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_set_root(
+    object: *mut em_object,
+    root: *mut c_void,
+    size: usize,
+    tag: *const u8,
+    description: *const c_char,
+) -> em_status {
+    failure::status(|| {
+        let tag = match tag.is_null() {
+            true => [0; TAG_BYTES],
+            // SAFETY: sixteen bytes, by the caller's promise.
+            false => unsafe { tag.cast::<[u8; TAG_BYTES]>().read() },
+        };
+        let description = match description.is_null() {
+            true => "",
+            // SAFETY: a text, by the caller's promise.
+            false => unsafe { text(description, "the description") }?,
+        };
+        share(object)?.set_root(root as usize, size as u64, tag, description)
+    })
+}
+
+/// Writes a result where one is wanted.
+///
+/// # Safety
+/// `place` is null or may be written.
+unsafe fn give<T>(value: T, place: *mut T) {
+    if !place.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { place.write(value) };
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_commit(object: *mut em_object, changed: *mut bool) -> em_status {
+    failure::status(|| {
+        let committed = take(object)?.object()?.commit()?;
+        // SAFETY: passed on from the caller.
+        unsafe { give(committed, changed) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_rollback(object: *mut em_object) -> em_status {
+    failure::status(|| {
+        let mut alone = take(object)?;
+        let result = alone.object()?.rollback();
+        // The object has the last commit's regions again.
+        let regions = alone.object()?.regions();
+        addresses::change(alone.number(), &regions);
+        result
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_checkpoint(object: *mut em_object, done: *mut bool) -> em_status {
+    failure::status(|| {
+        let written = take(object)?.object()?.checkpoint()?;
+        // SAFETY: passed on from the caller.
+        unsafe { give(written, done) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_sync(object: *mut em_object) -> em_status {
+    failure::status(|| take(object)?.object()?.sync())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_refresh(object: *mut em_object, changed: *mut bool) -> em_status {
+    failure::status(|| {
+        let mut alone = take(object)?;
+        let refreshed = alone.object()?.refresh();
+        let regions = alone.object()?.regions();
+        if regions.is_empty() {
+            // The newer commit could not be opened and the older one is gone.
+            addresses::remove(alone.number());
+            drop(alone.close()?);
+        } else if !matches!(refreshed, Ok(false)) {
+            addresses::change(alone.number(), &regions);
+        }
+        let refreshed = refreshed?;
+        // SAFETY: passed on from the caller.
+        unsafe { give(refreshed, changed) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_sequence(object: *mut em_object) -> u64 {
+    failure::value(0, || Ok(share(object)?.sequence()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_verified(object: *mut em_object, done: *mut bool) -> em_status {
+    failure::status(|| {
+        // SAFETY: passed on from the caller.
+        let place = unsafe { place(done) }?;
+        place.write(share(object)?.verified()?);
+        Ok(())
+    })
+}
+
+/// A text in an array, cut to fit.
+fn array<const N: usize>(text: &str) -> [c_char; N] {
+    let mut array = [0; N];
+    for (to, from) in array.iter_mut().zip(cut(text, N).bytes()) {
+        *to = from as c_char;
+    }
+    array
+}
+
+fn info_of(object: &Object) -> Result<em_object_info> {
+    let info = object.info()?;
+    let created = info.created.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let root = object.root();
+    Ok(em_object_info {
+        size: size_of::<em_object_info>(),
+        created_ns: created.as_nanos() as u64,
+        file_bytes: info.file_bytes,
+        base_address: info.base_address,
+        sequence: object.sequence(),
+        root_bytes: root.bytes,
+        regions: info.heap.regions,
+        capacity_bytes: info.heap.capacity_bytes,
+        backed_bytes: info.heap.backed_bytes,
+        blocks: info.heap.blocks,
+        allocated_bytes: info.heap.allocated_bytes,
+        large_blocks: info.heap.large_blocks,
+        large_bytes: info.heap.large_bytes,
+        mode: if object.is_writing() { WRITE } else { READ },
+        reserved: 0,
+        root_tag: root.tag,
+        uuid: array(&info.uuid),
+        name: array(object.name()),
+        root_description: array(cut(&root.description, DESCRIPTION_BUFFER_BYTES)),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_info(object: *mut em_object, info: *mut em_object_info) -> em_status {
+    failure::status(|| {
+        // SAFETY: passed on from the caller: the size says how much may be written.
+        let Some(wanted) = (unsafe { options(info) })? else {
+            return Err(Failure::argument("the pointer for the result is NULL"));
+        };
+        let mut filled = info_of(&*share(object)?)?;
+        let bytes = wanted.size.min(size_of::<em_object_info>());
+        filled.size = bytes;
+        // SAFETY: the caller's struct has `bytes` bytes, ours too.
+        unsafe {
+            info.cast::<u8>().copy_from_nonoverlapping((&raw const filled).cast::<u8>(), bytes);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,146 @@
+//! Statuses: one for each error of the Rust library, and those that only C can meet.
+
+use evermap_core::Error;
+use libc::c_int;
+
+use crate::types::em_status;
+
+/// Defines the statuses, their names and the errno that goes with each.
+macro_rules! statuses {
+    ($($name:ident = $number:literal, $errno:ident;)*) => {
+        $(pub const $name: em_status = $number;)*
+
+        /// Every status with its name and errno.
+        pub const ALL: &[(em_status, &std::ffi::CStr, c_int)] = &[
+            $((
+                $name,
+                match std::ffi::CStr::from_bytes_with_nul(
+                    concat!("EM_", stringify!($name), "\0").as_bytes(),
+                ) {
+                    Ok(name) => name,
+                    Err(_) => unreachable!(),
+                },
+                libc::$errno,
+            ),)*
+        ];
+    };
+}
+
+statuses! {
+    NO_STORE = 1, ENOENT;
+    STORE_EXISTS = 2, EEXIST;
+    NOT_FOUND = 3, ENOENT;
+    ALREADY_EXISTS = 4, EEXIST;
+    INVALID_NAME = 5, EINVAL;
+    BUSY = 6, EBUSY;
+    ADDRESS_TAKEN = 7, EADDRINUSE;
+    FOREIGN = 8, EILSEQ;
+    NEWER_FORMAT = 9, EPROTONOSUPPORT;
+    DAMAGED = 10, EUCLEAN;
+    SCHEMA_MISMATCH = 11, EPROTOTYPE;
+    OTHER_APPLICATION = 12, EPERM;
+    DISK_FULL = 13, ENOSPC;
+    NOT_PERMITTED = 14, EACCES;
+    OUT_OF_ADDRESSES = 15, ENOMEM;
+    BAD_ALLOCATION = 16, ENOMEM;
+    INVALID_FREE = 17, EFAULT;
+    BAD_ROOT = 18, EFAULT;
+    CAPACITY_OVERFLOW = 19, EOVERFLOW;
+    OUT_OF_BOUNDS = 20, ERANGE;
+    DURABILITY_UNKNOWN = 21, EIO;
+    LOG_MISSING = 22, ENOENT;
+    LOG_FULL = 23, ENOBUFS;
+    UNSUPPORTED = 24, ENOSYS;
+    IO = 25, EIO;
+    CLOSED = 100, EBADF;
+    READ_ONLY = 101, EROFS;
+    FORKED = 102, ECHILD;
+    INVALID_ARGUMENT = 103, EINVAL;
+    TOO_MANY_OPEN = 104, EMFILE;
+    INTERNAL = 105, ENOTRECOVERABLE;
+}
+
+/// Success; in [`ALL`] are failures only.
+pub const OK: em_status = 0;
+
+/// The errno that goes with a status.
+pub fn errno_of(status: em_status) -> c_int {
+    ALL.iter().find(|(number, ..)| *number == status).map_or(libc::EIO, |(.., errno)| *errno)
+}
+
+/// The status of an error.
+pub fn status_of(error: &Error) -> em_status {
+    match error {
+        Error::NoStore { .. } => NO_STORE,
+        Error::StoreExists { .. } => STORE_EXISTS,
+        Error::NotFound { .. } => NOT_FOUND,
+        Error::AlreadyExists { .. } => ALREADY_EXISTS,
+        Error::InvalidName { .. } => INVALID_NAME,
+        Error::Busy { .. } => BUSY,
+        Error::AddressTaken { .. } => ADDRESS_TAKEN,
+        Error::Foreign { .. } => FOREIGN,
+        Error::NewerFormat { .. } => NEWER_FORMAT,
+        Error::Damaged { .. } => DAMAGED,
+        Error::SchemaMismatch { .. } => SCHEMA_MISMATCH,
+        Error::OtherApplication { .. } => OTHER_APPLICATION,
+        Error::DiskFull { .. } => DISK_FULL,
+        Error::NotPermitted { .. } => NOT_PERMITTED,
+        Error::OutOfAddresses { .. } => OUT_OF_ADDRESSES,
+        Error::BadAllocation { .. } => BAD_ALLOCATION,
+        Error::InvalidFree { .. } => INVALID_FREE,
+        Error::BadRoot { .. } => BAD_ROOT,
+        Error::CapacityOverflow { .. } => CAPACITY_OVERFLOW,
+        Error::OutOfBounds { .. } => OUT_OF_BOUNDS,
+        Error::DurabilityUnknown { .. } => DURABILITY_UNKNOWN,
+        Error::LogMissing { .. } => LOG_MISSING,
+        Error::LogFull { .. } => LOG_FULL,
+        Error::Unsupported { .. } => UNSUPPORTED,
+        Error::Io { .. } => IO,
+        // The enum may grow; the test beside this fails until the new variant has a status.
+        _ => INTERNAL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The variants of the Rust library's error, as its source has them.
+    fn variants() -> Vec<String> {
+        let source = include_str!("../../evermap/src/error.rs");
+        let (_, body) = source.split_once("pub enum Error {").unwrap();
+        let (body, _) = body.split_once("\n}").unwrap();
+        let is_variant = |line: &&str| {
+            line.starts_with("    ") && line.chars().nth(4).is_some_and(|c| c.is_uppercase())
+        };
+        let name = |line: &str| line.trim().trim_end_matches([' ', '{', ',']).to_string();
+        body.lines().filter(is_variant).map(name).collect()
+    }
+
+    #[test]
+    fn every_error_has_a_status_of_its_own_name() {
+        let variants = variants();
+        assert!(variants.len() >= 25, "{variants:?}");
+        for variant in &variants {
+            let mut name = "EM".to_string();
+            for c in variant.chars() {
+                if c.is_uppercase() {
+                    name.push('_');
+                }
+                name.push(c.to_ascii_uppercase());
+            }
+            let known = ALL.iter().any(|(_, known, _)| known.to_str() == Ok(&name));
+            assert!(known, "no status {name}");
+            let arm = format!("Error::{variant} {{ .. }} => {},", &name[3..]);
+            assert!(include_str!("status.rs").contains(&arm), "no arm `{arm}`");
+        }
+    }
+
+    #[test]
+    fn statuses_are_told_apart() {
+        for (i, (number, name, errno)) in ALL.iter().enumerate() {
+            assert!(*number != OK && *errno != 0);
+            assert!(ALL[..i].iter().all(|(n, t, _)| n != number && t != name), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What `evermap.h` says of stores.
+
+use std::ffi::{CString, c_char, c_void};
+use std::path::Path;
+use std::time::Duration;
+
+use evermap_core::{ApplicationKey, Options, Store, Verify, Window};
+
+use crate::arguments::{give_text, options, path, place, text};
+use crate::failure::{self, Failure, Result};
+use crate::stores::{find, insert, prepare, remove};
+use crate::types::{TAG_BYTES, em_name_callback, em_status, em_store, em_store_options};
+use crate::{reserve, status};
+
+/// How a store is opened or made, as Rust has it, and for which application.
+type Choices = (Options, Option<ApplicationKey>);
+
+/// # Safety
+/// `given` is null or what the header says, its texts too.
+unsafe fn choices(given: *const em_store_options) -> Result<Choices> {
+    // SAFETY: passed on from the caller.
+    let Some(given) = (unsafe { options(given) })? else { return Ok(Choices::default()) };
+    let mut made = Options::new();
+    if given.arena_bytes != 0 {
+        made = made.arena_bytes(given.arena_bytes);
+    }
+    if given.window_base != 0 || given.window_end != 0 {
+        made = made.window(Window::new(given.window_base, given.window_end)?);
+    }
+    made = made.busy_timeout(Duration::from_millis(given.busy_timeout_ms.into()));
+    if given.catalog_timeout_ms != 0 {
+        made = made.catalog_timeout(Duration::from_millis(given.catalog_timeout_ms.into()));
+    }
+    made = made.verify(match given.verify {
+        0 => Verify::Superblock,
+        1 => Verify::Background,
+        2 => Verify::Full,
+        other => return Err(Failure::argument(format!("{other} is no em_verify"))),
+    });
+    if !given.arena_registry.is_null() {
+        // SAFETY: a text, by the caller's promise.
+        let file = unsafe { path(given.arena_registry) }?;
+        made = made.arena_registry((!file.as_os_str().is_empty()).then(|| file.to_path_buf()));
+    }
+    let key = match (given.application.is_null(), given.application_key.is_null()) {
+        (true, true) => None,
+        // SAFETY: a text, by the caller's promise.
+        (false, true) => {
+            Some(ApplicationKey::named(unsafe { text(given.application, "the application") }?))
+        }
+        (true, false) => {
+            // SAFETY: sixteen bytes, by the caller's promise.
+            let bytes = unsafe { given.application_key.cast::<[u8; TAG_BYTES]>().read() };
+            let key = ApplicationKey::from_bytes(bytes);
+            Some(key.ok_or_else(|| Failure::argument("sixteen zeros are no application key"))?)
+        }
+        (false, false) => {
+            return Err(Failure::argument("give the application's name or its key, not both"));
+        }
+    };
+    Ok((made, key))
+}
+
+/// # Safety
+/// The pointers are what the header says.
+unsafe fn open_by(
+    at: *const c_char,
+    given: *const em_store_options,
+    store: *mut *mut em_store,
+    open: impl FnOnce(&Options, &Path) -> evermap_core::Result<Store>,
+) -> em_status {
+    failure::status(|| {
+        prepare()?;
+        // SAFETY: passed on from the caller.
+        let (place, at, (options, key)) = unsafe { (place(store)?, path(at)?, choices(given)?) };
+        let opened = open(&options, at)?;
+        let opened = key.map_or(opened.clone(), |key| opened.for_application(key));
+        place.write(insert(opened)?);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_store_open(
+    path: *const c_char,
+    options: *const em_store_options,
+    store: *mut *mut em_store,
+) -> em_status {
+    // SAFETY: passed on from the caller.
+    unsafe { open_by(path, options, store, |options, path| options.open(path)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_store_create(
+    path: *const c_char,
+    options: *const em_store_options,
+    store: *mut *mut em_store,
+) -> em_status {
+    // SAFETY: passed on from the caller.
+    unsafe { open_by(path, options, store, |options, path| options.create_new(path)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_store_open_or_create(
+    path: *const c_char,
+    options: *const em_store_options,
+    store: *mut *mut em_store,
+) -> em_status {
+    // SAFETY: passed on from the caller.
+    unsafe { open_by(path, options, store, |options, path| options.open_or_create(path)) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_store_close(store: *mut em_store) -> em_status {
+    failure::status(|| remove(store))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_store_reserve(at: *const c_char) -> em_status {
+    failure::status(|| {
+        prepare()?;
+        // SAFETY: passed on from the caller.
+        reserve::reserve(unsafe { path(at) }?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_store_list(
+    store: *mut em_store,
+    callback: em_name_callback,
+    context: *mut c_void,
+) -> em_status {
+    failure::status(|| {
+        let call = callback.ok_or_else(|| Failure::argument("the callback is NULL"))?;
+        for name in find(store)?.list()? {
+            // Names have no control characters.
+            let name = CString::new(name).unwrap_or_default();
+            // SAFETY: a function of the caller's, with what the header says it gets.
+            if !unsafe { call(name.as_ptr(), context) } {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_store_contains(
+    store: *mut em_store,
+    name: *const c_char,
+    contains: *mut bool,
+) -> em_status {
+    failure::status(|| {
+        // SAFETY: passed on from the caller.
+        let (place, name) = unsafe { (place(contains)?, text(name, "the name")?) };
+        place.write(find(store)?.contains(name)?);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_store_remove(store: *mut em_store, name: *const c_char) -> em_status {
+    failure::status(|| {
+        // SAFETY: passed on from the caller.
+        let name = unsafe { text(name, "the name") }?;
+        Ok(find(store)?.remove(name)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_store_rename(
+    store: *mut em_store,
+    from: *const c_char,
+    to: *const c_char,
+) -> em_status {
+    failure::status(|| {
+        // SAFETY: passed on from the caller.
+        let (from, to) = unsafe { (text(from, "the old name")?, text(to, "the new name")?) };
+        Ok(find(store)?.rename(from, to)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_store_object_at(
+    store: *mut em_store,
+    address: *const c_void,
+    buffer: *mut c_char,
+    size: usize,
+) -> em_status {
+    failure::status(|| {
+        let name = find(store)?.object_at(address as usize)?.ok_or_else(|| {
+            let message = format!("no object of the store has {address:p}");
+            Failure::new(status::NOT_FOUND, message)
+        })?;
+        // SAFETY: passed on from the caller.
+        unsafe { give_text(&name, buffer, size) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_application_key(name: *const c_char, key: *mut u8) -> em_status {
+    failure::status(|| {
+        // SAFETY: passed on from the caller: a text, and room for sixteen bytes.
+        let (name, place) =
+            unsafe { (text(name, "the name")?, place(key.cast::<[u8; TAG_BYTES]>())?) };
+        place.write(ApplicationKey::named(name).bytes());
+        Ok(())
+    })
+}

@@ -1,0 +1,100 @@
+//! What `evermap.h` says of tools.
+
+use std::ffi::{CString, c_char, c_void};
+use std::path::Path;
+use std::ptr;
+
+use evermap_core::Error;
+use evermap_core::tools::{CheckOptions, Report, Severity, check};
+
+use crate::arguments::path;
+use crate::failure::{self, Failure, Result};
+use crate::types::{em_finding, em_finding_callback, em_status};
+use crate::{fork, status};
+
+/// Texts of a finding: file, object, what, found, expected, remedy.
+type Texts<'a> = (&'a Path, Option<&'a str>, [&'a str; 4]);
+
+struct Listener {
+    callback: em_finding_callback,
+    context: *mut c_void,
+    ended: bool,
+}
+
+impl Listener {
+    fn tell(&mut self, severity: u32, repairable: bool, (file, object, texts): Texts<'_>) {
+        let Some(call) = self.callback.filter(|_| !self.ended) else { return };
+        let own = |text: &str| CString::new(text.replace('\0', "\\0")).unwrap_or_default();
+        let file = own(&file.to_string_lossy());
+        let object = object.map(own);
+        let texts = texts.map(own);
+        let [what, found, expected, remedy] = texts.each_ref().map(|text| text.as_ptr());
+        let finding = em_finding {
+            size: size_of::<em_finding>(),
+            severity,
+            repairable: repairable.into(),
+            file: file.as_ptr(),
+            object: object.as_ref().map_or(ptr::null::<c_char>(), |name| name.as_ptr()),
+            what,
+            found,
+            expected,
+            remedy,
+        };
+        // SAFETY: a function of the caller's, with what the header says it gets.
+        self.ended = !unsafe { call(&finding, self.context) };
+    }
+}
+
+fn tell_all(report: &Report, listener: &mut Listener) {
+    for finding in &report.findings {
+        let severity = match finding.severity {
+            Severity::Leftover => 0,
+            Severity::Suspect => 1,
+            _ => 2,
+        };
+        let object = finding.object.as_deref();
+        let texts = [&*finding.what, &finding.found, &finding.expected, &finding.remedy];
+        listener.tell(severity, finding.repairable, (&finding.file, object, texts));
+    }
+    for unchecked in &report.unchecked {
+        let error = unchecked.error.to_string();
+        let texts = ["the file", &error, "a file that can be read", "see what was found"];
+        listener.tell(3, false, (&unchecked.file, unchecked.object.as_deref(), texts));
+    }
+}
+
+fn verdict(report: Report) -> Result<()> {
+    let worse = |f: &&evermap_core::tools::Finding| f.severity > Severity::Leftover;
+    let count = report.findings.iter().filter(worse).count();
+    if let Some(first) = report.findings.iter().filter(worse).max_by_key(|f| f.severity) {
+        let message = format!(
+            "{count} findings in store {}, such as {} of {}: {} where {} was expected; {}",
+            report.directory.display(),
+            first.what,
+            first.file.display(),
+            first.found,
+            first.expected,
+            first.remedy
+        );
+        return Err(Failure::new(status::DAMAGED, message));
+    }
+    match report.unchecked.into_iter().next() {
+        Some(unchecked) => Err(Error::into(unchecked.error)),
+        None => Ok(()),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_check(
+    at: *const c_char,
+    callback: em_finding_callback,
+    context: *mut c_void,
+) -> em_status {
+    failure::status(|| {
+        fork::check()?;
+        // SAFETY: passed on from the caller.
+        let report = check(unsafe { path(at) }?, &CheckOptions::new())?;
+        tell_all(&report, &mut Listener { callback, context, ended: false });
+        verdict(report)
+    })
+}
