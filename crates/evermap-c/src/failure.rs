@@ -44,7 +44,9 @@ impl From<Error> for Failure {
             Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
             _ => status::errno_of(status),
         };
-        Failure { status, errno, message: error.to_string() }
+        // The one remedy that names a function of the Rust library.
+        let message = error.to_string().replace("`Store::create_new`", "em_store_create()");
+        Failure { status, errno, message }
     }
 }
 

@@ -30,7 +30,8 @@ const ROUNDS: u64 = 1 << 42;
 /// Makes a handle of an object no address that can be used.
 const MARK: u64 = 0x4 << 60;
 
-const _: () = assert!(SLOTS == 1 << (ROUND_SHIFT - INDEX_SHIFT) && ROUNDS << ROUND_SHIFT == MARK >> 2);
+const _: () =
+    assert!(SLOTS == 1 << (ROUND_SHIFT - INDEX_SHIFT) && ROUNDS << ROUND_SHIFT == MARK >> 2);
 
 struct Slot {
     word: AtomicU64,

@@ -10,11 +10,16 @@ use crate::handles::share;
 use crate::types::{em_object, em_status};
 
 /// What `malloc` promises on the platforms that Evermap knows.
-const ALIGNMENT: usize = 16;
+pub const ALIGNMENT: usize = 16;
+
+#[inline]
+pub fn allocate(object: *mut em_object, size: usize) -> Result<*mut c_void> {
+    Ok(share(object)?.heap()?.allocate(size, ALIGNMENT)?.as_ptr().cast())
+}
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_malloc(object: *mut em_object, size: usize) -> *mut c_void {
-    em_aligned_alloc(object, ALIGNMENT, size)
+    failure::value(null_mut(), || allocate(object, size))
 }
 
 #[unsafe(no_mangle)]
@@ -56,7 +61,7 @@ pub unsafe extern "C" fn em_realloc(
 }
 
 #[inline]
-fn free(object: *mut em_object, pointer: *mut c_void) -> Result<()> {
+pub fn free(object: *mut em_object, pointer: *mut c_void) -> Result<()> {
     match NonNull::new(pointer.cast::<u8>()) {
         Some(block) => Ok(share(object)?.heap()?.try_free(block)?),
         None => Ok(()),

@@ -14,13 +14,13 @@ mod arguments;
 mod directory;
 mod error_calls;
 mod failure;
-//mod fastio;
+mod fastio;
 mod fork;
 mod handles;
 #[cfg(test)]
 mod header;
 mod heap_calls;
-//mod nvheap;
+mod nvheap;
 mod object;
 mod object_calls;
 mod reserve;

@@ -1,0 +1,65 @@
+/*
+ * nvheap.h - one persistent heap an application, and names for its blocks.
+ *
+ * The store is the directory that EVERMAP_STORE names; it is made when it is not there. The
+ * application is what EVERMAP_APPLICATION names, or else the program's own name (its file's,
+ * without directories); its heap is the object "nvheap:APPLICATION", which only it can open. The
+ * first call opens the heap: for writing, or for reading its last commit while another process
+ * writes it (then nvmalloc and nvfree give EM_READ_ONLY).
+ *
+ *     size_t size;
+ *     long *runs = nvread("runs", &size);                  (NULL in the first run)
+ *     if (runs == NULL)
+ *         *(runs = nvmalloc("runs", sizeof *runs)) = 0;
+ *     ++*runs;
+ *     nvcommit();
+ *
+ * Blocks may hold pointers to each other: they lie at the same addresses in every process. What
+ * was not committed is forgotten when the process ends.
+ *
+ * Functions that return int give 0, or -1 with errno set; functions that return a pointer give
+ * NULL then. em_last_error() and em_last_error_message() of evermap.h tell more. All four may be
+ * called from any thread; no thread may store to the heap's blocks during nvcommit(). In a forked
+ * child they give EM_FORKED. em_object_of() gives the heap's object for any of its blocks.
+ *
+ * The heap's root is a table of names that any program can read; its tag is "evermap.nvheap.1":
+ *
+ *     struct table { uint64_t names; uint64_t buckets; struct entry *bucket[]; };
+ *     struct entry { struct entry *next; void *block; uint64_t size; uint64_t hash;
+ *                    uint64_t name_bytes; char name[]; };
+ *
+ * `buckets` is a power of two, `hash` is FNV-1a (64 bits) of the name, an entry is in the list
+ * that begins at bucket[hash % buckets], and `name` ends with a zero byte that is not counted.
+ */
+#ifndef EVERMAP_NVHEAP_H
+#define EVERMAP_NVHEAP_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A block of `size` bytes with unspecified contents, aligned to 16, found by `name` (1 to 255
+ * bytes) in this and later runs. With a NULL name, a block that nothing but your own pointers
+ * finds; em_free(em_object_of(block), block) frees it. Errors: EM_ALREADY_EXISTS, EM_READ_ONLY,
+ * EM_INVALID_NAME, EM_BAD_ALLOCATION, EM_DISK_FULL, EM_OTHER_APPLICATION, and, without
+ * EVERMAP_STORE, EM_INVALID_ARGUMENT. */
+void *nvmalloc(const char *name, size_t size);
+
+/** The block of a name; its size as asked for goes to `size`, which may be NULL. Errors:
+ * EM_NOT_FOUND, and those of opening the heap. */
+void *nvread(const char *name, size_t *size);
+
+/** Frees the block of a name, and the name. Errors: EM_NOT_FOUND, EM_READ_ONLY. */
+int nvfree(const char *name);
+
+/** Makes everything done to the heap since the last commit durable, all of it or nothing. Errors:
+ * those of em_commit(). */
+int nvcommit(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* EVERMAP_NVHEAP_H */

@@ -1,0 +1,151 @@
+//! What `nvheap.h` says: one heap an application. It is an ordinary open object; its names are in
+//! the [`directory`] that is its root. One lock keeps calls apart.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::{Mutex, PoisonError};
+
+use evermap_core::{ApplicationKey, Error};
+
+use crate::failure::{self, Failure, Result};
+use crate::handles::{Shared, share, take};
+use crate::object_calls::open;
+use crate::reserve::store_of_environment;
+use crate::surroundings::{application, program_name};
+use crate::types::{READ, WRITE, em_object};
+use crate::{directory, fork, heap_calls, status};
+
+const NAME_BYTES_MAX: usize = 255;
+
+/// The heap's handle once it is open, else 0.
+static HEAP: Mutex<u64> = Mutex::new(0);
+
+/// Opens the application's heap, and makes it when it is not there.
+fn open_heap() -> Result<*mut em_object> {
+    let application = application()?.unwrap_or_else(program_name);
+    let store = store_of_environment()?.for_application(ApplicationKey::named(&application));
+    let name = format!("nvheap:{application}");
+    if !store.contains(&name)? {
+        match store.create_raw(&name) {
+            // Another process was quicker.
+            Ok(()) | Err(Error::AlreadyExists { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match open(store.clone(), &name, WRITE, None) {
+        Err(failure) if [status::BUSY, status::NOT_PERMITTED].contains(&failure.status) => {
+            open(store, &name, READ, None)
+        }
+        other => other,
+    }
+}
+
+/// Runs a call with the heap, one at a time.
+fn with_heap<T>(call: impl FnOnce(*mut em_object) -> Result<T>) -> Result<T> {
+    fork::check()?;
+    let mut heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_open = |handle: u64| match share(handle as *const em_object) {
+        Ok(_) => true,
+        // Who asked for its object may have closed it.
+        Err(failure) => failure.status != status::CLOSED,
+    };
+    if !is_open(*heap) {
+        *heap = open_heap()? as u64;
+    }
+    call(*heap as *mut em_object)
+}
+
+/// # Safety
+/// `name` is a text.
+unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a [u8]> {
+    if name.is_null() {
+        return Err(Failure::argument("the name is NULL"));
+    }
+    // SAFETY: a text, by the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        let message = format!("a name has 1 to {NAME_BYTES_MAX} bytes, this one {}", name.len());
+        return Err(Failure::new(status::INVALID_NAME, message));
+    }
+    Ok(name)
+}
+
+fn not_found(object: &Shared, name: &[u8]) -> Failure {
+    let name = String::from_utf8_lossy(name);
+    let message = format!("no block `{name}` in object `{}`", object.name());
+    Failure::new(status::NOT_FOUND, message)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_void {
+    failure::value(null_mut(), || {
+        with_heap(|heap| {
+            if name.is_null() {
+                return heap_calls::allocate(heap, size);
+            }
+            // SAFETY: a text, by the caller's promise.
+            let name = unsafe { name_of(name) }?;
+            let object = share(heap)?;
+            // SAFETY: the lock is held.
+            if unsafe { directory::find(&object, name) }?.is_some() {
+                let name = String::from_utf8_lossy(name);
+                let message = format!("block `{name}` exists in object `{}`", object.name());
+                return Err(Failure::new(status::ALREADY_EXISTS, message));
+            }
+            let block = object.heap()?.allocate(size, heap_calls::ALIGNMENT)?;
+            // SAFETY: the lock is held, and the name is not in the table.
+            let named = unsafe { directory::insert(&object, name, block.as_ptr(), size as u64) };
+            if let Err(failure) = named {
+                object.heap()?.try_free(block)?;
+                return Err(failure);
+            }
+            Ok(block.as_ptr().cast())
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c_void {
+    failure::value(null_mut(), || {
+        // SAFETY: a text, by the caller's promise.
+        let name = unsafe { name_of(name) }?;
+        with_heap(|heap| {
+            let object = share(heap)?;
+            // SAFETY: the lock is held.
+            let Some(entry) = (unsafe { directory::find(&object, name) }?) else {
+                return Err(not_found(&object, name));
+            };
+            // SAFETY: an entry of the table, under the lock; `size` may be written.
+            unsafe {
+                if let Some(size) = size.as_mut() {
+                    *size = entry.as_ref().size as usize;
+                }
+                Ok(entry.as_ref().block.cast())
+            }
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvfree(name: *const c_char) -> c_int {
+    let freed = failure::status(|| {
+        // SAFETY: a text, by the caller's promise.
+        let name = unsafe { name_of(name) }?;
+        with_heap(|heap| {
+            // SAFETY: the lock is held.
+            let block = {
+                let object = share(heap)?;
+                unsafe { directory::remove(&object, name) }?
+                    .ok_or_else(|| not_found(&object, name))?
+            };
+            heap_calls::free(heap, block.cast())
+        })
+    });
+    if freed == status::OK { 0 } else { -1 }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn nvcommit() -> c_int {
+    let committed = failure::status(|| with_heap(|heap| take(heap)?.object()?.commit().map(drop)));
+    if committed == status::OK { 0 } else { -1 }
+}
