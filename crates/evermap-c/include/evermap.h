@@ -42,7 +42,7 @@
  *
  * THREADS. Every function may be called from any thread. Allocating and freeing in one object by
  * many threads at once is what the heap is made for. em_commit, em_rollback, em_checkpoint,
- * em_sync, em_reserve, em_shrink, em_refresh and em_object_close must be alone with the object:
+ * em_sync, em_reserve, em_release, em_shrink, em_refresh and em_object_close must be alone with the object:
  * when two threads call them at once, one gets EM_BUSY and nothing has happened; they get EM_BUSY
  * as well while another thread is inside of any other function with the same object, and every
  * other function called meanwhile gets it (em_free aborts). No thread may store to the object's
@@ -461,14 +461,21 @@ em_status em_try_free(em_object *object, void *pointer);
  * no allocated block of the object, and on failure. */
 size_t em_usable_size(em_object *object, const void *pointer);
 
-/** Makes sure that `bytes` more bytes of allocations find addresses and file blocks, durably on
- * return: what follows cannot fail for want of space. Commits what was done so far. Must be alone,
- * see THREADS. Errors: as em_commit(), EM_OUT_OF_ADDRESSES. */
+/** Makes room for a block of `bytes` bytes, or many that are smaller: addresses and file blocks, so
+ * that allocating them meets no full disk; durable on return, and left with the object at closing.
+ * Commits what was done so far. Must be alone, see THREADS. Errors: EM_DISK_FULL,
+ * EM_OUT_OF_ADDRESSES, EM_READ_ONLY, and those of em_commit(). */
 em_status em_reserve(em_object *object, uint64_t bytes);
 
-/** Gives memory at the end of the object that no block uses back to the file system; `bytes`,
- * which may be NULL, tells how much. Commits what was done so far. Must be alone, see THREADS.
- * Errors: as em_commit(). */
+/** Gives up to `bytes_max` bytes of the object's unused end back to the file system, as whole
+ * pages; `bytes`, which may be NULL, tells how many: fewer when less is unused, or readers of older
+ * commits use it. Commits what was done so far. Must be alone, see THREADS. Errors: EM_READ_ONLY,
+ * and those of em_commit(). */
+em_status em_release(em_object *object, uint64_t bytes_max, uint64_t *bytes);
+
+/** Gives all disk space that the object does not need back to the file system, its unused end and
+ * what is free in the middle; `bytes`, which may be NULL, tells how much. Nothing moves. Commits
+ * what was done so far. Must be alone, see THREADS. Errors: as em_release(). */
 em_status em_shrink(em_object *object, uint64_t *bytes);
 
 /* ---- Tools --------------------------------------------------------------------------------- */

@@ -71,13 +71,14 @@ void *p_malloc(const char *name, size_t size);
  * object that is not mapped for writing, prints what it is on stderr and aborts. */
 void p_free(const char *name, void *node);
 
-/** Makes sure that `bytes` more bytes of allocations find addresses and file blocks, durably on
- * return. Commits what was done so far. Errors: EM_READ_ONLY, EM_DISK_FULL, EM_OUT_OF_ADDRESSES. */
+/** Makes room for a block of `bytes` bytes, or many that are smaller: addresses and file blocks,
+ * durably on return; they stay with the object. Commits what was done so far. Errors: EM_READ_ONLY,
+ * EM_DISK_FULL, EM_OUT_OF_ADDRESSES. */
 int p_extend(const char *name, size_t bytes);
 
-/** Gives unused bytes at the object's end back to the file system, durably: `bytes` of them or
- * more, as whole pages and as far as nothing is allocated there. Commits what was done so far.
- * Errors: EM_OUT_OF_BOUNDS when fewer were unused (these were given back); EM_READ_ONLY. */
+/** Gives `bytes` bytes of the object's unused end, rounded down to whole pages, back to the file
+ * system, durably. Commits what was done so far. Errors: EM_OUT_OF_BOUNDS when fewer were unused
+ * there, or readers use them (what could be given back was); EM_READ_ONLY. */
 int p_reduce(const char *name, size_t bytes);
 
 /** The object's root: where everything in it is found from; NULL for none (errno stays) and on

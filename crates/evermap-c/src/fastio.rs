@@ -11,12 +11,15 @@ use evermap_core::{Error, Store};
 
 use crate::arguments::text;
 use crate::failure::{self, Failure, Result};
-use crate::handles::{Alone, share, take};
-use crate::object_calls::{self, open};
+use crate::handles::{share, take};
+use crate::object_calls::{self, change, open};
 use crate::reserve::store_of_environment;
 use crate::surroundings::application_key;
 use crate::types::{READ, TAG_BYTES, WRITE, em_mode, em_object};
 use crate::{fork, heap_calls, status};
+
+/// What the file is given and takes back.
+const PAGE_BYTES: u64 = 4096;
 
 type Names = HashMap<Vec<u8>, u64>;
 
@@ -44,6 +47,11 @@ fn store() -> Result<Store> {
     })
 }
 
+/// Who asked em_object_of for the object may have closed it.
+fn is_open(handle: u64) -> bool {
+    !matches!(share(handle as *const em_object), Err(f) if f.status == status::CLOSED)
+}
+
 /// The mapped object of a name.
 ///
 /// # Safety
@@ -68,8 +76,9 @@ unsafe fn mapped(name: *const c_char) -> Result<*mut em_object> {
 #[cold]
 fn look_up(name: &[u8]) -> Result<*mut em_object> {
     fork::check()?;
-    let names = lock();
-    let Some(&handle) = names.as_ref().and_then(|names| names.get(name)) else {
+    let mut names = lock();
+    let handle = names.get_or_insert_default().get(name).copied().filter(|&h| is_open(h));
+    let Some(handle) = handle else {
         let name = String::from_utf8_lossy(name);
         let message = format!("object `{name}` is not mapped; call p_map first");
         return Err(Failure::new(status::CLOSED, message));
@@ -120,7 +129,7 @@ fn map(name: &str, modes: &[em_mode]) -> Result<*mut c_void> {
         let regions = share(handle as *const em_object)?.regions();
         Ok(regions.first().map_or(null_mut(), |&(base, _)| base as *mut c_void))
     };
-    if let Some(&handle) = names.get(name.as_bytes()) {
+    if let Some(handle) = names.get(name.as_bytes()).copied().filter(|&h| is_open(h)) {
         return first(handle);
     }
     let mut result = Err(Failure::argument("no mode"));
@@ -168,19 +177,32 @@ pub unsafe extern "C" fn p_unmap(name: *const c_char) -> c_int {
     })
 }
 
-/// The mapped object of a name, for this thread alone.
-///
-/// # Safety
-/// As [`mapped`].
-unsafe fn alone(name: *const c_char) -> Result<Alone> {
-    // SAFETY: passed on from the caller.
-    take(unsafe { mapped(name) }?)
-}
-
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn p_commit(name: *const c_char) -> c_int {
     // SAFETY: passed on from the caller.
-    outcome(|| unsafe { alone(name) }?.object()?.commit().map(drop))
+    outcome(|| take(unsafe { mapped(name) }?)?.object()?.commit().map(drop))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn p_extend(name: *const c_char, bytes: usize) -> c_int {
+    // SAFETY: passed on from the caller.
+    outcome(|| change(unsafe { mapped(name) }?, |object| object.reserve(bytes as u64)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn p_reduce(name: *const c_char, bytes: usize) -> c_int {
+    outcome(|| {
+        let whole = bytes as u64 / PAGE_BYTES * PAGE_BYTES;
+        // SAFETY: passed on from the caller.
+        let given = change(unsafe { mapped(name) }?, |object| object.release(whole))?;
+        if given == whole {
+            return Ok(());
+        }
+        let message = format!(
+            "{given} bytes at the object's end were unused and given back, {whole} were asked for"
+        );
+        Err(Failure::new(status::OUT_OF_BOUNDS, message))
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -1,1 +1,238 @@
+//! Holds the headers to the library: every prototype, number, size and offset, and the list of what
+//! is exported. Who changes one side alone meets a failing test that names the difference.
 
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::process::Command;
+
+use crate::status;
+use crate::types::*;
+
+const HEADERS: [&str; 3] = [
+    include_str!("../include/evermap.h"),
+    include_str!("../include/fastio.h"),
+    include_str!("../include/nvheap.h"),
+];
+
+const CALLS: [&str; 7] = [
+    include_str!("error_calls.rs"),
+    include_str!("store_calls.rs"),
+    include_str!("object_calls.rs"),
+    include_str!("heap_calls.rs"),
+    include_str!("tools_calls.rs"),
+    include_str!("fastio.rs"),
+    include_str!("nvheap.rs"),
+];
+
+/// A function's parameters and its result, as Rust writes the types; by name.
+type Signatures = BTreeMap<String, (Vec<String>, String)>;
+
+fn without_comments(header: &str) -> String {
+    let mut rest = header;
+    let mut text = String::new();
+    while let Some((before, comment)) = rest.split_once("/*") {
+        text.push_str(before);
+        rest = comment.split_once("*/").unwrap().1;
+    }
+    text + rest
+}
+
+/// Statements of a header that are outside of braces, without the preprocessor's lines.
+fn statements(header: &str) -> Vec<String> {
+    let text = without_comments(header).replace("\\\n", " ");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let text = lines.collect::<Vec<_>>().join(" ").replace("extern \"C\" {", "");
+    let (mut depth, mut statements, mut statement) = (0, Vec::new(), String::new());
+    for c in text.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ';' if depth <= 0 => {
+                let words: Vec<_> = statement.split_whitespace().collect();
+                statements.push(words.join(" "));
+                statement.clear();
+            }
+            c if depth <= 0 => statement.push(c),
+            _ => {}
+        }
+    }
+    statements
+}
+
+/// A C type as Rust writes it. `declared` is a parameter with its name, or a result without one.
+fn rust_type(declared: &str, named: bool) -> String {
+    let is_array = declared.contains('[');
+    let declared = declared.split('[').next().unwrap();
+    let stars = declared.matches('*').count() + usize::from(is_array);
+    let words = declared.replace('*', " ");
+    let mut words: Vec<_> = words.split_whitespace().collect();
+    let is_const = words.contains(&"const");
+    words.retain(|word| *word != "const");
+    assert_eq!(words.len(), 1 + usize::from(named), "{declared}");
+    let mut result = match words[0] {
+        "void" if stars == 0 => "()",
+        "void" => "c_void",
+        "char" => "c_char",
+        "int" => "c_int",
+        "size_t" => "usize",
+        "uint64_t" => "u64",
+        "uint8_t" => "u8",
+        other => other,
+    }
+    .to_string();
+    for level in 0..stars {
+        let kind = if is_const && level == 0 { "*const" } else { "*mut" };
+        result = format!("{kind} {result}");
+    }
+    result
+}
+
+fn in_headers() -> Signatures {
+    let mut found = Signatures::new();
+    for statement in HEADERS.iter().flat_map(|header| statements(header)) {
+        if statement.starts_with("typedef") || statement.trim_matches('}').trim().is_empty() {
+            continue;
+        }
+        let (declared, parameters) = statement.split_once('(').unwrap();
+        let split = declared.rfind([' ', '*']).unwrap() + 1;
+        let (result, name) = declared.split_at(split);
+        let parameters = parameters.trim_end_matches(')');
+        let parameters = parameters.split(',').filter(|p| p.trim() != "void");
+        let parameters = parameters.map(|p| rust_type(p, true)).collect();
+        found.insert(name.to_string(), (parameters, rust_type(result, false)));
+    }
+    found
+}
+
+fn in_rust() -> Signatures {
+    let mut found = Signatures::new();
+    for call in CALLS.iter().flat_map(|source| source.split("#[unsafe(no_mangle)]").skip(1)) {
+        let (_, call) = call.split_once("extern \"C\" fn ").unwrap();
+        let (declared, _) = call.split_once('{').unwrap();
+        let declared = declared.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (name, rest) = declared.split_once('(').unwrap();
+        let (parameters, result) = rest.rsplit_once(')').unwrap();
+        let parameters = parameters.split(',').filter(|p| !p.trim().is_empty());
+        let parameters = parameters.map(|p| p.split_once(": ").unwrap().1.to_string()).collect();
+        let result = result.trim().strip_prefix("-> ").unwrap_or("()").to_string();
+        found.insert(name.to_string(), (parameters, result));
+    }
+    found
+}
+
+#[test]
+fn every_prototype_is_the_function() {
+    let (headers, rust) = (in_headers(), in_rust());
+    assert!(headers.len() > 60, "{}", headers.len());
+    for (name, signature) in &headers {
+        assert_eq!(rust.get(name), Some(signature), "{name}: left is Rust, right the header");
+    }
+    for name in rust.keys() {
+        assert!(headers.contains_key(name), "{name} is in no header");
+    }
+    let callbacks = [
+        "typedef bool (*em_name_callback)(const char *name, void *context)",
+        "typedef bool (*em_finding_callback)(const em_finding *finding, void *context)",
+    ];
+    let statements = statements(HEADERS[0]);
+    for callback in callbacks {
+        assert!(statements.iter().any(|s| s == callback), "{callback}");
+    }
+}
+
+#[test]
+fn what_is_exported_is_what_the_headers_declare() {
+    let map = include_str!("../evermap.map");
+    let (_, names) = map.split_once("global:").unwrap();
+    let (names, _) = names.split_once("local:").unwrap();
+    let mut names: Vec<_> = names.split(';').map(str::trim).filter(|n| !n.is_empty()).collect();
+    names.sort_unstable();
+    let headers = in_headers();
+    assert_eq!(names, headers.keys().map(String::as_str).collect::<Vec<_>>());
+}
+
+/// Assertions about a struct: its size, and each member's place and size.
+macro_rules! layout {
+    ($text:ident, $type:ident: $($member:ident)*) => {
+        $text += &format!("SAME(sizeof({0}), {1});\n", stringify!($type), size_of::<$type>());
+        let mut bytes = 0;
+        $({
+            let offset = offset_of!($type, $member);
+            let size = size_of_member(|it: &$type| &raw const it.$member);
+            let (name, member) = (stringify!($type), stringify!($member));
+            $text += &format!("SAME(offsetof({name}, {member}), {offset});\n");
+            $text += &format!("SAME(sizeof((({name} *)0)->{member}), {size});\n");
+            bytes += size;
+        })*
+        assert_eq!(bytes, size_of::<$type>(), "all members, and no holes");
+    };
+}
+
+fn size_of_member<T, M>(_: impl Fn(&T) -> *const M) -> usize {
+    size_of::<M>()
+}
+
+fn assertions() -> String {
+    let mut text = String::from(
+        "#include <evermap.h>\n#define SAME(a, b) _Static_assert((a) == (b), #a \" is \" #b)\n",
+    );
+    layout!(text, em_store_options:
+        size arena_bytes window_base window_end busy_timeout_ms catalog_timeout_ms verify reserved
+        arena_registry application application_key);
+    layout!(text, em_write_options:
+        size durability interval_ms log_bytes_max hot_bytes_max checkpoint_after_ms when_log_full
+        log_full_pages reserved);
+    layout!(text, em_object_info:
+        size created_ns file_bytes base_address sequence root_bytes regions capacity_bytes
+        backed_bytes blocks allocated_bytes large_blocks large_bytes mode reserved root_tag uuid
+        name root_description);
+    layout!(text, em_finding:
+        size severity repairable file object what found expected remedy);
+    for (number, name, _) in status::ALL {
+        text += &format!("SAME({}, {number});\n", name.to_str().unwrap());
+    }
+    for (name, number) in CONSTANTS {
+        text += &format!("SAME(EM_{name}, {number});\n");
+    }
+    text += &format!("SAME(EM_TAG_BYTES, {TAG_BYTES});\n");
+    text += &format!("SAME(EM_NAME_BUFFER_BYTES, {NAME_BUFFER_BYTES});\n");
+    text += &format!("SAME(EM_DESCRIPTION_BUFFER_BYTES, {DESCRIPTION_BUFFER_BYTES});\n");
+    text += "SAME(sizeof(em_status), 4); SAME(sizeof(em_mode), 4); SAME(sizeof(bool), 1);\n";
+    let parts: Vec<_> = env!("CARGO_PKG_VERSION").split('.').collect();
+    for (part, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(parts) {
+        text += &format!("SAME(EM_VERSION_{part}, {number});\n");
+    }
+    text
+}
+
+#[test]
+fn every_number_size_and_offset_is_the_same_in_c() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("same.c");
+    std::fs::write(&source, assertions()).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c11", "-fsyntax-only", "-I"]);
+    compiler.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/include")).arg(&source);
+    let output = compiler.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn every_number_of_the_header_is_known_here() {
+    let text = without_comments(HEADERS[0]);
+    let members = text.lines().filter_map(|line| line.trim().split_once(" = "));
+    let members: Vec<_> = members.filter(|(name, _)| name.starts_with("EM_")).collect();
+    assert_eq!(members.len(), 1 + status::ALL.len() + CONSTANTS.len());
+}
+
+#[test]
+fn the_header_names_the_errno_that_is_set() {
+    for (number, name, errno) in status::ALL.iter().filter(|(number, ..)| *number != status::IO) {
+        let name = name.to_str().unwrap();
+        let line = HEADERS[0].lines().find(|l| l.contains(&format!(" {name} = {number}"))).unwrap();
+        let said = line.split(['[', ']']).nth(1).unwrap();
+        let source = include_str!("status.rs");
+        let row = source.lines().find(|l| l.contains(&format!("{} = {number},", &name[3..])));
+        assert!(row.unwrap().contains(&format!(", {said};")), "{name}: {errno} and {said}");
+    }
+}

@@ -112,7 +112,7 @@ pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c
         with_heap(|heap| {
             let object = share(heap)?;
             // SAFETY: the lock is held.
-            let Some(entry) = (unsafe { directory::find(&object, name) }?) else {
+            let Some(entry) = unsafe { directory::find(&object, name) }? else {
                 return Err(not_found(&object, name));
             };
             // SAFETY: an entry of the table, under the lock; `size` may be written.
@@ -132,9 +132,9 @@ pub unsafe extern "C" fn nvfree(name: *const c_char) -> c_int {
         // SAFETY: a text, by the caller's promise.
         let name = unsafe { name_of(name) }?;
         with_heap(|heap| {
-            // SAFETY: the lock is held.
             let block = {
                 let object = share(heap)?;
+                // SAFETY: the lock is held.
                 unsafe { directory::remove(&object, name) }?
                     .ok_or_else(|| not_found(&object, name))?
             };

@@ -10,6 +10,7 @@ use crate::status;
 use crate::types::TAG_BYTES;
 
 /// How it is open.
+#[allow(clippy::large_enum_variant, reason = "an object is in a box")]
 enum Access {
     Writing(RawSession),
     Reading(RawSnapshot),
@@ -154,6 +155,27 @@ impl Object {
 
     pub fn sync(&mut self) -> Result<()> {
         Ok(self.session()?.sync()?)
+    }
+
+    /// Commits with the root that was set, and then does something to the object's file.
+    fn after_commit<T>(
+        &mut self,
+        call: impl FnOnce(&mut RawSession) -> evermap_core::Result<T>,
+    ) -> Result<T> {
+        self.commit()?;
+        Ok(call(self.session()?)?)
+    }
+
+    pub fn reserve(&mut self, bytes: u64) -> Result<()> {
+        self.after_commit(|session| session.reserve(bytes))
+    }
+
+    pub fn release(&mut self, bytes_max: u64) -> Result<u64> {
+        self.after_commit(|session| session.release(bytes_max))
+    }
+
+    pub fn shrink(&mut self) -> Result<u64> {
+        self.after_commit(RawSession::shrink)
     }
 
     /// Goes on to the newest commit, if there is one; a failure other than `BUSY` leaves nothing.

@@ -10,8 +10,9 @@ use crate::failure::{self, Failure, Result};
 use crate::handles::{share, take};
 use crate::object::Object;
 use crate::types::{
-    DESCRIPTION_BUFFER_BYTES, READ, TAG_BYTES, WRITE, em_mode, em_object, em_object_info,
-    em_status, em_store, em_write_options,
+    DESCRIPTION_BUFFER_BYTES, DURABILITY_CLOSE, DURABILITY_COMMIT, DURABILITY_INTERVAL, READ,
+    TAG_BYTES, WHEN_LOG_FULL_REFUSE, WHEN_LOG_FULL_REPLACE, WRITE, em_mode, em_object,
+    em_object_info, em_status, em_store, em_write_options,
 };
 use crate::{addresses, handles, stores};
 
@@ -22,15 +23,19 @@ unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriteOp
     let Some(given) = (unsafe { options(given) })? else { return Ok(None) };
     let mut made = WriteOptions::new();
     made = made.durability(match (given.durability, given.interval_ms) {
-        (0, _) => Durability::Commit,
-        (1, 0) => return Err(Failure::argument("the interval of EM_DURABILITY_INTERVAL is 0")),
-        (1, milliseconds) => Durability::Interval(Duration::from_millis(milliseconds.into())),
-        (2, _) => Durability::Close,
+        (DURABILITY_COMMIT, _) => Durability::Commit,
+        (DURABILITY_INTERVAL, 0) => {
+            return Err(Failure::argument("the interval of EM_DURABILITY_INTERVAL is 0"));
+        }
+        (DURABILITY_INTERVAL, milliseconds) => {
+            Durability::Interval(Duration::from_millis(milliseconds.into()))
+        }
+        (DURABILITY_CLOSE, _) => Durability::Close,
         (other, _) => return Err(Failure::argument(format!("{other} is no em_durability"))),
     });
     made = made.when_log_full(match given.when_log_full {
-        0 => WhenLogFull::Replace,
-        1 => WhenLogFull::Refuse,
+        WHEN_LOG_FULL_REPLACE => WhenLogFull::Replace,
+        WHEN_LOG_FULL_REFUSE => WhenLogFull::Refuse,
         other => return Err(Failure::argument(format!("{other} is no em_when_log_full"))),
     });
     if given.log_bytes_max != 0 {
@@ -214,15 +219,49 @@ pub unsafe extern "C" fn em_commit(object: *mut em_object, changed: *mut bool) -
     })
 }
 
+/// Runs a call that may change which addresses the object has.
+pub fn change<T>(
+    object: *const em_object,
+    call: impl FnOnce(&mut Object) -> Result<T>,
+) -> Result<T> {
+    let mut alone = take(object)?;
+    let result = call(alone.object()?);
+    let regions = alone.object()?.regions();
+    addresses::change(alone.number(), &regions);
+    result
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn em_rollback(object: *mut em_object) -> em_status {
+    failure::status(|| change(object, Object::rollback))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_reserve(object: *mut em_object, bytes: u64) -> em_status {
+    failure::status(|| change(object, |object| object.reserve(bytes)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_release(
+    object: *mut em_object,
+    bytes_max: u64,
+    bytes: *mut u64,
+) -> em_status {
     failure::status(|| {
-        let mut alone = take(object)?;
-        let result = alone.object()?.rollback();
-        // The object has the last commit's regions again.
-        let regions = alone.object()?.regions();
-        addresses::change(alone.number(), &regions);
-        result
+        let given_back = change(object, |object| object.release(bytes_max))?;
+        // SAFETY: passed on from the caller.
+        unsafe { give(given_back, bytes) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_shrink(object: *mut em_object, bytes: *mut u64) -> em_status {
+    failure::status(|| {
+        let given_back = change(object, Object::shrink)?;
+        // SAFETY: passed on from the caller.
+        unsafe { give(given_back, bytes) };
+        Ok(())
     })
 }
 

@@ -174,44 +174,45 @@ pub fn in_use(what: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-
     use super::*;
 
     #[test]
     fn what_was_withdrawn_is_used_by_nobody_who_looked_after_noting() {
-        prepare();
         const THING: u64 = 77;
+        const ROUNDS: usize = 50;
         static TO_BE_HAD: AtomicBool = AtomicBool::new(true);
         static GONE: AtomicBool = AtomicBool::new(false);
-        static USES: AtomicUsize = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    while !GONE.load(Ordering::Relaxed) || USES.load(Ordering::Relaxed) < 100 {
-                        let _sitting = Sitting::on(THING).unwrap();
-                        if TO_BE_HAD.load(Ordering::Relaxed) {
-                            assert!(!GONE.load(Ordering::Relaxed), "used after it was gone");
-                        }
-                        USES.fetch_add(1, Ordering::Relaxed);
+        static ENDED: AtomicBool = AtomicBool::new(false);
+        prepare();
+        let use_it = || {
+            while !ENDED.load(Ordering::Relaxed) {
+                let sitting = Sitting::on(THING).unwrap();
+                if TO_BE_HAD.load(Ordering::Relaxed) {
+                    for _ in 0..100 {
+                        assert!(!GONE.load(Ordering::Relaxed), "used after it was gone");
                     }
-                });
-            }
-            for _ in 0..200 {
+                }
+                drop(sitting);
+                // A thread that is inside whenever it loses the processor would block the other.
                 std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            let users = [scope.spawn(use_it), scope.spawn(use_it)];
+            for _ in 0..ROUNDS {
                 TO_BE_HAD.store(false, Ordering::Relaxed);
                 barrier();
-                while in_use(THING) {
+                while in_use(THING) && users.iter().all(|user| !user.is_finished()) {
                     std::thread::yield_now();
                 }
-                // Gone for a moment: whoever is inside now has seen that it is not to be had.
                 GONE.store(true, Ordering::Relaxed);
+                std::thread::yield_now();
                 GONE.store(false, Ordering::Relaxed);
                 barrier();
                 TO_BE_HAD.store(true, Ordering::Relaxed);
+                std::thread::yield_now();
             }
-            GONE.store(true, Ordering::Relaxed);
-            TO_BE_HAD.store(false, Ordering::Relaxed);
+            ENDED.store(true, Ordering::Relaxed);
         });
     }
 

@@ -9,7 +9,10 @@ use evermap_core::{ApplicationKey, Options, Store, Verify, Window};
 use crate::arguments::{give_text, options, path, place, text};
 use crate::failure::{self, Failure, Result};
 use crate::stores::{find, insert, prepare, remove};
-use crate::types::{TAG_BYTES, em_name_callback, em_status, em_store, em_store_options};
+use crate::types::{
+    TAG_BYTES, VERIFY_BACKGROUND, VERIFY_FULL, VERIFY_SUPERBLOCK, em_name_callback, em_status,
+    em_store, em_store_options,
+};
 use crate::{reserve, status};
 
 /// How a store is opened or made, as Rust has it, and for which application.
@@ -32,9 +35,9 @@ unsafe fn choices(given: *const em_store_options) -> Result<Choices> {
         made = made.catalog_timeout(Duration::from_millis(given.catalog_timeout_ms.into()));
     }
     made = made.verify(match given.verify {
-        0 => Verify::Superblock,
-        1 => Verify::Background,
-        2 => Verify::Full,
+        VERIFY_SUPERBLOCK => Verify::Superblock,
+        VERIFY_BACKGROUND => Verify::Background,
+        VERIFY_FULL => Verify::Full,
         other => return Err(Failure::argument(format!("{other} is no em_verify"))),
     });
     if !given.arena_registry.is_null() {
@@ -44,9 +47,10 @@ unsafe fn choices(given: *const em_store_options) -> Result<Choices> {
     }
     let key = match (given.application.is_null(), given.application_key.is_null()) {
         (true, true) => None,
-        // SAFETY: a text, by the caller's promise.
         (false, true) => {
-            Some(ApplicationKey::named(unsafe { text(given.application, "the application") }?))
+            // SAFETY: a text, by the caller's promise.
+            let name = unsafe { text(given.application, "the application") }?;
+            Some(ApplicationKey::named(name))
         }
         (true, false) => {
             // SAFETY: sixteen bytes, by the caller's promise.

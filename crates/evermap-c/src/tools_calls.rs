@@ -9,7 +9,9 @@ use evermap_core::tools::{CheckOptions, Report, Severity, check};
 
 use crate::arguments::path;
 use crate::failure::{self, Failure, Result};
-use crate::types::{em_finding, em_finding_callback, em_status};
+use crate::types::{
+    DAMAGE, LEFTOVER, SUSPECT, UNCHECKED, em_finding, em_finding_callback, em_status,
+};
 use crate::{fork, status};
 
 /// Texts of a finding: file, object, what, found, expected, remedy.
@@ -48,9 +50,9 @@ impl Listener {
 fn tell_all(report: &Report, listener: &mut Listener) {
     for finding in &report.findings {
         let severity = match finding.severity {
-            Severity::Leftover => 0,
-            Severity::Suspect => 1,
-            _ => 2,
+            Severity::Leftover => LEFTOVER,
+            Severity::Suspect => SUSPECT,
+            _ => DAMAGE,
         };
         let object = finding.object.as_deref();
         let texts = [&*finding.what, &finding.found, &finding.expected, &finding.remedy];
@@ -59,7 +61,7 @@ fn tell_all(report: &Report, listener: &mut Listener) {
     for unchecked in &report.unchecked {
         let error = unchecked.error.to_string();
         let texts = ["the file", &error, "a file that can be read", "see what was found"];
-        listener.tell(3, false, (&unchecked.file, unchecked.object.as_deref(), texts));
+        listener.tell(UNCHECKED, false, (&unchecked.file, unchecked.object.as_deref(), texts));
     }
 }
 

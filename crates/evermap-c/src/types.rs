@@ -5,13 +5,36 @@ use std::ffi::{c_char, c_void};
 pub type em_status = u32;
 pub type em_mode = u32;
 
+/// Constants of the header's enums, without their `EM_`, and a list of them for the tests.
+macro_rules! constants {
+    ($($name:ident = $value:literal;)*) => {
+        $(pub const $name: u32 = $value;)*
+        #[cfg(test)]
+        pub const CONSTANTS: &[(&str, u32)] = &[$((stringify!($name), $name),)*];
+    };
+}
+
+constants! {
+    READ = 1;
+    WRITE = 2;
+    DURABILITY_COMMIT = 0;
+    DURABILITY_INTERVAL = 1;
+    DURABILITY_CLOSE = 2;
+    WHEN_LOG_FULL_REPLACE = 0;
+    WHEN_LOG_FULL_REFUSE = 1;
+    VERIFY_SUPERBLOCK = 0;
+    VERIFY_BACKGROUND = 1;
+    VERIFY_FULL = 2;
+    LEFTOVER = 0;
+    SUSPECT = 1;
+    DAMAGE = 2;
+    UNCHECKED = 3;
+}
+
 /// Bytes of a tag and of an application key.
 pub const TAG_BYTES: usize = 16;
 pub const NAME_BUFFER_BYTES: usize = 256;
 pub const DESCRIPTION_BUFFER_BYTES: usize = 1025;
-
-pub const READ: em_mode = 1;
-pub const WRITE: em_mode = 2;
 
 /// A number in disguise: see [`crate::stores`].
 pub enum em_store {}
