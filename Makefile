@@ -3,6 +3,9 @@
 CARGO ?= cargo
 # Documents of your own for `make demo`, beside the ones in examples/pages.
 DOCS ?=
+# Where `make install` puts the C library; DESTDIR stands before it and is written nowhere.
+export PREFIX ?= /usr/local
+export DESTDIR ?=
 # How long `make fuzz` takes over each target.
 SECONDS_EACH ?= 60
 
@@ -13,7 +16,8 @@ SHELL := /bin/bash
 # rustup puts cargo here, and a shell that was open before doesn't know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup build demo test fmt-check lint unit doc deny test-long miri test-vm fuzz bench pages clean
+.PHONY: help setup build install uninstall demo test fmt-check lint unit doc deny test-long miri test-vm fuzz bench \
+	pages clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -27,6 +31,13 @@ build: setup ## Build the evermap command, optimised
 
 demo: build ## Measure what reopening saves; DOCS="page.html feed.xml" adds your own
 	@"$$(scripts/target-dir.sh)/release/evermap" demo $(DOCS)
+
+install: setup ## Install the C library; PREFIX=/usr/local, DESTDIR= for packagers
+	$(CARGO) build --release --locked --package evermap-c
+	@crates/evermap-c/install.sh install "$$(scripts/target-dir.sh)/release/libevermap.a"
+
+uninstall: ## Take the C library away again, from the same PREFIX
+	@crates/evermap-c/install.sh uninstall
 
 # One after the other, whatever -j says: cargo uses the cores itself.
 test: ## Everything a change has to pass: format, lints, all tests, documentation, licences

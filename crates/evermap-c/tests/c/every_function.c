@@ -1,0 +1,404 @@
+/*
+ * Uses every function of the three headers and checks what it promises. Built with sanitizers:
+ * what the library does to memory, and what this program does with it, is watched.
+ *
+ *     every_function STORE    (EVERMAP_STORE names another one)
+ */
+#include "check.h"
+
+#include <fastio.h>
+#include <nvheap.h>
+
+struct node {
+    struct node *next;
+    uint64_t value;
+};
+
+static bool collect(const char *name, void *context)
+{
+    char *names = context;
+    strcat(strcat(names, name), " ");
+    return strcmp(name, "last") != 0;
+}
+
+static bool count(const em_finding *finding, void *context)
+{
+    CHECK(finding->size >= sizeof(em_finding));
+    CHECK(finding->severity <= EM_UNCHECKED && finding->file != NULL && finding->what != NULL);
+    CHECK(finding->found != NULL && finding->expected != NULL && finding->remedy != NULL);
+    ++*(int *)context;
+    return true;
+}
+
+static void errors_and_versions(void)
+{
+    char version[32];
+    sprintf(version, "%d.%d.%d", EM_VERSION_MAJOR, EM_VERSION_MINOR, EM_VERSION_PATCH);
+    CHECK(strcmp(em_version(), version) == 0);
+    CHECK(em_last_error() == EM_OK && strcmp(em_last_error_message(), "") == 0);
+    CHECK(strcmp(em_status_name(EM_OK), "EM_OK") == 0);
+    CHECK(strcmp(em_status_name(EM_DAMAGED), "EM_DAMAGED") == 0);
+    CHECK(strcmp(em_status_name((em_status)77), "unknown status") == 0);
+    em_store *store = NULL;
+    REFUSED(em_store_open("/nonexistent/store", NULL, &store), EM_NO_STORE, "em_store_create");
+    CHECK(errno == ENOENT && store == NULL);
+    em_clear_error();
+    CHECK(em_last_error() == EM_OK && strcmp(em_last_error_message(), "") == 0);
+}
+
+static void stores(const char *path)
+{
+    em_store *store, *again;
+    em_store_options options = EM_STORE_OPTIONS_DEFAULT;
+    options.arena_bytes = (uint64_t)8 << 30;
+    options.window_base = (uint64_t)0x200000000000;
+    options.window_end = (uint64_t)0x300000000000;
+    options.busy_timeout_ms = 1;
+    options.catalog_timeout_ms = 5000;
+    options.verify = EM_VERIFY_BACKGROUND;
+    options.arena_registry = "";
+    OK(em_store_create(path, &options, &store));
+    REFUSED(em_store_create(path, NULL, &again), EM_STORE_EXISTS, path);
+    OK(em_store_open(path, NULL, &again));
+    CHECK(again != store);
+    OK(em_store_close(again));
+    REFUSED(em_store_close(again), EM_CLOSED, "no open handle");
+    OK(em_store_open_or_create(path, NULL, &again));
+    OK(em_store_close(again));
+    OK(em_store_reserve(path));
+    OK(em_store_reserve(path));
+
+    OK(em_object_create(store, "first"));
+    OK(em_object_create(store, "middle"));
+    OK(em_object_create(store, "last"));
+    OK(em_object_create(store, "behind the last"));
+    REFUSED(em_object_create(store, "first"), EM_ALREADY_EXISTS, "first");
+    REFUSED(em_object_create(store, "a/b"), EM_INVALID_NAME, "a/b");
+    char names[1000] = "";
+    OK(em_store_list(store, collect, names));
+    CHECK(strcmp(names, "first middle last ") == 0);
+    bool contains = false;
+    OK(em_store_contains(store, "middle", &contains));
+    CHECK(contains);
+    OK(em_store_remove(store, "middle"));
+    OK(em_store_contains(store, "middle", &contains));
+    CHECK(!contains);
+    REFUSED(em_store_remove(store, "middle"), EM_NOT_FOUND, "middle");
+    OK(em_store_rename(store, "last", "renamed"));
+    REFUSED(em_store_rename(store, "last", "x"), EM_NOT_FOUND, "last");
+
+    uint8_t key[EM_TAG_BYTES];
+    OK(em_application_key("player", key));
+    em_store *by_name, *by_key;
+    em_store_options application = EM_STORE_OPTIONS_DEFAULT;
+    application.application = "player";
+    OK(em_store_open(path, &application, &by_name));
+    application.application = NULL;
+    application.application_key = key;
+    OK(em_store_open(path, &application, &by_key));
+    OK(em_object_create(by_name, "the player's"));
+    em_object *object;
+    OK(em_object_open(by_key, "the player's", EM_READ, NULL, &object));
+    OK(em_object_close(object));
+    REFUSED(em_object_open(store, "the player's", EM_READ, NULL, &object), EM_OTHER_APPLICATION,
+            "belongs to application");
+    OK(em_store_close(by_name));
+    OK(em_store_close(by_key));
+    OK(em_store_close(store));
+}
+
+static void heap(em_object *object)
+{
+    char *block = em_malloc(object, 100);
+    CHECK(block != NULL && em_usable_size(object, block) >= 100);
+    memset(block, 7, em_usable_size(object, block));
+    CHECK(em_usable_size(object, block + 1) == 0 && em_usable_size(object, NULL) == 0);
+    CHECK(em_object_of(block) == object && em_contains(object, block, 100));
+    CHECK(!em_contains(object, &block, 1) && em_object_of(&block) == NULL);
+
+    /* A size of zero is a block of its own, with an address of its own. */
+    char *zero = em_malloc(object, 0), *other = em_calloc(object, 0, 8);
+    CHECK(zero != NULL && other != NULL && zero != other);
+    em_free(object, zero);
+    OK(em_try_free(object, other));
+    em_free(object, NULL);
+    OK(em_try_free(object, NULL));
+
+    char *zeros = em_calloc(object, 10, 10);
+    for (int i = 0; i < 100; i++)
+        CHECK(zeros[i] == 0);
+    char *aligned = em_aligned_alloc(object, 4096, 10);
+    CHECK(aligned != NULL && (uintptr_t)aligned % 4096 == 0);
+
+    block = em_realloc(object, block, 1000000);
+    CHECK(block != NULL && block[0] == 7 && block[99] == 7);
+    CHECK(em_usable_size(object, block) >= 1000000 && em_contains(object, block, 1000000));
+    memset(block, 9, 1000000);
+    CHECK(em_object_of(block + 999999) == object);
+    block = em_realloc(object, block, 0);
+    CHECK(block != NULL);
+    char *made = em_realloc(object, NULL, 50);
+    CHECK(made != NULL);
+    em_free(object, made);
+    em_free(object, block);
+    em_free(object, zeros);
+    em_free(object, aligned);
+
+    /* Sizes and alignments that no object can meet. */
+    uint64_t before = em_sequence(object);
+    FAILS(em_malloc(object, (size_t)1 << 60), NULL, EM_BAD_ALLOCATION, "1152921504606846976");
+    CHECK(errno == ENOMEM);
+    FAILS(em_malloc(object, SIZE_MAX), NULL, EM_BAD_ALLOCATION, "larger");
+    FAILS(em_calloc(object, (size_t)1 << 33, (size_t)1 << 33), NULL, EM_BAD_ALLOCATION, "larger");
+    FAILS(em_aligned_alloc(object, 48, 8), NULL, EM_BAD_ALLOCATION, "power of two");
+    FAILS(em_aligned_alloc(object, 0, 8), NULL, EM_BAD_ALLOCATION, "power of two");
+    made = em_malloc(object, 64);
+    FAILS(em_realloc(object, made, (size_t)1 << 60), NULL, EM_BAD_ALLOCATION, "larger");
+    CHECK(em_usable_size(object, made) >= 64);
+    OK(em_try_free(object, made));
+    REFUSED(em_try_free(object, made), EM_INVALID_FREE, "not an allocated block");
+    REFUSED(em_try_free(object, &before), EM_INVALID_FREE, "not an allocated block");
+    CHECK(em_sequence(object) == before);
+}
+
+static void root_and_commits(em_object *object)
+{
+    static const uint8_t tag[EM_TAG_BYTES] = "list of numbers";
+    uint8_t found[EM_TAG_BYTES];
+    char text[EM_DESCRIPTION_BUFFER_BYTES];
+    CHECK(em_root(object) == NULL && em_root_size(object) == 0);
+    struct node *node = em_calloc(object, 1, sizeof *node);
+    CHECK(node != NULL);
+    node->value = 1;
+    REFUSED(em_set_root(object, node, 1000000, NULL, NULL), EM_BAD_ROOT, "1000000");
+    REFUSED(em_set_root(object, &node, 8, NULL, NULL), EM_BAD_ROOT, "no allocated block");
+    OK(em_set_root(object, node, sizeof *node, tag, "numbers"));
+    CHECK(em_root(object) == node);
+    OK(em_rollback(object));
+    CHECK(em_root(object) == NULL);
+
+    node = em_calloc(object, 1, sizeof *node);
+    node->value = 1;
+    OK(em_set_root(object, node, sizeof *node, tag, "numbers"));
+    bool changed = false;
+    OK(em_commit(object, &changed));
+    CHECK(changed && em_sequence(object) > 0);
+    OK(em_commit(object, &changed));
+    CHECK(!changed);
+    OK(em_commit(object, NULL));
+    node->value = 2;
+    OK(em_rollback(object));
+    CHECK(node->value == 1 && em_root(object) == node && em_root_size(object) == sizeof *node);
+    OK(em_root_tag(object, found));
+    CHECK(memcmp(found, tag, sizeof found) == 0);
+    OK(em_root_description(object, text, sizeof text));
+    CHECK(strcmp(text, "numbers") == 0);
+    OK(em_root_description(object, text, 4));
+    CHECK(strcmp(text, "num") == 0);
+
+    bool done = false;
+    OK(em_checkpoint(object, &done));
+    CHECK(done);
+    OK(em_checkpoint(object, NULL));
+    OK(em_sync(object));
+    OK(em_verified(object, &done));
+
+    /* A root that was freed is not committed. */
+    void *freed = em_malloc(object, 32);
+    OK(em_set_root(object, freed, 32, NULL, NULL));
+    em_free(object, freed);
+    REFUSED(em_commit(object, NULL), EM_BAD_ROOT, "no allocated block");
+    OK(em_rollback(object));
+    CHECK(em_root(object) == node);
+}
+
+static void room(em_object *object)
+{
+    em_object_info before = {.size = sizeof before}, after = {.size = sizeof after};
+    OK(em_info(object, &before));
+    OK(em_reserve(object, 32 << 20));
+    OK(em_info(object, &after));
+    CHECK(after.file_bytes >= before.file_bytes + (32 << 20) - 65536);
+    char *block = em_malloc(object, 8 << 20);
+    CHECK(block != NULL && em_object_of(block + (8 << 20) - 1) == object);
+    memset(block, 1, 8 << 20);
+    uint64_t given = 1;
+    OK(em_release(object, 1 << 20, &given));
+    CHECK(given == 1 << 20);
+    em_free(object, block);
+    OK(em_shrink(object, &given));
+    CHECK(given >= 16 << 20);
+    OK(em_release(object, 0, NULL));
+    OK(em_shrink(object, NULL));
+}
+
+static void objects(const char *path)
+{
+    em_store *store;
+    em_object *object, *reader, *second;
+    OK(em_store_open(path, NULL, &store));
+    em_write_options options = EM_WRITE_OPTIONS_DEFAULT;
+    options.durability = EM_DURABILITY_INTERVAL;
+    REFUSED(em_object_open(store, "first", EM_WRITE, &options, &object), EM_INVALID_ARGUMENT,
+            "interval");
+    options.interval_ms = 20;
+    options.log_bytes_max = 1 << 20;
+    options.hot_bytes_max = 1 << 20;
+    options.checkpoint_after_ms = 1000;
+    options.when_log_full = EM_WHEN_LOG_FULL_REFUSE;
+    options.log_full_pages = 1;
+    OK(em_object_open(store, "first", EM_WRITE, &options, &object));
+    REFUSED(em_object_open(store, "first", EM_WRITE, NULL, &second), EM_BUSY, "in this process");
+    REFUSED(em_object_open(store, "first", EM_READ, NULL, &second), EM_BUSY, "in this process");
+    REFUSED(em_object_open(store, "none", EM_READ, NULL, &second), EM_NOT_FOUND, "none");
+    REFUSED(em_object_open(store, "first", (em_mode)9, NULL, &second), EM_INVALID_ARGUMENT,
+            "em_mode");
+    char name[EM_NAME_BUFFER_BYTES];
+    OK(em_object_name(object, name, sizeof name));
+    CHECK(strcmp(name, "first") == 0);
+    REFUSED(em_object_name(object, name, 3), EM_INVALID_ARGUMENT, "buffer");
+
+    heap(object);
+    root_and_commits(object);
+    room(object);
+    bool changed = true;
+    OK(em_refresh(object, &changed));
+    CHECK(!changed);
+
+    struct node *root = em_root(object);
+    OK(em_store_object_at(store, root, name, sizeof name));
+    CHECK(strcmp(name, "first") == 0);
+    REFUSED(em_store_object_at(store, &root, name, sizeof name), EM_NOT_FOUND, "no object");
+    REFUSED(em_store_object_at(store, root, name, 2), EM_INVALID_ARGUMENT, "buffer");
+    em_object_info info = {.size = sizeof info};
+    OK(em_info(object, &info));
+    CHECK(info.mode == EM_WRITE && strcmp(info.name, "first") == 0 && strlen(info.uuid) == 32);
+    CHECK(info.root_bytes == sizeof *root && strcmp(info.root_description, "numbers") == 0);
+    CHECK(info.base_address != 0 && info.regions > 0 && info.blocks > 0);
+    CHECK(info.sequence == em_sequence(object));
+    /* A program built with an older header has a shorter struct. */
+    em_object_info shorter;
+    memset(&shorter, 0xee, sizeof shorter);
+    shorter.size = 24;
+    OK(em_info(object, &shorter));
+    CHECK(shorter.file_bytes == info.file_bytes && shorter.base_address != info.base_address);
+    shorter.size = 0;
+    REFUSED(em_info(object, &shorter), EM_INVALID_ARGUMENT, "size");
+    OK(em_object_close(object));
+
+    OK(em_object_open(store, "first", EM_READ, NULL, &reader));
+    OK(em_object_open(store, "first", EM_READ, NULL, &second));
+    CHECK(em_root(reader) == root && root->value == 1 && reader != second);
+    CHECK(em_object_of(root) == reader || em_object_of(root) == second);
+    FAILS(em_malloc(reader, 10), NULL, EM_READ_ONLY, "EM_WRITE");
+    REFUSED(em_commit(reader, NULL), EM_READ_ONLY, "EM_WRITE");
+    OK(em_refresh(reader, &changed));
+    CHECK(!changed);
+    OK(em_verified(reader, &changed));
+    OK(em_info(reader, &info));
+    CHECK(info.mode == EM_READ);
+    OK(em_object_close(second));
+    CHECK(em_object_of(root) == reader);
+    OK(em_store_close(store));
+    CHECK(root->value == 1); /* an object outlives its store's handle */
+    OK(em_object_close(reader));
+    CHECK(em_object_of(root) == NULL);
+    int findings = 0;
+    OK(em_check(path, count, &findings));
+    CHECK(findings == 0);
+    REFUSED(em_check("/nonexistent", NULL, NULL), EM_NO_STORE, "/nonexistent");
+}
+
+static void fast_io(void)
+{
+    CHECK(p_reserve() == 0);
+    CHECK(p_create("list") == 0);
+    FAILS(p_create("list"), -1, EM_ALREADY_EXISTS, "list");
+    FAILS(p_malloc("list", 8), NULL, EM_CLOSED, "p_map");
+    FAILS(p_map("none"), NULL, EM_NOT_FOUND, "none");
+    char *first = p_map("list");
+    CHECK(first != NULL && p_map("list") == first && p_map_readonly("list") == first);
+    CHECK(get_prime_node("list") == NULL);
+    struct node *node = p_malloc("list", sizeof *node);
+    CHECK(node != NULL && (char *)node > first);
+    node->value = 7;
+    CHECK(set_prime_node("list", node) == 0 && get_prime_node("list") == node);
+    FAILS(set_prime_node("list", (char *)node + 8), -1, EM_BAD_ROOT, "no allocated block");
+    p_free("list", p_malloc("list", 100));
+    p_free("list", NULL);
+    CHECK(p_commit("list") == 0);
+    CHECK(p_extend("list", 4 << 20) == 0);
+    CHECK(p_reduce("list", 1 << 20) == 0);
+    FAILS(p_reduce("list", 1 << 30), -1, EM_OUT_OF_BOUNDS, "were asked for");
+    node->value = 8;
+    FAILS(p_delete("list"), -1, EM_BUSY, "list");
+    CHECK(p_unmap("list") == 0);
+    FAILS(p_unmap("list"), -1, EM_CLOSED, "p_map");
+
+    CHECK(p_map_readonly("list") == first);
+    CHECK(get_prime_node("list") == node && node->value == 8); /* unmapping committed */
+    FAILS(p_malloc("list", 8), NULL, EM_READ_ONLY, "reading");
+    FAILS(p_commit("list"), -1, EM_READ_ONLY, "reading");
+    FAILS(p_extend("list", 8), -1, EM_READ_ONLY, "reading");
+    FAILS(p_reduce("list", 8), -1, EM_READ_ONLY, "reading");
+    CHECK(p_unmap("list") == 0);
+
+    /* Who closes the object by its handle has unmapped it. */
+    CHECK(p_map("list") != NULL);
+    OK(em_object_close(em_object_of(get_prime_node("list"))));
+    FAILS(get_prime_node("list"), NULL, EM_CLOSED, "list");
+    CHECK(p_delete("list") == 0);
+    FAILS(p_delete("list"), -1, EM_NOT_FOUND, "list");
+}
+
+static void nv_heap(void)
+{
+    size_t size = 0;
+    FAILS(nvread("first", &size), NULL, EM_NOT_FOUND, "first");
+    char *first = nvmalloc("first", 100);
+    CHECK(first != NULL && nvread("first", &size) == first && size == 100);
+    CHECK(nvread("first", NULL) == first);
+    FAILS(nvmalloc("first", 1), NULL, EM_ALREADY_EXISTS, "first");
+    FAILS(nvmalloc("", 1), NULL, EM_INVALID_NAME, "1 to 255");
+    FAILS(nvmalloc("huge", (size_t)1 << 60), NULL, EM_BAD_ALLOCATION, "larger");
+    strcpy(first, "kept");
+    char *anonymous = nvmalloc(NULL, 50);
+    CHECK(anonymous != NULL && anonymous != first);
+    em_free(em_object_of(anonymous), anonymous);
+    /* Enough names for the table to be made anew some times. */
+    for (int i = 0; i < 1000; i++) {
+        char name[20];
+        sprintf(name, "number %d", i);
+        int *number = nvmalloc(name, sizeof *number);
+        CHECK(number != NULL);
+        *number = i;
+    }
+    for (int i = 0; i < 1000; i += 2) {
+        char name[20];
+        sprintf(name, "number %d", i);
+        CHECK(nvfree(name) == 0);
+        FAILS(nvfree(name), -1, EM_NOT_FOUND, name);
+    }
+    CHECK(nvcommit() == 0);
+    for (int i = 1; i < 1000; i += 2) {
+        char name[20];
+        sprintf(name, "number %d", i);
+        int *number = nvread(name, &size);
+        CHECK(number != NULL && *number == i && size == sizeof *number);
+    }
+    /* The heap is an object like others, and opens again after its handle was closed. */
+    OK(em_object_close(em_object_of(first)));
+    CHECK(nvread("first", NULL) == first && strcmp(first, "kept") == 0);
+}
+
+int main(int arguments, char **argument)
+{
+    CHECK(arguments == 2);
+    errors_and_versions();
+    stores(argument[1]);
+    objects(argument[1]);
+    fast_io();
+    nv_heap();
+    puts("every function did what it promises");
+    return 0;
+}

@@ -1,0 +1,50 @@
+//! Programs that check the library themselves: they have to end well.
+
+use std::fs;
+
+use crate::headers::declared;
+use crate::staged::{Link, Place, compile, here, run};
+
+const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+#[test]
+fn a_program_under_sanitizers_uses_every_function() {
+    let source = fs::read_to_string(here().join("tests/c/every_function.c")).unwrap();
+    for name in declared() {
+        let is_called = |before: char| !before.is_alphanumeric() && before != '_';
+        let call = format!("{name}(");
+        let found = source
+            .match_indices(&call)
+            .any(|(at, _)| source[..at].chars().next_back().is_some_and(is_called));
+        assert!(found, "every_function.c does not call {name}");
+    }
+    let place = Place::new();
+    let program = compile("every_function", place.path(), Link::Shared, &SANITIZERS);
+    let said = run(place.command(&program).arg(place.path().join("other")));
+    assert_eq!(said, "every function did what it promises\n");
+}
+
+#[test]
+fn handles_that_are_none_are_refused_by_every_function() {
+    let place = Place::new();
+    let program = compile("use_after_close", place.path(), Link::Shared, &SANITIZERS);
+    let said = run(place.command(&program).arg(place.store()));
+    assert_eq!(said, "only open handles are handles\n");
+}
+
+#[test]
+fn threads_get_what_they_were_promised() {
+    let place = Place::new();
+    let flags = ["-std=c11", "-fsanitize=undefined", "-fno-sanitize-recover=all"];
+    let program = compile("threads", place.path(), Link::Shared, &flags);
+    let said = run(place.command(&program).arg(place.store()));
+    assert_eq!(said, "threads got what they were promised\n");
+}
+
+#[test]
+fn a_forked_child_has_nothing_of_its_parents() {
+    let place = Place::new();
+    let program = compile("forked", place.path(), Link::Shared, &[]);
+    let said = run(place.command(&program).arg(place.store()));
+    assert_eq!(said, "a child has nothing of its parent's\n");
+}

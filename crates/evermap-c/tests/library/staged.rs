@@ -1,0 +1,125 @@
+//! The library of this build, laid out as `make install` does, and programs compiled against it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+/// The crate's directory.
+pub fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs a command that has to succeed; gives what it wrote to its standard output.
+pub fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}\n{}", said(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// How a command ended and everything that it said.
+pub fn said(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    format!("{}\n{}{}", output.status, String::from_utf8_lossy(out), String::from_utf8_lossy(err))
+}
+
+fn changed(path: &Path) -> SystemTime {
+    fs::metadata(path).unwrap().modified().unwrap()
+}
+
+/// The static library of this build. Cargo makes none for tests, so it is asked to; where nothing
+/// changed that takes a moment.
+fn built() -> PathBuf {
+    // target/PROFILE/deps/this-test
+    let program = std::env::current_exe().unwrap();
+    let directory = program.parent().and_then(Path::parent).unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--locked", "--package", "evermap-c", "--manifest-path"]);
+    cargo.arg(here().join("Cargo.toml"));
+    cargo.arg("--target-dir").arg(directory.parent().unwrap());
+    match directory.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => &mut cargo,
+        other => cargo.arg("--profile").arg(other.unwrap()),
+    };
+    run(&mut cargo);
+    directory.join("libevermap.a")
+}
+
+/// A directory with `lib` and `include`, as `make install` makes them.
+pub fn staged() -> &'static Path {
+    static STAGED: OnceLock<PathBuf> = OnceLock::new();
+    STAGED.get_or_init(|| {
+        let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        fs::create_dir_all(temporary).unwrap();
+        // Other test programs may be at it.
+        let lock = File::create(temporary.join("evermap-c.lock")).unwrap();
+        lock.lock().unwrap();
+        let (library, stage) = (built(), temporary.join("evermap-c"));
+        let stamp = stage.join("stamp");
+        let sources = ["include/evermap.h", "include/fastio.h", "include/nvheap.h"];
+        let sources = sources.iter().chain(&["evermap.map", "link.sh"]).map(|s| here().join(s));
+        let newest = sources.chain([library.clone()]).map(|s| changed(&s)).max().unwrap();
+        if !stamp.exists() || changed(&stamp) < newest {
+            run(Command::new(here().join("link.sh")).arg(&library).arg(&stage));
+            File::create(&stamp).unwrap();
+        }
+        stage
+    })
+}
+
+/// How a program is linked.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Link {
+    Shared,
+    Static,
+}
+
+/// What is compiled without a word in every test.
+pub const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+
+/// Compiles a program of `tests/c` into a directory.
+pub fn compile(name: &str, into: &Path, link: Link, flags: &[&str]) -> PathBuf {
+    let source = here().join("tests/c").join(name).with_extension("c");
+    let program = into.join(name);
+    let mut compiler = Command::new("cc");
+    compiler.args(WARNINGS).args(["-std=c99", "-g", "-I"]).arg(staged().join("include"));
+    compiler.args(flags).arg(source).arg("-o").arg(&program);
+    let libraries = staged().join("lib");
+    match link {
+        Link::Shared => {
+            compiler.arg("-L").arg(&libraries).arg("-levermap");
+            compiler.arg(format!("-Wl,-rpath,{}", libraries.display())).arg("-pthread");
+        }
+        Link::Static => {
+            compiler.arg(libraries.join("libevermap.a")).args(["-lm", "-ldl", "-pthread"]);
+        }
+    }
+    run(&mut compiler);
+    program
+}
+
+/// A directory for a test, and in it the paths that its programs get.
+pub struct Place(tempfile::TempDir);
+
+impl Place {
+    pub fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn store(&self) -> PathBuf {
+        self.path().join("store")
+    }
+
+    /// A program with this place's store in its environment.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("EVERMAP_STORE", self.store()).env("XDG_STATE_HOME", self.path());
+        command.env_remove("EVERMAP_APPLICATION").env_remove("EVERMAP_RESERVE");
+        command
+    }
+}
