@@ -346,7 +346,7 @@ static void fast_io(void)
     /* Who closes the object by its handle has unmapped it. */
     CHECK(p_map("list") != NULL);
     OK(em_object_close(em_object_of(get_prime_node("list"))));
-    FAILS(get_prime_node("list"), NULL, EM_CLOSED, "list");
+    FAILS(get_prime_node("list"), NULL, EM_CLOSED, "closed");
     CHECK(p_delete("list") == 0);
     FAILS(p_delete("list"), -1, EM_NOT_FOUND, "list");
 }

@@ -119,7 +119,10 @@ impl Place {
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env("EVERMAP_STORE", self.store()).env("XDG_STATE_HOME", self.path());
-        command.env_remove("EVERMAP_APPLICATION").env_remove("EVERMAP_RESERVE");
+        // Cargo puts its own directories into the search path for libraries.
+        for variable in ["EVERMAP_APPLICATION", "EVERMAP_RESERVE", "LD_LIBRARY_PATH"] {
+            command.env_remove(variable);
+        }
         command
     }
 }
