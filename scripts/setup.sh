@@ -4,7 +4,8 @@
 # there it changes nothing and prints one line.
 #
 #   scripts/setup.sh               for building
-#   scripts/setup.sh --with-lints  rustfmt and clippy as well, for `make test`
+#   scripts/setup.sh --with-lints  rustfmt and clippy as well, for `make test`; and what some
+#                                  tests use, if it can be had: without it these are skipped
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,7 +13,7 @@ with_lints=no
 case "${1:-}" in
     "") ;;
     --with-lints) with_lints=yes ;;
-    *) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
 esac
 
 say() { echo "setup: $*"; }
@@ -99,6 +100,23 @@ if [ ${#packages[@]} -gt 0 ]; then
     "${as_root[@]}" apt-get update --quiet
     "${install[@]}"
     can_compile_c || { say "a C compiler is still missing"; exit 1; }
+fi
+
+# The C library's tests build programs with these as well.
+tests_use=()
+if [ "$with_lints" = yes ]; then
+    has c++ || tests_use+=(g++)
+    has cmake || tests_use+=(cmake)
+    has pkg-config || tests_use+=(pkg-config)
+fi
+if [ ${#tests_use[@]} -gt 0 ]; then
+    as_root=()
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+    say "installing for tests: ${tests_use[*]}"
+    if ! { has apt-get && "${as_root[@]}" apt-get update --quiet &&
+        "${as_root[@]}" apt-get install --yes --no-install-recommends "${tests_use[@]}"; }; then
+        say "not installed: ${tests_use[*]}; the tests that use them are skipped"
+    fi
 fi
 
 say "ready: $(cc --version | head -n 1); $(rustc --version)"

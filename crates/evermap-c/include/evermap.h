@@ -42,12 +42,12 @@
  *
  * THREADS. Every function may be called from any thread. Allocating and freeing in one object by
  * many threads at once is what the heap is made for. em_commit, em_rollback, em_checkpoint,
- * em_sync, em_reserve, em_release, em_shrink, em_refresh and em_object_close must be alone with the object:
- * when two threads call them at once, one gets EM_BUSY and nothing has happened; they get EM_BUSY
- * as well while another thread is inside of any other function with the same object, and every
- * other function called meanwhile gets it (em_free aborts). No thread may store to the object's
- * memory during em_commit and em_rollback: that cannot be noticed, and what such a store does to
- * the commit is unspecified. No function may be called from a signal handler.
+ * em_sync, em_reserve, em_release, em_shrink, em_refresh and em_object_close must be alone with the
+ * object: when two threads call them at once, one gets EM_BUSY and nothing has happened; they get
+ * EM_BUSY as well while another thread is inside of any other function with the same object, and
+ * every other function called meanwhile gets it (em_free aborts). No thread may store to the
+ * object's memory during em_commit and em_rollback: that cannot be noticed, and what such a store
+ * does to the commit is unspecified. No function may be called from a signal handler.
  *
  * FORK. A child that was forked after its parent first used the library has none of the parent's
  * objects: writable memory of theirs is not there (a fault), and every function that can fail
@@ -279,7 +279,9 @@ const char *em_version(void);
 /* ---- Stores -------------------------------------------------------------------------------- */
 
 /** Opens the store in a directory; `options` may be NULL. Reserves the store's addresses and maps
- * nothing: some 20 us. Opening one store many times is cheap; each opening is closed once.
+ * nothing: some 20 us. Opening one store many times is cheap; each opening is closed once. While
+ * this process has the store open, by another handle or by EVERMAP_RESERVE, the options of its
+ * first opening hold, the application aside.
  * Errors: EM_NO_STORE; EM_ADDRESS_TAKEN when something else lies at the store's addresses;
  * EM_FOREIGN, EM_DAMAGED, EM_NEWER_FORMAT, EM_NOT_PERMITTED, EM_TOO_MANY_OPEN. */
 em_status em_store_open(const char *path, const em_store_options *options, em_store **store);

@@ -58,12 +58,7 @@ pub unsafe fn options<T: Growing>(given: *const T) -> Result<Option<T>> {
         return Ok(None);
     }
     // SAFETY: every such struct begins with its size.
-    let size = unsafe { given.cast::<usize>().read() };
-    // Nobody writes a struct of a page; who forgot to set the size is told so.
-    if !(size_of::<usize>()..=4096).contains(&size) {
-        let message = format!("the options' size is {size}; set it to sizeof of their type");
-        return Err(Failure::argument(message));
-    }
+    let size = unsafe { size_of_result(given.cast()) }?;
     let known = size.min(size_of::<T>());
     // SAFETY: the caller's promise about the size.
     let rest = unsafe { std::slice::from_raw_parts(given.cast::<u8>().add(known), size - known) };
@@ -75,6 +70,31 @@ pub unsafe fn options<T: Growing>(given: *const T) -> Result<Option<T>> {
     unsafe {
         given.cast::<u8>().copy_to_nonoverlapping(copy.as_mut_ptr().cast(), known);
         Ok(Some(copy.assume_init()))
+    }
+}
+
+/// What a struct says of its own size.
+///
+/// # Safety
+/// `given` is null or points to a struct that begins with its size.
+pub unsafe fn size_of_result(given: *const usize) -> Result<usize> {
+    // SAFETY: the caller's promise.
+    match unsafe { given.as_ref() } {
+        None => Err(Failure::argument("the pointer for the result is NULL")),
+        // Nobody writes a struct of a page; who forgot to set the size is told so.
+        Some(size) if (size_of::<usize>()..=4096).contains(size) => Ok(*size),
+        Some(size) => {
+            let message = format!("the struct's size is {size}; set it to sizeof of its type");
+            Err(Failure::argument(message))
+        }
+    }
+}
+
+/// Members that later versions may give a meaning are zero.
+pub fn refuse_reserved(reserved: u32) -> Result<()> {
+    match reserved {
+        0 => Ok(()),
+        _ => Err(Failure::argument("`reserved` is not zero; begin with the default options")),
     }
 }
 

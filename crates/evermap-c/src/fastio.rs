@@ -12,7 +12,7 @@ use evermap_core::{Error, Store};
 use crate::arguments::text;
 use crate::failure::{self, Failure, Result};
 use crate::handles::{share, take};
-use crate::object_calls::{self, change, open};
+use crate::object_calls::{change, close_alone, open};
 use crate::reserve::store_of_environment;
 use crate::surroundings::application_key;
 use crate::types::{READ, TAG_BYTES, WRITE, em_mode, em_object};
@@ -168,12 +168,11 @@ pub unsafe extern "C" fn p_unmap(name: *const c_char) -> c_int {
         if alone.object()?.is_writing() {
             alone.object()?.commit()?;
         }
-        drop(alone);
         if let Some(names) = names.as_mut() {
             names.retain(|_, handle| *handle != object as u64);
         }
         CHANGES.fetch_add(1, Ordering::Release);
-        object_calls::close(object)
+        close_alone(alone)
     })
 }
 

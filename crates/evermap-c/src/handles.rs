@@ -22,6 +22,8 @@ use crate::{fork, status};
 
 /// Most objects that are open at a time.
 const SLOTS: usize = 1 << 14;
+/// How often to look again for an object's users to be done.
+const PATIENCE: usize = 100;
 /// Bit 0 of a slot's word: one thread has the object for itself. Never set in a handle.
 const ALONE: u64 = 1;
 const INDEX_SHIFT: u32 = 4;
@@ -181,10 +183,14 @@ pub fn take(handle: *const em_object) -> Result<Alone> {
     }
     let alone = Alone { handle, slot };
     seats::barrier();
-    match seats::in_use(handle) {
-        true => Err(busy()),
-        false => Ok(alone),
+    // Who looks whether the object has an address is done in a moment, and was not to know.
+    for _ in 0..PATIENCE {
+        if !seats::in_use(handle) {
+            return Ok(alone);
+        }
+        std::thread::yield_now();
     }
+    Err(busy())
 }
 
 impl Alone {

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use evermap_core::{Durability, WhenLogFull, WriteOptions};
 
-use crate::arguments::{cut, give_text, options, place, text};
+use crate::arguments::{cut, give_text, options, place, refuse_reserved, size_of_result, text};
 use crate::failure::{self, Failure, Result};
-use crate::handles::{share, take};
+use crate::handles::{Alone, share, take};
 use crate::object::Object;
 use crate::types::{
     DESCRIPTION_BUFFER_BYTES, DURABILITY_CLOSE, DURABILITY_COMMIT, DURABILITY_INTERVAL, READ,
@@ -21,6 +21,7 @@ use crate::{addresses, handles, stores};
 unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriteOptions>> {
     // SAFETY: passed on from the caller.
     let Some(given) = (unsafe { options(given) })? else { return Ok(None) };
+    refuse_reserved(given.reserved)?;
     let mut made = WriteOptions::new();
     made = made.durability(match (given.durability, given.interval_ms) {
         (DURABILITY_COMMIT, _) => Durability::Commit,
@@ -80,7 +81,11 @@ pub fn open(
 
 /// Closes what [`open`] opened.
 pub fn close(object: *const em_object) -> Result<()> {
-    let alone = take(object)?;
+    close_alone(take(object)?)
+}
+
+/// The same for a thread that has it for itself already.
+pub fn close_alone(alone: Alone) -> Result<()> {
     addresses::remove(alone.number());
     alone.close()?.close()
 }
@@ -354,12 +359,10 @@ fn info_of(object: &Object) -> Result<em_object_info> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_info(object: *mut em_object, info: *mut em_object_info) -> em_status {
     failure::status(|| {
-        // SAFETY: passed on from the caller: the size says how much may be written.
-        let Some(wanted) = (unsafe { options(info) })? else {
-            return Err(Failure::argument("the pointer for the result is NULL"));
-        };
+        // SAFETY: passed on from the caller: the struct begins with its size.
+        let size = unsafe { size_of_result(info.cast()) }?;
         let mut filled = info_of(&*share(object)?)?;
-        let bytes = wanted.size.min(size_of::<em_object_info>());
+        let bytes = size.min(size_of::<em_object_info>());
         filled.size = bytes;
         // SAFETY: the caller's struct has `bytes` bytes, ours too.
         unsafe {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evermap_core::{ApplicationKey, Options, Store, Verify, Window};
 
-use crate::arguments::{give_text, options, path, place, text};
+use crate::arguments::{give_text, options, path, place, refuse_reserved, text};
 use crate::failure::{self, Failure, Result};
 use crate::stores::{find, insert, prepare, remove};
 use crate::types::{
@@ -23,6 +23,7 @@ type Choices = (Options, Option<ApplicationKey>);
 unsafe fn choices(given: *const em_store_options) -> Result<Choices> {
     // SAFETY: passed on from the caller.
     let Some(given) = (unsafe { options(given) })? else { return Ok(Choices::default()) };
+    refuse_reserved(given.reserved)?;
     let mut made = Options::new();
     if given.arena_bytes != 0 {
         made = made.arena_bytes(given.arena_bytes);

@@ -123,5 +123,3 @@ pub unsafe trait Growing: Copy {}
 unsafe impl Growing for em_store_options {}
 // SAFETY: as above.
 unsafe impl Growing for em_write_options {}
-// SAFETY: as above.
-unsafe impl Growing for em_object_info {}

@@ -8,7 +8,8 @@
 int main(int arguments, char **argument)
 {
     CHECK(arguments == 3);
-    unsigned long long first = strtoull(argument[1], NULL, 16), end = strtoull(argument[2], NULL, 16);
+    unsigned long long first = strtoull(argument[1], NULL, 16);
+    unsigned long long end = strtoull(argument[2], NULL, 16);
     unsigned long long from, to;
     char line[1000];
     FILE *maps = fopen("/proc/self/maps", "r");

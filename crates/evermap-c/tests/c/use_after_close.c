@@ -77,6 +77,9 @@ static void arguments_that_are_missing(em_store *store, em_object *object)
     short_options.verify = 9;
     REFUSED(em_store_open("x", &short_options, &opened), EM_INVALID_ARGUMENT, "em_verify");
     short_options.verify = 0;
+    short_options.reserved = 1;
+    REFUSED(em_store_open("x", &short_options, &opened), EM_INVALID_ARGUMENT, "reserved");
+    short_options.reserved = 0;
     short_options.window_base = 1;
     REFUSED(em_store_open("x", &short_options, &opened), EM_UNSUPPORTED, "window");
     short_options.window_base = 0;
