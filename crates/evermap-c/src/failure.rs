@@ -10,9 +10,12 @@ use libc::c_int;
 use crate::status;
 use crate::types::em_status;
 
-/// Why a call fails.
+/// Why a call fails: in a box, so that a result fits two registers.
 #[derive(Debug)]
-pub struct Failure {
+pub struct Failure(Box<Details>);
+
+#[derive(Debug)]
+pub struct Details {
     pub status: em_status,
     errno: c_int,
     pub message: String,
@@ -20,9 +23,19 @@ pub struct Failure {
 
 pub type Result<T> = std::result::Result<T, Failure>;
 
+impl std::ops::Deref for Failure {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        &self.0
+    }
+}
+
 impl Failure {
+    #[cold]
     pub fn new(status: em_status, message: impl Into<String>) -> Failure {
-        Failure { status, errno: status::errno_of(status), message: message.into() }
+        let (errno, message) = (status::errno_of(status), message.into());
+        Failure(Box::new(Details { status, errno, message }))
     }
 
     /// An argument that the function cannot take.
@@ -38,6 +51,7 @@ impl Failure {
 }
 
 impl From<Error> for Failure {
+    #[cold]
     fn from(error: Error) -> Failure {
         let status = status::status_of(&error);
         let errno = match &error {
@@ -46,7 +60,7 @@ impl From<Error> for Failure {
         };
         // The one remedy that names a function of the Rust library.
         let message = error.to_string().replace("`Store::create_new`", "em_store_create()");
-        Failure { status, errno, message }
+        Failure(Box::new(Details { status, errno, message }))
     }
 }
 
@@ -56,8 +70,9 @@ thread_local! {
 }
 
 /// Keeps a failure for the thread, and sets errno.
+#[cold]
 pub fn remember(failure: Failure) -> em_status {
-    let Failure { status, errno, message } = failure;
+    let Details { status, errno, message } = *failure.0;
     let text = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
     // A thread that is ending has no place for it any more; its caller has the status.
     let _ = LAST.try_with(|last| *last.borrow_mut() = Some((status, text)));
@@ -83,20 +98,24 @@ pub fn forget_last() {
 }
 
 /// Runs a call: its value, or what it failed with. A panic becomes a failure.
+#[inline]
 pub fn attempt<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     // What a panic leaves half-done is behind locks and guards that see to it themselves.
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result,
-        Err(panic) => {
-            let text = panic
-                .downcast_ref::<String>()
-                .map(String::as_str)
-                .or_else(|| panic.downcast_ref::<&str>().copied())
-                .unwrap_or("no message");
-            let message = format!("the library panicked ({text}); this is a bug, please report it");
-            Err(Failure::new(status::INTERNAL, message))
-        }
+        Err(panic) => Err(panicked(&*panic)),
     }
+}
+
+#[cold]
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message");
+    let message = format!("the library panicked ({text}); this is a bug, please report it");
+    Failure::new(status::INTERNAL, message)
 }
 
 /// A call that gives a status.

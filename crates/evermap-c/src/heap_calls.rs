@@ -14,7 +14,9 @@ pub const ALIGNMENT: usize = 16;
 
 #[inline]
 pub fn allocate(object: *mut em_object, size: usize) -> Result<*mut c_void> {
-    Ok(share(object)?.heap()?.allocate(size, ALIGNMENT)?.as_ptr().cast())
+    let object = share(object)?;
+    let block = object.heap()?.allocate(size, ALIGNMENT)?;
+    Ok(block.as_ptr().cast())
 }
 
 #[unsafe(no_mangle)]
