@@ -4,8 +4,8 @@ CARGO ?= cargo
 # Documents of your own for `make demo`, beside the ones in examples/pages.
 DOCS ?=
 # Where `make install` puts the C library; DESTDIR stands before it and is written nowhere.
-export PREFIX ?= /usr/local
-export DESTDIR ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
 # How long `make fuzz` takes over each target.
 SECONDS_EACH ?= 60
 
@@ -34,10 +34,11 @@ demo: build ## Measure what reopening saves; DOCS="page.html feed.xml" adds your
 
 install: setup ## Install the C library; PREFIX=/usr/local, DESTDIR= for packagers
 	$(CARGO) build --release --locked --package evermap-c
-	@crates/evermap-c/install.sh install "$$(scripts/target-dir.sh)/release/libevermap.a"
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" crates/evermap-c/install.sh install \
+		"$$(scripts/target-dir.sh)/release/libevermap.a"
 
 uninstall: ## Take the C library away again, from the same PREFIX
-	@crates/evermap-c/install.sh uninstall
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" crates/evermap-c/install.sh uninstall
 
 # One after the other, whatever -j says: cargo uses the cores itself.
 test: ## Everything a change has to pass: format, lints, all tests, documentation, licences

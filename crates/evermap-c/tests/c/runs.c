@@ -19,6 +19,7 @@ int main(void)
         CHECK(em_last_error() == EM_ALREADY_EXISTS);
     if (p_map("runs") == NULL) {
         fprintf(stderr, "%s: %s\n", em_status_name(em_last_error()), em_last_error_message());
+        FAILS(p_delete("runs"), -1, EM_OTHER_APPLICATION, "runs");
         return 3;
     }
     struct run *before = get_prime_node("runs"), *run = p_malloc("runs", sizeof *run);

@@ -13,7 +13,7 @@
 
 static em_store *store;
 static em_object *object;
-static atomic_int turn, committed, busy;
+static atomic_int turn, ended, committed, busy;
 
 static void *allocate(void *context)
 {
@@ -64,6 +64,39 @@ static void *commit(void *context)
     return NULL;
 }
 
+/* Allocates while another thread commits: is told so, and nothing else happens. */
+static void *allocate_all_the_time(void *context)
+{
+    while (!atomic_load(&ended)) {
+        void *block = em_malloc(object, 64);
+        em_status status = block == NULL ? em_last_error() : em_try_free(object, block);
+        CHECK(status == EM_OK || status == EM_BUSY);
+        atomic_fetch_add((atomic_int *)context, status == EM_BUSY);
+    }
+    return NULL;
+}
+
+static void commit_beside_allocation(void)
+{
+    static atomic_int refused;
+    enum { BYTES = 4 << 20, ROUNDS_MAX = 200 };
+    pthread_t thread;
+    unsigned char *large = em_malloc(object, BYTES);
+    CHECK(large != NULL);
+    CHECK(pthread_create(&thread, NULL, allocate_all_the_time, &refused) == 0);
+    int round = 0, commits = 0;
+    for (; round < ROUNDS_MAX && (atomic_load(&refused) == 0 || commits == 0); round++) {
+        memset(large, round, BYTES);
+        em_status status = em_commit(object, NULL);
+        CHECK(status == EM_OK || status == EM_BUSY);
+        commits += status == EM_OK;
+    }
+    atomic_store(&ended, 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(atomic_load(&refused) > 0 && commits > 0);
+    em_free(object, large);
+}
+
 static void *use(void *context)
 {
     (void)context;
@@ -106,6 +139,8 @@ int main(int arguments, char **argument)
     CHECK(atomic_load(&committed) >= 60 && atomic_load(&committed) + atomic_load(&busy) == 120);
     fprintf(stderr, "two threads: %d commits, %d times EM_BUSY\n", atomic_load(&committed),
             atomic_load(&busy));
+
+    commit_beside_allocation();
 
     pthread_t user[3];
     for (int i = 0; i < 3; i++)

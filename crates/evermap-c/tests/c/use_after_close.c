@@ -101,6 +101,19 @@ static void arguments_that_are_missing(em_store *store, em_object *object)
     CHECK(em_object_of(NULL) == NULL && opened == NULL);
 }
 
+/* There is room for many handles, and an end to it. */
+static void more_than_there_is_room_for(em_store *store)
+{
+    enum { MAX = 1 << 14 };
+    static em_object *open[MAX + 1];
+    int count = 0;
+    while (em_object_open(store, "object", EM_READ, NULL, &open[count]) == EM_OK)
+        CHECK(++count <= MAX);
+    CHECK(em_last_error() == EM_TOO_MANY_OPEN && count > MAX - 10);
+    for (int i = 0; i < count; i++)
+        OK(em_object_close(open[i]));
+}
+
 int main(int arguments, char **argument)
 {
     CHECK(arguments == 2);
@@ -124,6 +137,7 @@ int main(int arguments, char **argument)
         OK(em_object_close(next));
         last = next;
     }
+    more_than_there_is_room_for(store);
     OK(em_object_open(store, "object", EM_WRITE, NULL, &next));
     with_object(object);
     with_object(NULL);

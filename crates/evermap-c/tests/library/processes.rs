@@ -34,6 +34,40 @@ fn an_object_of_another_application_is_refused_by_name() {
 }
 
 #[test]
+fn a_reader_beside_a_writer_goes_on_to_its_next_commit() {
+    let place = Place::new();
+    let program = compile("two_processes", place.path(), Link::Shared, &[]);
+    let mut command = place.command(&program);
+    assert_eq!(run(command.env("EVERMAP_APPLICATION", "two")), "a reader beside a writer\n");
+}
+
+#[test]
+fn a_check_tells_what_is_damaged() {
+    let place = Place::new();
+    run(&mut place.command(&compile("runs", place.path(), Link::Shared, &[])));
+    let program = compile("check_store", place.path(), Link::Shared, &[]);
+    let check = || run(place.command(&program).arg(place.store()));
+    assert_eq!(check(), "EM_OK\n\n");
+    // The process ended without closing the heap of nvheap.h, which left its log.
+    let files = std::fs::read_dir(place.store().join("objects")).unwrap();
+    let mut files = files.map(|file| file.unwrap().path());
+    let has_no_log = |file: &std::path::PathBuf| {
+        file.extension().is_none() && !file.with_extension("log").exists()
+    };
+    let file = files.find(has_no_log).unwrap();
+    // A byte of the superblock that its checksum covers.
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let said = check();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines[0].starts_with("2|objects/"), "{said}");
+    assert_eq!(lines[0].split('|').filter(|part| !part.is_empty()).count(), 7, "{said}");
+    assert_eq!(lines[1], "EM_DAMAGED", "{said}");
+    assert!(lines[2].contains("1 findings in store"), "{said}");
+}
+
+#[test]
 fn a_missing_store_variable_is_named() {
     let place = Place::new();
     let program = compile("runs", place.path(), Link::Shared, &[]);

@@ -48,3 +48,10 @@ fn a_forked_child_has_nothing_of_its_parents() {
     let said = run(place.command(&program).arg(place.store()));
     assert_eq!(said, "a child has nothing of its parent's\n");
 }
+
+#[test]
+fn what_calls_cost_can_be_measured() {
+    let place = Place::new();
+    let program = compile("cost", place.path(), Link::Static, &["-O2"]);
+    assert_eq!(run(place.command(&program).arg(place.store())), "measured\n");
+}

@@ -57,9 +57,9 @@ pub fn staged() -> &'static Path {
         lock.lock().unwrap();
         let (library, stage) = (built(), temporary.join("evermap-c"));
         let stamp = stage.join("stamp");
-        let sources = ["include/evermap.h", "include/fastio.h", "include/nvheap.h"];
-        let sources = sources.iter().chain(&["evermap.map", "link.sh"]).map(|s| here().join(s));
-        let newest = sources.chain([library.clone()]).map(|s| changed(&s)).max().unwrap();
+        let headers = fs::read_dir(here().join("include")).unwrap().map(|e| e.unwrap().path());
+        let sources = headers.chain(["evermap.map", "link.sh"].map(|name| here().join(name)));
+        let newest = sources.chain([library.clone()]).map(|path| changed(&path)).max().unwrap();
         if !stamp.exists() || changed(&stamp) < newest {
             run(Command::new(here().join("link.sh")).arg(&library).arg(&stage));
             File::create(&stamp).unwrap();
