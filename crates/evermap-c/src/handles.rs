@@ -219,3 +219,41 @@ impl Alone {
         object.ok_or_else(|| closed(self.handle))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread::spawn;
+
+    use super::*;
+
+    fn status_in_another_thread(call: impl FnOnce() -> Result<()> + Send + 'static) -> u32 {
+        spawn(|| call().map_or_else(|failure| failure.status, |()| status::OK)).join().unwrap()
+    }
+
+    #[test]
+    fn who_wants_an_object_alone_gets_it_when_no_other_thread_uses_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = evermap_core::Store::create_new(directory.path().join("store")).unwrap();
+        store.create_raw("object").unwrap();
+        seats::prepare();
+        let session = store.write_raw("object").unwrap();
+        let handle = insert(Object::writing(store, session)).unwrap();
+        let take_it = move || take(handle as *const em_object).map(drop);
+        let share_it = move || share_number(handle).map(drop);
+
+        let shared = share_number(handle).unwrap();
+        assert_eq!(status_in_another_thread(take_it), status::BUSY);
+        assert_eq!(status_in_another_thread(share_it), status::OK);
+        drop(shared);
+        assert_eq!(status_in_another_thread(take_it), status::OK);
+
+        let alone = take(handle as *const em_object).unwrap();
+        assert_eq!(status_in_another_thread(take_it), status::BUSY);
+        assert_eq!(status_in_another_thread(share_it), status::BUSY);
+        drop(alone);
+        assert_eq!(status_in_another_thread(share_it), status::OK);
+        take(handle as *const em_object).unwrap().close().unwrap().close().unwrap();
+        assert_eq!(status_in_another_thread(take_it), status::CLOSED);
+        assert_eq!(status_in_another_thread(share_it), status::CLOSED);
+    }
+}

@@ -179,38 +179,44 @@ mod tests {
     #[test]
     fn what_was_withdrawn_is_used_by_nobody_who_looked_after_noting() {
         const THING: u64 = 77;
-        const ROUNDS: usize = 50;
+        const ROUNDS: usize = 20_000;
         static TO_BE_HAD: AtomicBool = AtomicBool::new(true);
         static GONE: AtomicBool = AtomicBool::new(false);
         static ENDED: AtomicBool = AtomicBool::new(false);
         prepare();
+        let pause = |turns: usize| (0..turns).for_each(|_| std::hint::spin_loop());
         let use_it = || {
             while !ENDED.load(Ordering::Relaxed) {
                 let sitting = Sitting::on(THING).unwrap();
                 if TO_BE_HAD.load(Ordering::Relaxed) {
-                    for _ in 0..100 {
+                    for _ in 0..30 {
                         assert!(!GONE.load(Ordering::Relaxed), "used after it was gone");
                     }
                 }
                 drop(sitting);
-                // A thread that is inside whenever it loses the processor would block the other.
-                std::thread::yield_now();
+                // A thread that is mostly inside loses the processor there, and blocks the other.
+                pause(20);
             }
         };
+        let began = std::time::Instant::now();
         std::thread::scope(|scope| {
-            let users = [scope.spawn(use_it), scope.spawn(use_it)];
-            for _ in 0..ROUNDS {
+            let user = scope.spawn(use_it);
+            for round in 0..ROUNDS {
                 TO_BE_HAD.store(false, Ordering::Relaxed);
                 barrier();
-                while in_use(THING) && users.iter().all(|user| !user.is_finished()) {
+                while in_use(THING) && !user.is_finished() {
                     std::thread::yield_now();
                 }
                 GONE.store(true, Ordering::Relaxed);
-                std::thread::yield_now();
+                pause(10);
                 GONE.store(false, Ordering::Relaxed);
                 barrier();
                 TO_BE_HAD.store(true, Ordering::Relaxed);
-                std::thread::yield_now();
+                pause(round % 50);
+                // Enough on a machine that is busy with something else.
+                if began.elapsed() > std::time::Duration::from_millis(500) {
+                    break;
+                }
             }
             ENDED.store(true, Ordering::Relaxed);
         });
