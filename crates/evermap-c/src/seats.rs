@@ -189,13 +189,13 @@ mod tests {
             while !ENDED.load(Ordering::Relaxed) {
                 let sitting = Sitting::on(THING).unwrap();
                 if TO_BE_HAD.load(Ordering::Relaxed) {
-                    for _ in 0..30 {
+                    for _ in 0..500 {
                         assert!(!GONE.load(Ordering::Relaxed), "used after it was gone");
                     }
                 }
                 drop(sitting);
                 // A thread that is mostly inside loses the processor there, and blocks the other.
-                pause(20);
+                pause(50);
             }
         };
         let began = std::time::Instant::now();

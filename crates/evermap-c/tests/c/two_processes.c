@@ -94,9 +94,11 @@ int main(void)
     CHECK(pipe(to_writer) == 0 && pipe(to_reader) == 0);
     pid_t pid = fork(); /* before either uses the library */
     CHECK(pid >= 0);
+    /* Who fails closes the pipe, and the other one hears that. */
+    close(pid == 0 ? to_writer[1] : to_reader[1]);
+    close(pid == 0 ? to_reader[0] : to_writer[0]);
     if (pid == 0)
         writer();
-    close(to_reader[1]); /* a writer that failed is heard */
     reader();
     int status;
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
