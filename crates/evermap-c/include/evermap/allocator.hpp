@@ -173,7 +173,7 @@ template <class A, class B>
 inline constexpr bool is_pair<std::pair<A, B>> = true;
 
 /** The arguments for constructing a `T` of a container with allocator `a`: with the allocator where
- *  `T` takes one. */
+ *  `T` takes one after or before them. (It may be among them, from `std::scoped_allocator_adaptor`.) */
 template <class T, class A, class... Args>
 auto with_allocator(const A& a, Args&&... args) {
   if constexpr (takes_allocator_first<T, A, Args...>) {
@@ -182,7 +182,6 @@ auto with_allocator(const A& a, Args&&... args) {
   } else if constexpr (takes_allocator_last<T, A, Args...>) {
     return std::tuple<Args&&..., const A&>(std::forward<Args>(args)..., a);
   } else {
-    static_assert(!std::uses_allocator_v<T, A>, "no constructor takes these arguments and an allocator");
     return std::tuple<Args&&...>(std::forward<Args>(args)...);
   }
 }
@@ -275,6 +274,11 @@ class allocator {
     if (n > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(T)) {
       throw std::bad_array_new_length();
     }
+    if (anchor_ == detail::no_object) {
+      // Made from a temporary (as libstdc++ does for an empty string) in place in an object. One that has
+      // no object has given no memory, so it may still take one.
+      anchor_ = detail::anchor_at(this);
+    }
     return static_cast<T*>(detail::allocate(anchor_, n * sizeof(T), alignof(T)));
   }
 
@@ -338,7 +342,8 @@ class allocator {
   void construct_plain(U* place, Args&&... args) {
     if constexpr (detail::is_pair<U>) {
       construct_pair(place, std::forward<Args>(args)...);
-    } else if constexpr (std::uses_allocator_v<U, allocator>) {
+    } else if constexpr (detail::takes_allocator_first<U, allocator, Args...> ||
+                         detail::takes_allocator_last<U, allocator, Args...>) {
       std::apply([place](auto&&... all) {
         ::new (static_cast<void*>(place)) U(std::forward<decltype(all)>(all)...);
       }, detail::with_allocator<U>(*this, std::forward<Args>(args)...));
