@@ -1,11 +1,11 @@
 // A word index that is kept between runs: in which lines of which text does a word stand?
 //
 //     word_index STORE add FILE...     reads texts and adds their words, in one commit a file
-//     word_index STORE find WORD...    looks words up, in a snapshot: nothing is read but what is looked at
+//     word_index STORE find WORD...    looks words up, in a snapshot
 //     word_index STORE top N           the N words that stand in most lines
 //
-// The index is a standard unordered_map of strings to vectors of ints. Nothing of it is parsed or built
-// when the next process opens it: it is there, at the addresses it was built at.
+// The index is a standard unordered_map of strings to vectors of ints. Nothing of it is parsed or
+// built when the next process opens it: it is there, at the addresses it was built at.
 
 #include <algorithm>
 #include <cctype>

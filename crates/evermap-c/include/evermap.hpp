@@ -4,19 +4,20 @@
  *
  *     evermap::store store = evermap::store::open_or_create("my.store");
  *     evermap::session session = store.write_or_create("words");
- *     auto& index = session.find_or_make_root<evermap::map<evermap::string, evermap::vector<int>>>();
+ *     using words = evermap::map<evermap::string, evermap::vector<int>>;
+ *     auto& index = session.find_or_make_root<words>();
  *     index["first"].push_back(1);        // in the object's memory, at raw speed
  *     session.commit();                   // durable, all of it or nothing
  *
  * and in the next process, at once and without reading anything that is not looked at:
  *
- *     evermap::snapshot words = evermap::store("my.store").read("words");
- *     const auto* index = words.root<evermap::map<evermap::string, evermap::vector<int>>>();
+ *     evermap::snapshot snapshot = evermap::store("my.store").read("words");
+ *     const words* index = snapshot.root<words>();
  *
- * Header only, over the C library `evermap.h`. Errors are exceptions (`error.hpp`), containers are the
- * standard ones (`containers.hpp`, `allocator.hpp`), the root's type is checked (`type.hpp`), virtual
- * functions work where they were asked for (`polymorphic.hpp`), and what programs in Rust made can be read
- * (`rust.hpp`). docs/cpp.md tells which containers work and why.
+ * Header only, over the C library `evermap.h`. Errors are exceptions (`error.hpp`), containers are
+ * the standard ones (`containers.hpp`, `allocator.hpp`), the root's type is checked (`type.hpp`),
+ * virtual functions work where they were asked for (`polymorphic.hpp`), and what programs in Rust
+ * made can be read (`rust.hpp`). docs/cpp.md tells which containers work and why.
  */
 #ifndef EVERMAP_HPP
 #define EVERMAP_HPP

@@ -2,15 +2,16 @@
  * @file
  * `evermap::allocator<T>`: what makes a standard container live in an object.
  *
- * An allocator knows its object by the *address of the object's first byte*, which is the same in every
- * process; so it is eight bytes, valid in the next process, and finds the open object by them (a
- * thread remembers the last one). Why not an empty allocator that looks at its own address: containers
- * copy their allocators to the stack (libstdc++ rebinds a copy for every hash bucket array), where there
- * is no object.
+ * An allocator knows its object by the *address of the object's first byte*, which is the same in
+ * every process; so it is eight bytes, valid in the next process, and finds the open object by them
+ * (a thread remembers the last one). Why not an empty allocator that looks at its own address:
+ * containers copy their allocators to the stack (libstdc++ rebinds a copy for every hash bucket
+ * array), where there is no object.
  *
- * What it promises: memory of a container in an object comes from that object, also for elements that
- * are containers, and for members of elements that know nothing of allocators; where that cannot be
- * decided, an allocation fails with a message. Nothing silently comes from the process's heap.
+ * What it promises: memory of a container in an object comes from that object, also for elements
+ * that are containers, and for members of elements that know nothing of allocators; where that
+ * cannot be decided, an allocation fails with a message. Nothing silently comes from the process's
+ * heap.
  */
 #ifndef EVERMAP_ALLOCATOR_HPP
 #define EVERMAP_ALLOCATOR_HPP
@@ -35,10 +36,11 @@ namespace evermap {
 template <class T>
 class allocator;
 
-/** Asks for an allocator of the process's own heap: `evermap::string key("...", evermap::process_heap)`,
- *  to look something up with, or to build something outside. A container with such an allocator that is
- *  moved into an object as it is (a member of a class without allocators) stops the program with a
- *  message; copying it, or giving it to a container of the object, is fine. */
+/** Asks for an allocator of the process's own heap: `evermap::string key("...",
+ *  evermap::process_heap)`, to look something up with, or to build something outside. A container
+ *  with such an allocator that is moved into an object as it is (a member of a class without
+ *  allocators) stops the program with a message; copying it, or giving it to a container of the
+ *  object, is fine. */
 struct process_heap_t {
   explicit constexpr process_heap_t(int) noexcept {}
 };
@@ -80,8 +82,8 @@ inline em_object* look_up(std::uintptr_t anchor) noexcept {
   return found;
 }
 
-/** The open object that begins at `anchor`. A remembered one may have been closed since: its handle is
- *  not given to another, and the call that uses it says so. */
+/** The open object that begins at `anchor`. A remembered one may have been closed since: its handle
+ *  is not given to another, and the call that uses it says so. */
 inline em_object* object_at(std::uintptr_t anchor) noexcept {
   return last.anchor == anchor ? last.object : look_up(anchor);
 }
@@ -90,12 +92,14 @@ inline em_object* object_at(std::uintptr_t anchor) noexcept {
   if (anchor == no_object) {
     throw bad_alloc(
         EM_INVALID_ARGUMENT,
-        "a container without an object was asked for memory; give it the allocator of its session, "
-        "make it with `session.make` or inside an `evermap::scope`, or use `evermap::process_heap`");
+        "a container without an object was asked for memory; give it the allocator of its "
+        "session, make it with `session.make` or inside an `evermap::scope`, or use "
+        "`evermap::process_heap`");
   }
-  if (em_object_of(reinterpret_cast<const void*>(anchor)) == nullptr) {
-    throw bad_alloc(EM_CLOSED, "the object of this container is not open in this process; open it for "
-                               "writing before its containers grow");
+  if (em_last_error() != EM_FORKED &&
+      em_object_of(reinterpret_cast<const void*>(anchor)) == nullptr) {
+    throw bad_alloc(EM_CLOSED, "the object of this container is not open in this process; open "
+                               "it for writing before its containers grow");
   }
   throw bad_alloc(em_last_error(), std::string(em_last_error_message()) + " (" +
                                        std::to_string(bytes) + " bytes were asked for)");
@@ -143,16 +147,16 @@ inline void deallocate(std::uintptr_t anchor, void* block, std::size_t align) no
   }
 }
 
-/** An allocator with the object `anchor` comes to lie at `place`: stops when that is in another object,
- *  where its container's memory would be foreign in the next process. */
+/** An allocator with the object `anchor` comes to lie at `place`: stops when that is in another
+ *  object, where its container's memory would be foreign in the next process. */
 inline void check_place(const void* place, std::uintptr_t anchor) noexcept {
   const std::uintptr_t here = anchor_at(place);
   if (here == no_object) {
     return;
   }
   if (anchor == heap_of_process) {
-    stop("a container whose memory is in the process's heap was moved into an object; copy it there, or "
-         "make it with the object's allocator");
+    stop("a container whose memory is in the process's heap was moved into an object; copy it "
+         "there, or make it with the object's allocator");
   }
   if (anchor != no_object && anchor != here) {
     stop("a container of one object was moved into another; copy it there");
@@ -173,7 +177,8 @@ template <class A, class B>
 inline constexpr bool is_pair<std::pair<A, B>> = true;
 
 /** The arguments for constructing a `T` of a container with allocator `a`: with the allocator where
- *  `T` takes one after or before them. (It may be among them, from `std::scoped_allocator_adaptor`.) */
+ *  `T` takes one after or before them. (It may be among them, from
+ *  `std::scoped_allocator_adaptor`.) */
 template <class T, class A, class... Args>
 auto with_allocator(const A& a, Args&&... args) {
   if constexpr (takes_allocator_first<T, A, Args...>) {
@@ -188,8 +193,8 @@ auto with_allocator(const A& a, Args&&... args) {
 
 template <class T, class A, class... Args>
 auto with_allocator_from(const A& a, std::tuple<Args...>&& args) {
-  return std::apply([&](Args&... each) { return with_allocator<T>(a, std::forward<Args>(each)...); },
-                    args);
+  return std::apply(
+      [&](Args&... each) { return with_allocator<T>(a, std::forward<Args>(each)...); }, args);
 }
 
 }  // namespace detail
@@ -225,8 +230,9 @@ class scope {
  * Allocates from an object. Meets the requirements of an Allocator; 8 bytes.
  *
  * - *Equality*: same object. Memory from one can be freed by the other, in any process.
- * - *Assignment* of containers does not replace the target's allocator, neither by copy nor by move: a
- *   container stays in its object, and elements are copied or moved over if the source is elsewhere.
+ * - *Assignment* of containers does not replace the target's allocator, neither by copy nor by
+ *   move: a container stays in its object, and elements are copied or moved over if the source is
+ *   elsewhere.
  * - *Swap* is for containers of one object. Between objects it stops the program with a message
  *   (`propagate_on_container_swap` is true so that the standard library calls our `swap`, which
  *   compares; without it swapping unequal allocators would be undefined behaviour).
@@ -275,8 +281,8 @@ class allocator {
       throw std::bad_array_new_length();
     }
     if (anchor_ == detail::no_object) {
-      // Made from a temporary (as libstdc++ does for an empty string) in place in an object. One that has
-      // no object has given no memory, so it may still take one.
+      // Made from a temporary (as libstdc++ does for an empty string) in place in an object. One
+      // that has no object has given no memory, so it may still take one.
       anchor_ = detail::anchor_at(this);
     }
     return static_cast<T*>(detail::allocate(anchor_, n * sizeof(T), alignof(T)));
@@ -380,14 +386,15 @@ class allocator {
   }
 };
 
-/** Destroys a value and frees its block, which it finds by its address: for `unique_ptr` in objects. */
+/** Destroys a value and frees its block, which it finds by its address: for `unique_ptr` in
+ *  objects. */
 struct deleter {
   template <class T>
   void operator()(T* value) const noexcept {
     void* block = const_cast<std::remove_cv_t<T>*>(value);
     if constexpr (std::is_polymorphic_v<T>) {
       static_assert(std::has_virtual_destructor_v<T> || std::is_final_v<T>,
-                    "a class with virtual functions needs a virtual destructor to be destroyed by a base");
+                    "a class with virtual functions needs a virtual destructor here");
       block = const_cast<void*>(dynamic_cast<const void*>(value));
     }
     em_object* const object = em_object_of(block);

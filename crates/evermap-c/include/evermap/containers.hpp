@@ -1,12 +1,11 @@
 /**
- * @file
- * Names for the standard containers with `evermap::allocator`. They are the standard ones; elements that
- * are containers allocate from the same object, because the allocator constructs them so (no
- * `std::scoped_allocator_adaptor` is needed; it works too).
+ * @file Names for the standard containers with `evermap::allocator`. They are the standard ones;
+ * elements that are containers allocate from the same object, because the allocator constructs them
+ * so (no `std::scoped_allocator_adaptor` is needed; it works too).
  *
- * The ordered ones compare with `std::less<>`, so a `std::string_view` or literal is looked up as it is,
- * without making a string. Hashes are those of the standard library, which hold for one library ABI:
- * the root's tag keeps others out.
+ * The ordered ones compare with `std::less<>`, so a `std::string_view` or literal is looked up as
+ * it is, without making a string. Hashes are those of the standard library, which hold for one
+ * library ABI: the root's tag keeps others out.
  */
 #ifndef EVERMAP_CONTAINERS_HPP
 #define EVERMAP_CONTAINERS_HPP
@@ -54,8 +53,8 @@ using set = std::set<K, Less, allocator<K>>;
 template <class K, class Less = std::less<>>
 using multiset = std::multiset<K, Less, allocator<K>>;
 
-/** The hash of a key, equal for all strings of the same characters: `std::hash` knows only strings of the
- *  default allocator. With C++20, a `std::string_view` or literal is looked up as it is. */
+/** The hash of a key, equal for all strings of the same characters: `std::hash` knows only strings
+ *  of the default allocator. With C++20, a `std::string_view` or literal is looked up as it is. */
 template <class K>
 struct hash : std::hash<K> {};
 template <class Char, class Traits>

@@ -1,7 +1,6 @@
 /**
- * @file
- * Errors as exceptions: one class a status of `evermap.h`, all derived from `evermap::error`. What they
- * say is the library's sentence: what was found, where, and the remedy.
+ * @file Errors as exceptions: one class a status of `evermap.h`, all derived from `evermap::error`.
+ * What they say is the library's sentence: what was found, where, and the remedy.
  */
 #ifndef EVERMAP_ERROR_HPP
 #define EVERMAP_ERROR_HPP
@@ -67,12 +66,13 @@ using invalid_argument = status_error<EM_INVALID_ARGUMENT>;
 using too_many_open = status_error<EM_TOO_MANY_OPEN>;
 using internal_error = status_error<EM_INTERNAL>;
 
-/** An allocation that failed: what allocators and `make` throw, so that code which knows `std::bad_alloc`
- *  only is right. (It is no `evermap::error`: an exception with two `std::exception` bases would be
- *  caught by neither name.) */
+/** An allocation that failed: what allocators and `make` throw, so that code which knows
+ *  `std::bad_alloc` only is right. (It is no `evermap::error`: an exception with two
+ *  `std::exception` bases would be caught by neither name.) */
 class bad_alloc : public std::bad_alloc {
  public:
-  bad_alloc(em_status status, std::string message) : status_(status), message_(std::move(message)) {}
+  bad_alloc(em_status status, std::string message)
+      : status_(status), message_(std::move(message)) {}
 
   /** The status of `evermap.h`: EM_DISK_FULL, EM_BAD_ALLOCATION, EM_READ_ONLY, EM_CLOSED, ... */
   em_status status() const noexcept { return status_; }

@@ -1,7 +1,6 @@
 /**
- * @file
- * `evermap::polymorphic<Classes...>`: a base of the root's class that makes virtual functions work in an
- * object.
+ * @file `evermap::polymorphic<Classes...>`: a base of the root's class that makes virtual functions
+ * work in an object.
  *
  *     struct drawing : evermap::polymorphic<circle, square> {
  *       evermap::vector<evermap::unique_ptr<shape>> shapes;
@@ -10,13 +9,13 @@
  *     d.shapes.push_back(session.make_unique<circle>(3.0));
  *
  * It owns the copies of the classes' virtual tables (`vtable.hpp`). `root<drawing>()`,
- * `find_or_make_root`, a rollback and a snapshot's refresh bring them up to date; what gets at the root
- * by other ways (`raw_root`, C) must not call virtual functions before. In a snapshot that is a private
- * patch of the pages they are in.
+ * `find_or_make_root`, a rollback and a snapshot's refresh bring them up to date; what gets at the
+ * root by other ways (`raw_root`, C) must not call virtual functions before. In a snapshot that is
+ * a private patch of the pages they are in.
  *
- * A class needs a default constructor (or `evermap::detail::vtable_example`), and must be constructed
- * by `make`, `make_unique` or a container of the object, as what it is: members of polymorphic class type
- * (not bases) are not put right, nor are classes with virtual bases.
+ * A class needs a default constructor (or `evermap::vtable_example`), and must be
+ * constructed by `make`, `make_unique` or a container of the object, as what it is: members of
+ * polymorphic class type (not bases) are not put right, nor are classes with virtual bases.
  */
 #ifndef EVERMAP_POLYMORPHIC_HPP
 #define EVERMAP_POLYMORPHIC_HPP
@@ -78,7 +77,8 @@ using registry_type = std::remove_reference_t<decltype(registry_in(std::declval<
 template <class... Classes>
 class polymorphic : public detail::polymorphic_base {
   static_assert((std::is_polymorphic_v<Classes> && ...), "only classes with virtual functions");
-  static_assert(!(std::is_abstract_v<Classes> || ...), "no value is of an abstract class; leave it out");
+  static_assert(!(std::is_abstract_v<Classes> || ...),
+                "no value is of an abstract class; leave it out");
 
  public:
   polymorphic() { restore(); }
@@ -86,8 +86,8 @@ class polymorphic : public detail::polymorphic_base {
   polymorphic& operator=(const polymorphic&) = delete;
   ~polymorphic() { forget(anchor()); }
 
-  /** Brings the copies up to date, in a session; adds classes that are new. Dirties them only if the
-   *  program lies elsewhere than when they were committed. */
+  /** Brings the copies up to date, in a session; adds classes that are new. Dirties them only if
+   *  the program lies elsewhere than when they were committed. */
   void restore() {
     if (anchor() <= detail::heap_of_process) {
       return;
@@ -121,7 +121,8 @@ class polymorphic : public detail::polymorphic_base {
     return i;
   }
 
-  /** Throws if the object may have values of a class that this program would call by stale addresses. */
+  /** Throws if the object may have values of a class that this program would call by stale
+   *  addresses. */
   void check_entries() const {
     for (const detail::class_entry& entry : entries_) {
       if (((entry.name != typeid(Classes).name()) && ...)) {
@@ -141,8 +142,8 @@ class polymorphic : public detail::polymorphic_base {
     }
     if (entries_[i].shape != group.shape || entries_[i].copy.size() < group.words) {
       throw schema_mismatch("class " + detail::readable_name<T>() +
-                            " has other bases, or more virtual functions, than there is room for in "
-                            "this object (" + std::to_string(group.words) + " words, room for " +
+                            " has other bases, or more virtual functions, than there is room for "
+                            "in this object (" + std::to_string(group.words) + " words, room for " +
                             std::to_string(entries_[i].copy.size()) + "); make the object anew");
     }
   }
@@ -152,7 +153,8 @@ class polymorphic : public detail::polymorphic_base {
     const detail::vtable_group& group = detail::group_of<T>();
     const std::size_t i = find<T>();
     if (i == entries_.size()) {
-      entries_.emplace_back(typeid(T).name(), group.shape, group.words + detail::vtable_words_spare);
+      entries_.emplace_back(typeid(T).name(), group.shape,
+                            group.words + detail::vtable_words_spare);
     }
     vector<std::uintptr_t>& copy = entries_[i].copy;
     if (!std::equal(group.first, group.first + group.words, copy.begin())) {
@@ -170,7 +172,8 @@ class polymorphic : public detail::polymorphic_base {
     }
     const vector<std::uintptr_t>& copy = entries_[i].copy;
     if (!std::equal(group.first, group.first + group.words, copy.begin())) {
-      detail::check(em_patch(snapshot, copy.data(), group.first, group.words * sizeof *group.first));
+      const std::size_t bytes = group.words * sizeof *group.first;
+      detail::check(em_patch(snapshot, copy.data(), group.first, bytes));
     }
   }
 };

@@ -2,8 +2,8 @@
  * @file
  * Which types obviously cannot live in an object, so that the compiler says so.
  *
- * What lies in an object is read by other processes, where code, static data and the process's heap are
- * elsewhere. Types that hold such addresses by their nature are refused here; what a class's
+ * What lies in an object is read by other processes, where code, static data and the process's heap
+ * are elsewhere. Types that hold such addresses by their nature are refused here; what a class's
  * own members point to only its author knows (`evermap audit` looks at the values).
  */
 #ifndef EVERMAP_RESIDENCE_HPP
@@ -41,7 +41,8 @@ inline constexpr bool has_foreign_allocator<T, std::void_t<typename T::allocator
  *  `template <> inline constexpr bool evermap::can_live_in_object<connection> = false;` */
 template <class T>
 inline constexpr bool can_live_in_object =
-    std::is_object_v<T> && !detail::has_foreign_allocator<T> && !std::is_member_function_pointer_v<T> &&
+    std::is_object_v<T> && !detail::has_foreign_allocator<T> &&
+    !std::is_member_function_pointer_v<T> &&
     !(std::is_pointer_v<T> && std::is_function_v<std::remove_pointer_t<T>>);
 
 template <class T>

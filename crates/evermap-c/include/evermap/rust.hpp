@@ -1,8 +1,7 @@
 /**
- * @file
- * Read-only views of the containers that programs in Rust put into objects: the layouts of
- * `docs/persist.md`. A struct of theirs is written as a C++ struct with the same members; what says that
- * it is the right one is the description in the object (`snapshot.rust_root<T>(description)`).
+ * @file Read-only views of the containers that programs in Rust put into objects: the layouts of
+ * `docs/persist.md`. A struct of theirs is written as a C++ struct with the same members; what says
+ * that it is the right one is the description in the object (`snapshot.rust_root<T>(description)`).
  */
 #ifndef EVERMAP_RUST_HPP
 #define EVERMAP_RUST_HPP

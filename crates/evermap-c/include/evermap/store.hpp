@@ -1,7 +1,6 @@
 /**
- * @file
- * Stores, sessions and snapshots: owners of the handles of `evermap.h`. They move and do not copy, their
- * destructors never throw, and everything else throws what `error.hpp` has.
+ * @file Stores, sessions and snapshots: owners of the handles of `evermap.h`. They move and do not
+ * copy, their destructors never throw, and everything else throws what `error.hpp` has.
  */
 #ifndef EVERMAP_STORE_HPP
 #define EVERMAP_STORE_HPP
@@ -24,7 +23,8 @@
 
 namespace evermap {
 
-/** Choices for opening and making stores; what is left alone is the default of `em_store_options`. */
+/** Choices for opening and making stores; what is left alone is the default of `em_store_options`.
+ *  */
 struct store_options {
   /** How long to wait for an object that somebody else has open. */
   std::chrono::milliseconds busy_timeout{0};
@@ -85,8 +85,8 @@ class open_object {
   /** The object's first address, by which allocators know it. */
   std::uintptr_t first_address() const noexcept { return anchor_; }
 
-  /** An allocator for the object's containers; valid as long as the object is open, here or in another
-   *  process. One of a snapshot serves comparisons only: allocating throws. */
+  /** An allocator for the object's containers; valid as long as the object is open, here or in
+   *  another process. One of a snapshot serves comparisons only: allocating throws. */
   template <class T = std::byte>
   allocator<T> get_allocator() const noexcept {
     return allocator<T>(anchor_);
@@ -136,7 +136,8 @@ class open_object {
   }
 
  protected:
-  open_object(em_store* store, std::string_view name, em_mode mode, const em_write_options* options) {
+  open_object(em_store* store, std::string_view name, em_mode mode,
+              const em_write_options* options) {
     check(em_object_open(store, name_of(name).c_str(), mode, options, &object_));
     anchor_ = reinterpret_cast<std::uintptr_t>(em_object_base(object_));
   }
@@ -179,8 +180,8 @@ class open_object {
     if (root_tag() != expected || root_size() < size) {
       throw schema_mismatch("object `" + name() + "` holds another type:\n  stored:   " +
                             root_description() + "\n  expected: " + description +
-                            "\nopen it with the type, the compiler's library and the ABI it was made "
-                            "with, or make it anew");
+                            "\nopen it with the type, the compiler's library and the ABI it was "
+                            "made with, or make it anew");
     }
     return root;
   }
@@ -193,10 +194,10 @@ class open_object {
 }  // namespace detail
 
 /**
- * One writer's time with an object. What was not committed when it ends is forgotten; pointers into the
- * object are valid until then, and those to what was allocated since the last commit only until a
- * rollback. Containers *outside* the object with its memory (on the stack) have to be gone before a
- * commit, or what they hold is leaked in the object if the process dies; and before a rollback.
+ * One writer's time with an object. What was not committed when it ends is forgotten; pointers into
+ * the object are valid until then, and those to what was allocated since the last commit only until
+ * a rollback. Containers *outside* the object with its memory (on the stack) have to be gone before
+ * a commit, or what they hold is leaked in the object if the process dies; and before a rollback.
  */
 class session : public detail::open_object {
  public:
@@ -259,8 +260,8 @@ class session : public detail::open_object {
     return value;
   }
 
-  /** Makes a value that `make` made the root, with the next commit; null for none. The old root is left
-   *  alone. */
+  /** Makes a value that `make` made the root, with the next commit; null for none. The old root is
+   *  left alone. */
   template <class T>
   void set_root(T* value) {
     set_raw_root(value, sizeof(T), tag_of<T>(), description<T>());
@@ -289,8 +290,8 @@ class session : public detail::open_object {
     return *made;
   }
 
-  /** Makes everything done since the last commit durable, all of it or nothing; false when nothing had
-   *  changed. No other thread may use the object meanwhile. One flush. */
+  /** Makes everything done since the last commit durable, all of it or nothing; false when nothing
+   *  had changed. No other thread may use the object meanwhile. One flush. */
   bool commit() {
     bool changed = false;
     detail::check(em_commit(handle(), &changed));
@@ -305,7 +306,8 @@ class session : public detail::open_object {
     }
   }
 
-  /** Writes all commits to the object's file; false while readers of older commits are in the way. */
+  /** Writes all commits to the object's file; false while readers of older commits are in the way.
+   *  */
   bool checkpoint() {
     bool done = false;
     detail::check(em_checkpoint(handle(), &done));
@@ -313,9 +315,15 @@ class session : public detail::open_object {
   }
   /** Makes everything committed so far durable, at any durability. */
   void sync() { detail::check(em_sync(handle())); }
-  /** Makes sure that `bytes` more bytes of allocations cannot fail for want of space. Commits. */
+  /** Makes room, durably, so that allocating `bytes` bytes meets no full disk. Commits. */
   void reserve(std::uint64_t bytes) { detail::check(em_reserve(handle(), bytes)); }
-  /** Gives unused memory at the object's end back; commits. How many bytes. */
+  /** Gives up to `bytes_max` bytes of the object's unused end back; commits. How many it were. */
+  std::uint64_t release(std::uint64_t bytes_max) {
+    std::uint64_t bytes = 0;
+    detail::check(em_release(handle(), bytes_max, &bytes));
+    return bytes;
+  }
+  /** Gives all disk space back that the object does not need; commits. How many bytes. */
   std::uint64_t shrink() {
     std::uint64_t bytes = 0;
     detail::check(em_shrink(handle(), &bytes));
@@ -357,8 +365,8 @@ class session : public detail::open_object {
 
 /**
  * One commit of an object, for reading, beside a writer in another process. Its memory is mapped
- * read-only: a store to it is SIGSEGV, and allocating throws `bad_alloc` with EM_READ_ONLY. Pointers are
- * valid until it ends or is refreshed.
+ * read-only: a store to it is SIGSEGV, and allocating throws `bad_alloc` with EM_READ_ONLY.
+ * Pointers are valid until it ends or is refreshed.
  */
 class snapshot : public detail::open_object {
  public:
@@ -375,7 +383,8 @@ class snapshot : public detail::open_object {
   /** The root, or null when there is none. Errors: `schema_mismatch`. */
   template <class T>
   const T* root() {
-    auto* const value = static_cast<const T*>(checked_root(tag_of<T>(), sizeof(T), description<T>()));
+    auto* const value =
+        static_cast<const T*>(checked_root(tag_of<T>(), sizeof(T), description<T>()));
     if constexpr (detail::is_registry<T>) {
       classes_ = [](snapshot& self) { self.root<T>(); };
       if (value != nullptr) {
@@ -429,7 +438,8 @@ class store {
     return store(em_store_create, path, options);
   }
   /** Opens the one there is, or makes one. */
-  static store open_or_create(const std::filesystem::path& path, const store_options& options = {}) {
+  static store open_or_create(const std::filesystem::path& path,
+                              const store_options& options = {}) {
     return store(em_store_open_or_create, path, options);
   }
 
@@ -477,8 +487,8 @@ class store {
     }
     return write(name, options);
   }
-  /** Opens an object's last commit for reading. Errors: `not_found`, `busy` when this process writes
-   *  it, ... */
+  /** Opens an object's last commit for reading. Errors: `not_found`, `busy` when this process
+   *  writes it, ... */
   snapshot read(std::string_view name) { return snapshot(store_, name); }
 
   bool contains(std::string_view name) const {

@@ -3,10 +3,11 @@
  * What type an object's root is, for programs that were built separately: a text that describes the
  * type and the ABI of the standard library, and the FNV-1a hash of it, which is the root's tag.
  *
- * A container's members are laid out by the standard library, so an object with C++ containers belongs
- * to one library ABI. The signature has everything that can be known of a type without its author's
- * help: name, size and alignment of it and of the types it is a template of. What it cannot see is a
- * class of unchanged size whose members changed their meaning: specialise `evermap::layout_version`.
+ * A container's members are laid out by the standard library, so an object with C++ containers
+ * belongs to one library ABI. The signature has everything that can be known of a type without its
+ * author's help: name, size and alignment of it and of the types it is a template of. What it
+ * cannot see is a class of unchanged size whose members changed their meaning: specialise
+ * `evermap::layout_version`.
  */
 #ifndef EVERMAP_TYPE_HPP
 #define EVERMAP_TYPE_HPP
@@ -34,8 +35,8 @@ namespace evermap {
 /** The tag of a root: 16 bytes that the superblock keeps beside its address. */
 using tag = std::array<unsigned char, 16>;
 
-/** FNV-1a, 128 bits, most significant byte first: the published function, so that other languages can
- *  make the same tags. */
+/** FNV-1a, 128 bits, most significant byte first: the published function, so that other languages
+ *  can make the same tags. */
 constexpr tag fnv1a(std::string_view text) noexcept {
   __extension__ using wide = unsigned __int128;
   constexpr wide prime = (wide{1} << 88) + 0x13b;
@@ -50,9 +51,9 @@ constexpr tag fnv1a(std::string_view text) noexcept {
   return bytes;
 }
 
-/** Version of a class's members: part of its signature when it is not 0. Raise it when the meaning of
- *  the bytes changes and the size does not:
- *  `template <> inline constexpr unsigned evermap::layout_version<person> = 2;` */
+/** Version of a class's members: part of its signature when it is not 0. Raise it when the meaning
+ *  of the bytes changes and the size does not: `template <> inline constexpr unsigned
+ *  evermap::layout_version<person> = 2;` */
 template <class T>
 inline constexpr unsigned layout_version = 0;
 
@@ -210,7 +211,8 @@ const std::string& signature() {
   return text;
 }
 
-/** The same with names for people: what the object file keeps, cut at 1024 bytes, and errors say. */
+/** The same with names for people: what the object file keeps, cut at 1024 bytes, and errors say.
+ *  */
 template <class T>
 const std::string& description() {
   static const std::string text = detail::describe<T>(true);

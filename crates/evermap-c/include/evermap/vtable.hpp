@@ -2,16 +2,16 @@
  * @file
  * Where virtual functions of classes in objects are found.
  *
- * A virtual table holds addresses of code, which are elsewhere in every process. So an object has a *copy*
- * of the table of each class that was registered for it, and values of the class point to the copy,
- * whose address is the same everywhere. At opening only the copies are written anew: a few hundred
- * bytes a class, however many values there are.
+ * A virtual table holds addresses of code, which are elsewhere in every process. So an object has a
+ * *copy* of the table of each class that was registered for it, and values of the class point to
+ * the copy, whose address is the same everywhere. At opening only the copies are written anew: a
+ * few hundred bytes a class, however many values there are.
  *
- * Itanium C++ ABI, as GCC and Clang follow it on Linux. A *group* is the tables of one class: that of its
- * primary base first, those of further bases behind it. Each begins with the offset to the top and the
- * address of the class's type_info; then come addresses of functions. No symbol tells a group's length, so
- * it is read word by word for as long as it can be one; a word too many does no harm.
- * Virtual bases are refused: their offsets stand before the group's beginning.
+ * Itanium C++ ABI, as GCC and Clang follow it on Linux. A *group* is the tables of one class: that
+ * of its primary base first, those of further bases behind it. Each begins with the offset to the
+ * top and the address of the class's type_info; then come addresses of functions. No symbol tells a
+ * group's length, so it is read word by word for as long as it can be one; a word too many does no
+ * harm. Virtual bases are refused: their offsets stand before the group's beginning.
  */
 #ifndef EVERMAP_VTABLE_HPP
 #define EVERMAP_VTABLE_HPP
@@ -32,6 +32,14 @@
 #include "type.hpp"
 
 namespace evermap {
+
+/** A value of `T` to look at: specialise it for a class without a default constructor, with a
+ *  static `make()` that returns one. It is made once a process. */
+template <class T>
+struct vtable_example {
+  static T make() { return T(); }
+};
+
 namespace detail {
 
 /** Longest group: more is taken for a mistake. */
@@ -101,8 +109,8 @@ inline bool has_virtual_base(const std::type_info* type) {
 #error "classes with virtual functions need the type_info classes of libstdc++"
 #endif
 
-/** Reads the group whose primary table a value points at. Words behind its end may be looked at, which
- *  a sanitizer would not like. */
+/** Reads the group whose primary table a value points at. Words behind its end may be looked at,
+ *  which a sanitizer would not like. */
 __attribute__((no_sanitize("address", "undefined"), noinline)) inline vtable_group read_group(
     std::uintptr_t address_point, const std::type_info& type) {
   const program_ranges ranges;
@@ -115,7 +123,8 @@ __attribute__((no_sanitize("address", "undefined"), noinline)) inline vtable_gro
     raise(EM_UNSUPPORTED, std::string("the virtual table of ") + type.name() +
                               " is not where this ABI has it; it cannot live in an object");
   }
-  const auto* const end = reinterpret_cast<const std::uintptr_t*>(segment->end & ~std::uintptr_t{7});
+  const auto* const end =
+      reinterpret_cast<const std::uintptr_t*>(segment->end & ~std::uintptr_t{7});
   const std::uintptr_t* at = group.first + 2;
   group.shape = 2;
   while (at < end && at - group.first < static_cast<std::ptrdiff_t>(vtable_words_max)) {
@@ -142,7 +151,8 @@ struct vtable_copy {
   std::uintptr_t first;
 };
 
-/** The copies of one class's group, one for each object that was opened with the class registered. */
+/** The copies of one class's group, one for each object that was opened with the class registered.
+ *  */
 template <class T>
 struct vtable_copies {
   static inline std::mutex lock;
@@ -179,19 +189,13 @@ struct vtable_copies {
   }
 };
 
-/** A value of `T` to look at: specialise it for a class without a default constructor, with a static
- *  `make()` that returns one. It is made once a process. */
-template <class T>
-struct vtable_example {
-  static T make() { return T(); }
-};
-
 /** The group of `T` in this process. */
 template <class T>
 const vtable_group& group_of() {
   static const vtable_group group = [] {
     if (has_virtual_base(&typeid(T))) {
-      raise(EM_UNSUPPORTED, readable_name<T>() + " has virtual bases; such classes cannot live in objects");
+      raise(EM_UNSUPPORTED,
+            readable_name<T>() + " has virtual bases; such classes cannot live in objects");
     }
     const T example = vtable_example<T>::make();
     std::uintptr_t address_point = 0;
@@ -201,19 +205,22 @@ const vtable_group& group_of() {
   return group;
 }
 
-/** Where the copy of `T`'s group in an object is; throws when the class was not registered there. */
+/** Where the copy of `T`'s group in an object is; throws when the class was not registered there.
+ *  */
 template <class T>
 std::uintptr_t registered_copy(std::uintptr_t anchor) {
   const std::uintptr_t copy = vtable_copies<T>::get(anchor);
   if (copy == 0) {
     raise(EM_INVALID_ARGUMENT,
-          readable_name<T>() + " has virtual functions and is not registered in this object; derive the "
-                               "root's class from evermap::polymorphic<" + readable_name<T>() + ">");
+          readable_name<T>() + " has virtual functions and is not registered in this object; "
+                               "derive the root's class from evermap::polymorphic<" +
+              readable_name<T>() + ">");
   }
   return copy;
 }
 
-/** Makes a new value of `T` point to the copy. All its pointers into the group are found by value. */
+/** Makes a new value of `T` point to the copy. All its pointers into the group are found by value.
+ *  */
 template <class T>
 void adopt_vtable(T* value, std::uintptr_t copy) noexcept {
   const vtable_group& group = group_of<T>();

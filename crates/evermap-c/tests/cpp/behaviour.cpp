@@ -4,6 +4,9 @@
 
 #include "check.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <limits>
 #include <scoped_allocator>
@@ -312,6 +315,45 @@ void owned_values_are_freed(evermap::store& store) {
   CHECK(session.info().blocks == blocks);
 }
 
+void room_is_made_and_given_back(evermap::store& store) {
+  evermap::session session = store.write_or_create("room");
+  session.reserve(8 << 20);
+  const auto reserved = session.info().file_bytes;
+  CHECK(reserved >= 8 << 20);
+  CHECK(session.release(4096) <= 4096);
+  session.shrink();
+  session.sync();
+  session.checkpoint();
+  CHECK(session.info().file_bytes < reserved);
+}
+
+void a_forked_child_has_nothing(evermap::store& store) {
+  evermap::session session = store.write_or_create("forked");
+  auto heap = session.get_allocator<char>();
+  char* const block = heap.allocate(100);
+  const pid_t child = fork();
+  if (child == 0) {
+    int code = 1;
+    try {
+      session.commit();
+    } catch (const evermap::forked&) {
+      try {
+        (void)heap.allocate(100);
+      } catch (const evermap::bad_alloc& e) {
+        code = e.status() == EM_FORKED ? 0 : 2;
+      }
+    }
+    heap.deallocate(block, 100);
+    {
+      const evermap::session ended = std::move(session);
+    }
+    _exit(code);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  heap.deallocate(block, 100);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -330,5 +372,7 @@ int main(int count, char** arguments) {
     a_reopened_object_is_found_again(store);
     threads_allocate_together(store);
     owned_values_are_freed(store);
+    room_is_made_and_given_back(store);
+    a_forked_child_has_nothing(store);
   });
 }

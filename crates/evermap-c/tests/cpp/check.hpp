@@ -8,18 +8,18 @@
 #include <iostream>
 #include <string>
 
-#define CHECK(condition)                                                              \
-  do {                                                                                \
-    if (!(condition)) {                                                               \
-      std::cerr << __FILE__ << ":" << __LINE__ << ": not true: " #condition "\n";     \
-      std::exit(1);                                                                   \
-    }                                                                                 \
+#define CHECK(...)                                                                    \
+  do { \
+    if (!(__VA_ARGS__)) { \
+      std::cerr << __FILE__ << ":" << __LINE__ << ": not true: " #__VA_ARGS__ "\n"; \
+      std::exit(1); \
+    } \
   } while (false)
 
 // The statement has to throw this; gives the text it says.
-#define CHECK_THROWS(type, ...)                                                       \
-  ([&]() -> std::string {                                                             \
-    try {                                                                             \
+#define CHECK_THROWS(type, ...) \
+  ([&]() -> std::string { \
+    try { \
       __VA_ARGS__;                                                                    \
     } catch (const type& thrown) {                                                    \
       return thrown.what();                                                           \

@@ -86,6 +86,9 @@ void write(evermap::store& store) {
   const std::size_t times = d.squares.size();
   if (times > 0) {
     look(d, times);
+    // Back to what another process committed, with its addresses.
+    session.rollback();
+    look(d, times);
   }
   fill(session, d, 2);
   look(d, times + 1);
