@@ -12,6 +12,8 @@ PREFIX=${PREFIX:-/usr/local}
 LIBDIR=${LIBDIR:-$PREFIX/lib}
 DESTDIR=${DESTDIR:-}
 
+headers() { (cd "$here/include" && find . -type f -printf '%P\n'); }
+
 install_all() {
     stage=$(mktemp -d)
     trap 'rm -rf "$stage"' EXIT
@@ -22,7 +24,9 @@ install_all() {
     up=$(realpath --canonicalize-missing --relative-to="$LIBDIR/cmake/evermap" "$PREFIX")
 
     install -d "$DESTDIR$PREFIX/include" "$DESTDIR$LIBDIR/pkgconfig" "$DESTDIR$LIBDIR/cmake/evermap"
-    install -m 644 "$stage"/include/* "$DESTDIR$PREFIX/include/"
+    headers | while read -r header; do
+        install -D -m 644 "$stage/include/$header" "$DESTDIR$PREFIX/include/$header"
+    done
     install -m 644 "$stage/lib/libevermap.a" "$DESTDIR$LIBDIR/"
     install -m 755 "$stage/lib/$so" "$DESTDIR$LIBDIR/"
     cp --no-dereference "$stage/lib/libevermap.so" "$stage/lib/libevermap.so.${version%%.*}" \
@@ -43,9 +47,10 @@ install_all() {
 }
 
 uninstall_all() {
-    for header in "$here"/include/*; do
-        rm -f "$DESTDIR$PREFIX/include/$(basename "$header")"
+    headers | while read -r header; do
+        rm -f "$DESTDIR$PREFIX/include/$header"
     done
+    rmdir "$DESTDIR$PREFIX/include/evermap" 2>/dev/null || true
     rm -f "$DESTDIR$LIBDIR"/libevermap.a "$DESTDIR$LIBDIR"/libevermap.so \
         "$DESTDIR$LIBDIR"/libevermap.so.[0-9]* "$DESTDIR$LIBDIR/pkgconfig/evermap.pc" \
         "$DESTDIR$LIBDIR"/cmake/evermap/evermapConfig{,Version}.cmake

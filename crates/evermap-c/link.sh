@@ -20,4 +20,4 @@ cp "$static" "$to/lib/libevermap.a"
     -Wl,-z,relro,-z,now,-z,defs -Wl,--as-needed -pthread -lgcc_s -lm -ldl
 ln -sf "libevermap.so.$version" "$to/lib/libevermap.so.$abi"
 ln -sf "libevermap.so.$abi" "$to/lib/libevermap.so"
-cp "$here"/include/* "$to/include/"
+cp -r "$here"/include/* "$to/include/"

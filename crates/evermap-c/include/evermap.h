@@ -357,6 +357,9 @@ em_status em_object_name(em_object *object, char *buffer, size_t size);
  * that read one object, one of them. Some nanoseconds; sets no error. */
 em_object *em_object_of(const void *address);
 
+/** The object's first address, the same in every process; NULL on failure. No block begins there. */
+void *em_object_base(em_object *object);
+
 /** Do `size` bytes from `address` lie in the object? False for what is no open object. */
 bool em_contains(em_object *object, const void *address, size_t size);
 
@@ -413,6 +416,13 @@ em_status em_sync(em_object *object);
  * Errors: EM_BUSY when other handles of this process read the older commit, or see THREADS: the
  * object stays what it was. After any other error it is closed. */
 em_status em_refresh(em_object *object, bool *changed);
+
+/** For an object open for reading: lays `size` bytes over what it has at `address`, for this process
+ * only and until em_refresh() or em_object_close(). The pages they lie in become the process's own.
+ * For what has to be the process's own in an object, such as addresses of its code. Every handle of
+ * this process that reads the object sees it, and no thread may read those bytes meanwhile.
+ * Errors: EM_INVALID_ARGUMENT when they do not lie in the object's data, or it is open for writing. */
+em_status em_patch(em_object *object, const void *address, const void *bytes, size_t size);
 
 /** Number of the last commit, or of the commit that is read; 0 on failure. */
 uint64_t em_sequence(em_object *object);

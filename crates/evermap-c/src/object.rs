@@ -37,10 +37,16 @@ impl From<RawRoot> for Root {
     }
 }
 
+/// Where region 0 begins.
+fn first_address(regions: &[(u64, u64)]) -> u64 {
+    regions.first().map_or(0, |(base, _)| *base)
+}
+
 pub struct Object {
     /// With its application, for opening the object again.
     store: Store,
     name: String,
+    base: u64,
     access: Access,
     root: Mutex<Root>,
 }
@@ -48,12 +54,14 @@ pub struct Object {
 impl Object {
     pub fn writing(store: Store, session: RawSession) -> Object {
         let (name, root) = (session.name().to_string(), Mutex::new(session.root().into()));
-        Object { store, name, access: Access::Writing(session), root }
+        let base = first_address(&session.regions());
+        Object { store, name, base, access: Access::Writing(session), root }
     }
 
     pub fn reading(store: Store, snapshot: RawSnapshot) -> Object {
         let (name, root) = (snapshot.name().to_string(), Mutex::new(snapshot.root().into()));
-        Object { store, name, access: Access::Reading(snapshot), root }
+        let base = first_address(&snapshot.regions());
+        Object { store, name, base, access: Access::Reading(snapshot), root }
     }
 
     pub fn name(&self) -> &str {
@@ -92,6 +100,28 @@ impl Object {
             Access::Reading(snapshot) => snapshot.regions(),
             Access::Nothing => Vec::new(),
         }
+    }
+
+    /// First address, which is the same in every process and does not change.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Lays bytes over what a reader has at an address, for this process.
+    ///
+    /// # Safety
+    /// Nobody reads the bytes there meanwhile.
+    pub unsafe fn patch(&self, address: usize, bytes: &[u8]) -> Result<()> {
+        let Access::Reading(snapshot) = &self.access else {
+            let message = format!("object `{}` is not open for reading; store to it", self.name);
+            return Err(Failure::argument(message));
+        };
+        if !snapshot.contains(address, bytes.len()) {
+            let message = format!("{} bytes at {address:#x} are not the object's", bytes.len());
+            return Err(Failure::argument(message));
+        }
+        // SAFETY: the bytes are data of the object, and nobody reads them, by the caller's promise.
+        Ok(unsafe { snapshot.patch(address, bytes) }?)
     }
 
     pub fn root(&self) -> Root {

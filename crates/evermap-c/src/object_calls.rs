@@ -123,6 +123,34 @@ pub extern "C" fn em_object_close(object: *mut em_object) -> em_status {
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn em_object_base(object: *mut em_object) -> *mut c_void {
+    failure::value(std::ptr::null_mut(), || Ok(share(object)?.base() as *mut c_void))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_patch(
+    object: *mut em_object,
+    address: *const c_void,
+    bytes: *const c_void,
+    size: usize,
+) -> em_status {
+    failure::status(|| {
+        let object = share(object)?;
+        if size == 0 {
+            return Ok(());
+        }
+        if bytes.is_null() {
+            return Err(Failure::argument("the bytes are NULL"));
+        }
+        // SAFETY: the caller's promise: so many bytes, and nobody reads those of the object.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(bytes.cast::<u8>(), size);
+            object.patch(address as usize, bytes)
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_object_name(
     object: *mut em_object,
     buffer: *mut c_char,

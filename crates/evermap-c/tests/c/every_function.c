@@ -254,6 +254,7 @@ static void objects(const char *path)
     REFUSED(em_object_open(store, "first", (em_mode)9, NULL, &second), EM_INVALID_ARGUMENT,
             "em_mode");
     char name[EM_NAME_BUFFER_BYTES];
+    REFUSED(em_patch(object, name, name, 8), EM_INVALID_ARGUMENT, "not open for reading");
     OK(em_object_name(object, name, sizeof name));
     CHECK(strcmp(name, "first") == 0);
     REFUSED(em_object_name(object, name, 3), EM_INVALID_ARGUMENT, "buffer");
@@ -274,7 +275,7 @@ static void objects(const char *path)
     OK(em_info(object, &info));
     CHECK(info.mode == EM_WRITE && strcmp(info.name, "first") == 0 && strlen(info.uuid) == 32);
     CHECK(info.root_bytes == sizeof *root && strcmp(info.root_description, "numbers") == 0);
-    CHECK(info.base_address != 0 && info.regions > 0 && info.blocks > 0);
+    CHECK(info.base_address == (uintptr_t)em_object_base(object) && info.regions > 0 && info.blocks > 0);
     CHECK(info.sequence == em_sequence(object));
     /* A program built with an older header has a shorter struct. */
     em_object_info shorter;
@@ -297,6 +298,14 @@ static void objects(const char *path)
     OK(em_verified(reader, &changed));
     OK(em_info(reader, &info));
     CHECK(info.mode == EM_READ);
+    uint64_t seven = 7;
+    OK(em_patch(reader, &root->value, &seven, sizeof seven));
+    CHECK(root->value == 7);
+    REFUSED(em_patch(reader, &seven, &seven, sizeof seven), EM_INVALID_ARGUMENT, "not the object's");
+    REFUSED(em_patch(reader, root, NULL, 8), EM_INVALID_ARGUMENT, "NULL");
+    OK(em_patch(reader, root, NULL, 0));
+    seven = 1;
+    OK(em_patch(second, &root->value, &seven, sizeof seven));
     OK(em_object_close(second));
     CHECK(em_object_of(root) == reader);
     OK(em_store_close(store));

@@ -33,6 +33,8 @@ static void with_object(em_object *o)
     REFUSED(em_root_tag(o, tag), EM_CLOSED, "handle");
     REFUSED(em_root_description(o, buffer, sizeof buffer), EM_CLOSED, "handle");
     REFUSED(em_set_root(o, NULL, 0, NULL, NULL), EM_CLOSED, "handle");
+    FAILS(em_object_base(o), NULL, EM_CLOSED, "handle");
+    REFUSED(em_patch(o, buffer, buffer, 1), EM_CLOSED, "handle");
     REFUSED(em_object_name(o, buffer, sizeof buffer), EM_CLOSED, "handle");
     REFUSED(em_commit(o, &flag), EM_CLOSED, "handle");
     REFUSED(em_rollback(o), EM_CLOSED, "handle");

@@ -77,6 +77,8 @@ fn uninstalling_leaves_no_file() {
         "include/evermap.h",
         "include/fastio.h",
         "include/nvheap.h",
+        "include/evermap.hpp",
+        "include/evermap/allocator.hpp",
         "lib/pkgconfig/evermap.pc",
         "lib/cmake/evermap/evermapConfig.cmake",
         "lib/cmake/evermap/evermapConfigVersion.cmake",

@@ -57,9 +57,10 @@ pub fn staged() -> &'static Path {
         lock.lock().unwrap();
         let (library, stage) = (built(), temporary.join("evermap-c"));
         let stamp = stage.join("stamp");
-        let headers = fs::read_dir(here().join("include")).unwrap().map(|e| e.unwrap().path());
-        let sources = headers.chain(["evermap.map", "link.sh"].map(|name| here().join(name)));
-        let newest = sources.chain([library.clone()]).map(|path| changed(&path)).max().unwrap();
+        let files = |directory: &str| fs::read_dir(here().join(directory)).unwrap();
+        let headers = files("include").chain(files("include/evermap")).map(|f| f.unwrap().path());
+        let sources = headers.chain(["evermap.map", "link.sh"].map(|s| here().join(s)));
+        let newest = sources.chain([library.clone()]).map(|s| changed(&s)).max().unwrap();
         if !stamp.exists() || changed(&stamp) < newest {
             run(Command::new(here().join("link.sh")).arg(&library).arg(&stage));
             File::create(&stamp).unwrap();
@@ -81,9 +82,20 @@ pub const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 /// Compiles a program of `tests/c` into a directory.
 pub fn compile(name: &str, into: &Path, link: Link, flags: &[&str]) -> PathBuf {
     let source = here().join("tests/c").join(name).with_extension("c");
-    let program = into.join(name);
-    let mut compiler = Command::new("cc");
-    compiler.args(WARNINGS).args(["-std=c99", "-g", "-I"]).arg(staged().join("include"));
+    compile_with("cc", &source, into, link, &[&["-std=c99"], flags].concat())
+}
+
+/// Compiles a program with a compiler of its language.
+pub fn compile_with(
+    compiler: &str,
+    source: &Path,
+    into: &Path,
+    link: Link,
+    flags: &[&str],
+) -> PathBuf {
+    let program = into.join(source.file_stem().unwrap());
+    let mut compiler = Command::new(compiler);
+    compiler.args(WARNINGS).args(["-g", "-I"]).arg(staged().join("include"));
     compiler.args(flags).arg(source).arg("-o").arg(&program);
     let libraries = staged().join("lib");
     match link {

@@ -275,6 +275,14 @@ impl Mapping {
             .map_err(|e| Error::Unsupported { why: format!("mprotect failed: {e}") })
     }
 
+    /// Lets a range of a private mapping be stored to: the stores stay in this process.
+    pub(crate) fn protect_writable(&self, address: u64, length: u64) -> Result<()> {
+        let at = self.checked(address, length);
+        // SAFETY: the range is ours, and its mapping private: no store reaches a file.
+        unsafe { mm::mprotect(at, length as usize, MprotectFlags::READ | MprotectFlags::WRITE) }
+            .map_err(|e| Error::Unsupported { why: format!("mprotect failed: {e}") })
+    }
+
     /// Takes a range back to inaccessible, unbacked memory.
     pub(crate) fn clear(&self, address: u64, length: u64) -> Result<()> {
         if length == 0 {

@@ -261,6 +261,24 @@ impl RawSnapshot {
         self.shared.superblock().regions().iter().map(|r| (r.base, r.length)).collect()
     }
 
+    /// Lays bytes over what the object has at `address`, for this process only, until the mapping
+    /// that its snapshots share ends. For what has to be the process's own in an object, such as
+    /// addresses of its code. The pages they lie in become the process's own.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    ///
+    /// # Panics
+    /// When the bytes do not lie in the object's data; ask [`contains`](Self::contains).
+    ///
+    /// # Safety
+    /// No reference to the bytes there lives, and nobody reads them meanwhile.
+    pub unsafe fn patch(&self, address: usize, bytes: &[u8]) -> Result<()> {
+        assert!(self.contains(address, bytes.len()), "a patch lies in the object's data");
+        // SAFETY: the caller's promise.
+        unsafe { self.shared.patch(address as u64, bytes) }
+    }
+
     /// Do `length` bytes from `address` lie in the object's data?
     pub fn contains(&self, address: usize, length: usize) -> bool {
         self.shared.superblock().regions().iter().any(|region| {

@@ -216,6 +216,15 @@ impl Shared {
         self.reader.superblock()
     }
 
+    /// Lays bytes over the object's own, for this process.
+    ///
+    /// # Safety
+    /// They lie in the object's data, and nobody reads what is there meanwhile.
+    pub(super) unsafe fn patch(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.reader.patch(address, bytes) }
+    }
+
     pub(super) fn verified(&self) -> Result<bool> {
         self.verification.as_ref().map_or(Ok(self.verified), BackgroundVerification::outcome)
     }

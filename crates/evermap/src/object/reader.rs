@@ -5,7 +5,7 @@
 //! writer, and costs the same for any size of object.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::superblock::{self, Loaded, LogSource};
 use super::verification::{BackgroundVerification, damage, verify_now};
@@ -25,7 +25,9 @@ pub(crate) struct Reader {
     log_position: LogPosition,
     /// What the log has beyond the file.
     overlay: Overlay,
-    _mappings: Vec<Mapping>,
+    mappings: Vec<Mapping>,
+    /// Held while a page is writable for a patch.
+    patching: Mutex<()>,
     file: Arc<dyn File>,
 }
 
@@ -62,7 +64,7 @@ impl Reader {
             }
         }
         let log_position = log.as_ref().map(|l| l.position()).unwrap_or_default();
-        Ok(Reader { superblock, log_position, overlay, _mappings: mappings, file })
+        Ok(Reader { superblock, log_position, overlay, mappings, patching: Mutex::default(), file })
     }
 
     /// The commit's superblock.
@@ -94,6 +96,29 @@ impl Reader {
         let position = self.log_position;
         let moved = Log::moved_since(&*log, self.superblock.object_uuid, position, sequence)?;
         Ok(!moved && stored.commit_sequence <= sequence)
+    }
+
+    /// Lays bytes over what this process sees of the commit.
+    ///
+    /// # Safety
+    /// They lie in the data of one region, and nobody reads what is there meanwhile.
+    pub(crate) unsafe fn patch(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        let regions = self.superblock.regions().iter().zip(&self.mappings);
+        let length = bytes.len() as u64;
+        for (region, mapping) in regions {
+            if address >= region.base && address - region.base < region.length {
+                let _patching = self.patching.lock().unwrap_or_else(PoisonError::into_inner);
+                let first = address - address % PAGE_BYTES;
+                let pages = (address + length).next_multiple_of(PAGE_BYTES) - first;
+                mapping.protect_writable(first, pages)?;
+                // SAFETY: private pages of the region, writable now; the rest is the caller's promise.
+                unsafe {
+                    (address as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                }
+                return mapping.protect_read_only(first, pages);
+            }
+        }
+        Ok(())
     }
 
     /// Compares every page with its checksum.

@@ -1,0 +1,37 @@
+/**
+ * @file
+ * Evermap for C++17 and later: persistent heaps in files, in which standard containers live.
+ *
+ *     evermap::store store = evermap::store::open_or_create("my.store");
+ *     evermap::session session = store.write_or_create("words");
+ *     using words = evermap::map<evermap::string, evermap::vector<int>>;
+ *     auto& index = session.find_or_make_root<words>();
+ *     index["first"].push_back(1);        // in the object's memory, at raw speed
+ *     session.commit();                   // durable, all of it or nothing
+ *
+ * and in the next process, at once and without reading anything that is not looked at:
+ *
+ *     evermap::snapshot snapshot = evermap::store("my.store").read("words");
+ *     const words* index = snapshot.root<words>();
+ *
+ * Header only, over the C library `evermap.h`. Errors are exceptions (`error.hpp`), containers are
+ * the standard ones (`containers.hpp`, `allocator.hpp`), the root's type is checked (`type.hpp`),
+ * virtual functions work where they were asked for (`polymorphic.hpp`), and what programs in Rust
+ * made can be read (`rust.hpp`). docs/cpp.md tells which containers work and why.
+ */
+#ifndef EVERMAP_HPP
+#define EVERMAP_HPP
+
+#if __cplusplus < 201703L
+#error "evermap.hpp needs C++17"
+#endif
+
+#include "evermap/allocator.hpp"
+#include "evermap/containers.hpp"
+#include "evermap/error.hpp"
+#include "evermap/polymorphic.hpp"
+#include "evermap/rust.hpp"
+#include "evermap/store.hpp"
+#include "evermap/type.hpp"
+
+#endif

@@ -1,0 +1,410 @@
+/**
+ * @file
+ * `evermap::allocator<T>`: what makes a standard container live in an object.
+ *
+ * An allocator knows its object by the *address of the object's first byte*, which is the same in
+ * every process; so it is eight bytes, valid in the next process, and finds the open object by them
+ * (a thread remembers the last one). Why not an empty allocator that looks at its own address:
+ * containers copy their allocators to the stack (libstdc++ rebinds a copy for every hash bucket
+ * array), where there is no object.
+ *
+ * What it promises: memory of a container in an object comes from that object, also for elements
+ * that are containers, and for members of elements that know nothing of allocators; where that
+ * cannot be decided, an allocation fails with a message. Nothing silently comes from the process's
+ * heap.
+ */
+#ifndef EVERMAP_ALLOCATOR_HPP
+#define EVERMAP_ALLOCATOR_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <new>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "error.hpp"
+#include "residence.hpp"
+#include "vtable.hpp"
+
+namespace evermap {
+
+template <class T>
+class allocator;
+
+/** Asks for an allocator of the process's own heap: `evermap::string key("...",
+ *  evermap::process_heap)`, to look something up with, or to build something outside. A container
+ *  with such an allocator that is moved into an object as it is (a member of a class without
+ *  allocators) stops the program with a message; copying it, or giving it to a container of the
+ *  object, is fine. */
+struct process_heap_t {
+  explicit constexpr process_heap_t(int) noexcept {}
+};
+inline constexpr process_heap_t process_heap{0};
+
+namespace detail {
+
+/** What an allocator holds when it has no object. */
+inline constexpr std::uintptr_t no_object = 0;
+/** What it holds for the process's heap. No object begins there. */
+inline constexpr std::uintptr_t heap_of_process = 1;
+
+/** The object this thread allocated from last. */
+struct last_object {
+  std::uintptr_t anchor;
+  em_object* object;
+};
+inline thread_local last_object last{no_object, nullptr};
+
+/** The object that containers are being constructed for, see `evermap::scope`. */
+inline thread_local std::uintptr_t constructing_for = no_object;
+
+[[noreturn]] inline void stop(const char* what) noexcept {
+  std::fprintf(stderr, "evermap: %s\n", what);
+  std::abort();
+}
+
+/** First address of the open object that has `address`; 0 when none has. */
+inline std::uintptr_t anchor_at(const void* address) noexcept {
+  em_object* const object = em_object_of(address);
+  return object == nullptr ? no_object : reinterpret_cast<std::uintptr_t>(em_object_base(object));
+}
+
+inline em_object* look_up(std::uintptr_t anchor) noexcept {
+  em_object* const found = em_object_of(reinterpret_cast<const void*>(anchor));
+  if (found != nullptr) {
+    last = {anchor, found};
+  }
+  return found;
+}
+
+/** The open object that begins at `anchor`. A remembered one may have been closed since: its handle
+ *  is not given to another, and the call that uses it says so. */
+inline em_object* object_at(std::uintptr_t anchor) noexcept {
+  return last.anchor == anchor ? last.object : look_up(anchor);
+}
+
+[[noreturn]] inline void refuse(std::uintptr_t anchor, std::size_t bytes) {
+  if (anchor == no_object) {
+    throw bad_alloc(
+        EM_INVALID_ARGUMENT,
+        "a container without an object was asked for memory; give it the allocator of its "
+        "session, make it with `session.make` or inside an `evermap::scope`, or use "
+        "`evermap::process_heap`");
+  }
+  if (em_last_error() != EM_FORKED &&
+      em_object_of(reinterpret_cast<const void*>(anchor)) == nullptr) {
+    throw bad_alloc(EM_CLOSED, "the object of this container is not open in this process; open "
+                               "it for writing before its containers grow");
+  }
+  throw bad_alloc(em_last_error(), std::string(em_last_error_message()) + " (" +
+                                       std::to_string(bytes) + " bytes were asked for)");
+}
+
+inline void* allocate_from(em_object* object, std::size_t bytes, std::size_t align) noexcept {
+  // Blocks begin at multiples of 16, as malloc's do.
+  return align <= 16 ? em_malloc(object, bytes) : em_aligned_alloc(object, align, bytes);
+}
+
+inline void* allocate_again(std::uintptr_t anchor, std::size_t bytes, std::size_t align) {
+  em_object* const object = anchor == no_object ? nullptr : look_up(anchor);
+  void* const block = object == nullptr ? nullptr : allocate_from(object, bytes, align);
+  if (block == nullptr) {
+    refuse(anchor, bytes);
+  }
+  return block;
+}
+
+inline void* allocate(std::uintptr_t anchor, std::size_t bytes, std::size_t align) {
+  if (anchor > heap_of_process) {
+    em_object* const object = object_at(anchor);
+    void* const block = object == nullptr ? nullptr : allocate_from(object, bytes, align);
+    if (block != nullptr) {
+      return block;
+    }
+  } else if (anchor == heap_of_process) {
+    return ::operator new(bytes, std::align_val_t{align});
+  }
+  return allocate_again(anchor, bytes, align);
+}
+
+inline void deallocate(std::uintptr_t anchor, void* block, std::size_t align) noexcept {
+  if (anchor == heap_of_process) {
+    ::operator delete(block, std::align_val_t{align});
+    return;
+  }
+  if (last.anchor == anchor && em_try_free(last.object, block) == EM_OK) {
+    return;
+  }
+  // Another object than the last, one that was closed and opened again, or a block that is none, at
+  // which em_free stops. Of an object that is closed nothing is left to free.
+  if (em_object* const object = look_up(anchor); object != nullptr) {
+    em_free(object, block);
+  }
+}
+
+/** An allocator with the object `anchor` comes to lie at `place`: stops when that is in another
+ *  object, where its container's memory would be foreign in the next process. */
+inline void check_place(const void* place, std::uintptr_t anchor) noexcept {
+  const std::uintptr_t here = anchor_at(place);
+  if (here == no_object) {
+    return;
+  }
+  if (anchor == heap_of_process) {
+    stop("a container whose memory is in the process's heap was moved into an object; copy it "
+         "there, or make it with the object's allocator");
+  }
+  if (anchor != no_object && anchor != here) {
+    stop("a container of one object was moved into another; copy it there");
+  }
+}
+
+template <class T, class A, class... Args>
+inline constexpr bool takes_allocator_first =
+    std::uses_allocator_v<T, A> &&
+    std::is_constructible_v<T, std::allocator_arg_t, const A&, Args...>;
+template <class T, class A, class... Args>
+inline constexpr bool takes_allocator_last =
+    std::uses_allocator_v<T, A> && std::is_constructible_v<T, Args..., const A&>;
+
+template <class T>
+inline constexpr bool is_pair = false;
+template <class A, class B>
+inline constexpr bool is_pair<std::pair<A, B>> = true;
+
+/** The arguments for constructing a `T` of a container with allocator `a`: with the allocator where
+ *  `T` takes one after or before them. (It may be among them, from
+ *  `std::scoped_allocator_adaptor`.) */
+template <class T, class A, class... Args>
+auto with_allocator(const A& a, Args&&... args) {
+  if constexpr (takes_allocator_first<T, A, Args...>) {
+    return std::tuple<std::allocator_arg_t, const A&, Args&&...>(std::allocator_arg, a,
+                                                                 std::forward<Args>(args)...);
+  } else if constexpr (takes_allocator_last<T, A, Args...>) {
+    return std::tuple<Args&&..., const A&>(std::forward<Args>(args)..., a);
+  } else {
+    return std::tuple<Args&&...>(std::forward<Args>(args)...);
+  }
+}
+
+template <class T, class A, class... Args>
+auto with_allocator_from(const A& a, std::tuple<Args...>&& args) {
+  return std::apply(
+      [&](Args&... each) { return with_allocator<T>(a, std::forward<Args>(each)...); }, args);
+}
+
+}  // namespace detail
+
+/**
+ * Containers that are constructed in this thread while the scope lives, and are given no allocator,
+ * belong to its object. `session.make` and the containers themselves open one around each
+ * constructor; a program needs it to build values on the stack:
+ *
+ *     evermap::scope in_object(session);
+ *     people.push_back(person("a name"));   // person knows nothing of allocators
+ *
+ * Costs two stores.
+ */
+class scope {
+ public:
+  /** For the object that holds `address`. */
+  explicit scope(std::uintptr_t first_address) noexcept : before_(detail::constructing_for) {
+    detail::constructing_for = first_address;
+  }
+  /** For a session's object. */
+  template <class Session, class = decltype(std::declval<const Session&>().first_address())>
+  explicit scope(const Session& session) noexcept : scope(session.first_address()) {}
+  scope(const scope&) = delete;
+  scope& operator=(const scope&) = delete;
+  ~scope() { detail::constructing_for = before_; }
+
+ private:
+  std::uintptr_t before_;
+};
+
+/**
+ * Allocates from an object. Meets the requirements of an Allocator; 8 bytes.
+ *
+ * - *Equality*: same object. Memory from one can be freed by the other, in any process.
+ * - *Assignment* of containers does not replace the target's allocator, neither by copy nor by
+ *   move: a container stays in its object, and elements are copied or moved over if the source is
+ *   elsewhere.
+ * - *Swap* is for containers of one object. Between objects it stops the program with a message
+ *   (`propagate_on_container_swap` is true so that the standard library calls our `swap`, which
+ *   compares; without it swapping unequal allocators would be undefined behaviour).
+ * - *Copies* of a container are in the scope's object if there is one, else in that of the source.
+ *
+ * Errors: `evermap::bad_alloc`, a `std::bad_alloc` with the status and the library's sentence.
+ * Threads: as `em_malloc`; a container itself is as thread-safe as the standard one.
+ * Cost over `em_malloc`: a comparison with the thread's last object.
+ */
+template <class T>
+class allocator {
+ public:
+  using value_type = T;
+  using size_type = std::size_t;
+  using difference_type = std::ptrdiff_t;
+  using propagate_on_container_copy_assignment = std::false_type;
+  using propagate_on_container_move_assignment = std::false_type;
+  using propagate_on_container_swap = std::true_type;
+  using is_always_equal = std::false_type;
+
+  /** For the object of the current `scope`; without one, for the object that this allocator lies in
+   *  (a member that is constructed in place); else for none: allocating then throws. */
+  allocator() noexcept : anchor_(detail::constructing_for) {
+    if (anchor_ == detail::no_object) {
+      anchor_ = detail::anchor_at(this);
+    } else if (anchor_ == detail::heap_of_process) {
+      detail::check_place(this, anchor_);
+    }
+  }
+  /** For the process's heap. */
+  allocator(process_heap_t) noexcept : anchor_(detail::heap_of_process) {}
+  /** For the object whose first address this is: `session.first_address()`. */
+  explicit allocator(std::uintptr_t first_address) noexcept : anchor_(first_address) {}
+
+  allocator(const allocator& other) noexcept : anchor_(other.anchor_) { check(); }
+  template <class U>
+  allocator(const allocator<U>& other) noexcept : anchor_(other.first_address()) {
+    check();
+  }
+  allocator& operator=(const allocator&) noexcept = default;
+
+  /** Room for `n` values. */
+  [[nodiscard]] T* allocate(std::size_t n) {
+    detail::check_residence<T>();
+    if (n > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(T)) {
+      throw std::bad_array_new_length();
+    }
+    if (anchor_ == detail::no_object) {
+      // Made from a temporary (as libstdc++ does for an empty string) in place in an object. One
+      // that has no object has given no memory, so it may still take one.
+      anchor_ = detail::anchor_at(this);
+    }
+    return static_cast<T*>(detail::allocate(anchor_, n * sizeof(T), alignof(T)));
+  }
+
+  /** Frees what `allocate` gave. A pointer that is no block of the object stops the program. */
+  void deallocate(T* block, std::size_t) noexcept {
+    detail::deallocate(anchor_, block, alignof(T));
+  }
+
+  /** Constructs an element: with this allocator if it takes one, and in this object's scope. */
+  template <class U, class... Args>
+  void construct(U* place, Args&&... args) {
+    detail::check_residence<U>();
+    if constexpr (std::is_polymorphic_v<U>) {
+      construct_polymorphic(place, std::forward<Args>(args)...);
+    } else {
+      construct_plain(place, std::forward<Args>(args)...);
+    }
+  }
+
+  /** What a copy of a container allocates from. */
+  allocator select_on_container_copy_construction() const noexcept {
+    return detail::constructing_for == detail::no_object ? *this : allocator();
+  }
+
+  /** First address of the object; 0 for none, 1 for the process's heap. */
+  std::uintptr_t first_address() const noexcept { return anchor_; }
+
+  friend bool operator==(const allocator& a, const allocator& b) noexcept {
+    return a.anchor_ == b.anchor_;
+  }
+  friend bool operator!=(const allocator& a, const allocator& b) noexcept { return !(a == b); }
+  friend void swap(allocator& a, allocator& b) noexcept {
+    if (a != b) {
+      detail::stop("containers of different objects were swapped; copy one, or move its elements");
+    }
+  }
+
+ private:
+  std::uintptr_t anchor_;
+
+  /** The rare cases in which a container could arrive in an object with memory of elsewhere. */
+  void check() const noexcept {
+    const std::uintptr_t wanted = detail::constructing_for;
+    if (anchor_ == detail::heap_of_process || (wanted != detail::no_object && wanted != anchor_)) {
+      detail::check_place(this, anchor_);
+    }
+  }
+
+  template <class U, class... Args>
+  void construct_polymorphic(U* place, Args&&... args) {
+    if (anchor_ <= detail::heap_of_process) {
+      return construct_plain(place, std::forward<Args>(args)...);
+    }
+    // Looked up first: nothing has to be undone when it is not there.
+    const std::uintptr_t copy = detail::registered_copy<U>(anchor_);
+    construct_plain(place, std::forward<Args>(args)...);
+    detail::adopt_vtable(place, copy);
+  }
+
+  template <class U, class... Args>
+  void construct_plain(U* place, Args&&... args) {
+    if constexpr (detail::is_pair<U>) {
+      construct_pair(place, std::forward<Args>(args)...);
+    } else if constexpr (detail::takes_allocator_first<U, allocator, Args...> ||
+                         detail::takes_allocator_last<U, allocator, Args...>) {
+      std::apply([place](auto&&... all) {
+        ::new (static_cast<void*>(place)) U(std::forward<decltype(all)>(all)...);
+      }, detail::with_allocator<U>(*this, std::forward<Args>(args)...));
+    } else if constexpr (std::is_class_v<U> && !std::is_trivially_copyable_v<U>) {
+      const scope in_object(anchor_);
+      ::new (static_cast<void*>(place)) U(std::forward<Args>(args)...);
+    } else {
+      ::new (static_cast<void*>(place)) U(std::forward<Args>(args)...);
+    }
+  }
+
+  template <class A, class B>
+  void construct_pair(std::pair<A, B>* place) {
+    construct_pair(place, std::piecewise_construct, std::tuple<>(), std::tuple<>());
+  }
+  template <class A, class B, class X, class Y>
+  void construct_pair(std::pair<A, B>* place, X&& first, Y&& second) {
+    construct_pair(place, std::piecewise_construct, std::forward_as_tuple(std::forward<X>(first)),
+                   std::forward_as_tuple(std::forward<Y>(second)));
+  }
+  template <class A, class B, class Pair>
+  void construct_pair(std::pair<A, B>* place, Pair&& pair) {
+    construct_pair(place, std::piecewise_construct,
+                   std::forward_as_tuple(std::get<0>(std::forward<Pair>(pair))),
+                   std::forward_as_tuple(std::get<1>(std::forward<Pair>(pair))));
+  }
+  template <class A, class B, class... X, class... Y>
+  void construct_pair(std::pair<A, B>* place, std::piecewise_construct_t, std::tuple<X...> first,
+                      std::tuple<Y...> second) {
+    const scope in_object(anchor_);
+    ::new (static_cast<void*>(place)) std::pair<A, B>(
+        std::piecewise_construct, detail::with_allocator_from<A>(*this, std::move(first)),
+        detail::with_allocator_from<B>(*this, std::move(second)));
+  }
+};
+
+/** Destroys a value and frees its block, which it finds by its address: for `unique_ptr` in
+ *  objects. */
+struct deleter {
+  template <class T>
+  void operator()(T* value) const noexcept {
+    void* block = const_cast<std::remove_cv_t<T>*>(value);
+    if constexpr (std::is_polymorphic_v<T>) {
+      static_assert(std::has_virtual_destructor_v<T> || std::is_final_v<T>,
+                    "a class with virtual functions needs a virtual destructor here");
+      block = const_cast<void*>(dynamic_cast<const void*>(value));
+    }
+    em_object* const object = em_object_of(block);
+    value->~T();
+    if (object != nullptr) {
+      em_free(object, block);
+    }
+  }
+};
+
+}  // namespace evermap
+
+#endif

@@ -1,0 +1,139 @@
+/**
+ * @file Errors as exceptions: one class a status of `evermap.h`, all derived from `evermap::error`.
+ * What they say is the library's sentence: what was found, where, and the remedy.
+ */
+#ifndef EVERMAP_ERROR_HPP
+#define EVERMAP_ERROR_HPP
+
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "../evermap.h"
+
+namespace evermap {
+
+/** Anything that failed. */
+class error : public std::runtime_error {
+ public:
+  error(em_status status, const std::string& message)
+      : std::runtime_error(message), status_(status) {}
+
+  /** The status of `evermap.h`. */
+  em_status status() const noexcept { return status_; }
+
+ private:
+  em_status status_;
+};
+
+/** The error of one status. */
+template <em_status Status>
+class status_error : public error {
+ public:
+  explicit status_error(const std::string& message) : error(Status, message) {}
+};
+
+using no_store = status_error<EM_NO_STORE>;
+using store_exists = status_error<EM_STORE_EXISTS>;
+using not_found = status_error<EM_NOT_FOUND>;
+using already_exists = status_error<EM_ALREADY_EXISTS>;
+using invalid_name = status_error<EM_INVALID_NAME>;
+using busy = status_error<EM_BUSY>;
+using address_taken = status_error<EM_ADDRESS_TAKEN>;
+using foreign = status_error<EM_FOREIGN>;
+using newer_format = status_error<EM_NEWER_FORMAT>;
+using damaged = status_error<EM_DAMAGED>;
+using schema_mismatch = status_error<EM_SCHEMA_MISMATCH>;
+using other_application = status_error<EM_OTHER_APPLICATION>;
+using disk_full = status_error<EM_DISK_FULL>;
+using not_permitted = status_error<EM_NOT_PERMITTED>;
+using out_of_addresses = status_error<EM_OUT_OF_ADDRESSES>;
+using bad_allocation = status_error<EM_BAD_ALLOCATION>;
+using invalid_free = status_error<EM_INVALID_FREE>;
+using bad_root = status_error<EM_BAD_ROOT>;
+using capacity_overflow = status_error<EM_CAPACITY_OVERFLOW>;
+using out_of_bounds = status_error<EM_OUT_OF_BOUNDS>;
+using durability_unknown = status_error<EM_DURABILITY_UNKNOWN>;
+using log_missing = status_error<EM_LOG_MISSING>;
+using log_full = status_error<EM_LOG_FULL>;
+using unsupported = status_error<EM_UNSUPPORTED>;
+using io_error = status_error<EM_IO>;
+using closed = status_error<EM_CLOSED>;
+using read_only = status_error<EM_READ_ONLY>;
+using forked = status_error<EM_FORKED>;
+using invalid_argument = status_error<EM_INVALID_ARGUMENT>;
+using too_many_open = status_error<EM_TOO_MANY_OPEN>;
+using internal_error = status_error<EM_INTERNAL>;
+
+/** An allocation that failed: what allocators and `make` throw, so that code which knows
+ *  `std::bad_alloc` only is right. (It is no `evermap::error`: an exception with two
+ *  `std::exception` bases would be caught by neither name.) */
+class bad_alloc : public std::bad_alloc {
+ public:
+  bad_alloc(em_status status, std::string message)
+      : status_(status), message_(std::move(message)) {}
+
+  /** The status of `evermap.h`: EM_DISK_FULL, EM_BAD_ALLOCATION, EM_READ_ONLY, EM_CLOSED, ... */
+  em_status status() const noexcept { return status_; }
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  em_status status_;
+  std::string message_;
+};
+
+namespace detail {
+
+/** Throws the class of `status`. */
+[[noreturn]] inline void raise(em_status status, const std::string& message) {
+  switch (status) {
+    case EM_NO_STORE: throw no_store(message);
+    case EM_STORE_EXISTS: throw store_exists(message);
+    case EM_NOT_FOUND: throw not_found(message);
+    case EM_ALREADY_EXISTS: throw already_exists(message);
+    case EM_INVALID_NAME: throw invalid_name(message);
+    case EM_BUSY: throw busy(message);
+    case EM_ADDRESS_TAKEN: throw address_taken(message);
+    case EM_FOREIGN: throw foreign(message);
+    case EM_NEWER_FORMAT: throw newer_format(message);
+    case EM_DAMAGED: throw damaged(message);
+    case EM_SCHEMA_MISMATCH: throw schema_mismatch(message);
+    case EM_OTHER_APPLICATION: throw other_application(message);
+    case EM_DISK_FULL: throw disk_full(message);
+    case EM_NOT_PERMITTED: throw not_permitted(message);
+    case EM_OUT_OF_ADDRESSES: throw out_of_addresses(message);
+    case EM_BAD_ALLOCATION: throw bad_allocation(message);
+    case EM_INVALID_FREE: throw invalid_free(message);
+    case EM_BAD_ROOT: throw bad_root(message);
+    case EM_CAPACITY_OVERFLOW: throw capacity_overflow(message);
+    case EM_OUT_OF_BOUNDS: throw out_of_bounds(message);
+    case EM_DURABILITY_UNKNOWN: throw durability_unknown(message);
+    case EM_LOG_MISSING: throw log_missing(message);
+    case EM_LOG_FULL: throw log_full(message);
+    case EM_UNSUPPORTED: throw unsupported(message);
+    case EM_IO: throw io_error(message);
+    case EM_CLOSED: throw closed(message);
+    case EM_READ_ONLY: throw read_only(message);
+    case EM_FORKED: throw forked(message);
+    case EM_INVALID_ARGUMENT: throw invalid_argument(message);
+    case EM_TOO_MANY_OPEN: throw too_many_open(message);
+    case EM_INTERNAL: throw internal_error(message);
+    default: throw error(status, message);
+  }
+}
+
+/** Throws what the thread's last call failed with. */
+[[noreturn]] inline void raise_last() { raise(em_last_error(), em_last_error_message()); }
+
+/** Throws unless `status` is EM_OK. */
+inline void check(em_status status) {
+  if (status != EM_OK) {
+    raise(status, em_last_error_message());
+  }
+}
+
+}  // namespace detail
+}  // namespace evermap
+
+#endif

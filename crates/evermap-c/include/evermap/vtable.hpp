@@ -1,0 +1,242 @@
+/**
+ * @file
+ * Where virtual functions of classes in objects are found.
+ *
+ * A virtual table holds addresses of code, which are elsewhere in every process. So an object has a
+ * *copy* of the table of each class that was registered for it, and values of the class point to
+ * the copy, whose address is the same everywhere. At opening only the copies are written anew: a
+ * few hundred bytes a class, however many values there are.
+ *
+ * Itanium C++ ABI, as GCC and Clang follow it on Linux. A *group* is the tables of one class: that
+ * of its primary base first, those of further bases behind it. Each begins with the offset to the
+ * top and the address of the class's type_info; then come addresses of functions. No symbol tells a
+ * group's length, so it is read word by word for as long as it can be one; a word too many does no
+ * harm. Virtual bases are refused: their offsets stand before the group's beginning.
+ */
+#ifndef EVERMAP_VTABLE_HPP
+#define EVERMAP_VTABLE_HPP
+
+#include <link.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <cxxabi.h>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <typeinfo>
+#include <vector>
+
+#include "error.hpp"
+#include "type.hpp"
+
+namespace evermap {
+
+/** A value of `T` to look at: specialise it for a class without a default constructor, with a
+ *  static `make()` that returns one. It is made once a process. */
+template <class T>
+struct vtable_example {
+  static T make() { return T(); }
+};
+
+namespace detail {
+
+/** Longest group: more is taken for a mistake. */
+inline constexpr std::size_t vtable_words_max = 4096;
+
+/** The tables of one class in this process. */
+struct vtable_group {
+  const std::uintptr_t* first = nullptr;
+  std::size_t words = 0;
+  /** Where the tables in it begin: what values of the class point at depends on it. */
+  std::uint64_t shape = 0;
+};
+
+/** Ranges of the loaded program and libraries. */
+struct program_ranges {
+  struct range {
+    std::uintptr_t first;
+    std::uintptr_t end;
+  };
+  std::vector<range> code;
+  std::vector<range> data;
+
+  program_ranges() {
+    dl_iterate_phdr(
+        [](dl_phdr_info* module, std::size_t, void* context) {
+          auto& ranges = *static_cast<program_ranges*>(context);
+          for (int i = 0; i < module->dlpi_phnum; ++i) {
+            const auto& segment = module->dlpi_phdr[i];
+            if (segment.p_type != PT_LOAD) {
+              continue;
+            }
+            const std::uintptr_t first = module->dlpi_addr + segment.p_vaddr;
+            auto& list = (segment.p_flags & PF_X) != 0 ? ranges.code : ranges.data;
+            list.push_back({first, first + segment.p_memsz});
+          }
+          return 0;
+        },
+        this);
+  }
+
+  static const range* find(const std::vector<range>& list, std::uintptr_t address) {
+    for (const range& r : list) {
+      if (address >= r.first && address < r.end) {
+        return &r;
+      }
+    }
+    return nullptr;
+  }
+};
+
+#if defined(__GLIBCXX__)
+inline bool has_virtual_base(const std::type_info* type) {
+  if (const auto* single = dynamic_cast<const abi::__si_class_type_info*>(type)) {
+    return has_virtual_base(single->__base_type);
+  }
+  if (const auto* several = dynamic_cast<const abi::__vmi_class_type_info*>(type)) {
+    for (unsigned i = 0; i < several->__base_count; ++i) {
+      const auto& base = several->__base_info[i];
+      if (base.__is_virtual_p() || has_virtual_base(base.__base_type)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+#else
+#error "classes with virtual functions need the type_info classes of libstdc++"
+#endif
+
+/** Reads the group whose primary table a value points at. Words behind its end may be looked at,
+ *  which a sanitizer would not like. */
+__attribute__((no_sanitize("address", "undefined"), noinline)) inline vtable_group read_group(
+    std::uintptr_t address_point, const std::type_info& type) {
+  const program_ranges ranges;
+  vtable_group group;
+  group.first = reinterpret_cast<const std::uintptr_t*>(address_point) - 2;
+  const auto* segment =
+      program_ranges::find(ranges.data, reinterpret_cast<std::uintptr_t>(group.first));
+  const auto own = reinterpret_cast<std::uintptr_t>(&type);
+  if (segment == nullptr || group.first[0] != 0 || group.first[1] != own) {
+    raise(EM_UNSUPPORTED, std::string("the virtual table of ") + type.name() +
+                              " is not where this ABI has it; it cannot live in an object");
+  }
+  const auto* const end =
+      reinterpret_cast<const std::uintptr_t*>(segment->end & ~std::uintptr_t{7});
+  const std::uintptr_t* at = group.first + 2;
+  group.shape = 2;
+  while (at < end && at - group.first < static_cast<std::ptrdiff_t>(vtable_words_max)) {
+    const auto offset_to_top = static_cast<std::intptr_t>(*at);
+    if (offset_to_top < 0 && at + 1 < end && at[1] == own) {
+      group.shape = group.shape * 0x100000001b3u + static_cast<std::uint64_t>(at - group.first);
+      at += 2;
+    } else if (*at == 0 || program_ranges::find(ranges.code, *at) != nullptr) {
+      ++at;
+    } else {
+      break;
+    }
+  }
+  while (at[-1] == 0) {
+    --at;
+  }
+  group.words = static_cast<std::size_t>(at - group.first);
+  return group;
+}
+
+/** The copy of a class's group in one object. */
+struct vtable_copy {
+  std::uintptr_t anchor;
+  std::uintptr_t first;
+};
+
+/** The copies of one class's group, one for each object that was opened with the class registered.
+ *  */
+template <class T>
+struct vtable_copies {
+  static inline std::mutex lock;
+  static inline std::vector<vtable_copy> list;
+
+  static void set(std::uintptr_t anchor, std::uintptr_t first) {
+    const std::lock_guard<std::mutex> guard(lock);
+    for (vtable_copy& copy : list) {
+      if (copy.anchor == anchor) {
+        copy.first = first;
+        return;
+      }
+    }
+    list.push_back({anchor, first});
+  }
+
+  static void forget(std::uintptr_t anchor) noexcept {
+    const std::lock_guard<std::mutex> guard(lock);
+    for (vtable_copy& copy : list) {
+      if (copy.anchor == anchor) {
+        copy.first = 0;
+      }
+    }
+  }
+
+  static std::uintptr_t get(std::uintptr_t anchor) {
+    const std::lock_guard<std::mutex> guard(lock);
+    for (const vtable_copy& copy : list) {
+      if (copy.anchor == anchor) {
+        return copy.first;
+      }
+    }
+    return 0;
+  }
+};
+
+/** The group of `T` in this process. */
+template <class T>
+const vtable_group& group_of() {
+  static const vtable_group group = [] {
+    if (has_virtual_base(&typeid(T))) {
+      raise(EM_UNSUPPORTED,
+            readable_name<T>() + " has virtual bases; such classes cannot live in objects");
+    }
+    const T example = vtable_example<T>::make();
+    std::uintptr_t address_point = 0;
+    std::memcpy(&address_point, static_cast<const void*>(&example), sizeof address_point);
+    return read_group(address_point, typeid(T));
+  }();
+  return group;
+}
+
+/** Where the copy of `T`'s group in an object is; throws when the class was not registered there.
+ *  */
+template <class T>
+std::uintptr_t registered_copy(std::uintptr_t anchor) {
+  const std::uintptr_t copy = vtable_copies<T>::get(anchor);
+  if (copy == 0) {
+    raise(EM_INVALID_ARGUMENT,
+          readable_name<T>() + " has virtual functions and is not registered in this object; "
+                               "derive the root's class from evermap::polymorphic<" +
+              readable_name<T>() + ">");
+  }
+  return copy;
+}
+
+/** Makes a new value of `T` point to the copy. All its pointers into the group are found by value.
+ *  */
+template <class T>
+void adopt_vtable(T* value, std::uintptr_t copy) noexcept {
+  const vtable_group& group = group_of<T>();
+  const auto first = reinterpret_cast<std::uintptr_t>(group.first);
+  auto* const bytes = reinterpret_cast<unsigned char*>(value);
+  for (std::size_t at = 0; at + sizeof first <= sizeof(T); at += sizeof first) {
+    std::uintptr_t word = 0;
+    std::memcpy(&word, bytes + at, sizeof word);
+    if (word - first < group.words * sizeof word) {
+      word += copy - first;
+      std::memcpy(bytes + at, &word, sizeof word);
+    }
+  }
+}
+
+}  // namespace detail
+}  // namespace evermap
+
+#endif

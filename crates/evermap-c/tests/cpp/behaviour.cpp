@@ -1,0 +1,378 @@
+// What the C++ interface promises beyond containers: owners, errors, tags, and where memory comes from.
+//
+//     behaviour DIRECTORY      (an empty one)
+
+#include "check.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <limits>
+#include <scoped_allocator>
+#include <thread>
+#include <type_traits>
+
+namespace {
+
+using evermap::process_heap;
+using namespace std::string_literals;
+
+constexpr const char* long_text = "a text that is longer than what a string keeps in itself";
+
+struct person {
+  evermap::string name;
+  explicit person(const char* called) : name(called) {}
+};
+struct bomb {
+  evermap::string name = evermap::string(long_text);
+  bomb() { throw std::runtime_error("boom"); }
+};
+struct version_one {
+  int a;
+};
+struct version_two {
+  int a;
+};
+
+}  // namespace
+
+template <>
+inline constexpr unsigned evermap::layout_version<version_two> = 2;
+
+namespace {
+
+static_assert(std::is_nothrow_move_constructible_v<evermap::store>);
+static_assert(std::is_nothrow_move_assignable_v<evermap::session>);
+static_assert(std::is_nothrow_move_constructible_v<evermap::snapshot>);
+static_assert(!std::is_copy_constructible_v<evermap::session>);
+static_assert(sizeof(evermap::allocator<int>) == 8 && sizeof(evermap::vector<int>) == 32);
+static_assert(!std::allocator_traits<evermap::allocator<int>>::is_always_equal::value);
+static_assert(evermap::can_live_in_object<evermap::map<int, evermap::string>>);
+static_assert(!evermap::can_live_in_object<std::pair<int, std::string>>);
+static_assert(!evermap::can_live_in_object<std::shared_ptr<int>>);
+static_assert(!evermap::can_live_in_object<std::unique_ptr<int>>);
+static_assert(evermap::can_live_in_object<evermap::unique_ptr<int>>);
+static_assert(!evermap::can_live_in_object<void (*)()>);
+// The published values of FNV-1a, 128 bits.
+static_assert(evermap::fnv1a("")[0] == 0x6c && evermap::fnv1a("")[15] == 0x8d);
+static_assert(evermap::fnv1a("a")[0] == 0xd2 && evermap::fnv1a("a")[1] == 0x28 &&
+              evermap::fnv1a("a")[15] == 0x64);
+
+void owners_move_and_close_once(evermap::store& store) {
+  evermap::session session = store.write_or_create("owners");
+  evermap::session other = std::move(session);
+  CHECK(!session.is_open() && other.is_open());
+  session = std::move(other);
+  CHECK(session.is_open() && session.name() == "owners");
+  CHECK(session.commit() == false);
+  session.close();
+  session.close();
+  CHECK_THROWS(evermap::closed, session.commit());
+  CHECK_THROWS(evermap::closed, (void)session.raw_root());
+  CHECK_THROWS(evermap::closed, (void)session.root<int>());
+  {
+    evermap::session forgotten = store.write("owners");
+    forgotten.set_root(forgotten.make<int>(5));
+  }
+  CHECK(store.read("owners").root<int>() == nullptr);
+}
+
+void errors_have_a_class_each(const std::filesystem::path& directory, evermap::store& store) {
+  CHECK(says(CHECK_THROWS(evermap::not_found, (void)store.read("nothing")), "nothing"));
+  CHECK_THROWS(evermap::already_exists, store.create_object("owners"));
+  CHECK_THROWS(evermap::invalid_name, store.create_object("a/b"));
+  CHECK_THROWS(evermap::invalid_name, store.create_object("a\0b"s));
+  CHECK_THROWS(evermap::no_store, evermap::store(directory / "nowhere"));
+  CHECK_THROWS(evermap::store_exists, evermap::store::create(directory / "store"));
+  try {
+    (void)store.read("nothing");
+  } catch (const evermap::error& e) {
+    CHECK(e.status() == EM_NOT_FOUND);
+  }
+  const evermap::session session = store.write("owners");
+  CHECK_THROWS(evermap::busy, (void)store.write("owners"));
+  CHECK_THROWS(evermap::busy, (void)store.read("owners"));
+  CHECK_THROWS(evermap::busy, store.remove("owners"));
+
+  evermap::store_options options;
+  options.application = "letters";
+  evermap::store letters(directory / "store", options);
+  letters.create_object("letter");
+  CHECK_THROWS(evermap::other_application, (void)store.write("letter"));
+  letters.write("letter").close();
+  options.busy_timeout = std::chrono::milliseconds(-1);
+  CHECK_THROWS(evermap::invalid_argument, evermap::store(directory / "store", options));
+}
+
+void stores_list_rename_and_remove(evermap::store& store) {
+  store.create_object("one");
+  store.rename("one", "two");
+  CHECK(store.contains("two") && !store.contains("one"));
+  const auto names = store.list();
+  CHECK(std::find(names.begin(), names.end(), "two") != names.end());
+  {
+    evermap::session session = store.write("two");
+    CHECK(store.object_at(session.make<int>(1)) == "two");
+    CHECK(store.object_at(&store) == std::nullopt);
+  }
+  store.remove("two");
+  CHECK(!store.contains("two"));
+}
+
+void a_root_of_another_type_is_refused(evermap::store& store) {
+  evermap::session session = store.write_or_create("typed");
+  session.find_or_make_root<version_one>();
+  const std::string text = CHECK_THROWS(evermap::schema_mismatch, session.root<version_two>());
+  CHECK(says(text, "version_one") && says(text, "version_two") && says(text, "stored"));
+  CHECK_THROWS(evermap::schema_mismatch, session.root<int>());
+  CHECK(evermap::tag_of<version_one>() != evermap::tag_of<version_two>());
+  CHECK(evermap::tag_of<evermap::vector<int>>() != evermap::tag_of<evermap::vector<unsigned>>());
+  CHECK(says(evermap::signature<int>(), "lp64"));
+  CHECK(says(evermap::signature<version_two>(), "v2"));
+  // What its elements are is part of a container's type.
+  CHECK(says(evermap::signature<evermap::vector<version_two>>(), "v2"));
+  CHECK(session.root<version_one>() != nullptr);
+  session.set_root(nullptr);
+  CHECK(session.root<int>() == nullptr);
+  static int elsewhere;
+  CHECK_THROWS(evermap::bad_root, session.set_root(&elsewhere));
+}
+
+void memory_comes_from_the_object_or_from_nowhere(evermap::store& store) {
+  evermap::session session = store.write_or_create("memory");
+  CHECK(says(CHECK_THROWS(std::bad_alloc, evermap::string text(long_text)), "without an object"));
+  auto& people = session.find_or_make_root<evermap::vector<person>>();
+  CHECK(people.get_allocator() == session.get_allocator<person>());
+  // The class knows nothing of allocators; its string is in the object.
+  people.emplace_back(long_text);
+  CHECK(session.contains(people[0].name.data()));
+  CHECK_THROWS(evermap::bad_alloc, people.push_back(person(long_text)));
+  {
+    const evermap::scope in_object(session);
+    people.push_back(person(long_text));
+    CHECK(session.contains(people[1].name.data()));
+  }
+  CHECK_THROWS(evermap::bad_alloc, person outside(long_text));
+
+  // A string of the process's heap is copied where it is given to the object's containers.
+  const evermap::string outside(long_text, process_heap);
+  CHECK(!session.contains(outside.data()));
+  auto* const strings = session.make<evermap::vector<evermap::string>>();
+  strings->push_back(outside);
+  strings->push_back(evermap::string(outside));
+  (*strings)[0] = outside;
+  CHECK(session.contains((*strings)[0].data()) && session.contains((*strings)[1].data()));
+  // Elements of a container of the process's heap are there as well.
+  evermap::vector<person> local(process_heap);
+  local.emplace_back(long_text);
+  CHECK(!session.contains(local[0].name.data()));
+
+  // An alignment beyond that of malloc.
+  struct alignas(256) wide {
+    char bytes[256];
+  };
+  CHECK(reinterpret_cast<std::uintptr_t>(session.make<wide>()) % 256 == 0);
+
+  // std::scoped_allocator_adaptor is not needed, and works.
+  using inner = std::basic_string<char, std::char_traits<char>, evermap::allocator<char>>;
+  using scoped = std::vector<inner, std::scoped_allocator_adaptor<evermap::allocator<inner>>>;
+  auto* const adapted = session.make<scoped>();
+  adapted->emplace_back(long_text);
+  CHECK(session.contains((*adapted)[0].data()));
+}
+
+void containers_of_two_objects_stay_apart(evermap::store& store) {
+  evermap::session a = store.write_or_create("a");
+  evermap::session b = store.write_or_create("b");
+  auto* const in_a = a.make<evermap::vector<evermap::string>>();
+  auto* const in_b = b.make<evermap::vector<evermap::string>>();
+  in_a->emplace_back(long_text);
+  *in_b = *in_a;
+  CHECK(b.contains(in_b->data()) && b.contains((*in_b)[0].data()));
+  in_b->clear();
+  *in_b = std::move(*in_a);
+  CHECK(b.contains(in_b->data()) && b.contains((*in_b)[0].data()));
+  in_b->push_back(std::move((*in_b)[0]));
+  auto* const copied = b.make<evermap::vector<evermap::string>>(*in_a);
+  CHECK(copied->get_allocator() == b.get_allocator<evermap::string>());
+  // The thread's last object changes with every call; nothing is freed in the wrong one.
+  for (int i = 0; i < 100; ++i) {
+    in_a->emplace_back(long_text);
+    in_b->emplace_back(long_text);
+  }
+  in_a->clear();
+  in_b->clear();
+}
+
+void what_cannot_be_allocated_changes_nothing(evermap::store& store) {
+  evermap::session session = store.write_or_create("refused");
+  auto& bytes = session.find_or_make_root<evermap::vector<char>>();
+  bytes.assign(100, 'x');
+  session.commit();
+  const auto blocks = session.info().blocks;
+  try {
+    bytes.reserve(std::size_t{1} << 60);
+    CHECK(false);
+  } catch (const evermap::bad_alloc& e) {
+    CHECK(e.status() == EM_BAD_ALLOCATION);
+    CHECK(says(e.what(), "1152921504606846976"));
+  }
+  CHECK_THROWS(std::length_error, bytes.reserve(std::numeric_limits<std::size_t>::max()));
+  CHECK_THROWS(std::bad_array_new_length,
+               (void)session.get_allocator<long>().allocate(std::numeric_limits<std::size_t>::max()));
+  CHECK(bytes.size() == 100 && bytes.back() == 'x');
+  CHECK_THROWS(std::runtime_error, (void)session.make<bomb>());
+  auto* const bombs = session.make<evermap::vector<bomb>>();
+  CHECK_THROWS(std::runtime_error, bombs->emplace_back());
+  session.destroy(bombs);
+  CHECK(session.info().blocks == blocks);
+  session.destroy(static_cast<int*>(nullptr));
+}
+
+void snapshots_are_for_reading(evermap::store& store) {
+  {
+    evermap::session session = store.write_or_create("read");
+    auto& words = session.find_or_make_root<evermap::vector<evermap::string>>();
+    words.emplace_back(long_text);
+    session.commit();
+  }
+  evermap::snapshot snapshot = store.read("read");
+  const auto* const words = snapshot.root<evermap::vector<evermap::string>>();
+  CHECK(words->at(0) == long_text);
+  try {
+    const evermap::vector<evermap::string> copy(*words);
+    CHECK(false);
+  } catch (const evermap::bad_alloc& e) {
+    CHECK(e.status() == EM_READ_ONLY);
+  }
+  const evermap::vector<evermap::string> copy(*words, process_heap);
+  CHECK(copy == *words);
+  CHECK(!snapshot.refresh());
+  CHECK(snapshot.info().mode == EM_READ);
+  snapshot.close();
+  evermap::string stale(evermap::allocator<char>(std::uintptr_t{0x12345000}));
+  try {
+    stale.assign(100, 'x');
+    CHECK(false);
+  } catch (const evermap::bad_alloc& e) {
+    CHECK(e.status() == EM_CLOSED);
+  }
+}
+
+void a_reopened_object_is_found_again(evermap::store& store) {
+  for (int i = 0; i < 3; ++i) {
+    evermap::session session = store.write_or_create("again");
+    auto& list = session.find_or_make_root<evermap::list<evermap::string>>();
+    list.emplace_back(long_text);
+    if (list.size() > 1) {
+      list.pop_front();
+    }
+    session.commit();
+  }
+}
+
+void threads_allocate_together(evermap::store& store) {
+  evermap::session session = store.write_or_create("threads");
+  auto& all = session.find_or_make_root<evermap::vector<evermap::map<int, evermap::string>>>();
+  all.resize(4);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < all.size(); ++t) {
+    threads.emplace_back([&mine = all[t]] {
+      for (int i = 0; i < 2000; ++i) {
+        mine[i % 300] = std::string(static_cast<std::size_t>(i % 90), 'x').c_str();
+        mine.erase(i % 7);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  session.commit();
+  for (const auto& mine : all) {
+    for (const auto& [key, text] : mine) {
+      CHECK(key < 300 && text.find_first_not_of('x') == evermap::string::npos);
+    }
+  }
+}
+
+void owned_values_are_freed(evermap::store& store) {
+  struct node {
+    evermap::unique_ptr<node> next;
+    evermap::string text;
+  };
+  evermap::session session = store.write_or_create("owned");
+  auto& first = session.find_or_make_root<evermap::unique_ptr<node>>();
+  const auto blocks = session.info().blocks;
+  for (int i = 0; i < 10; ++i) {
+    auto made = session.make_unique<node>();
+    made->text.assign(long_text);
+    made->next = std::move(first);
+    first = std::move(made);
+  }
+  CHECK(session.info().blocks == blocks + 20);
+  first.reset();
+  CHECK(session.info().blocks == blocks);
+}
+
+void room_is_made_and_given_back(evermap::store& store) {
+  evermap::session session = store.write_or_create("room");
+  session.reserve(8 << 20);
+  const auto reserved = session.info().file_bytes;
+  CHECK(reserved >= 8 << 20);
+  CHECK(session.release(4096) <= 4096);
+  session.shrink();
+  session.sync();
+  session.checkpoint();
+  CHECK(session.info().file_bytes < reserved);
+}
+
+void a_forked_child_has_nothing(evermap::store& store) {
+  evermap::session session = store.write_or_create("forked");
+  auto heap = session.get_allocator<char>();
+  char* const block = heap.allocate(100);
+  const pid_t child = fork();
+  if (child == 0) {
+    int code = 1;
+    try {
+      session.commit();
+    } catch (const evermap::forked&) {
+      try {
+        (void)heap.allocate(100);
+      } catch (const evermap::bad_alloc& e) {
+        code = e.status() == EM_FORKED ? 0 : 2;
+      }
+    }
+    heap.deallocate(block, 100);
+    {
+      const evermap::session ended = std::move(session);
+    }
+    _exit(code);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  heap.deallocate(block, 100);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  CHECK(count == 2);
+  return run_reporting([&] {
+    const std::filesystem::path directory = arguments[1];
+    evermap::store store = evermap::store::create(directory / "store");
+    owners_move_and_close_once(store);
+    errors_have_a_class_each(directory, store);
+    stores_list_rename_and_remove(store);
+    a_root_of_another_type_is_refused(store);
+    memory_comes_from_the_object_or_from_nowhere(store);
+    containers_of_two_objects_stay_apart(store);
+    what_cannot_be_allocated_changes_nothing(store);
+    snapshots_are_for_reading(store);
+    a_reopened_object_is_found_again(store);
+    threads_allocate_together(store);
+    owned_values_are_freed(store);
+    room_is_made_and_given_back(store);
+    a_forked_child_has_nothing(store);
+  });
+}
