@@ -1,6 +1,6 @@
 //! Addresses for objects: from the store's arenas, or from a new one when they are used up.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Weak;
 
 use tracing::debug;
@@ -13,6 +13,7 @@ use crate::address::{AddressSpace, given_back_here, reserved_here};
 use crate::catalog::{Arena, Lease};
 use crate::error::{Error, Result};
 use crate::object::Addresses;
+use crate::storage::Storage;
 
 /// Leases addresses for objects of a store.
 pub(super) struct StoreAddresses(pub(super) Weak<Inner>);
@@ -141,6 +142,15 @@ pub(crate) fn note_arenas(options: &Options, directory: &Path, arenas: &[(u64, u
         registry.forget(&store);
         registry.note(arenas, &store);
     }
+}
+
+/// Base, end and directory of the arenas that stores of this user have noted: read as they are,
+/// without a lock; nothing where there is no registry.
+pub(crate) fn known_arenas(storage: &dyn Storage) -> Vec<(u64, u64, PathBuf)> {
+    ArenaRegistry::peek(storage)
+        .into_iter()
+        .map(|entry| (entry.base, entry.base + entry.length, entry.store))
+        .collect()
 }
 
 /// Reserves an arena that meets nothing that is `known`, nor what this process has open; `None`

@@ -25,19 +25,19 @@ pub(super) struct Allocated {
 }
 
 /// Where a region's metadata lies.
-struct Layout {
+pub(super) struct Layout {
     /// Number of the region, for messages.
     number: usize,
-    map: u64,
+    pub(super) map: u64,
     records: u64,
-    data: u64,
-    chunks: u64,
+    pub(super) data: u64,
+    pub(super) chunks: u64,
     /// Bytes of chunks that the file holds.
-    backed: u64,
+    pub(super) backed: u64,
 }
 
 impl Layout {
-    fn of(number: usize, region: &RegionRecord) -> Layout {
+    pub(super) fn of(number: usize, region: &RegionRecord) -> Layout {
         let chunks = (region.capacity - region.meta_length) / CHUNK_BYTES;
         let map = region.base + if number == 0 { PAGE_BYTES } else { 0 };
         Layout {
@@ -114,7 +114,12 @@ fn check_region(
     Ok(())
 }
 
-fn read_records(image: &Image, layout: &Layout, from: u64, count: u64) -> Result<Vec<ChunkRecord>> {
+pub(super) fn read_records(
+    image: &Image,
+    layout: &Layout,
+    from: u64,
+    count: u64,
+) -> Result<Vec<ChunkRecord>> {
     let mut bytes = vec![0; count as usize * size_of::<ChunkRecord>()];
     match image.read(layout.record_address(from), &mut bytes)? {
         true => Ok(bytes

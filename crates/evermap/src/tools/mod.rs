@@ -6,6 +6,7 @@
 //! an image of it, in which every address is looked up before anything is read; only a repair,
 //! which begins with a check, opens the store as a program does.
 
+mod audit;
 mod backup;
 mod check;
 mod checksums;
@@ -20,6 +21,10 @@ mod rebuild;
 mod repair;
 mod report;
 
+pub use audit::{
+    AuditOptions, AuditReport, Confidence, LeakSample, Leaks, MemoryMap, PointerFinding,
+    PointerKind, PointerSample, SizeCount, TypeCount, Typing, audit,
+};
 pub use backup::{BackupOptions, BackupReport, backup, restore};
 pub use check::{CheckOptions, check};
 pub use report::{Finding, ObjectReport, Report, Severity, Unchecked};
