@@ -144,6 +144,26 @@ pub(crate) fn note_arenas(options: &Options, directory: &Path, arenas: &[(u64, u
     }
 }
 
+/// A place for a store that has arenas already and is to move: free in this process, at `at` or else
+/// where no store of the user has one.
+pub(crate) fn arena_to_move_to(
+    options: &Options,
+    directory: &Path,
+    length: u64,
+    at: Option<u64>,
+    own: &[(u64, u64)],
+) -> Result<u64> {
+    let space = AddressSpace::new(&format!("store {}", directory.display()));
+    if let Some(base) = at {
+        return space.reserve(base, length).map(|()| base);
+    }
+    // Without a registry chance may lead to where the store is.
+    for &(base, bytes) in own {
+        let _ = space.reserve(base, bytes);
+    }
+    take_arena(&space, options, directory, length, TakenFor::FullStore)
+}
+
 /// Base, end and directory of the arenas that stores of this user have noted: read as they are,
 /// without a lock; nothing where there is no registry.
 pub(crate) fn known_arenas(storage: &dyn Storage) -> Vec<(u64, u64, PathBuf)> {

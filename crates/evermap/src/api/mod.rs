@@ -25,7 +25,7 @@ mod snapshot;
 mod store;
 mod sweep;
 
-pub(crate) use arenas::{known_arenas, note_arenas};
+pub(crate) use arenas::{arena_to_move_to, known_arenas, note_arenas};
 pub(crate) use inner::refuse_open_here;
 pub(crate) use new_catalog::{NewCatalog, write_catalog};
 

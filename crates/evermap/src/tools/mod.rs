@@ -17,6 +17,7 @@ mod keep;
 mod listing;
 mod log;
 mod object;
+mod rebase;
 mod rebuild;
 mod repair;
 mod report;
@@ -27,4 +28,7 @@ pub use audit::{
 };
 pub use backup::{BackupOptions, BackupReport, backup, restore};
 pub use check::{CheckOptions, check};
+pub use rebase::{
+    Hit, HitKind, RebaseOptions, RebaseReport, Relocation, UndoReport, rebase, undo_rebase,
+};
 pub use report::{Finding, ObjectReport, Report, Severity, Unchecked};

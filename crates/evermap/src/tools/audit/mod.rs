@@ -22,9 +22,10 @@ use crate::api::known_arenas;
 use crate::error::Result;
 
 use super::check::CheckOptions;
-pub(super) use blocks::{Bits, Block, Blocks, Lies};
+use super::image::Image;
+pub(super) use blocks::{Bits, Lies};
 pub(super) use memory::Memory;
-pub(super) use open::{Neighbours, Opened, open, open_found, read_listing};
+pub(super) use open::{Neighbours, Opened, is_gone, open, open_found, read_listing};
 pub(super) use path::path_of;
 pub use ranges::{Confidence, MemoryMap};
 use ranges::Ranges;
@@ -34,7 +35,7 @@ pub use report::{
 };
 use schema::{Kind, Schema};
 use tally::Tally;
-pub(super) use walk::{Content, Pointer, Spot, Sure, Walked, Watch, Wrong, walk};
+pub(super) use walk::{Pointer, ROOT, Spot, Sure, Walked, Watch, Wrong, walk};
 
 /// What an audit is to do.
 ///
@@ -169,6 +170,11 @@ pub fn audit(
     count_sizes(&walked, &mut report);
     find_leaks(&walked, &mut memory, options.samples, &mut report)?;
     Ok(report)
+}
+
+/// Does the object's superblock describe the type of its root?
+pub(super) fn is_typed(image: &Image) -> bool {
+    Schema::of(image.superblock()).is_some()
 }
 
 /// Types that a reader cares for: not numbers, nor rows of them.

@@ -86,6 +86,14 @@ pub(in crate::tools) fn open(
     Ok(Opened { image, found: found.clone(), neighbours })
 }
 
+/// What is missing when an object's file is.
+const FILE_OF_OBJECT: &str = "the object's file";
+
+/// Is this the error of an object whose file is not there?
+pub(in crate::tools) fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Damaged { what: FILE_OF_OBJECT, .. })
+}
+
 /// Opens an object that the catalog names: its maker may not have moved its file yet.
 pub(in crate::tools) fn open_found(
     look: &Look<'_>,
@@ -101,7 +109,7 @@ pub(in crate::tools) fn open_found(
     match open(OBJECTS).or_else(or_in(BUILDING)).or_else(or_in(OBJECTS)) {
         Err(e) if e.is_missing_file() => Err(Error::Damaged {
             path: place(OBJECTS).path,
-            what: "the object's file",
+            what: FILE_OF_OBJECT,
             found: "no such file".to_string(),
             expected: format!("the file of object `{name}`"),
         }),

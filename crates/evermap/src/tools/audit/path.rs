@@ -18,6 +18,10 @@ const KEY_CHARS: usize = 40;
 
 /// The path to a word.
 pub(in crate::tools) fn path_of(walked: &Walked, memory: &mut Memory<'_>, spot: Spot) -> String {
+    if spot.holder != ROOT && !walked.is_reached(spot.holder) {
+        let address = walked.blocks.block(spot.holder).map_or(0, |block| block.address);
+        return format!("leaked {address:#x} +{}", spot.offset);
+    }
     let (mut near, mut far) = (vec![spot], VecDeque::new());
     let (mut at, mut left_out, mut is_whole) = (spot, 0u64, false);
     for _ in 0..STEPS_MAX {

@@ -189,7 +189,7 @@ mod tests {
             assert_eq!(looks(value), None, "{value:#x}");
         }
         // Six characters, the last of them a `U`.
-        let text = u64::from_le_bytes(*b"ABCDEU\0\0");
+        let text = u64::from_le_bytes(*b"ABCDZU\0\0");
         assert!(matches!(looks(text), Some((Target::Looks(1), Confidence::Possible))));
         assert!(matches!(looks(0x41_0008), Some((Target::Looks(0), Confidence::Possible))));
     }

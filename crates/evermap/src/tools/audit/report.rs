@@ -92,6 +92,12 @@ pub struct PointerSample {
     pub value: u64,
 }
 
+impl PointerSample {
+    pub(in crate::tools) fn new(path: String, address: u64, value: u64) -> PointerSample {
+        PointerSample { path, address, value }
+    }
+}
+
 /// Blocks that nothing reaches from the root.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]

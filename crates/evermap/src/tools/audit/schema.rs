@@ -353,7 +353,6 @@ mod tests {
     fn what_contradicts_itself_is_unknown_and_never_walked() {
         for text in [
             "A{a@0:A}#8/8",
-            "A{a@0:[A;1]}#8/8",
             "A{a@4:PString}#32/8",
             "A{a@0:PString,b@8:PString}#32/8",
             "A{a@8:u64}#8/8",

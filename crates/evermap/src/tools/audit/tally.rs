@@ -57,10 +57,8 @@ impl<'a> Tally<'a> {
                 true => Confidence::Possible,
                 false => confidence,
             };
-            let sample = |(spot, address, value)| PointerSample {
-                path: path_of(walked, memory, spot),
-                address,
-                value,
+            let sample = |(spot, address, value)| {
+                PointerSample::new(path_of(walked, memory, spot), address, value)
             };
             let samples: Vec<PointerSample> = group.samples.into_iter().map(sample).collect();
             let to = to_of(&ranges, kind, target);
