@@ -278,7 +278,9 @@ pub enum Error {
         what: String,
     },
     /// An object that is to go elsewhere has pointers to what stays.
-    #[error("object `{object}` has {count} pointers to {to} (the first at {first}); export that too and put both together again, or export it with force: those pointers lead nowhere then")]
+    #[error(
+        "object `{object}` has {count} pointers to {to} (the first at {first}); export that too and put both together again, or export it with force: those pointers lead nowhere then"
+    )]
     PointsElsewhere {
         /// The object's name.
         object: String,
@@ -288,6 +290,16 @@ pub enum Error {
         to: String,
         /// The path of one of them.
         first: String,
+    },
+    /// What was to be imported is no whole export.
+    #[error("{} is no whole export of an object: found {found}, expected {expected}; export the object again", path.display())]
+    BadExport {
+        /// The file.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+        /// What should be there.
+        expected: String,
     },
     /// Anything else the kernel refused.
     #[error("cannot {doing} {}: {source}", path.display())]

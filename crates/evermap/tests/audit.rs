@@ -145,9 +145,10 @@ fn random_graphs_are_audited_exactly() {
         let sizes: u64 = report.sizes.iter().map(|size| size.leaked_blocks).sum();
         assert_eq!(sizes, report.leaks.blocks);
         let is_led_to = |at: usize| {
-            model.edges.iter().any(|(from, to)| {
-                *from != at && !reached.contains(from) && to.contains(&at)
-            })
+            model
+                .edges
+                .iter()
+                .any(|(from, to)| *from != at && !reached.contains(from) && to.contains(&at))
         };
         let heads = lost.filter(|at| !is_led_to(*at)).count() as u64;
         assert_eq!(report.leaks.heads, heads, "round {round}");
@@ -186,7 +187,8 @@ fn each_kind_of_pointer_is_told_with_its_path() {
         (PointerKind::Metadata, 32, "bookkeeping"),
         (PointerKind::NoObject, 40, "no object has"),
     ] {
-        let found = report.findings.iter().find(|f| f.kind == kind).unwrap_or_else(|| panic!("{kind}"));
+        let found =
+            report.findings.iter().find(|f| f.kind == kind).unwrap_or_else(|| panic!("{kind}"));
         assert_eq!(found.samples.len(), 1);
         assert_eq!(found.samples[0].path, format!("{path} +{offset}"), "{kind}");
         assert_eq!(found.samples[0].address, address(leaf) + offset);
@@ -278,13 +280,19 @@ fn a_typed_object_is_counted_by_type_and_its_numbers_are_no_pointers() {
     let root = session.root();
     let moved = block(&session, 64);
     // SAFETY: the root is that large.
-    unsafe { moved.cast::<u8>().copy_from(NonNull::new(root.address).unwrap(), root.bytes as usize) };
+    unsafe {
+        moved.cast::<u8>().copy_from(NonNull::new(root.address).unwrap(), root.bytes as usize)
+    };
     session.set_root(Some(moved.cast()), root.bytes, [1; 16], &root.description).unwrap();
     session.commit().unwrap();
     session.close().unwrap();
     let report = look(&store, "book");
     assert_eq!(report.typing, Typing::Untyped);
-    assert_eq!(report.count(PointerKind::Foreign), 2);
+    // What is only possible is left out: cells of the index may look like small addresses.
+    let likely = report.findings.iter().filter(|f| f.confidence == Confidence::Likely);
+    let foreign: u64 =
+        likely.filter(|f| f.kind == PointerKind::Foreign).map(|found| found.count).sum();
+    assert_eq!(foreign, 2, "{:#?}", report.findings);
     assert_eq!(report.count(PointerKind::Metadata), 1);
 }
 

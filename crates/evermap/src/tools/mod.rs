@@ -10,6 +10,7 @@ mod audit;
 mod backup;
 mod check;
 mod checksums;
+mod export;
 mod files;
 mod heap;
 mod image;
@@ -28,6 +29,7 @@ pub use audit::{
 };
 pub use backup::{BackupOptions, BackupReport, backup, restore};
 pub use check::{CheckOptions, check};
+pub use export::{ExportOptions, ExportReport, ImportOptions, ImportReport, export, import};
 pub use rebase::{
     Hit, HitKind, RebaseOptions, RebaseReport, Relocation, UndoReport, rebase, undo_rebase,
 };

@@ -204,7 +204,9 @@ impl Blocks {
         self.places = next.ok_or(Error::CapacityOverflow { what: "the table of blocks" })?;
         self.allocated.0.resize((self.places as usize).div_ceil(64), 0);
         match (is, record) {
-            (Use::Large, _) => drop(self.allocated.set(first.into())),
+            (Use::Large, _) => {
+                self.allocated.set(first.into());
+            }
             (Use::Slab(class), Some(record)) => {
                 let size = block_bytes(class.into()) as u64;
                 for index in 0..places {
@@ -299,7 +301,9 @@ impl Blocks {
     pub(in crate::tools) fn each(&self) -> impl Iterator<Item = Block> + '_ {
         let words = self.allocated.0.iter().enumerate().filter(|(_, word)| **word != 0);
         words
-            .flat_map(|(at, word)| (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at as u32 * 64 + bit))
+            .flat_map(|(at, word)| {
+                (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at as u32 * 64 + bit)
+            })
             .filter_map(|number| self.block(number))
     }
 }

@@ -28,7 +28,8 @@ impl fmt::Display for Expression {
             Expression::Named(name, arguments) if arguments.is_empty() => f.write_str(name),
             Expression::Named(name, arguments) => {
                 // A number that tells two types of a name apart comes last.
-                let (name, number) = name.split_once('\'').map_or((name.as_str(), None), |(a, b)| (a, Some(b)));
+                let (name, number) =
+                    name.split_once('\'').map_or((name.as_str(), None), |(a, b)| (a, Some(b)));
                 f.write_str(name)?;
                 for (index, argument) in arguments.iter().enumerate() {
                     f.write_str(if index == 0 { "<" } else { "," })?;

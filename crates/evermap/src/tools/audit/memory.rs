@@ -109,8 +109,7 @@ impl<'a> Memory<'a> {
 
     fn place(&self, address: u64, region: usize) -> Option<usize> {
         let r = self.regions.get(region)?;
-        (address >= r.base && address < r.end)
-            .then(|| (address / PIECE_BYTES - r.first) as usize)
+        (address >= r.base && address < r.end).then(|| (address / PIECE_BYTES - r.first) as usize)
     }
 
     fn load(&mut self, region: usize, number: usize) -> Result<()> {

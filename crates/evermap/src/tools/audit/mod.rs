@@ -27,8 +27,8 @@ pub(super) use blocks::{Bits, Lies};
 pub(super) use memory::Memory;
 pub(super) use open::{Neighbours, Opened, is_gone, open, open_found, read_listing};
 pub(super) use path::path_of;
-pub use ranges::{Confidence, MemoryMap};
 use ranges::Ranges;
+pub use ranges::{Confidence, MemoryMap};
 pub use report::{
     AuditReport, LeakSample, Leaks, PointerFinding, PointerKind, PointerSample, SizeCount,
     TypeCount, Typing,
@@ -57,12 +57,7 @@ pub struct AuditOptions {
 
 impl Default for AuditOptions {
     fn default() -> Self {
-        AuditOptions {
-            samples: 5,
-            memory_bytes: 1 << 30,
-            map: None,
-            check: CheckOptions::new(),
-        }
+        AuditOptions { samples: 5, memory_bytes: 1 << 30, map: None, check: CheckOptions::new() }
     }
 }
 
@@ -201,7 +196,9 @@ fn is_number(name: &str) -> bool {
     let numbers = ["bool", "char", "f32", "f64", "u128", "i128"];
     numbers.contains(&name)
         || name.starts_with("PhantomData<")
-        || ["8", "16", "32", "64"].iter().any(|bits| name[1..] == **bits && "ui".contains(&name[..1]))
+        || ["8", "16", "32", "64"]
+            .iter()
+            .any(|bits| name[1..] == **bits && "ui".contains(&name[..1]))
 }
 
 fn count_sizes(walked: &Walked, report: &mut AuditReport) {

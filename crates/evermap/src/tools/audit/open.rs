@@ -14,7 +14,6 @@ use crate::tools::report::Findings;
 /// An object at its last commit, and the catalog that named it.
 pub(in crate::tools) struct Opened {
     pub(in crate::tools) image: Image,
-    pub(in crate::tools) found: Found,
     pub(in crate::tools) neighbours: Neighbours,
 }
 
@@ -83,7 +82,7 @@ pub(in crate::tools) fn open(
     };
     let image = open_found(&look, &listing, (name, found))?;
     let neighbours = Neighbours::of(&listing, &catalog);
-    Ok(Opened { image, found: found.clone(), neighbours })
+    Ok(Opened { image, neighbours })
 }
 
 /// What is missing when an object's file is.

@@ -156,9 +156,9 @@ impl Ranges<'_> {
             },
             Target::NoObject => "addresses of the store that no object has".to_string(),
             Target::Store(at) => format!("store {}", self.stores[at].2.display()),
-            Target::Mapping(at) => self
-                .map
-                .map_or_else(String::new, |map| map.ranges[at].name.clone()),
+            Target::Mapping(at) => {
+                self.map.map_or_else(String::new, |map| map.ranges[at].name.clone())
+            }
             Target::Looks(at) => format!("looks like {}", LOOKS[at].2),
             Target::Nowhere => "no address that a program has".to_string(),
         }

@@ -168,8 +168,13 @@ impl Reader<'_> {
         let number = self.types.len();
         self.numbers.insert(name.clone(), number);
         // Known by its number while it is being read: types may contain pointers to themselves.
-        let unknown =
-            Type { name: name.clone(), size: None, align: 1, kind: Kind::Unknown, has_pointers: true };
+        let unknown = Type {
+            name: name.clone(),
+            size: None,
+            align: 1,
+            kind: Kind::Unknown,
+            has_pointers: true,
+        };
         self.types.push(unknown);
         let read = match self.definitions.get(&name).copied() {
             Some(definition) => self.defined(definition),
@@ -323,7 +328,9 @@ mod tests {
         let Kind::Struct(fields) = &schema.at(schema.root).kind else { panic!("a struct") };
         let names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
         assert_eq!(names, ["lines", "by", "count", "first"]);
-        assert!(matches!(schema.at(fields[0].is).kind, Kind::Vec(s) if schema.at(s).kind == Kind::String));
+        assert!(
+            matches!(schema.at(fields[0].is).kind, Kind::Vec(s) if schema.at(s).kind == Kind::String)
+        );
         let Kind::Map(key, item) = schema.at(fields[1].is).kind else { panic!("a map") };
         assert_eq!(schema.entry(key, item), Some((8, 16, 24)));
         assert!(!schema.at(item).has_pointers && !schema.at(fields[2].is).has_pointers);

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::blocks::Lies;
 use super::memory::Memory;
 use super::path::path_of;
 use super::ranges::{Confidence, Ranges, Target};
 use super::report::{PointerFinding, PointerKind, PointerSample};
 use super::walk::{Pointer, Spot, Sure, Walked, Watch, Wrong};
-use super::blocks::Lies;
 
 /// Hits of one kind in more spans of 4 GiB than this are numbers: what a process has lies close
 /// together.
@@ -44,11 +44,7 @@ impl<'a> Tally<'a> {
     }
 
     /// The findings, the worst first.
-    pub(super) fn findings(
-        self,
-        walked: &Walked,
-        memory: &mut Memory<'_>,
-    ) -> Vec<PointerFinding> {
+    pub(super) fn findings(self, walked: &Walked, memory: &mut Memory<'_>) -> Vec<PointerFinding> {
         let Tally { ranges, groups, .. } = self;
         let mut findings: Vec<PointerFinding> = Vec::new();
         for ((kind, target, confidence), group) in groups {

@@ -339,9 +339,9 @@ impl Walk<'_, '_, '_> {
             }),
             Kind::Array(element, len) => {
                 let size = schema.at(*element).size.unwrap_or(0);
-                (0..*len).map(|index| index * size).try_for_each(|at| {
-                    self.value(*element, address + at, size, later(spot, at))
-                })
+                (0..*len)
+                    .map(|index| index * size)
+                    .try_for_each(|at| self.value(*element, address + at, size, later(spot, at)))
             }
             Kind::Vec(element) => self.vector(Content::Elements(*element), *element, address, spot),
             Kind::String => self.vector(Content::Bytes, usize::MAX, address, spot),
@@ -418,13 +418,7 @@ impl Walk<'_, '_, '_> {
         Ok(())
     }
 
-    fn boxed(
-        &mut self,
-        of: TypeNumber,
-        may_be_none: bool,
-        address: u64,
-        spot: Spot,
-    ) -> Result<()> {
+    fn boxed(&mut self, of: TypeNumber, may_be_none: bool, address: u64, spot: Spot) -> Result<()> {
         let value = self.read(address)?;
         if value == 0 {
             if !may_be_none {

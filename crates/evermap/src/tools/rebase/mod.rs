@@ -212,7 +212,11 @@ fn choose(
         check_base(to, length)?;
         if listing.arenas.first().is_some_and(|arena| arena.base == to) {
             let why = "it is there already".to_string();
-            return Err(Error::OutOfAddresses { what: "the store".to_string(), bytes: length, why });
+            return Err(Error::OutOfAddresses {
+                what: "the store".to_string(),
+                bytes: length,
+                why,
+            });
         }
     }
     let own: Vec<(u64, u64)> = listing.arenas.iter().map(|a| (a.base, a.length)).collect();
@@ -296,9 +300,12 @@ impl Work<'_> {
     /// The old place stays the store's own, should it go back there.
     fn note_places(&self) {
         let mut places = self.report.from.clone();
-        places.extend(self.listing.arenas.iter().filter_map(|arena| {
-            self.moves.of(arena.base).map(|base| (base, arena.length))
-        }));
+        places.extend(
+            self.listing
+                .arenas
+                .iter()
+                .filter_map(|arena| self.moves.of(arena.base).map(|base| (base, arena.length))),
+        );
         note_arenas(&self.options.store, &self.report.directory, &places);
     }
 }
@@ -377,7 +384,8 @@ fn changed_since(
         return Ok(Some("objects were made, removed, renamed or grown".to_string()));
     }
     let now = read_listing(&catalog)?;
-    let (look, old_look) = (Look::new(directory, &options.check)?, Look::new(kept, &options.check)?);
+    let (look, old_look) =
+        (Look::new(directory, &options.check)?, Look::new(kept, &options.check)?);
     for (name, found) in &now.objects {
         let Some((_, before)) = old.objects.iter().find(|(_, f)| f.uuid == found.uuid) else {
             return Ok(Some(format!("object `{name}` was made")));

@@ -13,8 +13,8 @@ use crate::format::{PAGE_BYTES, RegionRecord, SUPERBLOCK_CHECKED_BYTES, Superblo
 use crate::object::{Place, superblock_checksum};
 use crate::storage::{File, Storage};
 use crate::tools::audit::{
-    Bits, Lies, Memory, Pointer, PointerSample, Spot, Sure, Typing, Walked, Watch, Wrong,
-    path_of, walk,
+    Bits, Lies, Memory, Pointer, PointerSample, Spot, Sure, Typing, Walked, Watch, Wrong, path_of,
+    walk,
 };
 use crate::tools::backup::write_image;
 use crate::tools::checksums;
@@ -83,9 +83,9 @@ impl Words {
     }
 
     fn has(&self, address: u64) -> bool {
-        self.regions
-            .iter()
-            .any(|(base, end, bits)| (*base..*end).contains(&address) && bits.has((address - base) / 8))
+        self.regions.iter().any(|(base, end, bits)| {
+            (*base..*end).contains(&address) && bits.has((address - base) / 8)
+        })
     }
 }
 

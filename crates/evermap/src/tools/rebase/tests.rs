@@ -28,7 +28,8 @@ impl Fuse {
     /// Something is about to be changed.
     fn step(&self, path: &Path) -> Result<()> {
         self.burnt.fetch_add(1, Ordering::Relaxed);
-        let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        let left =
+            self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         left.map(drop).map_err(|_| {
             let source = std::io::Error::other("killed");
             Error::from_io(source, "change", path)
