@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use evermap::Error;
 use evermap::tools::{
     AuditOptions, AuditReport, LeakSample, MemoryMap, PointerFinding, PointerSample, Severity,
     Typing,
@@ -111,7 +112,11 @@ impl Audit {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
         let mut options = AuditOptions::new().samples(self.samples);
         if let Some(id) = self.pid {
-            options = options.memory_map(MemoryMap::of_process(id)?);
+            let map = MemoryMap::of_process(id).map_err(|error| match error {
+                Error::Io { path, source, .. } => Failure::Source { path, source },
+                other => other.into(),
+            })?;
+            options = options.memory_map(map);
         }
         let report = evermap::tools::audit(directory, &self.name, &options)?;
         let mut output = Output::new();
