@@ -344,9 +344,9 @@ fn what_is_wrong_in_a_typed_object_has_the_names_of_its_fields() {
 
     let at = place("d", |book| &raw const book.pages[1].note as u64);
     let other = note(&store.read::<Book>("d").unwrap());
-    // SAFETY: a note's place.
     let value = {
         let _open = store.read::<Book>("d").unwrap();
+        // SAFETY: a note's place, in an object that is open.
         unsafe { *std::ptr::with_exposed_provenance::<u64>(other as usize) }
     };
     scribble(&store, "d", at, value);
@@ -408,7 +408,7 @@ fn numbers_in_pairs_are_told_from_the_pointers_of_one_process() {
     let session = store.write_raw("pairs").unwrap();
     let root = block(&session, 400);
     // Pairs of 32 bits: the upper halves count up through what looks like a library's place.
-    (0..300).for_each(|n| put(root, n as usize, (0x7e00 + n) << 32 | n * 8));
+    (0..300).for_each(|n| put(root, n as usize, ((0x7e00 + n) << 32) | (n * 8)));
     finish(session, root, 3200);
     let report = look(&store, "pairs");
     assert_eq!(report.count(PointerKind::Foreign), 300);

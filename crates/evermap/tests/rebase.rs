@@ -4,6 +4,7 @@
 mod common;
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
@@ -216,7 +217,10 @@ fn words_of_untyped_objects_are_changed_by_their_value_and_the_dry_run_tells_eac
     let planned = rebase(&path, &options).unwrap();
     assert_eq!(bytes_of(&path), bytes, "a dry run changes nothing");
     assert!(planned.kept_in.is_none() && planned.to.is_none());
-    let report = rebase(&path, &RebaseOptions::new().to(base / GIB * GIB ^ (1 << 41))).unwrap();
+    // A place where no other test's store is.
+    let places = (36..42).map(|bit| (base / GIB * GIB) ^ (1 << bit));
+    let moved = places.map(|to| rebase(&path, &RebaseOptions::new().to(to)));
+    let report = moved.into_iter().find_map(Result::ok).unwrap();
     assert_eq!(report.objects, planned.objects);
     let of = |report: &RebaseReport| report.objects.iter().find(|o| o.object == "raw").cloned();
     let raw = of(&report).unwrap();
@@ -305,4 +309,41 @@ fn an_undo_that_would_lose_commits_wants_to_be_forced() {
     assert_eq!(undone.arenas, second.from);
     undo_rebase(&path, false).unwrap();
     assert_eq!(bytes_of(&path), bytes);
+}
+
+#[test]
+fn chunks_that_were_given_back_to_the_file_system_stay_so() {
+    let store = TestStore::in_memory();
+    store.create::<PVec<PVec<u64>>, _>("holes", PVec::new()).unwrap();
+    let mut session = store.write::<PVec<PVec<u64>>>("holes").unwrap();
+    for number in 0..20u64 {
+        let words: Vec<u64> = (0..100_000).map(|n| n * 7 + number).collect();
+        session.root_mut().push(words).unwrap();
+    }
+    session.commit().unwrap();
+    session.root_mut().retain(|words| !(3..17).contains(&words[0]));
+    session.commit().unwrap();
+    session.close().unwrap();
+    let mut session = store.write::<PVec<PVec<u64>>>("holes").unwrap();
+    session.shrink().unwrap();
+    session.close().unwrap();
+    assert!(audit(store.path(), "holes", &AuditOptions::new()).unwrap().is_clean());
+    let (path, _directory) = store.close();
+    assert_sound(&path);
+    let holes = || {
+        let file = std::fs::metadata(common::object_file(&path)).unwrap();
+        file.len().saturating_sub(file.blocks() * 512)
+    };
+    assert!(holes() > 5_000_000, "{} bytes of holes", holes());
+    rebase(&path, &RebaseOptions::new()).unwrap();
+    assert!(holes() > 5_000_000, "{} bytes of holes", holes());
+    assert_sound(&path);
+    let store = Store::open(&path).unwrap();
+    let mut session = store.write::<PVec<PVec<u64>>>("holes").unwrap();
+    assert!(session.iter().map(|words| words[1]).eq([7, 8, 9, 24, 25, 26]));
+    session.root_mut().push((0..2_000_000u64).collect::<Vec<u64>>()).unwrap();
+    session.commit().unwrap();
+    session.close().unwrap();
+    drop(store);
+    assert_sound(&path);
 }

@@ -7,11 +7,10 @@
 
 use std::collections::HashMap;
 
-use crate::alloc::{CLASSES, block_bytes, blocks_per_slab};
+use crate::alloc::{CLASSES, block_bytes, blocks_per_slab, is_free};
 use crate::error::{Error, Result};
 use crate::format::{
-    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, CHUNK_LARGE, ChunkRecord, ROOT_AREA_BYTES,
-    ROOT_AREA_OFFSET,
+    CHUNK_BYTES, CHUNK_FULL, CHUNK_LARGE, ChunkRecord, ROOT_AREA_BYTES, ROOT_AREA_OFFSET,
 };
 use crate::tools::heap::{Layout, read_records};
 use crate::tools::image::Image;
@@ -148,7 +147,7 @@ impl Blocks {
             let step = (count - from).min(CHUNKS_AT_A_TIME);
             let mut map = vec![0; step as usize];
             image.read(layout.map + from, &mut map)?;
-            let records = match map.iter().any(|state| *state != CHUNK_FREE) {
+            let records = match map.iter().any(|state| !is_free(*state)) {
                 true => read_records(image, layout, from, step)?,
                 false => Vec::new(),
             };
@@ -197,7 +196,7 @@ impl Blocks {
             }
             _ => (Use::Free, 0, 0),
         };
-        if is == Use::Free && state != CHUNK_FREE {
+        if is == Use::Free && !is_free(state) {
             self.damaged += 1;
         }
         let next = first.checked_add(places).filter(|next| *next < NUMBERS_END);

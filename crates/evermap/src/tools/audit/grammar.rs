@@ -149,7 +149,8 @@ impl Text<'_> {
         let mut fields = Vec::new();
         let mut is_enum = false;
         while !self.take(b'}') {
-            if !(fields.is_empty() && !is_enum) && !self.take(b',') {
+            let is_first = fields.is_empty() && !is_enum;
+            if !is_first && !self.take(b',') {
                 return None;
             }
             let name = self.word()?;

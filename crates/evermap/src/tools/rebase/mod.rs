@@ -172,8 +172,8 @@ fn resolved(directory: &Path) -> PathBuf {
 
 /// Bytes of addresses that all arenas take one after the other.
 fn total_length(listing: &Listing) -> Result<u64> {
-    let lengths = listing.arenas.iter().map(|a| arena_bytes(a));
-    let total = lengths.fold(Some(0u64), |sum, length| sum?.checked_add(length));
+    let mut lengths = listing.arenas.iter().map(arena_bytes);
+    let total = lengths.try_fold(0u64, |sum, length| sum.checked_add(length));
     match total {
         Some(total) if total > 0 => Ok(total),
         _ => Err(Error::OutOfAddresses {
@@ -321,7 +321,7 @@ impl Work<'_> {
 /// use evermap::{Error, Store, tools};
 /// # let directory = tempfile::tempdir()?;
 /// let path = directory.path().join("store");
-/// let base = Store::create_new(&path)?.create::<u64, _>("answer", 42);
+/// Store::create_new(&path)?.create::<u64, _>("answer", 42)?;
 /// tools::rebase(&path, &tools::RebaseOptions::new())?;
 /// tools::undo_rebase(&path, false)?;
 /// assert_eq!(*Store::open(&path)?.read::<u64>("answer")?, 42);

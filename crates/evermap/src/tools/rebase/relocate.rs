@@ -8,8 +8,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::commit::checksums::{entry_at, seal as seal_line, set_entry};
 use crate::error::Result;
-use crate::format::{PAGE_BYTES, RegionRecord, SUPERBLOCK_CHECKED_BYTES, Superblock};
+use crate::format::{
+    CHECKSUM_UNKNOWN, CHECKSUMS_PER_LINE, LINE_BYTES, PAGE_BYTES, RegionRecord,
+    SUPERBLOCK_CHECKED_BYTES, Superblock,
+};
 use crate::object::{Place, superblock_checksum};
 use crate::storage::{File, Storage};
 use crate::tools::audit::{
@@ -162,8 +166,16 @@ enum Fate {
     Kept,
 }
 
+/// Words of one kind, and where some of them lie: spot, address, value. Kept ones have none.
+#[derive(Default)]
+struct Group {
+    kind: Option<HitKind>,
+    count: u64,
+    samples: Vec<(Spot, u64, u64)>,
+}
+
 struct Counted {
-    groups: Vec<(Option<HitKind>, u64, Vec<(Spot, u64, u64)>)>,
+    groups: Vec<Group>,
     samples_max: usize,
 }
 
@@ -173,22 +185,22 @@ impl Counted {
             Fate::Moved(kind, _) => Some(kind),
             Fate::Kept => None,
         };
-        let at = self.groups.iter().position(|(known, ..)| *known == kind);
+        let at = self.groups.iter().position(|group| group.kind == kind);
         let at = at.unwrap_or_else(|| {
-            self.groups.push((kind, 0, Vec::new()));
+            self.groups.push(Group { kind, ..Group::default() });
             self.groups.len() - 1
         });
-        let (_, count, samples) = &mut self.groups[at];
-        *count += 1;
-        if samples.len() < self.samples_max {
-            samples.push((spot, address, value));
+        let group = &mut self.groups[at];
+        group.count += 1;
+        if group.samples.len() < self.samples_max {
+            group.samples.push((spot, address, value));
         }
     }
 
     fn told(self, plan: &Plan<'_>, name: &str, typing: Typing) -> Relocation {
         let mut report = Relocation::new(name, typing);
         let mut memory = Memory::new(plan.image, PASS_BYTES);
-        for (kind, count, samples) in self.groups {
+        for Group { kind, count, samples } in self.groups {
             let samples = samples.into_iter().map(|(spot, address, value)| {
                 PointerSample::new(path_of(&plan.walked, &mut memory, spot), address, value)
             });
@@ -352,10 +364,30 @@ fn seal(storage: &dyn Storage, place: &Place, target: &dyn File) -> Result<()> {
     let image = Image::open(storage, place)?;
     checksums::recompute(&image, |offset, page| {
         let mut there = [0; PAGE_BYTES as usize];
-        let got = target.read_at(&mut there, offset)?;
-        if got < there.len() || there != *page { target.write_at(page, offset) } else { Ok(()) }
+        target.read_at(&mut there, offset)?;
+        let page = with_unknown_kept(&there, page);
+        if there == page { Ok(()) } else { target.write_at(&page, offset) }
     })?;
     target.sync_data()
+}
+
+/// A page of a checksum table, with the entries that were unknown still so: those pages may be given
+/// back to the file system at any time, whatever they hold now.
+fn with_unknown_kept(
+    old: &[u8; PAGE_BYTES as usize],
+    new: &[u8; PAGE_BYTES as usize],
+) -> [u8; PAGE_BYTES as usize] {
+    let mut page = *new;
+    let lines = page.as_chunks_mut::<LINE_BYTES>().0;
+    for (line, old) in lines.iter_mut().zip(old.as_chunks::<LINE_BYTES>().0) {
+        for index in 0..CHECKSUMS_PER_LINE as usize {
+            if entry_at(old, index) == CHECKSUM_UNKNOWN {
+                set_entry(line, index, CHECKSUM_UNKNOWN);
+            }
+        }
+        seal_line(line);
+    }
+    page
 }
 
 /// Where an object is in the directory that is being made.
