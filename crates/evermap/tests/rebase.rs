@@ -327,7 +327,8 @@ fn chunks_that_were_given_back_to_the_file_system_stay_so() {
     let mut session = store.write::<PVec<PVec<u64>>>("holes").unwrap();
     session.shrink().unwrap();
     session.close().unwrap();
-    assert!(audit(store.path(), "holes", &AuditOptions::new()).unwrap().is_clean());
+    let report = audit(store.path(), "holes", &AuditOptions::new()).unwrap();
+    assert!(report.is_clean(), "{report:#?}");
     let (path, _directory) = store.close();
     assert_sound(&path);
     let holes = || {

@@ -253,7 +253,8 @@ fn check_root(image: &Image, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of the allocated block that begins at an address; `None` when none does.
+/// The bytes that can be used of the allocated block that begins at an address, for a large one up
+/// to the end of a page; `None` when none begins there.
 pub(super) fn block_at(image: &Image, address: u64) -> Result<Option<u64>> {
     let inside = |layout: &Layout| {
         address >= layout.data && address < layout.data + layout.chunks * CHUNK_BYTES
@@ -270,7 +271,7 @@ pub(super) fn block_at(image: &Image, address: u64) -> Result<Option<u64>> {
         CHUNK_LARGE if state == CHUNK_LARGE => {
             let end = (chunk * CHUNK_BYTES).checked_add(record.large_bytes);
             let whole = end.is_some_and(|end| end <= layout.backed);
-            (offset == 0 && whole).then_some(record.large_bytes)
+            (offset == 0 && whole).then_some(record.large_bytes.next_multiple_of(PAGE_BYTES))
         }
         class if (1..=CLASSES as u8).contains(&class) => {
             let size = block_bytes(class as usize - 1) as u64;

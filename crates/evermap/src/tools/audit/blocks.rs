@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use crate::alloc::{CLASSES, block_bytes, blocks_per_slab, is_free};
 use crate::error::{Error, Result};
 use crate::format::{
-    CHUNK_BYTES, CHUNK_FULL, CHUNK_LARGE, ChunkRecord, ROOT_AREA_BYTES, ROOT_AREA_OFFSET,
+    CHUNK_BYTES, CHUNK_FULL, CHUNK_LARGE, ChunkRecord, PAGE_BYTES, ROOT_AREA_BYTES,
+    ROOT_AREA_OFFSET,
 };
 use crate::tools::heap::{Layout, read_records};
 use crate::tools::image::Image;
@@ -185,7 +186,8 @@ impl Blocks {
                     && bytes.div_ceil(CHUNK_BYTES) == chunks;
                 match fits {
                     true => {
-                        self.large.insert(first, bytes);
+                        // What its owner was told that it can use: up to the end of a page.
+                        self.large.insert(first, bytes.next_multiple_of(PAGE_BYTES).min(backed));
                         (Use::Large, 1, chunks - 1)
                     }
                     false => (Use::Free, 0, 0),

@@ -159,6 +159,7 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
     let _lock = exchanged.inspect_err(|_| {
         // Whichever of the two has its name now; the next rebase tries again.
         let _ = tidy(&**storage, &directory);
+        note_arenas(&options.store, &directory, &work.report.from);
     })?;
     work.report.kept_in = Some(made.move_in(&**storage, &directory)?);
     work.note_places();
