@@ -90,7 +90,7 @@ impl Failure {
 
 fn exit_code_of(error: &Error) -> u8 {
     match error {
-        Error::InvalidName { .. } => 2,
+        Error::InvalidName { .. } | Error::BadBase { .. } => 2,
         Error::NoStore { .. } | Error::NotFound { .. } | Error::NothingKept { .. } => 3,
         Error::Busy { .. } => 4,
         Error::Foreign { .. }

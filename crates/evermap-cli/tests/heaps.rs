@@ -7,7 +7,7 @@ use evermap::Store;
 
 /// A store with a document and a raw object: a root, a block that it leads to, one that is lost, a
 /// pointer to what this program has and one to nothing.
-fn place() -> (Place, u64) {
+fn place() -> Place {
     let place = Place::new();
     place.file("a.html", page(200, "a"));
     place.ok(&["parse", "a.html"]);
@@ -27,7 +27,7 @@ fn place() -> (Place, u64) {
     session.set_root(Some(root.cast()), 64, [0; 16], "").expect("a root");
     session.commit().expect("committed");
     session.close().expect("closed");
-    (place, root.as_ptr() as u64)
+    place
 }
 
 fn at(place: &Place, store: &str, arguments: &[&str]) -> Ran {
@@ -37,7 +37,7 @@ fn at(place: &Place, store: &str, arguments: &[&str]) -> Ran {
 
 #[test]
 fn an_audit_tells_pointers_leaks_and_sizes_in_words_and_in_json() {
-    let (place, _) = place();
+    let place = place();
     let ran = place.run(&["audit", "raw"]);
     assert_eq!(ran.code, 5, "{ran:?}");
     assert!(ran.err.starts_with("evermap: object `raw`: 1 pointers damaged"), "{ran:?}");
@@ -66,14 +66,14 @@ fn an_audit_tells_pointers_leaks_and_sizes_in_words_and_in_json() {
 
 #[test]
 fn a_document_is_audited_by_its_types() {
-    let (place, _) = place();
+    let place = place();
     let words = place.ok(&["audit", "a.html", "--strict"]);
     assert!(words.contains("EvermapDocument") && words.ends_with("nothing found\n"), "{words}");
 }
 
 #[test]
 fn a_rebase_is_planned_done_and_taken_back() {
-    let (place, root) = place();
+    let place = place();
     let address = |place: &Place| {
         let info = place.info("raw");
         info["object"]["address"].as_str().expect("an address").to_string()
@@ -100,14 +100,13 @@ fn a_rebase_is_planned_done_and_taken_back() {
     assert_eq!((address(&place), place.ok(&["ls"])), (before, "a.html\nraw\n".to_string()));
     place.fails(3, "no files of before a rebase", &["rebase", "--undo"]);
     place.fails(2, "hexadecimal", &["rebase", "--to", "here"]);
-    place.fails(7, "multiple of 1 GiB", &["rebase", "--to", "0x200000001000"]);
+    place.fails(2, "multiple of 1 GiB", &["rebase", "--to", "0x200000001000"]);
     place.fails(2, "--undo", &["rebase", "--force"]);
-    let _ = root;
 }
 
 #[test]
 fn an_object_goes_through_a_file_and_through_a_pipe() {
-    let (place, _) = place();
+    let place = place();
     let words = place.ok(&["export", "a.html", "a.object"]);
     assert!(words.starts_with("a.object: `a.html`, "), "{words}");
     place.fails(9, "--force", &["export", "a.html", "a.object"]);

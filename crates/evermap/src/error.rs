@@ -263,6 +263,14 @@ pub enum Error {
         /// What is missing.
         why: String,
     },
+    /// A store cannot be put at the address that was asked for.
+    #[error("no store can be at {base:#x}: {why}; name another address, or none")]
+    BadBase {
+        /// The address.
+        base: u64,
+        /// What is wrong with it.
+        why: String,
+    },
     /// There is no rebase that could be taken back.
     #[error("store {} has no files of before a rebase; they are in `rebase-<time>` in its directory until somebody removes them", path.display())]
     NothingKept {

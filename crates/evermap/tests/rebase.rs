@@ -269,7 +269,7 @@ fn a_store_in_use_or_damaged_is_left_alone() {
     let (path, directory) = store.close();
     for base in [1, GIB + 4096, 0, 1 << 47, u64::MAX / GIB * GIB] {
         let refused = rebase(&path, &RebaseOptions::new().to(base));
-        assert!(matches!(refused, Err(Error::OutOfAddresses { .. })), "{base:#x}: {refused:?}");
+        assert!(matches!(refused, Err(Error::BadBase { .. })), "{base:#x}: {refused:?}");
     }
     let nowhere = directory.path().join("nowhere");
     assert!(matches!(rebase(nowhere, &options), Err(Error::NoStore { .. })));

@@ -112,8 +112,8 @@ impl RebaseOptions {
 /// rebased. What of an object is rewritten by value only is in the report: look at a dry run first.
 ///
 /// # Errors
-/// `Busy` when somebody has the store open, `Damaged` when the check finds damage, `AddressTaken`
-/// when something lies at the address that was asked for, `DiskFull`, `NotPermitted`, `NoStore`,
+/// `Busy` when somebody has the store open, `Damaged` when the check finds damage, `BadBase` for an
+/// address at which no store can be, `AddressTaken` when something lies at the address that was asked for, `DiskFull`, `NotPermitted`, `NoStore`,
 /// `Unsupported` on a file system that cannot exchange directories. The store is as it was then.
 pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<RebaseReport> {
     let directory = resolved(directory.as_ref());
@@ -192,13 +192,13 @@ fn arena_bytes(arena: &Arena) -> u64 {
 fn check_base(base: u64, length: u64) -> Result<u64> {
     let end = base.checked_add(length).filter(|end| *end <= 1 << 47);
     let why = if !base.is_multiple_of(crate::address::ARENA_ALIGN_BYTES) {
-        format!("{base:#x} is no multiple of 1 GiB (0x40000000)")
+        "it is no multiple of 1 GiB (0x40000000)".to_string()
     } else if base == 0 || end.is_none() {
-        format!("{base:#x} is no place for it: programs have addresses below 2^47")
+        format!("programs have addresses below 2^47, and {length} bytes are needed")
     } else {
         return Ok(base);
     };
-    Err(Error::OutOfAddresses { what: "the store".to_string(), bytes: length, why })
+    Err(Error::BadBase { base, why })
 }
 
 /// Where the store goes: free here, and nobody else's as far as is known.

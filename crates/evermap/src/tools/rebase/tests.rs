@@ -129,6 +129,15 @@ impl File for DyingFile {
         self.file.allocate(offset, length)
     }
 
+    fn punch_hole(&self, offset: u64, length: u64) -> Result<bool> {
+        self.fuse.step(self.path())?;
+        self.file.punch_hole(offset, length)
+    }
+
+    fn disk_bytes(&self) -> Result<u64> {
+        self.file.disk_bytes()
+    }
+
     fn set_length(&self, length: u64) -> Result<()> {
         self.fuse.step(self.path())?;
         self.file.set_length(length)
