@@ -6,7 +6,10 @@ use clap::{Parser, Subcommand};
 use etcetera::BaseStrategy;
 
 use crate::failure::Failure;
-use crate::verbs::{Backup, Check, Completions, Demo, Info, Ls, Mv, Parse, Query, Restore, Rm};
+use crate::verbs::{
+    Audit, Backup, Check, Completions, Demo, Export, Import, Info, Ls, Mv, Parse, Query, Rebase,
+    Restore, Rm,
+};
 
 /// Names the store when `--store` doesn't.
 const STORE_VARIABLE: &str = "EVERMAP_STORE";
@@ -54,8 +57,12 @@ pub enum Verb {
     Rm(Rm),
     Mv(Mv),
     Check(Check),
+    Audit(Audit),
     Backup(Backup),
     Restore(Restore),
+    Export(Export),
+    Import(Import),
+    Rebase(Rebase),
     Demo(Demo),
     Completions(Completions),
 }

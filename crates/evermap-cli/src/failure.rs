@@ -42,6 +42,11 @@ pub enum Failure {
         path.display()
     )]
     StoreInTheWay { path: PathBuf },
+    #[error(
+        "there is a file {} already; `--force` replaces it, or name another one",
+        path.display()
+    )]
+    FileInTheWay { path: PathBuf },
     /// A process that `demo` started.
     #[error("the demonstration failed: {0}")]
     Demo(String),
@@ -74,7 +79,7 @@ impl Failure {
             Failure::Usage(_) | Failure::NoHome | Failure::Selector(_) => 2,
             Failure::Store(error) => exit_code_of(error),
             Failure::Document { .. } | Failure::DamageFound(_) => 5,
-            Failure::StoreInTheWay { .. } => 9,
+            Failure::StoreInTheWay { .. } | Failure::FileInTheWay { .. } => 9,
             Failure::Source { source, .. } => exit_code_of_file(source, 8),
             Failure::Parse { .. } => 8,
             Failure::Output(error) => exit_code_of_file(error, 10),
@@ -85,8 +90,8 @@ impl Failure {
 
 fn exit_code_of(error: &Error) -> u8 {
     match error {
-        Error::InvalidName { .. } => 2,
-        Error::NoStore { .. } | Error::NotFound { .. } => 3,
+        Error::InvalidName { .. } | Error::BadBase { .. } => 2,
+        Error::NoStore { .. } | Error::NotFound { .. } | Error::NothingKept { .. } => 3,
         Error::Busy { .. } => 4,
         Error::Foreign { .. }
         | Error::NewerFormat { .. }
@@ -94,7 +99,8 @@ fn exit_code_of(error: &Error) -> u8 {
         | Error::SchemaMismatch { .. }
         | Error::OtherApplication { .. }
         | Error::BadRoot { .. }
-        | Error::LogMissing { .. } => 5,
+        | Error::LogMissing { .. }
+        | Error::BadExport { .. } => 5,
         Error::NotPermitted { .. } => 6,
         Error::DiskFull { .. } | Error::OutOfAddresses { .. } => 7,
         Error::AlreadyExists { .. } | Error::StoreExists { .. } => 9,
@@ -124,6 +130,13 @@ fn in_words_of_the_command(error: &Error) -> String {
         Error::AlreadyExists { store, object } => format!(
             "object `{object}` exists already in store {}; remove it with `evermap rm`, or choose another name",
             store.display()
+        ),
+        Error::ChangedSince { path, what } => format!(
+            "store {} has changed since its rebase: {what}; `--undo --force` goes back all the same and loses that",
+            path.display()
+        ),
+        Error::PointsElsewhere { object, count, to, first } => format!(
+            "object `{object}` has {count} pointers to {to} (the first at {first}); `--force` exports it all the same: those pointers lead nowhere then"
         ),
         Error::Damaged { .. } => format!("{error}; `evermap parse --force` makes a document anew"),
         other => other.to_string(),

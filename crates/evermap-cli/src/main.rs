@@ -41,6 +41,10 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Verb::Check(check) => check.run(&arguments.store()?),
         Verb::Backup(backup) => backup.run(&arguments.store()?),
         Verb::Restore(restore) => restore.run(&arguments.store()?),
+        Verb::Audit(audit) => audit.run(&arguments.store()?),
+        Verb::Export(export) => export.run(&arguments.store()?),
+        Verb::Import(import) => import.run(&arguments.store()?),
+        Verb::Rebase(rebase) => rebase.run(&arguments.store()?),
         Verb::Demo(demo) => demo.run(),
         Verb::Completions(completions) => completions.run(),
     }

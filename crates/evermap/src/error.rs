@@ -263,6 +263,52 @@ pub enum Error {
         /// What is missing.
         why: String,
     },
+    /// A store cannot be put at the address that was asked for.
+    #[error("no store can be at {base:#x}: {why}; name another address, or none")]
+    BadBase {
+        /// The address.
+        base: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no rebase that could be taken back.
+    #[error("store {} has no files of before a rebase; they are in `rebase-<time>` in its directory until somebody removes them", path.display())]
+    NothingKept {
+        /// The store's directory.
+        path: PathBuf,
+    },
+    /// Going back would lose what was committed since.
+    #[error("store {} has changed since its rebase: {what}; go back all the same with force, which loses that, or keep the store as it is", path.display())]
+    ChangedSince {
+        /// The store's directory.
+        path: PathBuf,
+        /// What was done.
+        what: String,
+    },
+    /// An object that is to go elsewhere has pointers to what stays.
+    #[error(
+        "object `{object}` has {count} pointers to {to} (the first at {first}); export that too and put both together again, or export it with force: those pointers lead nowhere then"
+    )]
+    PointsElsewhere {
+        /// The object's name.
+        object: String,
+        /// How many.
+        count: u64,
+        /// Where they lead.
+        to: String,
+        /// The path of one of them.
+        first: String,
+    },
+    /// What was to be imported is no whole export.
+    #[error("{} is no whole export of an object: found {found}, expected {expected}; export the object again", path.display())]
+    BadExport {
+        /// The file.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+        /// What should be there.
+        expected: String,
+    },
     /// Anything else the kernel refused.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {

@@ -1,25 +1,31 @@
 //! One file per verb: its arguments, and the few library calls that answer it.
 
+mod audit;
 mod backup;
 mod check;
 mod completions;
 mod demo;
+mod export;
 mod info;
 mod ls;
 mod mv;
 mod parse;
 mod query;
+mod rebase;
 mod restore;
 mod rm;
 
+pub use audit::Audit;
 pub use backup::Backup;
 pub use check::Check;
 pub use completions::Completions;
 pub use demo::Demo;
+pub use export::{Export, Import};
 pub use info::Info;
 pub use ls::Ls;
 pub use mv::Mv;
 pub use parse::Parse;
 pub use query::Query;
+pub use rebase::Rebase;
 pub use restore::Restore;
 pub use rm::Rm;

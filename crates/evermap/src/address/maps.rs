@@ -15,6 +15,21 @@ pub(super) fn what_lies_in(base: u64, end: u64) -> String {
     }
 }
 
+/// A mapping of a process.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedRange {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// A file's name, `[heap]`, `[stack]` and the like, or `anonymous memory`.
+    pub(crate) name: String,
+}
+
+/// What `/proc/<id>/maps` says, in order.
+pub(crate) fn parse_maps(text: &str) -> Vec<NamedRange> {
+    let ranges = text.lines().filter_map(parse);
+    ranges.map(|m| NamedRange { start: m.start, end: m.end, name: m.name.to_string() }).collect()
+}
+
 struct Line<'a> {
     start: u64,
     end: u64,

@@ -21,6 +21,7 @@ pub(crate) use mapping::{
     AddressSpace, Mapping, Sharing, drop_private_runs, given_back_here, populate_runs,
     reserved_here,
 };
+pub(crate) use maps::{NamedRange, parse_maps};
 pub(crate) use view::View;
 
 use crate::error::{Error, Result};

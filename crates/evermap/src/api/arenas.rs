@@ -1,6 +1,6 @@
 //! Addresses for objects: from the store's arenas, or from a new one when they are used up.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Weak;
 
 use tracing::debug;
@@ -13,6 +13,7 @@ use crate::address::{AddressSpace, given_back_here, reserved_here};
 use crate::catalog::{Arena, Lease};
 use crate::error::{Error, Result};
 use crate::object::Addresses;
+use crate::storage::Storage;
 
 /// Leases addresses for objects of a store.
 pub(super) struct StoreAddresses(pub(super) Weak<Inner>);
@@ -141,6 +142,35 @@ pub(crate) fn note_arenas(options: &Options, directory: &Path, arenas: &[(u64, u
         registry.forget(&store);
         registry.note(arenas, &store);
     }
+}
+
+/// A place for a store that has arenas already and is to move: free in this process, at `at` or else
+/// where no store of the user has one.
+pub(crate) fn arena_to_move_to(
+    options: &Options,
+    directory: &Path,
+    length: u64,
+    at: Option<u64>,
+    own: &[(u64, u64)],
+) -> Result<u64> {
+    let space = AddressSpace::new(&format!("store {}", directory.display()));
+    if let Some(base) = at {
+        return space.reserve(base, length).map(|()| base);
+    }
+    // Without a registry chance may lead to where the store is.
+    for &(base, bytes) in own {
+        let _ = space.reserve(base, bytes);
+    }
+    take_arena(&space, options, directory, length, TakenFor::FullStore)
+}
+
+/// Base, end and directory of the arenas that stores of this user have noted: read as they are,
+/// without a lock; nothing where there is no registry.
+pub(crate) fn known_arenas(storage: &dyn Storage) -> Vec<(u64, u64, PathBuf)> {
+    ArenaRegistry::peek(storage)
+        .into_iter()
+        .map(|entry| (entry.base, entry.base + entry.length, entry.store))
+        .collect()
 }
 
 /// Reserves an arena that meets nothing that is `known`, nor what this process has open; `None`

@@ -73,6 +73,21 @@ impl LeaseBook {
         Ok(None)
     }
 
+    /// Takes these very addresses; false when another process, or this one, has some of them. The
+    /// caller holds the catalog locked and knows that it gives them to nobody.
+    pub(super) fn take_exactly(&self, lease: &Lease) -> Result<bool> {
+        let mut held = self.held();
+        let end = lease.base + lease.bytes;
+        let before = held.range(..end).next_back().map(|(base, bytes)| base + bytes);
+        if before.is_some_and(|before| before > lease.base)
+            || !self.file.try_lock(LockKind::Exclusive, lease.base, lease.bytes)?
+        {
+            return Ok(false);
+        }
+        held.insert(lease.base, lease.bytes);
+        Ok(true)
+    }
+
     /// Locks the first free range in `from..end`; one for a large region begins at a huge page.
     fn take_between(
         &self,

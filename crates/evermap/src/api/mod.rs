@@ -8,6 +8,7 @@ mod application;
 mod arenas;
 mod batch;
 mod catalog_access;
+mod import;
 mod info;
 mod inner;
 mod leases;
@@ -25,7 +26,8 @@ mod snapshot;
 mod store;
 mod sweep;
 
-pub(crate) use arenas::note_arenas;
+pub(crate) use arenas::{arena_to_move_to, known_arenas, note_arenas};
+pub(crate) use import::Import;
 pub(crate) use inner::refuse_open_here;
 pub(crate) use new_catalog::{NewCatalog, write_catalog};
 

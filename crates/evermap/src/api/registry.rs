@@ -75,6 +75,21 @@ impl ArenaRegistry {
         }
     }
 
+    /// What the user's registry says just now, for looking and not for choosing: a note that is
+    /// being added may be missing.
+    pub(super) fn peek(storage: &dyn Storage) -> Vec<Entry> {
+        let read = || -> Option<Vec<Entry>> {
+            let path = storage.state_directory()?.join("evermap/arenas");
+            let file = storage.open(&path, OpenMode::Read).ok()?;
+            let from = file.length().ok()?.saturating_sub(FILE_BYTES_MAX);
+            let mut text = vec![0; FILE_BYTES_MAX as usize];
+            let got = file.read_at(&mut text, from).ok()?;
+            text.truncate(got);
+            Some(parse_entries(&text))
+        };
+        read().unwrap_or_default()
+    }
+
     fn lock_at(storage: &Arc<dyn Storage>, path: &Path) -> Result<ArenaRegistry> {
         if path.file_name().is_none() {
             return Err(Error::Foreign { path: path.into(), found: "a directory".to_string() });

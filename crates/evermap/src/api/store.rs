@@ -70,7 +70,7 @@ impl Store {
     }
 
     /// What its handles share.
-    pub(super) fn inner(&self) -> &Inner {
+    pub(super) fn inner(&self) -> &Arc<Inner> {
         &self.inner
     }
 

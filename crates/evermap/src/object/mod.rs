@@ -23,7 +23,9 @@ pub(crate) use crate::commit::gate::{CONTENT_BYTE, WRITER_BYTE, lock_byte};
 use crate::storage::Storage;
 pub(crate) use draft::{Draft, DraftOptions, RootType, now_ns};
 pub(crate) use reader::Reader;
-pub(crate) use superblock::{Loaded, LogSource, hex, peek, read as read_superblock};
+pub(crate) use superblock::{
+    Loaded, LogSource, checksum as superblock_checksum, hex, peek, read as read_superblock,
+};
 pub(crate) use territory::{Addresses, lease_of};
 pub(crate) use verification::BackgroundVerification;
 pub(crate) use writer::Writer;

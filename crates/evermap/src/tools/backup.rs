@@ -21,10 +21,12 @@ use crate::layout::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, NEW_CATALOG, OBJE
 use crate::object::{WRITER_BYTE, hex, lock_byte};
 use crate::storage::{File, LockKind, OpenMode, Storage, copy_contents, parent_of};
 
+use super::audit::{is_gone, open_found, read_listing};
 use super::check::{CheckOptions, Look, catalog_image, check};
 use super::image::Image;
 use super::keep::{PREFIX as KEPT_PREFIX, exists, stamp};
-use super::listing::{self, Listing};
+use super::listing::Listing;
+use super::rebase::REBASE_PREFIX;
 use super::report::{Finding, Findings, Report};
 use super::{checksums, heap};
 
@@ -229,7 +231,7 @@ pub fn restore(
     Ok(report)
 }
 
-fn refuse_damage(report: Report) -> Result<()> {
+pub(super) fn refuse_damage(report: Report) -> Result<()> {
     if let Some(unchecked) = report.unchecked.into_iter().next() {
         return Err(unchecked.error);
     }
@@ -309,7 +311,7 @@ fn refuse_other_things(storage: &dyn Storage, store: &Path) -> Result<()> {
     }
     let is_ours = |name: &str| {
         let known = [ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, NEW_CATALOG, OBJECTS];
-        known.contains(&name) || name.starts_with(KEPT_PREFIX)
+        known.contains(&name) || name.starts_with(KEPT_PREFIX) || name.starts_with(REBASE_PREFIX)
     };
     let names = match storage.list(store) {
         Err(Error::Io { source, .. }) => return refuse(source.to_string()),
@@ -360,7 +362,7 @@ impl Copier<'_> {
         for round in 0.. {
             self.missing(&listing, held_up.is_some())?;
             let image = catalog_image(&*self.storage, self.look.directory)?;
-            let now = self.read_listing(&image)?;
+            let now = read_listing(&image)?;
             let complete = now.objects.iter().all(|(_, f)| self.copied.contains_key(&f.uuid));
             if complete {
                 self.drop_removed(&now)?;
@@ -381,22 +383,7 @@ impl Copier<'_> {
 
     fn listing(&self) -> Result<Listing> {
         let image = catalog_image(&*self.storage, self.look.directory)?;
-        self.read_listing(&image)
-    }
-
-    /// A damaged catalog is no base for a copy.
-    fn read_listing(&self, image: &Image) -> Result<Listing> {
-        let mut findings = Findings::new(CATALOG.into(), None);
-        let listing = listing::read(image, &mut findings)?;
-        match findings.into_list().into_iter().next() {
-            None => Ok(listing),
-            Some(finding) => Err(Error::Damaged {
-                path: image.path().to_path_buf(),
-                what: "the catalog",
-                found: format!("{}: {}", finding.what, finding.found),
-                expected: finding.expected,
-            }),
-        }
+        read_listing(&image)
     }
 
     /// Keeps the catalog from being changed for as long as the file given lives.
@@ -414,25 +401,8 @@ impl Copier<'_> {
             if self.copied.contains_key(&found.uuid) {
                 continue;
             }
-            let entry = Some((name.as_str(), found));
-            let place = |folder| {
-                self.look.subject(folder, found.uuid, entry, Some(listing.store_uuid)).place
-            };
-            let open = |folder| Image::open(&*self.storage, &place(folder));
-            let or_in =
-                |folder| move |e: Error| if e.is_missing_file() { open(folder) } else { Err(e) };
-            // Its maker may move the file from one to the other between our two looks.
-            let opened = open(OBJECTS).or_else(or_in(BUILDING)).or_else(or_in(OBJECTS));
-            let image = match opened {
-                Err(e) if e.is_missing_file() && !is_final && self.has_moved(listing) => continue,
-                Err(e) if e.is_missing_file() => {
-                    return Err(Error::Damaged {
-                        path: place(OBJECTS).path,
-                        what: "the object's file",
-                        found: "no such file".to_string(),
-                        expected: format!("the file of object `{name}`"),
-                    });
-                }
+            let image = match open_found(&self.look, listing, (name, found)) {
+                Err(e) if is_gone(&e) && !is_final && self.has_moved(listing) => continue,
                 other => other?,
             };
             let file = Path::new(OBJECTS).join(hex(&found.uuid));
@@ -461,23 +431,12 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Writes an image's commit into a new file, flushed and without a need for a log.
+    /// Writes an image's commit into a new file, flushed.
     fn copy(&self, image: &Image, to: &Path, log_required: u32) -> Result<u64> {
-        let length = image.superblock().file_length;
-        let target = self.storage.open(to, OpenMode::CreateNew)?;
-        copy_contents(image.file(), &*target, length)?;
-        for number in image.overlay().page_numbers() {
-            // A page that a later commit gave up.
-            if (number + 1) * PAGE_BYTES > length {
-                continue;
-            }
-            let mut page = [0; PAGE_BYTES as usize];
-            image.read_pages(number * PAGE_BYTES, &mut page)?;
-            target.write_at(&page, number * PAGE_BYTES)?;
-        }
+        let target = write_image(&*self.storage, image, to)?;
         target.write_at(&log_required.to_le_bytes(), LOG_REQUIRED_OFFSET)?;
         target.sync_data()?;
-        Ok(length)
+        Ok(image.superblock().file_length)
     }
 
     /// Removes copies of objects that were removed while the rest was copied.
@@ -500,6 +459,28 @@ impl Copier<'_> {
         Log::create(&*self.storage, &log_path, s.object_uuid, s.commit_sequence)?;
         Ok(())
     }
+}
+
+/// Writes an image's commit into a new file, not flushed and without a need for a log.
+pub(super) fn write_image(
+    storage: &dyn Storage,
+    image: &Image,
+    to: &Path,
+) -> Result<Arc<dyn File>> {
+    let length = image.superblock().file_length;
+    let target = storage.open(to, OpenMode::CreateNew)?;
+    copy_contents(image.file(), &*target, length)?;
+    for number in image.overlay().page_numbers() {
+        // A page that a later commit gave up.
+        if (number + 1) * PAGE_BYTES > length {
+            continue;
+        }
+        let mut page = [0; PAGE_BYTES as usize];
+        image.read_pages(number * PAGE_BYTES, &mut page)?;
+        target.write_at(&page, number * PAGE_BYTES)?;
+    }
+    target.write_at(&0u32.to_le_bytes(), LOG_REQUIRED_OFFSET)?;
+    Ok(target)
 }
 
 /// A directory that is being filled, beside the place where it is to be. Dropping it removes it.

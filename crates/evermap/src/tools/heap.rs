@@ -25,19 +25,19 @@ pub(super) struct Allocated {
 }
 
 /// Where a region's metadata lies.
-struct Layout {
+pub(super) struct Layout {
     /// Number of the region, for messages.
     number: usize,
-    map: u64,
+    pub(super) map: u64,
     records: u64,
-    data: u64,
-    chunks: u64,
+    pub(super) data: u64,
+    pub(super) chunks: u64,
     /// Bytes of chunks that the file holds.
-    backed: u64,
+    pub(super) backed: u64,
 }
 
 impl Layout {
-    fn of(number: usize, region: &RegionRecord) -> Layout {
+    pub(super) fn of(number: usize, region: &RegionRecord) -> Layout {
         let chunks = (region.capacity - region.meta_length) / CHUNK_BYTES;
         let map = region.base + if number == 0 { PAGE_BYTES } else { 0 };
         Layout {
@@ -114,7 +114,12 @@ fn check_region(
     Ok(())
 }
 
-fn read_records(image: &Image, layout: &Layout, from: u64, count: u64) -> Result<Vec<ChunkRecord>> {
+pub(super) fn read_records(
+    image: &Image,
+    layout: &Layout,
+    from: u64,
+    count: u64,
+) -> Result<Vec<ChunkRecord>> {
     let mut bytes = vec![0; count as usize * size_of::<ChunkRecord>()];
     match image.read(layout.record_address(from), &mut bytes)? {
         true => Ok(bytes
@@ -248,7 +253,8 @@ fn check_root(image: &Image, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of the allocated block that begins at an address; `None` when none does.
+/// The bytes that can be used of the allocated block that begins at an address, for a large one up
+/// to the end of a page; `None` when none begins there.
 pub(super) fn block_at(image: &Image, address: u64) -> Result<Option<u64>> {
     let inside = |layout: &Layout| {
         address >= layout.data && address < layout.data + layout.chunks * CHUNK_BYTES
@@ -265,7 +271,7 @@ pub(super) fn block_at(image: &Image, address: u64) -> Result<Option<u64>> {
         CHUNK_LARGE if state == CHUNK_LARGE => {
             let end = (chunk * CHUNK_BYTES).checked_add(record.large_bytes);
             let whole = end.is_some_and(|end| end <= layout.backed);
-            (offset == 0 && whole).then_some(record.large_bytes)
+            (offset == 0 && whole).then_some(record.large_bytes.next_multiple_of(PAGE_BYTES))
         }
         class if (1..=CLASSES as u8).contains(&class) => {
             let size = block_bytes(class as usize - 1) as u64;

@@ -6,9 +6,11 @@
 //! an image of it, in which every address is looked up before anything is read; only a repair,
 //! which begins with a check, opens the store as a program does.
 
+mod audit;
 mod backup;
 mod check;
 mod checksums;
+mod export;
 mod files;
 mod heap;
 mod image;
@@ -16,10 +18,19 @@ mod keep;
 mod listing;
 mod log;
 mod object;
+mod rebase;
 mod rebuild;
 mod repair;
 mod report;
 
+pub use audit::{
+    AuditOptions, AuditReport, Confidence, LeakSample, Leaks, MemoryMap, PointerFinding,
+    PointerKind, PointerSample, SizeCount, TypeCount, Typing, audit,
+};
 pub use backup::{BackupOptions, BackupReport, backup, restore};
 pub use check::{CheckOptions, check};
+pub use export::{ExportOptions, ExportReport, ImportOptions, ImportReport, export, import};
+pub use rebase::{
+    Hit, HitKind, RebaseOptions, RebaseReport, Relocation, UndoReport, rebase, undo_rebase,
+};
 pub use report::{Finding, ObjectReport, Report, Severity, Unchecked};

@@ -1,0 +1,185 @@
+//! `evermap export` and `evermap import`: one object as a file, and back.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use evermap::Error;
+use evermap::tools::{ExportOptions, ExportReport, ImportOptions, ImportReport};
+use serde::Serialize;
+
+use super::rebase::{Moved, show};
+use crate::failure::Failure;
+use crate::output::{self, Output};
+
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Write one object to a file, for another store or machine
+///
+/// The object's last commit, checked on the way; it may be in use. A file appears when it is
+/// complete, or not at all.
+#[derive(Debug, clap::Args)]
+pub struct Export {
+    /// Its name: `evermap ls` lists them
+    name: String,
+    /// The file; `-` is standard output
+    file: PathBuf,
+    /// Replace a file that is there; export an object although it has pointers to others, which
+    /// lead nowhere in another store
+    #[arg(long)]
+    force: bool,
+    /// What was exported, as one JSON object; not with `-`
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    name: &'a str,
+    sequence: u64,
+    pages: u64,
+    bytes: u64,
+    pointers_elsewhere: u64,
+}
+
+impl Export {
+    pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        let options = ExportOptions::new().force(self.force).called(&self.file);
+        let export = |target: &mut dyn Write| {
+            evermap::tools::export(directory, &self.name, target, &options).map_err(closed_pipe)
+        };
+        if self.file == Path::new("-") {
+            if self.json {
+                return Err(Failure::Usage("--json needs a file: `-` takes the output".into()));
+            }
+            let mut target = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+            export(&mut target)?;
+            return Ok(target.flush()?);
+        }
+        let failed = |source| Failure::Source { path: self.file.clone(), source };
+        if self.file.exists() && !self.force {
+            return Err(Failure::FileInTheWay { path: self.file.clone() });
+        }
+        // Beside its place, so that a file of that name is always a whole one.
+        let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let mut partial = tempfile::Builder::new()
+            .prefix(".evermap-export-")
+            .tempfile_in(folder)
+            .map_err(failed)?;
+        let mut target = BufWriter::with_capacity(BUFFER_BYTES, partial.as_file_mut());
+        let report = export(&mut target)?;
+        target.flush()?;
+        drop(target);
+        partial.as_file().sync_all().map_err(failed)?;
+        partial.persist(&self.file).map_err(|e| failed(e.error))?;
+        self.tell(&report)
+    }
+
+    fn tell(&self, report: &ExportReport) -> Result<(), Failure> {
+        let mut output = Output::new();
+        match self.json {
+            true => output.json(&Told {
+                name: &report.object,
+                sequence: report.sequence,
+                pages: report.pages,
+                bytes: report.bytes,
+                pointers_elsewhere: report.pointers_elsewhere,
+            })?,
+            false => {
+                let file = self.file.display();
+                let line = format!("{file}: `{}`, {}", report.object, output::bytes(report.bytes));
+                output.line(&output::plain(&line))?;
+            }
+        }
+        output.finish()
+    }
+}
+
+/// Who reads our output may stop before its end.
+fn closed_pipe(error: Error) -> Failure {
+    match error {
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
+            Failure::Output(source)
+        }
+        other => other.into(),
+    }
+}
+
+/// Make an object of an exported file
+///
+/// At its old addresses if they are this store's and free, else at others: its pointers are
+/// rewritten then, as `evermap rebase` does.
+#[derive(Debug, clap::Args)]
+pub struct Import {
+    /// The file; `-` is standard input
+    file: PathBuf,
+    /// The object's name in this store [default: the one it had]
+    name: Option<String>,
+    /// Show this many rewritten words of each kind, with their path from the root
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    samples: usize,
+    /// What was imported, as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Imported<'a> {
+    name: &'a str,
+    old_name: &'a str,
+    address: String,
+    old_address: String,
+    file_bytes: u64,
+    points_elsewhere: bool,
+    relocation: Option<Moved<'a>>,
+}
+
+impl Import {
+    pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        let mut options = ImportOptions::new().called(&self.file).samples(self.samples);
+        if let Some(name) = &self.name {
+            options = options.name(name);
+        }
+        let report = if self.file == Path::new("-") {
+            evermap::tools::import(directory, &mut io::stdin().lock(), &options)?
+        } else {
+            let failed = |source| Failure::Source { path: self.file.clone(), source };
+            let file = File::open(&self.file).map_err(failed)?;
+            let mut source = BufReader::with_capacity(BUFFER_BYTES, file);
+            evermap::tools::import(directory, &mut source, &options)?
+        };
+        self.tell(&report)
+    }
+
+    fn tell(&self, report: &ImportReport) -> Result<(), Failure> {
+        let mut output = Output::new();
+        if self.json {
+            output.json(&Imported {
+                name: &report.object,
+                old_name: &report.old_name,
+                address: format!("{:#x}", report.base_address),
+                old_address: format!("{:#x}", report.old_base_address),
+                file_bytes: report.file_bytes,
+                points_elsewhere: report.points_elsewhere,
+                relocation: report.relocation.as_ref().map(Moved::of),
+            })?;
+            return output.finish();
+        }
+        if let Some(relocation) = &report.relocation {
+            show(relocation, false, &mut output)?;
+        }
+        if report.points_elsewhere {
+            output.line("its pointers to objects of its old store lead nowhere")?;
+        }
+        let at = match report.relocation {
+            Some(_) => {
+                format!("{:#x}, moved from {:#x}", report.base_address, report.old_base_address)
+            }
+            None => format!("{:#x}, where it was", report.base_address),
+        };
+        let line = format!("`{}`, {}, at {at}", report.object, output::bytes(report.file_bytes));
+        output.line(&output::plain(&line))?;
+        output.finish()
+    }
+}

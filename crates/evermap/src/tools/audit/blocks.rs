@@ -1,0 +1,317 @@
+//! Every place where a block of an object can be, numbered: which are allocated, and what lies at an
+//! address.
+//!
+//! Built from the allocator's metadata in one pass. Numbers are dense and fit 32 bits, so that
+//! what a walk has to remember of a block lies in plain tables. Metadata that contradict themselves
+//! make blocks missing, not addresses wrong: nothing here leads outside of the file's length.
+
+use std::collections::HashMap;
+
+use crate::alloc::{CLASSES, block_bytes, blocks_per_slab, is_free};
+use crate::error::{Error, Result};
+use crate::format::{
+    CHUNK_BYTES, CHUNK_FULL, CHUNK_LARGE, ChunkRecord, PAGE_BYTES, ROOT_AREA_BYTES,
+    ROOT_AREA_OFFSET,
+};
+use crate::tools::heap::{Layout, read_records};
+use crate::tools::image::Image;
+
+/// Chunks looked at at a time.
+const CHUNKS_AT_A_TIME: u64 = 4096;
+
+/// A bit for each of many things.
+#[derive(Debug, Default)]
+pub(in crate::tools) struct Bits(Vec<u64>);
+
+impl Bits {
+    pub(in crate::tools) fn new(count: u64) -> Bits {
+        Bits(vec![0; count.div_ceil(64) as usize])
+    }
+
+    pub(in crate::tools) fn has(&self, at: u64) -> bool {
+        self.0.get((at / 64) as usize).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
+    /// Sets a bit; false when it was set.
+    pub(in crate::tools) fn set(&mut self, at: u64) -> bool {
+        let Some(word) = self.0.get_mut((at / 64) as usize) else { return false };
+        let fresh = *word >> (at % 64) & 1 == 0;
+        *word |= 1 << (at % 64);
+        fresh
+    }
+}
+
+/// What a chunk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Free,
+    Slab(u8),
+    Large,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    /// Number of its first place.
+    first: u32,
+    /// Index of the chunk with the beginning of the large block that this is a part of; else its
+    /// own.
+    head: u32,
+    is: Use,
+}
+
+/// The chunks of one region that the file holds.
+#[derive(Debug)]
+struct RegionChunks {
+    /// First address of the region, of its first chunk, and the end of its chunks.
+    base: u64,
+    data: u64,
+    end: u64,
+    /// Bytes of addresses that the region has.
+    capacity: u64,
+    /// Index of its first chunk.
+    first: usize,
+}
+
+/// What lies at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tools) enum Lies {
+    /// In an allocated block: its number and the offset in it.
+    Block(u32, u64),
+    /// In the object, where nothing is allocated.
+    Nothing,
+    /// At the place for a small root.
+    RootArea,
+    /// In the object's own bookkeeping.
+    Metadata,
+    /// Not in the object.
+    Outside,
+}
+
+/// An allocated block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tools) struct Block {
+    pub(in crate::tools) number: u32,
+    pub(in crate::tools) address: u64,
+    /// Bytes that can be used.
+    pub(in crate::tools) bytes: u64,
+    /// Size class; `None` for a large block.
+    pub(in crate::tools) class: Option<u8>,
+}
+
+/// The blocks of an object.
+#[derive(Debug)]
+pub(in crate::tools) struct Blocks {
+    chunks: Vec<Chunk>,
+    regions: Vec<RegionChunks>,
+    allocated: Bits,
+    large: HashMap<u32, u64>,
+    /// First and last address of all regions: most words are outside of these two.
+    bounds: (u64, u64),
+    /// Places there are.
+    places: u32,
+    /// Chunks whose metadata make no sense.
+    pub(in crate::tools) damaged: u64,
+}
+
+impl Blocks {
+    pub(in crate::tools) fn of(image: &Image) -> Result<Blocks> {
+        let mut blocks = Blocks {
+            chunks: Vec::new(),
+            regions: Vec::new(),
+            allocated: Bits::default(),
+            large: HashMap::new(),
+            bounds: (u64::MAX, 0),
+            places: 0,
+            damaged: 0,
+        };
+        for (number, region) in image.regions() {
+            let layout = Layout::of(number, region);
+            let count = layout.chunks.min(layout.backed.div_ceil(CHUNK_BYTES));
+            let end = region.base + region.capacity;
+            blocks.bounds.0 = blocks.bounds.0.min(region.base);
+            blocks.bounds.1 = blocks.bounds.1.max(end);
+            blocks.regions.push(RegionChunks {
+                base: region.base,
+                data: layout.data,
+                end: layout.data + count * CHUNK_BYTES,
+                capacity: region.capacity,
+                first: blocks.chunks.len(),
+            });
+            blocks.add_region(image, &layout, count)?;
+        }
+        Ok(blocks)
+    }
+
+    fn add_region(&mut self, image: &Image, layout: &Layout, count: u64) -> Result<()> {
+        let mut body_left = 0;
+        for from in (0..count).step_by(CHUNKS_AT_A_TIME as usize) {
+            let step = (count - from).min(CHUNKS_AT_A_TIME);
+            let mut map = vec![0; step as usize];
+            image.read(layout.map + from, &mut map)?;
+            let records = match map.iter().any(|state| !is_free(*state)) {
+                true => read_records(image, layout, from, step)?,
+                false => Vec::new(),
+            };
+            for (at, &state) in map.iter().enumerate() {
+                if body_left > 0 {
+                    body_left -= 1;
+                    let before = self.chunks[self.chunks.len() - 1];
+                    self.chunks.push(before);
+                    continue;
+                }
+                let chunk = from + at as u64;
+                body_left = self.add_chunk(layout, (chunk, state), records.get(at), count)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a chunk and gives the number of chunks behind it that belong to it.
+    fn add_chunk(
+        &mut self,
+        layout: &Layout,
+        (chunk, state): (u64, u8),
+        record: Option<&ChunkRecord>,
+        count: u64,
+    ) -> Result<u64> {
+        let (first, head) = (self.places, self.chunks.len() as u32);
+        let class = (state & !CHUNK_FULL).wrapping_sub(1);
+        let backed = layout.backed - chunk * CHUNK_BYTES;
+        let (is, places, body) = match (state, record) {
+            (CHUNK_LARGE, Some(record)) => {
+                let (bytes, chunks) = (record.large_bytes, record.large_chunks);
+                let fits = chunks > 0
+                    && chunks <= count - chunk
+                    && bytes <= backed
+                    && bytes.div_ceil(CHUNK_BYTES) == chunks;
+                match fits {
+                    true => {
+                        // What its owner was told that it can use: up to the end of a page.
+                        self.large.insert(first, bytes.next_multiple_of(PAGE_BYTES).min(backed));
+                        (Use::Large, 1, chunks - 1)
+                    }
+                    false => (Use::Free, 0, 0),
+                }
+            }
+            (_, Some(_)) if usize::from(class) < CLASSES => {
+                (Use::Slab(class), blocks_per_slab(class.into()), 0)
+            }
+            _ => (Use::Free, 0, 0),
+        };
+        if is == Use::Free && !is_free(state) {
+            self.damaged += 1;
+        }
+        let next = first.checked_add(places).filter(|next| *next < NUMBERS_END);
+        self.places = next.ok_or(Error::CapacityOverflow { what: "the table of blocks" })?;
+        self.allocated.0.resize((self.places as usize).div_ceil(64), 0);
+        match (is, record) {
+            (Use::Large, _) => {
+                self.allocated.set(first.into());
+            }
+            (Use::Slab(class), Some(record)) => {
+                let size = block_bytes(class.into()) as u64;
+                for index in 0..places {
+                    let set = record.bitmap[index as usize / 64] >> (index % 64) & 1 == 1;
+                    if set && (u64::from(index) + 1) * size <= backed {
+                        self.allocated.set(u64::from(first + index));
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.chunks.push(Chunk { first, head, is });
+        Ok(body)
+    }
+
+    /// Places there are: block numbers are below this.
+    pub(in crate::tools) fn places(&self) -> u32 {
+        self.places
+    }
+
+    /// Bytes of memory that the tables take.
+    pub(in crate::tools) fn memory_bytes(&self) -> u64 {
+        let chunks = self.chunks.len() * size_of::<Chunk>();
+        (chunks + self.allocated.0.len() * 8 + self.large.len() * 24) as u64
+    }
+
+    /// What lies at an address.
+    pub(in crate::tools) fn lies(&self, address: u64) -> Lies {
+        if address < self.bounds.0 || address >= self.bounds.1 {
+            return Lies::Outside;
+        }
+        let inside = |r: &&RegionChunks| address.wrapping_sub(r.base) < r.capacity;
+        let Some(at) = self.regions.iter().position(|r| inside(&r)) else { return Lies::Outside };
+        let region = &self.regions[at];
+        if address < region.data {
+            let offset = address - region.base;
+            let area = ROOT_AREA_OFFSET as u64..(ROOT_AREA_OFFSET + ROOT_AREA_BYTES) as u64;
+            return match at == 0 && area.contains(&offset) {
+                true => Lies::RootArea,
+                false => Lies::Metadata,
+            };
+        }
+        if address >= region.end {
+            return Lies::Nothing;
+        }
+        let index = region.first + ((address - region.data) / CHUNK_BYTES) as usize;
+        let Some(chunk) = self.chunks.get(index) else { return Lies::Nothing };
+        let (number, offset) = match chunk.is {
+            Use::Free => return Lies::Nothing,
+            Use::Large => {
+                let head = region.data + (chunk.head as usize - region.first) as u64 * CHUNK_BYTES;
+                (chunk.first, address - head)
+            }
+            Use::Slab(class) => {
+                let (at, size) = ((address - region.data) % CHUNK_BYTES, class_bytes(class));
+                if at / size >= u64::from(blocks_per_slab(class.into())) {
+                    return Lies::Nothing;
+                }
+                (chunk.first + (at / size) as u32, at % size)
+            }
+        };
+        match self.allocated.has(number.into()) {
+            true => Lies::Block(number, offset),
+            false => Lies::Nothing,
+        }
+    }
+
+    /// The block of a number.
+    pub(in crate::tools) fn block(&self, number: u32) -> Option<Block> {
+        let index = self.chunks.partition_point(|c| c.first <= number).checked_sub(1)?;
+        let chunk = self.chunks[index];
+        let at = self.regions.partition_point(|r| r.first <= chunk.head as usize).checked_sub(1)?;
+        // A region without chunks has the same first index as the next one.
+        let region = &self.regions[at];
+        let head = region.data + (chunk.head as usize - region.first) as u64 * CHUNK_BYTES;
+        let block = match chunk.is {
+            Use::Free => return None,
+            Use::Large => {
+                let bytes = self.large.get(&number).copied().unwrap_or(0);
+                Block { number, address: head, bytes, class: None }
+            }
+            Use::Slab(class) => {
+                let bytes = class_bytes(class);
+                let address = head + u64::from(number - chunk.first) * bytes;
+                Block { number, address, bytes, class: Some(class) }
+            }
+        };
+        self.allocated.has(number.into()).then_some(block)
+    }
+
+    /// Every allocated block, by address within each region.
+    pub(in crate::tools) fn each(&self) -> impl Iterator<Item = Block> + '_ {
+        let words = self.allocated.0.iter().enumerate().filter(|(_, word)| **word != 0);
+        words
+            .flat_map(|(at, word)| {
+                (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at as u32 * 64 + bit)
+            })
+            .filter_map(|number| self.block(number))
+    }
+}
+
+fn class_bytes(class: u8) -> u64 {
+    block_bytes(class.into()) as u64
+}
+
+/// Numbers from here on mean something else to those who keep tables of blocks.
+pub(in crate::tools) const NUMBERS_END: u32 = u32::MAX - 8;

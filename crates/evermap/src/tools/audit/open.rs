@@ -1,0 +1,117 @@
+//! An object by its name, as an image; and what else its store has.
+
+use std::path::Path;
+
+use crate::catalog::{Found, check_name};
+use crate::error::{Error, Result};
+use crate::layout::{BUILDING, CATALOG, OBJECTS};
+use crate::object::lease_of;
+use crate::tools::check::{CheckOptions, Look, catalog_image};
+use crate::tools::image::Image;
+use crate::tools::listing::{self, Listing};
+use crate::tools::report::Findings;
+
+/// An object at its last commit, and the catalog that named it.
+pub(in crate::tools) struct Opened {
+    pub(in crate::tools) image: Image,
+    pub(in crate::tools) neighbours: Neighbours,
+}
+
+/// The addresses of a store, and who has them.
+#[derive(Clone, Debug, Default)]
+pub(in crate::tools) struct Neighbours {
+    /// Base, end, and the name of each object's regions, the catalog's among them; in order.
+    pub(in crate::tools) objects: Vec<(u64, u64, String)>,
+    /// Base and end of each arena.
+    pub(in crate::tools) arenas: Vec<(u64, u64)>,
+}
+
+impl Neighbours {
+    pub(in crate::tools) fn of(listing: &Listing, catalog: &Image) -> Neighbours {
+        let named = listing.objects.iter().flat_map(|(name, found)| {
+            found.leases.iter().map(|l| (l.base, l.base.saturating_add(l.bytes), name.clone()))
+        });
+        let own = catalog.superblock().regions().iter().map(lease_of);
+        let own = own.map(|(base, bytes)| (base, base + bytes, "the catalog".to_string()));
+        let mut objects: Vec<(u64, u64, String)> = named.chain(own).collect();
+        objects.sort_unstable();
+        let arenas =
+            listing.arenas.iter().map(|a| (a.base, a.base.saturating_add(a.length))).collect();
+        Neighbours { objects, arenas }
+    }
+
+    /// Number of the range in [`objects`](Neighbours::objects) that has an address.
+    pub(in crate::tools) fn holder(&self, address: u64) -> Option<usize> {
+        let at = self.objects.partition_point(|(base, ..)| *base <= address).checked_sub(1)?;
+        (address < self.objects[at].1).then_some(at)
+    }
+
+    pub(in crate::tools) fn is_in_arena(&self, address: u64) -> bool {
+        self.arenas.iter().any(|(base, end)| (*base..*end).contains(&address))
+    }
+}
+
+/// What the catalog says; an error when it is damaged.
+pub(in crate::tools) fn read_listing(image: &Image) -> Result<Listing> {
+    let mut findings = Findings::new(CATALOG.into(), None);
+    let listing = listing::read(image, &mut findings)?;
+    match findings.into_list().into_iter().next() {
+        None => Ok(listing),
+        Some(finding) => Err(Error::Damaged {
+            path: image.path().to_path_buf(),
+            what: "the catalog",
+            found: format!("{}: {}", finding.what, finding.found),
+            expected: finding.expected,
+        }),
+    }
+}
+
+/// Opens an object's last commit.
+pub(in crate::tools) fn open(
+    directory: &Path,
+    name: &str,
+    options: &CheckOptions,
+) -> Result<Opened> {
+    check_name(name)?;
+    let look = Look::new(directory, options)?;
+    let catalog = catalog_image(&*options.storage, directory)?;
+    let listing = read_listing(&catalog)?;
+    let Some((_, found)) = listing.objects.iter().find(|(known, _)| known == name) else {
+        let (store, object) = (directory.to_path_buf(), name.to_string());
+        return Err(Error::NotFound { store, object });
+    };
+    let image = open_found(&look, &listing, (name, found))?;
+    let neighbours = Neighbours::of(&listing, &catalog);
+    Ok(Opened { image, neighbours })
+}
+
+/// What is missing when an object's file is.
+const FILE_OF_OBJECT: &str = "the object's file";
+
+/// Is this the error of an object whose file is not there?
+pub(in crate::tools) fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Damaged { what: FILE_OF_OBJECT, .. })
+}
+
+/// Opens an object that the catalog names: its maker may not have moved its file yet.
+pub(in crate::tools) fn open_found(
+    look: &Look<'_>,
+    listing: &Listing,
+    (name, found): (&str, &Found),
+) -> Result<Image> {
+    let place = |folder| {
+        let entry = Some((name, found));
+        look.subject(folder, found.uuid, entry, Some(listing.store_uuid)).place
+    };
+    let open = |folder| Image::open(&*look.options.storage, &place(folder));
+    let or_in = |folder| move |e: Error| if e.is_missing_file() { open(folder) } else { Err(e) };
+    match open(OBJECTS).or_else(or_in(BUILDING)).or_else(or_in(OBJECTS)) {
+        Err(e) if e.is_missing_file() => Err(Error::Damaged {
+            path: place(OBJECTS).path,
+            what: FILE_OF_OBJECT,
+            found: "no such file".to_string(),
+            expected: format!("the file of object `{name}`"),
+        }),
+        other => other,
+    }
+}

@@ -1,0 +1,395 @@
+//! The types of an object, read out of the description that its superblock keeps.
+//!
+//! The grammar is that of `docs/persist.md`. A description is text from a file: nothing in it is
+//! believed before it was checked against the rest (offsets inside their struct, in order, no type
+//! inside itself), because a walk takes its steps from it. What cannot be understood becomes
+//! [`Kind::Unknown`], which a walk reads conservatively.
+
+use std::collections::HashMap;
+
+use crate::format::{SCHEMA_BYTES_MAX, Superblock};
+
+use super::grammar::{Body, Definition, Expression, parse};
+
+/// Number of a type in its [`Schema`].
+pub(in crate::tools) type TypeNumber = usize;
+
+/// What a type is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tools) enum Kind {
+    /// Numbers, enums: nothing to follow.
+    Plain,
+    Struct(Vec<Field>),
+    Array(TypeNumber, u64),
+    Vec(TypeNumber),
+    String,
+    Map(TypeNumber, TypeNumber),
+    /// The second says whether there may be none.
+    Box(TypeNumber, bool),
+    Ptr(TypeNumber),
+    /// To be read conservatively.
+    Unknown,
+}
+
+/// A field of a struct.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tools) struct Field {
+    pub(in crate::tools) name: String,
+    pub(in crate::tools) offset: u64,
+    /// Where the next one begins.
+    pub(in crate::tools) end: u64,
+    pub(in crate::tools) is: TypeNumber,
+}
+
+/// One type.
+#[derive(Clone, Debug)]
+pub(in crate::tools) struct Type {
+    pub(in crate::tools) name: String,
+    /// Bytes of a value; `None` where that is not known.
+    pub(in crate::tools) size: Option<u64>,
+    pub(in crate::tools) align: u64,
+    pub(in crate::tools) kind: Kind,
+    /// Is there anything in a value that has to be looked at?
+    pub(in crate::tools) has_pointers: bool,
+}
+
+/// The types of an object.
+#[derive(Clone, Debug)]
+pub(in crate::tools) struct Schema {
+    pub(in crate::tools) types: Vec<Type>,
+    pub(in crate::tools) root: TypeNumber,
+    /// Its end is missing: types behind the cut are unknown.
+    pub(in crate::tools) is_cut: bool,
+}
+
+/// Values larger than this are not taken from a description.
+const VALUE_BYTES_MAX: u64 = 1 << 40;
+/// Alignments a type may have.
+const ALIGN_MAX: u64 = 4096;
+
+impl Schema {
+    /// The types of an object; `None` when its root is not described by this grammar.
+    pub(in crate::tools) fn of(superblock: &Superblock) -> Option<Schema> {
+        let text = superblock.schema();
+        // A cut may take a part of a character away with it.
+        let is_cut = text.len() > SCHEMA_BYTES_MAX - 4;
+        let id = xxhash_rust::xxh3::xxh3_128(text.as_bytes()).to_be_bytes();
+        if id != superblock.root_type_id && !is_cut {
+            return None;
+        }
+        let is_cut = id != superblock.root_type_id;
+        let schema = Schema::read(&text, is_cut)?;
+        let size = schema.types[schema.root].size;
+        size.is_none_or(|size| size == superblock.root_bytes).then_some(schema)
+    }
+
+    fn read(text: &str, is_cut: bool) -> Option<Schema> {
+        let parsed = parse(text, is_cut)?;
+        let definitions: HashMap<String, &Definition> =
+            parsed.definitions.iter().map(|d| (d.name.clone(), d)).collect();
+        let mut reader = Reader { definitions, numbers: HashMap::new(), types: Vec::new() };
+        let root = match &parsed.root {
+            Some((root, size, align)) => {
+                let number = reader.number(root);
+                let known = &mut reader.types[number];
+                if known.size.is_none() {
+                    (known.size, known.align) = (Some(*size), *align);
+                }
+                number
+            }
+            None => reader.number(&Expression::named(&parsed.definitions.first()?.name)),
+        };
+        let mut types = reader.types;
+        let mut seen = vec![Seen::Not; types.len()];
+        (0..types.len()).for_each(|number| settle(&mut types, &mut seen, number));
+        Some(Schema { types, root, is_cut })
+    }
+
+    pub(in crate::tools) fn at(&self, number: TypeNumber) -> &Type {
+        &self.types[number]
+    }
+
+    /// Offsets of key and value in an entry of a map, and the bytes of one.
+    pub(in crate::tools) fn entry(
+        &self,
+        key: TypeNumber,
+        value: TypeNumber,
+    ) -> Option<(u64, u64, u64)> {
+        let (k, v) = (self.at(key), self.at(value));
+        let key_at = 8u64.next_multiple_of(k.align);
+        let value_at = (key_at + k.size?).next_multiple_of(v.align);
+        let align = k.align.max(v.align).max(8);
+        Some((key_at, value_at, (value_at + v.size?).next_multiple_of(align)))
+    }
+
+    /// How many values of each type a value of this one has in itself, itself included.
+    pub(in crate::tools) fn contained(&self) -> Vec<Vec<(TypeNumber, u64)>> {
+        let mut all: Vec<Option<Vec<(TypeNumber, u64)>>> = vec![None; self.types.len()];
+        for number in 0..self.types.len() {
+            self.count(number, &mut all);
+        }
+        all.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
+    fn count(&self, number: TypeNumber, all: &mut [Option<Vec<(TypeNumber, u64)>>]) {
+        if all[number].is_some() {
+            return;
+        }
+        let mut sums: HashMap<TypeNumber, u64> = HashMap::from([(number, 1)]);
+        let parts: Vec<(TypeNumber, u64)> = match &self.types[number].kind {
+            Kind::Struct(fields) => fields.iter().map(|field| (field.is, 1)).collect(),
+            Kind::Array(element, len) => vec![(*element, *len)],
+            _ => Vec::new(),
+        };
+        for (part, times) in parts {
+            self.count(part, all);
+            for (inner, count) in all[part].iter().flatten() {
+                let sum = sums.entry(*inner).or_default();
+                *sum = sum.saturating_add(count.saturating_mul(times));
+            }
+        }
+        all[number] = Some(sums.into_iter().collect());
+    }
+}
+
+/// Gives types their numbers.
+struct Reader<'a> {
+    definitions: HashMap<String, &'a Definition>,
+    numbers: HashMap<String, TypeNumber>,
+    types: Vec<Type>,
+}
+
+impl Reader<'_> {
+    fn number(&mut self, of: &Expression) -> TypeNumber {
+        let name = of.to_string();
+        if let Some(known) = self.numbers.get(&name) {
+            return *known;
+        }
+        let number = self.types.len();
+        self.numbers.insert(name.clone(), number);
+        // Known by its number while it is being read: types may contain pointers to themselves.
+        let unknown = Type {
+            name: name.clone(),
+            size: None,
+            align: 1,
+            kind: Kind::Unknown,
+            has_pointers: true,
+        };
+        self.types.push(unknown);
+        let read = match self.definitions.get(&name).copied() {
+            Some(definition) => self.defined(definition),
+            None => self.built_in(of),
+        };
+        if let Some((size, align, kind)) = read
+            && align.is_power_of_two()
+            && align <= ALIGN_MAX
+            && size.is_none_or(|size| size <= VALUE_BYTES_MAX)
+        {
+            self.types[number] = Type { name, size, align, kind, has_pointers: true };
+        }
+        number
+    }
+
+    fn defined(&mut self, definition: &Definition) -> Option<(Option<u64>, u64, Kind)> {
+        let kind = match &definition.body {
+            Body::Enum => Kind::Plain,
+            Body::Struct(fields) => {
+                let ends: Vec<u64> =
+                    fields.iter().skip(1).map(|f| f.offset).chain([definition.size]).collect();
+                let fields = fields.iter().zip(ends).map(|(field, end)| Field {
+                    name: field.name.clone(),
+                    offset: field.offset,
+                    end,
+                    is: self.number(&field.is),
+                });
+                Kind::Struct(fields.collect())
+            }
+        };
+        Some((Some(definition.size), definition.align, kind))
+    }
+
+    fn built_in(&mut self, of: &Expression) -> Option<(Option<u64>, u64, Kind)> {
+        let (name, arguments) = match of {
+            Expression::Array(element, len) => {
+                let element = self.number(element);
+                // Its size is settled when the element's is.
+                return Some((None, 1, Kind::Array(element, *len)));
+            }
+            Expression::Named(name, arguments) => (name.as_str(), arguments.as_slice()),
+            Expression::Number(_) => return None,
+        };
+        let plain = |size| Some((Some(size), size, Kind::Plain));
+        match (name, arguments) {
+            ("bool" | "u8" | "i8", []) => plain(1),
+            ("u16" | "i16", []) => plain(2),
+            ("u32" | "i32" | "f32" | "char", []) => plain(4),
+            ("u64" | "i64" | "f64", []) => plain(8),
+            ("u128" | "i128", []) => plain(16),
+            ("PhantomData", [_]) => Some((Some(0), 1, Kind::Plain)),
+            ("PString", []) => Some((Some(24), 8, Kind::String)),
+            ("PVec", [element]) => Some((Some(24), 8, Kind::Vec(self.number(element)))),
+            ("PMap", [key, value]) => {
+                let (key, value) = (self.number(key), self.number(value));
+                Some((Some(40), 8, Kind::Map(key, value)))
+            }
+            ("PBox", [of]) => Some((Some(8), 8, Kind::Box(self.number(of), false))),
+            ("Ptr", [of]) => Some((Some(8), 8, Kind::Ptr(self.number(of)))),
+            ("Option", [Expression::Named(inner, of)]) if inner == "PBox" && of.len() == 1 => {
+                Some((Some(8), 8, Kind::Box(self.number(&of[0]), true)))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Not,
+    Now,
+    Done,
+}
+
+/// Finds out a type's size and whether it has pointers, and that it makes sense; what does not
+/// becomes unknown.
+fn settle(types: &mut [Type], seen: &mut [Seen], number: TypeNumber) {
+    if seen[number] != Seen::Not {
+        return;
+    }
+    seen[number] = Seen::Now;
+    let settled = match types[number].kind.clone() {
+        Kind::Plain => Some(false),
+        Kind::Array(element, len) => {
+            settle(types, seen, element);
+            settle_array(types, seen, number, (element, len))
+        }
+        Kind::Struct(fields) => {
+            fields.iter().for_each(|field| settle(types, seen, field.is));
+            settle_struct(types, seen, &fields, types[number].size.unwrap_or(0))
+        }
+        _ => Some(true),
+    };
+    seen[number] = Seen::Done;
+    match settled {
+        Some(has_pointers) => types[number].has_pointers = has_pointers,
+        None => (types[number].kind, types[number].has_pointers) = (Kind::Unknown, true),
+    }
+}
+
+fn settle_array(
+    types: &mut [Type],
+    seen: &[Seen],
+    number: TypeNumber,
+    (element, len): (TypeNumber, u64),
+) -> Option<bool> {
+    let of = types[element].clone();
+    let size = of.size.and_then(|size| size.checked_mul(len)).filter(|s| *s <= VALUE_BYTES_MAX);
+    if seen[element] != Seen::Done || size.is_none() {
+        return None;
+    }
+    (types[number].size, types[number].align) = (size, of.align);
+    Some(of.has_pointers && len > 0)
+}
+
+fn settle_struct(types: &[Type], seen: &[Seen], fields: &[Field], size: u64) -> Option<bool> {
+    let mut end = 0;
+    let mut has_pointers = false;
+    for field in fields {
+        let of = &types[field.is];
+        let inside = seen[field.is] == Seen::Done
+            && field.offset >= end
+            && field.offset <= field.end
+            && field.end <= size
+            && of.size.is_none_or(|bytes| bytes <= field.end - field.offset);
+        let aligned = !of.has_pointers || field.offset.is_multiple_of(8);
+        if !inside || !aligned {
+            return None;
+        }
+        end = field.offset + of.size.unwrap_or(0);
+        has_pointers |= of.has_pointers && field.end > field.offset;
+    }
+    Some(has_pointers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Schema {
+        Schema::read(text, false).unwrap()
+    }
+
+    #[test]
+    fn a_struct_has_its_fields_and_what_they_lead_to() {
+        let schema = read(
+            "Notes{lines@0:PVec<PString>,by@24:PMap<u64,Item'2>,count@64:u64,first@72:[Item;2]}#88/8;\
+             Item{0@0:Option<PBox<Notes>>}#8/8;Item'2{x@0:u32,kind@4:Kind}#8/4;\
+             Kind{A=0,B=-7}:i8#1/1",
+        );
+        let Kind::Struct(fields) = &schema.at(schema.root).kind else { panic!("a struct") };
+        let names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(names, ["lines", "by", "count", "first"]);
+        assert!(
+            matches!(schema.at(fields[0].is).kind, Kind::Vec(s) if schema.at(s).kind == Kind::String)
+        );
+        let Kind::Map(key, item) = schema.at(fields[1].is).kind else { panic!("a map") };
+        assert_eq!(schema.entry(key, item), Some((8, 16, 24)));
+        assert!(!schema.at(item).has_pointers && !schema.at(fields[2].is).has_pointers);
+        let Kind::Array(first, 2) = schema.at(fields[3].is).kind else { panic!("an array") };
+        assert!(schema.at(fields[3].is).has_pointers);
+        let Kind::Struct(inner) = &schema.at(first).kind else { panic!("a struct") };
+        assert_eq!(schema.at(inner[0].is).kind, Kind::Box(schema.root, true));
+    }
+
+    #[test]
+    fn a_root_that_is_no_struct_is_introduced_by_its_own_text() {
+        let schema = read("PVec<Pair<u8,3>>#24/8;Pair<u8,3>{a@0:u8,b@1:[u8;3]}#4/1");
+        let Kind::Vec(pair) = schema.at(schema.root).kind else { panic!("a vector") };
+        assert_eq!((schema.at(pair).size, schema.at(pair).has_pointers), (Some(4), false));
+    }
+
+    #[test]
+    fn containers_that_are_not_known_take_the_room_up_to_the_next_field() {
+        let schema = read("Root{tree@0:PNew<u64,PString>,after@32:PString}#56/8");
+        let Kind::Struct(fields) = &schema.at(schema.root).kind else { panic!("a struct") };
+        assert_eq!(schema.at(fields[0].is).kind, Kind::Unknown);
+        assert_eq!((fields[0].offset, fields[0].end), (0, 32));
+        assert_eq!(schema.at(fields[1].is).kind, Kind::String);
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_unknown_and_never_walked() {
+        for text in [
+            "A{a@0:A}#8/8",
+            "A{a@4:PString}#32/8",
+            "A{a@0:PString,b@8:PString}#32/8",
+            "A{a@8:u64}#8/8",
+            "A{a@0:[PString;99999999999999]}#24/8",
+            "A{b@0:PString,a@0:u8}#32/8",
+        ] {
+            let schema = read(text);
+            assert_eq!(schema.at(schema.root).kind, Kind::Unknown, "{text}");
+        }
+        for text in ["", "A", "A{", "A{}", "A{}#8", "A{a@0:u8}#8/8;", "A{a@x:u8}#8/8", "PVec<u8"] {
+            assert!(Schema::read(text, false).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cut_description_keeps_what_was_defined_before_the_cut() {
+        let schema = Schema::read("A{b@0:B,c@8:C}#32/8;B{x@0:u64}#8/8;C{s@0:PStr", true).unwrap();
+        let Kind::Struct(fields) = &schema.at(schema.root).kind else { panic!("a struct") };
+        assert!(!schema.at(fields[0].is).has_pointers);
+        assert_eq!(schema.at(fields[1].is).kind, Kind::Unknown);
+    }
+
+    #[test]
+    fn structs_in_structs_are_counted_without_walking_every_one() {
+        let mut text = String::from("S0{a@0:S1,b@0:S1}#0/1");
+        for n in 1..60 {
+            text += &format!(";S{n}{{a@0:S{m},b@0:S{m}}}#0/1", m = n + 1);
+        }
+        let schema = Schema::read(&(text + ";S60{}#0/1"), false).unwrap();
+        let contained = schema.contained();
+        assert!(contained[schema.root].iter().any(|(_, count)| *count == 1 << 60));
+    }
+}

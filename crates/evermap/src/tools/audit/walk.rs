@@ -1,0 +1,577 @@
+//! The walk: from the root to every block that it leads to, and what each of them holds.
+//!
+//! Breadth first, with tables instead of a stack, so that neither long lists nor deep trees need
+//! more than what a block costs. What owners reach comes first: a block that an owner and a mere
+//! pointer reach is read as what its owner says it is. Every pointer is told to the [`Watch`], with
+//! what lies where it leads. Each step is bounded by a block that is there, so the walk ends
+//! whatever the object holds.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::error::Result;
+use crate::format::Superblock;
+use crate::tools::image::Image;
+
+use super::blocks::{Bits, Block, Blocks, Lies, NUMBERS_END};
+use super::memory::Memory;
+use super::schema::{Field, Kind, Schema, TypeNumber};
+
+/// Stands for the root instead of a block's number.
+pub(in crate::tools) const ROOT: u32 = NUMBERS_END;
+/// Parent of what was not reached.
+const NOBODY: u32 = NUMBERS_END + 1;
+
+/// What a block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::tools) enum Content {
+    /// Nobody knows: every word may be a pointer.
+    Raw,
+    /// Nothing to follow.
+    Bytes,
+    /// One value.
+    Value(TypeNumber),
+    /// Values in a row.
+    Elements(TypeNumber),
+    /// Entries of a map: types of key and value.
+    Entries(TypeNumber, TypeNumber),
+}
+
+/// Where a word lies: in which block (or [`ROOT`]), and how many bytes from its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tools) struct Spot {
+    pub(in crate::tools) holder: u32,
+    pub(in crate::tools) offset: u64,
+}
+
+/// A word that is a pointer, or may be one.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tools) struct Pointer {
+    pub(in crate::tools) spot: Spot,
+    /// Where it lies.
+    pub(in crate::tools) address: u64,
+    pub(in crate::tools) value: u64,
+    /// What lies where it leads.
+    pub(in crate::tools) lies: Lies,
+    pub(in crate::tools) sure: Sure,
+}
+
+/// How it is known that a word is a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tools) enum Sure {
+    /// Its type says so, and that it owns what it leads to.
+    Owner,
+    /// Its type says so.
+    Pointer,
+    /// It may be one.
+    Word,
+}
+
+/// What an owner says that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tools) enum Wrong {
+    /// More than the block holds, or counts that contradict each other.
+    Broken,
+    /// The block has an owner already.
+    Shared,
+}
+
+/// Is told what a walk meets.
+pub(in crate::tools) trait Watch {
+    fn pointer(&mut self, pointer: &Pointer);
+    fn wrong(&mut self, wrong: Wrong, pointer: &Pointer);
+}
+
+/// A block that is to be visited.
+struct Visit {
+    number: u32,
+    content: Content,
+    /// Elements or entries; a value is one.
+    count: u64,
+}
+
+/// A block that a mere pointer leads to.
+struct Later {
+    number: u32,
+    content: Content,
+    spot: Spot,
+}
+
+/// What an owner's pointer leads to.
+#[derive(Clone, Copy)]
+struct Owned {
+    content: Content,
+    count: u64,
+    /// Bytes that the block has to have.
+    bytes: Option<u64>,
+    /// Bytes of one element.
+    stride: u64,
+}
+
+/// What a walk found out.
+pub(in crate::tools) struct Walked {
+    pub(in crate::tools) blocks: Blocks,
+    pub(in crate::tools) schema: Option<Schema>,
+    parents: Vec<u32>,
+    /// In words, up to what 32 bits hold.
+    offsets: Vec<u32>,
+    contents: Vec<u16>,
+    kinds: Vec<Content>,
+    pub(in crate::tools) root_address: u64,
+    pub(in crate::tools) root_bytes: u64,
+    /// Values met, by type.
+    pub(in crate::tools) values: Vec<u64>,
+    /// Pointers that lead to the middle of a block.
+    pub(in crate::tools) interior: u64,
+    /// Words and fields that were looked at.
+    pub(in crate::tools) looked_at: u64,
+}
+
+impl Walked {
+    /// Was a block reached?
+    pub(in crate::tools) fn is_reached(&self, number: u32) -> bool {
+        self.parents.get(number as usize).is_some_and(|parent| *parent != NOBODY)
+    }
+
+    /// What a block holds, if it was reached.
+    pub(in crate::tools) fn content(&self, number: u32) -> Option<Content> {
+        if !self.is_reached(number) {
+            return None;
+        }
+        self.kinds.get(usize::from(*self.contents.get(number as usize)?)).copied()
+    }
+
+    /// The word that led to a block; `None` where that is not known, or it is the root itself.
+    pub(in crate::tools) fn led_by(&self, number: u32) -> Option<Spot> {
+        let holder = *self.parents.get(number as usize)?;
+        let offset = *self.offsets.get(number as usize)?;
+        (holder != NOBODY && offset != u32::MAX)
+            .then_some(Spot { holder, offset: u64::from(offset) * 8 })
+    }
+
+    /// Bytes of memory that the tables take.
+    pub(in crate::tools) fn memory_bytes(&self) -> u64 {
+        self.blocks.memory_bytes() + self.parents.len() as u64 * 10
+    }
+}
+
+/// Walks an object.
+pub(in crate::tools) fn walk(
+    image: &Image,
+    memory: &mut Memory<'_>,
+    watch: &mut dyn Watch,
+) -> Result<Walked> {
+    let blocks = Blocks::of(image)?;
+    let s: &Superblock = image.superblock();
+    let schema = Schema::of(s);
+    let places = blocks.places() as usize;
+    let types = schema.as_ref().map_or(0, |schema| schema.types.len());
+    let walked = Walked {
+        blocks,
+        parents: vec![NOBODY; places],
+        offsets: vec![0; places],
+        contents: vec![0; places],
+        kinds: vec![Content::Raw],
+        root_address: s.root_address,
+        root_bytes: s.root_bytes,
+        values: vec![0; types],
+        interior: 0,
+        looked_at: 0,
+        schema: None,
+    };
+    let contained = schema.as_ref().map_or_else(Vec::new, Schema::contained);
+    let empty = Schema { types: Vec::new(), root: 0, is_cut: false };
+    let is_typed = schema.is_some();
+    let mut walk = Walk {
+        memory,
+        watch,
+        schema: schema.as_ref().unwrap_or(&empty),
+        is_typed,
+        contained,
+        owned: Bits::new(if is_typed { places as u64 } else { 0 }),
+        kind_numbers: HashMap::from([(Content::Raw, 0)]),
+        queue: VecDeque::new(),
+        later: VecDeque::new(),
+        words: Vec::new(),
+        walked,
+    };
+    walk.begin()?;
+    walk.all()?;
+    let mut walked = walk.walked;
+    walked.schema = schema;
+    Ok(walked)
+}
+
+struct Walk<'w, 'm, 'i> {
+    memory: &'m mut Memory<'i>,
+    watch: &'m mut dyn Watch,
+    schema: &'w Schema,
+    is_typed: bool,
+    /// Values of each type in one of each.
+    contained: Vec<Vec<(TypeNumber, u64)>>,
+    /// Blocks that have an owner.
+    owned: Bits,
+    kind_numbers: HashMap<Content, u16>,
+    queue: VecDeque<Visit>,
+    later: VecDeque<Later>,
+    words: Vec<(u64, u64)>,
+    walked: Walked,
+}
+
+impl Walk<'_, '_, '_> {
+    fn begin(&mut self) -> Result<()> {
+        let (address, bytes) = (self.walked.root_address, self.walked.root_bytes);
+        if address == 0 {
+            return Ok(());
+        }
+        let content = match self.is_typed {
+            true => Content::Value(self.schema.root),
+            false => Content::Raw,
+        };
+        match self.walked.blocks.lies(address) {
+            Lies::Block(number, 0) => {
+                self.mark(number, Spot { holder: ROOT, offset: u64::MAX }, content);
+                self.own(number);
+                self.queue.push_back(Visit { number, content, count: 1 });
+                Ok(())
+            }
+            // A small root, or one inside of a block: that block is kept, and read as the root.
+            lies => {
+                if let Lies::Block(number, _) = lies {
+                    self.mark(number, Spot { holder: ROOT, offset: u64::MAX }, Content::Raw);
+                    self.queue.push_back(Visit { number, content: Content::Raw, count: 1 });
+                }
+                let spot = Spot { holder: ROOT, offset: 0 };
+                match content {
+                    Content::Value(root) => {
+                        self.count(root, 1);
+                        self.value(root, address, bytes, spot)
+                    }
+                    _ => self.conservative(address, bytes, spot),
+                }
+            }
+        }
+    }
+
+    fn all(&mut self) -> Result<()> {
+        loop {
+            while let Some(visit) = self.queue.pop_front() {
+                if let Some(block) = self.walked.blocks.block(visit.number) {
+                    self.visit(&visit, block)?;
+                }
+            }
+            let Some(Later { number, content, spot }) = self.later.pop_front() else {
+                return Ok(());
+            };
+            if !self.walked.is_reached(number) {
+                self.mark(number, spot, content);
+                self.queue.push_back(Visit { number, content, count: 1 });
+            }
+        }
+    }
+
+    fn visit(&mut self, visit: &Visit, block: Block) -> Result<()> {
+        let spot = |offset| Spot { holder: block.number, offset };
+        match visit.content {
+            Content::Bytes => Ok(()),
+            Content::Raw => self.conservative(block.address, block.bytes, spot(0)),
+            Content::Value(is) => {
+                self.count(is, 1);
+                self.value(is, block.address, block.bytes, spot(0))
+            }
+            Content::Elements(is) => {
+                self.count(is, visit.count);
+                let Some(size) = self.schema.at(is).size else {
+                    return self.conservative(block.address, block.bytes, spot(0));
+                };
+                if !self.schema.at(is).has_pointers {
+                    return Ok(());
+                }
+                for offset in (0..visit.count).map(|index| index * size) {
+                    self.value(is, block.address + offset, size, spot(offset))?;
+                }
+                Ok(())
+            }
+            Content::Entries(key, value) => self.entries((key, value), visit.count, block),
+        }
+    }
+
+    fn entries(
+        &mut self,
+        (key, value): (TypeNumber, TypeNumber),
+        count: u64,
+        block: Block,
+    ) -> Result<()> {
+        let Some((key_at, value_at, stride)) = self.schema.entry(key, value) else {
+            let spot = Spot { holder: block.number, offset: 0 };
+            return self.conservative(block.address, block.bytes, spot);
+        };
+        let mut live = 0;
+        for offset in (0..count).map(|index| index * stride) {
+            let address = block.address + offset;
+            if matches!(self.memory.word(address)?, None | Some(0)) {
+                continue;
+            }
+            live += 1;
+            for (is, at) in [(key, key_at), (value, value_at)] {
+                let spot = Spot { holder: block.number, offset: offset + at };
+                let bytes = self.schema.at(is).size.unwrap_or(0);
+                self.value(is, address + at, bytes, spot)?;
+            }
+        }
+        self.count(key, live);
+        self.count(value, live);
+        Ok(())
+    }
+
+    /// Looks at a value that has at most `room` bytes.
+    fn value(&mut self, is: TypeNumber, address: u64, room: u64, spot: Spot) -> Result<()> {
+        let schema = self.schema;
+        let of = schema.at(is);
+        if !of.has_pointers {
+            return Ok(());
+        }
+        match &of.kind {
+            Kind::Plain => Ok(()),
+            Kind::Unknown => self.conservative(address, of.size.unwrap_or(room).min(room), spot),
+            Kind::Struct(fields) => fields.iter().try_for_each(|field: &Field| {
+                let room = field.end - field.offset;
+                self.value(field.is, address + field.offset, room, later(spot, field.offset))
+            }),
+            Kind::Array(element, len) => {
+                let size = schema.at(*element).size.unwrap_or(0);
+                (0..*len)
+                    .map(|index| index * size)
+                    .try_for_each(|at| self.value(*element, address + at, size, later(spot, at)))
+            }
+            Kind::Vec(element) => self.vector(Content::Elements(*element), *element, address, spot),
+            Kind::String => self.vector(Content::Bytes, usize::MAX, address, spot),
+            Kind::Map(key, value) => self.map((*key, *value), address, spot),
+            Kind::Box(of, may_be_none) => self.boxed(*of, *may_be_none, address, spot),
+            Kind::Ptr(of) => self.pointer(*of, address, spot),
+        }
+    }
+
+    fn read(&mut self, address: u64) -> Result<u64> {
+        Ok(self.memory.word(address)?.unwrap_or(0))
+    }
+
+    fn vector(
+        &mut self,
+        content: Content,
+        element: TypeNumber,
+        address: u64,
+        spot: Spot,
+    ) -> Result<()> {
+        let value = self.read(address)?;
+        let (len, capacity) = (self.read(address + 8)?, self.read(address + 16)?);
+        let size = match content {
+            Content::Bytes => Some(1),
+            _ => self.schema.at(element).size,
+        };
+        if value == 0 {
+            // Values of no bytes need no block, and are counted all the same.
+            let sound = capacity == 0 && (len == 0 || size == Some(0));
+            if !sound {
+                self.wrong(Wrong::Broken, (address, value), spot);
+            } else if len > 0 && content != Content::Bytes {
+                self.count(element, len);
+            }
+            return Ok(());
+        }
+        if len > capacity {
+            self.wrong(Wrong::Broken, (address, value), spot);
+        }
+        let bytes = size.map_or(Some(0), |size| capacity.checked_mul(size));
+        let stride = size.unwrap_or(0);
+        let owned = Owned { content, count: len.min(capacity), bytes, stride };
+        self.owner((address, value), spot, owned);
+        Ok(())
+    }
+
+    fn map(
+        &mut self,
+        (key, value): (TypeNumber, TypeNumber),
+        address: u64,
+        spot: Spot,
+    ) -> Result<()> {
+        let (entries, cells) = (self.read(address)?, self.read(address + 8)?);
+        let used = self.read(address + 24)? & u64::from(u32::MAX);
+        let bits = self.read(address + 32)? & u64::from(u32::MAX);
+        if bits == 0 {
+            if entries != 0 || cells != 0 || used != 0 {
+                self.wrong(Wrong::Broken, (address, entries), spot);
+            }
+            return Ok(());
+        }
+        let limit = if (3..=31).contains(&bits) { 3u64 << (bits - 2) } else { 0 };
+        if used > limit {
+            self.wrong(Wrong::Broken, (address, entries), spot);
+        }
+        let stride = self.schema.entry(key, value).map_or(0, |(_, _, stride)| stride);
+        let bytes = limit.checked_mul(stride);
+        let content = Content::Entries(key, value);
+        let owned = Owned { content, count: used.min(limit), bytes, stride };
+        self.owner((address, entries), spot, owned);
+        let bytes = if limit == 0 { Some(0) } else { Some(4 << bits) };
+        let owned = Owned { content: Content::Bytes, count: 0, bytes, stride: 0 };
+        self.owner((address + 8, cells), later(spot, 8), owned);
+        Ok(())
+    }
+
+    fn boxed(&mut self, of: TypeNumber, may_be_none: bool, address: u64, spot: Spot) -> Result<()> {
+        let value = self.read(address)?;
+        if value == 0 {
+            if !may_be_none {
+                self.wrong(Wrong::Broken, (address, value), spot);
+            }
+            return Ok(());
+        }
+        let size = self.schema.at(of).size;
+        let content = if size.is_some() { Content::Value(of) } else { Content::Raw };
+        let owned = Owned { content, count: 1, bytes: size.or(Some(0)), stride: size.unwrap_or(0) };
+        self.owner((address, value), spot, owned);
+        Ok(())
+    }
+
+    /// A pointer that owns nothing.
+    fn pointer(&mut self, of: TypeNumber, address: u64, spot: Spot) -> Result<()> {
+        let value = self.read(address)?;
+        if value == 0 {
+            return Ok(());
+        }
+        let lies = self.tell((address, value), spot, Sure::Pointer);
+        if let Lies::Block(number, offset) = lies {
+            let bytes = self.walked.blocks.block(number).map_or(0, |block| block.bytes);
+            let fits = self.schema.at(of).size.is_some_and(|size| size <= bytes);
+            let content = match offset == 0 && fits {
+                true => Content::Value(of),
+                false => Content::Raw,
+            };
+            if !self.walked.is_reached(number) {
+                self.later.push_back(Later { number, content, spot });
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows a pointer that owns its block.
+    fn owner(&mut self, (address, value): (u64, u64), spot: Spot, owned: Owned) {
+        let lies = self.tell((address, value), spot, Sure::Owner);
+        let Lies::Block(number, offset) = lies else { return };
+        let Some(block) = self.walked.blocks.block(number) else { return };
+        if offset != 0 {
+            // Told as a pointer already; what is in there nobody knows.
+            if !self.walked.is_reached(number) {
+                self.later.push_back(Later { number, content: Content::Raw, spot });
+            }
+            return;
+        }
+        if !self.own(number) {
+            self.wrong(Wrong::Shared, (address, value), spot);
+            return;
+        }
+        let fits = owned.bytes.is_some_and(|bytes| bytes <= block.bytes);
+        if !fits {
+            self.wrong(Wrong::Broken, (address, value), spot);
+        }
+        let room = block.bytes.checked_div(owned.stride).unwrap_or(u64::MAX);
+        let is_whole = fits || !matches!(owned.content, Content::Value(_));
+        let content = if is_whole { owned.content } else { Content::Raw };
+        // Reached by a mere pointer before, in an earlier round: now it is known better.
+        self.mark(number, spot, content);
+        let count = owned.count.min(room);
+        self.queue.push_back(Visit { number, content, count });
+    }
+
+    fn conservative(&mut self, address: u64, bytes: u64, spot: Spot) -> Result<()> {
+        let end = address.saturating_add(bytes);
+        let mut at = address.next_multiple_of(8);
+        let mut words = std::mem::take(&mut self.words);
+        while at < end && end - at >= 8 {
+            let next = self.memory.words(at, end, &mut words)?;
+            self.walked.looked_at += (next - at) / 8;
+            for &(at, value) in &words {
+                self.word((at, value), later(spot, at - address));
+            }
+            at = next;
+        }
+        self.words = words;
+        Ok(())
+    }
+
+    fn word(&mut self, (address, value): (u64, u64), spot: Spot) {
+        if !(ADDRESS_MIN..ADDRESS_END).contains(&value) {
+            return;
+        }
+        let lies = self.walked.blocks.lies(value);
+        let pointer = Pointer { spot, address, value, lies, sure: Sure::Word };
+        self.watch.pointer(&pointer);
+        let Lies::Block(number, offset) = lies else { return };
+        self.walked.interior += u64::from(offset != 0);
+        if self.walked.is_reached(number) {
+            return;
+        }
+        match self.is_typed {
+            true => self.later.push_back(Later { number, content: Content::Raw, spot }),
+            // Nothing has an owner: the first word that leads here is as good as any.
+            false => {
+                self.mark(number, spot, Content::Raw);
+                self.queue.push_back(Visit { number, content: Content::Raw, count: 1 });
+            }
+        }
+    }
+
+    fn tell(&mut self, (address, value): (u64, u64), spot: Spot, sure: Sure) -> Lies {
+        let lies = self.walked.blocks.lies(value);
+        self.walked.looked_at += 1;
+        if matches!(lies, Lies::Block(_, offset) if offset != 0) {
+            self.walked.interior += 1;
+        }
+        self.watch.pointer(&Pointer { spot, address, value, lies, sure });
+        lies
+    }
+
+    fn wrong(&mut self, wrong: Wrong, (address, value): (u64, u64), spot: Spot) {
+        let lies = self.walked.blocks.lies(value);
+        let pointer = Pointer { spot, address, value, lies, sure: Sure::Owner };
+        self.watch.wrong(wrong, &pointer);
+    }
+
+    /// Notes that a block has an owner; false when it had one.
+    fn own(&mut self, number: u32) -> bool {
+        !self.is_typed || self.owned.set(number.into())
+    }
+
+    fn mark(&mut self, number: u32, spot: Spot, content: Content) {
+        let at = number as usize;
+        // A description of a page has hundreds of types at most.
+        let next = self.walked.kinds.len() as u16;
+        let kind = match self.kind_numbers.get(&content) {
+            Some(known) => *known,
+            None => {
+                self.kind_numbers.insert(content, next);
+                self.walked.kinds.push(content);
+                next
+            }
+        };
+        self.walked.parents[at] = spot.holder;
+        self.walked.offsets[at] = u32::try_from(spot.offset / 8).unwrap_or(u32::MAX);
+        self.walked.contents[at] = kind;
+    }
+
+    fn count(&mut self, is: TypeNumber, times: u64) {
+        for &(part, count) in self.contained.get(is).into_iter().flatten() {
+            let sum = &mut self.walked.values[part];
+            *sum = sum.saturating_add(count.saturating_mul(times));
+        }
+    }
+}
+
+fn later(spot: Spot, bytes: u64) -> Spot {
+    Spot { offset: spot.offset.saturating_add(bytes), ..spot }
+}
+
+/// Below this no program has anything: the kernel keeps null pointers from leading anywhere.
+pub(in crate::tools) const ADDRESS_MIN: u64 = 0x1_0000;
+/// End of what programs have: 47 bits.
+pub(in crate::tools) const ADDRESS_END: u64 = 1 << 47;

@@ -1,0 +1,175 @@
+//! Making an object of an export.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::api::{Import, Options};
+use crate::error::{Error, Result};
+use crate::format::{KIND_OBJECT, PAGE_BYTES};
+use crate::object::{Identity, Place, WRITER_BYTE, hex, lease_of, lock_byte};
+use crate::storage::{LockKind, OpenMode, Storage};
+use crate::tools::image::Image;
+use crate::tools::rebase::{Head, Moves, Relocation, place_in, plan, write};
+use crate::tools::report::Findings;
+use crate::tools::{heap, repair::leases_of};
+
+use super::file::{POINTS_ELSEWHERE, Reader};
+
+/// How an object is imported.
+///
+/// ```
+/// let options = evermap::tools::ImportOptions::new().name("copy");
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    name: Option<String>,
+    samples: usize,
+    called: PathBuf,
+    store: Options,
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        let (called, store) = (PathBuf::from("-"), Options::default());
+        ImportOptions { name: None, samples: 5, called, store }
+    }
+}
+
+impl ImportOptions {
+    /// Under the name that the object had.
+    pub fn new() -> ImportOptions {
+        ImportOptions::default()
+    }
+
+    /// The name that the object gets. Default: the one that it had.
+    pub fn name(mut self, name: impl Into<String>) -> ImportOptions {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// How many rewritten words of each kind are shown with their path. Default: five.
+    pub fn samples(mut self, samples: usize) -> ImportOptions {
+        self.samples = samples;
+        self
+    }
+
+    /// What the source is called in messages. Default: `-`.
+    pub fn called(mut self, source: impl Into<PathBuf>) -> ImportOptions {
+        self.called = source.into();
+        self
+    }
+}
+
+/// What was imported.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ImportReport {
+    /// The object's name in this store.
+    pub object: String,
+    /// The name that it had.
+    pub old_name: String,
+    /// Its first address.
+    pub base_address: u64,
+    /// The first address that it had.
+    pub old_base_address: u64,
+    /// Bytes of its file.
+    pub file_bytes: u64,
+    /// It had pointers to other objects of its old store: they lead nowhere.
+    pub points_elsewhere: bool,
+    /// What was rewritten; `None` when it lies where it lay.
+    pub relocation: Option<Relocation>,
+}
+
+/// Makes an object of what [`export`](super::export) wrote: read to its end, front to back.
+///
+/// It gets its old addresses when they are the store's and free, else others, and its pointers are
+/// rewritten as by a [`rebase`](crate::tools::rebase). Appears durably, or not at all.
+///
+/// # Errors
+/// `Foreign`, `NewerFormat` and `BadExport` for what is no whole export; `AlreadyExists` when the
+/// name is taken, `InvalidName`, `NoStore`, `DiskFull`, `OutOfAddresses`, `NotPermitted`.
+pub fn import(
+    directory: impl AsRef<Path>,
+    source: &mut dyn Read,
+    options: &ImportOptions,
+) -> Result<ImportReport> {
+    let mut reader = Reader::begin(source, &options.called)?;
+    let store = options.store.open(directory)?;
+    let old_name = reader.superblock.name();
+    let name = options.name.clone().unwrap_or_else(|| old_name.clone());
+    let mut import = store.begin_import(&name)?;
+    let storage = &options.store.storage;
+    let staged = stage(&**storage, &import, &mut reader)?;
+    let image = check(&**storage, &staged, options)?;
+    let old = leases_of(&image);
+    let old_base = image.superblock().regions()[0].base;
+    let is_moved = !import.lease_exactly(&old)?;
+    let mut ranges: Vec<(u64, u64, u64)> = Vec::new();
+    for lease in &old {
+        let to = if is_moved { import.lease(lease.bytes)? } else { lease.base };
+        ranges.push((lease.base, lease.base + lease.bytes, to));
+    }
+    let objects = image.superblock().regions().iter().map(|r| (r.base, r.base + r.capacity));
+    let moves = Moves::new(ranges, objects.collect());
+    let plan = plan(&image, &name, &moves, options.samples)?;
+    let identity = Some((import.store_uuid(), import.uuid, name.clone()));
+    let head = Head { arena: import.arena(), identity };
+    let place = place_in(&import.folder(), import.uuid, import.store_uuid());
+    let written = write(&**storage, &plan, &head, &place)?;
+    // Tells a sweeper that the file's maker is alive.
+    lock_byte(&*written, LockKind::Exclusive, WRITER_BYTE, std::time::Duration::ZERO, &name)?;
+    let report = ImportReport {
+        object: name,
+        old_name,
+        base_address: moves.of(old_base).unwrap_or(old_base),
+        old_base_address: old_base,
+        file_bytes: image.superblock().file_length,
+        points_elsewhere: reader.flags & POINTS_ELSEWHERE != 0,
+        relocation: is_moved.then_some(plan.report),
+    };
+    let created_ns = image.superblock().created_ns;
+    import.publish(created_ns)?;
+    Ok(report)
+}
+
+/// Writes what is read into a file of the store's, as it was.
+fn stage(storage: &dyn Storage, import: &Import, reader: &mut Reader<'_>) -> Result<Place> {
+    let path = import.folder().join(hex(&import.stage));
+    let file = storage.open(&path, OpenMode::CreateNew)?;
+    let superblock = *reader.superblock;
+    file.set_length(superblock.file_length.max(PAGE_BYTES))?;
+    file.write_at(bytemuck::bytes_of(&superblock), 0)?;
+    let mut pages = Vec::new();
+    while let Some(first) = reader.run(&mut pages)? {
+        file.write_at(&pages, first * PAGE_BYTES)?;
+    }
+    let identity = Identity { store_uuid: None, object_uuid: None, kind: KIND_OBJECT };
+    let called = path.display().to_string();
+    Ok(Place { log_path: path.with_extension("log"), path, identity, called })
+}
+
+/// Opens what was staged; whatever is wrong with it is wrong with the export.
+fn check(storage: &dyn Storage, staged: &Place, options: &ImportOptions) -> Result<Image> {
+    let bad = |found: String, expected: String| Error::BadExport {
+        path: options.called.clone(),
+        found,
+        expected,
+    };
+    let image = Image::open(storage, staged).map_err(|error| match error {
+        Error::Damaged { what, found, expected, .. } => bad(format!("{what}: {found}"), expected),
+        Error::LogMissing { .. } => bad("a need for a log".to_string(), "none".to_string()),
+        other => other,
+    })?;
+    let mut findings = Findings::new(staged.path.clone(), None);
+    heap::check(&image, &mut findings)?;
+    if let Some(finding) = findings.into_list().into_iter().next() {
+        return Err(bad(format!("{}: {}", finding.what, finding.found), finding.expected));
+    }
+    let mut leases: Vec<(u64, u64)> = image.superblock().regions().iter().map(lease_of).collect();
+    leases.sort_unstable();
+    if leases.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
+        return Err(bad("regions that overlap".to_string(), "regions apart".to_string()));
+    }
+    Ok(image)
+}

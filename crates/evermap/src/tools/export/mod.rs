@@ -1,0 +1,256 @@
+//! Carrying one object to another store or machine: an export is one file, an import makes an
+//! object of it.
+//!
+//! What is exported is the last commit, read through an image and checked on the way; only pages that
+//! something is allocated in are written. An import is staged in the store's directory for objects
+//! in the making, checked there like any object file, and written anew from there for the addresses
+//! that it gets.
+
+mod file;
+mod import;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::format::{PAGE_BYTES, RegionRecord, checksum_table_bytes};
+
+use super::audit::{
+    Bits, Lies, Memory, Neighbours, Opened, Pointer, Spot, Walked, Watch, Wrong, open, path_of,
+    walk,
+};
+use super::check::CheckOptions;
+use super::image::Image;
+use super::report::Findings;
+use super::{checksums, heap};
+use file::{POINTS_ELSEWHERE, RUN_PAGES_MAX, Writer};
+pub use import::{ImportOptions, ImportReport, import};
+
+const PAGE: usize = PAGE_BYTES as usize;
+/// Bytes of the object that are in memory during the walk.
+const WALK_BYTES: u64 = 1 << 30;
+
+/// How an object is exported.
+///
+/// ```
+/// let options = evermap::tools::ExportOptions::new().force(true);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ExportOptions {
+    force: bool,
+    called: Option<PathBuf>,
+    check: CheckOptions,
+}
+
+impl ExportOptions {
+    /// Refuse an object that has pointers to others.
+    pub fn new() -> ExportOptions {
+        ExportOptions::default()
+    }
+
+    /// Whether to export an object although it has pointers to other objects of its store, which
+    /// lead nowhere in another one. Default: no.
+    pub fn force(mut self, force: bool) -> ExportOptions {
+        self.force = force;
+        self
+    }
+
+    /// What the target is called in messages. Default: `-`.
+    pub fn called(mut self, target: impl Into<PathBuf>) -> ExportOptions {
+        self.called = Some(target.into());
+        self
+    }
+}
+
+/// What was exported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExportReport {
+    /// The object's name.
+    pub object: String,
+    /// Number of the commit.
+    pub sequence: u64,
+    /// Pages written.
+    pub pages: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Pointers to other objects of the store.
+    pub pointers_elsewhere: u64,
+}
+
+/// Writes an object's last commit, front to back: to a file, or into a pipe.
+///
+/// The object may be in use. Every page is compared with its checksum first. The target is not
+/// flushed to a disk: that is its owner's business.
+///
+/// # Errors
+/// `PointsElsewhere` when the object has pointers to other objects and `force` does not allow them,
+/// `Damaged` when it is, `NoStore`, `NotFound`; and what writing gives.
+///
+/// ```
+/// use evermap::{PVec, Store, tools};
+/// # let directory = tempfile::tempdir()?;
+/// let store = Store::create_new(directory.path().join("one"))?;
+/// store.create::<PVec<u64>, _>("numbers", [1, 2, 3])?;
+/// let mut file = Vec::new();
+/// tools::export(store.path(), "numbers", &mut file, &tools::ExportOptions::new())?;
+///
+/// let other = Store::create_new(directory.path().join("two"))?;
+/// let options = tools::ImportOptions::new().name("kept");
+/// tools::import(other.path(), &mut file.as_slice(), &options)?;
+/// assert_eq!(*other.read::<PVec<u64>>("kept")?, [1, 2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn export(
+    directory: impl AsRef<Path>,
+    name: &str,
+    target: &mut dyn Write,
+    options: &ExportOptions,
+) -> Result<ExportReport> {
+    let opened = open(directory.as_ref(), name, &options.check)?;
+    let image = &opened.image;
+    let called = options.called.clone().unwrap_or_else(|| PathBuf::from("-"));
+    refuse_damage(image)?;
+    let (walked, elsewhere) = look_elsewhere(&opened, name)?;
+    let points_elsewhere = match (elsewhere, options.force) {
+        (Some(error), false) => return Err(error.into_error(name)),
+        (elsewhere, _) => elsewhere.map_or(0, |found| found.count),
+    };
+    let mut superblock = *image.superblock();
+    superblock.log_required = 0;
+    let flags = if points_elsewhere > 0 { POINTS_ELSEWHERE } else { 0 };
+    let mut writer = Writer::begin(target, &called, &superblock, flags)?;
+    for (number, region) in image.regions() {
+        let used = used_pages(region, number == 0, &walked);
+        write_region(image, region, &used, &mut writer)?;
+    }
+    writer.finish()?;
+    Ok(ExportReport {
+        object: name.to_string(),
+        sequence: superblock.commit_sequence,
+        pages: writer.pages,
+        bytes: writer.bytes,
+        pointers_elsewhere: points_elsewhere,
+    })
+}
+
+/// An object is carried as a whole or not at all.
+fn refuse_damage(image: &Image) -> Result<()> {
+    let mut findings = Findings::new(image.path().to_path_buf(), None);
+    heap::check(image, &mut findings)?;
+    checksums::check(image, &mut findings, None, |_| {})?;
+    match findings.into_list().into_iter().next() {
+        None => Ok(()),
+        Some(finding) => Err(Error::Damaged {
+            path: image.path().to_path_buf(),
+            what: "the object",
+            found: format!("{}: {}", finding.what, finding.found),
+            expected: finding.expected,
+        }),
+    }
+}
+
+/// Pointers to other objects.
+struct Elsewhere<'a> {
+    neighbours: &'a Neighbours,
+    first: Option<(Spot, usize)>,
+    count: u64,
+}
+
+impl Watch for Elsewhere<'_> {
+    fn pointer(&mut self, pointer: &Pointer) {
+        if pointer.lies == Lies::Outside
+            && let Some(holder) = self.neighbours.holder(pointer.value)
+        {
+            self.first.get_or_insert((pointer.spot, holder));
+            self.count += 1;
+        }
+    }
+
+    fn wrong(&mut self, _: Wrong, _: &Pointer) {}
+}
+
+struct Found {
+    count: u64,
+    to: String,
+    first: String,
+}
+
+impl Found {
+    fn into_error(self, name: &str) -> Error {
+        let Found { count, to, first } = self;
+        Error::PointsElsewhere { object: name.to_string(), count, to, first }
+    }
+}
+
+fn look_elsewhere(opened: &Opened, name: &str) -> Result<(Walked, Option<Found>)> {
+    // Addresses that the catalog gives the object, and that no region of it has yet.
+    let mut neighbours = opened.neighbours.clone();
+    neighbours.objects.retain(|(_, _, holder)| holder != name);
+    let mut watch = Elsewhere { neighbours: &neighbours, first: None, count: 0 };
+    let mut memory = Memory::new(&opened.image, WALK_BYTES);
+    let walked = walk(&opened.image, &mut memory, &mut watch)?;
+    let Elsewhere { first, count, .. } = watch;
+    let found = first.map(|(spot, holder)| Found {
+        count,
+        to: match neighbours.objects[holder].2.as_str() {
+            "the catalog" => "the catalog".to_string(),
+            other => format!("object `{other}`"),
+        },
+        first: path_of(&walked, &mut memory, spot),
+    });
+    Ok((walked, found))
+}
+
+/// Which pages of a region hold something: bookkeeping, and what is allocated.
+fn used_pages(region: &RegionRecord, is_first: bool, walked: &Walked) -> Bits {
+    let mut used = Bits::new(region.length / PAGE_BYTES);
+    let table = match region.checksums {
+        0 => 0,
+        _ => checksum_table_bytes(region.capacity / PAGE_BYTES),
+    };
+    // Page 0 is in front of all; tables of checksums are made anew.
+    let pages = u64::from(is_first)..(region.meta_length - table) / PAGE_BYTES;
+    for page in pages {
+        used.set(page);
+    }
+    let end = region.base + region.length;
+    let inside = |address: u64| (region.base..end).contains(&address);
+    for block in walked.blocks.each().filter(|block| inside(block.address)) {
+        let (from, to) = (block.address - region.base, block.address + block.bytes - region.base);
+        for page in from / PAGE_BYTES..to.div_ceil(PAGE_BYTES) {
+            used.set(page);
+        }
+    }
+    used
+}
+
+fn write_region(
+    image: &Image,
+    region: &RegionRecord,
+    used: &Bits,
+    writer: &mut Writer<'_>,
+) -> Result<()> {
+    let pages = region.length / PAGE_BYTES;
+    let mut buffer = vec![0; RUN_PAGES_MAX * PAGE];
+    let mut at = 0;
+    while at < pages {
+        if !used.has(at) {
+            at += 1;
+            continue;
+        }
+        let most = (at + RUN_PAGES_MAX as u64).min(pages);
+        let end = (at..most).find(|page| !used.has(*page)).unwrap_or(most);
+        let bytes = &mut buffer[..(end - at) as usize * PAGE];
+        image.read_pages(region.file_offset + at * PAGE_BYTES, bytes)?;
+        let first = region.file_offset / PAGE_BYTES + at;
+        for (number, page) in (first..).zip(bytes.as_chunks::<PAGE>().0) {
+            if page != &[0; PAGE] {
+                writer.page(number, page)?;
+            }
+        }
+        at = end;
+    }
+    Ok(())
+}

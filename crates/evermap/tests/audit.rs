@@ -1,0 +1,455 @@
+//! What an audit finds: exactly the pointers that lead astray, and exactly what nothing reaches.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::{HashMap, HashSet};
+use std::ptr::NonNull;
+
+use common::{Random, TestStore, object_file};
+use evermap::tools::{
+    AuditOptions, AuditReport, Confidence, MemoryMap, PointerKind, Severity, Typing, audit,
+};
+use evermap::{Error, PBox, PMap, PString, PVec, Persist, Plain, Ptr, RawSession, Store};
+
+fn look(store: &Store, name: &str) -> AuditReport {
+    audit(store.path(), name, &AuditOptions::new()).unwrap()
+}
+
+/// A block of words in a raw object, zeroed.
+fn block(session: &RawSession, words: usize) -> NonNull<u64> {
+    let block = session.heap().allocate(words * 8, 8).unwrap().cast::<u64>();
+    // SAFETY: the block has room for that, and is nobody else's.
+    unsafe { block.write_bytes(0, session.heap().usable_size(block.cast()) / 8) };
+    block
+}
+
+fn put(block: NonNull<u64>, word: usize, value: u64) {
+    // SAFETY: the tests stay inside of their blocks.
+    unsafe { block.add(word).write(value) };
+}
+
+fn address(block: NonNull<u64>) -> u64 {
+    block.as_ptr() as u64
+}
+
+fn finish(mut session: RawSession, root: NonNull<u64>, bytes: u64) {
+    session.set_root(Some(root.cast()), bytes, [0; 16], "").unwrap();
+    session.commit().unwrap();
+    session.close().unwrap();
+}
+
+/// An address that this program has.
+fn foreign() -> (Box<u64>, u64) {
+    let own = Box::new(1);
+    let address = &raw const *own as u64;
+    (own, address)
+}
+
+#[derive(Default)]
+struct Model {
+    blocks: Vec<(NonNull<u64>, usize)>,
+    edges: HashMap<usize, Vec<usize>>,
+    foreign: HashMap<usize, u64>,
+    dangling: HashMap<usize, u64>,
+}
+
+impl Model {
+    fn reached(&self) -> HashSet<usize> {
+        let mut reached = HashSet::from([0]);
+        let mut queue = vec![0];
+        while let Some(at) = queue.pop() {
+            for &next in self.edges.get(&at).into_iter().flatten() {
+                if reached.insert(next) {
+                    queue.push(next);
+                }
+            }
+        }
+        reached
+    }
+}
+
+/// A graph by chance: every word that is not zero is an edge, foreign, dangling, or a number.
+fn random_graph(session: &RawSession, random: &mut Random) -> Model {
+    let mut model = Model::default();
+    let count = 2 + random.below(60) as usize;
+    let words = |random: &mut Random| match random.below(12) {
+        0 => 8_200 + random.below(20_000) as usize,
+        1 => 500 + random.below(3_000) as usize,
+        _ => 2 + random.below(40) as usize,
+    };
+    for _ in 0..count {
+        let words = words(random);
+        model.blocks.push((block(session, words), words));
+    }
+    let freed: Vec<NonNull<u64>> = (0..10).map(|_| block(session, words(random))).collect();
+    for at in 0..count {
+        let (holder, words) = model.blocks[at];
+        let mut places = HashSet::new();
+        for _ in 0..random.below(5) {
+            let place = random.below(words as u64) as usize;
+            if !places.insert(place) {
+                continue;
+            }
+            let to = random.below(count as u64) as usize;
+            let value = match random.below(8) {
+                0 => {
+                    *model.foreign.entry(at).or_default() += 1;
+                    0x7f12_3400_0000 + random.below(1 << 20) * 8
+                }
+                1 => {
+                    *model.dangling.entry(at).or_default() += 1;
+                    address(freed[random.below(10) as usize])
+                }
+                2 => random.below(60_000),
+                3 => (random.below(1_000_000) as f64 + 0.5).to_bits(),
+                kind => {
+                    model.edges.entry(at).or_default().push(to);
+                    let inside = random.below(model.blocks[to].1 as u64 * 8);
+                    address(model.blocks[to].0) + if kind == 4 { inside } else { 0 }
+                }
+            };
+            put(holder, place, value);
+        }
+    }
+    for block in freed {
+        session.heap().try_free(block.cast()).unwrap();
+    }
+    model
+}
+
+#[test]
+fn random_graphs_are_audited_exactly() {
+    let mut random = Random::from_environment("random graphs");
+    let store = TestStore::in_memory();
+    for round in 0..40 {
+        let name = format!("graph {round}");
+        store.create_raw(&name).unwrap();
+        let session = store.write_raw(&name).unwrap();
+        let model = random_graph(&session, &mut random);
+        let heap = session.heap();
+        let usable: Vec<u64> =
+            model.blocks.iter().map(|(b, _)| heap.usable_size(b.cast()) as u64).collect();
+        finish(session, model.blocks[0].0, 16);
+        let report = look(&store, &name);
+        let reached = model.reached();
+        let sum = |of: &HashMap<usize, u64>| -> u64 {
+            of.iter().filter(|(at, _)| reached.contains(at)).map(|(_, count)| count).sum()
+        };
+        assert_eq!(report.count(PointerKind::Foreign), sum(&model.foreign), "round {round}");
+        assert_eq!(report.count(PointerKind::Dangling), sum(&model.dangling), "round {round}");
+        assert_eq!(report.blocks, model.blocks.len() as u64, "round {round}");
+        assert_eq!(report.reached_blocks, reached.len() as u64, "round {round}");
+        let lost = (0..usable.len()).filter(|at| !reached.contains(at));
+        assert_eq!(report.leaks.blocks, lost.clone().count() as u64, "round {round}");
+        let sizes: u64 = report.sizes.iter().map(|size| size.leaked_blocks).sum();
+        assert_eq!(sizes, report.leaks.blocks);
+        let is_led_to = |at: usize| {
+            model
+                .edges
+                .iter()
+                .any(|(from, to)| *from != at && !reached.contains(from) && to.contains(&at))
+        };
+        let heads = lost.filter(|at| !is_led_to(*at)).count() as u64;
+        assert_eq!(report.leaks.heads, heads, "round {round}");
+    }
+}
+
+#[test]
+fn each_kind_of_pointer_is_told_with_its_path() {
+    let store = TestStore::in_memory();
+    let other = store.create_raw("other").and_then(|()| store.write_raw("other")).unwrap();
+    let there = block(&other, 8);
+    finish(other, there, 64);
+    store.create_raw("raw").unwrap();
+    let session = store.write_raw("raw").unwrap();
+    let (root, middle, leaf) = (block(&session, 8), block(&session, 12), block(&session, 8));
+    let gone = block(&session, 300);
+    let (_own, foreign) = foreign();
+    put(root, 2, address(middle));
+    put(middle, 5, address(leaf) + 24);
+    put(leaf, 1, foreign);
+    put(leaf, 2, address(there));
+    put(leaf, 3, address(gone));
+    put(leaf, 4, address(root) / 65_536 * 65_536 - 4096);
+    put(leaf, 5, address(root) + (1 << 33));
+    session.heap().try_free(gone.cast()).unwrap();
+    finish(session, root, 64);
+
+    let map = MemoryMap::of_this_process().unwrap();
+    let options = AuditOptions::new().memory_map(map);
+    let report = audit(store.path(), "raw", &options).unwrap();
+    let path = format!("root +16 -> {:#x} +40 -> {:#x}", address(middle), address(leaf));
+    for (kind, offset, to) in [
+        (PointerKind::Foreign, 8, ""),
+        (PointerKind::OtherObject, 16, "object `other`"),
+        (PointerKind::Dangling, 24, "nothing is allocated"),
+        (PointerKind::Metadata, 32, "bookkeeping"),
+        (PointerKind::NoObject, 40, "no object has"),
+    ] {
+        let found =
+            report.findings.iter().find(|f| f.kind == kind).unwrap_or_else(|| panic!("{kind}"));
+        assert_eq!(found.samples.len(), 1);
+        assert_eq!(found.samples[0].path, format!("{path} +{offset}"), "{kind}");
+        assert_eq!(found.samples[0].address, address(leaf) + offset);
+        assert!(found.to.contains(to), "{found:?}");
+        assert_eq!(found.confidence, Confidence::Likely, "{kind}");
+        let is_damage = kind == PointerKind::Foreign;
+        assert_eq!(found.severity == Severity::Damage, is_damage, "{kind}");
+    }
+    assert_eq!(report.findings.len(), 5, "{:#?}", report.findings);
+    let foreign = &report.findings.iter().find(|f| f.kind == PointerKind::Foreign).unwrap().to;
+    assert!(foreign.contains("heap") || foreign.contains("anonymous"), "{foreign}");
+    assert_eq!((report.interior, report.leaks.blocks, report.typing), (1, 0, Typing::Untyped));
+}
+
+#[derive(Persist)]
+#[repr(C)]
+struct Book {
+    pages: PVec<Page>,
+    index: PMap<PString, PVec<u32>>,
+    cover: Option<PBox<Cover>>,
+    numbers: PVec<u64>,
+    marks: [Ptr<u64>; 2],
+}
+
+#[derive(Persist)]
+#[repr(C)]
+struct Page {
+    title: PString,
+    place: Place,
+    note: Option<PBox<Cover>>,
+}
+
+#[derive(Persist)]
+#[repr(C)]
+struct Cover {
+    text: PString,
+    lines: PVec<PString>,
+}
+
+#[derive(Clone, Copy, Persist, Plain)]
+#[repr(C)]
+struct Place {
+    shelf: u32,
+    row: u32,
+}
+
+/// Ten pages, every other one with a note of two lines; numbers that are addresses of the object.
+fn book(store: &Store, name: &str) {
+    let empty = BookInit {
+        pages: PVec::new(),
+        index: PMap::new(),
+        cover: None::<CoverInit<&str, [&str; 0]>>,
+        numbers: PVec::new(),
+        marks: [Ptr::null(), Ptr::null()],
+    };
+    store.create::<Book, _>(name, empty).unwrap();
+    let mut session = store.write::<Book>(name).unwrap();
+    let base = session.info().unwrap().base_address;
+    let mut root = session.root_mut();
+    let mut fields = root.fields();
+    for number in 0..10u32 {
+        let note = CoverInit { text: "note", lines: ["one", "two"] };
+        let title = format!("page {number}");
+        let place = Place { shelf: number, row: 1 };
+        let note = (number % 2 == 1).then_some(note);
+        fields.pages.push(PageInit { title: title.as_str(), place, note }).unwrap();
+        fields.index.insert(title.as_str(), [number, 7]).unwrap();
+    }
+    let numbers = [base, base + 70_000, 0x7f12_3400_0000, 0x5555_5600_0000];
+    fields.numbers.extend(numbers).unwrap();
+    session.commit().unwrap();
+    session.close().unwrap();
+}
+
+#[test]
+fn a_typed_object_is_counted_by_type_and_its_numbers_are_no_pointers() {
+    let store = TestStore::in_memory();
+    book(&store, "book");
+    let report = look(&store, "book");
+    assert!(report.is_clean(), "{report:#?}");
+    assert_eq!(report.typing, Typing::Typed);
+    assert_eq!(report.reached_blocks, report.blocks);
+    let count = |name: &str| report.types.iter().find(|t| t.name == name).map_or(0, |t| t.values);
+    assert_eq!((count("Book"), count("Page"), count("Cover"), count("Place")), (1, 10, 5, 10));
+    // Titles, keys, and three texts a note.
+    assert_eq!((count("PString"), count("PVec<u32>"), count("Ptr<u64>")), (35, 10, 2));
+    // The same words in an object of no type are pointers.
+    let mut session = store.write_raw("book").unwrap();
+    let root = session.root();
+    let moved = block(&session, 64);
+    // SAFETY: the root is that large.
+    unsafe {
+        moved.cast::<u8>().copy_from(NonNull::new(root.address).unwrap(), root.bytes as usize)
+    };
+    session.set_root(Some(moved.cast()), root.bytes, [1; 16], &root.description).unwrap();
+    session.commit().unwrap();
+    session.close().unwrap();
+    let report = look(&store, "book");
+    assert_eq!(report.typing, Typing::Untyped);
+    // What is only possible is left out: cells of the index may look like small addresses.
+    let likely = report.findings.iter().filter(|f| f.confidence == Confidence::Likely);
+    let foreign: u64 =
+        likely.filter(|f| f.kind == PointerKind::Foreign).map(|found| found.count).sum();
+    assert_eq!(foreign, 2, "{:#?}", report.findings);
+    assert_eq!(report.count(PointerKind::Metadata), 1);
+}
+
+/// Overwrites a word of an object, wherever it is.
+fn scribble(store: &Store, name: &str, at: u64, value: u64) {
+    let mut session = store.write_raw(name).unwrap();
+    let place: *mut u64 = std::ptr::with_exposed_provenance_mut(at as usize);
+    // SAFETY: the tests name places in the object, which is mapped for writing.
+    unsafe { place.write(value) };
+    session.commit().unwrap();
+    session.close().unwrap();
+}
+
+#[test]
+fn what_is_wrong_in_a_typed_object_has_the_names_of_its_fields() {
+    let store = TestStore::in_memory();
+    let (_own, foreign) = foreign();
+    let find = |report: &AuditReport, kind: PointerKind, path: &str| {
+        let found = report.findings.iter().find(|f| f.kind == kind);
+        let found = found.unwrap_or_else(|| panic!("no {kind} in {:#?}", report.findings));
+        assert_eq!(found.samples[0].path, path, "{kind}");
+        assert_eq!(found.confidence, Confidence::Certain);
+        assert_eq!(found.severity, Severity::Damage);
+    };
+    let place = |name: &str, of: fn(&Book) -> u64| {
+        book(&store, name);
+        of(&store.read::<Book>(name).unwrap())
+    };
+    let note = |book: &Book| &raw const book.pages[3].note as u64;
+    let at = place("a", note);
+    scribble(&store, "a", at, foreign);
+    let report = look(&store, "a");
+    find(&report, PointerKind::Foreign, "root.pages[3].note");
+    // What the note had is lost: the note, its text, its lines and their two texts.
+    assert_eq!((report.leaks.blocks, report.leaks.heads), (5, 1));
+    assert!(report.leaks.samples[0].is_head && report.is_damaged());
+
+    let at = place("b", |book| std::ptr::from_ref(book.index.get("page 4").unwrap()) as u64);
+    scribble(&store, "b", at + 16, 1 << 50);
+    find(&look(&store, "b"), PointerKind::Broken, "root.index[\"page 4\"]");
+    scribble(&store, "b", at, at & !7);
+    find(&look(&store, "b"), PointerKind::Misplaced, "root.index[\"page 4\"]");
+
+    let at = place("c", |book| &raw const book.marks[1] as u64);
+    scribble(&store, "c", at, foreign);
+    find(&look(&store, "c"), PointerKind::Foreign, "root.marks[1]");
+    scribble(&store, "c", at, 12);
+    find(&look(&store, "c"), PointerKind::Foreign, "root.marks[1]");
+
+    let at = place("d", |book| &raw const book.pages[1].note as u64);
+    let other = note(&store.read::<Book>("d").unwrap());
+    let value = {
+        let _open = store.read::<Book>("d").unwrap();
+        // SAFETY: a note's place, in an object that is open.
+        unsafe { *std::ptr::with_exposed_provenance::<u64>(other as usize) }
+    };
+    scribble(&store, "d", at, value);
+    find(&look(&store, "d"), PointerKind::Shared, "root.pages[3].note");
+
+    let at = place("e", |book| &raw const book.cover as u64);
+    let free = {
+        let mut session = store.write_raw("e").unwrap();
+        let gone = block(&session, 8);
+        session.heap().try_free(gone.cast()).unwrap();
+        session.commit().unwrap();
+        address(gone)
+    };
+    scribble(&store, "e", at, free);
+    find(&look(&store, "e"), PointerKind::Dangling, "root.cover");
+}
+
+#[test]
+fn a_long_list_is_walked_and_its_path_is_told_by_its_ends() {
+    let store = TestStore::in_memory();
+    store.create_raw("list").unwrap();
+    let session = store.write_raw("list").unwrap();
+    let nodes: Vec<NonNull<u64>> = (0..20_000).map(|_| block(&session, 2)).collect();
+    nodes.windows(2).for_each(|pair| put(pair[0], 0, address(pair[1])));
+    let (_own, foreign) = foreign();
+    put(nodes[19_999], 1, foreign);
+    finish(session, nodes[0], 16);
+    // With room for four pieces of 64 KiB of the object, and with all of it.
+    for memory_bytes in [0, 1 << 30] {
+        let options = AuditOptions::new().memory_bytes(memory_bytes).samples(1);
+        let report = audit(store.path(), "list", &options).unwrap();
+        assert_eq!((report.reached_blocks, report.leaks.blocks), (20_000, 0));
+        let path = &report.findings[0].samples[0].path;
+        assert!(path.starts_with("root +0 -> ") && path.contains(" blocks) .. "), "{path}");
+        assert!(path.ends_with(&format!("{:#x} +8", address(nodes[19_999]))), "{path}");
+        assert!(path.len() < 1000);
+    }
+}
+
+#[test]
+fn an_object_without_a_root_has_leaked_all_it_has() {
+    let store = TestStore::in_memory();
+    store.create_raw("raw").unwrap();
+    let mut session = store.write_raw("raw").unwrap();
+    let (one, two) = (block(&session, 4), block(&session, 10_000));
+    put(one, 0, address(two));
+    session.commit().unwrap();
+    session.close().unwrap();
+    let report = look(&store, "raw");
+    assert!(!report.has_root && !report.is_damaged() && !report.is_clean());
+    assert_eq!((report.leaks.blocks, report.leaks.heads, report.leaks.bytes), (2, 1, 32 + 81_920));
+    assert_eq!(report.leaks.samples[0].address, address(one));
+}
+
+#[test]
+fn numbers_in_pairs_are_told_from_the_pointers_of_one_process() {
+    let store = TestStore::in_memory();
+    store.create_raw("pairs").unwrap();
+    let session = store.write_raw("pairs").unwrap();
+    let root = block(&session, 400);
+    // Pairs of 32 bits: the upper halves count up through what looks like a library's place.
+    (0..300).for_each(|n| put(root, n as usize, ((0x7e00 + n) << 32) | (n * 8)));
+    finish(session, root, 3200);
+    let report = look(&store, "pairs");
+    assert_eq!(report.count(PointerKind::Foreign), 300);
+    assert!(!report.is_damaged(), "{:#?}", report.findings);
+}
+
+/// Bytes of an object's file by chance: an audit answers, or refuses with a typed error.
+#[test]
+fn damage_of_any_kind_is_no_panic_and_no_signal() {
+    let mut random = Random::from_environment("damage");
+    let store = TestStore::in_memory();
+    book(&store, "book");
+    let (path, _directory) = store.close();
+    let file = object_file(&path);
+    let sound = std::fs::read(&file).unwrap();
+    for _ in 0..300 {
+        let mut bytes = sound.clone();
+        let parts = [3072..4096, 4096..20_000, 65_536..80_000, 0..sound.len() as u64];
+        for _ in 0..1 + random.below(60) {
+            let part = &parts[random.below(4) as usize];
+            let part = part.start..part.end.min(sound.len() as u64);
+            let at = (part.start + random.below(part.end - part.start)) as usize;
+            bytes[at] = random.number() as u8;
+        }
+        if random.one_in(10) {
+            bytes.truncate(random.below(sound.len() as u64) as usize);
+        }
+        std::fs::write(&file, &bytes).unwrap();
+        match audit(&path, "book", &AuditOptions::new()) {
+            Ok(report) => assert!(report.reached_blocks <= report.blocks),
+            Err(Error::Damaged { .. } | Error::Foreign { .. } | Error::NewerFormat { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_audited_is_refused_by_name() {
+    let store = TestStore::in_memory();
+    let missing = audit(store.path(), "missing", &AuditOptions::new());
+    assert!(matches!(missing, Err(Error::NotFound { .. })));
+    let nowhere = audit(store.path().join("nowhere"), "a", &AuditOptions::new());
+    assert!(matches!(nowhere, Err(Error::NoStore { .. })));
+}
