@@ -22,9 +22,18 @@ use crate::format::{
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
 
-/// The unused end of a file is given back at close when it is more than one part in this many:
-/// it costs two flushes.
-const TRIM_BEYOND_PART: u64 = 8;
+/// Disk space that an object does not need is given back at close when it is more than one part in
+/// this many of the file: it costs two flushes.
+const GIVE_BACK_BEYOND_PART: u64 = 8;
+/// One part in so many of a file's end, where that is at least so many bytes: an object that was
+/// built in one go is about as long as what is in it.
+const TRIM_LARGE: (u64, u64) = (32, 4 << 20);
+
+fn worth_cutting(spare: u64, file_length: u64) -> bool {
+    let (part, bytes_min) = TRIM_LARGE;
+    spare > file_length / GIVE_BACK_BEYOND_PART
+        || (spare >= bytes_min && spare > file_length / part)
+}
 
 /// Free chunks are given back at close where at least this many (1 MiB) follow one another: fewer
 /// cost more in extents than they give.
@@ -300,11 +309,11 @@ impl Writer {
         }
         if self.grew {
             self.grew = false;
-            self.trim(u64::MAX, TRIM_BEYOND_PART)?;
+            self.trim(u64::MAX, worth_cutting)?;
         }
         if self.head.commit_sequence > self.opened_at {
             let free = self.heap.free_bytes(HOLE_CHUNKS_MIN);
-            if free * TRIM_BEYOND_PART > self.head.file_length {
+            if free > self.head.file_length / GIVE_BACK_BEYOND_PART {
                 self.give_back(HOLE_CHUNKS_MIN)?;
             }
         }
@@ -316,7 +325,7 @@ impl Writer {
     pub(crate) fn shrink(&mut self) -> Result<u64> {
         let before = self.file.disk_bytes()?;
         self.commit()?;
-        self.trim(u64::MAX, u64::MAX)?;
+        self.trim(u64::MAX, |_, _| true)?;
         self.give_back(1)?;
         self.reserved = false;
         Ok(before.saturating_sub(self.file.disk_bytes()?))
@@ -331,13 +340,13 @@ impl Writer {
     pub(crate) fn release(&mut self, bytes_max: u64) -> Result<u64> {
         self.commit()?;
         let before = self.head.file_length;
-        self.trim(bytes_max, u64::MAX)?;
+        self.trim(bytes_max, |_, _| true)?;
         Ok(before.saturating_sub(self.head.file_length))
     }
 
-    /// Gives back the unused end of the file, but no more than `bytes_max`, if it is more than one
-    /// part in `part_max` of it. Everything is committed.
-    fn trim(&mut self, bytes_max: u64, part_max: u64) -> Result<()> {
+    /// Gives back the unused end of the file, but no more than `bytes_max`, if so many bytes of such a
+    /// file are `worth` it. Everything is committed.
+    fn trim(&mut self, bytes_max: u64, worth: impl Fn(u64, u64) -> bool) -> Result<()> {
         let mut used = self.heap.tidy();
         let records = self.territory.records();
         let spare = match (records.last(), used.last_mut()) {
@@ -348,7 +357,7 @@ impl Writer {
             }
             _ => 0,
         };
-        if spare == 0 || spare.saturating_mul(part_max) <= self.head.file_length {
+        if spare == 0 || !worth(spare, self.head.file_length) {
             return Ok(());
         }
         // Who reads a longer commit uses what would be cut, or given out again by later sessions:
