@@ -111,6 +111,8 @@ typedef enum em_status {
     EM_LOG_FULL = 23,           /**< readers keep the log from being emptied [ENOBUFS] */
     EM_UNSUPPORTED = 24,        /**< the kernel or the processor lacks something [ENOSYS] */
     EM_IO = 25,                 /**< anything else the kernel refused [its own errno] */
+    EM_OTHER_OBJECT = 26,       /**< a detached Rust value of another object [EXDEV] */
+    EM_DESERIALIZE = 27,        /**< what was read is no value of the Rust type [EBADMSG] */
     EM_CLOSED = 100,            /**< no open handle: closed, never opened, or NULL [EBADF] */
     EM_READ_ONLY = 101,         /**< the object is open for reading [EROFS] */
     EM_FORKED = 102,            /**< a forked child of the process that opened it [ECHILD] */

@@ -176,6 +176,8 @@ pub fn in_use(what: u64) -> bool {
 mod tests {
     use super::*;
 
+    /// Sees at once a use that is not noted or not looked for. That a barrier is missing it sees
+    /// only where both threads run at the same moment for long enough: a switch is a barrier.
     #[test]
     fn what_was_withdrawn_is_used_by_nobody_who_looked_after_noting() {
         const THING: u64 = 77;

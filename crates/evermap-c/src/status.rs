@@ -52,6 +52,8 @@ statuses! {
     LOG_FULL = 23, ENOBUFS;
     UNSUPPORTED = 24, ENOSYS;
     IO = 25, EIO;
+    OTHER_OBJECT = 26, EXDEV;
+    DESERIALIZE = 27, EBADMSG;
     CLOSED = 100, EBADF;
     READ_ONLY = 101, EROFS;
     FORKED = 102, ECHILD;
@@ -96,6 +98,8 @@ pub fn status_of(error: &Error) -> em_status {
         Error::LogFull { .. } => LOG_FULL,
         Error::Unsupported { .. } => UNSUPPORTED,
         Error::Io { .. } => IO,
+        Error::OtherObject { .. } => OTHER_OBJECT,
+        Error::Deserialize { .. } => DESERIALIZE,
         // The enum may grow; the test beside this fails until the new variant has a status.
         _ => INTERNAL,
     }
