@@ -10,7 +10,7 @@ use common::{Random, TestStore, object_file};
 use evermap::tools::{
     AuditOptions, AuditReport, Confidence, MemoryMap, PointerKind, Severity, Typing, audit,
 };
-use evermap::{Error, PBox, PMap, PString, PVec, Persist, Plain, Ptr, RawSession, Store};
+use evermap::{Error, PBTree, PBox, PMap, PString, PVec, Persist, Plain, Ptr, RawSession, Store};
 
 fn look(store: &Store, name: &str) -> AuditReport {
     audit(store.path(), name, &AuditOptions::new()).unwrap()
@@ -362,6 +362,32 @@ fn what_is_wrong_in_a_typed_object_has_the_names_of_its_fields() {
     };
     scribble(&store, "e", at, free);
     find(&look(&store, "e"), PointerKind::Dangling, "root.cover");
+}
+
+#[test]
+fn trees_are_walked_node_by_node() {
+    let store = TestStore::in_memory();
+    type Tree = PBTree<u64, PVec<PString>>;
+    store.create::<Tree, _>("tree", PBTree::new()).unwrap();
+    let mut session = store.write::<Tree>("tree").unwrap();
+    for number in 0..3_000u64 {
+        session.root_mut().insert(number * 7 % 3_001, ["one", "two"]).unwrap();
+    }
+    session.commit().unwrap();
+    session.close().unwrap();
+    let report = look(&store, "tree");
+    assert!(report.is_clean(), "{report:#?}");
+    let count = |name: &str| report.types.iter().find(|t| t.name == name).map_or(0, |t| t.values);
+    assert_eq!((count("PVec<PString>"), count("PString")), (3_000, 6_000));
+    let at = {
+        let tree = store.read::<Tree>("tree").unwrap();
+        std::ptr::from_ref(&tree.get(&1_234).unwrap()[1]) as u64
+    };
+    let (_own, foreign) = foreign();
+    scribble(&store, "tree", at, foreign);
+    let report = look(&store, "tree");
+    assert_eq!((report.findings.len(), report.leaks.blocks), (1, 1));
+    assert_eq!(report.findings[0].samples[0].path, "root[1234][1]");
 }
 
 #[test]

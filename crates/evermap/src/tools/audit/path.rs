@@ -93,6 +93,10 @@ fn step_of(walked: &Walked, memory: &mut Memory<'_>, spot: Spot, is_first: bool)
             let at = (address, spot.offset);
             entry_of(walked, memory, (schema, key, value), at, &mut text)
         }
+        (Content::Node(key, value, _), Some(schema)) => {
+            let at = (address, spot.offset);
+            node_of(walked, memory, (schema, key, value), at, &mut text)
+        }
         (Content::Raw | Content::Bytes, _) | (_, None) => {
             if !is_first {
                 text += &format!(" -> {address:#x}");
@@ -143,6 +147,33 @@ fn entry_of(
     }
     text.push_str(".key");
     part_of(schema, key, inside.saturating_sub(key_at), text)
+}
+
+fn node_of(
+    walked: &Walked,
+    memory: &mut Memory<'_>,
+    (schema, key, value): (&Schema, TypeNumber, TypeNumber),
+    (address, offset): (u64, u64),
+    text: &mut String,
+) -> Option<u64> {
+    let Some(node) = schema.node(key, value) else { return Some(offset) };
+    if offset >= node.children_at {
+        // From node to node: nothing that has a name.
+        return None;
+    }
+    let is_value = offset >= node.values.0;
+    let (first, bytes) = if is_value { node.values } else { node.keys };
+    let (index, inside) = match offset.checked_sub(first) {
+        Some(at) if bytes > 0 => (at / bytes, at % bytes),
+        _ => return Some(offset),
+    };
+    let key_address = address + node.keys.0 + index * node.keys.1;
+    let shown = key_text(walked, memory, schema, key, key_address);
+    *text += &format!("[{}]", shown.unwrap_or_else(|| format!("entry {index}")));
+    if !is_value {
+        text.push_str(".key");
+    }
+    part_of(schema, if is_value { value } else { key }, inside, text)
 }
 
 /// A key that is a number or a text.

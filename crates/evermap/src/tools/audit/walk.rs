@@ -14,7 +14,7 @@ use crate::tools::image::Image;
 
 use super::blocks::{Bits, Block, Blocks, Lies, NUMBERS_END};
 use super::memory::Memory;
-use super::schema::{Field, Kind, Schema, TypeNumber};
+use super::schema::{Field, HEIGHT_MAX, Kind, NODE_ENTRIES, Schema, TypeNumber};
 
 /// Stands for the root instead of a block's number.
 pub(in crate::tools) const ROOT: u32 = NUMBERS_END;
@@ -34,6 +34,8 @@ pub(in crate::tools) enum Content {
     Elements(TypeNumber),
     /// Entries of a map: types of key and value.
     Entries(TypeNumber, TypeNumber),
+    /// A node of a tree: types of key and value, and its level; 1 is a leaf.
+    Node(TypeNumber, TypeNumber, u64),
 }
 
 /// Where a word lies: in which block (or [`ROOT`]), and how many bytes from its beginning.
@@ -292,6 +294,7 @@ impl Walk<'_, '_, '_> {
                 Ok(())
             }
             Content::Entries(key, value) => self.entries((key, value), visit.count, block),
+            Content::Node(key, value, level) => self.node((key, value), level, block),
         }
     }
 
@@ -323,6 +326,68 @@ impl Walk<'_, '_, '_> {
         Ok(())
     }
 
+    fn node(
+        &mut self,
+        (key, value): (TypeNumber, TypeNumber),
+        level: u64,
+        block: Block,
+    ) -> Result<()> {
+        let spot = |offset| Spot { holder: block.number, offset };
+        let Some(node) = self.schema.node(key, value) else {
+            return self.conservative(block.address, block.bytes, spot(0));
+        };
+        let said = self.read(block.address)? & 0xffff;
+        let len = said.min(NODE_ENTRIES);
+        if said > NODE_ENTRIES {
+            self.wrong(Wrong::Broken, (block.address, block.address), spot(0));
+        }
+        for (is, (first, bytes)) in [(key, node.keys), (value, node.values)] {
+            self.count(is, len);
+            for at in (0..len).map(|index| first + index * bytes) {
+                self.value(is, block.address + at, bytes, spot(at))?;
+            }
+        }
+        if level > 1 {
+            for at in (0..=len).map(|index| node.children_at + index * 8) {
+                self.child((key, value), level - 1, block.address + at, spot(at))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A pointer to a node of a tree.
+    fn child(
+        &mut self,
+        (key, value): (TypeNumber, TypeNumber),
+        level: u64,
+        address: u64,
+        spot: Spot,
+    ) -> Result<()> {
+        let node = self.schema.node(key, value);
+        let bytes = node.map_or(0, |node| match level {
+            1 => node.leaf_bytes,
+            _ => node.children_at + (NODE_ENTRIES + 1) * 8,
+        });
+        let to = self.read(address)?;
+        let content = Content::Node(key, value, level);
+        let owned = Owned { content, count: 1, bytes: Some(bytes), stride: bytes };
+        self.owner((address, to), spot, owned);
+        Ok(())
+    }
+
+    fn tree(&mut self, of: (TypeNumber, TypeNumber), address: u64, spot: Spot) -> Result<()> {
+        let (root, len) = (self.read(address)?, self.read(address + 8)?);
+        let height = self.read(address + 16)? & u64::from(u32::MAX);
+        if root == 0 && len == 0 && height == 0 {
+            return Ok(());
+        }
+        if root == 0 || !(1..=HEIGHT_MAX).contains(&height) {
+            self.wrong(Wrong::Broken, (address, root), spot);
+            return Ok(());
+        }
+        self.child(of, height, address, spot)
+    }
+
     /// Looks at a value that has at most `room` bytes.
     fn value(&mut self, is: TypeNumber, address: u64, room: u64, spot: Spot) -> Result<()> {
         let schema = self.schema;
@@ -346,6 +411,7 @@ impl Walk<'_, '_, '_> {
             Kind::Vec(element) => self.vector(Content::Elements(*element), *element, address, spot),
             Kind::String => self.vector(Content::Bytes, usize::MAX, address, spot),
             Kind::Map(key, value) => self.map((*key, *value), address, spot),
+            Kind::Tree(key, value) => self.tree((*key, *value), address, spot),
             Kind::Box(of, may_be_none) => self.boxed(*of, *may_be_none, address, spot),
             Kind::Ptr(of) => self.pointer(*of, address, spot),
         }
@@ -475,7 +541,7 @@ impl Walk<'_, '_, '_> {
             self.wrong(Wrong::Broken, (address, value), spot);
         }
         let room = block.bytes.checked_div(owned.stride).unwrap_or(u64::MAX);
-        let is_whole = fits || !matches!(owned.content, Content::Value(_));
+        let is_whole = fits || !matches!(owned.content, Content::Value(_) | Content::Node(..));
         let content = if is_whole { owned.content } else { Content::Raw };
         // Reached by a mere pointer before, in an earlier round: now it is known better.
         self.mark(number, spot, content);
