@@ -78,6 +78,11 @@ impl RawSession {
         Ok(RawSession { open })
     }
 
+    /// What both kinds of session share.
+    pub(super) fn open_session(&mut self) -> &mut OpenSession {
+        &mut self.open
+    }
+
     /// The object's name when it was opened.
     pub fn name(&self) -> &str {
         self.open.name()

@@ -72,6 +72,11 @@ impl<T: Persist> Session<T> {
         Session { open, root }
     }
 
+    /// What both kinds of session share.
+    pub(super) fn open_session(&mut self) -> &mut OpenSession {
+        &mut self.open
+    }
+
     /// The root, for editing.
     pub fn root_mut(&mut self) -> Mut<'_, T> {
         // SAFETY: the root's type was checked at opening, the mapping lives in the session, and

@@ -8,6 +8,7 @@
 
 mod draft;
 mod populate;
+mod protector;
 mod reader;
 mod superblock;
 mod territory;
@@ -22,6 +23,8 @@ use crate::address::AddressSpace;
 pub(crate) use crate::commit::gate::{CONTENT_BYTE, WRITER_BYTE, lock_byte};
 use crate::storage::Storage;
 pub(crate) use draft::{Draft, DraftOptions, RootType, now_ns};
+pub use protector::{InForce, Protection};
+pub(crate) use protector::{Opened, Protector};
 pub(crate) use reader::Reader;
 pub(crate) use superblock::{Loaded, LogSource, hex, peek, read as read_superblock};
 pub(crate) use territory::{Addresses, lease_of};
