@@ -148,7 +148,7 @@ mod register {
     pub(super) const ALL: u32 = 0b00;
     pub(super) const READ_ONLY: u32 = 0b10;
 
-    /// Sets this thread's rights to the pages of a key. 20 ns.
+    /// Sets this thread's rights to the pages of a key: some 20 ns.
     pub(super) fn set_rights(key: u32, rights: u32) {
         let now = read();
         let shift = 2 * key;

@@ -76,7 +76,7 @@ pub fn after_scopes(protection: Protection) {
 }
 
 pub fn grown_memory(protection: Protection) {
-    for place in ["grown", "grown-committed", "region"] {
+    for place in ["grown", "grown-committed", "region", "reserved", "shrunk"] {
         faults_at(place, protection);
     }
 }
@@ -184,6 +184,21 @@ fn prepare(
             let block = grow(session, bytes);
             session.commit().unwrap();
             block
+        }
+        "reserved" => {
+            session.reserve(5 << 20).unwrap();
+            grow(session, 3 << 20)
+        }
+        "shrunk" => {
+            let block = grow(session, 3 << 20);
+            let behind = grow(session, 100_000);
+            session.commit().unwrap();
+            let scope = session.scope().unwrap();
+            scope.heap().try_free(std::ptr::NonNull::new(block).unwrap()).unwrap();
+            drop(scope);
+            session.shrink().unwrap();
+            session.release(1 << 30).unwrap();
+            behind
         }
         "replaced" => {
             // A reader keeps the log from being emptied: the file is replaced.

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod faults;
+mod measure;
 mod operations;
 mod scopes;
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         ["--fault", place, way, directory] => faults::commit(place, way, Path::new(directory)),
+        ["--measure"] => measure::run(),
         ["--read", directory] => faults::read_until_told(Path::new(directory)),
         _ => run_all(words.iter().find(|word| !word.starts_with('-')).copied()),
     }

@@ -115,6 +115,9 @@ pub fn same_contents(protection: Protection) {
                         pair.protected.checkpoint().unwrap()
                     );
                 }
+                2 if random.below(4) == 0 => {
+                    assert_eq!(pair.plain.shrink().unwrap(), pair.protected.shrink().unwrap());
+                }
                 2 => {}
                 _ => {
                     assert_eq!(pair.plain.commit().unwrap(), pair.protected.commit().unwrap());

@@ -80,8 +80,8 @@ fn mount(kind: &str, device: &str, options: &str) -> Result<(), String> {
 fn protection() {
     let output = Command::new("/bin/protection").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    said.lines().for_each(|line| say(line));
-    String::from_utf8_lossy(&output.stderr).lines().for_each(|line| say(line));
+    said.lines().for_each(say);
+    String::from_utf8_lossy(&output.stderr).lines().for_each(say);
     assert!(output.status.success(), "a promise of write protection is broken");
     assert!(said.contains("(keys) ... ok") && !said.contains("SKIPPED"), "the machine has no keys");
 }
