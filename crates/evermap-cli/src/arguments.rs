@@ -6,7 +6,9 @@ use clap::{Parser, Subcommand};
 use etcetera::BaseStrategy;
 
 use crate::failure::Failure;
-use crate::verbs::{Backup, Check, Completions, Demo, Info, Ls, Mv, Parse, Query, Restore, Rm};
+use crate::verbs::{
+    Backup, Check, Completions, Demo, Info, Ls, Map, Mv, Parse, Query, Restore, Rm, Stats,
+};
 
 /// Names the store when `--store` doesn't.
 const STORE_VARIABLE: &str = "EVERMAP_STORE";
@@ -51,6 +53,8 @@ pub enum Verb {
     Query(Query),
     Ls(Ls),
     Info(Info),
+    Map(Map),
+    Stats(Stats),
     Rm(Rm),
     Mv(Mv),
     Check(Check),

@@ -17,7 +17,7 @@ use crate::catalog::{self, Found, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::Result;
 use crate::format::Superblock;
-use crate::object::{BackgroundVerification, Protection, Protector, Writer, lease_of};
+use crate::object::{BackgroundVerification, ObjectMap, Protection, Protector, Writer, lease_of};
 
 /// An object open for writing. Dropping it forgets what was not committed.
 pub(super) struct OpenSession {
@@ -178,6 +178,10 @@ impl OpenSession {
 
     pub(super) fn verified(&self) -> Result<bool> {
         self.verification.as_ref().map_or(Ok(self.verified), BackgroundVerification::outcome)
+    }
+
+    pub(super) fn map(&mut self) -> Result<ObjectMap> {
+        self.writer_mut().map()
     }
 
     pub(super) fn sequence(&self) -> u64 {

@@ -15,7 +15,7 @@ use super::session::Session;
 use crate::address::prepare_keys;
 use crate::alloc::Heap;
 use crate::error::Result;
-use crate::object::{InForce, Opened, Protection, Protector};
+use crate::object::{InForce, ObjectMap, Opened, Protection, Protector};
 use crate::persist::{Mut, Persist};
 
 impl Protection {
@@ -207,6 +207,14 @@ macro_rules! hand_on {
         /// As there.
         pub fn verified(&self) -> Result<bool> {
             self.session.verified()
+        }
+
+        /// As [`Session::map`].
+        ///
+        /// # Errors
+        /// As there.
+        pub fn map(&mut self) -> Result<ObjectMap> {
+            self.session.map()
         }
 
         /// Number of the last commit; at level `Close`, of the last durable one.

@@ -7,6 +7,7 @@
 //! Who may do what meanwhile is decided by locks on bytes of the object file, see `commit::gate`.
 
 mod draft;
+mod map;
 mod populate;
 mod protector;
 mod reader;
@@ -23,6 +24,9 @@ use crate::address::AddressSpace;
 pub(crate) use crate::commit::gate::{CONTENT_BYTE, WRITER_BYTE, lock_byte};
 use crate::storage::Storage;
 pub(crate) use draft::{Draft, DraftOptions, RootType, now_ns};
+pub use map::{
+    Chunk, ChunkContent, ClassUse, MapTotals, ObjectMap, PAGES_PER_CHUNK, PageUse, RegionMap,
+};
 pub use protector::{InForce, Protection};
 pub(crate) use protector::{Opened, Protector};
 pub(crate) use reader::Reader;

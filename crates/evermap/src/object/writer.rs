@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tracing::warn;
 
+use super::map::{ObjectMap, RegionMap};
 use super::protector::{InForce, Opened, Protection, Protector};
-use super::superblock::{self, Loaded, LogSource, checksum};
+use super::superblock::{self, Loaded, LogSource, checksum, hex};
 use super::territory::Territory;
 use super::verification::{BackgroundVerification, verify_now};
 use super::{CONTENT_BYTE, Environment, Place, WRITER_BYTE, lock_byte};
@@ -217,6 +218,51 @@ impl Writer {
     /// What is allocated.
     pub(crate) fn statistics(&self) -> HeapStatistics {
         self.heap.statistics()
+    }
+
+    /// What lies where, uncommitted changes included. Nobody may change the object meanwhile.
+    pub(crate) fn map(&mut self) -> Result<ObjectMap> {
+        let records = self.territory.records();
+        let mut read = |address: u64, bytes: &mut [u8]| {
+            let end = address + bytes.len() as u64;
+            let inside = records.iter().any(|r| address >= r.base && end <= r.base + r.length);
+            if inside {
+                // SAFETY: the range lies in a region, mapped for as long as the writer lives, and
+                // the caller has stopped everybody who might change it.
+                let mapped =
+                    unsafe { std::slice::from_raw_parts(address as *const u8, bytes.len()) };
+                bytes.copy_from_slice(mapped);
+            }
+            Ok(inside)
+        };
+        let regions: Result<Vec<RegionMap>> = records
+            .iter()
+            .enumerate()
+            .map(|(index, record)| RegionMap::read(record, index == 0, &mut read))
+            .collect();
+        let mut map = ObjectMap {
+            name: self.head.name(),
+            uuid: hex(&self.head.object_uuid),
+            sequence: self.sequence(),
+            uncommitted: true,
+            file_bytes: self.file.length()?,
+            log_bytes: self.log_bytes(),
+            written: true,
+            read: None,
+            regions: regions?,
+        };
+        map.look_at_file(&*self.file)?;
+        self.engine.look_at_changes(|address| map.mark_dirty(address, PAGE_BYTES))?;
+        for span in self.territory.growth().fresh {
+            let end = span.file_offset + span.length;
+            let mut at = span.file_offset;
+            while let Some((start, stop)) = self.file.next_data(at)?.filter(|d| d.0 < end) {
+                let (start, stop) = (start.max(at), stop.min(end));
+                map.mark_dirty(span.address + (start - span.file_offset), stop - start);
+                at = stop;
+            }
+        }
+        Ok(map)
     }
 
     /// Commits; false when nothing had changed. See [`Engine::commit`].

@@ -15,11 +15,18 @@ mod image;
 mod keep;
 mod listing;
 mod log;
+mod map;
 mod object;
+mod picture;
 mod rebuild;
 mod repair;
 mod report;
 
+pub use crate::object::{
+    Chunk, ChunkContent, ClassUse, MapTotals, ObjectMap, PAGES_PER_CHUNK, PageUse, RegionMap,
+};
 pub use backup::{BackupOptions, BackupReport, backup, restore};
 pub use check::{CheckOptions, check};
+pub use map::map;
+pub use picture::{Cell, CellKind, CellPart, Colour, Picture, PictureRegion};
 pub use report::{Finding, ObjectReport, Report, Severity, Unchecked};
