@@ -62,7 +62,8 @@ program_of() {
 }
 tests="$(program_of --test vm)"
 units="$(program_of --lib)"
-[ -x "$tests" ] && [ -x "$units" ]
+protection="$(program_of --test protection)"
+[ -x "$tests" ] && [ -x "$units" ] && [ -x "$protection" ]
 
 work="$(mktemp -d "${TMPDIR:-/tmp}/evermap-vm.XXXXXX")"
 trap 'rm -rf "$work" "${unpacked:-}"' EXIT
@@ -71,7 +72,8 @@ mkdir -p "$root"/{bin,dev,proc,sys,tmp,mnt,modules,etc}
 cp "$busybox" "$root/bin/busybox"
 strip -o "$root/bin/vm" "$tests"
 strip -o "$root/bin/units" "$units"
-for library in $(ldd "$tests" "$units" | grep -o '/[^ ]*' | grep -v ':$' | sort -u); do
+strip -o "$root/bin/protection" "$protection"
+for library in $(ldd "$tests" "$units" "$protection" | grep -o '/[^ ]*' | grep -v ':$' | sort -u); do
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"
 done

@@ -7,8 +7,8 @@ use etcetera::BaseStrategy;
 
 use crate::failure::Failure;
 use crate::verbs::{
-    Audit, Backup, Check, Completions, Demo, Export, Import, Info, Ls, Mv, Parse, Query, Rebase,
-    Restore, Rm,
+    Audit, Backup, Check, Completions, Demo, Export, Import, Info, Ls, Map, Mv, Parse, Query,
+    Rebase, Restore, Rm, Stats,
 };
 
 /// Names the store when `--store` doesn't.
@@ -54,6 +54,8 @@ pub enum Verb {
     Query(Query),
     Ls(Ls),
     Info(Info),
+    Map(Map),
+    Stats(Stats),
     Rm(Rm),
     Mv(Mv),
     Check(Check),

@@ -10,6 +10,7 @@
 mod arguments;
 mod failure;
 mod output;
+mod picture;
 mod progress;
 mod source;
 mod verbs;
@@ -36,6 +37,8 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Verb::Query(query) => query.run(&arguments.store()?),
         Verb::Ls(ls) => ls.run(&arguments.store()?),
         Verb::Info(info) => info.run(&arguments.store()?),
+        Verb::Map(map) => map.run(&arguments.store()?),
+        Verb::Stats(stats) => stats.run(&arguments.store()?),
         Verb::Rm(rm) => rm.run(&arguments.store()?),
         Verb::Mv(mv) => mv.run(&arguments.store()?),
         Verb::Check(check) => check.run(&arguments.store()?),

@@ -43,6 +43,8 @@ fn the_reference_of_the_command_is_complete() {
         "query",
         "ls",
         "info",
+        "map",
+        "stats",
         "rm",
         "mv",
         "check",

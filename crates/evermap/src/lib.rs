@@ -60,14 +60,16 @@ pub mod tools;
 pub use address::Window;
 pub use alloc::{ClassStatistics, Heap, HeapStatistics};
 pub use api::{
-    ARENA_BYTES_DEFAULT, ApplicationKey, Batch, Migrations, ObjectInfo, Options, RawRoot,
-    RawSession, RawSnapshot, Session, Snapshot, Store, Verify,
+    ARENA_BYTES_DEFAULT, ApplicationKey, Batch, Migrations, ObjectInfo, Options,
+    ProtectedRawSession, ProtectedSession, RawRoot, RawSession, RawSnapshot, RawWriteScope,
+    Session, Snapshot, Store, Verify, WritePass, WritePermit, WriteScope,
 };
 pub use commit::{Durability, WhenLogFull, WriteOptions};
 pub use error::{Error, Result};
 #[cfg(feature = "serde")]
 pub use evermap_derive::PersistDeserialize;
 pub use evermap_derive::{Persist, PersistHash, Plain};
+pub use object::{InForce, Protection};
 #[cfg(feature = "serde")]
 pub use persist::serde;
 pub use persist::{

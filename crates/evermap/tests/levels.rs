@@ -71,6 +71,25 @@ fn a_kill_loses_nothing_that_was_committed_but_at_level_close_all_since_the_last
 }
 
 #[test]
+fn a_log_that_is_full_of_earlier_commits_takes_those_of_level_close_as_well() {
+    let test = TestStore::new();
+    test.create::<PVec<u64>, _>("v", vec![0; 100_000]).unwrap();
+    let options = level("close").log_bytes_max(64 << 10);
+    let mut session = test.write_with::<PVec<u64>>("v", &options).unwrap();
+    for round in 1..=19 {
+        session.root_mut().as_mut_slice()[..4000].fill(round);
+        assert!(session.commit().unwrap());
+        session.sync().unwrap();
+        let first = 4000 * (round as usize % 20);
+        session.root_mut().as_mut_slice()[first..first + 4000].fill(round);
+        assert!(session.commit().unwrap());
+        session.checkpoint().unwrap();
+    }
+    session.close().unwrap();
+    assert_eq!(test.read::<PVec<u64>>("v").unwrap()[79_999], 19);
+}
+
+#[test]
 fn at_every_level_rollback_returns_to_the_last_commit_and_close_makes_it_durable() {
     for name in ["commit", "interval", "close"] {
         let test = TestStore::new();

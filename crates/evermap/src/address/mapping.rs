@@ -7,12 +7,12 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 use tracing::debug;
 
-use super::maps;
+use super::{Key, maps};
 use crate::error::{Error, Result};
 use crate::storage::File;
 
@@ -168,7 +168,7 @@ impl AddressSpace {
             });
         }
         state.mapped.push((base, end));
-        Ok(Mapping { space: Arc::clone(self), base, length })
+        Ok(Mapping { space: Arc::clone(self), base, length, key: OnceLock::new() })
     }
 }
 
@@ -189,6 +189,8 @@ pub(crate) struct Mapping {
     space: Arc<AddressSpace>,
     base: u64,
     length: u64,
+    /// What is mapped writable from now on gets this key. Dropped after the range was cleared.
+    key: OnceLock<Arc<Key>>,
 }
 
 impl Mapping {
@@ -243,8 +245,26 @@ impl Mapping {
         if sharing != Sharing::ReadOnly {
             // A forked child must not inherit half-done work (and a commit in it would be wrong).
             self.advise(address, length, Advice::LinuxDontFork);
+            if let Some(key) = self.key.get() {
+                // SAFETY: the range is ours and was mapped just above; its owner knows of the key.
+                unsafe { key.guard(address, length) }?;
+            }
         }
         Ok(())
+    }
+
+    /// Puts the first `length` bytes, which are mapped writable, under a key, and whatever is mapped
+    /// writable later. An owner does that once.
+    pub(crate) fn guard_by(&self, key: &Arc<Key>, length: u64) -> Result<()> {
+        self.checked(self.base, length);
+        if self.key.set(Arc::clone(key)).is_err() {
+            return Err(Error::Unsupported { why: "the memory has a key already".to_string() });
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        // SAFETY: the range is ours, as asserted, and mapped, as the caller says.
+        unsafe { key.guard(self.base, length) }
     }
 
     /// Tells the kernel that access will be random: no read-around, so that the page cache keeps
@@ -269,17 +289,18 @@ impl Mapping {
 
     /// Makes a range inaccessible to stores.
     pub(crate) fn protect_read_only(&self, address: u64, length: u64) -> Result<()> {
-        let at = self.checked(address, length);
-        // SAFETY: the range is ours; protection only takes rights away.
-        unsafe { mm::mprotect(at, length as usize, MprotectFlags::READ) }
-            .map_err(|e| Error::Unsupported { why: format!("mprotect failed: {e}") })
+        self.protect(address, length, MprotectFlags::READ)
     }
 
-    /// Lets a range of a private mapping be stored to: the stores stay in this process.
+    /// Makes a range that was mapped writable accessible to stores again.
     pub(crate) fn protect_writable(&self, address: u64, length: u64) -> Result<()> {
+        self.protect(address, length, MprotectFlags::READ | MprotectFlags::WRITE)
+    }
+
+    fn protect(&self, address: u64, length: u64, rights: MprotectFlags) -> Result<()> {
         let at = self.checked(address, length);
-        // SAFETY: the range is ours, and its mapping private: no store reaches a file.
-        unsafe { mm::mprotect(at, length as usize, MprotectFlags::READ | MprotectFlags::WRITE) }
+        // SAFETY: the range is ours, and what its mapping may be used for is its owner's decision.
+        unsafe { mm::mprotect(at, length as usize, rights) }
             .map_err(|e| Error::Unsupported { why: format!("mprotect failed: {e}") })
     }
 
@@ -311,6 +332,9 @@ impl Drop for Mapping {
         if self.clear(self.base, self.length).is_ok() {
             let base = self.base;
             lock(&self.space.state).mapped.retain(|&(b, _)| b != base);
+        } else {
+            // The pages keep the key, so nobody else may have it.
+            std::mem::forget(self.key.take());
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod anonymous;
 mod dirty;
+mod keys;
 mod mapping;
 mod maps;
 mod placement;
@@ -17,6 +18,7 @@ mod watch;
 
 pub(crate) use anonymous::AnonymousRange;
 pub(crate) use dirty::PageScanner;
+pub(crate) use keys::{Key, prepare as prepare_keys};
 pub(crate) use mapping::{
     AddressSpace, Mapping, Sharing, drop_private_runs, given_back_here, populate_runs,
     reserved_here,

@@ -70,6 +70,18 @@ impl View {
         unsafe { &*page.cast() }
     }
 
+    /// Which pages of the view are in memory: a byte a page, of which the lowest bit counts. Empty
+    /// where the kernel does not say. It says that all are to who may not write to the file.
+    pub(crate) fn resident(&self, pages: &mut Vec<u8>) {
+        pages.clear();
+        pages.resize(self.length.div_ceil(PAGE_BYTES) as usize, 0);
+        // SAFETY: the range is the mapping, and the vector has a byte for each of its pages.
+        let done = unsafe { libc::mincore(self.start, self.length as usize, pages.as_mut_ptr()) };
+        if done != 0 {
+            pages.clear();
+        }
+    }
+
     /// Asks the kernel to split the page-cache folio that holds the page at this offset, if it is a
     /// large one: `MADV_COLD` on a part of a folio splits it. Only a clean folio that no other
     /// process has mapped can be split; otherwise nothing happens.

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use crate::alloc::{HeapStatistics, statistics_of};
 use crate::error::Result;
 use crate::format::Superblock;
-use crate::object::{Reader, Writer, hex};
+use crate::object::{InForce, Reader, Writer, hex};
 
 /// What is known about one object.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub struct ObjectInfo {
     pub root_bytes: u64,
     /// What its allocator has handed out.
     pub heap: HeapStatistics,
+    /// How its memory is kept closed to stores, in a protected session.
+    pub protection: InForce,
 }
 
 impl ObjectInfo {
@@ -44,7 +46,9 @@ impl ObjectInfo {
     }
 
     pub(super) fn of_writer(name: &str, writer: &Writer) -> Result<ObjectInfo> {
-        Ok(ObjectInfo::new(name, writer.head(), writer.file().length()?, writer.statistics()))
+        let file_bytes = writer.file().length()?;
+        let info = ObjectInfo::new(name, writer.head(), file_bytes, writer.statistics());
+        Ok(ObjectInfo { protection: writer.protection(), ..info })
     }
 
     fn new(name: &str, s: &Superblock, file_bytes: u64, heap: HeapStatistics) -> ObjectInfo {
@@ -60,6 +64,7 @@ impl ObjectInfo {
             root_type_id: hex(&s.root_type_id),
             root_bytes: s.root_bytes,
             heap,
+            protection: InForce::Nothing,
         }
     }
 }

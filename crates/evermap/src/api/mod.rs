@@ -17,6 +17,7 @@ mod migration;
 mod new_catalog;
 mod open_session;
 mod options;
+mod protected;
 mod publish;
 mod raw;
 mod registry;
@@ -36,6 +37,9 @@ pub use batch::Batch;
 pub use info::ObjectInfo;
 pub use migration::Migrations;
 pub use options::{ARENA_BYTES_DEFAULT, Options, Verify};
+pub use protected::{
+    ProtectedRawSession, ProtectedSession, RawWriteScope, WritePass, WritePermit, WriteScope,
+};
 pub use raw::{RawRoot, RawSession, RawSnapshot};
 pub use session::Session;
 pub use snapshot::Snapshot;

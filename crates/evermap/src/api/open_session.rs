@@ -17,7 +17,7 @@ use crate::catalog::{self, Found, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::Result;
 use crate::format::Superblock;
-use crate::object::{BackgroundVerification, Writer, lease_of};
+use crate::object::{BackgroundVerification, ObjectMap, Protection, Protector, Writer, lease_of};
 
 /// An object open for writing. Dropping it forgets what was not committed.
 pub(super) struct OpenSession {
@@ -99,6 +99,10 @@ impl OpenSession {
         self.writer().heap()
     }
 
+    pub(super) fn protect(&mut self, protection: Protection) -> Result<Option<Arc<Protector>>> {
+        self.writer_mut().protect(protection)
+    }
+
     pub(super) fn head(&self) -> &Superblock {
         self.writer().head()
     }
@@ -151,7 +155,10 @@ impl OpenSession {
     }
 
     pub(super) fn reserve(&mut self, bytes: u64) -> Result<()> {
+        let protector = self.writer().protector();
+        let open = protector.as_deref().map(Protector::open).transpose()?;
         self.heap().reserve(bytes)?;
+        drop(open);
         // New regions have to be in the catalog before the object has them.
         self.commit()?;
         self.writer_mut().reserved();
@@ -171,6 +178,10 @@ impl OpenSession {
 
     pub(super) fn verified(&self) -> Result<bool> {
         self.verification.as_ref().map_or(Ok(self.verified), BackgroundVerification::outcome)
+    }
+
+    pub(super) fn map(&mut self) -> Result<ObjectMap> {
+        self.writer_mut().map()
     }
 
     pub(super) fn sequence(&self) -> u64 {

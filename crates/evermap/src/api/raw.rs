@@ -17,6 +17,7 @@ use crate::alloc::Heap;
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
+use crate::object::ObjectMap;
 
 /// What an object's superblock says of its root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +77,11 @@ impl RawSession {
     ) -> Result<RawSession> {
         let (open, ()) = OpenSession::open(inner, name, options, application, |_| Ok(()))?;
         Ok(RawSession { open })
+    }
+
+    /// What both kinds of session share.
+    pub(super) fn open_session(&mut self) -> &mut OpenSession {
+        &mut self.open
     }
 
     /// The object's name when it was opened.
@@ -200,6 +206,17 @@ impl RawSession {
     /// `Damaged`, with the first bad page.
     pub fn verified(&self) -> Result<bool> {
         self.open.verified()
+    }
+
+    /// What lies where in the object, what is not committed yet included, with the pages that were
+    /// changed since the last commit: for pictures. Costs a look at the allocator's metadata, and a
+    /// comparison of the changed pages. No other thread may use the
+    /// object's memory or heap meanwhile.
+    ///
+    /// # Errors
+    /// When the object's file cannot be looked at.
+    pub fn map(&mut self) -> Result<ObjectMap> {
+        self.open.map()
     }
 
     /// Number of the last commit; at level `Close`, of the last durable one.

@@ -12,6 +12,7 @@ use super::snapshot::root_as;
 use crate::alloc::Heap;
 use crate::commit::WriteOptions;
 use crate::error::Result;
+use crate::object::ObjectMap;
 use crate::persist::{Mut, Persist};
 
 /// One writer's time with an object, from opening to closing. Dereferences to the root.
@@ -70,6 +71,11 @@ impl<T: Persist> Session<T> {
     /// An open object whose root is a `T`.
     pub(super) fn of(open: OpenSession, root: NonNull<T>) -> Session<T> {
         Session { open, root }
+    }
+
+    /// What both kinds of session share.
+    pub(super) fn open_session(&mut self) -> &mut OpenSession {
+        &mut self.open
     }
 
     /// The root, for editing.
@@ -176,6 +182,16 @@ impl<T: Persist> Session<T> {
     /// `Damaged`, with the first bad page.
     pub fn verified(&self) -> Result<bool> {
         self.open.verified()
+    }
+
+    /// What lies where in the object, what is not committed yet included, with the pages that were
+    /// changed since the last commit: for pictures. Costs a look at the allocator's metadata, and a
+    /// comparison of the changed pages.
+    ///
+    /// # Errors
+    /// When the object's file cannot be looked at.
+    pub fn map(&mut self) -> Result<ObjectMap> {
+        self.open.map()
     }
 
     /// Number of the last commit; at level `Close`, of the last durable one.

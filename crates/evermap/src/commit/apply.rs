@@ -71,7 +71,7 @@ impl Engine {
 
     fn or_later(&self, applied: Result<bool>) -> Result<bool> {
         match applied {
-            Err(error @ (Error::DiskFull { .. } | Error::Io { .. })) => {
+            Err(error @ (Error::DiskFull { .. } | Error::Io { .. } | Error::LogFull { .. })) => {
                 warn!(%error, path = %self.object.path().display(), "commits stay in the log for now");
                 Ok(false)
             }
@@ -87,7 +87,7 @@ impl Engine {
         }
         // No page before its record.
         if !mutated(Mutant::ApplyBeforeRecord) {
-            self.sync()?;
+            self.log_and_flush()?;
         }
         let object = Arc::clone(&self.object);
         let _content = match self.policy {

@@ -264,8 +264,25 @@ impl Engine {
 
     /// Makes everything committed so far durable, whatever the level.
     pub(crate) fn sync(&mut self) -> Result<()> {
+        self.log_and_flush()?;
+        if self.log_bytes() > self.settings.log_bytes_max {
+            // Staged commits had no room made for them. Readers may be in the way: the next
+            // commit sees to that.
+            self.checkpoint_logged()?;
+        }
+        Ok(())
+    }
+
+    /// The same without a look at how long the log has become.
+    ///
+    /// What is staged cannot wait for the log to be emptied: that takes an apply, which is for what
+    /// is in the log only.
+    pub(super) fn log_and_flush(&mut self) -> Result<()> {
         self.check_usable()?;
         if !self.staged.is_empty() {
+            if self.is_full_beside_readers()? {
+                return Err(self.log_full(self.log_bytes()));
+            }
             let mut record = RecordBuilder::new(self.settings.full_pages, Vec::new());
             for (page, mask) in &self.staged {
                 let mut image = [0; PAGE_BYTES as usize];
@@ -273,7 +290,7 @@ impl Engine {
                 self.overlay.patch(*page, &mut image);
                 record.push(*page, *mask, &image);
             }
-            self.append(&mut record, self.staged_growth, self.file_length)?;
+            self.write_record(&mut record, self.staged_growth, self.file_length)?;
             self.staged.clear();
             self.staged_growth = false;
         }
@@ -341,9 +358,19 @@ impl Engine {
         self.spans.retain(|span| span.length > 0);
     }
 
-    /// Writes a record to the log: the commit point. Grown memory is flushed before.
+    /// Writes a record to the log, in which room is made for it first.
     fn append(&mut self, record: &mut RecordBuilder, grew: bool, file_length: u64) -> Result<()> {
         self.make_room(record.bytes_in_log())?;
+        self.write_record(record, grew, file_length)
+    }
+
+    /// Writes a record to the log: the commit point. Grown memory is flushed before.
+    fn write_record(
+        &mut self,
+        record: &mut RecordBuilder,
+        grew: bool,
+        file_length: u64,
+    ) -> Result<()> {
         if grew && !mutated(Mutant::FreshNotFlushed) {
             self.object.sync_data().map_err(|e| self.poison(e))?;
         }
@@ -379,13 +406,28 @@ impl Engine {
         }
         let emptied = self.checkpoint_logged()?;
         if !emptied && self.settings.when_log_full == WhenLogFull::Refuse {
-            return Err(Error::LogFull {
-                path: self.log_path.clone(),
-                bytes: used,
-                bytes_max: self.settings.log_bytes_max,
-            });
+            return Err(self.log_full(used));
         }
         Ok(())
+    }
+
+    /// Is the log past its bound, and somebody there who keeps it from being emptied, where that is
+    /// a reason to refuse?
+    fn is_full_beside_readers(&self) -> Result<bool> {
+        let full = self.log_bytes() > self.settings.log_bytes_max;
+        let refuse = self.settings.when_log_full == WhenLogFull::Refuse;
+        if !full || !refuse || self.policy != LogPolicy::WhileOpen {
+            return Ok(false);
+        }
+        gate::begin_apply(&*self.object).map(|alone| alone.is_none())
+    }
+
+    fn log_full(&self, used: u64) -> Error {
+        Error::LogFull {
+            path: self.log_path.clone(),
+            bytes: used,
+            bytes_max: self.settings.log_bytes_max,
+        }
     }
 
     /// Makes a log and says so in the object file, durably, before the first record.

@@ -157,6 +157,34 @@ impl Engine {
         Ok(())
     }
 
+    /// Calls `each` with the address of every page that differs from the last commit's, of what is
+    /// mapped private. What was found is remembered for the next commit.
+    pub(crate) fn look_at_changes(&mut self, mut each: impl FnMut(u64)) -> Result<()> {
+        self.check_usable()?;
+        self.find_changed();
+        let mut stored = [0; PAGE_BYTES as usize];
+        for run in &self.pending {
+            let span = &self.spans[run.span];
+            for address in (run.address..run.address + run.length).step_by(PAGE_BYTES as usize) {
+                let number = (span.file_offset + (address - span.address)) / PAGE_BYTES;
+                if self.tables.is_table_page(number) {
+                    continue;
+                }
+                self.read_stored(number, &mut stored)?;
+                // SAFETY: the run lies in a span that is mapped for as long as the engine holds it,
+                // and the caller has stopped every writer.
+                let now = unsafe { page_at(address) };
+                if self.overlay.changed_lines(number, now, &stored) != 0 {
+                    each(address);
+                }
+            }
+        }
+        if self.page_zero_changed()? {
+            each(self.spans[0].address);
+        }
+        Ok(())
+    }
+
     /// Adds the checksums of memory that no commit had yet: of what was touched. The rest is zeros.
     pub(super) fn add_fresh_entries(
         &self,

@@ -7,7 +7,9 @@
 //! Who may do what meanwhile is decided by locks on bytes of the object file, see `commit::gate`.
 
 mod draft;
+mod map;
 mod populate;
+mod protector;
 mod reader;
 mod superblock;
 mod territory;
@@ -22,6 +24,11 @@ use crate::address::AddressSpace;
 pub(crate) use crate::commit::gate::{CONTENT_BYTE, WRITER_BYTE, lock_byte};
 use crate::storage::Storage;
 pub(crate) use draft::{Draft, DraftOptions, RootType, now_ns};
+pub use map::{
+    Chunk, ChunkContent, ClassUse, MapTotals, ObjectMap, PAGES_PER_CHUNK, PageUse, RegionMap,
+};
+pub use protector::{InForce, Protection};
+pub(crate) use protector::{Opened, Protector};
 pub(crate) use reader::Reader;
 pub(crate) use superblock::{
     Loaded, LogSource, checksum as superblock_checksum, hex, peek, read as read_superblock,

@@ -6,13 +6,13 @@
 //! another region, at least as large as all it has.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tracing::debug;
 
 use super::populate::Populate;
 use super::write_behind::WriteBehind;
-use crate::address::{AddressSpace, Mapping, Sharing};
+use crate::address::{AddressSpace, Key, Mapping, Sharing};
 use crate::alloc::Ground;
 use crate::commit::{Growth, Span};
 use crate::error::{Error, Result};
@@ -62,6 +62,8 @@ pub(crate) struct Territory {
     state: Mutex<Vec<Held>>,
     write_behind: WriteBehind,
     populate: Populate,
+    /// New regions get this key.
+    key: OnceLock<Arc<Key>>,
 }
 
 /// One region.
@@ -98,6 +100,7 @@ impl Territory {
             state: Mutex::default(),
             write_behind: WriteBehind::default(),
             populate: Populate::default(),
+            key: OnceLock::new(),
         };
         territory.add_region_at(&mut territory.lock(), chunks, data_bytes)?;
         Ok(territory)
@@ -132,7 +135,29 @@ impl Territory {
             state,
             write_behind,
             populate,
+            key: OnceLock::new(),
         })
+    }
+
+    /// Puts all that is mapped, now and later, under a key.
+    pub(crate) fn guard_by(&self, key: &Arc<Key>) -> Result<()> {
+        let held = self.lock();
+        if self.key.set(Arc::clone(key)).is_err() {
+            return Err(Error::Unsupported { why: "the object has a key already".to_string() });
+        }
+        held.iter().try_for_each(|h| h.mapping.guard_by(key, h.record.length))
+    }
+
+    /// Closes all that is mapped now to stores.
+    pub(crate) fn close_to_stores(&self) -> Result<()> {
+        let held = self.lock();
+        held.iter().try_for_each(|h| h.mapping.protect_read_only(h.record.base, h.record.length))
+    }
+
+    /// Opens all that is mapped now to stores again.
+    pub(crate) fn open_to_stores(&self) -> Result<()> {
+        let held = self.lock();
+        held.iter().try_for_each(|h| h.mapping.protect_writable(h.record.base, h.record.length))
     }
 
     /// From now on the file stays at least this long.
@@ -307,6 +332,9 @@ impl Territory {
         let (offset, length) = (record.file_offset, record.length);
         let mapped = file.allocate(offset, length).and_then(|()| {
             let mapping = Arc::new(self.space.claim(base, record.capacity)?);
+            if let Some(key) = self.key.get() {
+                mapping.guard_by(key, 0)?;
+            }
             mapping.map(&*file, base, length, offset, Sharing::SharedWritable)?;
             if data_bytes > 0 {
                 mapping.populate(base + meta, (length - meta).min(POPULATED_BYTES_MAX));

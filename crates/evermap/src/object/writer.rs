@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::superblock::{self, Loaded, LogSource, checksum};
+use super::map::{ObjectMap, RegionMap};
+use super::protector::{InForce, Opened, Protection, Protector};
+use super::superblock::{self, Loaded, LogSource, checksum, hex};
 use super::territory::Territory;
 use super::verification::{BackgroundVerification, verify_now};
 use super::{CONTENT_BYTE, Environment, Place, WRITER_BYTE, lock_byte};
@@ -46,6 +48,8 @@ pub(crate) struct Writer {
     engine: Engine,
     heap: Heap,
     territory: Arc<Territory>,
+    /// Keeps the memory closed to stores, but for scopes.
+    protector: Option<Arc<Protector>>,
     /// The head of page 0 as the next commit will write it, lengths and sequence aside.
     head: Box<Superblock>,
     grew: bool,
@@ -150,11 +154,29 @@ impl Writer {
             engine,
             heap,
             territory,
+            protector: None,
             head: superblock,
             grew: false,
             reserved: false,
             opened_at,
         })
+    }
+
+    /// Closes the object's memory to stores from now on, except in scopes of the protector that is
+    /// given back.
+    pub(crate) fn protect(&mut self, protection: Protection) -> Result<Option<Arc<Protector>>> {
+        self.protector = Protector::new(protection, &self.territory)?;
+        Ok(self.protector.clone())
+    }
+
+    /// What keeps the memory closed to stores, for who stores by way of the heap.
+    pub(crate) fn protector(&self) -> Option<Arc<Protector>> {
+        self.protector.clone()
+    }
+
+    /// How the memory is kept closed to stores.
+    pub(crate) fn protection(&self) -> InForce {
+        self.protector.as_ref().map_or(InForce::Nothing, |protector| protector.in_force())
     }
 
     /// The allocator.
@@ -207,8 +229,55 @@ impl Writer {
         self.heap.statistics()
     }
 
+    /// What lies where, uncommitted changes included. Nobody may change the object meanwhile.
+    pub(crate) fn map(&mut self) -> Result<ObjectMap> {
+        let records = self.territory.records();
+        let mut read = |address: u64, bytes: &mut [u8]| {
+            let end = address + bytes.len() as u64;
+            let inside = records.iter().any(|r| address >= r.base && end <= r.base + r.length);
+            if inside {
+                // SAFETY: the range lies in a region, mapped for as long as the writer lives, and
+                // the caller has stopped everybody who might change it.
+                let mapped =
+                    unsafe { std::slice::from_raw_parts(address as *const u8, bytes.len()) };
+                bytes.copy_from_slice(mapped);
+            }
+            Ok(inside)
+        };
+        let regions: Result<Vec<RegionMap>> = records
+            .iter()
+            .enumerate()
+            .map(|(index, record)| RegionMap::read(record, index == 0, &mut read))
+            .collect();
+        let mut map = ObjectMap {
+            name: self.head.name(),
+            uuid: hex(&self.head.object_uuid),
+            sequence: self.sequence(),
+            uncommitted: true,
+            file_bytes: self.file.length()?,
+            log_bytes: self.log_bytes(),
+            written: true,
+            read: None,
+            regions: regions?,
+        };
+        map.look_at_file(&*self.file)?;
+        self.engine.look_at_changes(|address| map.mark_dirty(address, PAGE_BYTES))?;
+        for span in self.territory.growth().fresh {
+            let end = span.file_offset + span.length;
+            let mut at = span.file_offset;
+            while let Some((start, stop)) = self.file.next_data(at)?.filter(|d| d.0 < end) {
+                let (start, stop) = (start.max(at), stop.min(end));
+                map.mark_dirty(span.address + (start - span.file_offset), stop - start);
+                at = stop;
+            }
+        }
+        Ok(map)
+    }
+
     /// Commits; false when nothing had changed. See [`Engine::commit`].
     pub(crate) fn commit(&mut self) -> Result<bool> {
+        let protector = self.protector.clone();
+        let _open = opened(protector.as_deref())?;
         self.commit_growth(self.territory.growth())
     }
 
@@ -241,6 +310,8 @@ impl Writer {
 
     /// Commits even when only the superblock's own fields changed.
     pub(crate) fn commit_head(&mut self) -> Result<bool> {
+        let protector = self.protector.clone();
+        let _open = opened(protector.as_deref())?;
         let (head, base) = (&mut self.head, self.territory.base());
         seal(head, &self.territory.records(), head.file_length, base);
         self.commit()
@@ -248,6 +319,8 @@ impl Writer {
 
     /// Goes back to the last commit.
     pub(crate) fn rollback(&mut self) -> Result<()> {
+        let protector = self.protector.clone();
+        let _open = opened(protector.as_deref())?;
         self.engine.rollback()?;
         self.territory.rollback()?;
         let page = read_head(self.territory.base());
@@ -260,6 +333,8 @@ impl Writer {
     /// Makes the object file durable and empties the log.
     /// False while readers are in the way.
     pub(crate) fn checkpoint(&mut self) -> Result<bool> {
+        let protector = self.protector.clone();
+        let _open = opened(protector.as_deref())?;
         self.engine.checkpoint()
     }
 
@@ -304,6 +379,8 @@ impl Writer {
 
     /// Ends the session, giving back what growing left unused at the file's end, and large holes.
     pub(crate) fn close(&mut self) -> Result<()> {
+        let protector = self.protector.clone();
+        let _open = opened(protector.as_deref())?;
         if self.reserved {
             return self.engine.close();
         }
@@ -323,6 +400,8 @@ impl Writer {
     /// Commits, and gives back all the disk space that the object does not need, with the bytes of
     /// it. Readers of older commits keep theirs.
     pub(crate) fn shrink(&mut self) -> Result<u64> {
+        let protector = self.protector.clone();
+        let _open = opened(protector.as_deref())?;
         let before = self.file.disk_bytes()?;
         self.commit()?;
         self.trim(u64::MAX, |_, _| true)?;
@@ -338,6 +417,8 @@ impl Writer {
 
     /// Commits, and cuts up to `bytes_max` of the file's unused end off. Gives the bytes.
     pub(crate) fn release(&mut self, bytes_max: u64) -> Result<u64> {
+        let protector = self.protector.clone();
+        let _open = opened(protector.as_deref())?;
         self.commit()?;
         let before = self.head.file_length;
         self.trim(bytes_max, |_, _| true)?;
@@ -400,6 +481,19 @@ impl Writer {
         unsafe { self.heap.reload(&self.territory.records()) };
         Ok(())
     }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Some(protector) = &self.protector {
+            protector.retire();
+        }
+    }
+}
+
+/// What the library stores into a protected object, it stores in a scope of its own.
+fn opened(protector: Option<&Protector>) -> Result<Opened<'_>> {
+    protector.map_or_else(|| Ok(Opened::always()), Protector::open)
 }
 
 /// Applies what a dead writer's log has and removes it, unless readers of an older commit are in

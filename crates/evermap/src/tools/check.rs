@@ -303,12 +303,25 @@ impl<'a> Look<'a> {
         catalog_image(&*self.options.storage, self.directory)
     }
 
+    /// The catalog as it is now.
+    pub(super) fn listing(&self) -> Result<Listing> {
+        let image = self.catalog_image()?;
+        let mut findings = Findings::new(CATALOG.into(), None);
+        let listing = listing::read(&image, &mut findings)?;
+        match findings.has_damage() {
+            false => Ok(listing),
+            true => Err(Error::Damaged {
+                path: self.directory.join(CATALOG),
+                what: "the catalog",
+                found: "contents that contradict themselves".to_string(),
+                expected: "what `check` finds nothing wrong with".to_string(),
+            }),
+        }
+    }
+
     /// The catalog as it is now; `None` when it can no longer be read.
     pub(super) fn fresh_listing(&self) -> Option<Listing> {
-        let image = self.catalog_image().ok()?;
-        let mut findings = Findings::new(CATALOG.into(), None);
-        let listing = listing::read(&image, &mut findings).ok()?;
-        (!findings.has_damage()).then_some(listing)
+        self.listing().ok()
     }
 
     /// Where a named object's file is: its maker may not have moved it.

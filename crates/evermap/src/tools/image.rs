@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::commit::{Overlay, gate};
+use crate::commit::{Log, Overlay, gate};
 use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, RegionRecord, Superblock};
 use crate::object::{Loaded, LogSource, Place, read_superblock};
@@ -28,6 +28,8 @@ pub(super) struct Image {
     overlay: Overlay,
     /// Commits in the log.
     pub(super) log_commits: u64,
+    /// Bytes of their records.
+    pub(super) log_bytes: u64,
 }
 
 impl Image {
@@ -59,8 +61,9 @@ impl Image {
         let log = LogSource::Path(storage, &place.log_path, OpenMode::Read);
         let loaded = read_superblock(&*file, log, &place.identity)?;
         let Loaded { superblock, log, overlay } = loaded;
-        let log_commits = log.map_or(0, |log| log.sequence() - log.base_sequence());
-        Ok(Image { file, superblock, overlay, log_commits })
+        let log_commits = log.as_ref().map_or(0, |log| log.sequence() - log.base_sequence());
+        let log_bytes = log.as_ref().map_or(0, Log::records_bytes);
+        Ok(Image { file, superblock, overlay, log_commits, log_bytes })
     }
 
     pub(super) fn file(&self) -> &dyn File {

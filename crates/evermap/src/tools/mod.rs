@@ -17,12 +17,17 @@ mod image;
 mod keep;
 mod listing;
 mod log;
+mod map;
 mod object;
+mod picture;
 mod rebase;
 mod rebuild;
 mod repair;
 mod report;
 
+pub use crate::object::{
+    Chunk, ChunkContent, ClassUse, MapTotals, ObjectMap, PAGES_PER_CHUNK, PageUse, RegionMap,
+};
 pub use audit::{
     AuditOptions, AuditReport, Confidence, LeakSample, Leaks, MemoryMap, PointerFinding,
     PointerKind, PointerSample, SizeCount, TypeCount, Typing, audit,
@@ -30,6 +35,8 @@ pub use audit::{
 pub use backup::{BackupOptions, BackupReport, backup, restore};
 pub use check::{CheckOptions, check};
 pub use export::{ExportOptions, ExportReport, ImportOptions, ImportReport, export, import};
+pub use map::map;
+pub use picture::{Cell, CellKind, CellPart, Colour, Picture, PictureRegion};
 pub use rebase::{
     Hit, HitKind, RebaseOptions, RebaseReport, Relocation, UndoReport, rebase, undo_rebase,
 };

@@ -51,6 +51,7 @@ fn guest() {
         Some("replay") => replay(&orders),
         Some("kills") => kills(&orders),
         Some("direct") => direct(&orders),
+        Some("protection") => protection(),
         _ => eprintln!("SKIPPED: this is not the machine that make test-vm boots"),
     }
 }
@@ -73,6 +74,16 @@ fn mount(kind: &str, device: &str, options: &str) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(50));
     }
     run("/bin/mount", &["-t", kind, "-o", options, device, "/mnt"])
+}
+
+/// Runs the promises of write protection where there are keys.
+fn protection() {
+    let output = Command::new("/bin/protection").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    said.lines().for_each(say);
+    String::from_utf8_lossy(&output.stderr).lines().for_each(say);
+    assert!(output.status.success(), "a promise of write protection is broken");
+    assert!(said.contains("(keys) ... ok") && !said.contains("SKIPPED"), "the machine has no keys");
 }
 
 /// Commits on a disk that QEMU records, and writes into the same recording what is promised.

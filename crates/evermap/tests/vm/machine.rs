@@ -278,3 +278,10 @@ fn kills_of_the_machine_lose_nothing_that_was_promised_on_persistent_memory() {
     }
     println!("persistent memory: {kills} ends, {:.0} s", started.elapsed().as_secs_f64());
 }
+
+#[test]
+#[ignore = "boots a machine: make test-vm"]
+fn write_protection_holds_with_memory_protection_keys() {
+    let Some(parts) = Parts::find() else { return };
+    parts.boot(&[], &[], &[("job", "protection".to_string())]).finish();
+}

@@ -1,0 +1,297 @@
+//! `evermap stats`: what objects hold, once or again and again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use console::Term;
+use evermap::tools::{self, ObjectMap};
+use serde::Serialize;
+
+use super::map::{Class, Totals};
+use crate::failure::Failure;
+use crate::output::{self, Output};
+
+/// Show what objects hold; with --watch again and again
+///
+/// Allocated, stored and resident bytes, commits, the log, who has them open, and blocks by size.
+/// The objects may be in use: what is shown is their last commit.
+#[derive(Debug, clap::Args)]
+pub struct Stats {
+    /// Their names: `evermap ls` lists them
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+    /// Look every SECONDS (1) until interrupted, and show what changed
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "1", value_parser = seconds)]
+    watch: Option<Duration>,
+    /// One line of JSON per object and look
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    match (0.01..=86_400.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err("between 0.01 and 86400 seconds".to_string()),
+    }
+}
+
+/// What one look at one object found.
+#[derive(Clone, Debug, Serialize)]
+struct Look {
+    name: String,
+    /// Milliseconds since the first look.
+    at_ms: u64,
+    #[serde(flatten)]
+    found: Found,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+enum Found {
+    There(Box<State>),
+    Gone { gone: String },
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct State {
+    uuid: String,
+    commit: u64,
+    writer: bool,
+    reader: bool,
+    file_bytes: u64,
+    log_bytes: u64,
+    #[serde(flatten)]
+    totals: Totals,
+    classes: Vec<Class>,
+    /// What changed since the look before; `None` for the first one, and after a replacement.
+    #[serde(flatten)]
+    since: Since,
+    /// It was replaced by another object of its name since the look before.
+    replaced: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Since {
+    commits_since: Option<u64>,
+    blocks_since: Option<i64>,
+    allocated_bytes_since: Option<i64>,
+}
+
+impl Since {
+    fn of(before: &State, now: &State) -> Since {
+        let change = |of: fn(&Totals) -> u64| {
+            Some(of(&now.totals).wrapping_sub(of(&before.totals)).cast_signed())
+        };
+        Since {
+            commits_since: Some(now.commit.saturating_sub(before.commit)),
+            blocks_since: change(|totals| totals.blocks),
+            allocated_bytes_since: change(|totals| totals.allocated_bytes),
+        }
+    }
+}
+
+impl State {
+    fn of(map: &ObjectMap) -> State {
+        State {
+            uuid: map.uuid.clone(),
+            commit: map.sequence,
+            writer: map.written,
+            reader: map.read == Some(true),
+            file_bytes: map.file_bytes,
+            log_bytes: map.log_bytes,
+            totals: Totals::of(map),
+            classes: Class::all_of(map),
+            since: Since::default(),
+            replaced: false,
+        }
+    }
+}
+
+impl Stats {
+    pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        let started = Instant::now();
+        let terminal = Term::stdout();
+        let redraw = self.watch.is_some() && terminal.is_term() && !self.json;
+        let mut before: BTreeMap<String, State> = BTreeMap::new();
+        let mut next = started;
+        for look in 0.. {
+            let mut looks = Vec::new();
+            for name in &self.names {
+                let state = match tools::map(directory, name) {
+                    Ok(map) => Ok(State::of(&map)),
+                    // What was there at first may come back: it is being replaced, or moved.
+                    Err(error) if look > 0 => Err(error.to_string()),
+                    Err(error) => return Err(error.into()),
+                };
+                let at_ms = started.elapsed().as_millis() as u64;
+                looks.push(compared(name, at_ms, state, &mut before));
+            }
+            let mut output = Output::new();
+            if redraw {
+                // From the top, as the screen is now: its size may have changed.
+                output.raw().write_all(b"\x1b[H\x1b[J")?;
+            }
+            self.show(&looks, (look, redraw), &mut output)?;
+            output.finish()?;
+            let Some(period) = self.watch else { break };
+            next += period;
+            // After a pause of the whole machine the looks that were missed are not made up for.
+            next = next.max(Instant::now());
+            std::thread::sleep(next.saturating_duration_since(Instant::now()).max(MIN_PAUSE));
+        }
+        Ok(())
+    }
+
+    fn show(
+        &self,
+        looks: &[Look],
+        (number, redraw): (u64, bool),
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        if self.json {
+            return looks.iter().try_for_each(|look| output.json(look));
+        }
+        if number > 0 && !redraw {
+            output.line("")?;
+        }
+        summary(looks, output)?;
+        let lines = match redraw {
+            // The summary, a blank line and a head are there already.
+            true => Term::stdout().size().0.saturating_sub(looks.len() as u16 + 4) as usize,
+            false => usize::MAX,
+        };
+        classes(looks, lines, output)
+    }
+}
+
+/// A look that took longer than the period is followed by the next one, but not at once.
+const MIN_PAUSE: Duration = Duration::from_millis(5);
+
+/// A state beside the one before, which it replaces.
+fn compared(
+    name: &str,
+    at_ms: u64,
+    state: Result<State, String>,
+    before: &mut BTreeMap<String, State>,
+) -> Look {
+    let found = match state {
+        Ok(mut state) => {
+            if let Some(last) = before.get(name) {
+                state.replaced = last.uuid != state.uuid;
+                if !state.replaced {
+                    state.since = Since::of(last, &state);
+                }
+            }
+            before.insert(name.to_string(), state.clone());
+            Found::There(Box::new(state))
+        }
+        Err(gone) => Found::Gone { gone },
+    };
+    Look { name: name.to_string(), at_ms, found }
+}
+
+/// Of the table of objects.
+const COLUMNS: usize = 12;
+
+fn summary(looks: &[Look], output: &mut Output) -> Result<(), Failure> {
+    let rows: Vec<[String; COLUMNS]> = looks.iter().map(row).collect();
+    let head = [
+        "COMMIT",
+        "+",
+        "BLOCKS",
+        "+",
+        "ALLOCATED",
+        "FREE",
+        "FILE",
+        "STORED",
+        "MEMORY",
+        "LOG",
+        "OPEN",
+        "NAME",
+    ];
+    output.table(head, &rows, &[COLUMNS - 2, COLUMNS - 1])
+}
+
+fn row(look: &Look) -> [String; COLUMNS] {
+    let name = output::plain(&look.name);
+    let state = match &look.found {
+        Found::There(state) => state,
+        Found::Gone { gone } => {
+            let why = output::plain(gone);
+            let mut row: [String; COLUMNS] = std::array::from_fn(|_| "-".to_string());
+            row[COLUMNS - 1] = format!("{name} ({why})");
+            return row;
+        }
+    };
+    let totals = &state.totals;
+    let open = match (state.writer, state.reader) {
+        (true, true) => "write read",
+        (true, false) => "write",
+        (false, true) => "read",
+        (false, false) => "-",
+    };
+    [
+        state.commit.to_string(),
+        match (state.replaced, state.since.commits_since) {
+            (true, _) => "new".to_string(),
+            (false, Some(commits)) => format!("+{commits}"),
+            (false, None) => String::new(),
+        },
+        output::count(totals.blocks),
+        state.since.blocks_since.map_or_else(String::new, |blocks| format!("{blocks:+}")),
+        output::bytes(totals.allocated_bytes),
+        output::bytes(totals.free_bytes),
+        output::bytes(state.file_bytes),
+        output::bytes(totals.stored_bytes),
+        output::bytes(totals.resident_bytes),
+        output::bytes(state.log_bytes),
+        open.to_string(),
+        name,
+    ]
+}
+
+/// Blocks by size, over all objects shown: as many lines as there is room for, largest share first.
+fn classes(looks: &[Look], lines: usize, output: &mut Output) -> Result<(), Failure> {
+    let mut all: BTreeMap<u32, Class> = BTreeMap::new();
+    for look in looks {
+        let Found::There(state) = &look.found else { continue };
+        for class in &state.classes {
+            let sum = all.entry(class.block_bytes).or_insert(Class {
+                block_bytes: class.block_bytes,
+                slabs: 0,
+                blocks: 0,
+                blocks_max: 0,
+            });
+            sum.slabs += class.slabs;
+            sum.blocks += class.blocks;
+            sum.blocks_max += class.blocks_max;
+        }
+    }
+    if all.is_empty() || lines == 0 {
+        return Ok(());
+    }
+    let mut shown: Vec<Class> = all.into_values().collect();
+    let bytes = |class: &Class| class.blocks * u64::from(class.block_bytes);
+    if shown.len() > lines {
+        shown.sort_by_key(|class| std::cmp::Reverse(bytes(class)));
+        shown.truncate(lines);
+        shown.sort_by_key(|class| class.block_bytes);
+    }
+    let rows: Vec<[String; 5]> = shown
+        .iter()
+        .map(|class| {
+            [
+                output::count(u64::from(class.block_bytes)),
+                output::count(class.slabs),
+                output::count(class.blocks),
+                output::count(class.blocks_max),
+                output::bytes(bytes(class)),
+            ]
+        })
+        .collect();
+    output.line("")?;
+    output.table(["SIZE", "SLABS", "BLOCKS", "OF", "BYTES"], &rows, &[])
+}

@@ -1,0 +1,176 @@
+//! Keeps an object's memory closed to stores except while somebody has it open.
+//!
+//! Two ways. With a memory protection key a thread opens the object for itself by writing a
+//! register. Without, the first who opens it makes its pages writable for the whole process by
+//! `mprotect`, and the last who closes it takes that back.
+//!
+//! Nothing else in the crate knows which way it is: whoever stores, the program in its scope or the
+//! library in a commit, holds an [`Opened`]. Memory that the object gains meanwhile comes from
+//! inside of a scope: it is mapped writable, under the key if there is one.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracing::{error, info};
+
+use super::territory::Territory;
+use crate::address::Key;
+use crate::error::Result;
+
+/// How an object's memory is kept closed to stores, where that is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protection {
+    /// Not at all.
+    #[default]
+    Off,
+    /// By `mprotect` when the first scope of the process opens and the last one ends.
+    Pages,
+    /// By a memory protection key, for each thread by itself, where one is to be had; else as
+    /// [`Pages`](Protection::Pages).
+    Keys,
+}
+
+/// How an object's memory is kept closed to stores in truth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InForce {
+    /// Not at all.
+    #[default]
+    Nothing,
+    /// By `mprotect`: a scope opens the object for all threads.
+    Pages,
+    /// By a memory protection key: a scope opens the object for the thread that made it, and for
+    /// threads that are started inside of it.
+    Keys,
+}
+
+/// The protection of one object during one writer's session.
+pub(crate) struct Protector {
+    way: Way,
+}
+
+enum Way {
+    Keys(Arc<Key>),
+    Pages(Mutex<Pages>),
+}
+
+struct Pages {
+    /// `None` when the session has ended: there is nothing left to open.
+    territory: Option<Arc<Territory>>,
+    scopes: usize,
+}
+
+/// The right to store into the object: of this thread, at least, until it is dropped.
+#[must_use]
+pub(crate) struct Opened<'a> {
+    protector: Option<&'a Protector>,
+    /// A thread's right is given back by that thread.
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl Protector {
+    /// Closes the object's memory; `None` when nothing is to be protected.
+    pub(super) fn new(
+        protection: Protection,
+        territory: &Arc<Territory>,
+    ) -> Result<Option<Arc<Protector>>> {
+        let way = match protection {
+            Protection::Off => return Ok(None),
+            Protection::Keys => match Key::take() {
+                Ok(key) => Way::of_key(Arc::new(key), territory)?,
+                Err(why) => {
+                    info!(why, "no memory protection key: mprotect instead");
+                    Way::of_pages(territory)?
+                }
+            },
+            Protection::Pages => Way::of_pages(territory)?,
+        };
+        let protector = Protector { way };
+        info!(in_force = ?protector.in_force(), base = territory.base(), "write protection");
+        Ok(Some(Arc::new(protector)))
+    }
+
+    pub(crate) fn in_force(&self) -> InForce {
+        match self.way {
+            Way::Keys(_) => InForce::Keys,
+            Way::Pages(_) => InForce::Pages,
+        }
+    }
+
+    /// Opens the object, until the value is dropped. Scopes nest.
+    pub(crate) fn open(&self) -> Result<Opened<'_>> {
+        self.begin()?;
+        Ok(Opened { protector: Some(self), of_this_thread: PhantomData })
+    }
+
+    /// Opens the object until [`end`](Protector::end): for callers without scopes.
+    pub(crate) fn begin(&self) -> Result<()> {
+        match &self.way {
+            Way::Keys(key) => key.open(),
+            Way::Pages(pages) => {
+                let mut pages = lock(pages);
+                if let (0, Some(territory)) = (pages.scopes, &pages.territory) {
+                    // Some of it may be open now; nobody relies on its being closed.
+                    territory.open_to_stores()?;
+                }
+                pages.scopes += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes one [`begin`](Protector::begin), of this thread where there is a key; false when
+    /// there was none.
+    pub(crate) fn end(&self) -> bool {
+        let pages = match &self.way {
+            Way::Keys(key) => return key.close(),
+            Way::Pages(pages) => pages,
+        };
+        let mut pages = lock(pages);
+        let Some(left) = pages.scopes.checked_sub(1) else { return false };
+        pages.scopes = left;
+        if let (0, Some(territory)) = (left, &pages.territory)
+            && let Err(error) = territory.close_to_stores()
+        {
+            error!(%error, "an object stays open to stores");
+        }
+        true
+    }
+
+    /// The session ends: who still holds a pass opens nothing any more.
+    pub(super) fn retire(&self) {
+        if let Way::Pages(pages) = &self.way {
+            lock(pages).territory = None;
+        }
+    }
+}
+
+impl Way {
+    fn of_key(key: Arc<Key>, territory: &Territory) -> Result<Way> {
+        territory.guard_by(&key)?;
+        Ok(Way::Keys(key))
+    }
+
+    fn of_pages(territory: &Arc<Territory>) -> Result<Way> {
+        territory.close_to_stores()?;
+        Ok(Way::Pages(Mutex::new(Pages { territory: Some(Arc::clone(territory)), scopes: 0 })))
+    }
+}
+
+fn lock(pages: &Mutex<Pages>) -> MutexGuard<'_, Pages> {
+    pages.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Opened<'_> {
+    /// Of an object that is not protected.
+    pub(crate) fn always() -> Opened<'static> {
+        Opened { protector: None, of_this_thread: PhantomData }
+    }
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        if let Some(protector) = self.protector {
+            protector.end();
+        }
+    }
+}
