@@ -77,6 +77,8 @@ fn all_is_collected(frees: [&'static [(usize, u64)]; 2]) {
                 })
             })
             .collect();
+        // Without this, loom has the owner look before the others have done anything, always.
+        loom::thread::yield_now();
         let mut count = take_all(&shared);
         for thread in threads {
             thread.join().unwrap();
