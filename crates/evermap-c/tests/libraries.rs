@@ -139,7 +139,9 @@ fn the_table_of_libraries_says_what_happens() {
     let programs = Programs::build(&[]);
     let mut wrong = Vec::new();
     for row in rows {
-        let [source, version, read_only, writable, ..] = row[..] else { panic!("{row:?}") };
+        let [source, version, read_only, writable, _, foreign, _] = row[..] else {
+            panic!("{row:?}")
+        };
         let Some(program) = programs.by_source(source) else { continue };
         let text = document(&program.format, 4, SIZES[1]);
         let expected = program.parse(&text, None).answer();
@@ -149,8 +151,14 @@ fn the_table_of_libraries_says_what_happens() {
         let installed = version_of(&program.package);
         if installed.as_deref().is_none_or(|installed| !installed.starts_with(version)) {
             eprintln!("SKIPPED: {source} is {installed:?} here, not {version}: {outcomes:?}");
-        } else if outcomes != [read_only, writable] {
+            continue;
+        }
+        if outcomes != [read_only, writable] {
             wrong.push(format!("{source} {version}: {outcomes:?}, not {read_only}, {writable}"));
+        }
+        let found = program.leads_to(&text);
+        if found.is_empty() != foreign.starts_with("none") {
+            wrong.push(format!("{source} {version}: the audit found {found:?}, not {foreign}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

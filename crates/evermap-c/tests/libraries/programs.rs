@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::{Display, Formatter};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 
+use evermap_core::tools::{AuditOptions, Confidence, MemoryMap, PointerKind, audit};
 use tempfile::TempDir;
 
 use crate::staged::{here, staged};
@@ -111,19 +113,45 @@ impl Program {
     }
 
     /// With little processor time: a library that follows a wild pointer may never return.
-    pub fn run(&self, arguments: &[OsString]) -> Run {
-        let output = Command::new("sh")
+    fn command(&self, arguments: &[OsString]) -> Command {
+        let mut command = Command::new("sh");
+        command
             .args(["-c", "ulimit -c 0; ulimit -t 60; exec \"$@\"", "sh"])
             .arg(&self.path)
             .args(arguments)
             // Older GLibs keep their own pools of memory otherwise, begun before main().
             .env("G_SLICE", "always-malloc")
             // Cargo puts its own directories into the search path for libraries.
-            .env_remove("LD_LIBRARY_PATH")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
+            .env_remove("LD_LIBRARY_PATH");
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, arguments: &[OsString]) -> Run {
+        let output = self.command(arguments).stdin(Stdio::null()).output().unwrap();
         Run { said: text(&output.stdout), errors: text(&output.stderr), status: output.status }
+    }
+
+    /// Parses in an object, and audits it while the process is there that parsed: the files and
+    /// stacks of that process that pointers in the object lead to.
+    pub fn leads_to(&self, text: &str) -> BTreeSet<String> {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, file) = (directory.path().join("store"), directory.path().join("document"));
+        std::fs::write(&file, text).unwrap();
+        let arguments = ["build".into(), store.clone().into(), file.into(), "wait".into()];
+        let mut builds = self.command(&arguments);
+        let mut builder = builds.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(builder.stdout.take().unwrap()).lines();
+        let is_done = lines.map(Result::unwrap).any(|line| line.starts_with("file_bytes "));
+        assert!(is_done, "{:?} built nothing", self.path);
+        let map = MemoryMap::of_process(builder.id()).unwrap();
+        let report = audit(&store, "tree", &AuditOptions::new().memory_map(map)).unwrap();
+        drop(builder.stdin.take());
+        assert!(builder.wait().unwrap().success());
+        let foreign = report.findings.into_iter().filter(|finding| {
+            finding.kind == PointerKind::Foreign && finding.confidence >= Confidence::Likely
+        });
+        foreign.map(|finding| finding.to).collect()
     }
 
     /// Parses in ordinary memory, and asks a question of the tree.
