@@ -113,6 +113,11 @@ typedef enum em_status {
     EM_IO = 25,                 /**< anything else the kernel refused [its own errno] */
     EM_OTHER_OBJECT = 26,       /**< a detached Rust value of another object [EXDEV] */
     EM_DESERIALIZE = 27,        /**< what was read is no value of the Rust type [EBADMSG] */
+    EM_BAD_BASE = 28,           /**< no store can be at this address [EADDRNOTAVAIL] */
+    EM_NOTHING_KEPT = 29,       /**< no rebase that could be taken back [ENOENT] */
+    EM_CHANGED_SINCE = 30,      /**< going back would lose commits [ESTALE] */
+    EM_POINTS_ELSEWHERE = 31,   /**< the object has pointers to what stays [EXDEV] */
+    EM_BAD_EXPORT = 32,         /**< not a whole export of an object [EBADMSG] */
     EM_CLOSED = 100,            /**< no open handle: closed, never opened, or NULL [EBADF] */
     EM_READ_ONLY = 101,         /**< the object is open for reading [EROFS] */
     EM_FORKED = 102,            /**< a forked child of the process that opened it [ECHILD] */

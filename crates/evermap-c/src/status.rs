@@ -54,6 +54,11 @@ statuses! {
     IO = 25, EIO;
     OTHER_OBJECT = 26, EXDEV;
     DESERIALIZE = 27, EBADMSG;
+    BAD_BASE = 28, EADDRNOTAVAIL;
+    NOTHING_KEPT = 29, ENOENT;
+    CHANGED_SINCE = 30, ESTALE;
+    POINTS_ELSEWHERE = 31, EXDEV;
+    BAD_EXPORT = 32, EBADMSG;
     CLOSED = 100, EBADF;
     READ_ONLY = 101, EROFS;
     FORKED = 102, ECHILD;
@@ -100,6 +105,11 @@ pub fn status_of(error: &Error) -> em_status {
         Error::Io { .. } => IO,
         Error::OtherObject { .. } => OTHER_OBJECT,
         Error::Deserialize { .. } => DESERIALIZE,
+        Error::BadBase { .. } => BAD_BASE,
+        Error::NothingKept { .. } => NOTHING_KEPT,
+        Error::ChangedSince { .. } => CHANGED_SINCE,
+        Error::PointsElsewhere { .. } => POINTS_ELSEWHERE,
+        Error::BadExport { .. } => BAD_EXPORT,
         // The enum may grow; the test beside this fails until the new variant has a status.
         _ => INTERNAL,
     }
