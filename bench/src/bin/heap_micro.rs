@@ -19,9 +19,8 @@ use evermap::{Heap, Session, Store};
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 const ALLOCATORS: [&str; 4] = ["evermap", "glibc", "mimalloc", "bump"];
-const WORKS: [&str; 7] = [
-    "link", "link-2", "random-free", "random-again", "larson", "threadtest", "producer-consumer",
-];
+const WORKS: [&str; 7] =
+    ["link", "link-2", "random-free", "random-again", "larson", "threadtest", "producer-consumer"];
 
 /// What is measured.
 trait Allocate: Sync {
@@ -168,8 +167,7 @@ unsafe impl Send for Block {}
 /// The nodes in random order, as an array that was there before the clock ran.
 fn linked_and_shuffled(allocator: &impl Allocate) -> Vec<Block> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let mut blocks: Vec<Block> =
-        (0..nodes()).map(|_| Block(link(allocator, 1).cast())).collect();
+    let mut blocks: Vec<Block> = (0..nodes()).map(|_| Block(link(allocator, 1).cast())).collect();
     for at in (1..blocks.len()).rev() {
         blocks.swap(at, random.below(at + 1));
     }
@@ -358,11 +356,16 @@ fn main() -> Outcome {
         let before = thread_cpu_ns();
         println!("{:.3}", one(allocator, work)?);
         // Where the machine is busy with other work, this says more than the clock.
-        eprintln!("{:.1} ms of the first thread's processor time", (thread_cpu_ns() - before) / 1e6);
+        eprintln!(
+            "{:.1} ms of the first thread's processor time",
+            (thread_cpu_ns() - before) / 1e6
+        );
         return Ok(());
     }
     let rounds = arguments.first().map_or(Ok(5), |rounds| rounds.parse())?;
-    println!("| ns each: least, median | evermap | glibc | mimalloc | bump | to glibc, mimalloc, bump |");
+    println!(
+        "| ns each: least, median | evermap | glibc | mimalloc | bump | to glibc, mimalloc, bump |"
+    );
     println!("|---|---|---|---|---|---|");
     for work in WORKS.iter().filter(|work| arguments.get(1).is_none_or(|only| only == *work)) {
         let allocators = if work.starts_with("link") { 4 } else { 3 };
