@@ -492,7 +492,7 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn check_usable(&self) -> Result<()> {
+    pub(crate) fn check_usable(&self) -> Result<()> {
         self.check_process()?;
         let flush = self.flusher.as_ref().and_then(Flusher::failed);
         match self.poisoned.clone().or(flush) {

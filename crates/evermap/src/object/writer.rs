@@ -282,6 +282,8 @@ impl Writer {
     }
 
     fn commit_growth(&mut self, growth: Growth) -> Result<bool> {
+        // A forked child has no part in the memory that settling looks at.
+        self.engine.check_usable()?;
         self.heap.settle();
         let grew = !growth.fresh.is_empty();
         let file_length = growth.file_length;
