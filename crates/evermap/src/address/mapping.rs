@@ -273,6 +273,13 @@ impl Mapping {
         self.advise(address, length, Advice::Random);
     }
 
+    /// Tells the kernel that a range is filled from its beginning, in huge pages if it has them: a
+    /// file's page cache then gets folios as large, each by one fault.
+    pub(crate) fn advise_huge(&self, address: u64, length: u64) {
+        self.advise(address, length, Advice::LinuxHugepage);
+        self.advise(address, length, Advice::Sequential);
+    }
+
     /// Touches pages for writing ahead of their use, in one call.
     pub(crate) fn populate(&self, address: u64, length: u64) {
         self.advise(address, length, Advice::LinuxPopulateWrite);

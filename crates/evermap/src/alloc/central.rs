@@ -118,10 +118,6 @@ impl Central {
             }
         }
         let (region, chunk) = self.take_chunks(ground, 1, 0, CHUNK_BYTES)?;
-        let end = (chunk as u64 + 1) * CHUNK_BYTES;
-        if self.regions[region].reach(end) {
-            ground.reached(region, end);
-        }
         let record = self.regions[region].record(chunk);
         record.set_blocks(blocks_per_slab(class));
         record.set_used(0);

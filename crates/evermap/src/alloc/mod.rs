@@ -70,9 +70,6 @@ pub(crate) trait Ground: Send + Sync {
     fn extend(&self, region: usize, data_bytes: u64) -> Result<u64>;
     /// Reserves the file's blocks of a range of a region again, from its first chunk.
     fn refill(&self, region: usize, offset: u64, bytes: u64) -> Result<()>;
-    /// Says that chunks are used up to here for the first time, now and then: those behind will be
-    /// soon.
-    fn reached(&self, _region: usize, _data_bytes: u64) {}
     /// Adds a region of at least `chunks` chunks.
     fn add_region(&self, chunks: u64) -> Result<RegionRecord>;
 }

@@ -18,12 +18,7 @@ pub(super) struct Region {
     records: *mut ChunkRecord,
     /// Bytes from the first chunk that the file holds.
     backed: u64,
-    /// Bytes up to which the ground was told that chunks are used.
-    reached: u64,
 }
-
-/// How often the ground is told that chunks are used for the first time.
-const REACHED_STEP_BYTES: u64 = 512 << 10;
 
 // SAFETY: the pointers lead into the object's mapping, which outlives the heap; access to what they
 // lead to goes as said above.
@@ -84,17 +79,7 @@ impl Region {
             map: map as *mut u8,
             records: records as *mut ChunkRecord,
             backed: record.length - record.meta_length,
-            reached: 0,
         }
-    }
-
-    /// Notes that a chunk is used; true when the ground is to hear of it.
-    pub(super) fn reach(&mut self, data_bytes: u64) -> bool {
-        let far = data_bytes >= self.reached + REACHED_STEP_BYTES;
-        if far {
-            self.reached = data_bytes;
-        }
-        far
     }
 
     pub(super) fn chunks(&self) -> usize {

@@ -8,7 +8,6 @@
 
 mod draft;
 mod map;
-mod populate;
 mod protector;
 mod reader;
 mod superblock;
