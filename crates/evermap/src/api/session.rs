@@ -176,7 +176,7 @@ impl<T: Persist> Session<T> {
     }
 
     /// Was every page compared with its checksum? True when that is done, false while it is going
-    /// on or when it was not asked for, see [`Verify`].
+    /// on or when it was not asked for, see [`Verify`](crate::Verify).
     ///
     /// # Errors
     /// `Damaged`, with the first bad page.
