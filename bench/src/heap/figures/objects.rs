@@ -145,11 +145,13 @@ impl Files {
         if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// Unmaps, and keeps the addresses: a gap would be given to the next thread's stack.
     fn unmap(&self, from: usize, to: usize) -> io::Result<()> {
         let place = self.place.wrapping_byte_add(from);
+        let kept = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         // SAFETY: the range is within this value's own, and nothing refers to it.
-        let result = unsafe { libc::munmap(place, to - from) };
-        checked(result as isize).map(drop)
+        let place = unsafe { libc::mmap(place, to - from, libc::PROT_NONE, kept, -1, 0) };
+        if place == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     fn options() -> OpenOptions {

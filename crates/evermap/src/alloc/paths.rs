@@ -27,6 +27,9 @@ impl Heap {
 
     /// Does something with this thread's part of the heap.
     fn with_thread<R>(&self, act: impl FnOnce(&ThreadHeap) -> R) -> R {
+        if let Some(thread) = self.near() {
+            return act(thread);
+        }
         match find_or_join(self.id, || self.lock().join()) {
             // SAFETY: the heap's own, which keeps its thread heaps; its number was never another's.
             Some(thread) => act(unsafe { &*thread }),

@@ -99,6 +99,14 @@ pub(crate) struct EntryPlace {
     pub(crate) index: usize,
 }
 
+impl EntryPlace {
+    /// Pages from this one on that have their entries in the same page of the table, unless the
+    /// region, or the run of pages before its table, ends before.
+    pub(crate) fn left_in_page(&self) -> u64 {
+        CHECKSUMS_PER_PAGE - (self.line as u64 * CHECKSUMS_PER_LINE + self.index as u64)
+    }
+}
+
 impl Tables {
     /// The tables of regions that were checked.
     pub(crate) fn of(regions: &[RegionRecord]) -> Tables {

@@ -15,6 +15,7 @@ use super::verify::BadPage;
 use crate::address::{Mapping, View, drop_private_runs};
 use crate::error::{Error, Result};
 use crate::format::{CHECKSUM_UNKNOWN, LINE_BYTES, PAGE_BYTES, RegionRecord};
+use crate::storage::File;
 
 /// A run of pages that are private, or may be.
 #[derive(Clone, Copy, Debug)]
@@ -195,21 +196,36 @@ impl Engine {
             return Ok(());
         }
         let (mut at, end) = (span.file_offset, span.file_offset + span.length);
-        while at < end {
-            let data = self.object.next_data(at)?.filter(|&(start, _)| start < end);
-            let (data_start, data_end) = data.unwrap_or((end, end));
-            // A page that is behind the end of data, or before its start, may have been something
-            // else in an earlier life of the region.
-            let zeros = (at..data_start.max(at)).step_by(PAGE_BYTES as usize);
-            entries.extend(zeros.map(|offset| (offset / PAGE_BYTES, 0)));
-            let filled = data_start.max(at)..data_end.min(end);
-            for offset in filled.step_by(PAGE_BYTES as usize) {
+        for (start, stop) in data_ranges(&*self.object, at, end)? {
+            self.add_zero_entries(at, start, entries)?;
+            for offset in (start..stop).step_by(PAGE_BYTES as usize) {
                 // SAFETY: the span is mapped and backed by the file; writers are stopped.
                 let now = unsafe { page_at(span.address + (offset - span.file_offset)) };
                 let number = offset / PAGE_BYTES;
                 entries.push((number, checksums::entry_of(number, now)));
             }
-            at = data_end.max(at + PAGE_BYTES);
+            at = stop;
+        }
+        self.add_zero_entries(at, end, entries)
+    }
+
+    /// The same for pages that nobody touched, between two offsets of the file. They may have been
+    /// something else in an earlier life of the region: then the table has entries of theirs.
+    fn add_zero_entries(&self, from: u64, to: u64, entries: &mut Vec<(u64, u32)>) -> Result<()> {
+        let (mut page, end) = (from / PAGE_BYTES, to / PAGE_BYTES);
+        let mut table = [0; PAGE_BYTES as usize];
+        while page < end {
+            let Some(place) = self.tables.place(page) else {
+                page += 1;
+                continue;
+            };
+            let next = (page + place.left_in_page()).min(end);
+            self.read_stored(place.table_page, &mut table)?;
+            self.overlay.patch(place.table_page, &mut table);
+            if table != [0; PAGE_BYTES as usize] {
+                entries.extend((page..next).map(|page| (page, 0)));
+            }
+            page = next;
         }
         Ok(())
     }
@@ -420,6 +436,19 @@ fn merge(runs: &mut Vec<Run>) {
     *runs = merged;
 }
 
+/// The ranges of a file between two offsets that may hold anything but zeros. All of them before the
+/// first is looked at: looking makes the kernel read ahead, and what it has read counts as data.
+fn data_ranges(object: &dyn File, from: u64, to: u64) -> Result<Vec<(u64, u64)>> {
+    let mut ranges = Vec::new();
+    let mut at = from;
+    while let Some((start, stop)) = object.next_data(at)?.filter(|&(start, _)| start < to) {
+        let start = start.max(at);
+        at = stop.max(start + PAGE_BYTES);
+        ranges.push((start, at.min(to)));
+    }
+    Ok(ranges)
+}
+
 /// # Safety
 /// `address` begins a mapped page that nobody writes to while the reference lives.
 unsafe fn page_at<'a>(address: u64) -> &'a Page {
@@ -431,16 +460,13 @@ unsafe fn page_at<'a>(address: u64) -> &'a Page {
 ///
 /// # Safety
 /// The regions are mapped writable at their addresses, and nobody else touches them.
-pub(crate) unsafe fn write_tables(
-    object: &dyn crate::storage::File,
-    regions: &[RegionRecord],
-) -> Result<()> {
+pub(crate) unsafe fn write_tables(object: &dyn File, regions: &[RegionRecord]) -> Result<()> {
     let tables = Tables::of(regions);
     for region in regions.iter().filter(|r| r.checksums != 0) {
-        let (mut at, end) = (region.file_offset, region.file_offset + region.length);
+        let end = region.file_offset + region.length;
         let mut touched = Vec::new();
-        while let Some((start, stop)) = object.next_data(at)?.filter(|&(start, _)| start < end) {
-            for offset in (start.max(at)..stop.min(end)).step_by(PAGE_BYTES as usize) {
+        for (start, stop) in data_ranges(object, region.file_offset, end)? {
+            for offset in (start..stop).step_by(PAGE_BYTES as usize) {
                 let number = offset / PAGE_BYTES;
                 let Some(place) = tables.place(number) else { continue };
                 // SAFETY: inside the region, mapped as the caller promises.
@@ -454,7 +480,6 @@ pub(crate) unsafe fn write_tables(
                     touched.push(line);
                 }
             }
-            at = stop.max(at + PAGE_BYTES);
         }
         for line in touched {
             // SAFETY: as above.
