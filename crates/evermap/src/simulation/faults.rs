@@ -157,10 +157,11 @@ fn faults_at(at_call: usize, takes_room: bool) -> Vec<Fault> {
     faults
 }
 
-/// Runs a history with an error at each of its calls in turn.
+/// Runs a history with an error at each of its calls in turn. The seed decides how each run ends.
 pub(super) fn fail_every_call(
     worker: &Worker,
     history: &History,
+    seed: u64,
     tally: &mut Tally,
 ) -> Result<u64, String> {
     let mut runner = Runner::new(worker, fresh_image(history.medium), 0);
@@ -174,7 +175,7 @@ pub(super) fn fail_every_call(
     for (at_call, takes_room) in calls.into_iter().enumerate() {
         for fault in faults_at(at_call, takes_room) {
             for elsewhere in places {
-                let mut random = Random::of(&[at_call as u64, fault.failure as u64]);
+                let mut random = Random::of(&[seed, at_call as u64, fault.failure as u64]);
                 runs += 1;
                 run_with(worker, history, fault, *elsewhere, &mut random, tally).map_err(
                     |why| {
@@ -195,7 +196,7 @@ fn an_error_at_any_call_is_a_typed_error_and_loses_nothing() {
             let worker = Worker::new();
             let (mut tally, mut runs, mut failed) = (Tally::default(), 0, Vec::new());
             for history in HISTORIES.iter().skip(own).step_by(super::threads()) {
-                match fail_every_call(&worker, history, &mut tally) {
+                match fail_every_call(&worker, history, 0, &mut tally) {
                     Ok(more) => runs += more,
                     Err(why) => failed.push(why),
                 }

@@ -101,9 +101,11 @@ fn catch_by_second_cuts(worker: &Worker) -> (Option<String>, u64) {
 
 fn catch_by_faults(worker: &Worker) -> (Option<String>, u64) {
     let mut tally = Tally::default();
-    for history in HISTORIES {
-        if let Err(why) = fail_every_call(worker, history, &mut tally) {
-            return (Some(why.lines().next().unwrap_or_default().to_string()), tally.cuts);
+    for seed in 0..SEEDS {
+        for history in HISTORIES {
+            if let Err(why) = fail_every_call(worker, history, seed, &mut tally) {
+                return (Some(why.lines().next().unwrap_or_default().to_string()), tally.cuts);
+            }
         }
     }
     (None, tally.cuts)
