@@ -19,7 +19,6 @@ const COMMON: &str = include_str!("../../peers/common.hpp");
 
 impl Programs {
     pub fn compile(folder: &Folder) -> Outcome<Programs> {
-        std::fs::write(folder.join("common.hpp"), COMMON)?;
         let boost = Source {
             name: "boost",
             text: include_str!("../../peers/boost.cpp"),
@@ -62,6 +61,7 @@ impl Source<'_> {
             );
             return Ok(None);
         }
+        std::fs::write(folder.join("common.hpp"), COMMON)?;
         let program = folder.join(self.name);
         let source = program.with_extension("cpp");
         std::fs::write(&source, self.text)?;
