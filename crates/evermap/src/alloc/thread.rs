@@ -101,7 +101,7 @@ unsafe fn slab<'a>(pointer: *const Slab) -> Option<&'a Slab> {
 }
 
 impl ThreadHeap {
-    /// A block of `class`, if the word in hand has one: about fifteen instructions.
+    /// A block of `class`, if the word in hand has one.
     #[inline(always)]
     pub(super) fn allocate(&self, class: usize) -> Option<NonNull<u8>> {
         let bin = &self.bins[class];
@@ -118,7 +118,7 @@ impl ThreadHeap {
         NonNull::new(address as *mut u8)
     }
 
-    /// Frees a block if that is a matter of a bit and a count: about twenty instructions.
+    /// Frees a block if that is a matter of a bit and a count.
     #[inline(always)]
     pub(super) fn free(&self, slab: &Slab, address: u64) -> bool {
         if !self.owns(slab) || slab.flags.get() != 0 {
