@@ -23,6 +23,13 @@ pub(crate) struct Catalog {
     pub(crate) doomed: PVec<[u8; 16]>,
 }
 
+impl Catalog {
+    /// Its type id. Part of the file format, so a constant: making it from the type is a tenth of what
+    /// opening a store costs.
+    pub(crate) const TYPE_ID: [u8; 16] =
+        0x4c91_2834_3c92_eb59_078d_921b_aaef_ff1d_u128.to_be_bytes();
+}
+
 /// One address range of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Persist, Plain)]
 #[repr(C)]
@@ -196,6 +203,12 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::persist::type_id;
+
+    #[test]
+    fn the_type_id_that_stores_know_is_that_of_the_type() {
+        assert_eq!(type_id::<Catalog>().0, Catalog::TYPE_ID);
+    }
 
     #[test]
     fn names_that_could_leave_the_store_or_a_line_are_refused() {

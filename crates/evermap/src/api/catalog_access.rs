@@ -19,7 +19,7 @@ use crate::object::{
     Addresses, CONTENT_BYTE, Environment, Identity, LogSource, Place, Reader, Writer, lease_of,
     lock_byte,
 };
-use crate::persist::{Mut, type_description, type_id};
+use crate::persist::{Mut, type_description};
 use crate::storage::{File, LockKind, OpenMode, Storage};
 use std::time::Duration;
 
@@ -231,7 +231,7 @@ fn root_of(writer: &Writer) -> Result<NonNull<Catalog>> {
 
 fn check_type(reader: &Reader, place: &Place) -> Result<()> {
     let superblock = reader.superblock();
-    if superblock.root_type_id == type_id::<Catalog>().0 {
+    if superblock.root_type_id == Catalog::TYPE_ID {
         return Ok(());
     }
     Err(Error::NewerFormat {

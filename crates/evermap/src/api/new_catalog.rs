@@ -14,7 +14,7 @@ use crate::format::KIND_CATALOG;
 use crate::layout::{CATALOG, CATALOG_LOG, NEW_CATALOG};
 use crate::mutate::{Mutant, mutated};
 use crate::object::{Addresses, Draft, DraftOptions, Environment, RootType};
-use crate::persist::{Mut, PMap, PVec, build_root, type_description, type_id};
+use crate::persist::{Mut, PMap, PVec, build_root, type_description};
 
 /// What a new catalog is to say.
 #[derive(Debug, Default)]
@@ -135,7 +135,7 @@ pub(crate) fn write_catalog(
         .place_root(RootType {
             bytes: size_of::<Catalog>(),
             align: align_of::<Catalog>(),
-            type_id: type_id::<Catalog>().0,
+            type_id: Catalog::TYPE_ID,
             schema: type_description::<Catalog>(),
         })?
         .cast();

@@ -29,7 +29,7 @@ const POPULATED_BYTES_MAX: u64 = 2 << 20;
 /// An object that has this much grows by whole huge pages, and the kernel is asked for such: filling
 /// 320 MB with nodes of 64 bytes took 5,000 faults and 20 ns a node, in steps that end anywhere
 /// 37,000 and 32 to 57.
-const HUGE_STEPS_FROM_BYTES: u64 = 8 << 20;
+const HUGE_STEPS_FROM_BYTES: u64 = 4 << 20;
 /// Growth by at least this much is written back while it is being filled: in objects from 256 MiB
 /// on. Of 320 MB with two threads it cost filling a third, and gained the commit as much.
 const WRITTEN_BEHIND_BYTES_MIN: u64 = 32 << 20;
@@ -72,6 +72,17 @@ struct Held {
     mapping: Arc<Mapping>,
 }
 
+/// How much of a new region is backed by the file at once, beside the metadata.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// Nothing.
+    Metadata,
+    /// In a large region, data up to the end of the huge page that the metadata ends in.
+    HugePage,
+    /// These bytes of chunks.
+    Data(u64),
+}
+
 /// The addresses a region of `chunks` chunks takes: bytes before the first chunk, chunk-aligned.
 fn lead_bytes(meta: u64) -> u64 {
     meta.next_multiple_of(CHUNK_BYTES)
@@ -98,7 +109,7 @@ impl Territory {
             write_behind: WriteBehind::default(),
             key: OnceLock::new(),
         };
-        territory.add_region_at(&mut territory.lock(), chunks, data_bytes)?;
+        territory.add_region_at(&mut territory.lock(), chunks, Begin::Data(data_bytes))?;
         Ok(territory)
     }
 
@@ -281,12 +292,12 @@ impl Territory {
         Ok(file_length(&held))
     }
 
-    /// Adds a region that the file backs up to `data_bytes` of chunks.
+    /// Adds a region whose first bytes the file backs.
     fn add_region_at(
         &self,
         held: &mut Vec<Held>,
         chunks: u64,
-        data_bytes: u64,
+        begin: Begin,
     ) -> Result<RegionRecord> {
         let index = held.len();
         if index == REGIONS_MAX {
@@ -310,10 +321,17 @@ impl Territory {
         let bytes = lead_bytes(meta) + chunks * CHUNK_BYTES;
         let lease = self.addresses.lease(bytes)?;
         let base = lease + lead_bytes(meta) - meta;
+        let backed = match begin {
+            Begin::Metadata => meta,
+            Begin::HugePage if !large => meta,
+            // A huge page that another mapping begins in the middle of is none.
+            Begin::HugePage => meta.next_multiple_of(HUGE_BYTES),
+            Begin::Data(bytes) => meta + bytes,
+        };
         let record = RegionRecord {
             base,
             capacity: meta + chunks * CHUNK_BYTES,
-            length: (meta + data_bytes).next_multiple_of(PAGE_BYTES),
+            length: backed.next_multiple_of(PAGE_BYTES),
             file_offset: file_end.next_multiple_of(align),
             meta_length: meta,
             checksums: if table == 0 { 0 } else { base + meta - table },
@@ -330,7 +348,7 @@ impl Territory {
             if large {
                 mapping.advise_huge(base, length);
             }
-            if data_bytes > 0 {
+            if matches!(begin, Begin::Data(1..)) {
                 mapping.populate(base + meta, (length - meta).min(POPULATED_BYTES_MAX));
             }
             Ok(mapping)
@@ -404,9 +422,14 @@ impl Ground for Territory {
         let have: u64 = held.iter().map(|h| h.record.capacity / CHUNK_BYTES).sum();
         let factor = if have < REGION_FACTOR_SMALL_CHUNKS { 4 } else { 1 };
         let generous = chunks.max(have * factor).max(FIRST_CHUNKS);
-        match self.add_region_at(&mut held, generous, 0) {
+        let length: u64 = held.iter().map(|h| h.record.length).sum();
+        let begin = if length >= HUGE_STEPS_FROM_BYTES { Begin::HugePage } else { Begin::Metadata };
+        match self.add_region_at(&mut held, generous, begin) {
             Err(Error::OutOfAddresses { .. }) if chunks < generous => {
-                self.add_region_at(&mut held, chunks, 0)
+                self.add_region_at(&mut held, chunks, begin)
+            }
+            Err(Error::DiskFull { .. }) if begin == Begin::HugePage => {
+                self.add_region_at(&mut held, generous, Begin::Metadata)
             }
             other => other,
         }

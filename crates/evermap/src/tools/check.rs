@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::{KIND_CATALOG, KIND_OBJECT, PAGE_BYTES};
 use crate::layout::{BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
 use crate::object::{Identity, Place, hex, lease_of};
-use crate::persist::{type_description, type_id};
+use crate::persist::type_description;
 use crate::storage::{Disk, OpenMode, Storage};
 
 use super::image::Image;
@@ -475,7 +475,7 @@ pub(super) fn catalog_place(directory: &Path) -> Place {
 pub(super) fn catalog_image(storage: &dyn Storage, directory: &Path) -> Result<Image> {
     let image = Image::open(storage, &catalog_place(directory))?;
     let s = image.superblock();
-    if s.root_type_id != type_id::<Catalog>().0 {
+    if s.root_type_id != Catalog::TYPE_ID {
         return Err(Error::NewerFormat {
             path: image.path().to_path_buf(),
             found: format!("a catalog of type {}", s.schema()),
