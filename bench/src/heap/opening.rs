@@ -1,7 +1,8 @@
 //! A new process: opens what was built, looks at one node, walks all nodes, and walks them again.
 //!
 //! The clock starts in `main`: loading the program and its libraries is not in it. What was built
-//! is in the page cache. The limit maps a file of raw pointers at its address.
+//! is in the page cache. The limit maps a file of raw pointers at its address. What is judged is a
+//! small program (`heap-opener`), as the programs of peers are; this one is large.
 
 use std::path::Path;
 use std::time::Instant;
@@ -15,8 +16,8 @@ use super::subjects::{OBJECT, STORE, Subject, bump_file};
 use super::tree::{Node, sum_of, value_of, walk};
 use super::{archive, databases};
 use crate::Outcome;
-use crate::children::{print, us_since};
-use crate::files::Folder;
+use crate::children::{self, Finished, print, us_since};
+use crate::files::{Folder, text};
 use crate::goals::Goals;
 use crate::quiet::Awake;
 use crate::samples::{Samples, figure, head, row};
@@ -78,6 +79,31 @@ struct Columns {
     ratio: Samples,
 }
 
+impl Columns {
+    fn add(&mut self, child: &Finished) -> Outcome {
+        let (first, second) = (child.figure("first_us")?, child.figure("second_us")?);
+        self.one.push(child.figure("one_us")?);
+        // Programs of peers have no store.
+        if let Ok(store_us) = child.figure("store_us") {
+            self.store.push(store_us);
+        }
+        self.first.push(first / 1e3);
+        self.second.push(second / 1e3);
+        self.ratio.push(first / second);
+        Ok(())
+    }
+
+    fn row(&self, name: &str) {
+        row(&[
+            name.to_string(),
+            self.one.to_string(),
+            self.first.to_string(),
+            self.second.to_string(),
+            self.ratio.to_string(),
+        ]);
+    }
+}
+
 pub fn report(folder: &Folder, programs: &Programs, scale: Scale, goals: &mut Goals) -> Outcome {
     println!("\n### Opening in a new process\n");
     let mut turns = Vec::new();
@@ -91,6 +117,9 @@ pub fn report(folder: &Folder, programs: &Programs, scale: Scale, goals: &mut Go
         }
         turns.push((subject, place, Columns::default()));
     }
+    let small = children::sibling("heap-opener")?;
+    let mut smalls =
+        [("evermap", 0), ("mapped", 1)].map(|(what, turn)| (what, turn, Columns::default()));
     let _awake = Awake::new()?;
     for round in 0..scale.rounds(ROUNDS) {
         for (subject, place, columns) in &mut turns {
@@ -99,35 +128,32 @@ pub fn report(folder: &Folder, programs: &Programs, scale: Scale, goals: &mut Go
                 continue;
             }
             if let Some(child) = subject.run(programs, "open", place, &[scale.nodes])? {
-                let (first, second) = (child.figure("first_us")?, child.figure("second_us")?);
-                columns.one.push(child.figure("one_us")?);
-                // Programs of peers have no store.
-                if *subject == Subject::Evermap {
-                    columns.store.push(child.figure("store_us")?);
-                }
-                columns.first.push(first / 1e3);
-                columns.second.push(second / 1e3);
-                columns.ratio.push(first / second);
+                columns.add(&child)?;
             }
+        }
+        for (what, turn, columns) in &mut smalls {
+            let (_, place, _) = &turns[*turn];
+            let nodes = scale.nodes.to_string();
+            columns.add(&children::run_program(&small, &[*what, text(place)?, &nodes])?)?;
         }
     }
     head(&["", "open and one node, us", "walk all, ms", "second walk, ms", "first / second"]);
     for (subject, _, columns) in &turns {
-        let name = match subject {
-            Subject::EvermapCommitted => "Evermap, opened for writing",
-            Subject::BumpFile => "limit: raw pointers, the file mapped",
+        columns.row(match subject {
+            Subject::Evermap => "Evermap, in this large program",
+            Subject::EvermapCommitted => "Evermap, opened for writing, in this large program",
+            Subject::BumpFile => "limit: raw pointers, the file mapped, in this large program",
             subject => subject.name(),
-        };
-        row(&[
-            name.to_string(),
-            columns.one.to_string(),
-            columns.first.to_string(),
-            columns.second.to_string(),
-            columns.ratio.to_string(),
-        ]);
+        });
     }
-    println!("\nThe store's part of Evermap's opening: {} us.", turns[0].2.store);
-    judge(&turns[0].2, &turns[1].2, goals);
+    let [(_, _, small), (_, _, small_limit)] = &smalls;
+    small.row("**Evermap**, in a small program");
+    small_limit.row("limit: raw pointers, the file mapped, in a small program");
+    println!(
+        "\nThe store's part of Evermap's opening: {} us, in a small program {} us.",
+        turns[0].2.store, small.store
+    );
+    judge(small, small_limit, goals);
     for (_, place, _) in turns {
         // Two of them share what was built.
         if place.exists() {
