@@ -90,6 +90,9 @@ pub(crate) enum Mutant {
     RemovalBeforeCommit,
     /// A new store's catalog gets its name before it is durable.
     CatalogNamedUnflushed,
+    /// A store that nobody has changed yet is believed though its maker may have been killed before
+    /// its name was durable.
+    NewStoreTrustedUnflushed,
 }
 
 #[cfg(test)]

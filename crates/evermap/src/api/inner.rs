@@ -20,8 +20,9 @@ use crate::catalog::{self, Found};
 use crate::error::{Error, Result};
 use crate::format::KIND_OBJECT;
 pub(super) use crate::layout::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
+use crate::mutate::{Mutant, mutated};
 use crate::object::{Environment, Identity, Place, hex};
-use crate::storage::{File, FileIdentity, OpenMode, Storage};
+use crate::storage::{File, FileIdentity, OpenMode, Storage, parent_of};
 
 /// Open stores of this process by identity of their directory.
 static OPEN: Mutex<Vec<(FileIdentity, Weak<Inner>)>> = Mutex::new(Vec::new());
@@ -96,8 +97,9 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
-    /// The store in `directory`, opened now or already open in this process.
-    pub(super) fn open(directory: &Path, options: &Options) -> Result<Arc<Inner>> {
+    /// The store in `directory`, opened now or already open in this process. `named` says that this
+    /// process has just made it, and its name durable.
+    pub(super) fn open(directory: &Path, options: &Options, named: bool) -> Result<Arc<Inner>> {
         let storage = Arc::clone(&options.storage);
         let no_store =
             |why: &str| Error::NoStore { path: directory.to_path_buf(), why: why.to_string() };
@@ -117,7 +119,7 @@ impl Inner {
                     std::thread::yield_now();
                 }
                 None => {
-                    let opened = Inner::open_new(storage, directory, options, identity);
+                    let opened = Inner::open_new(storage, directory, options, identity, named);
                     let inner = opened.map_err(|e| {
                         if e.is_missing_file() {
                             no_store("the directory has no catalog")
@@ -137,6 +139,7 @@ impl Inner {
         directory: &Path,
         options: &Options,
         identity: FileIdentity,
+        named: bool,
     ) -> Result<Arc<Inner>> {
         crate::address::check_page_size()?;
         let path = directory.join(CATALOG);
@@ -159,7 +162,15 @@ impl Inner {
             directory.join(CATALOG_LOG),
             options.catalog_timeout,
         )?;
-        let uuid = catalog.look(|_, reader| reader.superblock().store_uuid)?;
+        let (uuid, sequence) = catalog.look(|_, reader| {
+            let superblock = reader.superblock();
+            (superblock.store_uuid, superblock.commit_sequence)
+        })?;
+        // As its maker left it, who may have been killed before the name was durable: what is built
+        // on it would go with it.
+        if sequence == 1 && !named && !mutated(Mutant::NewStoreTrustedUnflushed) {
+            flush_name(&*storage, directory)?;
+        }
         Ok(Arc::new(Inner {
             directory: directory.to_path_buf(),
             uuid,
@@ -294,6 +305,19 @@ impl Drop for Inner {
             Err(error) => warn!(%error, "the catalog's log is left for the next user"),
         }
     }
+}
+
+/// Makes the names of a store's catalog and of its directory durable, as far as this user may.
+fn flush_name(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    for folder in [directory, &parent_of(directory)] {
+        match storage.sync_directory(folder) {
+            // Who may not look into it does not write there either, and its maker did this before
+            // saying that the store is there.
+            Err(Error::NotPermitted { .. }) | Ok(()) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 /// The file whose byte locks are address leases; who may not write it reads it.

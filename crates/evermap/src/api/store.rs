@@ -260,7 +260,11 @@ impl Options {
     /// # Errors
     /// As there.
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Store> {
-        Ok(Store { inner: Inner::open(directory.as_ref(), self)?, application: None })
+        self.open_named(directory.as_ref(), false)
+    }
+
+    fn open_named(&self, directory: &Path, named: bool) -> Result<Store> {
+        Ok(Store { inner: Inner::open(directory, self, named)?, application: None })
     }
 
     /// As [`Store::create_new`], with these options.
@@ -269,7 +273,7 @@ impl Options {
     /// As there.
     pub fn create_new(&self, directory: impl AsRef<Path>) -> Result<Store> {
         create_store(directory.as_ref(), self)?;
-        self.open(directory)
+        self.open_named(directory.as_ref(), true)
     }
 
     /// As [`Store::open_or_create`], with these options.
@@ -282,7 +286,7 @@ impl Options {
             other => return other,
         }
         match create_store(directory.as_ref(), self) {
-            Ok(()) => self.open(directory),
+            Ok(()) => self.open_named(directory.as_ref(), true),
             // Perhaps somebody else was quicker.
             Err(exists @ Error::StoreExists { .. }) => self.open(directory).map_err(|e| match e {
                 Error::NoStore { .. } => exists,

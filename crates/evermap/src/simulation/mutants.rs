@@ -66,6 +66,7 @@ const OF_STORES: &[Mutant] = &[
     Mutant::BuildingNotFlushed,
     Mutant::RemovalBeforeCommit,
     Mutant::CatalogNamedUnflushed,
+    Mutant::NewStoreTrustedUnflushed,
 ];
 
 /// Safeguards whose absence errors catch.

@@ -19,7 +19,8 @@ use super::random::Random;
 use super::runner::describe;
 use crate::address::Window;
 use crate::error::{Error, Result};
-use crate::{Options, PVec, Store};
+use crate::{Migrations, Options, PVec, Store};
+use evermap_derive::Persist;
 
 /// What a program does with a store.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,8 @@ enum Act {
     Remove(&'static str),
     /// A session of two commits.
     Write(&'static str),
+    /// Opens with a root of the other type, which is built from the one there is.
+    Migrate(&'static str),
     Reopen,
 }
 
@@ -70,6 +73,10 @@ const HISTORIES: &[(&str, &[Act])] = &[
             Remove("b"),
         ],
     ),
+    (
+        "roots_change_their_type",
+        &[Make, Create("a"), Migrate("a"), Reopen, Create("b"), Migrate("a"), Write("a")],
+    ),
 ];
 
 const AFTERWARDS: &[&[Act]] = &[
@@ -77,9 +84,21 @@ const AFTERWARDS: &[&[Act]] = &[
     &[Batch(&["a", "z"]), Remove("z")],
     &[Batch(&["a"]), Write("a"), Reopen, Replace("a")],
     &[Reopen, Batch(&["y", "z"]), Reopen],
+    &[Migrate("a"), Migrate("a"), Reopen],
 ];
 
+/// Names, and which elements lie under them, as a list or, with [`MOVED`] on top, in a [`Moved`].
 type Contents = BTreeMap<String, u64>;
+
+const MOVED: u64 = 1 << 60;
+
+/// What an object is migrated to, and back from.
+#[derive(Persist)]
+#[repr(C)]
+struct Moved {
+    elements: PVec<u64>,
+    sum: u64,
+}
 
 /// A part of the address space for each thread.
 static WINDOWS: AtomicU64 = AtomicU64::new(0);
@@ -179,6 +198,7 @@ impl Program {
                 self.try_for(next, |store| store.remove(name))
             }
             Write(name) => self.write(name),
+            Migrate(name) => self.migrate(name),
             Reopen => {
                 self.store = None;
                 self.open()
@@ -200,6 +220,44 @@ impl Program {
         session.close()
     }
 
+    fn migrate(&mut self, name: &str) -> Result<()> {
+        let migrations = Migrations::new()
+            .step::<PVec<u64>, Moved>(|old, slot| {
+                let sum = old.iter().fold(0, |sum, element| element.wrapping_add(sum));
+                slot.build(MovedInit { elements: old.detach(), sum })
+            })
+            .step::<Moved, PVec<u64>>(|old, slot| {
+                let elements: Vec<u64> = old.elements.iter().copied().collect();
+                slot.build(elements)
+            });
+        let mut next = self.now.clone();
+        let value = next.entry(name.to_string()).or_default();
+        *value ^= MOVED;
+        let there = *value & MOVED != 0;
+        self.try_for(next, |store| match there {
+            true => store.write_migrating::<Moved>(name, &migrations)?.close(),
+            false => store.write_migrating::<PVec<u64>>(name, &migrations)?.close(),
+        })
+    }
+
+    /// The elements of an object as a value, and whether they are whole.
+    fn value_of(&self, name: &str) -> Result<(u64, bool)> {
+        let (elements, moved) = match self.store().read::<PVec<u64>>(name) {
+            Ok(list) => (list.to_vec(), 0),
+            Err(Error::SchemaMismatch { .. }) => {
+                let moved = self.store().read::<Moved>(name)?;
+                let sum =
+                    moved.elements.iter().fold(0u64, |sum, element| sum.wrapping_add(*element));
+                assert_eq!(sum, moved.sum, "a root and its list are of one commit");
+                (moved.elements.to_vec(), MOVED)
+            }
+            Err(e) => return Err(e),
+        };
+        let value = elements.first().copied().unwrap_or_default();
+        let whole = elements.into_iter().eq(self::elements(value));
+        Ok((value | moved, whole))
+    }
+
     fn open(&mut self) -> Result<()> {
         self.store = Some(self.options.open("/s")?);
         Ok(())
@@ -209,10 +267,8 @@ impl Program {
     fn look(&mut self, model: &Model) -> Result<(), String> {
         let mut found = Contents::new();
         for name in self.store().list().map_err(|e| e.to_string())? {
-            let object =
-                self.store().read::<PVec<u64>>(&name).map_err(|e| format!("{name}: {e}"))?;
-            let value = object.first().copied().unwrap_or_default();
-            if !object.iter().copied().eq(elements(value)) {
+            let (value, whole) = self.value_of(&name).map_err(|e| format!("{name}: {e}"))?;
+            if !whole {
                 return Err(format!("{name} is a mix"));
             }
             found.insert(name, value);
@@ -253,9 +309,12 @@ fn descend(
             }
         }
         acts.iter().try_for_each(|act| match act {
-            Remove(name) | Write(name) | Replace(name) if !program.now.contains_key(*name) => {
+            Remove(name) | Write(name) | Replace(name) | Migrate(name)
+                if !program.now.contains_key(*name) =>
+            {
                 Ok(())
             }
+            Write(name) if program.now[*name] & MOVED != 0 => Ok(()),
             act => program.act(*act).map_err(|e| format!("{act:?}: {e}")),
         })
     }));
