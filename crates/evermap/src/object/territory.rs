@@ -5,7 +5,7 @@
 //! allocation and never a signal. A region grows in place up to its capacity; then the object gets
 //! another region, at least as large as all it has.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tracing::debug;
@@ -61,6 +61,17 @@ pub(crate) struct Territory {
     write_behind: WriteBehind,
     /// New regions get this key.
     key: OnceLock<Arc<Key>>,
+    /// What is gained now is room, and not about to be written.
+    for_room: AtomicBool,
+}
+
+/// What is behind a new region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backing {
+    /// Bytes of its chunks.
+    pub(crate) data_bytes: u64,
+    /// They are about to be written.
+    pub(crate) touched: bool,
 }
 
 /// One region.
@@ -78,13 +89,13 @@ fn lead_bytes(meta: u64) -> u64 {
 }
 
 impl Territory {
-    /// The territory of a new object: its first region, backed up to `data_bytes` of chunks.
+    /// The territory of a new object: its first region.
     pub(crate) fn create(
         file: Arc<dyn File>,
         space: Arc<AddressSpace>,
         addresses: Arc<dyn Addresses>,
         chunks: u64,
-        data_bytes: u64,
+        backing: Backing,
     ) -> Result<Territory> {
         let file = Mutex::new(file);
         let length_min = AtomicU64::new(0);
@@ -97,8 +108,9 @@ impl Territory {
             state: Mutex::default(),
             write_behind: WriteBehind::default(),
             key: OnceLock::new(),
+            for_room: AtomicBool::new(false),
         };
-        territory.add_region_at(&mut territory.lock(), chunks, data_bytes)?;
+        territory.add_region_at(&mut territory.lock(), chunks, backing)?;
         Ok(territory)
     }
 
@@ -131,7 +143,17 @@ impl Territory {
             state,
             write_behind,
             key: OnceLock::new(),
+            for_room: AtomicBool::new(false),
         })
+    }
+
+    /// Gains memory that nobody is about to write: it is not touched, and nothing follows what is
+    /// written there.
+    pub(crate) fn make_room<R>(&self, gain: impl FnOnce() -> R) -> R {
+        self.for_room.store(true, Ordering::Relaxed);
+        let gained = gain();
+        self.for_room.store(false, Ordering::Relaxed);
+        gained
     }
 
     /// Puts all that is mapped, now and later, under a key.
@@ -175,7 +197,10 @@ impl Territory {
             file.write_at(&ZEROS[..step as usize], at)?;
             at += step;
         }
-        file.set_length(length.max(length_min))
+        let length = length.max(length_min);
+        // Setting the length that a file has changes its times on ext4, and that makes its next
+        // flush wait for the journal.
+        if file.length()? == length { Ok(()) } else { file.set_length(length) }
     }
 
     /// The object file was replaced by another one with the same contents.
@@ -281,12 +306,12 @@ impl Territory {
         Ok(file_length(&held))
     }
 
-    /// Adds a region that the file backs up to `data_bytes` of chunks.
+    /// Adds a region that the file backs as far as `backing` says.
     fn add_region_at(
         &self,
         held: &mut Vec<Held>,
         chunks: u64,
-        data_bytes: u64,
+        Backing { data_bytes, touched }: Backing,
     ) -> Result<RegionRecord> {
         let index = held.len();
         if index == REGIONS_MAX {
@@ -327,10 +352,12 @@ impl Territory {
                 mapping.guard_by(key, 0)?;
             }
             mapping.map(&*file, base, length, offset, Sharing::SharedWritable)?;
-            if large {
+            // Of room nothing is stored in, the superblock alone is touched: as a part of a huge page
+            // it would be written to the disk with all of that.
+            if large && touched {
                 mapping.advise_huge(base, length);
             }
-            if data_bytes > 0 {
+            if data_bytes > 0 && touched {
                 mapping.populate(base + meta, (length - meta).min(POPULATED_BYTES_MAX));
             }
             Ok(mapping)
@@ -382,12 +409,13 @@ impl Ground for Territory {
         reserved?;
         let (base, gained) = (record.base + record.length, length - record.length);
         h.mapping.map(&*file, base, gained, at, Sharing::SharedWritable)?;
+        let touched = !self.for_room.load(Ordering::Relaxed);
         if huge {
             h.mapping.advise_huge(base, gained);
-        } else {
+        } else if touched {
             h.mapping.populate(base, gained.min(POPULATED_BYTES_MAX));
         }
-        if gained >= WRITTEN_BEHIND_BYTES_MIN && !file.is_direct() {
+        if touched && gained >= WRITTEN_BEHIND_BYTES_MIN && !file.is_direct() {
             self.write_behind.follow(file, at, gained);
         }
         h.record.length = length;
@@ -404,9 +432,10 @@ impl Ground for Territory {
         let have: u64 = held.iter().map(|h| h.record.capacity / CHUNK_BYTES).sum();
         let factor = if have < REGION_FACTOR_SMALL_CHUNKS { 4 } else { 1 };
         let generous = chunks.max(have * factor).max(FIRST_CHUNKS);
-        match self.add_region_at(&mut held, generous, 0) {
+        let backing = Backing { data_bytes: 0, touched: true };
+        match self.add_region_at(&mut held, generous, backing) {
             Err(Error::OutOfAddresses { .. }) if chunks < generous => {
-                self.add_region_at(&mut held, chunks, 0)
+                self.add_region_at(&mut held, chunks, backing)
             }
             other => other,
         }
