@@ -41,6 +41,8 @@ pub(crate) enum Mutant {
     ApplyBeforeRecord,
     /// Records follow before `log_required` is durable.
     LogRequiredNotFlushed,
+    /// That the object has a log is said behind the flush of what it gained.
+    LogAnnouncedLate,
     /// The log is removed before `log_required` is cleared durably.
     LogRequiredClearedLate,
     /// The cleared `log_required` is not durable when the log goes.
@@ -58,6 +60,10 @@ pub(crate) enum Mutant {
     LogDirectoryNotFlushed,
     /// A stale log is removed though the disk may still say that it is needed.
     StaleLogNotDisowned,
+    /// A log that was made and never needed is gone on with, though only the page cache may have it.
+    NewLogTrustedUnflushed,
+    /// The file is cut though the log has lines for what is cut off.
+    CutUnderTheLog,
     /// A log that was made longer is not flushed before it is used.
     LogGrowthNotFlushed,
     /// Fresh memory is not flushed before the record that speaks of it.

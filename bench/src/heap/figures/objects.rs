@@ -55,9 +55,9 @@ impl Object for Objects {
     fn step(&mut self, step: &str, bytes: u64) -> Outcome {
         match step {
             "create" => {
-                self.store.create_raw(NAME)?;
+                self.store.create_raw_sized(NAME, bytes)?;
                 self.session = Some(self.store.write_raw(NAME)?);
-                Ok(self.session()?.reserve(bytes)?)
+                Ok(())
             }
             "map" | "map again" => {
                 self.session = Some(self.store.write_raw(NAME)?);

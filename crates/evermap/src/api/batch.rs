@@ -47,6 +47,12 @@ pub struct Batch {
     file_system: Box<dyn FileSystem>,
 }
 
+/// How large a new object will be, as far as anybody knows.
+struct Size {
+    expected_bytes: Option<u64>,
+    room_bytes: u64,
+}
+
 impl Batch {
     pub(super) fn new(inner: &Arc<Inner>, application: Option<ApplicationKey>) -> Result<Batch> {
         let file_system = inner.storage.file_system(&inner.directory)?;
@@ -107,7 +113,8 @@ impl Batch {
         T: Persist + Build<S>,
     {
         let expected_bytes = expected_bytes.or_else(|| T::expected_bytes(&source));
-        self.add_built(name, expected_bytes, replace, |draft| {
+        let size = Size { expected_bytes, room_bytes: 0 };
+        self.add_built(name, size, replace, |draft| {
             let root = draft.place_root(RootType {
                 bytes: size_of::<T>(),
                 align: align_of::<T>(),
@@ -126,13 +133,23 @@ impl Batch {
     /// # Errors
     /// As [`create`](Batch::create).
     pub fn create_raw(&mut self, name: &str) -> Result<()> {
-        self.add_built(name, None, false, |_| Ok(()))
+        self.create_raw_sized(name, 0)
+    }
+
+    /// Adds an object without a root that has room for `bytes`, as
+    /// [`Store::create_raw_sized`](crate::Store::create_raw_sized) makes it.
+    ///
+    /// # Errors
+    /// As [`create`](Batch::create).
+    pub fn create_raw_sized(&mut self, name: &str, bytes: u64) -> Result<()> {
+        let size = Size { expected_bytes: None, room_bytes: bytes };
+        self.add_built(name, size, false, |_| Ok(()))
     }
 
     fn add_built(
         &mut self,
         name: &str,
-        expected_bytes: Option<u64>,
+        size: Size,
         replace: bool,
         build: impl FnOnce(&mut Draft) -> Result<()>,
     ) -> Result<()> {
@@ -154,7 +171,8 @@ impl Batch {
             kind: KIND_OBJECT,
             application_key: self.application.map_or([0; 16], |key| key.bytes()),
             arena: inner.arena,
-            expected_bytes,
+            expected_bytes: size.expected_bytes,
+            room_bytes: size.room_bytes,
         };
         let built = Draft::create(&environment, &path, &options).and_then(|mut draft| {
             build(&mut draft)?;

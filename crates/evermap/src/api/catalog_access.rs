@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::leases::LeaseBook;
 use crate::address::AddressSpace;
 use crate::catalog::{self, Arena, Catalog, Lease};
-use crate::commit::{Log, LogPolicy, WriteOptions};
+use crate::commit::{Log, LogPolicy, LogPosition, WriteOptions};
 use crate::error::{Error, Result};
 use crate::format::{COMMIT_SEQUENCE_OFFSET, KIND_CATALOG};
 use crate::object::{
@@ -38,6 +38,9 @@ pub(super) struct CatalogAccess {
     patience: Duration,
     own_addresses: Arc<CatalogAddresses>,
     book: Arc<LeaseBook>,
+    /// The commit whose pages this process has compared with their checksums, or has made of one
+    /// that it had, and where the log stood then: no page has changed as long as that is the last.
+    verified: Option<(u64, LogPosition)>,
     /// This process has had the log replayed once.
     replayed: bool,
     /// This process changed the catalog and may owe it a checkpoint.
@@ -104,6 +107,7 @@ impl CatalogAccess {
             patience,
             own_addresses,
             book,
+            verified: None,
             replayed: false,
             changed: false,
         })
@@ -126,10 +130,14 @@ impl CatalogAccess {
                 let file = Arc::clone(&self.file);
                 let log = LogSource::File(&self.log_file);
                 let reader = Reader::from_locked(&self.environment, &self.place, file, log)?;
+                let seen = (reader.superblock().commit_sequence, reader.log_position());
                 // Its pointers are about to be followed, whoever opens the store: a damaged page has
                 // to be found before. The catalog is small (some 20 us for a few objects).
-                reader.verify_mapped()?;
-                check_type(&reader, &self.place)?;
+                if self.verified != Some(seen) {
+                    reader.verify_mapped()?;
+                    check_type(&reader, &self.place)?;
+                    self.verified = Some(seen);
+                }
                 reader
             }
         };
@@ -149,12 +157,12 @@ impl CatalogAccess {
         &mut self,
         change: impl FnOnce(Mut<'_, Catalog>) -> Result<R>,
     ) -> Result<R> {
-        let verified = self.is_current()?;
         self.reader = None;
         let mut writer = self.write()?;
-        if !verified {
+        if self.verified.take() != Some(writer.position()) {
             writer.verify()?;
         }
+        let before = writer.position();
         let root = root_of(&writer)?;
         {
             // SAFETY: the type id was checked when the catalog was first looked at, and the
@@ -164,7 +172,8 @@ impl CatalogAccess {
             *self.own_addresses.arenas.lock().unwrap_or_else(PoisonError::into_inner) = arenas;
         }
         // SAFETY: as above.
-        let result = change(unsafe { Mut::from_raw(writer.heap(), root) })?;
+        let changed = change(unsafe { Mut::from_raw(writer.heap(), root) });
+        let result = changed.inspect_err(|_| self.verified = Some(before))?;
         let own: Vec<Lease> =
             writer.new_leases().iter().map(|&(base, bytes)| Lease { base, bytes }).collect();
         for lease in &own {
@@ -182,6 +191,7 @@ impl CatalogAccess {
         if writer.log_bytes() > CHECKPOINT_AFTER_BYTES {
             writer.checkpoint().inspect_err(|_| self.replayed = false)?;
         }
+        self.verified = Some(writer.position());
         Ok(result)
     }
 

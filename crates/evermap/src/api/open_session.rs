@@ -157,7 +157,7 @@ impl OpenSession {
     pub(super) fn reserve(&mut self, bytes: u64) -> Result<()> {
         let protector = self.writer().protector();
         let open = protector.as_deref().map(Protector::open).transpose()?;
-        self.heap().reserve(bytes)?;
+        self.writer().make_room(bytes)?;
         drop(open);
         // New regions have to be in the catalog before the object has them.
         self.commit()?;

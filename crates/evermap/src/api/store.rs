@@ -165,6 +165,30 @@ impl Store {
         batch.commit()
     }
 
+    /// As [`create_raw`](Store::create_raw), with room for a block of `bytes`, or many that are
+    /// smaller: disk space that nobody else can take, and addresses for as much again. Costs the
+    /// same three flushes; [`RawSession::reserve`](crate::RawSession::reserve) afterwards costs up
+    /// to five more. The object's first session leaves the room with it, used or not; later ones
+    /// give back what is free, as [`reserve`](crate::RawSession::reserve) says.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// let store = evermap::Store::create_new(directory.path().join("store"))?;
+    /// store.create_raw_sized("film", 4 << 20)?;
+    /// let film = store.write_raw("film")?;
+    /// assert!(film.info()?.file_bytes > 4 << 20);
+    /// film.heap().allocate(4 << 20, 16)?; // meets no full disk
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there, and `OutOfAddresses`.
+    pub fn create_raw_sized(&self, name: &str, bytes: u64) -> Result<()> {
+        let mut batch = self.batch()?;
+        batch.create_raw_sized(name, bytes)?;
+        batch.commit()
+    }
+
     /// Opens an object for reading, whatever its root is. As [`read`](Store::read) otherwise.
     ///
     /// # Errors

@@ -13,10 +13,11 @@ use tracing::{debug, info, warn};
 
 use super::engine::{Engine, LogPolicy, Span};
 use super::gate;
-use super::recovery::{remove_log, write_page_overlay};
+use super::recovery::{let_go_of_log, write_page_overlay};
 use super::settings::WhenLogFull;
 use crate::address::Sharing;
 use crate::error::{Error, Result};
+use crate::format::PAGE_BYTES;
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, LockKind, OpenMode, copy_contents, parent_of};
 
@@ -144,8 +145,21 @@ impl Engine {
         self.last_checkpoint = std::time::Instant::now();
         match self.log.as_mut().map(super::log::Log::reset) {
             Some(Err(error)) => Err(self.poison(error)),
-            _ => Ok(()),
+            _ => {
+                self.logged_end = 0;
+                Ok(())
+            }
         }
+    }
+
+    /// Makes sure that nothing in the log is for what lies behind `length` bytes of the file, which
+    /// is about to be cut there: replayed after a crash, it would lie over what has grown there
+    /// since. False while readers are in the way of that.
+    pub(crate) fn forget_behind(&mut self, length: u64) -> Result<bool> {
+        if self.logged_end <= length / PAGE_BYTES || mutated(Mutant::CutUnderTheLog) {
+            return Ok(true);
+        }
+        self.checkpoint()
     }
 
     /// Puts a copy of the object file, with everything applied, in its place: readers keep the old
@@ -232,7 +246,8 @@ impl Engine {
         if self.log.is_none() || !self.apply()? {
             return Ok(());
         }
-        if !mutated(Mutant::CloseBeforeFlush) {
+        // A checkpoint flushed all that an empty log had.
+        if self.log_bytes() > 0 && !mutated(Mutant::CloseBeforeFlush) {
             self.object.sync_data().map_err(|e| self.poison(e))?;
         }
         let object = Arc::clone(&self.object);
@@ -240,7 +255,8 @@ impl Engine {
             return Ok(());
         };
         self.flusher = None;
-        self.log = None;
-        remove_log(&*self.storage, &*object, &self.log_path)
+        let large = self.file_length >= self.settings.log_kept_from_bytes;
+        let keep = self.log.take().is_some_and(|log| log.is_small()) && large;
+        let_go_of_log(&*self.storage, &*object, &self.log_path, keep)
     }
 }

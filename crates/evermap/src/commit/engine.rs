@@ -15,11 +15,11 @@ use super::checksums::{self, Tables};
 use super::flusher::Flusher;
 use super::folios::Folios;
 use super::gate;
-use super::log::Log;
+use super::log::{Log, LogPosition};
 use super::overlay::Overlay;
 use super::pages::{Hot, Run};
 use super::record::RecordBuilder;
-use super::recovery::set_log_required;
+use super::recovery::{announce_log, has_page_zero_of, set_log_required};
 use super::settings::{Durability, WhenLogFull, WriteOptions};
 use crate::address::{Mapping, PageScanner, Sharing, View};
 use crate::error::{Error, Result};
@@ -77,6 +77,9 @@ pub(crate) struct Engine {
     staged_growth: bool,
     /// Bytes of the file at the last commit.
     pub(super) file_length: u64,
+    /// No page from this number on is in the log: lines there would be replayed over what grows
+    /// there after the file was cut.
+    pub(super) logged_end: u64,
     pub(super) scanner: PageScanner,
     /// Runs that a scan found and no commit has taken yet.
     pub(super) pending: Vec<Run>,
@@ -133,6 +136,7 @@ impl Engine {
     /// over the private pages.
     pub(crate) fn new(target: Target) -> Result<Engine> {
         let direct = target.object.is_direct();
+        let logged_end = target.overlay.end().max(target.applied_elsewhere.end());
         let mut engine = Engine {
             storage: target.storage,
             object: target.object,
@@ -149,6 +153,7 @@ impl Engine {
             staged: BTreeMap::new(),
             staged_growth: false,
             file_length: target.file_length,
+            logged_end,
             scanner: PageScanner::new(direct),
             pending: Vec::new(),
             hot: Hot::new(!direct),
@@ -183,6 +188,11 @@ impl Engine {
     /// What the log has and the file lacks.
     pub(crate) fn overlay(&self) -> &Overlay {
         &self.overlay
+    }
+
+    /// Where the log stands.
+    pub(crate) fn log_position(&self) -> LogPosition {
+        self.log.as_ref().map(Log::position).unwrap_or_default()
     }
 
     /// Bytes of records in the log.
@@ -241,6 +251,7 @@ impl Engine {
         let (bytes, pages) = record.into_parts();
         let bytes = Arc::new(bytes);
         for (page, mask, at) in pages {
+            self.logged_end = self.logged_end.max(page + 1);
             self.overlay.add_shared(page, mask, &bytes, at);
             if self.settings.durability == Durability::Close {
                 *self.staged.entry(page).or_default() |= mask;
@@ -285,6 +296,7 @@ impl Engine {
             }
             let mut record = RecordBuilder::new(self.settings.full_pages, Vec::new());
             for (page, mask) in &self.staged {
+                self.logged_end = self.logged_end.max(page + 1);
                 let mut image = [0; PAGE_BYTES as usize];
                 self.read_stored(*page, &mut image)?;
                 self.overlay.patch(*page, &mut image);
@@ -371,10 +383,11 @@ impl Engine {
         grew: bool,
         file_length: u64,
     ) -> Result<()> {
-        if grew && !mutated(Mutant::FreshNotFlushed) {
-            self.object.sync_data().map_err(|e| self.poison(e))?;
+        match self.log {
+            None => self.begin_log(grew)?,
+            Some(_) if grew => self.flush_fresh()?,
+            Some(_) => {}
         }
-        self.ensure_log()?;
         let interval = match self.settings.durability {
             Durability::Interval(interval) => Some(interval),
             Durability::Commit | Durability::Close => None,
@@ -430,30 +443,82 @@ impl Engine {
         }
     }
 
-    /// Makes a log and says so in the object file, durably, before the first record.
-    fn ensure_log(&mut self) -> Result<()> {
-        if self.log.is_some() {
+    /// Memory that the object gained has to be durable before the record that speaks of it.
+    fn flush_fresh(&mut self) -> Result<()> {
+        if mutated(Mutant::FreshNotFlushed) {
             return Ok(());
         }
+        self.object.sync_data().map_err(|e| self.poison(e))
+    }
+
+    /// Finds a log or makes one, and says so in the object file, durably, before the first record.
+    /// Where the object file is flushed anyway because it grew, that is one flush.
+    fn begin_log(&mut self, grew: bool) -> Result<()> {
         self.remove_half_made_copy()?;
-        self.disown_stale_log()?;
-        let log = Log::create(&*self.storage, &self.log_path, self.object_uuid, self.sequence)?;
-        // The object file itself is durable up to here: creation, recovery and close saw to it.
-        set_log_required(&*self.object, true).map_err(|e| self.poison(e))?;
+        let log = match self.find_log()? {
+            Some(log) => log,
+            None => Log::create(&*self.storage, &self.log_path, self.object_uuid, self.sequence)?,
+        };
+        // The object file itself is durable up to here: creation, recovery and close saw to it. Of
+        // what it gained no record speaks yet: a log that ends before it is as good as none.
+        if !grew {
+            set_log_required(&*self.object, true).map_err(|e| self.poison(e))?;
+        } else if mutated(Mutant::LogAnnouncedLate) {
+            self.flush_fresh()?;
+            announce_log(&*self.object)?;
+        } else {
+            announce_log(&*self.object)?;
+            self.flush_fresh()?;
+        }
         self.log = Some(log);
         Ok(())
     }
 
-    /// A log that is there now is not needed, but a process that was killed at its close may have
-    /// left that in the page cache only: to the disk, the object may need it still. That it does
-    /// not has to be durable before the log makes room for another.
-    fn disown_stale_log(&mut self) -> Result<()> {
-        match self.storage.open(&self.log_path, OpenMode::Read) {
-            Err(e) if e.is_missing_file() => Ok(()),
-            Err(e) => Err(e),
-            Ok(_) if mutated(Mutant::StaleLogNotDisowned) => Ok(()),
-            Ok(_) => set_log_required(&*self.object, false).map_err(|e| self.poison(e)),
+    /// The log that the last session left for this one, if there is one that can be gone on with.
+    ///
+    /// Another one is not needed, but a process that was killed at its close may have left that in
+    /// the page cache only: to the disk, the object may need it still. That it does not has to be
+    /// durable before the log makes room for another.
+    fn find_log(&mut self) -> Result<Option<Log>> {
+        let file = match self.storage.open(&self.log_path, OpenMode::ReadWrite) {
+            Err(e) if e.is_missing_file() => return Ok(None),
+            Err(Error::NotPermitted { .. }) => None,
+            other => Some(other?),
+        };
+        if let Some(file) = file
+            && let Some(log) = self.kept_log(file)?
+        {
+            return Ok(Some(log));
         }
+        if !mutated(Mutant::StaleLogNotDisowned) {
+            set_log_required(&*self.object, false).map_err(|e| self.poison(e))?;
+        }
+        Ok(None)
+    }
+
+    /// A log whose last record is of the commit that the object file has: the next record goes
+    /// behind it.
+    ///
+    /// Neither its records nor the file's word that it is not needed have to be flushed. Should the
+    /// disk have the file say that it is, replaying it changes nothing; and it *was* needed once,
+    /// which is said only when log and name are durable, as its records were when they were
+    /// applied. All that is not known of a log of the first generation without records: its maker
+    /// may have been killed before the flush. (The header of a later one without records is flushed
+    /// before the first, as always.)
+    fn kept_log(&mut self, file: Arc<dyn File>) -> Result<Option<Log>> {
+        let (log, commits) = match Log::open(file, self.object_uuid, self.sequence) {
+            Ok(opened) => opened,
+            Err(error @ Error::Io { .. }) => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        let known = log.was_needed() || mutated(Mutant::NewLogTrustedUnflushed);
+        let overlay = Overlay::of_commits(&commits);
+        if log.sequence() != self.sequence || !known || !has_page_zero_of(&*self.object, &overlay)?
+        {
+            return Ok(None);
+        }
+        self.logged_end = self.logged_end.max(overlay.end());
+        Ok(Some(log))
     }
 
     /// Turns fresh ranges into committed ones: from now on stores there are private.

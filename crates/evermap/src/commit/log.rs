@@ -27,6 +27,8 @@ use crate::storage::{File, OpenMode, Storage, parent_of};
 const LOOK_AHEAD_BYTES: u64 = 1 << 20;
 /// Bytes a new log is pre-written to: enough for the small commits of a short session.
 const PREWRITTEN_BYTES_FIRST: u64 = 64 * 1024;
+/// Bytes of records that a log may have that is left for the next session.
+const KEPT_RECORDS_BYTES_MAX: u64 = PREWRITTEN_BYTES_FIRST / 2;
 /// The log doubles when it is full, by at most this when it is pre-written: zeros cost as much as
 /// records.
 const PREWRITTEN_STEP_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -177,6 +179,17 @@ impl Log {
         })
     }
 
+    /// An object asked for this log once, and so log and name are durable: it has records, or was
+    /// emptied, and neither happens before.
+    pub(crate) fn was_needed(&self) -> bool {
+        self.tail > LOG_RECORDS_OFFSET || self.header.generation > 1
+    }
+
+    /// Is it small enough to be left for the next session, which reads it?
+    pub(crate) fn is_small(&self) -> bool {
+        self.prepared <= PREWRITTEN_BYTES_FIRST && self.records_bytes() <= KEPT_RECORDS_BYTES_MAX
+    }
+
     /// Where the log stands.
     pub(crate) fn position(&self) -> LogPosition {
         LogPosition { salt: self.header.salt, tail: self.tail }
@@ -308,7 +321,11 @@ impl Log {
             return Ok(None);
         }
         // A record is written into a file that was made long enough for it, durably.
-        let room = self.file.length()?.saturating_sub(body_at);
+        if head.body_length > self.prepared.saturating_sub(body_at) {
+            // A writer may have gone on since it was opened.
+            self.prepared = self.file.length()?;
+        }
+        let room = self.prepared.saturating_sub(body_at);
         if head.body_length > room {
             let found = format!("{room} bytes of a record of {}: it was cut", head.body_length);
             return Err(self.broken(found));

@@ -156,6 +156,11 @@ impl Overlay {
         self.bytes = 0;
     }
 
+    /// No page from this number on has lines.
+    pub(crate) fn end(&self) -> u64 {
+        self.pages.keys().max().map_or(0, |last| last + 1)
+    }
+
     /// Page numbers, ascending.
     pub(crate) fn page_numbers(&self) -> Vec<u64> {
         let mut numbers: Vec<u64> = self.pages.keys().copied().collect();

@@ -56,12 +56,36 @@ pub(crate) fn set_log_required(object: &dyn File, required: bool) -> Result<()> 
     }
 }
 
-/// Takes a log away that the object file has caught up with durably. The removal itself need not
-/// be durable: once the flag is cleared, a log that is still there is stale and is ignored.
-pub(crate) fn remove_log(storage: &dyn Storage, object: &dyn File, log_path: &Path) -> Result<()> {
-    if mutated(Mutant::LogRequiredClearedLate) {
+/// Says in the object file that the log belongs to it. Durable with the file's next flush.
+pub(super) fn announce_log(object: &dyn File) -> Result<()> {
+    object.write_at(&1u32.to_le_bytes(), LOG_REQUIRED_OFFSET)
+}
+
+/// Ends the use of a log that the object file has caught up with durably: from now on a reader does
+/// not ask for it. It goes, unless it is to be kept for the next session. Its removal need not be
+/// durable: once the flag is cleared, a log that is still there is ignored.
+pub(crate) fn let_go_of_log(
+    storage: &dyn Storage,
+    object: &dyn File,
+    log_path: &Path,
+    keep: bool,
+) -> Result<()> {
+    let early = mutated(Mutant::LogRequiredClearedLate);
+    if early && !keep {
         storage.remove(log_path)?;
     }
     set_log_required(object, false)?;
-    if mutated(Mutant::LogRequiredClearedLate) { Ok(()) } else { storage.remove(log_path) }
+    if early || keep { Ok(()) } else { storage.remove(log_path) }
+}
+
+/// Is page 0 of the file as these lines of a log, its newest ones, left it? The flag that says
+/// whether the log is needed is not looked at.
+pub(super) fn has_page_zero_of(object: &dyn File, overlay: &Overlay) -> Result<bool> {
+    let mut stored = [0; PAGE_BYTES as usize];
+    object.read_at(&mut stored, 0)?;
+    let mut page = stored;
+    overlay.patch(0, &mut page);
+    let flag = LOG_REQUIRED_OFFSET as usize..LOG_REQUIRED_OFFSET as usize + size_of::<u32>();
+    page[flag.clone()].copy_from_slice(&stored[flag]);
+    Ok(page == stored)
 }

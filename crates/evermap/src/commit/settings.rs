@@ -54,6 +54,8 @@ pub struct WriteOptions {
     pub(crate) hot_bytes_max: u64,
     pub(crate) checkpoint_after: Duration,
     pub(crate) full_pages: bool,
+    /// Objects of at least so many bytes keep their log for the next session.
+    pub(crate) log_kept_from_bytes: u64,
 }
 
 impl Default for WriteOptions {
@@ -66,6 +68,8 @@ impl Default for WriteOptions {
             hot_bytes_max: 256 << 20,
             checkpoint_after: Duration::from_secs(60),
             full_pages: false,
+            // The log is 64 KiB: a sixteenth of the object, at most.
+            log_kept_from_bytes: 1 << 20,
         }
     }
 }

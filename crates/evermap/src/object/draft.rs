@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::superblock;
-use super::territory::{FIRST_CHUNKS, Territory};
+use super::territory::{Backing, FIRST_CHUNKS, Territory};
 use super::writer::seal;
 use super::{Environment, WRITER_BYTE};
 use crate::alloc::Heap;
@@ -18,6 +18,9 @@ use crate::format::{
     CHUNK_BYTES, FEATURE_PAGE_CHECKSUMS, PAGE_BYTES, ROOT_AREA_BYTES, ROOT_AREA_OFFSET, Superblock,
 };
 use crate::storage::{File, LockKind, OpenMode};
+
+/// More than any arena has; a request for more comes out as one for that.
+const ROOM_BYTES_MAX: u64 = 1 << 45;
 
 /// What a new object is to be.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +34,9 @@ pub(crate) struct DraftOptions {
     /// Bytes of data that the object will have, if that is known: its first region is made to
     /// measure.
     pub(crate) expected_bytes: Option<u64>,
+    /// Bytes of room that the object is to have, besides what is stored in it: disk space for so
+    /// much, and addresses for as much again.
+    pub(crate) room_bytes: u64,
 }
 
 /// A root's place and type.
@@ -48,6 +54,7 @@ pub(crate) struct Draft {
     heap: Heap,
     territory: Arc<Territory>,
     head: Box<Superblock>,
+    has_room: bool,
 }
 
 impl Draft {
@@ -60,16 +67,29 @@ impl Draft {
         let file = environment.storage.open(path, OpenMode::CreateNew)?;
         // Tells a sweeper that the file's maker is alive.
         file.try_lock(LockKind::Exclusive, WRITER_BYTE, 1)?;
-        let (chunks, data_bytes) = match options.expected_bytes {
-            Some(bytes) => (bytes.div_ceil(CHUNK_BYTES).max(1), bytes.next_multiple_of(PAGE_BYTES)),
-            None => (FIRST_CHUNKS, 0),
+        let has_room = options.room_bytes > 0;
+        let chunks_of = |bytes: u64| bytes.div_ceil(CHUNK_BYTES).max(1);
+        let (chunks, backing) = match options.expected_bytes {
+            // Who asks for room is likely to ask for more: then no further region is needed, and
+            // no change of the catalog.
+            _ if has_room => {
+                let chunks = chunks_of(options.room_bytes.min(ROOM_BYTES_MAX));
+                let data_bytes = chunks.saturating_mul(CHUNK_BYTES);
+                let capacity = chunks.saturating_mul(2).max(FIRST_CHUNKS);
+                (capacity, Backing::Room(data_bytes))
+            }
+            Some(bytes) => {
+                let data_bytes = bytes.next_multiple_of(PAGE_BYTES);
+                (chunks_of(bytes), Backing::Data(data_bytes))
+            }
+            None => (FIRST_CHUNKS, Backing::Metadata),
         };
         let territory = Arc::new(Territory::create(
             Arc::clone(&file),
             Arc::clone(&environment.space),
             Arc::clone(&environment.addresses),
             chunks,
-            data_bytes,
+            backing,
         )?);
         let ground = Arc::clone(&territory);
         // SAFETY: the territory maps the region writable and is kept by the heap itself; nobody
@@ -85,7 +105,7 @@ impl Draft {
         head.commit_sequence = 1;
         head.set_name(&options.name);
         head.features_read_only_compatible = FEATURE_PAGE_CHECKSUMS;
-        Ok(Draft { file, heap, territory, head })
+        Ok(Draft { file, heap, territory, head, has_room })
     }
 
     /// The allocator.
@@ -118,14 +138,18 @@ impl Draft {
         Ok(place)
     }
 
-    /// Cuts the file to what is used and writes the superblock; the object is complete but for a
+    /// Cuts the file to what is used, or leaves its room, and writes the superblock; the object is complete but for a
     /// flush. With a permanent log, makes that too. Gives the leases that the object lives in.
     pub(crate) fn finish(
         &mut self,
         environment: &Environment,
         permanent_log: Option<&Path>,
     ) -> Result<Vec<(u64, u64)>> {
-        let length = self.territory.trim(&self.heap.tidy())?;
+        let mut used = self.heap.tidy();
+        if self.has_room {
+            used.clear();
+        }
+        let length = self.territory.trim(&used)?;
         if let Some(path) = permanent_log {
             let (uuid, sequence) = (self.head.object_uuid, self.head.commit_sequence);
             Log::create(&*environment.storage, path, uuid, sequence)?;

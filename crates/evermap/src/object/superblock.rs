@@ -47,15 +47,10 @@ pub(crate) fn read(file: &dyn File, log: LogSource<'_>, expected: &Identity) -> 
     if raw.log_required != 0 {
         let log_file = match log_source {
             LogSource::File(file) => Arc::clone(file),
-            LogSource::Path(storage, log_path, mode) => {
-                storage.open(log_path, mode).map_err(|e| {
-                    if !e.is_missing_file() {
-                        return e;
-                    }
-                    let (path, log) = (file.path().to_path_buf(), log_path.to_path_buf());
-                    Error::LogMissing { path, log }
-                })?
-            }
+            LogSource::Path(storage, log_path, mode) => match storage.open(log_path, mode) {
+                Err(e) if e.is_missing_file() => return Err(log_missing(file, log_path)?),
+                other => other?,
+            },
         };
         let log_path = log_file.path().to_path_buf();
         let (opened, commits) = Log::open(log_file, raw.object_uuid, raw.commit_sequence)?;
@@ -67,6 +62,17 @@ pub(crate) fn read(file: &dyn File, log: LogSource<'_>, expected: &Identity) -> 
     let superblock = raw;
     check(file.path(), &superblock, file.length()?, expected)?;
     Ok(Loaded { superblock, log, overlay })
+}
+
+/// Why there is no log that the file asks for: a file that was replaced while it was being opened goes
+/// on asking for the log that its successor has done with.
+fn log_missing(file: &dyn File, log_path: &Path) -> Result<Error> {
+    let path = file.path();
+    if file.has_a_name()? {
+        let log = log_path.to_path_buf();
+        return Ok(Error::LogMissing { path: path.to_path_buf(), log });
+    }
+    Ok(Error::from_io(std::io::ErrorKind::NotFound.into(), "open", path))
 }
 
 /// Do the file and its log belong to the same time?

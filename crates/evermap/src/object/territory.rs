@@ -5,7 +5,7 @@
 //! allocation and never a signal. A region grows in place up to its capacity; then the object gets
 //! another region, at least as large as all it has.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tracing::debug;
@@ -61,6 +61,22 @@ pub(crate) struct Territory {
     write_behind: WriteBehind,
     /// New regions get this key.
     key: OnceLock<Arc<Key>>,
+    /// What is gained now is room, and not about to be written.
+    for_room: AtomicBool,
+}
+
+/// What is behind a new region at once, beside its metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backing {
+    /// Nothing.
+    Metadata,
+    /// In a large region, data up to the end of the huge page that the metadata ends in: a huge page
+    /// that another mapping begins in the middle of is none.
+    HugePage,
+    /// These bytes of chunks, which are about to be written.
+    Data(u64),
+    /// These bytes of chunks, which nobody is about to write.
+    Room(u64),
 }
 
 /// One region.
@@ -72,30 +88,19 @@ struct Held {
     mapping: Arc<Mapping>,
 }
 
-/// How much of a new region is backed by the file at once, beside the metadata.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Begin {
-    /// Nothing.
-    Metadata,
-    /// In a large region, data up to the end of the huge page that the metadata ends in.
-    HugePage,
-    /// These bytes of chunks.
-    Data(u64),
-}
-
 /// The addresses a region of `chunks` chunks takes: bytes before the first chunk, chunk-aligned.
 fn lead_bytes(meta: u64) -> u64 {
     meta.next_multiple_of(CHUNK_BYTES)
 }
 
 impl Territory {
-    /// The territory of a new object: its first region, backed up to `data_bytes` of chunks.
+    /// The territory of a new object: its first region.
     pub(crate) fn create(
         file: Arc<dyn File>,
         space: Arc<AddressSpace>,
         addresses: Arc<dyn Addresses>,
         chunks: u64,
-        data_bytes: u64,
+        backing: Backing,
     ) -> Result<Territory> {
         let file = Mutex::new(file);
         let length_min = AtomicU64::new(0);
@@ -108,8 +113,9 @@ impl Territory {
             state: Mutex::default(),
             write_behind: WriteBehind::default(),
             key: OnceLock::new(),
+            for_room: AtomicBool::new(false),
         };
-        territory.add_region_at(&mut territory.lock(), chunks, Begin::Data(data_bytes))?;
+        territory.add_region_at(&mut territory.lock(), chunks, backing)?;
         Ok(territory)
     }
 
@@ -142,7 +148,17 @@ impl Territory {
             state,
             write_behind,
             key: OnceLock::new(),
+            for_room: AtomicBool::new(false),
         })
+    }
+
+    /// Gains memory that nobody is about to write: it is not touched, and nothing follows what is
+    /// written there.
+    pub(crate) fn make_room<R>(&self, gain: impl FnOnce() -> R) -> R {
+        self.for_room.store(true, Ordering::Relaxed);
+        let gained = gain();
+        self.for_room.store(false, Ordering::Relaxed);
+        gained
     }
 
     /// Puts all that is mapped, now and later, under a key.
@@ -186,7 +202,10 @@ impl Territory {
             file.write_at(&ZEROS[..step as usize], at)?;
             at += step;
         }
-        file.set_length(length.max(length_min))
+        let length = length.max(length_min);
+        // Setting the length that a file has changes its times on ext4, and that makes its next
+        // flush wait for the journal.
+        if file.length()? == length { Ok(()) } else { file.set_length(length) }
     }
 
     /// The object file was replaced by another one with the same contents.
@@ -292,12 +311,12 @@ impl Territory {
         Ok(file_length(&held))
     }
 
-    /// Adds a region whose first bytes the file backs.
+    /// Adds a region that the file backs as far as `backing` says.
     fn add_region_at(
         &self,
         held: &mut Vec<Held>,
         chunks: u64,
-        begin: Begin,
+        backing: Backing,
     ) -> Result<RegionRecord> {
         let index = held.len();
         if index == REGIONS_MAX {
@@ -321,12 +340,10 @@ impl Territory {
         let bytes = lead_bytes(meta) + chunks * CHUNK_BYTES;
         let lease = self.addresses.lease(bytes)?;
         let base = lease + lead_bytes(meta) - meta;
-        let backed = match begin {
-            Begin::Metadata => meta,
-            Begin::HugePage if !large => meta,
-            // A huge page that another mapping begins in the middle of is none.
-            Begin::HugePage => meta.next_multiple_of(HUGE_BYTES),
-            Begin::Data(bytes) => meta + bytes,
+        let backed = match backing {
+            Backing::HugePage if large => meta.next_multiple_of(HUGE_BYTES),
+            Backing::Metadata | Backing::HugePage => meta,
+            Backing::Data(bytes) | Backing::Room(bytes) => meta + bytes,
         };
         let record = RegionRecord {
             base,
@@ -345,10 +362,12 @@ impl Territory {
                 mapping.guard_by(key, 0)?;
             }
             mapping.map(&*file, base, length, offset, Sharing::SharedWritable)?;
-            if large {
+            // Of room nothing is stored in, the superblock alone is touched: as a part of a huge page
+            // it would be written to the disk with all of that.
+            if large && !matches!(backing, Backing::Room(_)) {
                 mapping.advise_huge(base, length);
             }
-            if matches!(begin, Begin::Data(1..)) {
+            if matches!(backing, Backing::Data(1..)) {
                 mapping.populate(base + meta, (length - meta).min(POPULATED_BYTES_MAX));
             }
             Ok(mapping)
@@ -400,12 +419,13 @@ impl Ground for Territory {
         reserved?;
         let (base, gained) = (record.base + record.length, length - record.length);
         h.mapping.map(&*file, base, gained, at, Sharing::SharedWritable)?;
+        let touched = !self.for_room.load(Ordering::Relaxed);
         if huge {
             h.mapping.advise_huge(base, gained);
-        } else {
+        } else if touched {
             h.mapping.populate(base, gained.min(POPULATED_BYTES_MAX));
         }
-        if gained >= WRITTEN_BEHIND_BYTES_MIN && !file.is_direct() {
+        if touched && gained >= WRITTEN_BEHIND_BYTES_MIN && !file.is_direct() {
             self.write_behind.follow(file, at, gained);
         }
         h.record.length = length;
@@ -423,13 +443,17 @@ impl Ground for Territory {
         let factor = if have < REGION_FACTOR_SMALL_CHUNKS { 4 } else { 1 };
         let generous = chunks.max(have * factor).max(FIRST_CHUNKS);
         let length: u64 = held.iter().map(|h| h.record.length).sum();
-        let begin = if length >= HUGE_STEPS_FROM_BYTES { Begin::HugePage } else { Begin::Metadata };
-        match self.add_region_at(&mut held, generous, begin) {
+        let backing =
+            match length >= HUGE_STEPS_FROM_BYTES && !self.for_room.load(Ordering::Relaxed) {
+                true => Backing::HugePage,
+                false => Backing::Metadata,
+            };
+        match self.add_region_at(&mut held, generous, backing) {
             Err(Error::OutOfAddresses { .. }) if chunks < generous => {
-                self.add_region_at(&mut held, chunks, begin)
+                self.add_region_at(&mut held, chunks, backing)
             }
-            Err(Error::DiskFull { .. }) if begin == Begin::HugePage => {
-                self.add_region_at(&mut held, generous, Begin::Metadata)
+            Err(Error::DiskFull { .. }) if backing == Backing::HugePage => {
+                self.add_region_at(&mut held, generous, Backing::Metadata)
             }
             other => other,
         }

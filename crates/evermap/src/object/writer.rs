@@ -13,8 +13,8 @@ use super::verification::{BackgroundVerification, verify_now};
 use super::{CONTENT_BYTE, Environment, Place, WRITER_BYTE, lock_byte};
 use crate::alloc::{Heap, HeapStatistics};
 use crate::commit::{
-    Engine, Growth, Log, LogPolicy, Overlay, Target, WriteOptions, gate, recover, remove_log,
-    set_log_required,
+    Engine, Growth, Log, LogPolicy, LogPosition, Overlay, Target, WriteOptions, gate,
+    let_go_of_log, recover, set_log_required,
 };
 use crate::error::{Error, Result};
 use crate::format::{
@@ -105,7 +105,9 @@ impl Writer {
                     if !mutated(Mutant::NameTrustedUnflushed) {
                         storage.sync_directory(&parent_of(&place.path))?;
                     }
-                    if recover_beside_readers(&*storage, &*file, opened, &overlay, length)? {
+                    let large = length >= settings.log_kept_from_bytes;
+                    let goes = Recovery { file_length: length, keep_log: large };
+                    if recover_beside_readers(&*storage, &*file, opened, &overlay, goes)? {
                         overlay.clear();
                         log = None;
                     } else if !mutated(Mutant::LogRequiredTrustedUnflushed) {
@@ -149,6 +151,10 @@ impl Writer {
         // writer lock keeps other processes away from the metadata.
         let heap = unsafe { Heap::new(ground, superblock.regions()) };
         let opened_at = superblock.commit_sequence;
+        // Made with room, and nobody has used it yet: the room is to stay.
+        let reserved = opened_at == 1
+            && superblock.root_address == 0
+            && superblock.regions().iter().any(|region| region.length > region.meta_length);
         Ok(Writer {
             file,
             engine,
@@ -157,7 +163,7 @@ impl Writer {
             protector: None,
             head: superblock,
             grew: false,
-            reserved: false,
+            reserved,
             opened_at,
         })
     }
@@ -207,6 +213,11 @@ impl Writer {
     /// Does the object file have every commit, in memory at least? Not when a disk refused it.
     pub(crate) fn is_applied(&self) -> bool {
         self.engine.overlay().is_empty()
+    }
+
+    /// The last commit, and where the log stands.
+    pub(crate) fn position(&self) -> (u64, LogPosition) {
+        (self.engine.sequence(), self.engine.log_position())
     }
 
     /// Bytes of records in the log.
@@ -412,6 +423,11 @@ impl Writer {
         Ok(before.saturating_sub(self.file.disk_bytes()?))
     }
 
+    /// Makes room for a block of so many bytes, or for smaller ones.
+    pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
+        self.territory.make_room(|| self.heap.reserve(bytes))
+    }
+
     /// Room was reserved: closing leaves it with the object.
     pub(crate) fn reserved(&mut self) {
         self.reserved = true;
@@ -472,7 +488,7 @@ impl Writer {
         })?;
         self.engine.sync()?;
         drop(alone);
-        if !self.engine.checkpoint()? {
+        if !self.engine.forget_behind(length)? {
             return Ok(());
         }
         self.engine.shorten(&shorter);
@@ -498,19 +514,26 @@ fn opened(protector: Option<&Protector>) -> Result<Opened<'_>> {
     protector.map_or_else(|| Ok(Opened::always()), Protector::open)
 }
 
-/// Applies what a dead writer's log has and removes it, unless readers of an older commit are in
+/// What a recovery comes to.
+struct Recovery {
+    file_length: u64,
+    keep_log: bool,
+}
+
+/// Applies what a dead writer's log has and lets it go, unless readers of an older commit are in
 /// the way: then the log is gone on with.
 fn recover_beside_readers(
     storage: &dyn Storage,
     file: &dyn File,
     log: &mut Log,
     overlay: &Overlay,
-    file_length: u64,
+    recovery: Recovery,
 ) -> Result<bool> {
     let Some(_content) = gate::begin_apply(file)? else { return Ok(false) };
     let Some(_log) = gate::hold_log_for_reset(file)? else { return Ok(false) };
-    recover(file, log, overlay, file_length)?;
-    remove_log(storage, file, log.file().path())?;
+    recover(file, log, overlay, recovery.file_length)?;
+    let keep = recovery.keep_log && log.is_small() && log.was_needed();
+    let_go_of_log(storage, file, log.file().path(), keep)?;
     Ok(true)
 }
 

@@ -82,6 +82,7 @@ const AFTERWARDS: &[&[Step]] = {
     use Step::*;
     const FEW: Step = Change(Edit::Lines { blocks: 2, lines: 2 });
     const SAME: Step = Change(Edit::SameLine);
+    const KEEP: Step = OpenWith(Choice::KeepLog);
     const GAIN: Step = Change(Edit::Gain { blocks: 3, bytes: 32 * 1024 });
     &[
         &[Read],
@@ -93,13 +94,15 @@ const AFTERWARDS: &[&[Step]] = {
         &[Open, SAME, Commit, Checkpoint, SAME, Commit, Abandon, Read],
         &[Open, GAIN, Commit, FEW, Commit, Close],
         &[Read, Open, SAME, Rollback, SAME, Commit, Abandon, Open, FEW, Commit],
+        &[KEEP, GAIN, Commit, Close, KEEP, SAME, Commit],
+        &[KEEP, Close, Read, KEEP, SAME, Commit, FEW, Commit, Close],
         &[NeighbourComes, OpenWith(Choice::Interval), SAME, Commit, SAME, Commit, NeighbourGoes],
         &[NeighbourComes, OpenWith(Choice::ShortLog), SAME, Commit, FEW, Commit, NeighbourGoes],
     ]
 };
 
 /// Those of them at the beginning in which nobody reads beside the writer.
-const AFTERWARDS_ALONE: usize = 9;
+const AFTERWARDS_ALONE: usize = 11;
 
 /// Cuts on top of one another at most.
 const DEPTH_MAX: usize = 4;

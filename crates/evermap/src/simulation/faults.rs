@@ -49,9 +49,12 @@ impl Course<'_> {
             // Room that is not there: the program goes on without it.
             Step::Change(_) => Ok(Flow::On),
             // The state is the last committed one, but not in this session.
-            Step::CommitNothing | Step::Rollback | Step::Checkpoint | Step::Shrink | Step::Sync => {
-                self.open_anew()
-            }
+            Step::CommitNothing
+            | Step::Rollback
+            | Step::Checkpoint
+            | Step::Shrink
+            | Step::Release
+            | Step::Sync => self.open_anew(),
             // Whoever reads now could take what the kernel forgot to write for durable: a writer
             // has to come first, which writes it anew.
             Step::Close if matches!(error, Error::DurabilityUnknown { .. }) => {

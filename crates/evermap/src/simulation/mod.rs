@@ -12,6 +12,7 @@ mod disk;
 mod explore;
 mod faults;
 mod file;
+mod flushes;
 mod history;
 mod image;
 mod model;
@@ -42,6 +43,7 @@ fn threads() -> usize {
 fn cut_twice() -> impl Iterator<Item = usize> {
     const SHORT: &[&str] = &[
         "first_commit_sets_log_required",
+        "a_kept_log_is_used_twice",
         "close_and_reopen_beside_a_reader",
         "memory_checkpoint",
         "replaced_beside_a_reader",

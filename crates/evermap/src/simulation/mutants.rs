@@ -23,6 +23,7 @@ const OF_CUTS: &[Mutant] = &[
     Mutant::PageZeroFirst,
     Mutant::ApplyBeforeRecord,
     Mutant::LogRequiredNotFlushed,
+    Mutant::LogAnnouncedLate,
     Mutant::LogRequiredClearedLate,
     Mutant::LogRequiredClearedUnflushed,
     Mutant::NewLogNotFlushed,
@@ -35,6 +36,7 @@ const OF_CUTS: &[Mutant] = &[
     Mutant::TrimBeforeCommit,
     Mutant::HolesNotFlushed,
     Mutant::HolesBeforeCommit,
+    Mutant::CutUnderTheLog,
 ];
 
 /// Safeguards against what a kill left in the page cache: a power cut after the next program
@@ -43,7 +45,7 @@ const OF_SECOND_CUTS: &[Mutant] = &[
     Mutant::LogRequiredTrustedUnflushed,
     Mutant::NameTrustedUnflushed,
     Mutant::HeaderTrustedUnflushed,
-    Mutant::StaleLogNotDisowned,
+    Mutant::NewLogTrustedUnflushed,
 ];
 
 /// Safeguards of which each stands in for the other: only the absence of both is caught. A record
@@ -55,10 +57,16 @@ const OF_CUTS_TOGETHER: &[&[Mutant]] = &[
 ];
 
 /// Safeguards that nothing can miss, and why they stand all the same.
-const KEPT_FOR_A_REASON: &[(Mutant, &str)] = &[(
-    Mutant::LogGrowthNotFlushed,
-    "a durable write flushes the length it needs; flushing the zeros first keeps that off later commits",
-)];
+const KEPT_FOR_A_REASON: &[(Mutant, &str)] = &[
+    (
+        Mutant::LogGrowthNotFlushed,
+        "a durable write flushes the length it needs; flushing the zeros first keeps that off later commits",
+    ),
+    (
+        Mutant::StaleLogNotDisowned,
+        "what a kill at a close leaves is gone on with; a log that is not comes from elsewhere",
+    ),
+];
 
 /// Safeguards of a store's names.
 const OF_STORES: &[Mutant] = &[

@@ -47,6 +47,8 @@ pub(super) enum Step {
     Checkpoint,
     /// Gives back the disk space of free chunks, after a commit.
     Shrink,
+    /// Gives back the unused end of the file, after a commit.
+    Release,
     Close,
     /// Ends the session without closing it.
     Abandon,
@@ -71,6 +73,10 @@ pub(super) enum Choice {
     IntervalCold,
     Close,
     CloseCold,
+    /// The log is left for the next session.
+    KeepLog,
+    IntervalKeepLog,
+    CloseKeepLog,
 }
 
 const INTERVAL: Durability = Durability::Interval(Duration::from_secs(3600));
@@ -87,13 +93,20 @@ impl Choice {
             Choice::IntervalCold => options.durability(INTERVAL).hot_bytes_max(0),
             Choice::Close => options.durability(Durability::Close),
             Choice::CloseCold => options.durability(Durability::Close).hot_bytes_max(0),
+            Choice::KeepLog => WriteOptions { log_kept_from_bytes: 0, ..options },
+            Choice::CloseKeepLog => {
+                WriteOptions { log_kept_from_bytes: 0, ..options.durability(Durability::Close) }
+            }
+            Choice::IntervalKeepLog => {
+                WriteOptions { log_kept_from_bytes: 0, ..options.durability(INTERVAL) }
+            }
         }
     }
 
     fn outlives(self) -> Outlives {
         match self {
-            Choice::Interval | Choice::IntervalCold => Outlives::Kill,
-            Choice::Close | Choice::CloseCold => Outlives::Nothing,
+            Choice::Interval | Choice::IntervalCold | Choice::IntervalKeepLog => Outlives::Kill,
+            Choice::Close | Choice::CloseCold | Choice::CloseKeepLog => Outlives::Nothing,
             _ => Outlives::PowerCut,
         }
     }
@@ -263,6 +276,7 @@ impl<'a> Runner<'a> {
                 }
             }
             Step::Shrink => Ok(self.session()?.shrink()?),
+            Step::Release => Ok(self.session()?.release()?),
             Step::Sync => {
                 self.session()?.sync()?;
                 self.disk.mark(Mark::Synced);

@@ -181,6 +181,10 @@ impl Session {
         self.0.shrink().map(drop)
     }
 
+    pub(super) fn release(&mut self) -> Result<()> {
+        self.0.release(u64::MAX).map(drop)
+    }
+
     pub(super) fn sync(&mut self) -> Result<()> {
         self.0.sync()
     }

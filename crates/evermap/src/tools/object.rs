@@ -1,9 +1,12 @@
 //! One object file, with its log, from superblock to page checksums.
 
+use std::sync::Arc;
+
 use crate::catalog::{Found, Lease};
+use crate::commit::Log;
 use crate::error::Error;
 use crate::object::{Place, WRITER_BYTE, lease_of};
-use crate::storage::OpenMode;
+use crate::storage::{File, OpenMode};
 
 use super::check::CheckOptions;
 use super::image::Image;
@@ -126,6 +129,13 @@ fn check_length(image: &Image, findings: &mut Findings) -> crate::Result<()> {
     Ok(())
 }
 
+/// Did the last session leave this log for the next one?
+fn is_kept(log: Arc<dyn File>, image: &Image) -> bool {
+    let s = image.superblock();
+    let opened = Log::open(log, s.object_uuid, s.commit_sequence);
+    opened.is_ok_and(|(log, _)| log.was_needed() && log.sequence() == s.commit_sequence)
+}
+
 /// The log beside the file: one that is needed was read to open the image.
 pub(super) fn check_log(
     options: &CheckOptions,
@@ -142,6 +152,9 @@ pub(super) fn check_log(
         return Ok(());
     }
     if image.superblock().log_required == 0 {
+        if is_kept(log, image) {
+            return Ok(());
+        }
         let path = subject.file.with_extension("log");
         findings.add(
             Severity::Leftover,

@@ -15,6 +15,7 @@ fn at_level_interval_a_power_cut_may_leave_a_hole_in_the_log_and_it_is_suspect()
 fn hole_in_the_log(durability: Durability, severity: Severity) {
     let test = TestStore::in_memory();
     fill(&test, "v");
+    let _ = std::fs::remove_file(object_file(&test.path()).with_extension("log"));
     let options = WriteOptions::new().durability(durability);
     let mut session = test.write_with::<Words>("v", &options).unwrap();
     let lagging = std::fs::read(object_file(&test.path())).unwrap();

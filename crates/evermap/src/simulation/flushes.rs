@@ -1,0 +1,67 @@
+//! How many flushes each operation costs: what `docs/durability.md` says of it.
+
+use super::image::Operation;
+use super::platter::Medium;
+use super::runner::{Choice, Runner, Step, fresh_image};
+use super::state::Edit;
+use super::subject::Worker;
+
+/// Runs the steps, the last one counted: flushes of files and folders, and writes that flush.
+fn flushes_of_the_last(steps: &[Step]) -> usize {
+    let worker = Worker::new();
+    let mut runner = Runner::new(&worker, fresh_image(Medium::DISK), 1);
+    let (last, before) = steps.split_last().unwrap();
+    runner.run(before).unwrap();
+    let done = runner.disk.trace().operations.len();
+    runner.step(*last).unwrap();
+    let is_flush = |operation: &&Operation| match operation {
+        Operation::Write { durable, .. } => *durable,
+        Operation::Sync { .. } | Operation::SyncDirectory(_) => true,
+        _ => false,
+    };
+    runner.disk.trace().operations[done..].iter().filter(is_flush).count()
+}
+
+#[test]
+fn each_operation_costs_as_many_flushes_as_the_documentation_says() {
+    use Step::*;
+    const MAKE: Step = Make { room: 64 * 1024 };
+    const KEEP: Step = OpenWith(Choice::KeepLog);
+    const FEW: Step = Change(Edit::Lines { blocks: 2, lines: 2 });
+    const GAIN: Step = Change(Edit::Gain { blocks: 6, bytes: 32 * 1024 });
+    const LOSE: Step = Change(Edit::Lose { blocks: 8 });
+    let cases: &[(&str, usize, &[Step])] = &[
+        ("creation, but for the catalog's", 2, &[MAKE]),
+        ("a first commit that makes a log", 4, &[MAKE, Open, FEW, Commit]),
+        ("the same of an object that grew", 4, &[MAKE, Open, GAIN, Commit]),
+        ("a further commit", 1, &[MAKE, Open, FEW, Commit, FEW, Commit]),
+        ("a further commit of an object that grew", 2, &[MAKE, Open, FEW, Commit, GAIN, Commit]),
+        ("close", 2, &[MAKE, Open, FEW, Commit, Close]),
+        ("close after a checkpoint", 1, &[MAKE, Open, FEW, Commit, Checkpoint, Close]),
+        ("close of a session without a commit", 0, &[MAKE, Open, Close]),
+        (
+            "a first commit beside a kept log",
+            2,
+            &[MAKE, KEEP, FEW, Commit, Close, KEEP, FEW, Commit],
+        ),
+        (
+            "the same of an object that grew",
+            2,
+            &[MAKE, KEEP, FEW, Commit, Close, KEEP, GAIN, Commit],
+        ),
+        (
+            "a first commit beside a kept log that was emptied",
+            3,
+            &[MAKE, KEEP, FEW, Commit, Checkpoint, Close, KEEP, FEW, Commit],
+        ),
+        ("a shorter object", 1, &[MAKE, Open, GAIN, Commit, LOSE, Commit, Release]),
+        (
+            "a shorter object of which the log has pages that go",
+            3,
+            &[MAKE, Open, GAIN, Commit, Change(Edit::Everything), Commit, LOSE, Commit, Release],
+        ),
+    ];
+    for (what, flushes, steps) in cases {
+        assert_eq!(flushes_of_the_last(steps), *flushes, "{what}");
+    }
+}
