@@ -6,12 +6,12 @@
 #![cfg(evermap_loom)]
 #![allow(clippy::unwrap_used)]
 
-use handover::{Handed, Linked, Stack, begin_collecting, collect, hand_over};
+use handover::{FLAGS, Handed, Linked, Stack, begin_collecting, collect, hand_over, write_number};
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 mod atomic {
-    pub(super) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+    pub(super) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
     pub(super) fn order() {
         fence(Ordering::SeqCst);
@@ -24,7 +24,7 @@ mod handover;
 
 #[derive(Default)]
 struct Node {
-    flags: AtomicU32,
+    flags: AtomicU64,
     word: AtomicU64,
     link: AtomicPtr<Node>,
 }
@@ -107,5 +107,25 @@ fn one_of_two_threads_that_free_the_same_block_is_refused() {
         let here = free(&shared, 0, 4);
         assert!(here != thread.join().unwrap());
         assert_eq!(take_all(&shared), 1);
+    });
+}
+
+#[test]
+fn the_owner_writes_its_number_beside_flags_that_others_set() {
+    loom::model(|| {
+        let shared = Arc::new(Shared::default());
+        let other = Arc::clone(&shared);
+        let thread = loom::thread::spawn(move || assert!(free(&other, 0, 1)));
+        let flags = &shared.nodes[0].flags;
+        write_number(flags, 5 * (FLAGS + 1));
+        loom::thread::yield_now();
+        let before = take_all(&shared);
+        write_number(flags, 6 * (FLAGS + 1));
+        thread.join().unwrap();
+        // While a block waits, the flag is there, and freeing takes its time.
+        let waits = u64::from(before == 0);
+        assert_eq!(flags.load(Ordering::Relaxed), 6 * (FLAGS + 1) + waits);
+        assert_eq!(before + take_all(&shared), 1);
+        assert_eq!(flags.load(Ordering::Relaxed), 6 * (FLAGS + 1));
     });
 }

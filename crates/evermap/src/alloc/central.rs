@@ -113,7 +113,7 @@ impl Central {
             }
             self.describe(slab, (region, chunk), class);
             self.adopt(slab, me);
-            if slab.used.get() < slab.blocks.get() {
+            if slab.used() < slab.blocks.get() {
                 return Ok(slab);
             }
         }
@@ -130,7 +130,7 @@ impl Central {
                 slab.word(at).set(0);
             }
         }
-        slab.used.set(0);
+        slab.set_used(0);
         self.regions[region].set_map(chunk, 1, slab_state(class, 0));
         self.adopt(slab, me);
         Ok(slab)
@@ -164,7 +164,7 @@ impl Central {
             before.release(slab);
         }
         report(slab, slab.collect());
-        slab.owner.store(std::ptr::from_ref(me).cast_mut(), Ordering::Release);
+        slab.set_owner(me);
         me.file(slab);
     }
 
@@ -194,7 +194,7 @@ impl Central {
         // SAFETY: stacks hold descriptors that the heap keeps.
         while let Some(slab) = unsafe { next.as_ref() } {
             next = super::handover::Linked::link(slab).load(Ordering::Relaxed);
-            begin_collecting(&slab.flags);
+            begin_collecting(&slab.freer);
             // SAFETY: thread heaps live as long as the heap.
             let Some(owner) = (unsafe { slab.owner.get().as_ref() }) else { continue };
             let ours = std::ptr::eq(owner, thread) || owner.abandoned.load(Ordering::Acquire);
@@ -204,7 +204,7 @@ impl Central {
                 if owner.after_freeing(slab) == Then::GiveBack {
                     self.give_slab_back(slab);
                 }
-            } else if slab.flags.fetch_or(HANDED_OVER, Ordering::SeqCst) & HANDED_OVER == 0 {
+            } else if slab.freer.fetch_or(HANDED_OVER, Ordering::SeqCst) & HANDED_OVER == 0 {
                 // It changed hands while it was on its way to the stack.
                 owner.pending.push(slab);
             }
@@ -393,7 +393,7 @@ impl Central {
     pub(super) fn settle(&mut self, slab: &Slab) -> bool {
         // SAFETY: thread heaps live as long as the heap.
         if let Some(owner) = unsafe { slab.owner.get().as_ref() } {
-            let used = slab.used.get().wrapping_sub(owner.in_hand(slab));
+            let used = slab.used().wrapping_sub(owner.in_hand(slab));
             if used == 0 {
                 owner.release(slab);
                 self.give_slab_back(slab);
@@ -405,7 +405,7 @@ impl Central {
             }
         }
         slab.touched.set(false);
-        slab.flags.fetch_or(UNTOUCHED, Ordering::Relaxed);
+        slab.freer.fetch_or(UNTOUCHED, Ordering::Relaxed);
         true
     }
 

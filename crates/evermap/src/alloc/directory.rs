@@ -1,10 +1,16 @@
 //! From an address to the descriptor of the slab around it, without a lock.
 //!
-//! Descriptors are made 32 at a time, for 2 MiB of addresses, when the first slab in there is met;
-//! a hash table leads to them. Tables are replaced when half full and, like the descriptors, kept
-//! until the heap is dropped, so a reader never holds anything that goes away.
+//! Descriptors are made 32 at a time, for 2 MiB of addresses, when the first slab in there is met. A
+//! hash table leads from a chunk to its descriptor. Tables are replaced when half full and, like the
+//! descriptors, kept until the heap is dropped, so a reader never holds anything that goes away.
+//!
+//! Each free goes through here. So a table is one piece of memory, and an entry is a pointer and
+//! nothing else: whether it is the descriptor of that chunk is seen by what the descriptor says, which
+//! is read anyway.
 
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::ptr::{from_ref, without_provenance_mut};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::slab::{Plain, Slab};
@@ -14,32 +20,35 @@ use crate::format::CHUNK_BYTES;
 const GRANULE_CHUNKS: u64 = 32;
 const GRANULE_BYTES: u64 = GRANULE_CHUNKS * CHUNK_BYTES;
 /// Entries of the first table.
-const ENTRIES_MIN: usize = 8;
+const ENTRIES_MIN: usize = 64;
 
-/// One granule's descriptors. No object lies at granule zero, so key zero means unused.
-#[derive(Debug, Default)]
-struct Entry {
-    key: AtomicU64,
-    slabs: AtomicPtr<Slab>,
-}
+/// 2^64 by the golden ratio.
+const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A power of two of entries, at most half of them used.
-#[derive(Debug)]
-struct Table {
-    entries: Box<[Entry]>,
-}
+/// Where an entry leads that is not used, so that nobody has to look for null.
+static NONE: Slab = Slab::none();
+
+type Entry = AtomicPtr<Slab>;
+
+/// A power of two of entries, at most half of them used, behind one whose address is their number
+/// less one.
+#[derive(Clone, Copy, Debug)]
+struct Table(*mut Entry);
 
 #[derive(Debug)]
 pub(super) struct Directory {
-    table: AtomicPtr<Table>,
+    table: AtomicPtr<Entry>,
     owned: Mutex<Owned>,
 }
 
 /// What the directory frees at its end.
 #[derive(Debug, Default)]
 struct Owned {
-    tables: Vec<*mut Table>,
-    granules: Vec<*mut [Slab]>,
+    tables: Vec<Table>,
+    /// Descriptors by the number of the granule.
+    granules: HashMap<u64, *mut [Slab]>,
+    /// Entries of the newest table that are used.
+    used: usize,
 }
 
 // SAFETY: the pointers are to memory of the directory's own, of types that threads may share.
@@ -48,66 +57,82 @@ unsafe impl Send for Owned {}
 impl Default for Directory {
     fn default() -> Self {
         let table = Table::new(ENTRIES_MIN);
-        let owned = Owned { tables: vec![table], granules: Vec::new() };
-        Directory { table: AtomicPtr::new(table), owned: Mutex::new(owned) }
+        let owned = Owned { tables: vec![table], granules: HashMap::new(), used: 0 };
+        Directory { table: AtomicPtr::new(table.0), owned: Mutex::new(owned) }
     }
 }
 
 impl Table {
-    fn new(entries: usize) -> *mut Table {
-        let entries = (0..entries).map(|_| Entry::default()).collect();
-        Box::into_raw(Box::new(Table { entries }))
+    fn new(entries: usize) -> Table {
+        let head = without_provenance_mut(entries - 1);
+        let unused = || from_ref(&NONE).cast_mut();
+        let made: Box<[Entry]> = std::iter::once(head)
+            .chain(std::iter::repeat_with(unused).take(entries))
+            .map(AtomicPtr::new)
+            .collect();
+        Table(Box::into_raw(made).cast())
     }
 
-    /// The entry of a granule, or the unused one where it would be.
     #[inline(always)]
-    fn entry(&self, key: u64) -> &Entry {
-        let mask = self.entries.len() - 1;
-        let first = &self.entries[key as usize & mask];
-        match first.key.load(Ordering::Acquire) == key {
-            true => first,
-            false => self.entry_further(key),
-        }
+    fn mask(self) -> u64 {
+        // SAFETY: tables are kept until the directory is dropped, here and below.
+        unsafe { (*self.0).get().addr() as u64 }
     }
 
-    #[inline(never)]
-    fn entry_further(&self, key: u64) -> &Entry {
-        let mask = self.entries.len() - 1;
-        let mut at = key as usize & mask;
-        loop {
-            let entry = &self.entries[at];
-            let found = entry.key.load(Ordering::Acquire);
-            if found == key || found == 0 {
-                return entry;
-            }
-            at = (at + 1) & mask;
-        }
+    #[inline(always)]
+    fn entry<'a>(self, at: u64) -> &'a Entry {
+        // SAFETY: there are as many entries as the mask says, behind the one that says it.
+        unsafe { &*self.0.add(1 + (at & self.mask()) as usize) }
     }
 
-    fn insert(&self, key: u64, slabs: *const Slab) {
-        let entry = self.entry(key);
-        entry.slabs.set(slabs);
-        // Who sees the key sees the rest.
-        entry.key.store(key, Ordering::Release);
+    /// The entry where a chunk is looked for first: the chunks of a region don't meet there.
+    #[inline(always)]
+    fn first<'a>(self, address: u64) -> &'a Entry {
+        self.entry(address / CHUNK_BYTES)
+    }
+
+    /// The entry of the chunk around an address, or the unused one where it would be.
+    fn entry_of<'a>(self, address: u64) -> &'a Entry {
+        // Two regions that do meet are scattered, not laid one behind the other.
+        let scattered = (address / CHUNK_BYTES).wrapping_mul(SCATTER) >> 32;
+        let further = (0..=self.mask()).map(|n| self.entry(scattered + n));
+        let of = |entry: &&Entry| {
+            let slab = slab_of(entry);
+            is_none(slab) || slab.address.get() == address / CHUNK_BYTES * CHUNK_BYTES
+        };
+        let first = self.first(address);
+        // Half of the entries are unused: the search ends.
+        std::iter::once(first).chain(further).find(of).unwrap_or(first)
     }
 }
 
+/// The descriptor that an entry leads to.
+#[inline(always)]
+fn slab_of(entry: &Entry) -> &Slab {
+    // SAFETY: an entry leads to a descriptor, always, which is kept until the directory is dropped.
+    unsafe { &*entry.load(Ordering::Acquire) }
+}
+
+fn is_none(slab: &Slab) -> bool {
+    std::ptr::eq(slab, &NONE)
+}
+
 impl Directory {
-    fn table(&self) -> &Table {
-        // SAFETY: made by `Table::new` and kept until `self` is dropped.
-        unsafe { &*self.table.load(Ordering::Acquire) }
+    #[inline(always)]
+    fn table(&self) -> Table {
+        Table(self.table.load(Ordering::Acquire))
     }
 
-    /// The descriptor of the chunk around `address`, if the granule has any.
+    /// The descriptor that is most likely the one of the chunk around `address`; else that of another
+    /// one, or of none.
     #[inline(always)]
+    pub(super) fn guess(&self, address: u64) -> &Slab {
+        slab_of(self.table().first(address))
+    }
+
+    /// The descriptor of the chunk around `address`, if it has one.
     pub(super) fn find(&self, address: u64) -> Option<&Slab> {
-        let slabs = self.table().entry(address / GRANULE_BYTES).slabs.get();
-        if slabs.is_null() {
-            return None;
-        }
-        let chunk = address / CHUNK_BYTES % GRANULE_CHUNKS;
-        // SAFETY: a granule has this many descriptors, kept until `self` is dropped.
-        Some(unsafe { &*slabs.add(chunk as usize) })
+        Some(slab_of(self.table().entry_of(address))).filter(|slab| !is_none(slab))
     }
 
     /// The descriptor of the chunk around `address`, made if it has to be.
@@ -117,44 +142,51 @@ impl Directory {
         }
         let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
         if self.find(address).is_none() {
-            owned.add(self, address / GRANULE_BYTES);
+            owned.add(self, address);
         }
         drop(owned);
-        self.find(address).unwrap_or_else(|| unreachable!("the granule was just added"))
+        self.find(address).unwrap_or_else(|| unreachable!("the chunk was just added"))
     }
 }
 
 impl Owned {
-    fn add(&mut self, directory: &Directory, key: u64) {
-        let granule: Box<[Slab]> = (0..GRANULE_CHUNKS)
-            .map(|chunk| {
-                let slab = Slab::default();
-                slab.address.set(key * GRANULE_BYTES + chunk * CHUNK_BYTES);
-                slab
-            })
-            .collect();
-        let granule = Box::into_raw(granule);
-        self.granules.push(granule);
-        if self.granules.len() * 2 > directory.table().entries.len() {
-            let old = directory.table();
-            let table = Table::new(old.entries.len() * 2);
+    fn add(&mut self, directory: &Directory, address: u64) {
+        let granule = *self.granules.entry(address / GRANULE_BYTES).or_insert_with_key(|key| {
+            let slab = |chunk| Slab::at(key * GRANULE_BYTES + chunk * CHUNK_BYTES);
+            Box::into_raw((0..GRANULE_CHUNKS).map(slab).collect())
+        });
+        let old = directory.table();
+        let entries = old.mask() as usize + 1;
+        self.used += 1;
+        if self.used * 2 > entries {
+            let table = Table::new(entries * 2);
             self.tables.push(table);
-            for entry in old.entries.iter().filter(|entry| entry.key.get() != 0) {
-                // SAFETY: just made.
-                unsafe { &*table }.insert(entry.key.get(), entry.slabs.get());
+            for at in 0..entries as u64 {
+                let slab = slab_of(old.entry(at));
+                if !is_none(slab) {
+                    table.entry_of(slab.address.get()).set(slab);
+                }
             }
-            directory.table.store(table, Ordering::Release);
+            directory.table.store(table.0, Ordering::Release);
         }
-        directory.table().insert(key, granule.cast::<Slab>());
+        let chunk = address / CHUNK_BYTES % GRANULE_CHUNKS;
+        // SAFETY: a granule has that many descriptors.
+        let slab = unsafe { granule.cast::<Slab>().add(chunk as usize) };
+        // Who sees the descriptor sees what is in it.
+        directory.table().entry_of(address).store(slab, Ordering::Release);
     }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: each was made by `Box::into_raw`, and the directory that lent them is gone.
-        unsafe {
-            self.tables.drain(..).for_each(|table| drop(Box::from_raw(table)));
-            self.granules.drain(..).for_each(|granule| drop(Box::from_raw(granule)));
+        for table in self.tables.drain(..) {
+            let entries = table.mask() as usize + 2;
+            // SAFETY: made by `Table::new` of so many, and the directory that lent it is gone.
+            drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(table.0, entries)) });
+        }
+        for (_, granule) in self.granules.drain() {
+            // SAFETY: made by `Box::into_raw`, and the directory that lent it is gone.
+            drop(unsafe { Box::from_raw(granule) });
         }
     }
 }
@@ -177,8 +209,10 @@ mod tests {
         for (address, slab) in addresses.iter().zip(&made) {
             let found = directory.find(address + 17).unwrap();
             assert!(std::ptr::eq(found, *slab));
-            assert_eq!(found.address.get(), *address);
         }
+        // Of two chunks that meet, one is where it is looked for first, or a scattered one is.
+        let guessed = |a: &&u64| directory.guess(**a).address.get() == **a;
+        assert!(addresses.iter().filter(guessed).count() * 3 > addresses.len());
         let mut distinct = made.clone();
         distinct.sort();
         distinct.dedup();

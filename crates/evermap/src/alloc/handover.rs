@@ -9,10 +9,12 @@
 //! Invariant: while a bit is set, its slab is on a stack, or the thread that set the bit is about
 //! to put it there, or the owner is about to read the bit. So no block is forgotten.
 
-use super::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, order};
+use super::atomic::{AtomicPtr, AtomicU64, Ordering, order};
 
 /// Flag of a slab: it is on a stack because other threads freed blocks of it.
-pub(super) const HANDED_OVER: u32 = 1;
+pub(super) const HANDED_OVER: u64 = 1;
+/// The bits of a slab's flags; above them stands a thread's number.
+pub(super) const FLAGS: u64 = 3;
 
 /// What became of a block that was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub(super) enum Handed {
 }
 
 /// Hands the blocks of `bit` over. One atomic operation while the slab is on a stack.
-pub(super) fn hand_over(word: &AtomicU64, bit: u64, flags: &AtomicU32) -> Handed {
+pub(super) fn hand_over(word: &AtomicU64, bit: u64, flags: &AtomicU64) -> Handed {
     if word.fetch_or(bit, Ordering::SeqCst) & bit != 0 {
         return Handed::Twice;
     }
@@ -42,9 +44,18 @@ pub(super) fn hand_over(word: &AtomicU64, bit: u64, flags: &AtomicU32) -> Handed
 }
 
 /// Says that the words are read from now on: who hands over later puts the slab on a stack again.
-pub(super) fn begin_collecting(flags: &AtomicU32) {
+pub(super) fn begin_collecting(flags: &AtomicU64) {
     flags.fetch_and(!HANDED_OVER, Ordering::SeqCst);
     order();
+}
+
+/// Writes a thread's number above the flags, which others may be changing. The numbers are changed
+/// by one thread at a time.
+pub(super) fn write_number(flags: &AtomicU64, number: u64) {
+    let before = flags.load(Ordering::Relaxed) & !FLAGS;
+    if before != number {
+        flags.fetch_xor(before ^ number, Ordering::SeqCst);
+    }
 }
 
 /// Takes what was handed over.

@@ -18,7 +18,7 @@
 
 /// What `handover` is built on: loom's instead of these when it is tested.
 mod atomic {
-    pub(super) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+    pub(super) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
     /// Sequentially consistent accesses are ordered by themselves.
     #[inline(always)]
@@ -135,7 +135,14 @@ impl Heap {
     #[inline(always)]
     fn near(&self) -> Option<&ThreadHeap> {
         // SAFETY: the heap keeps its thread heaps, and no other heap ever had this number.
-        unsafe { thread::near(self.id).as_ref() }
+        thread::near(self.id).map(|thread| unsafe { thread.as_ref() })
+    }
+
+    /// Frees a block if that is a matter of a bit and a count.
+    #[inline(always)]
+    fn free_quickly(&self, address: u64) -> bool {
+        let thread = thread::number();
+        self.directory.guess(address).free_quickly(address, thread)
     }
 
     /// Allocates `size` bytes at a multiple of `align`; their contents are unspecified.
@@ -178,8 +185,9 @@ impl Heap {
     /// `block` came from this heap's object, was not freed since, and nothing refers to it.
     #[inline]
     pub unsafe fn free(&self, block: NonNull<u8>) {
-        if let Err(error) = self.try_free(block) {
-            give_up(&error);
+        let address = block.as_ptr() as u64;
+        if !self.free_quickly(address) {
+            self.free_or_give_up(address);
         }
     }
 
@@ -191,13 +199,10 @@ impl Heap {
     #[inline]
     pub fn try_free(&self, block: NonNull<u8>) -> Result<()> {
         let address = block.as_ptr() as u64;
-        if let Some(thread) = self.near()
-            && let Some(slab) = self.directory.find(address)
-            && thread.free(slab, address)
-        {
-            return Ok(());
+        match self.free_quickly(address) {
+            true => Ok(()),
+            false => self.free_slowly(address),
         }
-        self.free_slowly(address)
     }
 
     /// Changes a block's size, moving it when it must; its first `min(old, new)` bytes are kept.

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use super::central::{Block, Central, IN_THE_MIDDLE, IS_FREE, refuse};
-use super::classes::{CLASSES, block_bytes, class_of};
+use super::classes::{CLASSES, block_bytes, class_of, quick_class_of};
 use super::handover::Handed;
 use super::slab::{Plain, Slab};
-use super::thread::{Then, ThreadHeap, find_or_join};
-use super::{Heap, HeapStatistics, check_request, holes};
+use super::thread::{self, NO_NUMBER, Then, ThreadHeap, find_or_join};
+use super::{Heap, HeapStatistics, check_request, give_up, holes};
 use crate::error::{Error, Result};
 use crate::format::{BLOCK_BYTES_MIN, CHUNK_BYTES, PAGE_BYTES};
 
@@ -32,7 +32,7 @@ impl Heap {
         }
         match find_or_join(self.id, || self.lock().join()) {
             // SAFETY: the heap's own, which keeps its thread heaps; its number was never another's.
-            Some(thread) => act(unsafe { &*thread }),
+            Some(thread) => act(unsafe { thread.as_ref() }),
             // The thread is ending and remembers nothing any more.
             None => {
                 let thread = self.lock().join();
@@ -43,9 +43,21 @@ impl Heap {
         }
     }
 
+    /// Where a word of a bitmap ends, after tens of blocks of a class.
     #[cold]
     #[inline(never)]
     pub(super) fn allocate_slowly(&self, size: usize, align: usize) -> Result<NonNull<u8>> {
+        if let Some(class) = quick_class_of(size, align)
+            && let Some(thread) = self.near()
+            && let Some(block) = thread.allocate_from_next_word(class)
+        {
+            return Ok(block);
+        }
+        self.allocate_more_slowly(size, align)
+    }
+
+    #[inline(never)]
+    fn allocate_more_slowly(&self, size: usize, align: usize) -> Result<NonNull<u8>> {
         check_request(size, align)?;
         let block = match class_of(size, align) {
             Some(class) => self.with_thread(|thread| self.allocate_small(thread, class))?,
@@ -66,7 +78,7 @@ impl Heap {
                 return Ok(Some(block));
             }
             if let Some(slab) = thread.current(class) {
-                if self.take_word(thread, slab, class)? {
+                if self.take_word(thread, slab)? {
                     return Ok(thread.allocate(class));
                 }
                 thread.leave(class);
@@ -80,15 +92,9 @@ impl Heap {
         }
     }
 
-    /// Takes the next free blocks of the current slab: of the word in hand, where blocks may have
-    /// been freed since, then of those behind; from the beginning again only if a useful share of
-    /// the slab is free.
-    fn take_word(&self, thread: &ThreadHeap, slab: &Slab, class: usize) -> Result<bool> {
-        let mut word = slab.free_word(thread.word_number(class));
-        if word.is_none() && slab.used.get() <= slab.offered_used_max() {
-            word = slab.free_word(0);
-        }
-        let Some((at, free)) = word else { return Ok(false) };
+    /// Takes the next free blocks of the current slab; has the file back them.
+    fn take_word(&self, thread: &ThreadHeap, slab: &Slab) -> Result<bool> {
+        let Some((at, free)) = thread.next_word(slab) else { return Ok(false) };
         let free = self.backed(slab, at, free)?;
         thread.take(slab, at, free);
         Ok(free != 0)
@@ -99,7 +105,7 @@ impl Heap {
     fn backed(&self, slab: &Slab, at: u32, free: u64) -> Result<u64> {
         let first = at * 64 + free.trailing_zeros();
         let size = u64::from(slab.size.get());
-        if (at + 1) * 64 > slab.backed.get() && slab.backed.get() < slab.blocks.get() {
+        if !slab.backs_word(at) {
             let before = u64::from(slab.chunk.get()) * CHUNK_BYTES;
             let end = before + (u64::from(first) + 1) * size;
             let backed = self.lock().back(&*self.ground, slab.region.get() as usize, end)?;
@@ -114,13 +120,28 @@ impl Heap {
 
     #[cold]
     #[inline(never)]
+    pub(super) fn free_or_give_up(&self, address: u64) {
+        if let Err(error) = self.free_slowly(address) {
+            give_up(&error);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
     pub(super) fn free_slowly(&self, address: u64) -> Result<()> {
         self.with_thread(|thread| {
             if let Some(slab) = self.directory.find(address) {
+                // It was not where the quick way looks.
+                if slab.free_quickly(address, thread::number()) {
+                    return Ok(());
+                }
                 // SAFETY: thread heaps live as long as the heap.
                 let owner = unsafe { slab.owner.load(Ordering::Acquire).as_ref() };
                 match owner {
                     Some(owner) if std::ptr::eq(owner, thread) => {
+                        if thread::number() != NO_NUMBER {
+                            slab.set_freer(thread::number());
+                        }
                         return self.free_own(thread, slab, address);
                     }
                     Some(owner) if !owner.abandoned.load(Ordering::Acquire) => {
@@ -139,7 +160,7 @@ impl Heap {
             return refuse(address, "another thread freed it before");
         }
         slab.clear(index);
-        slab.used.set(slab.used.get().wrapping_sub(1));
+        slab.set_used(slab.used().wrapping_sub(1));
         thread.touch(slab);
         if thread.after_freeing(slab) == Then::GiveBack {
             self.lock().give_slab_back(slab);

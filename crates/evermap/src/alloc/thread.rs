@@ -16,9 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::classes::CLASSES;
-use super::handover::Stack;
+use super::handover::{FLAGS, Stack};
 use super::slab::{NEVER, Plain, Slab, UNTOUCHED};
 use std::sync::atomic::AtomicU64;
+
+/// As many blocks freed of the word in hand since it was taken are worth taking it again: it is in
+/// the cache, but turning to a word costs as much as handing out five blocks.
+const AGAIN_MIN: u32 = 8;
 
 /// What a thread allocates blocks of one class from: the free blocks of one word of one slab.
 #[derive(Debug)]
@@ -115,28 +119,35 @@ impl ThreadHeap {
         let word = unsafe { &*bin.word.get() };
         word.set(word.get() | (free ^ rest));
         let address = bin.base.get() + u64::from(free.trailing_zeros()) * bin.size.get();
-        NonNull::new(address as *mut u8)
+        // SAFETY: no bin takes blocks of a chunk at address zero.
+        Some(unsafe { NonNull::new_unchecked(address as *mut u8) })
     }
 
-    /// Frees a block if that is a matter of a bit and a count.
-    #[inline(always)]
-    pub(super) fn free(&self, slab: &Slab, address: u64) -> bool {
-        if !self.owns(slab) || slab.flags.get() != 0 {
-            return false;
+    /// A block of `class` from the next word of the current slab, if it has one that the file is
+    /// known to back.
+    pub(super) fn allocate_from_next_word(&self, class: usize) -> Option<NonNull<u8>> {
+        let slab = self.current(class)?;
+        let (at, free) = self.next_word(slab)?;
+        if !slab.backs_word(at) {
+            return None;
         }
-        let Some(index) = slab.index_of(address) else { return false };
-        let used = slab.used.get().wrapping_sub(1);
-        if used == slab.notify.get() || !slab.is_set(index) {
-            return false;
-        }
-        slab.clear(index);
-        slab.used.set(used);
-        true
+        self.take(slab, at, free);
+        self.allocate(class)
     }
 
-    #[inline(always)]
-    pub(super) fn owns(&self, slab: &Slab) -> bool {
-        std::ptr::eq(slab.owner.get(), self)
+    /// The next free blocks of the current slab: of the word in hand, if many were freed of it since,
+    /// else of those behind; from the beginning again only if a useful share of the slab is free.
+    pub(super) fn next_word(&self, slab: &Slab) -> Option<(u32, u64)> {
+        let at = self.bin_of(slab).at.get();
+        let again = slab.free_of(at);
+        if again.count_ones() >= AGAIN_MIN {
+            return Some((at, again));
+        }
+        let others = slab.free_word(at + 1).or_else(|| {
+            let useful = slab.used() <= slab.offered_used_max();
+            useful.then(|| slab.free_word(0)).flatten()
+        });
+        others.or((again != 0).then_some((at, again)))
     }
 
     fn bin_of(&self, slab: &Slab) -> &Bin {
@@ -151,11 +162,6 @@ impl ThreadHeap {
 
     fn is_current(&self, slab: &Slab) -> bool {
         std::ptr::eq(self.bin_of(slab).current.get(), slab)
-    }
-
-    /// Number of the word that blocks of `class` come from now.
-    pub(super) fn word_number(&self, class: usize) -> u32 {
-        self.bins[class].at.get()
     }
 
     /// Blocks of a slab that are counted as used and were not handed out.
@@ -174,15 +180,16 @@ impl ThreadHeap {
         bin.word.set(slab.word(at));
         bin.size.set(size);
         bin.base.set(slab.address.get() + u64::from(at) * 64 * size);
+        let free = if slab.address.get() == 0 { 0 } else { free };
         bin.free.set(free);
-        slab.used.set(slab.used.get() + free.count_ones());
+        slab.set_used(slab.used() + free.count_ones());
         self.touch(slab);
     }
 
     /// Says that a slab's bitmap changes.
     pub(super) fn touch(&self, slab: &Slab) {
-        if slab.flags.get() & UNTOUCHED != 0 {
-            slab.flags.fetch_and(!UNTOUCHED, Ordering::Relaxed);
+        if slab.freer.get() & UNTOUCHED != 0 {
+            slab.freer.fetch_and(!UNTOUCHED, Ordering::Relaxed);
             slab.touched.set(true);
             self.touched.borrow_mut().push(slab);
         }
@@ -204,7 +211,7 @@ impl ThreadHeap {
         if slab.listed.get() {
             self.unlist(slab);
         }
-        slab.notify.set(NEVER);
+        slab.set_notify(NEVER);
         bin.at.set(0);
         bin.current.set(slab);
     }
@@ -216,17 +223,17 @@ impl ThreadHeap {
         // SAFETY: as in `current`.
         let Some(slab) = (unsafe { slab(bin.current.take_pointer()) }) else { return };
         let left = bin.free.replace(0).count_ones();
-        slab.used.set(slab.used.get().wrapping_sub(left));
+        slab.set_used(slab.used().wrapping_sub(left));
         self.file(slab);
     }
 
     /// Puts a slab of this heap that is neither current nor listed where it belongs.
     pub(super) fn file(&self, slab: &Slab) {
         let most = slab.offered_used_max();
-        if slab.used.get() <= most {
+        if slab.used() <= most {
             self.list(slab);
         } else {
-            slab.notify.set(most);
+            slab.set_notify(most);
         }
     }
 
@@ -246,7 +253,7 @@ impl ThreadHeap {
             second.previous.set(slab);
         }
         slab.listed.set(true);
-        slab.notify.set(0);
+        slab.set_notify(0);
     }
 
     fn unlist(&self, slab: &Slab) {
@@ -269,11 +276,11 @@ impl ThreadHeap {
             let bin = self.bin_of(slab);
             bin.current.set(null());
             let left = bin.free.replace(0).count_ones();
-            slab.used.set(slab.used.get().wrapping_sub(left));
+            slab.set_used(slab.used().wrapping_sub(left));
         } else if slab.listed.get() {
             self.unlist(slab);
         }
-        slab.notify.set(NEVER);
+        slab.set_notify(NEVER);
     }
 
     /// Puts a slab of this heap into another place after blocks of it were freed. One empty slab a
@@ -283,13 +290,13 @@ impl ThreadHeap {
             return Then::Nothing;
         }
         if !slab.listed.get() {
-            if slab.used.get() > slab.offered_used_max() {
+            if slab.used() > slab.offered_used_max() {
                 return Then::Nothing;
             }
             self.list(slab);
         }
         let alone = slab.next.get().is_null() && slab.previous.get().is_null();
-        if slab.used.get() > 0 || alone {
+        if slab.used() > 0 || alone {
             return Then::Nothing;
         }
         self.release(slab);
@@ -312,24 +319,46 @@ impl TakePointer for Cell<*const Slab> {
 const LATEST: usize = 4;
 
 /// A heap's number and this thread's part of it.
-#[derive(Clone, Copy)]
 struct Latest {
-    heap: u64,
-    thread: *const ThreadHeap,
+    heap: Cell<u64>,
+    thread: Cell<NonNull<ThreadHeap>>,
 }
-const NOBODY: Latest = Latest { heap: 0, thread: null() };
+
+/// What a thread looks at each time.
+struct Near {
+    /// The thread's number.
+    number: Cell<u64>,
+    latest: [Latest; LATEST],
+}
+
+/// Numbers of threads, above the flags that stand below them in [`Slab::freer`]. None is given
+/// twice, so a slab that a thread which ended had left its number in is no other's by that.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(FLAGS + 1);
+/// Number of a thread that has none: no slab has it.
+pub(super) const NO_NUMBER: u64 = u64::MAX;
 
 /// All thread heaps of this thread, by their heaps' numbers.
 struct Mine(Vec<(u64, Weak<ThreadHeap>)>);
 
 thread_local! {
-    static NEAR: [Cell<Latest>; LATEST] = const { [const { Cell::new(NOBODY) }; LATEST] };
+    static NEAR: Near = const {
+        Near {
+            number: Cell::new(NO_NUMBER),
+            latest: [const {
+                Latest { heap: Cell::new(0), thread: Cell::new(NonNull::dangling()) }
+            }; LATEST],
+        }
+    };
     static MINE: RefCell<Mine> = const { RefCell::new(Mine(Vec::new())) };
 }
 
 impl Drop for Mine {
     fn drop(&mut self) {
-        NEAR.with(|near| near.iter().for_each(|latest| latest.set(NOBODY)));
+        // Before others may take its slabs.
+        NEAR.with(|near| {
+            near.number.set(NO_NUMBER);
+            near.latest.iter().for_each(|latest| latest.heap.set(0));
+        });
         for (_, thread) in self.0.drain(..) {
             if let Some(thread) = thread.upgrade() {
                 thread.abandoned.store(true, Ordering::Release);
@@ -340,12 +369,17 @@ impl Drop for Mine {
 
 /// This thread's part of a heap, if it was used lately.
 #[inline(always)]
-pub(super) fn near(heap: u64) -> *const ThreadHeap {
-    let latest = NEAR.with(|near| near[heap as usize % LATEST].get());
-    match latest.heap == heap {
-        true => latest.thread,
-        false => null(),
-    }
+pub(super) fn near(heap: u64) -> Option<NonNull<ThreadHeap>> {
+    NEAR.with(|near| {
+        let latest = &near.latest[heap as usize % LATEST];
+        (latest.heap.get() == heap).then(|| latest.thread.get())
+    })
+}
+
+/// This thread's number, which stands in slabs that it frees into quickly.
+#[inline(always)]
+pub(super) fn number() -> u64 {
+    NEAR.with(|near| near.number.get())
 }
 
 /// This thread's part of a heap; made by `join` at the thread's first use of it. `None` while the
@@ -353,7 +387,7 @@ pub(super) fn near(heap: u64) -> *const ThreadHeap {
 pub(super) fn find_or_join(
     heap: u64,
     join: impl FnOnce() -> Arc<ThreadHeap>,
-) -> Option<*const ThreadHeap> {
+) -> Option<NonNull<ThreadHeap>> {
     let found = MINE.try_with(|mine| {
         let mine = &mut mine.borrow_mut().0;
         match mine.iter().find(|(of, _)| *of == heap) {
@@ -367,7 +401,14 @@ pub(super) fn find_or_join(
             }
         }
     });
-    let thread = found.ok()?;
-    NEAR.with(|near| near[heap as usize % LATEST].set(Latest { heap, thread }));
+    let thread = NonNull::new(found.ok()?.cast_mut())?;
+    NEAR.with(|near| {
+        if near.number.get() == NO_NUMBER {
+            near.number.set(NEXT_NUMBER.fetch_add(FLAGS + 1, Ordering::Relaxed));
+        }
+        let latest = &near.latest[heap as usize % LATEST];
+        latest.heap.set(heap);
+        latest.thread.set(thread);
+    });
     Some(thread)
 }
