@@ -68,7 +68,8 @@ void look(const drawing& d, std::size_t times) {
     CHECK(hidden(*d.shapes[i]).kind() == "circle" && hidden(*d.shapes[i]).area() == 12);
     CHECK(hidden(*d.shapes[i + 1]).kind() == "shape" && hidden(*d.shapes[i + 1]).area() == 40);
     CHECK(hidden(*d.shapes[i + 2]).kind() == "square");
-    CHECK(typeid(hidden(*d.shapes[i])) == typeid(circle));
+    const shape& first = hidden(*d.shapes[i]);
+    CHECK(typeid(first) == typeid(circle));
     CHECK(dynamic_cast<const labelled*>(&hidden(*d.shapes[i + 1])) != nullptr);
     CHECK(dynamic_cast<const labelled*>(&hidden(*d.shapes[i])) == nullptr);
     CHECK(dynamic_cast<const circle*>(&hidden(*d.shapes[i + 2])) != nullptr);
