@@ -124,7 +124,20 @@ void again(evermap::store& store) {
   fill(session, d, 2);
   look(d, 1);
   session.commit();
-  session.destroy(&d);
+  session.close();
+  {
+    // The copies are written anew in a protected object too.
+    evermap::write_options options;
+    options.protection = EM_PROTECTION_PAGES;
+    evermap::session closed = store.write("again", options);
+    look(*closed.root<drawing>(), 1);
+    closed.rollback();
+    look(*closed.root<drawing>(), 1);
+  }
+  session = store.write("again");
+  drawing& kept = *session.root<drawing>();
+  look(kept, 1);
+  session.destroy(&kept);
   session.set_root(nullptr);
   CHECK(session.info().blocks == 0);
 }
