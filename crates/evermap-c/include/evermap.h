@@ -152,7 +152,15 @@ typedef enum em_verify {
     EM_VERIFY_FULL = 2        /**< every page first, as fast as it can be read */
 } em_verify;
 
-/** How bad a finding of em_check() is. */
+/** How an object's memory is kept closed to stores between em_write_begin() and em_write_end(). */
+typedef enum em_protection {
+    EM_PROTECTION_OFF = 0,   /**< not at all */
+    EM_PROTECTION_PAGES = 1, /**< by mprotect(); open is open for all threads */
+    EM_PROTECTION_KEYS = 2   /**< by a memory protection key, for each thread by itself; where none is
+                                  to be had, as EM_PROTECTION_PAGES */
+} em_protection;
+
+/** How bad a finding is. */
 typedef enum em_severity {
     EM_LEFTOVER = 0, /**< left behind by a process that died; the next one tidies it up */
     EM_SUSPECT = 1,  /**< may be the trace of a loss and may be harmless */
@@ -217,8 +225,8 @@ typedef struct em_write_options {
     /** Not zero: log changed pages whole, for disks whose sectors can be unreadable after a power
      * cut. */
     uint32_t log_full_pages;
-    /** Zero. */
-    uint32_t reserved;
+    /** An em_protection. */
+    uint32_t protection;
 } em_write_options;
 
 #define EM_WRITE_OPTIONS_DEFAULT { sizeof(em_write_options), 0, 0, 0, 0, 0, 0, 0, 0 }
@@ -240,7 +248,7 @@ typedef struct em_object_info {
     uint64_t large_blocks;    /**< blocks of more than a slab among them */
     uint64_t large_bytes;     /**< bytes asked for by the owners of these */
     uint32_t mode;            /**< the em_mode it is open in */
-    uint32_t reserved;
+    uint32_t protection;      /**< the em_protection in force */
     uint8_t root_tag[EM_TAG_BYTES];
     char uuid[40];            /**< its id, 32 hexadecimal digits; also the name of its file */
     char name[EM_NAME_BUFFER_BYTES];
@@ -260,10 +268,236 @@ typedef struct em_finding {
     const char *remedy;   /**< what can be done */
 } em_finding;
 
+/** How much em_audit() and em_rebase() know of what an object holds. */
+typedef enum em_typing {
+    EM_TYPED = 0,  /**< the root's type is described: its pointer fields were followed */
+    EM_PARTLY = 1, /**< the same as far as the description goes, the rest word by word */
+    EM_UNTYPED = 2 /**< every aligned word that could be an address counts as one */
+} em_typing;
+
+/** What is wrong with pointers that em_audit() found. */
+typedef enum em_audit_kind {
+    EM_AUDIT_FOREIGN = 0,      /**< to what is no object: a program, its heap or stack, a library */
+    EM_AUDIT_OTHER_STORE = 1,  /**< into an arena of another store */
+    EM_AUDIT_NO_OBJECT = 2,    /**< into the store's addresses, where no object is */
+    EM_AUDIT_OTHER_OBJECT = 3, /**< into another object of the store: works while both are open */
+    EM_AUDIT_DANGLING = 4,     /**< into the object, where nothing is allocated */
+    EM_AUDIT_METADATA = 5,     /**< into the object's own bookkeeping */
+    EM_AUDIT_MISPLACED = 6,    /**< an owner's, into the middle of a block */
+    EM_AUDIT_BROKEN = 7,       /**< a container that says more than its block holds */
+    EM_AUDIT_SHARED = 8,       /**< to a block that has another owner: it would be freed twice */
+    EM_AUDIT_LEAK = 100        /**< no pointer: blocks that nothing reaches from the root */
+} em_audit_kind;
+
+/** How sure it is that a word is a pointer. */
+typedef enum em_confidence {
+    EM_POSSIBLE = 0, /**< ordinary numbers may look like this */
+    EM_LIKELY = 1,   /**< hardly anything but a pointer looks like this */
+    EM_CERTAIN = 2   /**< its type says so */
+} em_confidence;
+
+/** Why blocks that nothing reaches may be no leaks. */
+typedef enum em_doubt {
+    EM_DOUBT_NONE = 0,
+    EM_DOUBT_NO_ROOT = 1,            /**< there is no root to begin at */
+    EM_DOUBT_NO_POINTERS = 2,        /**< no word of the root is an address of a block */
+    EM_DOUBT_NO_POINTERS_BY_TYPE = 3 /**< by its type the root has no pointer to a block */
+} em_doubt;
+
+/** How em_rebase() knew words for addresses. */
+typedef enum em_moved_kind {
+    EM_MOVED_TYPED = 0,         /**< by their type */
+    EM_MOVED_BEGINNING = 1,     /**< by their value: the beginning of a block of the object */
+    EM_MOVED_INSIDE = 2,        /**< the middle of a block */
+    EM_MOVED_NOT_ALLOCATED = 3, /**< in the object, where nothing is allocated */
+    EM_MOVED_BOOKKEEPING = 4,   /**< in the object's own bookkeeping */
+    EM_MOVED_OTHER_OBJECT = 5,  /**< in another object of the store */
+    EM_MOVED_NOT = 100          /**< look like addresses and stay: no pointers by their type, or out
+                                     of reach */
+} em_moved_kind;
+
+/** A word in an object. Lists of these do not grow: its size is fixed. */
+typedef struct em_pointer_sample {
+    const char *path; /**< how it is reached from the root, as "root.pages[3]" or "root +16" */
+    uint64_t address; /**< where it lies */
+    uint64_t value;   /**< where it leads; of an EM_AUDIT_LEAK, the block's bytes */
+} em_pointer_sample;
+
+/** Choices for em_audit(). Begin with EM_AUDIT_OPTIONS_DEFAULT; a zero is the default of its field.
+ * `size` is sizeof(em_audit_options). */
+typedef struct em_audit_options {
+    size_t size;
+    /** Bytes of the object that are kept in memory. Default: 1 GiB. */
+    uint64_t memory_bytes;
+    /** How many words of each kind come with a finding. Default: 5. */
+    uint32_t samples;
+    /** The process that uses the object, to name what foreign pointers lead to. Default: none; then
+     * the range of an address says what it looks like. */
+    uint32_t process_id;
+} em_audit_options;
+
+#define EM_AUDIT_OPTIONS_DEFAULT { sizeof(em_audit_options), 0, 0, 0 }
+
+/** What em_audit() counted. Set `size` to sizeof(em_audit_report) before the call; a library that
+ * knows a shorter one fills that. */
+typedef struct em_audit_report {
+    size_t size;
+    uint64_t sequence;          /**< number of the commit that was read */
+    uint64_t blocks;            /**< allocated blocks */
+    uint64_t bytes;             /**< their bytes */
+    uint64_t reached_blocks;    /**< those that the root leads to, its own too */
+    uint64_t reached_bytes;     /**< their bytes */
+    uint64_t leaked_blocks;     /**< those that nothing reaches; see `doubt` */
+    uint64_t leaked_bytes;      /**< their bytes */
+    uint64_t leaked_heads;      /**< those of them that no other one points at */
+    uint64_t looked_at;         /**< words and pointer fields that were looked at */
+    uint64_t interior;          /**< pointers into the middle of a block, which is legal */
+    uint64_t damage;            /**< pointers that break a program that follows them */
+    uint64_t suspect;           /**< pointers that may be stale, and may be harmless */
+    uint64_t damaged_chunks;    /**< of the allocator: em_check() says more */
+    uint32_t typing;            /**< an em_typing */
+    uint32_t has_root;          /**< not zero: there is a root */
+    uint32_t doubt;             /**< an em_doubt */
+    uint32_t reserved;
+} em_audit_report;
+
+/** Pointers of one kind that lead to one place. Its texts and samples live as long as the callback
+ * runs. */
+typedef struct em_audit_finding {
+    size_t size;         /**< sizeof(em_audit_finding) of the library */
+    uint32_t kind;       /**< an em_audit_kind */
+    uint32_t severity;   /**< EM_SUSPECT or EM_DAMAGE */
+    uint32_t confidence; /**< an em_confidence */
+    uint32_t reserved;
+    uint64_t count;      /**< how many there are */
+    const char *to;      /**< where they lead; of an EM_AUDIT_LEAK, why they may be no leaks, or "" */
+    const em_pointer_sample *samples; /**< some of them */
+    size_t sample_count; /**< how many of them */
+} em_audit_finding;
+
+/** Choices for em_backup() and em_restore(). Begin with EM_COPY_OPTIONS_DEFAULT. `size` is
+ * sizeof(em_copy_options). */
+typedef struct em_copy_options {
+    size_t size;
+    /** em_backup(): not zero: do not compare what is copied with its checksums. */
+    uint32_t unverified;
+    /** em_restore(): not zero: replace a store that is there, and nothing else. */
+    uint32_t replace;
+} em_copy_options;
+
+#define EM_COPY_OPTIONS_DEFAULT { sizeof(em_copy_options), 0, 0 }
+
+/** What em_backup() or em_restore() copied. Set `size` to sizeof(em_copy_report) before the call. */
+typedef struct em_copy_report {
+    size_t size;
+    uint64_t objects;  /**< how many */
+    uint64_t bytes;    /**< of their files */
+    uint64_t findings; /**< damage that was found in what was copied: the copy has it too */
+} em_copy_report;
+
+/** Choices for em_rebase(). Begin with EM_REBASE_OPTIONS_DEFAULT. `size` is
+ * sizeof(em_rebase_options). */
+typedef struct em_rebase_options {
+    size_t size;
+    /** The first address that the store is to have, a multiple of 1 GiB. Default: a place that no
+     * other store of the user has. */
+    uint64_t to;
+    /** Not zero: only find out which words would change; the store may be in use. */
+    uint32_t dry_run;
+    /** Not zero: go to `to` although another store of the user has noted that it is there; no process
+     * can have both open then. */
+    uint32_t force;
+    /** How many words of each kind come with a call of the callback. Default: 5. */
+    uint32_t samples;
+    /** Zero. */
+    uint32_t reserved;
+} em_rebase_options;
+
+#define EM_REBASE_OPTIONS_DEFAULT { sizeof(em_rebase_options), 0, 0, 0, 0, 0 }
+
+/** What em_rebase() did, or would do. Set `size` to sizeof(em_rebase_report) before the call. */
+typedef struct em_rebase_report {
+    size_t size;
+    uint64_t from;    /**< the first address that the store had */
+    uint64_t to;      /**< the first that it has now; 0 for a dry run that was told none */
+    uint64_t arenas;  /**< ranges of addresses that the store has */
+    uint64_t objects; /**< objects that moved */
+    uint64_t moved;   /**< words that changed */
+    uint64_t kept;    /**< words that look like addresses and stayed */
+    uint64_t met;     /**< ranges of other stores at the new place: no process can have both open */
+    char kept_in[64]; /**< the directory in the store's that has the old files; "" for a dry run */
+} em_rebase_report;
+
+/** Words of one kind in one object that em_rebase() changes or leaves. Its texts and samples live as
+ * long as the callback runs. */
+typedef struct em_moved {
+    size_t size;         /**< sizeof(em_moved) of the library */
+    const char *object;  /**< the object's name */
+    uint32_t typing;     /**< an em_typing */
+    uint32_t kind;       /**< an em_moved_kind */
+    uint64_t count;      /**< how many */
+    const em_pointer_sample *samples; /**< some of them */
+    size_t sample_count; /**< how many of them */
+} em_moved;
+
+/** Choices for em_export(). Begin with EM_EXPORT_OPTIONS_DEFAULT. `size` is
+ * sizeof(em_export_options). */
+typedef struct em_export_options {
+    size_t size;
+    /** Not zero: export an object although it has pointers to others, which lead nowhere in another
+     * store. */
+    uint32_t force;
+    /** Zero. */
+    uint32_t reserved;
+} em_export_options;
+
+#define EM_EXPORT_OPTIONS_DEFAULT { sizeof(em_export_options), 0, 0 }
+
+/** What em_export() wrote. Set `size` to sizeof(em_export_report) before the call. */
+typedef struct em_export_report {
+    size_t size;
+    uint64_t sequence;           /**< number of the commit */
+    uint64_t pages;              /**< pages written */
+    uint64_t bytes;              /**< bytes written */
+    uint64_t pointers_elsewhere; /**< pointers to other objects of the store */
+} em_export_report;
+
+/** Choices for em_import(). Begin with EM_IMPORT_OPTIONS_DEFAULT. `size` is
+ * sizeof(em_import_options). */
+typedef struct em_import_options {
+    size_t size;
+    /** The name that the object gets. Default: the one that it had. */
+    const char *name;
+    /** Not zero: make a store if there is none. */
+    uint32_t create;
+    /** Zero. */
+    uint32_t reserved;
+} em_import_options;
+
+#define EM_IMPORT_OPTIONS_DEFAULT { sizeof(em_import_options), NULL, 0, 0 }
+
+/** What em_import() made. Set `size` to sizeof(em_import_report) before the call. */
+typedef struct em_import_report {
+    size_t size;
+    uint64_t base_address;     /**< its first address */
+    uint64_t old_base_address; /**< the first that it had; the same when nothing was rewritten */
+    uint64_t file_bytes;       /**< bytes of its file */
+    uint64_t moved;            /**< words that were rewritten */
+    uint64_t kept;             /**< words that look like addresses of the old place and stayed */
+    uint32_t points_elsewhere; /**< not zero: it had pointers to other objects, which lead nowhere */
+    uint32_t reserved;
+    char name[EM_NAME_BUFFER_BYTES];
+    char old_name[EM_NAME_BUFFER_BYTES];
+} em_import_report;
+
 /** Gets one name of a list; false ends the list. */
 typedef bool (*em_name_callback)(const char *name, void *context);
 /** Gets one finding of a check; false ends the reports. */
 typedef bool (*em_finding_callback)(const em_finding *finding, void *context);
+/** Gets one finding of an audit; false ends the reports. */
+typedef bool (*em_audit_callback)(const em_audit_finding *finding, void *context);
+/** Gets words of one kind in one object of a rebase; false ends the reports. */
+typedef bool (*em_moved_callback)(const em_moved *moved, void *context);
 
 /* ---- Errors -------------------------------------------------------------------------------- */
 
@@ -442,6 +676,28 @@ em_status em_verified(em_object *object, bool *done);
  * included. Counts blocks: some microseconds a GiB. Errors: EM_INVALID_ARGUMENT, EM_IO. */
 em_status em_info(em_object *object, em_object_info *info);
 
+/* ---- Write protection -----------------------------------------------------------------------
+ * An object that was opened with em_write_options.protection is closed to stores: one that goes
+ * astray is SIGSEGV where it happens, and the last commit is as it was. The program opens it while
+ * it stores. The library's own functions (the heap's, em_set_root(), commits) open it for
+ * themselves; the block that em_malloc() gives is closed. */
+
+/** Opens a protected object to stores, until em_write_end() was called as often; nothing for one
+ * that is not protected. With keys in force for the calling thread, and those it starts meanwhile, in
+ * some 20 ns; with pages for all threads, in two system calls for the first and the last. Many
+ * stores belong between the two. Nests.
+ * Errors: EM_READ_ONLY, EM_BUSY, and EM_IO when the kernel refuses. */
+em_status em_write_begin(em_object *object);
+
+/** Ends what em_write_begin() began: with keys in the same thread.
+ * Errors: EM_INVALID_ARGUMENT when nothing was begun; EM_READ_ONLY, EM_BUSY. */
+em_status em_write_end(em_object *object);
+
+/** Takes memory protection keys from the kernel, for objects that are protected later: false where
+ * there are none. Keys are to be had only while the process has one thread, so a program that starts
+ * threads early calls this at the beginning of main(). Sets no error. */
+bool em_prepare_keys(void);
+
 /* ---- The heap ------------------------------------------------------------------------------
  * All of them need an object open for writing: else NULL (or the status) and EM_READ_ONLY. Blocks
  * are aligned to at least 16 bytes. An allocation touches the disk only when the object has to
@@ -504,6 +760,66 @@ em_status em_shrink(em_object *object, uint64_t *bytes);
  * Errors: EM_DAMAGED when a finding is worse than EM_LEFTOVER; when files could not be looked at,
  * what kept the first from it; EM_NO_STORE. */
 em_status em_check(const char *path, em_finding_callback callback, void *context);
+
+/** Looks for what raw pointers do wrong in one object of the store in a directory, as of its last
+ * commit, and for blocks that nothing reaches; calls `callback` (NULL for none) with each finding,
+ * the worst first, leaks last. `options` may be NULL. Maps nothing and changes nothing; the object may
+ * be in use. Some seconds for five million blocks, 10 bytes of memory each.
+ * What is found is no failure: look at `report->damage`.
+ * Errors: EM_NO_STORE, EM_NOT_FOUND; EM_DAMAGED when the catalog or the object cannot be read. */
+em_status em_audit(const char *path, const char *name, const em_audit_options *options,
+                   em_audit_report *report, em_audit_callback callback, void *context);
+
+/** Copies the store in a directory, which may be in use, to the directory `to`, which must be empty or
+ * not exist: every object as of one commit. The copy is a store, complete or not there, at the same
+ * addresses: a process can have one of the two open. Calls `callback` (NULL for none) with each
+ * damage that was copied. `options` may be NULL.
+ * Damage that could be copied is no failure: look at `report->findings`.
+ * Errors: EM_NO_STORE, EM_STORE_EXISTS, EM_DISK_FULL, EM_NOT_PERMITTED; EM_DAMAGED when something
+ * cannot be read at all. There is no copy then. */
+em_status em_backup(const char *path, const char *to, const em_copy_options *options,
+                    em_copy_report *report, em_finding_callback callback, void *context);
+
+/** Makes the store in the directory `path` of a backup, which is checked first and stays as it is.
+ * A store that is there is replaced when `options` says so, in one step, and must not be in use.
+ * `options` may be NULL.
+ * Errors: EM_NO_STORE when the backup is none; EM_DAMAGED when it is; EM_STORE_EXISTS, EM_BUSY,
+ * EM_DISK_FULL, EM_NOT_PERMITTED. What is at `path` is as it was then. */
+em_status em_restore(const char *backup, const char *path, const em_copy_options *options,
+                     em_copy_report *report);
+
+/** Moves the store in a directory to other addresses, by rewriting the pointers in it: by their type
+ * where the type of an object's root is known, else every word that looks like an address of the
+ * store. Look at a dry run first. Calls `callback` (NULL for none) with each kind of word in each
+ * object, when all is done. `options` may be NULL. Nobody may have the store open; it takes twice the
+ * room, until `kept_in` is removed.
+ * Errors: EM_BUSY, EM_NO_STORE, EM_DAMAGED, EM_DISK_FULL, EM_NOT_PERMITTED, EM_UNSUPPORTED;
+ * EM_BAD_BASE for an address where no store can be, or this one is; EM_ADDRESS_TAKEN where something
+ * else is, or another store (see `force`). The store is as it was then. */
+em_status em_rebase(const char *path, const em_rebase_options *options, em_rebase_report *report,
+                    em_moved_callback callback, void *context);
+
+/** Takes the last rebase of the store in a directory back: the old files take their place again. With
+ * `force` also when something was committed since, which is lost.
+ * Errors: EM_NOTHING_KEPT, EM_CHANGED_SINCE, EM_BUSY, EM_NO_STORE. The store is as it was then. */
+em_status em_rebase_undo(const char *path, bool force);
+
+/** Writes one object's last commit to a file descriptor, front to back, for em_import() in another
+ * store or on another machine: a file or a pipe. The descriptor stays open and is not flushed; what
+ * was written before a failure is no export. `options` may be NULL. Every page is compared with its
+ * checksum first; the object may be in use.
+ * Errors: EM_POINTS_ELSEWHERE (see `force`), EM_DAMAGED, EM_NO_STORE, EM_NOT_FOUND, EM_DISK_FULL,
+ * EM_IO. */
+em_status em_export(const char *path, const char *name, int descriptor,
+                    const em_export_options *options, em_export_report *report);
+
+/** Makes an object of what em_export() wrote, read from a file descriptor to its end; the descriptor
+ * stays open. At its old addresses when they are this store's and free, else at others, rewriting
+ * pointers as em_rebase() does. Appears durably or not at all. `options` may be NULL.
+ * Errors: EM_FOREIGN, EM_NEWER_FORMAT, EM_BAD_EXPORT for what is no whole export;
+ * EM_ALREADY_EXISTS, EM_INVALID_NAME, EM_NO_STORE, EM_DISK_FULL, EM_OUT_OF_ADDRESSES. */
+em_status em_import(const char *path, int descriptor, const em_import_options *options,
+                    em_import_report *report);
 
 #ifdef __cplusplus
 }

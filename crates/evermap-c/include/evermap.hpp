@@ -16,8 +16,8 @@
  *
  * Header only, over the C library `evermap.h`. Errors are exceptions (`error.hpp`), containers are
  * the standard ones (`containers.hpp`, `allocator.hpp`), the root's type is checked (`type.hpp`),
- * virtual functions work where they were asked for (`polymorphic.hpp`), and what programs in Rust
- * made can be read (`rust.hpp`). docs/cpp.md tells which containers work and why.
+ * virtual functions work where they were asked for (`polymorphic.hpp`), what programs in Rust made
+ * can be read (`rust.hpp`), and stores can be audited, copied and moved (`tools.hpp`). docs/cpp.md tells which containers work and why.
  */
 #ifndef EVERMAP_HPP
 #define EVERMAP_HPP
@@ -32,6 +32,7 @@
 #include "evermap/polymorphic.hpp"
 #include "evermap/rust.hpp"
 #include "evermap/store.hpp"
+#include "evermap/tools.hpp"
 #include "evermap/type.hpp"
 
 #endif

@@ -61,7 +61,8 @@ fn look_again(address: u64) -> u64 {
     let grown = open.iter().filter(|(_, writing)| *writing).map(|(handle, _)| *handle).find(|&h| {
         // One that is being committed cannot grow just now.
         let object = handles::share_number(h);
-        object.is_ok_and(|o| o.heap().is_ok_and(|heap| heap.contains(address as usize, 1)))
+        let has = |&(base, bytes): &(u64, u64)| address.wrapping_sub(base) < bytes;
+        object.is_ok_and(|object| object.regions().iter().any(has))
     });
     if let Some(handle) = grown {
         let regions = handles::share_number(handle).map_or(Vec::new(), |object| object.regions());

@@ -90,6 +90,45 @@ pub unsafe fn size_of_result(given: *const usize) -> Result<usize> {
     }
 }
 
+/// A struct of the caller's that a result goes to, as far as both sides know it.
+pub struct Out<T> {
+    place: *mut T,
+    bytes: usize,
+}
+
+/// Looks at what a struct for a result says of its size, before anything is done.
+///
+/// # Safety
+/// `place` is null or points to as many bytes as its first member says, which may be written until
+/// the result is given.
+pub unsafe fn out<T: Growing>(place: *mut T) -> Result<Out<T>> {
+    // SAFETY: every such struct begins with its size.
+    let size = unsafe { size_of_result(place.cast()) }?;
+    Ok(Out { place, bytes: size.min(size_of::<T>()) })
+}
+
+impl<T: Growing> Out<T> {
+    /// Writes the result; its size is how much of it was written.
+    pub fn give(self, filled: T) {
+        // SAFETY: the caller's struct has `bytes` bytes by the promise to `out`, ours too; both
+        // begin with their size.
+        unsafe {
+            let to = self.place.cast::<u8>();
+            to.copy_from_nonoverlapping((&raw const filled).cast::<u8>(), self.bytes);
+            self.place.cast::<usize>().write(self.bytes);
+        }
+    }
+}
+
+/// A text in an array, cut to fit.
+pub fn array<const N: usize>(text: &str) -> [c_char; N] {
+    let mut array = [0; N];
+    for (to, from) in array.iter_mut().zip(cut(text, N).bytes()) {
+        *to = from as c_char;
+    }
+    array
+}
+
 /// Members that later versions may give a meaning are zero.
 pub fn refuse_reserved(reserved: u32) -> Result<()> {
     match reserved {

@@ -14,12 +14,15 @@ const HEADERS: [&str; 3] = [
     include_str!("../include/nvheap.h"),
 ];
 
-const CALLS: [&str; 7] = [
+const CALLS: [&str; 10] = [
     include_str!("error_calls.rs"),
     include_str!("store_calls.rs"),
     include_str!("object_calls.rs"),
     include_str!("heap_calls.rs"),
+    include_str!("protection_calls.rs"),
     include_str!("tools_calls.rs"),
+    include_str!("audit_calls.rs"),
+    include_str!("move_calls.rs"),
     include_str!("fastio.rs"),
     include_str!("nvheap.rs"),
 ];
@@ -76,6 +79,7 @@ fn rust_type(declared: &str, named: bool) -> String {
         "int" => "c_int",
         "size_t" => "usize",
         "uint64_t" => "u64",
+        "uint32_t" => "u32",
         "uint8_t" => "u8",
         other => other,
     }
@@ -133,6 +137,8 @@ fn every_prototype_is_the_function() {
     let callbacks = [
         "typedef bool (*em_name_callback)(const char *name, void *context)",
         "typedef bool (*em_finding_callback)(const em_finding *finding, void *context)",
+        "typedef bool (*em_audit_callback)(const em_audit_finding *finding, void *context)",
+        "typedef bool (*em_moved_callback)(const em_moved *moved, void *context)",
     ];
     let statements = statements(HEADERS[0]);
     for callback in callbacks {
@@ -181,13 +187,39 @@ fn assertions() -> String {
         arena_registry application application_key);
     layout!(text, em_write_options:
         size durability interval_ms log_bytes_max hot_bytes_max checkpoint_after_ms when_log_full
-        log_full_pages reserved);
+        log_full_pages protection);
     layout!(text, em_object_info:
         size created_ns file_bytes base_address sequence root_bytes regions capacity_bytes
-        backed_bytes blocks allocated_bytes large_blocks large_bytes mode reserved root_tag uuid
+        backed_bytes blocks allocated_bytes large_blocks large_bytes mode protection root_tag uuid
         name root_description);
     layout!(text, em_finding:
         size severity repairable file object what found expected remedy);
+    layout!(text, em_pointer_sample:
+        path address value);
+    layout!(text, em_audit_options:
+        size memory_bytes samples process_id);
+    layout!(text, em_audit_report:
+        size sequence blocks bytes reached_blocks reached_bytes leaked_blocks leaked_bytes leaked_heads looked_at interior damage suspect damaged_chunks typing has_root doubt reserved);
+    layout!(text, em_audit_finding:
+        size kind severity confidence reserved count to samples sample_count);
+    layout!(text, em_copy_options:
+        size unverified replace);
+    layout!(text, em_copy_report:
+        size objects bytes findings);
+    layout!(text, em_rebase_options:
+        size to dry_run force samples reserved);
+    layout!(text, em_rebase_report:
+        size from to arenas objects moved kept met kept_in);
+    layout!(text, em_moved:
+        size object typing kind count samples sample_count);
+    layout!(text, em_export_options:
+        size force reserved);
+    layout!(text, em_export_report:
+        size sequence pages bytes pointers_elsewhere);
+    layout!(text, em_import_options:
+        size name create reserved);
+    layout!(text, em_import_report:
+        size base_address old_base_address file_bytes moved kept points_elsewhere reserved name old_name);
     for (number, name, _) in status::ALL {
         text += &format!("SAME({}, {number});\n", name.to_str().unwrap());
     }

@@ -14,9 +14,7 @@ pub const ALIGNMENT: usize = 16;
 
 #[inline]
 pub fn allocate(object: *mut em_object, size: usize) -> Result<*mut c_void> {
-    let object = share(object)?;
-    let block = object.heap()?.allocate(size, ALIGNMENT)?;
-    Ok(block.as_ptr().cast())
+    share(object)?.on_heap(|heap| Ok(heap.allocate(size, ALIGNMENT)?.as_ptr().cast()))
 }
 
 #[unsafe(no_mangle)]
@@ -31,7 +29,7 @@ pub extern "C" fn em_aligned_alloc(
     size: usize,
 ) -> *mut c_void {
     failure::value(null_mut(), || {
-        Ok(share(object)?.heap()?.allocate(size, alignment)?.as_ptr().cast())
+        share(object)?.on_heap(|heap| Ok(heap.allocate(size, alignment)?.as_ptr().cast()))
     })
 }
 
@@ -40,7 +38,7 @@ pub extern "C" fn em_calloc(object: *mut em_object, count: usize, size: usize) -
     failure::value(null_mut(), || {
         // What overflows is more than any heap gives: it says so.
         let bytes = count.saturating_mul(size);
-        Ok(share(object)?.heap()?.allocate_zeroed(bytes, ALIGNMENT)?.as_ptr().cast())
+        share(object)?.on_heap(|heap| Ok(heap.allocate_zeroed(bytes, ALIGNMENT)?.as_ptr().cast()))
     })
 }
 
@@ -52,20 +50,19 @@ pub unsafe extern "C" fn em_realloc(
 ) -> *mut c_void {
     let Some(block) = NonNull::new(pointer.cast::<u8>()) else { return em_malloc(object, size) };
     failure::value(null_mut(), || {
-        let object = share(object)?;
         // SAFETY: the caller gives up a block of its own; one that is none is refused here.
-        match unsafe { object.heap()?.reallocate(block, size, ALIGNMENT) } {
+        share(object)?.on_heap(|heap| match unsafe { heap.reallocate(block, size, ALIGNMENT) } {
             Ok(block) => Ok(block.as_ptr().cast()),
             Err(error @ Error::InvalidFree { .. }) => failure::abort("em_realloc", &error.into()),
             Err(error) => Err(error.into()),
-        }
+        })
     })
 }
 
 #[inline]
 pub fn free(object: *mut em_object, pointer: *mut c_void) -> Result<()> {
     match NonNull::new(pointer.cast::<u8>()) {
-        Some(block) => Ok(share(object)?.heap()?.try_free(block)?),
+        Some(block) => share(object)?.on_heap(|heap| Ok(heap.try_free(block)?)),
         None => Ok(()),
     }
 }
@@ -85,5 +82,5 @@ pub extern "C" fn em_try_free(object: *mut em_object, pointer: *mut c_void) -> e
 #[unsafe(no_mangle)]
 pub extern "C" fn em_usable_size(object: *mut em_object, pointer: *const c_void) -> usize {
     let Some(block) = NonNull::new(pointer.cast_mut().cast::<u8>()) else { return 0 };
-    failure::value(0, || Ok(share(object)?.heap()?.usable_size(block)))
+    failure::value(0, || share(object)?.usable_size(block))
 }

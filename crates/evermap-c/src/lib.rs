@@ -11,6 +11,7 @@
 
 mod addresses;
 mod arguments;
+mod audit_calls;
 mod directory;
 mod error_calls;
 mod failure;
@@ -20,9 +21,11 @@ mod handles;
 #[cfg(test)]
 mod header;
 mod heap_calls;
+mod move_calls;
 mod nvheap;
 mod object;
 mod object_calls;
+mod protection_calls;
 mod reserve;
 mod seats;
 mod status;

@@ -3,7 +3,9 @@
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use evermap_core::{Error, Heap, ObjectInfo, RawRoot, RawSession, RawSnapshot, Store};
+use evermap_core::{
+    Error, Heap, InForce, ObjectInfo, ProtectedRawSession, RawRoot, RawSession, RawSnapshot, Store,
+};
 
 use crate::failure::{Failure, Result};
 use crate::status;
@@ -13,9 +15,22 @@ use crate::types::TAG_BYTES;
 #[allow(clippy::large_enum_variant, reason = "an object is in a box")]
 enum Access {
     Writing(RawSession),
+    /// The same, with its memory closed to stores except in scopes.
+    Protected(ProtectedRawSession),
     Reading(RawSnapshot),
     /// A refresh failed half-way, or it is being closed.
     Nothing,
+}
+
+/// Does the same to a writer's session of either kind.
+macro_rules! on_session {
+    ($object:expr, $session:ident => $call:expr) => {
+        match &mut $object.access {
+            Access::Writing($session) => $call,
+            Access::Protected($session) => $call,
+            _ => Err(Failure::read_only(&$object.name)),
+        }
+    };
 }
 
 /// The root, as the next commit will have it.
@@ -58,6 +73,12 @@ impl Object {
         Object { store, name, base, access: Access::Writing(session), root }
     }
 
+    pub fn protected(store: Store, session: ProtectedRawSession) -> Object {
+        let (name, root) = (session.name().to_string(), Mutex::new(session.root().into()));
+        let base = first_address(&session.regions());
+        Object { store, name, base, access: Access::Protected(session), root }
+    }
+
     pub fn reading(store: Store, snapshot: RawSnapshot) -> Object {
         let (name, root) = (snapshot.name().to_string(), Mutex::new(snapshot.root().into()));
         let base = first_address(&snapshot.regions());
@@ -69,16 +90,18 @@ impl Object {
     }
 
     pub fn is_writing(&self) -> bool {
-        matches!(self.access, Access::Writing(_))
+        matches!(self.access, Access::Writing(_) | Access::Protected(_))
     }
 
     fn lock_root(&self) -> MutexGuard<'_, Root> {
         self.root.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The heap of an object that was opened without protection, as those of `fastio.h` and
+    /// `nvheap.h` are.
+    ///
     /// # Errors
     /// `READ_ONLY`.
-    #[inline]
     pub fn heap(&self) -> Result<&Heap> {
         match &self.access {
             Access::Writing(session) => Ok(session.heap()),
@@ -86,10 +109,73 @@ impl Object {
         }
     }
 
-    fn session(&mut self) -> Result<&mut RawSession> {
-        match &mut self.access {
-            Access::Writing(session) => Ok(session),
+    /// Runs a call of the heap, which stores into the object: a protected one is open meanwhile.
+    ///
+    /// # Errors
+    /// `READ_ONLY`, and what the call gives.
+    #[inline]
+    pub fn on_heap<T>(&self, call: impl FnOnce(&Heap) -> Result<T>) -> Result<T> {
+        match &self.access {
+            Access::Writing(session) => call(session.heap()),
+            _ => self.on_protected_heap(call),
+        }
+    }
+
+    #[cold]
+    fn on_protected_heap<T>(&self, call: impl FnOnce(&Heap) -> Result<T>) -> Result<T> {
+        match &self.access {
+            Access::Protected(session) => {
+                let scope = session.scope()?;
+                call(scope.heap())
+            }
             _ => Err(Failure::read_only(&self.name)),
+        }
+    }
+
+    /// Bytes of an allocated block, 0 for what is none.
+    ///
+    /// # Errors
+    /// `READ_ONLY`.
+    pub fn usable_size(&self, block: NonNull<u8>) -> Result<usize> {
+        match &self.access {
+            Access::Writing(session) => Ok(session.heap().usable_size(block)),
+            Access::Protected(session) => Ok(session.usable_size(block)),
+            _ => Err(Failure::read_only(&self.name)),
+        }
+    }
+
+    /// Opens a protected object to stores.
+    ///
+    /// # Errors
+    /// `READ_ONLY`, and what the kernel refuses.
+    pub fn begin_write(&self) -> Result<()> {
+        match &self.access {
+            Access::Writing(_) => Ok(()),
+            Access::Protected(session) => Ok(session.begin_write()?),
+            _ => Err(Failure::read_only(&self.name)),
+        }
+    }
+
+    /// Ends what [`begin_write`](Object::begin_write) began.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` when nothing was begun, `READ_ONLY`.
+    pub fn end_write(&self) -> Result<()> {
+        match &self.access {
+            Access::Writing(_) => Ok(()),
+            Access::Protected(session) if session.end_write() => Ok(()),
+            Access::Protected(_) => Err(Failure::argument(
+                "no em_write_begin() of this object is open here; end each once, with \
+                 EM_PROTECTION_KEYS in the thread that began it",
+            )),
+            _ => Err(Failure::read_only(&self.name)),
+        }
+    }
+
+    pub fn in_force(&self) -> InForce {
+        match &self.access {
+            Access::Protected(session) => session.protection(),
+            _ => InForce::Nothing,
         }
     }
 
@@ -97,6 +183,7 @@ impl Object {
     pub fn regions(&self) -> Vec<(u64, u64)> {
         match &self.access {
             Access::Writing(session) => session.regions(),
+            Access::Protected(session) => session.regions(),
             Access::Reading(snapshot) => snapshot.regions(),
             Access::Nothing => Vec::new(),
         }
@@ -147,9 +234,13 @@ impl Object {
         tag: [u8; TAG_BYTES],
         description: &str,
     ) -> Result<()> {
-        let heap = self.heap()?;
         let block = NonNull::new(address as *mut u8);
-        if block.is_some_and(|block| (heap.usable_size(block) as u64) < bytes.max(1)) {
+        let size = match block {
+            Some(block) => self.usable_size(block)? as u64,
+            None if self.is_writing() => u64::MAX,
+            None => return Err(Failure::read_only(&self.name)),
+        };
+        if size < bytes.max(1) {
             let (object, address) = (self.name.clone(), address as u64);
             return Err(Error::BadRoot { object, address, bytes }.into());
         }
@@ -161,51 +252,49 @@ impl Object {
 
     pub fn commit(&mut self) -> Result<bool> {
         let root = self.root();
-        let session = self.session()?;
-        if root.pending {
-            let block = NonNull::new(root.address as *mut u8);
-            session.set_root(block, root.bytes, root.tag, &root.description)?;
-        }
-        let changed = session.commit()?;
+        let changed = on_session!(self, session => {
+            if root.pending {
+                let block = NonNull::new(root.address as *mut u8);
+                session.set_root(block, root.bytes, root.tag, &root.description)?;
+            }
+            Ok(session.commit()?)
+        })?;
         self.lock_root().pending = false;
         Ok(changed)
     }
 
     pub fn rollback(&mut self) -> Result<()> {
-        let session = self.session()?;
-        session.rollback()?;
-        let root = session.root().into();
+        let root = on_session!(self, session => {
+            session.rollback()?;
+            Ok(session.root().into())
+        })?;
         *self.lock_root() = root;
         Ok(())
     }
 
     pub fn checkpoint(&mut self) -> Result<bool> {
-        Ok(self.session()?.checkpoint()?)
+        on_session!(self, session => Ok(session.checkpoint()?))
     }
 
     pub fn sync(&mut self) -> Result<()> {
-        Ok(self.session()?.sync()?)
+        on_session!(self, session => Ok(session.sync()?))
     }
 
-    /// Commits with the root that was set, and then does something to the object's file.
-    fn after_commit<T>(
-        &mut self,
-        call: impl FnOnce(&mut RawSession) -> evermap_core::Result<T>,
-    ) -> Result<T> {
-        self.commit()?;
-        Ok(call(self.session()?)?)
-    }
+    // The next three commit with the root that was set, and then do something to the file.
 
     pub fn reserve(&mut self, bytes: u64) -> Result<()> {
-        self.after_commit(|session| session.reserve(bytes))
+        self.commit()?;
+        on_session!(self, session => Ok(session.reserve(bytes)?))
     }
 
     pub fn release(&mut self, bytes_max: u64) -> Result<u64> {
-        self.after_commit(|session| session.release(bytes_max))
+        self.commit()?;
+        on_session!(self, session => Ok(session.release(bytes_max)?))
     }
 
     pub fn shrink(&mut self) -> Result<u64> {
-        self.after_commit(RawSession::shrink)
+        self.commit()?;
+        on_session!(self, session => Ok(session.shrink()?))
     }
 
     /// Goes on to the newest commit, if there is one; a failure other than `BUSY` leaves nothing.
@@ -236,6 +325,7 @@ impl Object {
     pub fn sequence(&self) -> u64 {
         match &self.access {
             Access::Writing(session) => session.sequence(),
+            Access::Protected(session) => session.sequence(),
             Access::Reading(snapshot) => snapshot.sequence(),
             Access::Nothing => 0,
         }
@@ -244,6 +334,7 @@ impl Object {
     pub fn verified(&self) -> Result<bool> {
         match &self.access {
             Access::Writing(session) => Ok(session.verified()?),
+            Access::Protected(session) => Ok(session.verified()?),
             Access::Reading(snapshot) => Ok(snapshot.verified()?),
             Access::Nothing => Ok(false),
         }
@@ -252,6 +343,7 @@ impl Object {
     pub fn info(&self) -> Result<ObjectInfo> {
         match &self.access {
             Access::Writing(session) => Ok(session.info()?),
+            Access::Protected(session) => Ok(session.info()?),
             Access::Reading(snapshot) => Ok(snapshot.info()?),
             Access::Nothing => Err(Failure::new(status::CLOSED, "the object is being closed")),
         }
@@ -261,6 +353,7 @@ impl Object {
     pub fn close(self) -> Result<()> {
         match self.access {
             Access::Writing(session) => Ok(session.close()?),
+            Access::Protected(session) => Ok(session.close()?),
             Access::Reading(_) | Access::Nothing => Ok(()),
         }
     }

@@ -3,25 +3,27 @@
 use std::ffi::{c_char, c_void};
 use std::time::{Duration, SystemTime};
 
-use evermap_core::{Durability, WhenLogFull, WriteOptions};
+use evermap_core::{Durability, InForce, Protection, WhenLogFull, WriteOptions};
 
-use crate::arguments::{cut, give_text, options, place, refuse_reserved, size_of_result, text};
+use crate::arguments::{array, cut, give_text, options, out, place, text};
 use crate::failure::{self, Failure, Result};
 use crate::handles::{Alone, share, take};
 use crate::object::Object;
 use crate::types::{
-    DESCRIPTION_BUFFER_BYTES, DURABILITY_CLOSE, DURABILITY_COMMIT, DURABILITY_INTERVAL, READ,
-    TAG_BYTES, WHEN_LOG_FULL_REFUSE, WHEN_LOG_FULL_REPLACE, WRITE, em_mode, em_object,
-    em_object_info, em_status, em_store, em_write_options,
+    DESCRIPTION_BUFFER_BYTES, DURABILITY_CLOSE, DURABILITY_COMMIT, DURABILITY_INTERVAL,
+    PROTECTION_KEYS, PROTECTION_OFF, PROTECTION_PAGES, READ, TAG_BYTES, WHEN_LOG_FULL_REFUSE,
+    WHEN_LOG_FULL_REPLACE, WRITE, em_mode, em_object, em_object_info, em_status, em_store,
+    em_write_options,
 };
 use crate::{addresses, handles, stores};
 
 /// # Safety
 /// `given` is null or what the header says.
-unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriteOptions>> {
+unsafe fn write_options(
+    given: *const em_write_options,
+) -> Result<Option<(WriteOptions, Protection)>> {
     // SAFETY: passed on from the caller.
     let Some(given) = (unsafe { options(given) })? else { return Ok(None) };
-    refuse_reserved(given.reserved)?;
     let mut made = WriteOptions::new();
     made = made.durability(match (given.durability, given.interval_ms) {
         (DURABILITY_COMMIT, _) => Durability::Commit,
@@ -48,7 +50,13 @@ unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriteOp
     if given.checkpoint_after_ms != 0 {
         made = made.checkpoint_after(Duration::from_millis(given.checkpoint_after_ms.into()));
     }
-    Ok(Some(made.log_full_pages(given.log_full_pages != 0)))
+    let protection = match given.protection {
+        PROTECTION_OFF => Protection::Off,
+        PROTECTION_PAGES => Protection::Pages,
+        PROTECTION_KEYS => Protection::Keys,
+        other => return Err(Failure::argument(format!("{other} is no em_protection"))),
+    };
+    Ok(Some((made.log_full_pages(given.log_full_pages != 0), protection)))
 }
 
 /// Opens an object and gives it a handle.
@@ -56,7 +64,7 @@ pub fn open(
     store: evermap_core::Store,
     name: &str,
     mode: em_mode,
-    options: Option<&WriteOptions>,
+    options: Option<&(WriteOptions, Protection)>,
 ) -> Result<*mut em_object> {
     let object = match (mode, options) {
         (READ, _) => {
@@ -67,9 +75,12 @@ pub fn open(
             let session = store.write_raw(name)?;
             Object::writing(store, session)
         }
-        (WRITE, Some(options)) => {
+        (WRITE, Some((options, protection))) => {
             let session = store.write_raw_with(name, options)?;
-            Object::writing(store, session)
+            match protection {
+                Protection::Off => Object::writing(store, session),
+                protection => Object::protected(store, session.protect(*protection)?),
+            }
         }
         (other, _) => return Err(Failure::argument(format!("{other} is no em_mode"))),
     };
@@ -348,15 +359,6 @@ pub unsafe extern "C" fn em_verified(object: *mut em_object, done: *mut bool) ->
     })
 }
 
-/// A text in an array, cut to fit.
-fn array<const N: usize>(text: &str) -> [c_char; N] {
-    let mut array = [0; N];
-    for (to, from) in array.iter_mut().zip(cut(text, N).bytes()) {
-        *to = from as c_char;
-    }
-    array
-}
-
 fn info_of(object: &Object) -> Result<em_object_info> {
     let info = object.info()?;
     let created = info.created.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -376,7 +378,11 @@ fn info_of(object: &Object) -> Result<em_object_info> {
         large_blocks: info.heap.large_blocks,
         large_bytes: info.heap.large_bytes,
         mode: if object.is_writing() { WRITE } else { READ },
-        reserved: 0,
+        protection: match object.in_force() {
+            InForce::Nothing => PROTECTION_OFF,
+            InForce::Pages => PROTECTION_PAGES,
+            InForce::Keys => PROTECTION_KEYS,
+        },
         root_tag: root.tag,
         uuid: array(&info.uuid),
         name: array(object.name()),
@@ -387,15 +393,9 @@ fn info_of(object: &Object) -> Result<em_object_info> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_info(object: *mut em_object, info: *mut em_object_info) -> em_status {
     failure::status(|| {
-        // SAFETY: passed on from the caller: the struct begins with its size.
-        let size = unsafe { size_of_result(info.cast()) }?;
-        let mut filled = info_of(&*share(object)?)?;
-        let bytes = size.min(size_of::<em_object_info>());
-        filled.size = bytes;
-        // SAFETY: the caller's struct has `bytes` bytes, ours too.
-        unsafe {
-            info.cast::<u8>().copy_from_nonoverlapping((&raw const filled).cast::<u8>(), bytes);
-        }
+        // SAFETY: passed on from the caller.
+        let out = unsafe { out(info) }?;
+        out.give(info_of(&*share(object)?)?);
         Ok(())
     })
 }

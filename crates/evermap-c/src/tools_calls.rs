@@ -1,13 +1,14 @@
 //! What `evermap.h` says of tools.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::ptr;
 
 use evermap_core::Error;
-use evermap_core::tools::{CheckOptions, Report, Severity, check};
+use evermap_core::tools::{CheckOptions, Finding, Report, Severity, check};
 
 use crate::arguments::path;
+use crate::audit_calls::owned;
 use crate::failure::{self, Failure, Result};
 use crate::types::{
     DAMAGE, LEFTOVER, SUSPECT, UNCHECKED, em_finding, em_finding_callback, em_status,
@@ -17,16 +18,32 @@ use crate::{fork, status};
 /// Texts of a finding: file, object, what, found, expected, remedy.
 type Texts<'a> = (&'a Path, Option<&'a str>, [&'a str; 4]);
 
-struct Listener {
+pub struct Listener {
     callback: em_finding_callback,
     context: *mut c_void,
     ended: bool,
 }
 
 impl Listener {
+    /// Who is told findings; `callback` is what the header says.
+    pub fn new(callback: em_finding_callback, context: *mut c_void) -> Listener {
+        Listener { callback, context, ended: false }
+    }
+
+    pub fn tell_finding(&mut self, finding: &Finding) {
+        let severity = match finding.severity {
+            Severity::Leftover => LEFTOVER,
+            Severity::Suspect => SUSPECT,
+            _ => DAMAGE,
+        };
+        let object = finding.object.as_deref();
+        let texts = [&*finding.what, &finding.found, &finding.expected, &finding.remedy];
+        self.tell(severity, finding.repairable, (&finding.file, object, texts));
+    }
+
     fn tell(&mut self, severity: u32, repairable: bool, (file, object, texts): Texts<'_>) {
         let Some(call) = self.callback.filter(|_| !self.ended) else { return };
-        let own = |text: &str| CString::new(text.replace('\0', "\\0")).unwrap_or_default();
+        let own = owned;
         let file = own(&file.to_string_lossy());
         let object = object.map(own);
         let texts = texts.map(own);
@@ -48,16 +65,7 @@ impl Listener {
 }
 
 fn tell_all(report: &Report, listener: &mut Listener) {
-    for finding in &report.findings {
-        let severity = match finding.severity {
-            Severity::Leftover => LEFTOVER,
-            Severity::Suspect => SUSPECT,
-            _ => DAMAGE,
-        };
-        let object = finding.object.as_deref();
-        let texts = [&*finding.what, &finding.found, &finding.expected, &finding.remedy];
-        listener.tell(severity, finding.repairable, (&finding.file, object, texts));
-    }
+    report.findings.iter().for_each(|finding| listener.tell_finding(finding));
     for unchecked in &report.unchecked {
         let error = unchecked.error.to_string();
         let texts = ["the file", &error, "a file that can be read", "see what was found"];
@@ -66,7 +74,7 @@ fn tell_all(report: &Report, listener: &mut Listener) {
 }
 
 fn verdict(report: Report) -> Result<()> {
-    let worse = |f: &&evermap_core::tools::Finding| f.severity > Severity::Leftover;
+    let worse = |f: &&Finding| f.severity > Severity::Leftover;
     let count = report.findings.iter().filter(worse).count();
     if let Some(first) = report.findings.iter().filter(worse).max_by_key(|f| f.severity) {
         let message = format!(
@@ -96,7 +104,7 @@ pub unsafe extern "C" fn em_check(
         fork::check()?;
         // SAFETY: passed on from the caller.
         let report = check(unsafe { path(at) }?, &CheckOptions::new())?;
-        tell_all(&report, &mut Listener { callback, context, ended: false });
+        tell_all(&report, &mut Listener::new(callback, context));
         verdict(report)
     })
 }

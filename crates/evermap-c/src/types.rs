@@ -25,6 +25,36 @@ constants! {
     VERIFY_SUPERBLOCK = 0;
     VERIFY_BACKGROUND = 1;
     VERIFY_FULL = 2;
+    PROTECTION_OFF = 0;
+    PROTECTION_PAGES = 1;
+    PROTECTION_KEYS = 2;
+    TYPED = 0;
+    PARTLY = 1;
+    UNTYPED = 2;
+    AUDIT_FOREIGN = 0;
+    AUDIT_OTHER_STORE = 1;
+    AUDIT_NO_OBJECT = 2;
+    AUDIT_OTHER_OBJECT = 3;
+    AUDIT_DANGLING = 4;
+    AUDIT_METADATA = 5;
+    AUDIT_MISPLACED = 6;
+    AUDIT_BROKEN = 7;
+    AUDIT_SHARED = 8;
+    AUDIT_LEAK = 100;
+    POSSIBLE = 0;
+    LIKELY = 1;
+    CERTAIN = 2;
+    DOUBT_NONE = 0;
+    DOUBT_NO_ROOT = 1;
+    DOUBT_NO_POINTERS = 2;
+    DOUBT_NO_POINTERS_BY_TYPE = 3;
+    MOVED_TYPED = 0;
+    MOVED_BEGINNING = 1;
+    MOVED_INSIDE = 2;
+    MOVED_NOT_ALLOCATED = 3;
+    MOVED_BOOKKEEPING = 4;
+    MOVED_OTHER_OBJECT = 5;
+    MOVED_NOT = 100;
     LEFTOVER = 0;
     SUSPECT = 1;
     DAMAGE = 2;
@@ -35,6 +65,8 @@ constants! {
 pub const TAG_BYTES: usize = 16;
 pub const NAME_BUFFER_BYTES: usize = 256;
 pub const DESCRIPTION_BUFFER_BYTES: usize = 1025;
+/// Room for `rebase-<time>`, and for more digits than years have.
+pub const KEPT_IN_BYTES: usize = 64;
 
 /// A number in disguise: see [`crate::stores`].
 pub enum em_store {}
@@ -68,7 +100,7 @@ pub struct em_write_options {
     pub checkpoint_after_ms: u32,
     pub when_log_full: u32,
     pub log_full_pages: u32,
-    pub reserved: u32,
+    pub protection: u32,
 }
 
 #[repr(C)]
@@ -88,7 +120,7 @@ pub struct em_object_info {
     pub large_blocks: u64,
     pub large_bytes: u64,
     pub mode: u32,
-    pub reserved: u32,
+    pub protection: u32,
     pub root_tag: [u8; TAG_BYTES],
     pub uuid: [c_char; 40],
     pub name: [c_char; NAME_BUFFER_BYTES],
@@ -108,10 +140,162 @@ pub struct em_finding {
     pub remedy: *const c_char,
 }
 
+#[repr(C)]
+pub struct em_pointer_sample {
+    pub path: *const c_char,
+    pub address: u64,
+    pub value: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct em_audit_options {
+    pub size: usize,
+    pub memory_bytes: u64,
+    pub samples: u32,
+    pub process_id: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct em_audit_report {
+    pub size: usize,
+    pub sequence: u64,
+    pub blocks: u64,
+    pub bytes: u64,
+    pub reached_blocks: u64,
+    pub reached_bytes: u64,
+    pub leaked_blocks: u64,
+    pub leaked_bytes: u64,
+    pub leaked_heads: u64,
+    pub looked_at: u64,
+    pub interior: u64,
+    pub damage: u64,
+    pub suspect: u64,
+    pub damaged_chunks: u64,
+    pub typing: u32,
+    pub has_root: u32,
+    pub doubt: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+pub struct em_audit_finding {
+    pub size: usize,
+    pub kind: u32,
+    pub severity: u32,
+    pub confidence: u32,
+    pub reserved: u32,
+    pub count: u64,
+    pub to: *const c_char,
+    pub samples: *const em_pointer_sample,
+    pub sample_count: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct em_copy_options {
+    pub size: usize,
+    pub unverified: u32,
+    pub replace: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct em_copy_report {
+    pub size: usize,
+    pub objects: u64,
+    pub bytes: u64,
+    pub findings: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct em_rebase_options {
+    pub size: usize,
+    pub to: u64,
+    pub dry_run: u32,
+    pub force: u32,
+    pub samples: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct em_rebase_report {
+    pub size: usize,
+    pub from: u64,
+    pub to: u64,
+    pub arenas: u64,
+    pub objects: u64,
+    pub moved: u64,
+    pub kept: u64,
+    pub met: u64,
+    pub kept_in: [c_char; KEPT_IN_BYTES],
+}
+
+#[repr(C)]
+pub struct em_moved {
+    pub size: usize,
+    pub object: *const c_char,
+    pub typing: u32,
+    pub kind: u32,
+    pub count: u64,
+    pub samples: *const em_pointer_sample,
+    pub sample_count: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct em_export_options {
+    pub size: usize,
+    pub force: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct em_export_report {
+    pub size: usize,
+    pub sequence: u64,
+    pub pages: u64,
+    pub bytes: u64,
+    pub pointers_elsewhere: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct em_import_options {
+    pub size: usize,
+    pub name: *const c_char,
+    pub create: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct em_import_report {
+    pub size: usize,
+    pub base_address: u64,
+    pub old_base_address: u64,
+    pub file_bytes: u64,
+    pub moved: u64,
+    pub kept: u64,
+    pub points_elsewhere: u32,
+    pub reserved: u32,
+    pub name: [c_char; NAME_BUFFER_BYTES],
+    pub old_name: [c_char; NAME_BUFFER_BYTES],
+}
+
 pub type em_name_callback =
     Option<unsafe extern "C" fn(name: *const c_char, context: *mut c_void) -> bool>;
 pub type em_finding_callback =
     Option<unsafe extern "C" fn(finding: *const em_finding, context: *mut c_void) -> bool>;
+
+pub type em_audit_callback =
+    Option<unsafe extern "C" fn(finding: *const em_audit_finding, context: *mut c_void) -> bool>;
+pub type em_moved_callback =
+    Option<unsafe extern "C" fn(moved: *const em_moved, context: *mut c_void) -> bool>;
 
 /// A struct of the header that begins with its own size, so that it can grow.
 ///
@@ -123,3 +307,25 @@ pub unsafe trait Growing: Copy {}
 unsafe impl Growing for em_store_options {}
 // SAFETY: as above.
 unsafe impl Growing for em_write_options {}
+// SAFETY: as above.
+unsafe impl Growing for em_object_info {}
+// SAFETY: as above.
+unsafe impl Growing for em_audit_options {}
+// SAFETY: as above.
+unsafe impl Growing for em_audit_report {}
+// SAFETY: as above.
+unsafe impl Growing for em_copy_options {}
+// SAFETY: as above.
+unsafe impl Growing for em_copy_report {}
+// SAFETY: as above.
+unsafe impl Growing for em_rebase_options {}
+// SAFETY: as above.
+unsafe impl Growing for em_rebase_report {}
+// SAFETY: as above.
+unsafe impl Growing for em_export_options {}
+// SAFETY: as above.
+unsafe impl Growing for em_export_report {}
+// SAFETY: as above.
+unsafe impl Growing for em_import_options {}
+// SAFETY: as above.
+unsafe impl Growing for em_import_report {}

@@ -21,7 +21,7 @@ Exit codes:
    1  query: nothing matched
    2  wrong usage: arguments, a selector, a name
    3  no such store, object or file
-   4  in use by somebody else
+   4  in use by somebody else; also addresses
    5  damaged, not an Evermap file, of a newer format, or of another type
    6  not permitted, or read-only
    7  no space left, on the disk or in the store's addresses

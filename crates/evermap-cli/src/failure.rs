@@ -5,7 +5,7 @@
 //! list them, and each stands for one cause.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use evermap::Error;
@@ -30,6 +30,16 @@ pub enum Failure {
     Document { name: String, source: InvalidDocument },
     #[error("cannot read {}: {source}", path.display())]
     Source { path: PathBuf, source: io::Error },
+    #[error("cannot write {}: {}", path.display(), why_not_written(path, source))]
+    Target { path: PathBuf, source: io::Error },
+    /// `audit --pid`.
+    #[error(
+        "no process {id} is there; `--pid` takes the id of a running one that uses the object, or leave it out"
+    )]
+    NoProcess { id: u32 },
+    /// What `restore` was to read.
+    #[error("no backup at {}: {why}; name a directory that `evermap backup DEST` made", path.display())]
+    NoBackup { path: PathBuf, why: String },
     #[error("cannot parse {}: {source}", path.display())]
     Parse { path: PathBuf, source: Box<ParseError> },
     #[error("cannot write the output: {0}")]
@@ -80,7 +90,9 @@ impl Failure {
             Failure::Store(error) => exit_code_of(error),
             Failure::Document { .. } | Failure::DamageFound(_) => 5,
             Failure::StoreInTheWay { .. } | Failure::FileInTheWay { .. } => 9,
+            Failure::NoProcess { .. } | Failure::NoBackup { .. } => 3,
             Failure::Source { source, .. } => exit_code_of_file(source, 8),
+            Failure::Target { source, .. } => exit_code_of_file(source, 10),
             Failure::Parse { .. } => 8,
             Failure::Output(error) => exit_code_of_file(error, 10),
             Failure::Demo(_) => 10,
@@ -92,7 +104,7 @@ fn exit_code_of(error: &Error) -> u8 {
     match error {
         Error::InvalidName { .. } | Error::BadBase { .. } => 2,
         Error::NoStore { .. } | Error::NotFound { .. } | Error::NothingKept { .. } => 3,
-        Error::Busy { .. } => 4,
+        Error::Busy { .. } | Error::AddressTaken { .. } => 4,
         Error::Foreign { .. }
         | Error::NewerFormat { .. }
         | Error::Damaged { .. }
@@ -110,17 +122,53 @@ fn exit_code_of(error: &Error) -> u8 {
 
 fn exit_code_of_file(error: &io::Error, otherwise: u8) -> u8 {
     match error.kind() {
-        io::ErrorKind::NotFound => 3,
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => 3,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 6,
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => 7,
         _ => otherwise,
     }
 }
 
+/// Why a file of the user's cannot be written, and what to do about it.
+fn why_not_written(path: &Path, source: &io::Error) -> String {
+    let folder = folder_of(path).display();
+    match source.kind() {
+        io::ErrorKind::NotFound => {
+            format!("there is no folder {folder}; make it, or name a file elsewhere")
+        }
+        io::ErrorKind::NotADirectory => {
+            format!("{folder} is no folder; name a file in a folder")
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => format!(
+            "{}; name a file elsewhere, or see who may write in {folder} and whether it is \
+             mounted read-only",
+            first_words(source)
+        ),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("no space left; free some in {folder}, or name a file on another disk")
+        }
+        _ => first_words(source),
+    }
+}
+
+/// The kernel's reason, without the name of a file that the user doesn't know.
+fn first_words(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" at path ").next().unwrap_or(&text).to_string()
+}
+
+/// The folder in which a file is or shall be.
+pub fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
 fn in_words_of_the_command(error: &Error) -> String {
     match error {
         Error::NoStore { path, why } => format!(
-            "no store at {}: {why}; `evermap parse FILE` makes one, `--store` or EVERMAP_STORE names another",
+            "no store at {}: {why}; `evermap parse FILE` makes one (so do `import` and `restore`), `--store` or EVERMAP_STORE names another",
             path.display()
         ),
         Error::NotFound { store, object } => format!(

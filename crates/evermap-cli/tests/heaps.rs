@@ -60,7 +60,7 @@ fn an_audit_tells_pointers_leaks_and_sizes_in_words_and_in_json() {
     let pid = std::process::id().to_string();
     let named = place.run(&["audit", "raw", "--pid", &pid]).out;
     assert!(named.contains("foreign (likely): [heap]") || named.contains("anonymous"), "{named}");
-    place.fails(3, "No such file", &["audit", "raw", "--pid", "4194304000"]);
+    place.fails(3, "no process 4194304000", &["audit", "raw", "--pid", "4194304000"]);
     place.fails(3, "`evermap ls`", &["audit", "missing"]);
 }
 
@@ -129,7 +129,123 @@ fn an_object_goes_through_a_file_and_through_a_pipe() {
     place.file("page.html", "<p>");
     place.fails(5, "is not an Evermap file", &["import", "page.html", "x"]);
     place.fails(3, "nothing.object", &["import", "nothing.object"]);
-    at(&place, "nowhere", &["import", "a.object"]).failed(3, "no store at");
     assert_eq!(place.ok(&["ls"]), "a.html\nagain\nraw\n");
     assert!(place.ok(&["check"]).ends_with("nothing found\n"));
+}
+
+#[test]
+fn an_import_makes_the_store_if_it_is_not_there_and_only_for_an_export() {
+    let place = place();
+    place.ok(&["export", "a.html", "a.object"]);
+    for (arguments, code) in [
+        (&["import", "a.html"][..], 5),
+        (&["import", "a.object", "a/b"], 2),
+        (&["import", "missing.object"], 3),
+        (&["import", "."], 2),
+    ] {
+        assert_eq!(at(&place, "new", arguments).code, code, "{arguments:?}");
+        assert!(!place.path("new").exists(), "{arguments:?} made a store");
+    }
+    assert_eq!(at(&place, "new", &["import", "a.object"]).code, 0);
+    assert_eq!(at(&place, "new", &["query", "a.html", "h1", "--text"]).out, "a\n");
+    // What is in the way stays.
+    std::fs::create_dir(place.path("mine")).expect("made");
+    place.file("mine/notes", "mine");
+    at(&place, "mine", &["import", "a.object"]).failed(9, "notes");
+    at(&place, "a.html", &["import", "a.object"]).failed(9, "a.html");
+}
+
+#[test]
+fn files_that_cannot_be_written_or_read_are_said_with_a_remedy() {
+    let place = place();
+    let export =
+        |file: &str, more: &[&str]| place.run(&[&["export", "a.html", file], more].concat());
+    export("nodir/x", &[]).failed(3, "cannot write nodir/x: there is no folder nodir; make it");
+    export("a.html/x", &[]).failed(3, "cannot write a.html/x: a.html is no folder");
+    for more in [&[][..], &["--force"]] {
+        export("store", more).failed(2, "cannot write store: it is a folder; name a file in it");
+        // A device is written to, never replaced.
+        export("/dev/full", more).failed(7, "free some space");
+        assert_eq!(export("/dev/null", more).code, 0);
+    }
+    assert!(!std::fs::metadata("/dev/null").expect("it is there").is_file());
+    place.fails(3, "cannot write nodir/x: there is no folder", &["map", "raw", "--svg", "nodir/x"]);
+    place.fails(2, "cannot read store: it is a folder", &["import", "store", "x"]);
+    place.fails(3, "cannot read a.html/x", &["import", "a.html/x", "x"]);
+    place.fails(9, "a.html is no directory", &["backup", "a.html/copy"]);
+    at(&place, "new", &["restore", "nothing"]).failed(3, "no backup at nothing");
+    // Nothing is left of what failed.
+    let mut left: Vec<_> = std::fs::read_dir(place.path(""))
+        .expect("the directory")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
+        .collect();
+    left.sort();
+    assert_eq!(left, [".local", "a.html", "store"]);
+}
+
+#[test]
+fn an_audit_says_when_what_nothing_reaches_may_be_no_leak() {
+    let place = place();
+    let store = Store::open(place.store()).expect("a store");
+    for (name, has_root) in [("rootless", false), ("hidden", true)] {
+        store.create_raw(name).expect("made");
+        let mut session = store.write_raw(name).expect("open");
+        let blocks = [64, 64].map(|bytes| session.heap().allocate_zeroed(bytes, 8).expect("room"));
+        // SAFETY: the block has eight words; a tagged pointer is no address.
+        unsafe { blocks[0].cast::<u64>().write(blocks[1].as_ptr() as u64 | 1 << 63) };
+        if has_root {
+            session.set_root(Some(blocks[0]), 64, [0; 16], "").expect("a root");
+        }
+        session.commit().expect("committed");
+        session.close().expect("closed");
+    }
+    for (name, kind, says, blocks) in [
+        ("rootless", "no_root", "the object has no root", 2),
+        ("hidden", "no_pointers", "its pointers are hidden", 1),
+    ] {
+        let words = place.ok(&["audit", name]);
+        assert!(words.contains("warning   ") && words.contains(says), "{words}");
+        assert!(words.contains(&format!("unreached {blocks} blocks")), "{words}");
+        assert!(!words.contains("leaked   ") && !words.contains("blocks leaked"), "{words}");
+        let lines = json_lines(&place.ok(&["audit", name, "--json"]));
+        let warning = lines.iter().find(|line| line["type"] == "warning").expect("a warning");
+        assert_eq!(warning["kind"], kind);
+        assert!(warning["text"].as_str().expect("a text").contains(says), "{warning}");
+        assert_eq!(place.run(&["audit", name, "--strict"]).code, 5);
+    }
+    // Where the root leads somewhere, the rest is a leak.
+    let leaky = place.run(&["audit", "raw"]).out;
+    assert!(!leaky.contains("warning") && leaky.contains("1 blocks leaked"), "{leaky}");
+}
+
+#[test]
+fn a_rebase_to_the_addresses_of_another_store_wants_to_be_forced() {
+    let place = place();
+    assert_eq!(at(&place, "other", &["parse", "a.html"]).code, 0);
+    let noted = std::fs::read_to_string(place.path(".local/state/evermap/arenas")).expect("notes");
+    let line = noted.lines().find(|line| line.ends_with("/other")).expect("its note");
+    let base = line.split(' ').next().expect("an address");
+    let below = u64::from_str_radix(&base[2..], 16).expect("an address") - (1 << 30);
+    let before = place.info("raw")["object"]["address"].clone();
+    // Where it begins, and where the two only overlap.
+    for to in [base, &format!("{below:#x}")] {
+        let ran = place.run(&["rebase", "--to", to]);
+        assert!(ran.err.contains("/other, as your arena registry has it"), "{ran:?}");
+        ran.failed(4, "with force");
+        let planned = place.ok(&["rebase", "--to", to, "--dry-run"]);
+        assert!(planned.contains("warning: store ") && planned.contains("/other has"), "{planned}");
+        let lines = json_lines(&place.ok(&["rebase", "--to", to, "--dry-run", "--json"]));
+        let met = &lines.last().expect("a summary")["met"];
+        assert_eq!((met.as_array().map(Vec::len), &met[0]["base"]), (Some(1), &base.into()));
+    }
+    assert_eq!(place.info("raw")["object"]["address"], before);
+    let forced = place.ok(&["rebase", "--to", base, "--force"]);
+    assert!(forced.contains("no process can have both open"), "{forced}");
+    assert!(place.ok(&["check"]).ends_with("nothing found\n"));
+    place.fails(2, "this store is there already", &["rebase", "--to", base]);
+    place.ok(&["rebase", "--undo"]);
+    // What was noted for a store that is gone is in nobody's way.
+    std::fs::remove_dir_all(place.path("other")).expect("removed");
+    let moved = place.ok(&["rebase", "--to", base]);
+    assert!(!moved.contains("warning"), "{moved}");
 }

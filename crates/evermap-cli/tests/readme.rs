@@ -54,6 +54,12 @@ fn the_reference_of_the_command_is_complete() {
         "check",
         "backup",
         "restore",
+        "audit",
+        "map",
+        "stats",
+        "export",
+        "import",
+        "rebase",
         "demo",
         "completions",
     ] {

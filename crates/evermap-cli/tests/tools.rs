@@ -103,7 +103,7 @@ fn a_backup_is_a_store_and_a_restored_one_is_what_it_was() {
     assert_eq!(place.ok(&["ls"]), "a.html\nb.html\n");
     assert_eq!(at(&place, "new", &["restore", "copy"]).code, 0);
     assert_eq!(at(&place, "new", &["ls"]).out, "a.html\nb.html\n");
-    at(&place, "other", &["restore", "nothing"]).failed(3, "no store at nothing");
+    at(&place, "other", &["restore", "nothing"]).failed(3, "no backup at nothing");
     assert!(!place.path("other").exists());
     // What is damaged is copied, and said; it is not restored.
     flip(&object_file(&place, "a.html"), 70_000);

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 use common::{Random, TestStore, object_file};
 use evermap::tools::{
-    AuditOptions, AuditReport, Confidence, MemoryMap, PointerKind, Severity, Typing, audit,
+    AuditOptions, AuditReport, Confidence, Doubt, MemoryMap, PointerKind, Severity, Typing, audit,
 };
 use evermap::{Error, PBTree, PBox, PMap, PString, PVec, Persist, Plain, Ptr, RawSession, Store};
 
@@ -153,6 +153,37 @@ fn random_graphs_are_audited_exactly() {
         let heads = lost.filter(|at| !is_led_to(*at)).count() as u64;
         assert_eq!(report.leaks.heads, heads, "round {round}");
     }
+}
+
+#[test]
+fn what_nothing_reaches_is_doubted_when_the_root_leads_nowhere() {
+    let store = TestStore::in_memory();
+    store.create::<u64, _>("typed", 7).unwrap();
+    store.create::<PVec<u64>, _>("leads", [7]).unwrap();
+    for (name, doubt) in [("typed", Some(Doubt::NoPointersByType)), ("leads", None)] {
+        assert_eq!(look(&store, name).doubt(), None, "{name}: nothing is left over");
+        let mut session = store.write_raw(name).unwrap();
+        block(&session, 8);
+        session.commit().unwrap();
+        session.close().unwrap();
+        let report = look(&store, name);
+        assert_eq!((report.leaks.blocks, report.doubt()), (1, doubt), "{name}");
+        assert!(!report.is_clean());
+    }
+    // The root's own block is none that it leads to; one that it leads to ends the doubt.
+    store.create_raw("raw").unwrap();
+    let mut session = store.write_raw("raw").unwrap();
+    let (root, next) = (block(&session, 8), block(&session, 8));
+    block(&session, 8);
+    session.set_root(Some(root.cast()), 64, [0; 16], "").unwrap();
+    session.commit().unwrap();
+    let report = look(&store, "raw");
+    assert_eq!((report.reached_blocks, report.doubt()), (1, Some(Doubt::NoPointers)));
+    put(root, 1, address(next));
+    session.commit().unwrap();
+    session.close().unwrap();
+    let report = look(&store, "raw");
+    assert_eq!((report.reached_from_root, report.leaks.blocks, report.doubt()), (1, 1, None));
 }
 
 #[test]

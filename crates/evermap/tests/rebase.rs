@@ -271,6 +271,9 @@ fn a_store_in_use_or_damaged_is_left_alone() {
         let refused = rebase(&path, &RebaseOptions::new().to(base));
         assert!(matches!(refused, Err(Error::BadBase { .. })), "{base:#x}: {refused:?}");
     }
+    let own = rebase(&path, &options.clone().dry_run(true)).unwrap().from[0].0;
+    let there = rebase(&path, &RebaseOptions::new().to(own));
+    assert!(matches!(there, Err(Error::BadBase { base, .. }) if base == own), "{there:?}");
     let nowhere = directory.path().join("nowhere");
     assert!(matches!(rebase(nowhere, &options), Err(Error::NoStore { .. })));
     assert!(matches!(undo_rebase(&path, true), Err(Error::NothingKept { .. })));

@@ -59,6 +59,13 @@ using log_missing = status_error<EM_LOG_MISSING>;
 using log_full = status_error<EM_LOG_FULL>;
 using unsupported = status_error<EM_UNSUPPORTED>;
 using io_error = status_error<EM_IO>;
+using other_object = status_error<EM_OTHER_OBJECT>;
+using deserialize_error = status_error<EM_DESERIALIZE>;
+using bad_base = status_error<EM_BAD_BASE>;
+using nothing_kept = status_error<EM_NOTHING_KEPT>;
+using changed_since = status_error<EM_CHANGED_SINCE>;
+using points_elsewhere = status_error<EM_POINTS_ELSEWHERE>;
+using bad_export = status_error<EM_BAD_EXPORT>;
 using closed = status_error<EM_CLOSED>;
 using read_only = status_error<EM_READ_ONLY>;
 using forked = status_error<EM_FORKED>;
@@ -113,14 +120,24 @@ namespace detail {
     case EM_LOG_FULL: throw log_full(message);
     case EM_UNSUPPORTED: throw unsupported(message);
     case EM_IO: throw io_error(message);
+    case EM_OTHER_OBJECT: throw other_object(message);
+    case EM_DESERIALIZE: throw deserialize_error(message);
+    case EM_BAD_BASE: throw bad_base(message);
+    case EM_NOTHING_KEPT: throw nothing_kept(message);
+    case EM_CHANGED_SINCE: throw changed_since(message);
+    case EM_POINTS_ELSEWHERE: throw points_elsewhere(message);
+    case EM_BAD_EXPORT: throw bad_export(message);
     case EM_CLOSED: throw closed(message);
     case EM_READ_ONLY: throw read_only(message);
     case EM_FORKED: throw forked(message);
     case EM_INVALID_ARGUMENT: throw invalid_argument(message);
     case EM_TOO_MANY_OPEN: throw too_many_open(message);
     case EM_INTERNAL: throw internal_error(message);
-    default: throw error(status, message);
+    case EM_OK: break;
   }
+  // No status of this header's: the library is a later one. (Without a `default` compilers tell
+  // which status of this header lacks a class.)
+  throw error(status, message);
 }
 
 /** Throws what the thread's last call failed with. */

@@ -14,7 +14,6 @@
 #include <functional>
 #include <locale>
 #include <memory>
-#include <memory_resource>
 #include <optional>
 #include <thread>
 #include <tuple>
@@ -22,18 +21,29 @@
 #include <utility>
 #include <variant>
 
+// libc++ before 16 has none.
+#if __has_include(<memory_resource>)
+#include <memory_resource>
+#endif
+
 namespace evermap {
 
 namespace detail {
+
+template <class A>
+inline constexpr bool is_foreign_allocator = false;
+template <class T>
+inline constexpr bool is_foreign_allocator<std::allocator<T>> = true;
+#if defined(__cpp_lib_memory_resource)
+template <class T>
+inline constexpr bool is_foreign_allocator<std::pmr::polymorphic_allocator<T>> = true;
+#endif
 
 template <class T, class = void>
 inline constexpr bool has_foreign_allocator = false;
 template <class T>
 inline constexpr bool has_foreign_allocator<T, std::void_t<typename T::allocator_type>> =
-    std::is_same_v<typename T::allocator_type,
-                   std::allocator<typename T::allocator_type::value_type>> ||
-    std::is_same_v<typename T::allocator_type,
-                   std::pmr::polymorphic_allocator<typename T::allocator_type::value_type>>;
+    is_foreign_allocator<typename T::allocator_type>;
 
 }  // namespace detail
 

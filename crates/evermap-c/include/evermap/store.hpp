@@ -53,6 +53,8 @@ struct write_options {
   std::uint64_t hot_bytes_max = 0;
   std::chrono::milliseconds checkpoint_after{0};
   bool log_full_pages = false;
+  /** Keep the object closed to stores, except in a `write_scope`. */
+  em_protection protection = EM_PROTECTION_OFF;
 };
 
 namespace detail {
@@ -193,6 +195,22 @@ class open_object {
 
 }  // namespace detail
 
+/** The time in which a protected object may be stored to: from `session.begin_write()`. With keys in
+ *  force it is this thread's, and ends in it. For an object that is not protected it is nothing. */
+class [[nodiscard]] write_scope {
+ public:
+  /** Errors: `read_only`, `busy`, what the kernel refuses. */
+  explicit write_scope(em_object* object) : object_(object) {
+    detail::check(em_write_begin(object));
+  }
+  write_scope(const write_scope&) = delete;
+  write_scope& operator=(const write_scope&) = delete;
+  ~write_scope() { em_write_end(object_); }
+
+ private:
+  em_object* object_;
+};
+
 /**
  * One writer's time with an object. What was not committed when it ends is forgotten; pointers into
  * the object are valid until then, and those to what was allocated since the last commit only until
@@ -254,6 +272,7 @@ class session : public detail::open_object {
     if constexpr (detail::is_registry<T>) {
       if (value != nullptr) {
         remember_classes<T>();
+        const write_scope open(handle());
         detail::registry_in(*value).restore();
       }
     }
@@ -289,6 +308,13 @@ class session : public detail::open_object {
     }
     return *made;
   }
+
+  /** Opens an object that was opened with `write_options.protection` to stores, for as long as what
+   *  this returns lives. The session's own functions need none, but for `make` and containers, which
+   *  store. */
+  write_scope begin_write() { return write_scope(handle()); }
+  /** How the object is kept closed to stores in truth. */
+  em_protection protection() const { return static_cast<em_protection>(info().protection); }
 
   /** Makes everything done since the last commit durable, all of it or nothing; false when nothing
    *  had changed. No other thread may use the object meanwhile. One flush. */
@@ -477,6 +503,7 @@ class store {
     given.checkpoint_after_ms = detail::milliseconds(options.checkpoint_after);
     given.when_log_full = options.when_log_full;
     given.log_full_pages = options.log_full_pages;
+    given.protection = options.protection;
     return session(store_, name, given);
   }
   /** The same; makes an empty object first if there is none. */

@@ -21,9 +21,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <cxxabi.h>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <typeinfo>
 #include <vector>
@@ -90,24 +90,35 @@ struct program_ranges {
   }
 };
 
-#if defined(__GLIBCXX__)
+/** Does a class have virtual bases, at any depth? Reads its type_info as the ABI lays it out (2.9.5,
+ *  RTTI Layout): libc++abi declares the classes for that nowhere, and only their names tell which it
+ *  is. Behind the address of a table and of a name come either the one base, or flags, the number of
+ *  bases and for each its type and a word whose bit 0 says that it is virtual. */
 inline bool has_virtual_base(const std::type_info* type) {
-  if (const auto* single = dynamic_cast<const abi::__si_class_type_info*>(type)) {
-    return has_virtual_base(single->__base_type);
+  struct base {
+    const std::type_info* type;
+    long flags;
+  };
+  const std::string_view kind = typeid(*type).name();
+  const auto* const behind = reinterpret_cast<const unsigned char*>(type) + 2 * sizeof(void*);
+  if (kind == "N10__cxxabiv120__si_class_type_infoE") {
+    const std::type_info* single = nullptr;
+    std::memcpy(&single, behind, sizeof single);
+    return has_virtual_base(single);
   }
-  if (const auto* several = dynamic_cast<const abi::__vmi_class_type_info*>(type)) {
-    for (unsigned i = 0; i < several->__base_count; ++i) {
-      const auto& base = several->__base_info[i];
-      if (base.__is_virtual_p() || has_virtual_base(base.__base_type)) {
+  if (kind == "N10__cxxabiv121__vmi_class_type_infoE") {
+    unsigned count = 0;
+    std::memcpy(&count, behind + sizeof(unsigned), sizeof count);
+    for (unsigned i = 0; i < count; ++i) {
+      base one{};
+      std::memcpy(&one, behind + 2 * sizeof(unsigned) + i * sizeof one, sizeof one);
+      if ((one.flags & 1) != 0 || has_virtual_base(one.type)) {
         return true;
       }
     }
   }
   return false;
 }
-#else
-#error "classes with virtual functions need the type_info classes of libstdc++"
-#endif
 
 /** Reads the group whose primary table a value points at. Words behind its end may be looked at,
  *  which a sanitizer would not like. */

@@ -33,6 +33,15 @@ static void refused(void)
     REFUSED(em_store_open("x", NULL, &other), EM_FORKED, "forked");
     REFUSED(em_object_open(store, "object", EM_READ, NULL, &opened), EM_FORKED, "forked");
     REFUSED(em_check("x", NULL, NULL), EM_FORKED, "forked");
+    REFUSED(em_write_begin(object), EM_FORKED, "forked");
+    REFUSED(em_write_end(object), EM_FORKED, "forked");
+    REFUSED(em_audit("x", "x", NULL, NULL, NULL, NULL), EM_FORKED, "forked");
+    REFUSED(em_backup("x", "y", NULL, NULL, NULL, NULL), EM_FORKED, "forked");
+    REFUSED(em_restore("x", "y", NULL, NULL), EM_FORKED, "forked");
+    REFUSED(em_rebase("x", NULL, NULL, NULL, NULL), EM_FORKED, "forked");
+    REFUSED(em_rebase_undo("x", false), EM_FORKED, "forked");
+    REFUSED(em_export("x", "x", 1, NULL, NULL), EM_FORKED, "forked");
+    REFUSED(em_import("x", 0, NULL, NULL), EM_FORKED, "forked");
     FAILS(p_map("object"), NULL, EM_FORKED, "forked");
     FAILS(p_malloc("mapped", 8), NULL, EM_FORKED, "forked");
     FAILS(nvmalloc(NULL, 8), NULL, EM_FORKED, "forked");

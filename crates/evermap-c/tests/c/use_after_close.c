@@ -47,6 +47,8 @@ static void with_object(em_object *o)
     REFUSED(em_shrink(o, &bytes), EM_CLOSED, "handle");
     REFUSED(em_info(o, &info), EM_CLOSED, "handle");
     FAILS(em_sequence(o), 0, EM_CLOSED, "handle");
+    REFUSED(em_write_begin(o), EM_CLOSED, "handle");
+    REFUSED(em_write_end(o), EM_CLOSED, "handle");
     REFUSED(em_object_close(o), EM_CLOSED, "handle");
 }
 

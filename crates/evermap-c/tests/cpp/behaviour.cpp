@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <scoped_allocator>
@@ -354,6 +355,102 @@ void a_forked_child_has_nothing(evermap::store& store) {
   heap.deallocate(block, 100);
 }
 
+// A root of two words, the second of them a pointer.
+struct pair_of_words {
+  std::uint64_t number;
+  const void* to;
+};
+
+void a_protected_session_stores_in_scopes(evermap::store& store) {
+  for (const em_protection way : {EM_PROTECTION_OFF, EM_PROTECTION_PAGES, EM_PROTECTION_KEYS}) {
+    evermap::write_options options;
+    options.protection = way;
+    evermap::session session = store.write_or_create("protected", options);
+    CHECK(way == EM_PROTECTION_KEYS ? session.protection() != EM_PROTECTION_OFF
+                                    : session.protection() == way);
+    {
+      const evermap::write_scope open = session.begin_write();
+      auto& words = session.find_or_make_root<evermap::vector<evermap::string>>();
+      words.emplace_back(long_text);
+    }
+    session.commit();
+    const auto before = session.root<evermap::vector<evermap::string>>()->size();
+    {
+      const evermap::write_scope open = session.begin_write();
+      session.root<evermap::vector<evermap::string>>()->clear();
+    }
+    session.rollback();
+    CHECK(session.root<evermap::vector<evermap::string>>()->size() == before);
+    if (way != EM_PROTECTION_OFF) {
+      // The scopes have ended, each once.
+      CHECK(em_write_end(session.handle()) == EM_INVALID_ARGUMENT);
+    }
+  }
+}
+
+void tools_look_at_stores_and_take_them_elsewhere(const std::filesystem::path& directory) {
+  const auto path = directory / "tools", copy = directory / "copy", made = directory / "made";
+  {
+    evermap::store store = evermap::store::create(path);
+    evermap::session session = store.write_or_create("pair");
+    auto& pair = session.find_or_make_root<pair_of_words>(pair_of_words{1, nullptr});
+    pair.to = &store;  // means nothing in the next process
+    (void)session.make<int>(7);
+    session.commit();
+  }
+  const evermap::audit_report audited = evermap::audit(path, "pair");
+  CHECK(audited.is_damaged() && audited.damage == 1 && audited.findings.size() == 2);
+  CHECK(audited.findings[0].kind == EM_AUDIT_FOREIGN && audited.findings[0].severity == EM_DAMAGE);
+  CHECK(audited.findings[0].samples.at(0).path == "root +8");
+  CHECK(audited.findings[1].kind == EM_AUDIT_LEAK && audited.leaked_blocks == 1);
+  CHECK(audited.doubt == EM_DOUBT_NO_POINTERS);
+  CHECK_THROWS(evermap::not_found, (void)evermap::audit(path, "none"));
+
+  const evermap::copy_report copied = evermap::backup(path, copy);
+  CHECK(copied.objects == 1 && copied.damage.empty());
+  CHECK_THROWS(evermap::store_exists, (void)evermap::backup(path, copy));
+  CHECK_THROWS(evermap::store_exists, (void)evermap::restore(copy, path));
+  em_copy_options replace = EM_COPY_OPTIONS_DEFAULT;
+  replace.replace = 1;
+  CHECK(evermap::restore(copy, path, replace).objects == 1);
+
+  em_rebase_options plan = EM_REBASE_OPTIONS_DEFAULT;
+  plan.dry_run = 1;
+  CHECK(evermap::rebase(path, plan).to == 0);
+  const evermap::rebase_report moved = evermap::rebase(path);
+  CHECK(moved.to != moved.from && moved.objects == 1 && moved.words.empty());
+  evermap::undo_rebase(path);
+  CHECK_THROWS(evermap::nothing_kept, evermap::undo_rebase(path));
+  plan.dry_run = 0;
+  plan.to = 4096;
+  CHECK_THROWS(evermap::bad_base, (void)evermap::rebase(path, plan));
+  (void)evermap::rebase(path);
+  evermap::store(path).create_object("new");
+  CHECK_THROWS(evermap::changed_since, evermap::undo_rebase(path));
+  evermap::undo_rebase(path, true);
+
+  std::FILE* const file = std::tmpfile();
+  CHECK(file != nullptr);
+  const int descriptor = fileno(file);
+  CHECK(evermap::export_object(path, "pair", descriptor).bytes > 0);
+  const auto again = [&] { CHECK(lseek(descriptor, 0, SEEK_SET) == 0); };
+  again();
+  CHECK_THROWS(evermap::no_store, (void)evermap::import_object(made, descriptor));
+  em_import_options create = EM_IMPORT_OPTIONS_DEFAULT;
+  create.create = 1;
+  again();
+  CHECK(evermap::import_object(made, descriptor, create).name == "pair"s);
+  again();
+  CHECK_THROWS(evermap::already_exists, (void)evermap::import_object(made, descriptor));
+  CHECK(ftruncate(descriptor, 5000) == 0);
+  again();
+  create.name = "cut";
+  CHECK_THROWS(evermap::bad_export, (void)evermap::import_object(made, descriptor, create));
+  std::fclose(file);
+  evermap::store imported(made);
+  CHECK(imported.read("pair").root<pair_of_words>()->number == 1);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -373,6 +470,8 @@ int main(int count, char** arguments) {
     threads_allocate_together(store);
     owned_values_are_freed(store);
     room_is_made_and_given_back(store);
+    a_protected_session_stores_in_scopes(store);
+    tools_look_at_stores_and_take_them_elsewhere(directory);
     a_forked_child_has_nothing(store);
   });
 }

@@ -104,6 +104,55 @@ fn containers_errors_and_virtual_functions_keep_their_promises_with_clang() {
     everything(clang, &["-std=c++17", "-O2"], Link::Shared, "clang");
 }
 
+/// Clang with the standard library of its own project; says so when it is not there.
+fn clang_with_libcxx() -> Option<&'static str> {
+    let clang = compiler("clang++")?;
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("program.cpp");
+    std::fs::write(&program, "#include <string>\nint main() { return std::string().size(); }\n")
+        .unwrap();
+    let mut command = Command::new(clang);
+    command.arg("-stdlib=libc++").arg(&program).arg("-o").arg(directory.path().join("program"));
+    let works = command.output().is_ok_and(|output| output.status.success());
+    if !works {
+        eprintln!("SKIPPED: clang++ finds no libc++ (Debian: libc++-dev libc++abi-dev)");
+    }
+    works.then_some(clang)
+}
+
+#[test]
+fn containers_errors_and_virtual_functions_keep_their_promises_with_clang_and_libcxx() {
+    let Some(clang) = clang_with_libcxx() else { return };
+    let ways = [("-std=c++17", "-O0", Link::Shared), ("-std=c++20", "-O1", Link::Static)];
+    for (standard, optimised, link) in ways {
+        everything(clang, &[standard, optimised, "-stdlib=libc++"], link, standard);
+    }
+}
+
+#[test]
+fn an_object_of_another_standard_library_is_refused() {
+    let (Some(cpp), Some(clang)) = (cpp(), clang_with_libcxx()) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (store, text) = (directory.path().join("store"), directory.path().join("one.txt"));
+    let (store, text) = (store.to_str().unwrap(), text.to_str().unwrap());
+    std::fs::write(text, "A rose is a rose.\n").unwrap();
+    let build = |compiler: &str, flags: &[&str]| {
+        let into = directory.path().join(flags.len().to_string());
+        std::fs::create_dir(&into).unwrap();
+        compile(compiler, &example("word_index.cpp"), &into, Link::Shared, flags)
+    };
+    let theirs = build(clang, &["-std=c++20", "-stdlib=libc++"]);
+    let ours = build(cpp, &["-std=c++17"]);
+    run(&theirs, &[store, "add", text]);
+    assert_eq!(run(&theirs, &[store, "find", "rose"]), "rose: 1\n");
+    let mut command = Command::new(&ours);
+    let output = command.args([store, "find", "rose"]).env_remove("LD_LIBRARY_PATH").output();
+    let output = output.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("holds another type"), "{errors}");
+    assert!(errors.contains("libc++ abi") && errors.contains("libstdc++"), "{errors}");
+}
+
 #[test]
 fn the_header_compiles_as_cpp23_and_in_two_files_of_one_program() {
     let Some(cpp) = cpp() else { return };
@@ -172,6 +221,51 @@ fn types_that_cannot_live_in_an_object_do_not_compile() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.success(), message.is_empty(), "{statement}: {errors}");
         assert!(errors.contains(message), "{statement}: {errors}");
+    }
+}
+
+/// The statuses of `evermap.h`, read from its text, and the class that each should have.
+fn statuses_and_classes() -> Vec<(String, String)> {
+    let header = std::fs::read_to_string(here().join("include/evermap.h")).unwrap();
+    let (_, body) = header.split_once("typedef enum em_status {").unwrap();
+    let (body, _) = body.split_once("} em_status;").unwrap();
+    let names = body.lines().filter_map(|line| line.trim().split_once(" = "));
+    let names = names.map(|(name, _)| name.to_string()).filter(|name| name != "EM_OK");
+    let class = |name: &str| match name {
+        "EM_IO" => "io_error".to_string(),
+        "EM_DESERIALIZE" => "deserialize_error".to_string(),
+        "EM_INTERNAL" => "internal_error".to_string(),
+        other => other["EM_".len()..].to_lowercase(),
+    };
+    names.map(|name| (name.clone(), class(&name))).collect()
+}
+
+#[test]
+fn every_status_has_a_class_that_is_thrown_and_documented() {
+    let Some(cpp) = cpp() else { return };
+    let statuses = statuses_and_classes();
+    assert!(statuses.len() >= 38, "{statuses:?}");
+    let mut text = String::from("#include <evermap.hpp>\n#include <iostream>\n");
+    text += "template <class E> bool throws(em_status status) {\n  try {\n";
+    text += "    evermap::detail::raise(status, \"what happened\");\n";
+    text += "  } catch (const E& thrown) {\n    return thrown.status() == status &&\n";
+    text += "      std::string(thrown.what()) == \"what happened\";\n";
+    text += "  } catch (...) {\n    return false;\n  }\n}\n";
+    text += "int main() {\n";
+    for (status, class) in &statuses {
+        text += &format!("  if (!throws<evermap::{class}>({status})) std::cout << \"{class} \";\n");
+    }
+    // What a later library may have.
+    text += "  const auto later = static_cast<em_status>(77);\n";
+    text += "  if (!throws<evermap::error>(later)) std::cout << \"error\";\n}\n";
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("classes.cpp");
+    std::fs::write(&program, text).unwrap();
+    let program = compile(cpp, &program, directory.path(), Link::Shared, &["-std=c++17"]);
+    assert_eq!(run::<&str>(&program, &[]), "", "statuses without a class of their own");
+    let page = std::fs::read_to_string(here().join("../../docs/cpp.md")).unwrap();
+    for (_, class) in &statuses {
+        assert!(page.contains(&format!("`{class}`")), "docs/cpp.md lacks `{class}`");
     }
 }
 

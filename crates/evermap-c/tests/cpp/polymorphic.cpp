@@ -68,7 +68,8 @@ void look(const drawing& d, std::size_t times) {
     CHECK(hidden(*d.shapes[i]).kind() == "circle" && hidden(*d.shapes[i]).area() == 12);
     CHECK(hidden(*d.shapes[i + 1]).kind() == "shape" && hidden(*d.shapes[i + 1]).area() == 40);
     CHECK(hidden(*d.shapes[i + 2]).kind() == "square");
-    CHECK(typeid(hidden(*d.shapes[i])) == typeid(circle));
+    const shape& first = hidden(*d.shapes[i]);
+    CHECK(typeid(first) == typeid(circle));
     CHECK(dynamic_cast<const labelled*>(&hidden(*d.shapes[i + 1])) != nullptr);
     CHECK(dynamic_cast<const labelled*>(&hidden(*d.shapes[i])) == nullptr);
     CHECK(dynamic_cast<const circle*>(&hidden(*d.shapes[i + 2])) != nullptr);
@@ -123,7 +124,20 @@ void again(evermap::store& store) {
   fill(session, d, 2);
   look(d, 1);
   session.commit();
-  session.destroy(&d);
+  session.close();
+  {
+    // The copies are written anew in a protected object too.
+    evermap::write_options options;
+    options.protection = EM_PROTECTION_PAGES;
+    evermap::session closed = store.write("again", options);
+    look(*closed.root<drawing>(), 1);
+    closed.rollback();
+    look(*closed.root<drawing>(), 1);
+  }
+  session = store.write("again");
+  drawing& kept = *session.root<drawing>();
+  look(kept, 1);
+  session.destroy(&kept);
   session.set_root(nullptr);
   CHECK(session.info().blocks == 0);
 }

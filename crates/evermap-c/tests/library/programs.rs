@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::headers::declared;
-use crate::staged::{Link, Place, compile, here, run};
+use crate::staged::{Link, Place, compile, here, run, said};
 
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
@@ -30,6 +30,25 @@ fn handles_that_are_none_are_refused_by_every_function() {
     let program = compile("use_after_close", place.path(), Link::Shared, &SANITIZERS);
     let said = run(place.command(&program).arg(place.store()));
     assert_eq!(said, "only open handles are handles\n");
+}
+
+#[test]
+fn a_stray_store_to_a_protected_object_is_a_fault_and_never_a_commit() {
+    let place = Place::new();
+    let program = compile("protected", place.path(), Link::Shared, &[]);
+    let act = |arguments: &[&str]| {
+        place.command(&program).arg(place.store()).args(arguments).output().unwrap()
+    };
+    assert!(act(&["make"]).status.success());
+    // Pages, and keys where there are some; both end in the handler of the signal.
+    for way in ["1", "2"] {
+        let ended = act(&["stray", way]);
+        assert_eq!(ended.status.code(), Some(42), "{way}: {}", said(&ended));
+        assert_eq!(String::from_utf8_lossy(&act(&["look"]).stdout), "1\n", "{way}");
+    }
+    // What the same program does to an object that is not protected.
+    assert!(act(&["stray", "0"]).status.success());
+    assert_eq!(String::from_utf8_lossy(&act(&["look"]).stdout), "3\n");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `evermap audit`: what an object's pointers do wrong, and what nothing reaches.
 
+use std::io;
 use std::path::Path;
 
 use evermap::Error;
@@ -47,6 +48,10 @@ enum Line<'a> {
         to: &'a str,
         count: u64,
         samples: Vec<Sample<'a>>,
+    },
+    Warning {
+        kind: &'static str,
+        text: String,
     },
     Leaks {
         blocks: u64,
@@ -113,6 +118,9 @@ impl Audit {
         let mut options = AuditOptions::new().samples(self.samples);
         if let Some(id) = self.pid {
             let map = MemoryMap::of_process(id).map_err(|error| match error {
+                Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                    Failure::NoProcess { id }
+                }
                 Error::Io { path, source, .. } => Failure::Source { path, source },
                 other => other.into(),
             })?;
@@ -157,6 +165,8 @@ fn lines(report: &AuditReport) -> Vec<Line<'_>> {
         count: finding.count,
         samples: finding.samples.iter().map(Sample::of).collect(),
     });
+    let warning =
+        report.doubt().map(|doubt| Line::Warning { kind: doubt.word(), text: doubt.to_string() });
     let leak = |leak: &LeakSample| Leak {
         address: format!("{:#x}", leak.address),
         bytes: leak.bytes,
@@ -198,7 +208,7 @@ fn lines(report: &AuditReport) -> Vec<Line<'_>> {
         damaged_chunks: report.damaged_chunks,
         table_bytes: report.table_bytes,
     };
-    findings.chain([leaks]).chain(sizes).chain(types).chain([summary]).collect()
+    findings.chain(warning).chain([leaks]).chain(sizes).chain(types).chain([summary]).collect()
 }
 
 pub fn show_samples(samples: &[PointerSample], output: &mut Output) -> Result<(), Failure> {
@@ -255,15 +265,19 @@ fn show_leaks(report: &AuditReport, output: &mut Output) -> Result<(), Failure> 
     if leaks.blocks == 0 {
         return Ok(());
     }
-    let why = if report.has_root { "" } else { ": the object has no root" };
+    let doubt = report.doubt();
+    if let Some(doubt) = doubt {
+        output.line(&format!("warning   {doubt}"))?;
+    }
+    let word = if doubt.is_some() { "unreached" } else { "leaked   " };
     output.line(&format!(
-        "leaked    {} blocks, {}, that begin at {} places{why}",
+        "{word} {} blocks, {}, that begin at {} places",
         output::count(leaks.blocks),
         output::bytes(leaks.bytes),
         output::count(leaks.heads),
     ))?;
     leaks.samples.iter().try_for_each(|leak| {
-        let of = if leak.is_head { "" } else { ", of a leaked block" };
+        let of = if leak.is_head { "" } else { ", of another one of these" };
         output.line(&format!("          {:#x}, {} bytes{of}", leak.address, leak.bytes))
     })
 }
@@ -302,7 +316,11 @@ fn verdict(report: &AuditReport) -> String {
         parts.push(format!("{} suspect", output::count(suspect)));
     }
     if report.leaks.blocks > 0 {
-        parts.push(format!("{} blocks leaked", output::count(report.leaks.blocks)));
+        let blocks = output::count(report.leaks.blocks);
+        parts.push(match report.doubt() {
+            None => format!("{blocks} blocks leaked"),
+            Some(_) => format!("{blocks} blocks that nothing is seen to reach"),
+        });
     }
     match parts.is_empty() {
         true => "nothing found".to_string(),

@@ -18,7 +18,7 @@ use crate::progress::ToolProgress;
 /// it takes no room.
 #[derive(Debug, clap::Args)]
 pub struct Backup {
-    /// Directory to make; it must not exist
+    /// Directory to make; if it is there already, it must be empty
     #[arg(value_name = "DEST")]
     destination: PathBuf,
     /// Copy without comparing pages with their checksums

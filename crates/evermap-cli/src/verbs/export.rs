@@ -9,7 +9,7 @@ use evermap::tools::{ExportOptions, ExportReport, ImportOptions, ImportReport};
 use serde::Serialize;
 
 use super::rebase::{Moved, show};
-use crate::failure::Failure;
+use crate::failure::{Failure, folder_of};
 use crate::output::{self, Output};
 
 const BUFFER_BYTES: usize = 1 << 20;
@@ -56,23 +56,44 @@ impl Export {
             export(&mut target)?;
             return Ok(target.flush()?);
         }
-        let failed = |source| Failure::Source { path: self.file.clone(), source };
-        if self.file.exists() && !self.force {
+        let failed = |source| Failure::Target { path: self.file.clone(), source };
+        let there = std::fs::metadata(&self.file).ok().map(|found| found.file_type());
+        if there.is_some_and(|kind| kind.is_dir()) {
+            return Err(Failure::Usage(format!(
+                "cannot write {}: it is a folder; name a file in it",
+                self.file.display()
+            )));
+        }
+        if there.is_some_and(|kind| !kind.is_file()) {
+            // A device or a named pipe: nobody means to have a file in its place.
+            let file = File::options().write(true).open(&self.file).map_err(failed)?;
+            let mut target = BufWriter::with_capacity(BUFFER_BYTES, file);
+            let report = export(&mut target)?;
+            target.flush().map_err(failed)?;
+            return self.tell(&report);
+        }
+        if there.is_some() && !self.force {
             return Err(Failure::FileInTheWay { path: self.file.clone() });
         }
         // Beside its place, so that a file of that name is always a whole one.
-        let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
         let mut partial = tempfile::Builder::new()
             .prefix(".evermap-export-")
-            .tempfile_in(folder)
+            .tempfile_in(folder_of(&self.file))
             .map_err(failed)?;
         let mut target = BufWriter::with_capacity(BUFFER_BYTES, partial.as_file_mut());
         let report = export(&mut target)?;
-        target.flush()?;
+        target.flush().map_err(failed)?;
         drop(target);
         partial.as_file().sync_all().map_err(failed)?;
-        partial.persist(&self.file).map_err(|e| failed(e.error))?;
+        let persisted = match self.force {
+            true => partial.persist(&self.file),
+            false => partial.persist_noclobber(&self.file),
+        };
+        persisted.map_err(|e| match e.error.kind() {
+            // It came while we wrote.
+            io::ErrorKind::AlreadyExists => Failure::FileInTheWay { path: self.file.clone() },
+            _ => failed(e.error),
+        })?;
         self.tell(&report)
     }
 
@@ -108,6 +129,8 @@ fn closed_pipe(error: Error) -> Failure {
 
 /// Make an object of an exported file
 ///
+/// The store is made if it isn't there.
+///
 /// At its old addresses if they are this store's and free, else at others: its pointers are
 /// rewritten then, as `evermap rebase` does.
 #[derive(Debug, clap::Args)]
@@ -137,7 +160,8 @@ struct Imported<'a> {
 
 impl Import {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
-        let mut options = ImportOptions::new().called(&self.file).samples(self.samples);
+        let mut options =
+            ImportOptions::new().create(true).called(&self.file).samples(self.samples);
         if let Some(name) = &self.name {
             options = options.name(name);
         }
@@ -146,6 +170,12 @@ impl Import {
         } else {
             let failed = |source| Failure::Source { path: self.file.clone(), source };
             let file = File::open(&self.file).map_err(failed)?;
+            if file.metadata().is_ok_and(|found| found.is_dir()) {
+                return Err(Failure::Usage(format!(
+                    "cannot read {}: it is a folder; name a file that `evermap export` wrote",
+                    self.file.display()
+                )));
+            }
             let mut source = BufReader::with_capacity(BUFFER_BYTES, file);
             evermap::tools::import(directory, &mut source, &options)?
         };

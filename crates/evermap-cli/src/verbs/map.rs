@@ -22,7 +22,7 @@ const CELLS_MAX: (usize, usize) = (4096, 10_000);
 pub struct Map {
     /// Its name: `evermap ls` lists them
     name: String,
-    /// Write the picture to an SVG file; `-` is standard output
+    /// Write the picture to an SVG file, replacing one that is there; `-` is standard output
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Twice as wide, with more detail
@@ -47,7 +47,8 @@ impl Map {
             let svg = map.picture(cells_max).svg(self.wide);
             match file.as_os_str() == "-" {
                 true => output.raw().write_all(svg.as_bytes())?,
-                false => std::fs::write(file, svg)?,
+                false => std::fs::write(file, svg)
+                    .map_err(|source| Failure::Target { path: file.clone(), source })?,
             }
         } else {
             picture::draw(&map, &Looks::of_terminal(self.wide, self.no_color), &mut output)?;

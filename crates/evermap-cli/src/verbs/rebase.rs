@@ -16,6 +16,7 @@ use crate::output::{self, Output};
 /// rewritten: look at --dry-run first. Nobody may have the store open. The old files are kept in
 /// `rebase-<time>` in the store's directory until you remove that.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("place").args(["to", "undo"])))]
 pub struct Rebase {
     /// The first address the store is to have, in hexadecimal, a multiple of 0x40000000 [default:
     /// one that no other store of yours has]
@@ -25,10 +26,11 @@ pub struct Rebase {
     #[arg(long)]
     dry_run: bool,
     /// Put the old files back; refused when something was committed since
-    #[arg(long, conflicts_with_all = ["to", "dry_run"])]
+    #[arg(long, conflicts_with = "dry_run")]
     undo: bool,
-    /// With --undo: go back although that loses what was committed since
-    #[arg(long, requires = "undo")]
+    /// With --undo: go back although that loses what was committed since. With --to: go there
+    /// although another store of yours has noted those addresses; no process can have both open
+    #[arg(long, requires = "place")]
     force: bool,
     /// Show this many words of each kind, with their path from the root
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -53,6 +55,7 @@ enum Line<'a> {
         directory: String,
         from: Vec<Range>,
         to: Option<String>,
+        met: Vec<Met>,
         objects: usize,
         kept_in: Option<String>,
     },
@@ -97,6 +100,14 @@ impl<'a> Moved<'a> {
     }
 }
 
+/// An arena of another store at the place that was asked for.
+#[derive(Serialize)]
+struct Met {
+    base: String,
+    bytes: u64,
+    store: String,
+}
+
 #[derive(Serialize)]
 struct Range {
     base: String,
@@ -112,7 +123,8 @@ impl Rebase {
         if self.undo {
             return self.undo(directory);
         }
-        let mut options = RebaseOptions::new().dry_run(self.dry_run).samples(self.samples);
+        let mut options =
+            RebaseOptions::new().dry_run(self.dry_run).force(self.force).samples(self.samples);
         if let Some(to) = self.to {
             options = options.to(to);
         }
@@ -126,6 +138,15 @@ impl Rebase {
                 directory: report.directory.display().to_string(),
                 from: ranges(&report.from),
                 to: report.to.map(|to| format!("{to:#x}")),
+                met: report
+                    .met
+                    .iter()
+                    .map(|(base, bytes, store)| Met {
+                        base: format!("{base:#x}"),
+                        bytes: *bytes,
+                        store: store.display().to_string(),
+                    })
+                    .collect(),
                 objects: report.objects.len(),
                 kept_in: report.kept_in.as_ref().map(|path| path.display().to_string()),
             })?;
@@ -142,6 +163,15 @@ impl Rebase {
         let from: Vec<String> = report.from.iter().map(|(base, _)| format!("{base:#x}")).collect();
         let from = from.join(", ");
         let objects = output::count(report.objects.len() as u64);
+        for (base, bytes, store) in &report.met {
+            let end = base + bytes;
+            let will =
+                if self.dry_run { "; without --force the store will not go there" } else { "" };
+            output.line(&output::plain(&format!(
+                "warning: store {} has noted {base:#x}..{end:#x}: no process can have both open{will}",
+                store.display()
+            )))?;
+        }
         let Some(kept) = &report.kept_in else {
             let to = report.to.map_or("a free place".to_string(), |to| format!("{to:#x}"));
             return output.line(&format!(

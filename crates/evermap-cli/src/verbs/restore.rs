@@ -38,6 +38,7 @@ impl Restore {
             Error::StoreExists { path, .. } if !self.force && path.exists() => {
                 Failure::StoreInTheWay { path }
             }
+            Error::NoStore { path, why } if path == self.backup => Failure::NoBackup { path, why },
             other => other.into(),
         })?;
         tell(&report, start, self.json)

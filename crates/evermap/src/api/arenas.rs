@@ -8,7 +8,7 @@ use tracing::debug;
 use super::catalog_access::own_leases;
 use super::inner::Inner;
 use super::options::Options;
-use super::registry::ArenaRegistry;
+use super::registry::{ArenaRegistry, is_gone};
 use crate::address::{AddressSpace, given_back_here, reserved_here};
 use crate::catalog::{Arena, Lease};
 use crate::error::{Error, Result};
@@ -162,6 +162,28 @@ pub(crate) fn arena_to_move_to(
         let _ = space.reserve(base, bytes);
     }
     take_arena(&space, options, directory, length, TakenFor::FullStore)
+}
+
+/// Base, bytes and directory of the arenas of other stores of this user that a place for the store
+/// in a directory would meet: as their notes have it, but for stores that are certainly gone.
+pub(crate) fn arenas_met(
+    storage: &dyn Storage,
+    directory: &Path,
+    base: u64,
+    length: u64,
+) -> Vec<(u64, u64, PathBuf)> {
+    let is_own = |store: &Path| {
+        let same = |path: std::io::Result<PathBuf>| path.is_ok_and(|path| path == store);
+        let identity = |path| storage.directory_identity(path).ok();
+        same(std::path::absolute(directory))
+            || identity(store).is_some_and(|own| identity(directory) == Some(own))
+    };
+    known_arenas(storage)
+        .into_iter()
+        .filter(|(other, end, _)| *other < base.saturating_add(length) && base < *end)
+        .filter(|(.., store)| !is_own(store) && !is_gone(storage, store))
+        .map(|(other, end, store)| (other, end - other, store))
+        .collect()
 }
 
 /// Base, end and directory of the arenas that stores of this user have noted: read as they are,

@@ -298,6 +298,16 @@ impl ProtectedRawSession {
         self.session.root()
     }
 
+    /// As [`RawSession::regions`].
+    pub fn regions(&self) -> Vec<(u64, u64)> {
+        self.session.regions()
+    }
+
+    /// As [`Heap::usable_size`]; no scope is needed.
+    pub fn usable_size(&self, block: NonNull<u8>) -> usize {
+        self.session.heap().usable_size(block)
+    }
+
     /// As [`RawSession::set_root`]; no scope is needed.
     ///
     /// # Errors

@@ -284,7 +284,7 @@ fn gone_among(storage: &Arc<dyn Storage>, stores: HashSet<PathBuf>) -> HashSet<P
     std::iter::from_fn(next).collect()
 }
 
-fn is_gone(storage: &dyn Storage, store: &Path) -> bool {
+pub(super) fn is_gone(storage: &dyn Storage, store: &Path) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     match storage.directory_identity(&store.join(OBJECTS)) {
         Err(Error::Io { source, .. }) => matches!(source.kind(), NotFound | NotADirectory),

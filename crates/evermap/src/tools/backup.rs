@@ -199,7 +199,7 @@ pub fn restore(
         return refuse_what_is_there(&*storage, to).map(|()| BackupReport::default());
     }
     let silent = CheckOptions { progress: None, ..options.check.clone() };
-    refuse_damage(check(from, &silent)?)?;
+    refuse_damage(check(from, &silent)?, "the backup")?;
     refuse_inside(&*storage, to, from)?;
     if there {
         // All of it is about to be removed.
@@ -231,7 +231,8 @@ pub fn restore(
     Ok(report)
 }
 
-pub(super) fn refuse_damage(report: Report) -> Result<()> {
+/// `what` was checked.
+pub(super) fn refuse_damage(report: Report, what: &'static str) -> Result<()> {
     if let Some(unchecked) = report.unchecked.into_iter().next() {
         return Err(unchecked.error);
     }
@@ -240,7 +241,7 @@ pub(super) fn refuse_damage(report: Report) -> Result<()> {
         None => Ok(()),
         Some(finding) => Err(Error::Damaged {
             path: report.directory.join(&finding.file),
-            what: "the backup",
+            what,
             found: format!("{}: {}", finding.what, finding.found),
             expected: finding.expected.clone(),
         }),
@@ -253,8 +254,14 @@ fn something_there(storage: &dyn Storage, path: &Path) -> Result<bool> {
         Ok(names) => Ok(!names.is_empty()),
         // A symbolic link that leads nowhere is something.
         Err(e) if e.is_missing_file() => Ok(is_link(storage, path)),
-        // A file, say.
-        Err(Error::Io { .. }) => Ok(true),
+        // A file, or a name in one.
+        Err(Error::Io { .. }) => match storage.open(path, OpenMode::Read) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
+                let why = format!("{} is no directory", parent_of(path).display());
+                Err(Error::StoreExists { path: path.to_path_buf(), why })
+            }
+            _ => Ok(true),
+        },
         Err(e) => Err(e),
     }
 }

@@ -29,7 +29,7 @@ pub use crate::object::{
     Chunk, ChunkContent, ClassUse, MapTotals, ObjectMap, PAGES_PER_CHUNK, PageUse, RegionMap,
 };
 pub use audit::{
-    AuditOptions, AuditReport, Confidence, LeakSample, Leaks, MemoryMap, PointerFinding,
+    AuditOptions, AuditReport, Confidence, Doubt, LeakSample, Leaks, MemoryMap, PointerFinding,
     PointerKind, PointerSample, SizeCount, TypeCount, Typing, audit,
 };
 pub use backup::{BackupOptions, BackupReport, backup, restore};

@@ -30,7 +30,7 @@ pub(super) use path::path_of;
 use ranges::Ranges;
 pub use ranges::{Confidence, MemoryMap};
 pub use report::{
-    AuditReport, LeakSample, Leaks, PointerFinding, PointerKind, PointerSample, SizeCount,
+    AuditReport, Doubt, LeakSample, Leaks, PointerFinding, PointerKind, PointerSample, SizeCount,
     TypeCount, Typing,
 };
 use schema::{Kind, Schema};
@@ -153,6 +153,7 @@ pub fn audit(
         bytes: 0,
         reached_blocks: 0,
         reached_bytes: 0,
+        reached_from_root: 0,
         looked_at: walked.looked_at,
         interior: walked.interior,
         findings,
@@ -163,6 +164,8 @@ pub fn audit(
         table_bytes: walked.memory_bytes(),
     };
     count_sizes(&walked, &mut report);
+    let is_block = matches!(walked.blocks.lies(s.root_address), Lies::Block(..));
+    report.reached_from_root = report.reached_blocks.saturating_sub(is_block.into());
     find_leaks(&walked, &mut memory, options.samples, &mut report)?;
     Ok(report)
 }

@@ -166,6 +166,50 @@ pub enum Typing {
     Untyped,
 }
 
+/// Why what nothing reaches may be no leak: the root leads to no block, and there are others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Doubt {
+    /// There is no root to begin at.
+    NoRoot,
+    /// The root was read word by word, and no word of it is an address of a block.
+    NoPointers,
+    /// By its type, which was followed, the root has no pointer to a block.
+    NoPointersByType,
+}
+
+impl Doubt {
+    /// As it is written in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Doubt::NoRoot => "no_root",
+            Doubt::NoPointers => "no_pointers",
+            Doubt::NoPointersByType => "no_pointers_by_type",
+        }
+    }
+}
+
+impl std::fmt::Display for Doubt {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.pad(match self {
+            Doubt::NoRoot => {
+                "nothing is reached, because the object has no root: these blocks may be in use \
+                 all the same. Set the root, commit, and audit again"
+            }
+            Doubt::NoPointers => {
+                "the root leads to no block: these may be in use all the same. The root may be \
+                 another one than is set; or its pointers are hidden, for only aligned words that \
+                 are an address as it is count (no tagged, packed or relative ones)"
+            }
+            Doubt::NoPointersByType => {
+                "by its type the root leads to no block: these may be in use all the same, if \
+                 something that its type calls a number is a pointer to them; or they are left \
+                 from an older root"
+            }
+        })
+    }
+}
+
 /// What an audit found.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -188,6 +232,8 @@ pub struct AuditReport {
     pub reached_blocks: u64,
     /// Their bytes.
     pub reached_bytes: u64,
+    /// The blocks that the root leads to, without its own.
+    pub reached_from_root: u64,
     /// Words and pointer fields that were looked at.
     pub looked_at: u64,
     /// Pointers that lead to the middle of a block, which is legal.
@@ -216,6 +262,32 @@ impl AuditReport {
     /// Was nothing found at all?
     pub fn is_clean(&self) -> bool {
         self.damaged_chunks == 0 && self.findings.is_empty() && self.leaks.blocks == 0
+    }
+
+    /// Why what nothing reaches may be no leak; `None` when there is nothing of the kind, or the
+    /// root leads to other blocks.
+    ///
+    /// ```
+    /// use evermap::tools::{AuditOptions, Doubt, audit};
+    /// # let directory = tempfile::tempdir()?;
+    /// let store = evermap::Store::create_new(directory.path().join("store"))?;
+    /// store.create_raw("raw")?;
+    /// let mut session = store.write_raw("raw")?;
+    /// session.heap().allocate(64, 8)?;
+    /// session.commit()?;
+    /// let report = audit(store.path(), "raw", &AuditOptions::new())?;
+    /// assert_eq!(report.doubt(), Some(Doubt::NoRoot));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn doubt(&self) -> Option<Doubt> {
+        if self.leaks.blocks == 0 || self.reached_from_root > 0 {
+            return None;
+        }
+        Some(match (self.has_root, self.typing) {
+            (false, _) => Doubt::NoRoot,
+            (true, Typing::Untyped) => Doubt::NoPointers,
+            (true, _) => Doubt::NoPointersByType,
+        })
     }
 
     /// Pointers of a kind, however sure.

@@ -108,7 +108,8 @@ impl<'a> Writer<'a> {
         end.checksum = crc32c(&[bytes_of(&end), &pages]);
         self.put(bytes_of(&end))?;
         self.put(&pages)?;
-        self.target.flush().map_err(|e| Error::from_io(e, "write", &self.called))
+        let flushed = self.target.flush();
+        flushed.map_err(|e| Error::from_io_sized(e, "write", &self.called, self.bytes))
     }
 }
 
@@ -132,8 +133,11 @@ impl<'a> Reader<'a> {
         let got = reader.some(&mut bytes)?;
         if bytes[..got.min(8)] != MAGIC[..got.min(8)] || got == 0 {
             let shown: String = bytes[..got.min(8)].escape_ascii().to_string();
-            let found =
-                if got == 0 { "it is empty".into() } else { format!("it begins with \"{shown}\"") };
+            let found = if got == 0 {
+                "it is empty".into()
+            } else {
+                format!("it begins with \"{shown}\", an export with \"EVEREXP\"")
+            };
             return Err(Error::Foreign { path: reader.called, found });
         }
         let header: Header = bytemuck::pod_read_unaligned(&bytes);

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::api::{Import, Options};
+use crate::catalog::check_name;
 use crate::error::{Error, Result};
 use crate::format::{KIND_OBJECT, PAGE_BYTES};
 use crate::object::{Identity, Place, WRITER_BYTE, hex, lease_of, lock_byte};
@@ -26,13 +27,14 @@ pub struct ImportOptions {
     name: Option<String>,
     samples: usize,
     called: PathBuf,
+    create: bool,
     store: Options,
 }
 
 impl Default for ImportOptions {
     fn default() -> Self {
         let (called, store) = (PathBuf::from("-"), Options::default());
-        ImportOptions { name: None, samples: 5, called, store }
+        ImportOptions { name: None, samples: 5, called, create: false, store }
     }
 }
 
@@ -57,6 +59,13 @@ impl ImportOptions {
     /// What the source is called in messages. Default: `-`.
     pub fn called(mut self, source: impl Into<PathBuf>) -> ImportOptions {
         self.called = source.into();
+        self
+    }
+
+    /// Whether to make a store when there is none in the directory: once the beginning of the
+    /// source was found to be that of an export. Default: no.
+    pub fn create(mut self, create: bool) -> ImportOptions {
+        self.create = create;
         self
     }
 }
@@ -95,9 +104,14 @@ pub fn import(
     options: &ImportOptions,
 ) -> Result<ImportReport> {
     let mut reader = Reader::begin(source, &options.called)?;
-    let store = options.store.open(directory)?;
     let old_name = reader.superblock.name();
     let name = options.name.clone().unwrap_or_else(|| old_name.clone());
+    // Before a store is made for it.
+    check_name(&name)?;
+    let store = match options.create {
+        true => options.store.open_or_create(directory)?,
+        false => options.store.open(directory)?,
+    };
     let mut import = store.begin_import(&name)?;
     let storage = &options.store.storage;
     let staged = stage(&**storage, &import, &mut reader)?;

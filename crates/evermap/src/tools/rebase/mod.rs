@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::{NewCatalog, Options, arena_to_move_to, note_arenas, write_catalog};
+use crate::api::{NewCatalog, Options, arena_to_move_to, arenas_met, note_arenas, write_catalog};
 use crate::catalog::{Arena, Found, Lease};
 use crate::error::{Error, Result};
 use crate::layout::{ADDRESSES, BUILDING, OBJECTS};
@@ -57,6 +57,7 @@ use swap::{Beside, Hold, newest_kept, tidy};
 #[derive(Clone, Debug)]
 pub struct RebaseOptions {
     to: Option<u64>,
+    force: bool,
     dry_run: bool,
     samples: usize,
     check: CheckOptions,
@@ -67,6 +68,7 @@ impl Default for RebaseOptions {
     fn default() -> Self {
         RebaseOptions {
             to: None,
+            force: false,
             dry_run: false,
             samples: 5,
             check: CheckOptions::new().busy_timeout(Duration::ZERO),
@@ -85,6 +87,13 @@ impl RebaseOptions {
     /// one after the other. Default: a place that no other store of the user has.
     pub fn to(mut self, base: u64) -> RebaseOptions {
         self.to = Some(base);
+        self
+    }
+
+    /// Whether to go to an address although another store of the user has noted an arena there: no
+    /// process can have both open then. Default: no.
+    pub fn force(mut self, force: bool) -> RebaseOptions {
+        self.force = force;
         self
     }
 
@@ -113,8 +122,10 @@ impl RebaseOptions {
 ///
 /// # Errors
 /// `Busy` when somebody has the store open, `Damaged` when the check finds damage, `BadBase` for an
-/// address at which no store can be, `AddressTaken` when something lies at the address that was asked for, `DiskFull`, `NotPermitted`, `NoStore`,
-/// `Unsupported` on a file system that cannot exchange directories. The store is as it was then.
+/// address at which no store can be or this one is, `AddressTaken` when something lies at the
+/// address that was asked for, or (without `force`, and not in a dry run, which tells it) another
+/// store has noted that it does; `DiskFull`, `NotPermitted`, `NoStore`, `Unsupported` on a file
+/// system that cannot exchange directories. The store is as it was then.
 pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<RebaseReport> {
     let directory = resolved(directory.as_ref());
     let storage = options.storage();
@@ -127,23 +138,30 @@ pub fn rebase(directory: impl AsRef<Path>, options: &RebaseOptions) -> Result<Re
     if !options.dry_run {
         tidy(&**storage, &directory)?;
     }
-    refuse_damage(check(&directory, &options.check)?)?;
+    refuse_damage(check(&directory, &options.check)?, "the store")?;
     let catalog = catalog_image(&**storage, &directory)?;
     let listing = read_listing(&catalog)?;
     let neighbours = Neighbours::of(&listing, &catalog);
     drop(catalog);
     let length = total_length(&listing)?;
-    let to = match (options.to, options.dry_run) {
-        (Some(to), true) => Some(check_base(to, length)?),
-        (None, true) => None,
-        (to, false) => Some(choose(&directory, options, &listing, to, length)?),
+    let mut met = Vec::new();
+    if let Some(to) = options.to {
+        check_base(to, length, &listing)?;
+        met = arenas_met(&**storage, &directory, to, length);
+        if let Some((_, _, store)) = met.first().filter(|_| !options.force && !options.dry_run) {
+            return Err(is_noted(&directory, to, length, store));
+        }
+    }
+    let to = match options.dry_run {
+        true => options.to,
+        false => Some(choose(&directory, options, &listing, length)?),
     };
     let mut work = Work {
         look: &look,
         options,
         moves: moves(&listing, &neighbours, to.unwrap_or(listing.arenas[0].base)),
         listing,
-        report: RebaseReport { directory: directory.clone(), to, ..RebaseReport::default() },
+        report: RebaseReport { directory: directory.clone(), to, met, ..RebaseReport::default() },
     };
     work.report.from = work.listing.arenas.iter().map(|a| (a.base, a.length)).collect();
     if options.dry_run {
@@ -189,16 +207,30 @@ fn arena_bytes(arena: &Arena) -> u64 {
     arena.length.next_multiple_of(crate::address::ARENA_ALIGN_BYTES)
 }
 
-fn check_base(base: u64, length: u64) -> Result<u64> {
+/// Can a store be there at all?
+fn check_base(base: u64, length: u64, listing: &Listing) -> Result<()> {
     let end = base.checked_add(length).filter(|end| *end <= 1 << 47);
     let why = if !base.is_multiple_of(crate::address::ARENA_ALIGN_BYTES) {
         "it is no multiple of 1 GiB (0x40000000)".to_string()
     } else if base == 0 || end.is_none() {
         format!("programs have addresses below 2^47, and {length} bytes are needed")
+    } else if listing.arenas.first().is_some_and(|arena| arena.base == base) {
+        "this store is there already".to_string()
     } else {
-        return Ok(base);
+        return Ok(());
     };
     Err(Error::BadBase { base, why })
+}
+
+fn is_noted(directory: &Path, to: u64, length: u64, store: &Path) -> Error {
+    Error::AddressTaken {
+        what: format!("the new place of store {}", directory.display()),
+        base: to,
+        end: to + length,
+        by: format!("store {}, as your arena registry has it", store.display()),
+        remedy: "name another address, or none; with force the store goes there all the same, and \
+                 no process can have both open",
+    }
 }
 
 /// Where the store goes: free here, and nobody else's as far as is known.
@@ -206,22 +238,10 @@ fn choose(
     directory: &Path,
     options: &RebaseOptions,
     listing: &Listing,
-    to: Option<u64>,
     length: u64,
 ) -> Result<u64> {
-    if let Some(to) = to {
-        check_base(to, length)?;
-        if listing.arenas.first().is_some_and(|arena| arena.base == to) {
-            let why = "it is there already".to_string();
-            return Err(Error::OutOfAddresses {
-                what: "the store".to_string(),
-                bytes: length,
-                why,
-            });
-        }
-    }
     let own: Vec<(u64, u64)> = listing.arenas.iter().map(|a| (a.base, a.length)).collect();
-    arena_to_move_to(&options.store, directory, length, to, &own)
+    arena_to_move_to(&options.store, directory, length, options.to, &own)
 }
 
 /// Each arena goes to its own part of the new place, as a whole: alignments stay.

@@ -87,6 +87,9 @@ pub struct RebaseReport {
     pub from: Vec<(u64, u64)>,
     /// The first address that it has now; `None` for a dry run that was told none.
     pub to: Option<u64>,
+    /// Base, bytes and directory of the arenas of other stores that meet the place that was asked
+    /// for, by the user's arena registry: no process can have both open.
+    pub met: Vec<(u64, u64, PathBuf)>,
     /// Each object.
     pub objects: Vec<Relocation>,
     /// Where the old files are; `None` for a dry run.
