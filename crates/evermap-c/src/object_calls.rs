@@ -111,6 +111,19 @@ pub unsafe extern "C" fn em_object_create(store: *mut em_store, name: *const c_c
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_object_create_sized(
+    store: *mut em_store,
+    name: *const c_char,
+    bytes: u64,
+) -> em_status {
+    failure::status(|| {
+        // SAFETY: passed on from the caller.
+        let name = unsafe { text(name, "the name") }?;
+        Ok(stores::find(store)?.create_raw_sized(name, bytes)?)
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_object_open(
     store: *mut em_store,
     name: *const c_char,

@@ -493,6 +493,10 @@ class store {
   void create_object(std::string_view name) {
     detail::check(em_object_create(store_, detail::name_of(name).c_str()));
   }
+  /** The same with room for `bytes` bytes of blocks. Errors: also `out_of_addresses`. */
+  void create_object(std::string_view name, std::uint64_t bytes) {
+    detail::check(em_object_create_sized(store_, detail::name_of(name).c_str(), bytes));
+  }
   /** Opens an object for writing. Errors: `not_found`, `busy`, `other_application`, ... */
   session write(std::string_view name, const write_options& options = {}) {
     em_write_options given = EM_WRITE_OPTIONS_DEFAULT;

@@ -73,7 +73,9 @@ static void stores(const char *path)
 
     OK(em_object_create(store, "first"));
     OK(em_object_create(store, "middle"));
-    OK(em_object_create(store, "last"));
+    OK(em_object_create_sized(store, "last", 1 << 20));
+    REFUSED(em_object_create_sized(store, "vast", UINT64_MAX), EM_OUT_OF_ADDRESSES, "");
+    REFUSED(em_object_create_sized(store, "first", 4096), EM_ALREADY_EXISTS, "first");
     OK(em_object_create(store, "behind the last"));
     REFUSED(em_object_create(store, "first"), EM_ALREADY_EXISTS, "first");
     REFUSED(em_object_create(store, "a/b"), EM_INVALID_NAME, "a/b");
