@@ -8,6 +8,7 @@
 // The driver's modules have more than this program needs.
 #![allow(dead_code)]
 
+use std::hint::black_box;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -70,7 +71,7 @@ unsafe fn measure(start: Instant, store_us: f64, root: *const Node, nodes: u64) 
     for us in &mut walk_us {
         let start = Instant::now();
         // SAFETY: the caller promised it.
-        let sum = unsafe { walk(root) };
+        let sum = unsafe { walk(black_box(root)) };
         *us = us_since(start);
         if one != value_of(nodes / 2) || sum != sum_of(nodes) {
             return Err("the nodes are not what was built".into());

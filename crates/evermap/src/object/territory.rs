@@ -362,10 +362,13 @@ impl Territory {
                 mapping.guard_by(key, 0)?;
             }
             mapping.map(&*file, base, length, offset, Sharing::SharedWritable)?;
-            // Of room nothing is stored in, the superblock alone is touched: as a part of a huge page
-            // it would be written to the disk with all of that.
-            if large && !matches!(backing, Backing::Room(_)) {
-                mapping.advise_huge(base, length);
+            match backing {
+                // Its superblock alone is touched: as a part of a huge page it would be written to
+                // the disk with all of that, and without a word the kernel reads around it, by 8 MiB
+                // on some disks.
+                Backing::Room(_) => mapping.advise_random(base, length),
+                _ if large => mapping.advise_huge(base, length),
+                _ => {}
             }
             if matches!(backing, Backing::Data(1..)) {
                 mapping.populate(base + meta, (length - meta).min(POPULATED_BYTES_MAX));

@@ -29,7 +29,7 @@ use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
 const GIVE_BACK_BEYOND_PART: u64 = 8;
 /// One part in so many of a file's end, where that is at least so many bytes: an object that was
 /// built in one go is about as long as what is in it.
-const TRIM_LARGE: (u64, u64) = (32, 4 << 20);
+const TRIM_LARGE: (u64, u64) = (128, 2 << 20);
 
 fn worth_cutting(spare: u64, file_length: u64) -> bool {
     let (part, bytes_min) = TRIM_LARGE;
