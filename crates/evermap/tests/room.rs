@@ -68,6 +68,22 @@ fn an_object_that_is_made_with_room_has_it_from_the_start() {
     assert_clean(&store);
 }
 
+/// As large as the disk's read-ahead may be: 8 MiB have been met.
+#[test]
+fn making_room_brings_none_of_it_into_memory() {
+    const EXT4: i64 = 0xef53;
+    let (_directory, store) = store();
+    store.create_raw_sized("o", 32 * MIB).unwrap();
+    let file = std::fs::File::open(object_file(store.path())).unwrap();
+    if rustix::fs::fstatfs(&file).unwrap().f_type as i64 != EXT4 {
+        println!("skipped: other file systems than ext4 call room data, in memory or not");
+        return;
+    }
+    // There, room is a hole as long as it has no pages in memory.
+    let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap();
+    assert!(hole <= MIB, "{hole} bytes from the beginning");
+}
+
 #[test]
 fn the_first_session_of_an_object_leaves_the_room_that_it_was_made_with() {
     let (_directory, store) = store();
