@@ -307,17 +307,23 @@ impl Drop for Inner {
     }
 }
 
-/// Makes the names of a store's catalog and of its directory durable, as far as this user may.
+/// Makes the names of a store's catalog and of its directory durable, as far as this user may and
+/// the file system knows how: one that is only read has nothing to flush, and may say so by an error.
 fn flush_name(storage: &dyn Storage, directory: &Path) -> Result<()> {
     for folder in [directory, &parent_of(directory)] {
         match storage.sync_directory(folder) {
-            // Who may not look into it does not write there either, and its maker did this before
-            // saying that the store is there.
             Err(Error::NotPermitted { .. }) | Ok(()) => {}
+            Err(Error::Io { source, .. }) if has_no_flush(&source) => {}
             Err(e) => return Err(e),
         }
     }
     Ok(())
+}
+
+/// Does the error say that there is no such operation here, and not that it failed?
+fn has_no_flush(error: &std::io::Error) -> bool {
+    let code = error.raw_os_error();
+    [libc::EINVAL, libc::EROFS, libc::ENOTSUP, libc::ENOSYS].iter().any(|c| code == Some(*c))
 }
 
 /// The file whose byte locks are address leases; who may not write it reads it.

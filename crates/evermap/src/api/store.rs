@@ -44,7 +44,9 @@ pub struct Store {
 impl Store {
     /// Opens the store in a directory.
     ///
-    /// Reserves its addresses; maps nothing but the catalog. Some 20 us.
+    /// Reserves its addresses; maps nothing but the catalog, and compares that with its checksums:
+    /// some 80 us the first time in a small process. A store that nobody has changed since it was
+    /// made has its directory flushed, should its maker have been killed before that.
     ///
     /// # Errors
     /// `NoStore`; `AddressTaken` when something else lies at the store's addresses (a copy of the

@@ -138,8 +138,9 @@ impl Draft {
         Ok(place)
     }
 
-    /// Cuts the file to what is used, or leaves its room, and writes the superblock; the object is complete but for a
-    /// flush. With a permanent log, makes that too. Gives the leases that the object lives in.
+    /// Cuts the file to what is used, or leaves its room, and writes the superblock; the object is
+    /// complete but for a flush. With a permanent log, makes that too. Gives the leases that the
+    /// object lives in.
     pub(crate) fn finish(
         &mut self,
         environment: &Environment,

@@ -25,7 +25,7 @@ use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
 
 /// Disk space that an object does not need is given back at close when it is more than one part in
-/// this many of the file: it costs two flushes.
+/// this many of the file: it costs a flush, or three where the log has lines for what goes.
 const GIVE_BACK_BEYOND_PART: u64 = 8;
 /// One part in so many of a file's end, where that is at least so many bytes: an object that was
 /// built in one go is about as long as what is in it.
