@@ -334,3 +334,18 @@ fn open_lock_file(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn File>> {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_flushes_no_directories_is_no_error_and_a_missing_directory_is() {
+        let storage = Options::new().storage;
+        storage.sync_directory(Path::new("/proc/self")).unwrap_err();
+        flush_name(&*storage, Path::new("/proc/self")).unwrap();
+        flush_name(&*storage, Path::new("/proc/self/nowhere")).unwrap_err();
+    }
+}
