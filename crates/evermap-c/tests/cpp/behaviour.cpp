@@ -84,6 +84,9 @@ void errors_have_a_class_each(const std::filesystem::path& directory, evermap::s
   CHECK_THROWS(evermap::already_exists, store.create_object("owners"));
   CHECK_THROWS(evermap::invalid_name, store.create_object("a/b"));
   CHECK_THROWS(evermap::out_of_addresses, store.create_object("vast", UINT64_MAX));
+  store.create_object("roomy", 1 << 20);
+  CHECK(store.write("roomy").info().backed_bytes >= 1 << 20);
+  store.remove("roomy");
   CHECK_THROWS(evermap::invalid_name, store.create_object("a\0b"s));
   CHECK_THROWS(evermap::no_store, evermap::store(directory / "nowhere"));
   CHECK_THROWS(evermap::store_exists, evermap::store::create(directory / "store"));
