@@ -1,0 +1,1 @@
+//! Pages that stay laid out between runs.
