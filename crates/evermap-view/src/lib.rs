@@ -1,1 +1,8 @@
-//! Pages that stay laid out between runs.
+//! Pages that stay laid out between runs: the second visit neither parses nor styles nor shapes nor lays out, it maps the
+//! page and paints. `docs/viewer.md` describes what is kept, to the byte.
+
+mod error;
+#[cfg(feature = "fetch")]
+pub mod fetch;
+
+pub use error::{Result, ViewError};

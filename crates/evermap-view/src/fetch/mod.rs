@@ -1,0 +1,1 @@
+//! URLs to bytes.
