@@ -4,5 +4,7 @@
 mod error;
 #[cfg(feature = "fetch")]
 pub mod fetch;
+pub mod page;
+pub mod paint;
 
 pub use error::{Result, ViewError};

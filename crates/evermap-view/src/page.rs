@@ -1,0 +1,14 @@
+//! The page block: its format, how it is made, how it is read.
+
+mod block;
+mod find;
+pub(crate) mod layout;
+mod recorder;
+mod tables;
+
+pub(crate) use block::{AnyShape, slice};
+pub use block::{Block, HEIGHT_MAX, Link, PartRef, WIDTH_MAX};
+pub use find::Match;
+pub use layout::FORMAT_VERSION;
+pub use recorder::{PageSize, Part, PartKind, Recorded, Recorder};
+pub use tables::AlignedBytes;

@@ -1,0 +1,118 @@
+//! Finding text on a page: where it stands, from the lines and clusters of the block.
+
+use kurbo::Rect;
+
+use super::block::Block;
+use super::layout::Line;
+
+/// A place where the text stands: one rectangle a line that it reaches over, in device pixels of the page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Match {
+    /// From top to bottom; never empty.
+    pub rects: Vec<Rect>,
+}
+
+/// More are not looked for: a page of a megabyte has a million places with an `e`.
+const MATCHES_MAX: usize = 10_000;
+
+impl Block<'_> {
+    /// All places where `needle` stands, without regard to case, in the order of the document; at most 10,000.
+    /// White space stands for any white space but not for the end of a block.
+    ///
+    /// Costs a walk over the page's text.
+    pub fn find(&self, needle: &str) -> Vec<Match> {
+        let folded: Vec<char> = needle.chars().flat_map(fold).collect();
+        if folded.is_empty() {
+            return Vec::new();
+        }
+        let hay = Folded::of(self.searchable());
+        let mut matches = Vec::new();
+        let mut lines = self.lines();
+        let mut at = 0;
+        while let Some(found) = hay.next_match(at, &folded) {
+            let (start, end) = (hay.offset(found), hay.offset(found + folded.len()));
+            lines = after(lines, start);
+            let rects: Vec<Rect> = lines
+                .iter()
+                .take_while(|line| (line.text.offset as usize) < end)
+                .filter_map(|line| self.marked(line, start, end))
+                .collect();
+            if !rects.is_empty() {
+                matches.push(Match { rects });
+            }
+            if matches.len() == MATCHES_MAX {
+                break;
+            }
+            at = found + folded.len();
+        }
+        matches
+    }
+
+    /// The part of a line that the bytes `start..end` of the searchable text take.
+    fn marked(&self, line: &Line, start: usize, end: usize) -> Option<Rect> {
+        let mut offset = line.text.offset as usize;
+        let mut x = f64::from(line.left);
+        let (mut left, mut right) = (None, x);
+        for cluster in self.clusters_of(line) {
+            let (from, to) = (offset, offset + usize::from(cluster.bytes));
+            let advance = f64::from(cluster.advance) / 64.0;
+            if from < end && to > start {
+                left.get_or_insert(x);
+                right = x + advance;
+            }
+            (offset, x) = (to, x + advance);
+        }
+        let (top, bottom) = (f64::from(line.top), f64::from(line.top) + f64::from(line.height));
+        left.map(|left| Rect::new(left, top, right, bottom)).filter(|rect| rect.is_finite())
+    }
+}
+
+/// The lines from the first on that has text beyond `start`. Lines rise with the text.
+fn after(lines: &[Line], start: usize) -> &[Line] {
+    let skipped =
+        lines.partition_point(|line| line.text.offset as usize + line.text.bytes as usize <= start);
+    &lines[skipped..]
+}
+
+/// A text as it is compared, and where each of its characters comes from.
+struct Folded {
+    chars: Vec<char>,
+    offsets: Vec<u32>,
+    length: usize,
+}
+
+impl Folded {
+    fn of(text: &str) -> Folded {
+        let mut folded = Folded {
+            chars: Vec::with_capacity(text.len()),
+            offsets: Vec::with_capacity(text.len()),
+            length: text.len(),
+        };
+        for (offset, char) in text.char_indices() {
+            for char in fold(char) {
+                folded.chars.push(char);
+                folded.offsets.push(offset as u32);
+            }
+        }
+        folded
+    }
+
+    fn next_match(&self, from: usize, needle: &[char]) -> Option<usize> {
+        let mut windows = self.chars.get(from..)?.windows(needle.len());
+        windows.position(|window| window == needle).map(|at| from + at)
+    }
+
+    fn offset(&self, index: usize) -> usize {
+        self.offsets.get(index).map_or(self.length, |offset| *offset as usize)
+    }
+}
+
+/// Lower case; any white space inside a block is a space.
+fn fold(char: char) -> impl Iterator<Item = char> {
+    let char = match char {
+        '\n' => '\n',
+        char if char.is_whitespace() => ' ',
+        char => char,
+    };
+    char.to_lowercase()
+}

@@ -1,0 +1,690 @@
+//! Records what is painted, as a page block.
+//!
+//! A [`Recorder`] takes what paints through `anyrender` (the layout engine does; so can a program of one's own) and keeps
+//! it as a display list. Nothing is rounded: what can't be said in 32 bits is kept in 64.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyrender::{Filter, Glyph, NormalizedCoord, Paint, PaintRef, PaintScene, RenderContext};
+use kurbo::{Affine, PathEl, Rect, Shape, Stroke, Vec2};
+use peniko::{
+    BlendMode, Blob, Color, Fill, FontData, Gradient, GradientKind, ImageBrushRef,
+    InterpolationAlphaSpace, StyleRef,
+};
+
+use super::layout::*;
+use super::tables::{AlignedBytes, Tables, all_exact};
+
+/// How far curves may be from what they stand for, in pixels: the tolerance with which the rasterizer itself would turn the
+/// same shapes into paths. Another value would change pixels.
+const TOLERANCE: f64 = 0.1;
+/// How far the parts of a glyph may be from its origin, in ems, before they are culled wrongly.
+const GLYPH_REACH_EMS: f64 = 3.0;
+/// How far a blurred shadow is seen, in standard deviations.
+const SHADOW_REACH: f64 = 4.0;
+
+/// The page that is recorded, as a whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PageSize {
+    /// The page's width in device pixels.
+    pub width: u32,
+    /// The page's height in device pixels.
+    pub height: u32,
+    /// The size of the window that it was laid out for, in device pixels.
+    pub window: (u32, u32),
+    /// Device pixels a CSS pixel.
+    pub scale: f32,
+}
+
+/// What a page shares with others: the bytes of a font file, or an image's pixels.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Which of the two.
+    pub kind: PartKind,
+    /// BLAKE3 of the bytes.
+    pub hash: [u8; 32],
+    /// The bytes.
+    pub data: Blob<u8>,
+}
+
+/// What a [`Part`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PartKind {
+    /// A font file, or a collection.
+    Font,
+    /// Decoded pixels.
+    Image,
+}
+
+/// A recorded page.
+pub struct Recorded {
+    /// The page block.
+    pub block: AlignedBytes,
+    /// The fonts and images that it refers to, each once.
+    pub parts: Vec<Part>,
+    /// How many commands could not be recorded: custom paints, which pages don't have.
+    pub unsupported: usize,
+}
+
+/// Takes paint commands and makes a page block of them.
+pub struct Recorder {
+    tables: Tables,
+    size: PageSize,
+    title: String,
+    url: String,
+    parts: Vec<Part>,
+    /// Fonts and images by the id of their bytes, which is unique in a process.
+    fonts: HashMap<(u64, u32), u32>,
+    images: HashMap<(u64, u32, u32), u32>,
+    hashes: HashMap<u64, [u8; 32]>,
+    /// Layers that are open: their command, and what was drawn in them.
+    open: Vec<Layer>,
+    unsupported: usize,
+}
+
+struct Layer {
+    command: usize,
+    content: Extent,
+    /// A filter may show something far from where it was drawn.
+    filtered: bool,
+}
+
+/// From where to where, vertically.
+#[derive(Clone, Copy)]
+struct Extent {
+    top: f64,
+    bottom: f64,
+}
+
+impl Extent {
+    const EMPTY: Extent = Extent { top: f64::INFINITY, bottom: f64::NEG_INFINITY };
+    const ALL: Extent = Extent { top: f64::NEG_INFINITY, bottom: f64::INFINITY };
+
+    fn of(rect: Rect, margin: f64) -> Extent {
+        match rect.is_finite() {
+            true => Extent { top: rect.min_y() - margin, bottom: rect.max_y() + margin },
+            false => Extent::ALL,
+        }
+    }
+
+    fn grow(&mut self, other: Extent) {
+        self.top = self.top.min(other.top);
+        self.bottom = self.bottom.max(other.bottom);
+    }
+}
+
+impl Recorder {
+    /// A page without content.
+    pub fn new(size: PageSize) -> Recorder {
+        Recorder {
+            tables: Tables::default(),
+            size,
+            title: String::new(),
+            url: String::new(),
+            parts: Vec::new(),
+            fonts: HashMap::new(),
+            images: HashMap::new(),
+            hashes: HashMap::new(),
+            open: Vec::new(),
+            unsupported: 0,
+        }
+    }
+
+    /// What the page is called, and its address.
+    pub fn set_title(&mut self, title: &str, url: &str) {
+        self.title = title.to_string();
+        self.url = url.to_string();
+    }
+
+    /// A rectangle that leads to `url`; `node` is the element's id in the document's tables, or `u32::MAX`.
+    pub fn add_link(&mut self, rect: Rect, url: &str, node: u32) {
+        let target = self.tables.target(url);
+        let rect = [rect.x0, rect.y0, rect.x1, rect.y1].map(|value| value as f32);
+        self.tables.links.push(LinkRecord { rect, target, node });
+    }
+
+    /// A place that `#name` leads to.
+    pub fn add_anchor(&mut self, name: &str, top: f64) {
+        let name = self.tables.text(name);
+        self.tables.anchors.push(Anchor { name, top: top as f32 });
+    }
+
+    /// A line of text that can be found, below what was added before: where it is, and its clusters, each with its
+    /// text and advance in pixels, from left to right.
+    pub fn add_line<'a>(
+        &mut self,
+        left: f64,
+        top: f64,
+        height: f64,
+        clusters: impl Iterator<Item = (&'a str, f32)>,
+    ) {
+        let offset = self.tables.searchable.len();
+        let first = self.tables.clusters.len();
+        for (text, advance) in clusters {
+            self.tables.searchable.push_str(text);
+            let advance = (advance * 64.0).round().clamp(0.0, f32::from(u16::MAX)) as u16;
+            let bytes = text.len().min(usize::from(u16::MAX)) as u16;
+            self.tables.clusters.push(Cluster { advance, bytes });
+        }
+        self.tables.lines.push(Line {
+            left: left as f32,
+            top: top as f32,
+            height: height as f32,
+            text: Span {
+                offset: offset as u32,
+                bytes: (self.tables.searchable.len() - offset) as u32,
+            },
+            first_cluster: first as u32,
+            clusters: (self.tables.clusters.len() - first) as u32,
+        });
+    }
+
+    /// Text between two blocks of lines: what is searched for does not reach across it.
+    pub fn end_block(&mut self) {
+        if !self.tables.searchable.is_empty() && !self.tables.searchable.ends_with('\n') {
+            self.tables.searchable.push('\n');
+        }
+    }
+
+    /// The number of commands so far.
+    pub fn commands(&self) -> usize {
+        self.tables.commands.len()
+    }
+
+    /// The block, and what it shares with others. Layers that are still open are closed.
+    pub fn finish(mut self) -> Recorded {
+        while !self.open.is_empty() {
+            self.pop_layer();
+        }
+        let header = Header {
+            width: self.size.width,
+            height: self.size.height,
+            window_width: self.size.window.0,
+            window_height: self.size.window.1,
+            scale: self.size.scale,
+            background: 0x00FF_FFFF,
+            title: self.tables.text(&self.title),
+            url: self.tables.text(&self.url),
+            ..bytemuck::Zeroable::zeroed()
+        };
+        Recorded {
+            block: self.tables.into_block(header),
+            parts: self.parts,
+            unsupported: self.unsupported,
+        }
+    }
+
+    /// Appends a command and counts what it draws to the layers that it is in.
+    fn push(&mut self, mut command: Command, extent: Extent) {
+        let inside_filter = self.open.iter().any(|layer| layer.filtered);
+        let extent = if inside_filter { Extent::ALL } else { extent };
+        if let Some(layer) = self.open.last_mut() {
+            layer.content.grow(extent);
+        }
+        set_extent(&mut command, extent);
+        self.tables.commands.push(command);
+    }
+
+    fn open_layer(&mut self, command: Command, filtered: bool) {
+        self.open.push(Layer {
+            command: self.tables.commands.len(),
+            content: Extent::EMPTY,
+            filtered,
+        });
+        self.tables.commands.push(command);
+    }
+
+    fn transform(&mut self, transform: Affine) -> (u8, [u32; 2]) {
+        let c = transform.as_coeffs();
+        if c[..4] != [1.0, 0.0, 0.0, 1.0] {
+            return (TRANSFORM_AFFINE, [self.tables.numbers(&c), 0]);
+        }
+        match all_exact([c[4], c[5]]) {
+            Some(moved) => (TRANSFORM_MOVE, moved.map(f32::to_bits)),
+            None => (TRANSFORM_MOVE_PRECISE, [self.tables.numbers(&c[4..]), 0]),
+        }
+    }
+
+    fn shape(&mut self, shape: &impl Shape) -> (u8, u32, Rect) {
+        if let Some(rect) = shape.as_rect() {
+            let edges = [rect.x0, rect.y0, rect.x1, rect.y1];
+            return match all_exact(edges) {
+                Some(edges) => (SHAPE_RECT, self.tables.rect(edges), rect.abs()),
+                None => (SHAPE_RECT_PRECISE, self.tables.numbers(&edges), rect.abs()),
+            };
+        }
+        if let Some(rounded) = shape.as_rounded_rect() {
+            let (rect, radii) = (rounded.rect(), rounded.radii());
+            let numbers = [
+                rect.x0,
+                rect.y0,
+                rect.x1,
+                rect.y1,
+                radii.top_left,
+                radii.top_right,
+                radii.bottom_right,
+                radii.bottom_left,
+            ];
+            return (SHAPE_ROUNDED, self.tables.numbers(&numbers), rect.abs());
+        }
+        let (mut verbs, mut points) = (Vec::new(), Vec::new());
+        let mut bounds = Bounds::default();
+        for element in shape.path_elements(TOLERANCE) {
+            let (verb, used): (u8, &[kurbo::Point]) = match &element {
+                PathEl::MoveTo(a) => (VERB_MOVE, &[*a]),
+                PathEl::LineTo(a) => (VERB_LINE, &[*a]),
+                PathEl::QuadTo(a, b) => (VERB_QUAD, &[*a, *b]),
+                PathEl::CurveTo(a, b, c) => (VERB_CUBIC, &[*a, *b, *c]),
+                PathEl::ClosePath => (VERB_CLOSE, &[]),
+            };
+            verbs.push(verb);
+            for point in used {
+                points.extend([point.x, point.y]);
+                bounds.add(*point);
+            }
+        }
+        (SHAPE_PATH, self.tables.path(verbs, &points), bounds.rect())
+    }
+
+    fn paint(&mut self, paint: PaintRef<'_>, transform: Option<Affine>) -> u32 {
+        let transform = match transform {
+            Some(transform) => self.tables.numbers(&transform.as_coeffs()),
+            None => NONE,
+        };
+        let (kind, data) = match paint {
+            Paint::Solid(color) => (PAINT_SOLID, color.components.map(f32::to_bits)),
+            Paint::Gradient(gradient) => (PAINT_GRADIENT, [self.gradient(gradient), 0, 0, 0]),
+            Paint::Image(image) => (PAINT_IMAGE, self.image(image)),
+            // The rasterizer paints these with nothing, too.
+            Paint::Resource(_) | Paint::Custom(_) => {
+                self.unsupported += 1;
+                (PAINT_SOLID, [0; 4])
+            }
+        };
+        self.tables.paint(PaintRecord { kind, transform, data })
+    }
+
+    fn gradient(&mut self, gradient: &Gradient) -> u32 {
+        let (kind, geometry) = match gradient.kind {
+            GradientKind::Linear(g) => {
+                (GRADIENT_LINEAR, [g.start.x, g.start.y, g.end.x, g.end.y, 0.0, 0.0])
+            }
+            GradientKind::Radial(g) => (
+                GRADIENT_RADIAL,
+                [
+                    g.start_center.x,
+                    g.start_center.y,
+                    g.end_center.x,
+                    g.end_center.y,
+                    f64::from(g.start_radius),
+                    f64::from(g.end_radius),
+                ],
+            ),
+            GradientKind::Sweep(g) => (
+                GRADIENT_SWEEP,
+                [
+                    g.center.x,
+                    g.center.y,
+                    f64::from(g.start_angle),
+                    f64::from(g.end_angle),
+                    0.0,
+                    0.0,
+                ],
+            ),
+        };
+        let stops: Vec<Stop> = gradient
+            .stops
+            .iter()
+            .map(|stop| {
+                let missing = stop.color.flags.missing();
+                Stop {
+                    offset: stop.offset,
+                    color_space: stop.color.cs as u8,
+                    missing: (0..4).filter(|n| missing.contains(*n)).map(|n| 1 << n).sum(),
+                    reserved: [0; 2],
+                    components: stop.color.components,
+                }
+            })
+            .collect();
+        let record = GradientRecord {
+            kind,
+            extend: gradient.extend as u8,
+            color_space: gradient.interpolation_cs as u8,
+            hue_direction: gradient.hue_direction as u8,
+            straight_alpha: u8::from(
+                gradient.interpolation_alpha_space == InterpolationAlphaSpace::Unpremultiplied,
+            ),
+            geometry,
+            ..Default::default()
+        };
+        self.tables.gradient(record, &stops)
+    }
+
+    fn image(&mut self, brush: ImageBrushRef<'_>) -> [u32; 4] {
+        let image = brush.image;
+        let key = (image.data.id(), image.width, image.height);
+        let index = match self.images.get(&key) {
+            Some(index) => *index,
+            None => {
+                let hash = self.part(PartKind::Image, &image.data);
+                let record = ImageRecord {
+                    hash,
+                    width: image.width,
+                    height: image.height,
+                    format: image.format as u8,
+                    alpha: image.alpha_type as u8,
+                    reserved: [0; 6],
+                };
+                let index = self.tables.images.len() as u32;
+                self.tables.images.push(record);
+                self.images.insert(key, index);
+                index
+            }
+        };
+        let sampler = brush.sampler;
+        let how = sampler.x_extend as u32
+            | (sampler.y_extend as u32) << 8
+            | (sampler.quality as u32) << 16;
+        [index, how, sampler.alpha.to_bits(), 0]
+    }
+
+    fn font(&mut self, font: &FontData) -> u32 {
+        let key = (font.data.id(), font.index);
+        if let Some(index) = self.fonts.get(&key) {
+            return *index;
+        }
+        let hash = self.part(PartKind::Font, &font.data);
+        let index = self.tables.fonts.len() as u32;
+        self.tables.fonts.push(FontRecord { hash, index: font.index, reserved: 0 });
+        self.fonts.insert(key, index);
+        index
+    }
+
+    /// Notes bytes that are kept apart, once however often they are used, and gives their hash.
+    fn part(&mut self, kind: PartKind, data: &Blob<u8>) -> [u8; 32] {
+        if let Some(hash) = self.hashes.get(&data.id()) {
+            return *hash;
+        }
+        let hash = blake3::hash(data.data()).into();
+        self.hashes.insert(data.id(), hash);
+        if !self.parts.iter().any(|part| part.kind == kind && part.hash == hash) {
+            self.parts.push(Part { kind, hash, data: data.clone() });
+        }
+        hash
+    }
+
+    fn stroke_style(&mut self, style: &Stroke) -> u32 {
+        let first_dash = match style.dash_pattern.is_empty() {
+            true => 0,
+            false => self.tables.numbers(&style.dash_pattern),
+        };
+        self.tables.stroke(StrokeRecord {
+            width: style.width,
+            miter_limit: style.miter_limit,
+            dash_offset: style.dash_offset,
+            first_dash,
+            dashes: style.dash_pattern.len() as u32,
+            join: join_code(style.join),
+            start_cap: cap_code(style.start_cap),
+            end_cap: cap_code(style.end_cap),
+            reserved: [0; 5],
+        })
+    }
+}
+
+/// The smallest rectangle around some points.
+#[derive(Default)]
+struct Bounds(Option<Rect>);
+
+impl Bounds {
+    fn add(&mut self, point: kurbo::Point) {
+        self.0 = Some(match self.0 {
+            Some(rect) => rect.union_pt(point),
+            None => Rect::from_points(point, point),
+        });
+    }
+
+    fn rect(&self) -> Rect {
+        self.0.unwrap_or(Rect::ZERO)
+    }
+}
+
+fn set_extent(command: &mut Command, extent: Extent) {
+    // A pixel more than needed, so that rounding to `f32` never culls.
+    command.top = (extent.top - 1.0).floor() as f32;
+    command.bottom = (extent.bottom + 1.0).ceil() as f32;
+}
+
+fn join_code(join: kurbo::Join) -> u8 {
+    match join {
+        kurbo::Join::Bevel => 0,
+        kurbo::Join::Miter => 1,
+        kurbo::Join::Round => 2,
+    }
+}
+
+fn cap_code(cap: kurbo::Cap) -> u8 {
+    match cap {
+        kurbo::Cap::Butt => 0,
+        kurbo::Cap::Square => 1,
+        kurbo::Cap::Round => 2,
+    }
+}
+
+impl RenderContext for Recorder {}
+
+impl PaintScene for Recorder {
+    fn reset(&mut self) {
+        *self = Recorder {
+            title: self.title.clone(),
+            url: self.url.clone(),
+            ..Recorder::new(self.size)
+        };
+    }
+
+    fn push_layer(
+        &mut self,
+        fill: Fill,
+        blend: impl Into<BlendMode>,
+        alpha: f32,
+        transform: Affine,
+        clip: &impl Shape,
+        filter: Option<Arc<Filter>>,
+        // The rasterizer has none.
+        _backdrop_filter: Option<Arc<Filter>>,
+    ) {
+        let blend = blend.into();
+        let (transform_kind, transform) = self.transform(transform);
+        let (shape_kind, shape, _) = self.shape(clip);
+        let style = match filter.as_ref().and_then(|filter| serde_json::to_string(&**filter).ok()) {
+            Some(json) => {
+                let span = self.tables.text(&json);
+                self.tables.filters.push(span);
+                self.tables.filters.len() as u32 - 1
+            }
+            None => NONE,
+        };
+        let command = Command {
+            kind: COMMAND_LAYER,
+            flags: Command::flags_of(fill == Fill::EvenOdd, transform_kind, shape_kind),
+            mix: blend.mix as u8,
+            compose: blend.compose as u8,
+            paint: alpha.to_bits(),
+            transform,
+            shape,
+            style,
+            ..Default::default()
+        };
+        self.open_layer(command, style != NONE);
+    }
+
+    fn push_clip_layer(&mut self, fill: Fill, transform: Affine, clip: &impl Shape) {
+        let (transform_kind, transform) = self.transform(transform);
+        let (shape_kind, shape, _) = self.shape(clip);
+        let command = Command {
+            kind: COMMAND_CLIP,
+            flags: Command::flags_of(fill == Fill::EvenOdd, transform_kind, shape_kind),
+            transform,
+            shape,
+            style: NONE,
+            ..Default::default()
+        };
+        self.open_layer(command, false);
+    }
+
+    fn pop_layer(&mut self) {
+        let Some(layer) = self.open.pop() else { return };
+        // A layer that composes destructively shows where nothing was drawn in it.
+        let begin = &self.tables.commands[layer.command];
+        let spreads =
+            begin.kind == COMMAND_LAYER && begin.compose != peniko::Compose::SrcOver as u8;
+        let extent = if layer.filtered || spreads { Extent::ALL } else { layer.content };
+        set_extent(&mut self.tables.commands[layer.command], extent);
+        self.push(Command { kind: COMMAND_POP, ..Default::default() }, extent);
+    }
+
+    fn stroke<'a>(
+        &mut self,
+        style: &Stroke,
+        transform: Affine,
+        brush: impl Into<PaintRef<'a>>,
+        brush_transform: Option<Affine>,
+        shape: &impl Shape,
+    ) {
+        let paint = self.paint(brush.into(), brush_transform);
+        let (transform_kind, coded) = self.transform(transform);
+        let (shape_kind, shape, bounds) = self.shape(shape);
+        let reach = style.width * style.miter_limit.max(1.5);
+        let bounds = transform.transform_rect_bbox(bounds.inflate(reach, reach));
+        let command = Command {
+            kind: COMMAND_STROKE,
+            flags: Command::flags_of(false, transform_kind, shape_kind),
+            paint,
+            transform: coded,
+            shape,
+            style: self.stroke_style(style),
+            ..Default::default()
+        };
+        self.push(command, Extent::of(bounds, 0.0));
+    }
+
+    fn fill<'a>(
+        &mut self,
+        style: Fill,
+        transform: Affine,
+        brush: impl Into<PaintRef<'a>>,
+        brush_transform: Option<Affine>,
+        shape: &impl Shape,
+    ) {
+        let paint = self.paint(brush.into(), brush_transform);
+        let (transform_kind, coded) = self.transform(transform);
+        let (shape_kind, shape, bounds) = self.shape(shape);
+        let command = Command {
+            kind: COMMAND_FILL,
+            flags: Command::flags_of(style == Fill::EvenOdd, transform_kind, shape_kind),
+            paint,
+            transform: coded,
+            shape,
+            style: NONE,
+            ..Default::default()
+        };
+        self.push(command, Extent::of(transform.transform_rect_bbox(bounds), 0.0));
+    }
+
+    fn draw_glyphs<'a, 's: 'a>(
+        &'s mut self,
+        font: &'a FontData,
+        font_size: f32,
+        hint: bool,
+        normalized_coords: &'a [NormalizedCoord],
+        embolden: Vec2,
+        style: impl Into<StyleRef<'a>>,
+        brush: impl Into<PaintRef<'a>>,
+        brush_alpha: f32,
+        transform: Affine,
+        glyph_transform: Option<Affine>,
+        glyphs: impl Iterator<Item = Glyph> + Clone,
+    ) {
+        let paint = self.paint(brush.into(), None);
+        let (flags, stroke) = match style.into() {
+            StyleRef::Fill(fill) => (if fill == Fill::EvenOdd { RUN_EVEN_ODD } else { 0 }, NONE),
+            StyleRef::Stroke(stroke) => (0, self.stroke_style(stroke)),
+        };
+        let run = Run {
+            font: self.font(font),
+            size: font_size,
+            flags: flags | if hint { RUN_HINTED } else { 0 },
+            first_coordinate: self.tables.coordinates(normalized_coords),
+            coordinates: normalized_coords.len() as u32,
+            embolden: match embolden == Vec2::ZERO {
+                true => NONE,
+                false => self.tables.numbers(&[embolden.x, embolden.y]),
+            },
+            glyph_transform: match glyph_transform {
+                Some(transform) => self.tables.numbers(&transform.as_coeffs()),
+                None => NONE,
+            },
+            stroke,
+            alpha: brush_alpha,
+        };
+        let run = self.tables.run(run);
+        let mut bounds = Bounds::default();
+        let first_y = glyphs.clone().next().map_or(0.0, |glyph| glyph.y);
+        let level = glyphs.clone().all(|glyph| glyph.y.to_bits() == first_y.to_bits());
+        let piece = Piece {
+            run,
+            first_glyph: self.tables.glyphs.len() as u32,
+            first_position: self.tables.positions.len() as u32,
+            glyphs: if level { PIECE_LEVEL } else { 0 } | glyphs.clone().count() as u32,
+            y: first_y,
+        };
+        for glyph in glyphs {
+            // Glyph ids of OpenType have 16 bits.
+            self.tables.glyphs.push(glyph.id as u16);
+            self.tables.positions.push(glyph.x);
+            if !level {
+                self.tables.positions.push(glyph.y);
+            }
+            bounds.add(kurbo::Point::new(f64::from(glyph.x), f64::from(glyph.y)));
+        }
+        let reach = f64::from(font_size) * GLYPH_REACH_EMS;
+        let bounds = transform.transform_rect_bbox(bounds.rect().inflate(reach, reach));
+        let (transform_kind, coded) = self.transform(transform);
+        let command = Command {
+            kind: COMMAND_GLYPHS,
+            flags: Command::flags_of(false, transform_kind, SHAPE_NONE),
+            paint,
+            transform: coded,
+            shape: self.tables.pieces.len() as u32,
+            style: NONE,
+            ..Default::default()
+        };
+        self.tables.pieces.push(piece);
+        self.push(command, Extent::of(bounds, 0.0));
+    }
+
+    fn draw_box_shadow(
+        &mut self,
+        transform: Affine,
+        rect: Rect,
+        brush: Color,
+        radius: f64,
+        std_dev: f64,
+    ) {
+        let paint = self.paint(Paint::Solid(brush), None);
+        let reach = std_dev * SHADOW_REACH;
+        let bounds = transform.transform_rect_bbox(rect.abs().inflate(reach, reach));
+        let (transform_kind, coded) = self.transform(transform);
+        let command = Command {
+            kind: COMMAND_SHADOW,
+            flags: Command::flags_of(false, transform_kind, SHAPE_NONE),
+            paint,
+            transform: coded,
+            shape: self.tables.numbers(&[rect.x0, rect.y0, rect.x1, rect.y1, radius, std_dev]),
+            style: NONE,
+            ..Default::default()
+        };
+        self.push(command, Extent::of(bounds, 0.0));
+    }
+}

@@ -1,0 +1,292 @@
+//! The tables of a page while it is being recorded, and their way into a block.
+//!
+//! What repeats is stored once: numbers, rectangles, paths, paints, styles. A page of ten thousand commands has some dozen
+//! paints and a few hundred shapes.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use bytemuck::Pod;
+
+use super::layout::*;
+
+/// The sections of a block under construction, and what has been put into them.
+#[derive(Default)]
+pub(crate) struct Tables {
+    pub commands: Vec<Command>,
+    pub rects: Vec<[f32; 4]>,
+    pub numbers: Vec<f64>,
+    pub paths: Vec<Path>,
+    pub verbs: Vec<u8>,
+    pub points: Vec<[f32; 2]>,
+    pub paints: Vec<PaintRecord>,
+    pub gradients: Vec<GradientRecord>,
+    pub stops: Vec<Stop>,
+    pub images: Vec<ImageRecord>,
+    pub fonts: Vec<FontRecord>,
+    pub runs: Vec<Run>,
+    pub coordinates: Vec<i16>,
+    pub pieces: Vec<Piece>,
+    pub glyphs: Vec<u16>,
+    pub positions: Vec<f32>,
+    pub strokes: Vec<StrokeRecord>,
+    pub filters: Vec<Span>,
+    pub links: Vec<LinkRecord>,
+    pub targets: Vec<Span>,
+    pub anchors: Vec<Anchor>,
+    pub lines: Vec<Line>,
+    pub clusters: Vec<Cluster>,
+    /// The searchable text; it comes first in the text section.
+    pub searchable: String,
+    /// All other text.
+    pub text: String,
+    seen: Seen,
+}
+
+/// Where things are that were stored before, by their bytes.
+#[derive(Default)]
+struct Seen {
+    rects: HashMap<[u32; 4], u32>,
+    numbers: HashMap<Vec<u64>, u32>,
+    paths: HashMap<(Vec<u8>, Vec<u64>), u32>,
+    records: HashMap<(u8, Vec<u8>), u32>,
+    texts: HashMap<String, Span>,
+}
+
+/// The value as `f32`, if that says exactly the same.
+pub(crate) fn exact(value: f64) -> Option<f32> {
+    let short = value as f32;
+    (f64::from(short).to_bits() == value.to_bits()).then_some(short)
+}
+
+/// All the values as `f32`, if that says exactly the same.
+pub(crate) fn all_exact<const N: usize>(values: [f64; N]) -> Option<[f32; N]> {
+    let short = values.map(|value| value as f32);
+    let same = short.iter().zip(values).all(|(s, v)| f64::from(*s).to_bits() == v.to_bits());
+    same.then_some(short)
+}
+
+impl Tables {
+    pub(crate) fn rect(&mut self, rect: [f32; 4]) -> u32 {
+        let key = rect.map(f32::to_bits);
+        intern(&mut self.seen.rects, key, &mut self.rects, rect)
+    }
+
+    /// The index of the first of `values` among the numbers.
+    pub(crate) fn numbers(&mut self, values: &[f64]) -> u32 {
+        let key = values.iter().map(|value| value.to_bits()).collect();
+        let next = self.numbers.len() as u32;
+        let index = *self.seen.numbers.entry(key).or_insert(next);
+        if index == next {
+            self.numbers.extend_from_slice(values);
+        }
+        index
+    }
+
+    /// A path of `verbs` that use up `points` (x and y in turns).
+    pub(crate) fn path(&mut self, verbs: Vec<u8>, points: &[f64]) -> u32 {
+        let bits = points.iter().map(|value| value.to_bits()).collect();
+        let key = (verbs, bits);
+        if let Some(index) = self.seen.paths.get(&key) {
+            return *index;
+        }
+        let verbs = &key.0;
+        let mut path = Path {
+            first_verb: self.verbs.len() as u32,
+            verbs: verbs.len() as u32,
+            first_point: self.points.len() as u32,
+            flags: 0,
+        };
+        self.verbs.extend_from_slice(verbs);
+        if points.iter().all(|value| exact(*value).is_some()) {
+            let pairs = points.chunks_exact(2).map(|pair| [pair[0] as f32, pair[1] as f32]);
+            self.points.extend(pairs);
+        } else {
+            path.flags = PATH_PRECISE;
+            path.first_point = self.numbers.len() as u32;
+            self.numbers.extend_from_slice(points);
+        }
+        let index = self.paths.len() as u32;
+        self.paths.push(path);
+        self.seen.paths.insert(key, index);
+        index
+    }
+
+    pub(crate) fn paint(&mut self, record: PaintRecord) -> u32 {
+        intern_record(&mut self.seen, PAINTS, &mut self.paints, record)
+    }
+
+    pub(crate) fn run(&mut self, record: Run) -> u32 {
+        intern_record(&mut self.seen, RUNS, &mut self.runs, record)
+    }
+
+    pub(crate) fn stroke(&mut self, record: StrokeRecord) -> u32 {
+        intern_record(&mut self.seen, STROKES, &mut self.strokes, record)
+    }
+
+    /// A gradient with its stops; the indices of the stops are filled in here.
+    pub(crate) fn gradient(&mut self, mut record: GradientRecord, stops: &[Stop]) -> u32 {
+        let mut key = bytemuck::bytes_of(&record).to_vec();
+        key.extend_from_slice(bytemuck::cast_slice(stops));
+        let next = self.gradients.len() as u32;
+        let index = *self.seen.records.entry((GRADIENTS as u8, key)).or_insert(next);
+        if index == next {
+            record.first_stop = self.stops.len() as u32;
+            record.stops = stops.len() as u32;
+            self.stops.extend_from_slice(stops);
+            self.gradients.push(record);
+        }
+        index
+    }
+
+    /// Normalised variation coordinates: where they begin.
+    pub(crate) fn coordinates(&mut self, coordinates: &[i16]) -> u32 {
+        if coordinates.is_empty() {
+            return 0;
+        }
+        let key = (COORDINATES as u8, bytemuck::cast_slice(coordinates).to_vec());
+        let next = self.coordinates.len() as u32;
+        let index = *self.seen.records.entry(key).or_insert(next);
+        if index == next {
+            self.coordinates.extend_from_slice(coordinates);
+        }
+        index
+    }
+
+    /// A text that is not searched, stored once.
+    pub(crate) fn text(&mut self, text: &str) -> Span {
+        if let Some(span) = self.seen.texts.get(text) {
+            return *span;
+        }
+        let span = Span { offset: self.text.len() as u32, bytes: text.len() as u32 };
+        self.text.push_str(text);
+        self.seen.texts.insert(text.to_string(), span);
+        span
+    }
+
+    /// The index of a link's target.
+    pub(crate) fn target(&mut self, url: &str) -> u32 {
+        let key = (TARGETS as u8, url.as_bytes().to_vec());
+        let next = self.targets.len() as u32;
+        let index = *self.seen.records.entry(key).or_insert(next);
+        if index == next {
+            let span = self.text(url);
+            self.targets.push(span);
+        }
+        index
+    }
+
+    /// The block. `header` says what is not in the tables; spans of text are still those of [`Tables::text`].
+    pub(crate) fn into_block(mut self, mut header: Header) -> AlignedBytes {
+        let shift = self.searchable.len() as u32;
+        for span in [&mut header.title, &mut header.url]
+            .into_iter()
+            .chain(&mut self.targets)
+            .chain(&mut self.filters)
+            .chain(self.anchors.iter_mut().map(|anchor| &mut anchor.name))
+        {
+            span.offset += shift;
+        }
+        let text = std::mem::take(&mut self.searchable) + &self.text;
+        let sections: [&[u8]; SECTION_COUNT] = [
+            bytemuck::cast_slice(&self.commands),
+            bytemuck::cast_slice(&self.rects),
+            bytemuck::cast_slice(&self.numbers),
+            bytemuck::cast_slice(&self.paths),
+            &self.verbs,
+            bytemuck::cast_slice(&self.points),
+            bytemuck::cast_slice(&self.paints),
+            bytemuck::cast_slice(&self.gradients),
+            bytemuck::cast_slice(&self.stops),
+            bytemuck::cast_slice(&self.images),
+            bytemuck::cast_slice(&self.fonts),
+            bytemuck::cast_slice(&self.runs),
+            bytemuck::cast_slice(&self.coordinates),
+            bytemuck::cast_slice(&self.pieces),
+            bytemuck::cast_slice(&self.glyphs),
+            bytemuck::cast_slice(&self.positions),
+            bytemuck::cast_slice(&self.strokes),
+            bytemuck::cast_slice(&self.filters),
+            bytemuck::cast_slice(&self.links),
+            bytemuck::cast_slice(&self.targets),
+            bytemuck::cast_slice(&self.anchors),
+            bytemuck::cast_slice(&self.lines),
+            bytemuck::cast_slice(&self.clusters),
+            text.as_bytes(),
+        ];
+        let mut offset = size_of::<Header>();
+        for (place, section) in header.sections.iter_mut().zip(sections) {
+            *place = Section { offset: offset as u64, bytes: section.len() as u64 };
+            offset += section.len().next_multiple_of(ALIGNMENT);
+        }
+        header.magic = MAGIC;
+        header.version = FORMAT_VERSION;
+        header.header_bytes = size_of::<Header>() as u32;
+        header.block_bytes = offset as u64;
+        header.searchable_bytes = shift;
+        let mut block = AlignedBytes::zeroed(offset);
+        let bytes = block.as_mut_bytes();
+        bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
+        for (place, section) in header.sections.iter().zip(sections) {
+            let start = place.offset as usize;
+            bytes[start..start + section.len()].copy_from_slice(section);
+        }
+        block
+    }
+}
+
+fn intern<K: Hash + Eq, T>(
+    seen: &mut HashMap<K, u32>,
+    key: K,
+    table: &mut Vec<T>,
+    value: T,
+) -> u32 {
+    let next = table.len() as u32;
+    let index = *seen.entry(key).or_insert(next);
+    if index == next {
+        table.push(value);
+    }
+    index
+}
+
+fn intern_record<T: Pod>(seen: &mut Seen, section: usize, table: &mut Vec<T>, record: T) -> u32 {
+    let key = (section as u8, bytemuck::bytes_of(&record).to_vec());
+    intern(&mut seen.records, key, table, record)
+}
+
+/// Bytes that begin at a multiple of 8, as a block has to.
+#[derive(Clone, Default)]
+pub struct AlignedBytes {
+    words: Vec<u64>,
+    length: usize,
+}
+
+impl AlignedBytes {
+    /// `length` bytes of zeros.
+    pub fn zeroed(length: usize) -> AlignedBytes {
+        AlignedBytes { words: vec![0; length.div_ceil(8)], length }
+    }
+
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> AlignedBytes {
+        let mut copy = AlignedBytes::zeroed(bytes.len());
+        copy.as_mut_bytes().copy_from_slice(bytes);
+        copy
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.length]
+    }
+
+    /// The bytes, to be filled.
+    pub fn as_mut_bytes(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.length]
+    }
+}
+
+impl AsRef<[u8]> for AlignedBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}

@@ -1,0 +1,10 @@
+//! Page blocks to pixels.
+
+mod page;
+mod painter;
+pub(crate) mod replay;
+mod strips;
+
+pub use page::{Page, Parts, SharedBytes};
+pub use painter::{Area, Painted, Painter};
+pub use strips::{STRIP_ROWS, StripPacker, Strips};

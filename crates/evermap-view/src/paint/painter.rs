@@ -1,0 +1,230 @@
+//! Pixels of a page: copied from strips where there are any, else painted from the commands.
+//!
+//! What is painted is painted in bands of 256 rows that begin at multiples of 256, whatever part is asked for: a pixel has
+//! one value, however one scrolls to it, and whether it comes from a strip or not.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use anyrender::{ImageRenderer, PaintScene};
+use anyrender_vello_cpu::VelloCpuImageRenderer;
+use kurbo::{Affine, Rect};
+use peniko::{Color, Fill};
+
+use super::page::Page;
+use super::replay::{View, replay};
+use super::strips::{STRIP_ROWS, StripPacker};
+use crate::page::WIDTH_MAX;
+use crate::{Result, ViewError};
+
+/// Rows that are painted at a time, a multiple of [`STRIP_ROWS`].
+const BAND_ROWS: u32 = 256;
+/// Painted bands that are remembered: some screens up and down.
+const BANDS_KEPT: usize = 24;
+
+/// A part of a page, in device pixels from its upper left corner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// Pixels left of it.
+    pub left: u32,
+    /// Rows above it.
+    pub top: u32,
+    /// Pixels a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
+/// Where the rows of an area came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Painted {
+    /// Strips that were copied.
+    pub strips: u32,
+    /// Bands that had to be painted.
+    pub bands: u32,
+}
+
+/// Paints pages. Keeps what it needs for that, and the last bands of the last page.
+#[derive(Default)]
+pub struct Painter {
+    renderer: Option<(u32, VelloCpuImageRenderer)>,
+    rgba: Vec<u8>,
+    strip: Vec<u32>,
+    bands: Vec<Band>,
+}
+
+struct Band {
+    page: Arc<Page>,
+    left: u32,
+    width: u32,
+    number: u32,
+    pixels: Vec<u32>,
+}
+
+impl Painter {
+    /// A painter that has painted nothing.
+    pub fn new() -> Painter {
+        Painter::default()
+    }
+
+    /// The pixels of `area`, row by row, each 0x00RRGGBB; what is outside the page has its background.
+    ///
+    /// Rows that are kept as strips are copied (some 0.2 ms for a megapixel), others painted (some 2 to 15 ms).
+    ///
+    /// # Errors
+    /// When the area is too large, or the rasterizer can't paint what the page says.
+    pub fn paint(&mut self, page: &Arc<Page>, area: Area, pixels: &mut [u32]) -> Result<Painted> {
+        let Area { width, height, .. } = area;
+        let bad = |why: &str| ViewError::BadSize { width, height, why: why.to_string() };
+        if width == 0 || width > WIDTH_MAX {
+            return Err(bad("between 1 and 16384 pixels a row are possible"));
+        }
+        if pixels.len() as u64 != u64::from(width) * u64::from(height) {
+            return Err(bad("the buffer has another size"));
+        }
+        let mut painted = Painted::default();
+        let page_height = page.block().size().height;
+        let mut row = 0;
+        while row < height {
+            let y = area.top.saturating_add(row);
+            if y >= page_height {
+                pixels[(row * width) as usize..].fill(page.block().background());
+                break;
+            }
+            let strip = y / STRIP_ROWS;
+            let rows = (STRIP_ROWS - y % STRIP_ROWS).min(height - row);
+            let target = &mut pixels[(row * width) as usize..((row + rows) * width) as usize];
+            match self.copy_strip(page, area, strip, y % STRIP_ROWS, target) {
+                true => painted.strips += 1,
+                false => painted.bands += self.copy_band(page, area, y, target)?,
+            }
+            row += rows;
+        }
+        Ok(painted)
+    }
+
+    /// Rows from `first_row` on of a strip that is kept, if it is.
+    fn copy_strip(
+        &mut self,
+        page: &Page,
+        area: Area,
+        strip: u32,
+        first_row: u32,
+        target: &mut [u32],
+    ) -> bool {
+        let Some(strips) = page.strips() else { return false };
+        if area.left != 0 || strips.width() != area.width || strip >= strips.count() {
+            return false;
+        }
+        let whole = (area.width * STRIP_ROWS) as usize;
+        if target.len() == whole {
+            return strips.unpack(strip, target).is_ok();
+        }
+        self.strip.resize(whole, 0);
+        if strips.unpack(strip, &mut self.strip).is_err() {
+            return false;
+        }
+        let start = (first_row * area.width) as usize;
+        target.copy_from_slice(&self.strip[start..start + target.len()]);
+        true
+    }
+
+    /// Rows from `y` on, all of one band; gives how many bands had to be painted for that.
+    fn copy_band(
+        &mut self,
+        page: &Arc<Page>,
+        area: Area,
+        y: u32,
+        target: &mut [u32],
+    ) -> Result<u32> {
+        let number = y / BAND_ROWS;
+        let is_it = |band: &Band| {
+            Arc::ptr_eq(&band.page, page)
+                && (band.left, band.width, band.number) == (area.left, area.width, number)
+        };
+        let known = self.bands.iter().position(is_it);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let pixels = self.paint_band(page, area.left, area.width, number)?;
+                self.bands.retain(|band| Arc::ptr_eq(&band.page, page));
+                if self.bands.len() == BANDS_KEPT {
+                    self.bands.remove(0);
+                }
+                let (left, width) = (area.left, area.width);
+                self.bands.push(Band { page: page.clone(), left, width, number, pixels });
+                self.bands.len() - 1
+            }
+        };
+        let start = (y % BAND_ROWS * area.width) as usize;
+        target.copy_from_slice(&self.bands[at].pixels[start..start + target.len()]);
+        Ok(u32::from(known.is_none()))
+    }
+
+    fn paint_band(&mut self, page: &Page, left: u32, width: u32, number: u32) -> Result<Vec<u32>> {
+        let view = View {
+            left: f64::from(left),
+            top: f64::from(number) * f64::from(BAND_ROWS),
+            height: f64::from(BAND_ROWS),
+        };
+        self.rasterize(width, |scene| {
+            let [_, red, green, blue] = page.block().background().to_be_bytes();
+            let all = Rect::new(0.0, 0.0, f64::from(width), f64::from(BAND_ROWS));
+            scene.fill(
+                Fill::NonZero,
+                Affine::IDENTITY,
+                Color::from_rgb8(red, green, blue),
+                None,
+                &all,
+            );
+            replay(page.block(), page, scene, view);
+        })
+    }
+
+    /// One band, painted by `draw`. The rasterizer is not ours: should it give up on what a page says, that is an error.
+    pub(crate) fn rasterize(
+        &mut self,
+        width: u32,
+        draw: impl FnOnce(&mut anyrender_vello_cpu::VelloCpuScenePainter),
+    ) -> Result<Vec<u32>> {
+        let renderer = match self.renderer.take() {
+            Some((same, mut renderer)) if same == width => {
+                renderer.reset();
+                renderer
+            }
+            _ => VelloCpuImageRenderer::new(width, BAND_ROWS),
+        };
+        let rgba = &mut self.rgba;
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let mut renderer = renderer;
+            renderer.render_to_vec(draw, rgba);
+            renderer
+        }));
+        let Ok(renderer) = done else {
+            return Err(ViewError::InvalidPage("the rasterizer gave up on it".to_string()));
+        };
+        self.renderer = Some((width, renderer));
+        let pixels = self.rgba.as_chunks::<4>().0.iter();
+        Ok(pixels
+            .map(|[red, green, blue, _]| u32::from_be_bytes([0, *red, *green, *blue]))
+            .collect())
+    }
+
+    /// The strips of the first `rows` rows of a page, as they are kept.
+    ///
+    /// # Errors
+    /// As [`Painter::paint`].
+    pub fn strips(&mut self, page: &Arc<Page>, rows: u32) -> Result<StripPacker> {
+        let size = page.block().size();
+        let rows = rows.min(size.height).next_multiple_of(STRIP_ROWS);
+        let width = size.window.0;
+        let mut packer = StripPacker::new(width);
+        let mut pixels = vec![0; width as usize * STRIP_ROWS as usize];
+        for strip in 0..rows / STRIP_ROWS {
+            let area = Area { left: 0, top: strip * STRIP_ROWS, width, height: STRIP_ROWS };
+            self.paint(page, area, &mut pixels)?;
+            packer.push(&pixels);
+        }
+        Ok(packer)
+    }
+}

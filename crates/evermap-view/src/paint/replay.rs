@@ -1,0 +1,357 @@
+//! A page block's commands, given to a rasterizer.
+//!
+//! What can't be read (an index that leads nowhere, a number that is not finite) is left out; layers are closed in any case.
+
+use anyrender::{Filter, Glyph, Paint, PaintRef, PaintScene};
+use bytemuck::Contiguous;
+use kurbo::{Affine, Cap, Join, Rect, Stroke, Vec2};
+use peniko::color::{AlphaColor, ColorSpaceTag, DynamicColor, Flags, HueDirection, Missing, Srgb};
+use peniko::{
+    BlendMode, ColorStop, ColorStops, Compose, Extend, Fill, FontData, Gradient, GradientKind,
+    ImageBrush, ImageData, ImageQuality, ImageSampler, InterpolationAlphaSpace,
+    LinearGradientPosition, Mix, RadialGradientPosition, Style, SweepGradientPosition,
+};
+use std::sync::Arc;
+
+use crate::page::layout::*;
+use crate::page::{AnyShape, Block, slice};
+
+/// Where fonts and images come from. `None` leaves out what needs it.
+pub(crate) trait PartSource {
+    fn font(&self, index: u32) -> Option<FontData>;
+    fn image(&self, index: u32) -> Option<ImageData>;
+}
+
+/// What a rasterizer is given: the part of the page that begins at (`left`, `top`) and is `height` pixels high.
+#[derive(Clone, Copy)]
+pub(crate) struct View {
+    pub left: f64,
+    pub top: f64,
+    pub height: f64,
+}
+
+/// Layers may not be nested deeper: the rasterizer's memory grows with each.
+const LAYERS_MAX: usize = 256;
+
+pub(crate) fn replay(
+    block: Block<'_>,
+    parts: &dyn PartSource,
+    scene: &mut impl PaintScene,
+    view: View,
+) {
+    let replay = Replay { block, parts, moved: Affine::translate((-view.left, -view.top)) };
+    let (top, bottom) = (view.top as f32, (view.top + view.height) as f32);
+    let mut commands = block.section::<Command>(COMMANDS).iter();
+    let mut open = 0;
+    while let Some(command) = commands.next() {
+        let unseen = command.bottom < top || command.top > bottom;
+        match command.kind {
+            COMMAND_LAYER | COMMAND_CLIP => {
+                let drawn =
+                    !unseen && open < LAYERS_MAX && replay.begin_layer(command, scene).is_some();
+                match drawn {
+                    true => open += 1,
+                    false => skip_layer(&mut commands),
+                }
+            }
+            COMMAND_POP if open > 0 => {
+                scene.pop_layer();
+                open -= 1;
+            }
+            _ if unseen => (),
+            _ => _ = replay.draw(command, scene),
+        }
+    }
+    for _ in 0..open {
+        scene.pop_layer();
+    }
+}
+
+/// Passes over what is in a layer, and its end.
+fn skip_layer(commands: &mut std::slice::Iter<'_, Command>) {
+    let mut depth = 1;
+    for command in commands {
+        match command.kind {
+            COMMAND_LAYER | COMMAND_CLIP => depth += 1,
+            COMMAND_POP => depth -= 1,
+            _ => (),
+        }
+        if depth == 0 {
+            return;
+        }
+    }
+}
+
+struct Replay<'a> {
+    block: Block<'a>,
+    parts: &'a dyn PartSource,
+    moved: Affine,
+}
+
+/// A paint, as something that lives long enough to be lent.
+enum OwnedPaint {
+    Solid(AlphaColor<Srgb>),
+    Gradient(Gradient),
+    Image(ImageBrush),
+}
+
+impl OwnedPaint {
+    fn lend(&self) -> PaintRef<'_> {
+        match self {
+            OwnedPaint::Solid(color) => Paint::Solid(*color),
+            OwnedPaint::Gradient(gradient) => Paint::Gradient(gradient),
+            OwnedPaint::Image(image) => Paint::Image(image.as_ref()),
+        }
+    }
+}
+
+impl Replay<'_> {
+    fn begin_layer(&self, command: &Command, scene: &mut impl PaintScene) -> Option<()> {
+        let transform = self.moved * self.block.transform_of(command)?;
+        let fill = fill_of(command.flags & FLAG_EVEN_ODD != 0);
+        let shape = self.block.shape_of(command)?;
+        if command.kind == COMMAND_CLIP {
+            match &shape {
+                AnyShape::Rect(clip) => scene.push_clip_layer(fill, transform, clip),
+                AnyShape::Rounded(clip) => scene.push_clip_layer(fill, transform, clip),
+                AnyShape::Path(clip) => scene.push_clip_layer(fill, transform, clip),
+            }
+            return Some(());
+        }
+        let blend = BlendMode {
+            mix: Mix::from_integer(command.mix)?,
+            compose: Compose::from_integer(command.compose)?,
+        };
+        let alpha = finite(f32::from_bits(command.paint))?;
+        let filter = self.filter(command.style);
+        match &shape {
+            AnyShape::Rect(clip) => {
+                scene.push_layer(fill, blend, alpha, transform, clip, filter, None)
+            }
+            AnyShape::Rounded(clip) => {
+                scene.push_layer(fill, blend, alpha, transform, clip, filter, None)
+            }
+            AnyShape::Path(clip) => {
+                scene.push_layer(fill, blend, alpha, transform, clip, filter, None)
+            }
+        }
+        Some(())
+    }
+
+    fn filter(&self, index: u32) -> Option<Arc<Filter>> {
+        let span = self.block.section::<Span>(FILTERS).get(index as usize)?;
+        serde_json::from_str(self.block.text(*span)?).ok().map(Arc::new)
+    }
+
+    fn draw(&self, command: &Command, scene: &mut impl PaintScene) -> Option<()> {
+        let transform = self.moved * self.block.transform_of(command)?;
+        let record = self.block.section::<PaintRecord>(PAINTS).get(command.paint as usize)?;
+        let paint = self.paint(record)?;
+        let brush_transform = self.block.affine(record.transform);
+        match command.kind {
+            COMMAND_FILL => {
+                let fill = fill_of(command.flags & FLAG_EVEN_ODD != 0);
+                match &self.block.shape_of(command)? {
+                    AnyShape::Rect(shape) => {
+                        scene.fill(fill, transform, paint.lend(), brush_transform, shape)
+                    }
+                    AnyShape::Rounded(shape) => {
+                        scene.fill(fill, transform, paint.lend(), brush_transform, shape)
+                    }
+                    AnyShape::Path(shape) => {
+                        scene.fill(fill, transform, paint.lend(), brush_transform, shape)
+                    }
+                }
+            }
+            COMMAND_STROKE => {
+                let style = self.stroke(command.style)?;
+                match &self.block.shape_of(command)? {
+                    AnyShape::Rect(shape) => {
+                        scene.stroke(&style, transform, paint.lend(), brush_transform, shape)
+                    }
+                    AnyShape::Rounded(shape) => {
+                        scene.stroke(&style, transform, paint.lend(), brush_transform, shape)
+                    }
+                    AnyShape::Path(shape) => {
+                        scene.stroke(&style, transform, paint.lend(), brush_transform, shape)
+                    }
+                }
+            }
+            COMMAND_GLYPHS => self.glyphs(command, transform, &paint, scene)?,
+            COMMAND_SHADOW => {
+                let [x0, y0, x1, y1, radius, deviation] = self.block.numbers(command.shape)?;
+                let OwnedPaint::Solid(color) = paint else { return None };
+                scene.draw_box_shadow(transform, Rect { x0, y0, x1, y1 }, color, radius, deviation);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn glyphs(
+        &self,
+        command: &Command,
+        transform: Affine,
+        paint: &OwnedPaint,
+        scene: &mut impl PaintScene,
+    ) -> Option<()> {
+        let piece = self.block.section::<Piece>(PIECES).get(command.shape as usize)?;
+        let run = self.block.section::<Run>(RUNS).get(piece.run as usize)?;
+        let font = self.parts.font(run.font)?;
+        let coordinates =
+            slice(self.block.section::<i16>(COORDINATES), run.first_coordinate, run.coordinates)?;
+        let embolden = match run.embolden {
+            NONE => Vec2::ZERO,
+            first => self.block.numbers(first).map(|[x, y]| Vec2::new(x, y))?,
+        };
+        let glyph_transform = match run.glyph_transform {
+            NONE => None,
+            first => Some(self.block.affine(first)?),
+        };
+        let style = match run.stroke {
+            NONE => Style::Fill(fill_of(run.flags & RUN_EVEN_ODD != 0)),
+            index => Style::Stroke(self.stroke(index)?),
+        };
+        let level = piece.glyphs & PIECE_LEVEL != 0;
+        let count = piece.glyphs & !PIECE_LEVEL;
+        let ids = slice(self.block.section::<u16>(GLYPHS), piece.first_glyph, count)?;
+        let numbers = if level { count } else { count.checked_mul(2)? };
+        let positions = slice(self.block.section::<f32>(POSITIONS), piece.first_position, numbers)?;
+        if !positions.iter().all(|position| position.is_finite()) || !piece.y.is_finite() {
+            return None;
+        }
+        let place = move |at: usize| match level {
+            true => (positions[at], piece.y),
+            false => (positions[2 * at], positions[2 * at + 1]),
+        };
+        let glyphs = ids.iter().enumerate().map(move |(at, id)| {
+            let (x, y) = place(at);
+            Glyph { id: u32::from(*id), x, y }
+        });
+        let hinted = run.flags & RUN_HINTED != 0;
+        let (size, alpha) = (finite(run.size)?, finite(run.alpha)?);
+        scene.draw_glyphs(
+            &font,
+            size,
+            hinted,
+            coordinates,
+            embolden,
+            &style,
+            paint.lend(),
+            alpha,
+            transform,
+            glyph_transform,
+            glyphs,
+        );
+        Some(())
+    }
+
+    fn paint(&self, record: &PaintRecord) -> Option<OwnedPaint> {
+        let [first, how, alpha, _] = record.data;
+        Some(match record.kind {
+            PAINT_SOLID => OwnedPaint::Solid(AlphaColor::new(record.data.map(f32::from_bits))),
+            PAINT_GRADIENT => OwnedPaint::Gradient(self.gradient(first)?),
+            PAINT_IMAGE => OwnedPaint::Image(ImageBrush {
+                image: self.parts.image(first)?,
+                sampler: ImageSampler {
+                    x_extend: Extend::from_integer(how as u8)?,
+                    y_extend: Extend::from_integer((how >> 8) as u8)?,
+                    quality: ImageQuality::from_integer((how >> 16) as u8)?,
+                    alpha: finite(f32::from_bits(alpha))?,
+                },
+            }),
+            _ => return None,
+        })
+    }
+
+    fn gradient(&self, index: u32) -> Option<Gradient> {
+        let record = self.block.section::<GradientRecord>(GRADIENTS).get(index as usize)?;
+        let [a, b, c, d, e, f] = record.geometry;
+        if !record.geometry.iter().all(|number| number.is_finite()) {
+            return None;
+        }
+        let kind = match record.kind {
+            GRADIENT_LINEAR => GradientKind::Linear(LinearGradientPosition::new((a, b), (c, d))),
+            GRADIENT_RADIAL => GradientKind::Radial(RadialGradientPosition::new_two_point(
+                (a, b),
+                e as f32,
+                (c, d),
+                f as f32,
+            )),
+            GRADIENT_SWEEP => {
+                GradientKind::Sweep(SweepGradientPosition::new((a, b), c as f32, d as f32))
+            }
+            _ => return None,
+        };
+        let stops = slice(self.block.section::<Stop>(STOPS), record.first_stop, record.stops)?;
+        let stops = stops.iter().map(color_stop).collect::<Option<_>>()?;
+        Some(Gradient {
+            kind,
+            extend: Extend::from_integer(record.extend)?,
+            interpolation_cs: ColorSpaceTag::from_integer(record.color_space)?,
+            hue_direction: HueDirection::from_integer(record.hue_direction)?,
+            interpolation_alpha_space: match record.straight_alpha {
+                0 => InterpolationAlphaSpace::Premultiplied,
+                _ => InterpolationAlphaSpace::Unpremultiplied,
+            },
+            stops: ColorStops(stops),
+        })
+    }
+
+    fn stroke(&self, index: u32) -> Option<Stroke> {
+        let record = self.block.section::<StrokeRecord>(STROKES).get(index as usize)?;
+        let dashes = match record.dashes {
+            0 => &[][..],
+            count => slice(self.block.section::<f64>(NUMBERS), record.first_dash, count)?,
+        };
+        let numbers = [record.width, record.miter_limit, record.dash_offset];
+        if !numbers.iter().chain(dashes).all(|number| number.is_finite()) {
+            return None;
+        }
+        Some(Stroke {
+            width: record.width,
+            join: match record.join {
+                0 => Join::Bevel,
+                1 => Join::Miter,
+                _ => Join::Round,
+            },
+            miter_limit: record.miter_limit,
+            start_cap: cap(record.start_cap),
+            end_cap: cap(record.end_cap),
+            dash_pattern: dashes.into(),
+            dash_offset: record.dash_offset,
+        })
+    }
+}
+
+fn color_stop(stop: &Stop) -> Option<ColorStop> {
+    let mut missing = Missing::default();
+    for component in (0..4).filter(|component| stop.missing & 1 << component != 0) {
+        missing.insert(component);
+    }
+    let color = DynamicColor {
+        cs: ColorSpaceTag::from_integer(stop.color_space)?,
+        flags: Flags::from_missing(missing),
+        components: stop.components,
+    };
+    Some(ColorStop { offset: finite(stop.offset)?, color })
+}
+
+fn cap(code: u8) -> Cap {
+    match code {
+        0 => Cap::Butt,
+        1 => Cap::Square,
+        _ => Cap::Round,
+    }
+}
+
+fn fill_of(even_odd: bool) -> Fill {
+    match even_odd {
+        true => Fill::EvenOdd,
+        false => Fill::NonZero,
+    }
+}
+
+fn finite(number: f32) -> Option<f32> {
+    number.is_finite().then_some(number)
+}

@@ -1,0 +1,134 @@
+//! Strips: painted rows of a page, compressed.
+//!
+//! A strip is 64 rows over the whole width of the layout, each pixel four bytes (blue, green, red, 0: what a window takes),
+//! compressed by LZ4 on its own. The first frame of a kept page is copied from strips, without touching its commands or
+//! any font.
+//!
+//! Little-endian: magic `EVMSTRIP`, format version, width, number of strips, zero (4 bytes each); then for each strip
+//! where it begins and how long it is (4 bytes each); then the strips.
+
+use crate::page::AlignedBytes;
+use crate::{Result, ViewError};
+
+/// Rows in a strip. The last one of a page is padded with its background.
+pub const STRIP_ROWS: u32 = 64;
+const MAGIC: &[u8; 8] = b"EVMSTRIP";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 24;
+
+/// Strips, in memory that somebody else keeps.
+#[derive(Clone, Copy)]
+pub struct Strips<'a> {
+    bytes: &'a [u8],
+    width: u32,
+    count: u32,
+}
+
+impl<'a> Strips<'a> {
+    /// The strips in `bytes`. Looks at the header only.
+    ///
+    /// # Errors
+    /// When they are no strips of a format that this build knows.
+    pub fn new(bytes: &'a [u8]) -> Result<Strips<'a>> {
+        let invalid = |why: &str| ViewError::InvalidPage(format!("its painted rows: {why}"));
+        if bytes.get(..8) != Some(MAGIC) {
+            return Err(invalid("they do not begin as they should"));
+        }
+        let strips = Strips {
+            bytes,
+            width: number(bytes, 12).unwrap_or(0),
+            count: number(bytes, 16).unwrap_or(0),
+        };
+        if number(bytes, 8) != Some(VERSION) {
+            return Err(invalid("another format"));
+        }
+        let table = HEADER_BYTES as u64 + 8 * u64::from(strips.count);
+        if strips.width == 0 || table > bytes.len() as u64 {
+            return Err(invalid("they are cut"));
+        }
+        Ok(strips)
+    }
+
+    /// How many there are, from the top of the page.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Pixels a row.
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// The pixels of a strip, into `pixels`, which has the room of one.
+    ///
+    /// # Errors
+    /// When the strip is not there or damaged; then `pixels` is not to be used.
+    pub fn unpack(&self, strip: u32, pixels: &mut [u32]) -> Result<()> {
+        let invalid = || ViewError::InvalidPage(format!("painted strip {strip} is damaged"));
+        if strip >= self.count || pixels.len() != self.width as usize * STRIP_ROWS as usize {
+            return Err(invalid());
+        }
+        let entry = HEADER_BYTES + 8 * strip as usize;
+        let offset = number(self.bytes, entry).ok_or_else(invalid)? as usize;
+        let length = number(self.bytes, entry + 4).ok_or_else(invalid)? as usize;
+        let end = offset.checked_add(length).ok_or_else(invalid)?;
+        let packed = self.bytes.get(offset..end).ok_or_else(invalid)?;
+        let bytes = bytemuck::cast_slice_mut(pixels);
+        match lz4_flex::block::decompress_into(packed, bytes) {
+            Ok(written) if written == bytes.len() => Ok(()),
+            _ => Err(invalid()),
+        }
+    }
+}
+
+/// Packs strips, from the top of the page on.
+pub struct StripPacker {
+    width: u32,
+    packed: Vec<Vec<u8>>,
+}
+
+impl StripPacker {
+    /// For rows of `width` pixels.
+    pub fn new(width: u32) -> StripPacker {
+        StripPacker { width, packed: Vec::new() }
+    }
+
+    /// Adds the next strips: whole ones, in order.
+    pub fn push(&mut self, pixels: &[u32]) {
+        let strip = self.width as usize * STRIP_ROWS as usize;
+        for pixels in pixels.chunks_exact(strip) {
+            self.packed.push(lz4_flex::block::compress(bytemuck::cast_slice(pixels)));
+        }
+    }
+
+    /// How many there are so far.
+    pub fn count(&self) -> u32 {
+        self.packed.len() as u32
+    }
+
+    /// The strips as they are kept.
+    pub fn finish(self) -> AlignedBytes {
+        let table = HEADER_BYTES + 8 * self.packed.len();
+        let length = table + self.packed.iter().map(Vec::len).sum::<usize>();
+        let mut all = AlignedBytes::zeroed(length);
+        let bytes = all.as_mut_bytes();
+        bytes[..8].copy_from_slice(MAGIC);
+        for (at, value) in [VERSION, self.width, self.packed.len() as u32].into_iter().enumerate() {
+            bytes[8 + 4 * at..][..4].copy_from_slice(&value.to_le_bytes());
+        }
+        let mut offset = table;
+        for (at, packed) in self.packed.iter().enumerate() {
+            let entry = HEADER_BYTES + 8 * at;
+            bytes[entry..][..4].copy_from_slice(&(offset as u32).to_le_bytes());
+            bytes[entry + 4..][..4].copy_from_slice(&(packed.len() as u32).to_le_bytes());
+            bytes[offset..][..packed.len()].copy_from_slice(packed);
+            offset += packed.len();
+        }
+        all
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..at + 4)?;
+    Some(u32::from_le_bytes(four.try_into().ok()?))
+}
