@@ -1,0 +1,183 @@
+//! A response as an object of the store, and how it is read from a file that may be damaged.
+//!
+//! A store's pages are compared with their checksums only if the program asks for that, and an HTTP
+//! cache is not worth it. So nothing of an entry is followed before it is known to lie in the
+//! object, and nothing is believed that its own hashes don't confirm: a damaged entry is none.
+
+use std::mem::offset_of;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use evermap::{Build, Built, Error, PVec, Persist, RawSnapshot, Slot, Snapshot, Store};
+use http_cache_semantics::CachePolicy;
+
+/// A response, as the root of an object.
+#[derive(Persist)]
+#[persist(name = "EvermapHttpResponse")]
+#[repr(C)]
+pub(super) struct KeptResponse {
+    /// When it was received or confirmed, nanoseconds since 1970.
+    stored_ns: u64,
+    /// BLAKE3 of the body.
+    body_hash: [u8; 32],
+    /// BLAKE3 of all but the body, see [`seal`].
+    seal: [u8; 32],
+    /// The address, without its fragment.
+    url: PVec<u8>,
+    /// Request and response headers, as JSON of `http-cache-semantics` 3.
+    policy: PVec<u8>,
+    /// The content, decompressed.
+    body: PVec<u8>,
+}
+
+/// What a [`KeptResponse`] is built from.
+pub(super) struct NewKept<'a> {
+    pub(super) stored_ns: u64,
+    pub(super) hash: [u8; 32],
+    pub(super) url: &'a str,
+    pub(super) policy: &'a [u8],
+    pub(super) body: &'a [u8],
+}
+
+impl Build<NewKept<'_>> for KeptResponse {
+    fn expected_bytes(new: &NewKept<'_>) -> Option<u64> {
+        Some((new.url.len() + new.policy.len() + new.body.len()) as u64)
+    }
+
+    fn build<'a>(new: NewKept<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+        let empty = KeptResponse {
+            stored_ns: new.stored_ns,
+            body_hash: new.hash,
+            seal: seal(new.stored_ns, &new.hash, new.url.as_bytes(), new.policy),
+            url: PVec::new(),
+            policy: PVec::new(),
+            body: PVec::new(),
+        };
+        slot.write_with(empty, |mut response| {
+            let mut fields = response.fields();
+            fields.url.extend_from_slice(new.url.as_bytes())?;
+            fields.policy.extend_from_slice(new.policy)?;
+            fields.body.reserve_exact(new.body.len())?;
+            fields.body.extend_from_slice(new.body)
+        })
+    }
+}
+
+impl KeptResponse {
+    /// The content, whole or damaged.
+    pub(super) fn body(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.body)
+    }
+}
+
+/// BLAKE3 of everything but the body, each part with its length before it.
+fn seal(stored_ns: u64, body_hash: &[u8; 32], url: &[u8], policy: &[u8]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&stored_ns.to_le_bytes()).update(body_hash);
+    for part in [url, policy] {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// A response of the cache, wherever it is.
+pub(super) struct Entry {
+    pub(super) url: String,
+    pub(super) policy: CachePolicy,
+    pub(super) hash: [u8; 32],
+    pub(super) stored_ns: u64,
+    pub(super) body: KeptBody,
+}
+
+/// Where a response's content is.
+#[derive(Clone)]
+pub(super) enum KeptBody {
+    /// In this process: it is not in the store yet.
+    Here(Bytes),
+    /// In the store.
+    There(Arc<Snapshot<KeptResponse>>),
+}
+
+impl Entry {
+    /// The content; nothing if it is damaged.
+    pub(super) fn body(&self) -> Option<Bytes> {
+        match &self.body {
+            KeptBody::Here(bytes) => Some(bytes.clone()),
+            KeptBody::There(kept) => {
+                let bytes = kept.body();
+                (*blake3::hash(&bytes).as_bytes() == self.hash).then_some(bytes)
+            }
+        }
+    }
+
+    /// Bytes of the content.
+    pub(super) fn body_bytes(&self) -> u64 {
+        match &self.body {
+            KeptBody::Here(bytes) => bytes.len() as u64,
+            KeptBody::There(kept) => kept.body.len() as u64,
+        }
+    }
+}
+
+/// Reads an entry but for its content; nothing if there is none.
+///
+/// # Errors
+/// What is wrong with it, or with the store.
+pub(super) fn read(store: &Store, name: &str, url: &str) -> Result<Option<Entry>, String> {
+    let damaged = |what: &str| Err(format!("the kept response `{name}` is damaged ({what}); it is replaced"));
+    let raw = match store.read_raw(name) {
+        Ok(raw) => raw,
+        Err(Error::NotFound { .. }) => return Ok(None),
+        Err(e) => return Err(e.to_string()),
+    };
+    if !lies_inside(&raw) {
+        return damaged("what it points to");
+    }
+    let kept = match store.read::<KeptResponse>(name) {
+        Ok(kept) => kept,
+        Err(Error::NotFound { .. }) => return Ok(None),
+        Err(e) => return Err(e.to_string()),
+    };
+    // Somebody may have replaced it in between. The one that was looked at keeps its addresses.
+    if (&raw const *kept).cast::<u8>() != raw.root().address.cast_const() {
+        return Ok(None);
+    }
+    if seal(kept.stored_ns, &kept.body_hash, &kept.url, &kept.policy) != kept.seal {
+        return damaged("its seal");
+    }
+    // Another address of the same name: one in 2^128.
+    if *kept.url != *url.as_bytes() {
+        return Ok(None);
+    }
+    let Ok(policy) = serde_json::from_slice(&kept.policy) else {
+        return damaged("its policy, or one of another version");
+    };
+    let (hash, stored_ns) = (kept.body_hash, kept.stored_ns);
+    let body = KeptBody::There(Arc::new(kept));
+    Ok(Some(Entry { url: url.to_string(), policy, hash, stored_ns, body }))
+}
+
+/// Is the root a [`KeptResponse`] whose vectors lie in the object?
+fn lies_inside(raw: &RawSnapshot) -> bool {
+    let root = raw.root();
+    let bytes = size_of::<KeptResponse>();
+    let aligned = (root.address as usize).is_multiple_of(align_of::<KeptResponse>());
+    if root.tag != evermap::type_id::<KeptResponse>().0
+        || !aligned
+        || !raw.contains(root.address as usize, bytes)
+    {
+        return false;
+    }
+    let vectors = [
+        offset_of!(KeptResponse, url),
+        offset_of!(KeptResponse, policy),
+        offset_of!(KeptResponse, body),
+    ];
+    vectors.iter().all(|offset| {
+        // SAFETY: `raw` maps the root's bytes for as long as it is borrowed here, and nobody writes
+        // them. A vector begins with its address and its length (`docs/persist.md`), both `u64`,
+        // which every pattern of bits is.
+        let [address, length] = unsafe { root.address.add(*offset).cast::<[u64; 2]>().read() };
+        length == 0 || (address != 0 && raw.contains(address as usize, length as usize))
+    })
+}

@@ -1,0 +1,217 @@
+//! One request to one server, and its whole response: no cache, no redirects. The limits of the
+//! call hold for the response as it is after decompression.
+
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http::header::{AGE, CONTENT_ENCODING, SET_COOKIE};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, Body, Proxy};
+
+use super::call::{Call, Unread};
+use super::connect::{NamedFailures, SharedTls};
+use super::error::Cause;
+use super::options::FetchOptions;
+
+/// The largest age that is told apart, in seconds; RFC 9111, 1.2.2.
+const AGE_MAX_S: u64 = 1 << 31;
+
+/// Sends requests. Connections are kept for the next request to the same server.
+#[derive(Debug, Default)]
+pub(super) struct Transport {
+    agent: OnceLock<Agent>,
+    requests: AtomicU64,
+}
+
+/// A whole response.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl Transport {
+    /// How many requests were sent.
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Sends a request and reads the response to its end.
+    pub(super) fn send(
+        &self,
+        request: &Request<()>,
+        options: &FetchOptions,
+        call: &Call<'_>,
+    ) -> Result<Reply, Cause> {
+        let response = match self.ask(request, options, call) {
+            // A connection kept from an earlier request may be closed by the server just as this one
+            // is sent. A GET may be sent twice.
+            Err(ureq::Error::Io(e)) if is_closed(&e) => self.ask(request, options, call),
+            other => other,
+        };
+        let response = response.map_err(|error| cause_of(error, request, call))?;
+        read_reply(response, request, call)
+    }
+
+    fn ask(
+        &self,
+        request: &Request<()>,
+        options: &FetchOptions,
+        call: &Call<'_>,
+    ) -> Result<Response<Body>, ureq::Error> {
+        let Ok(left) = call.left() else {
+            return Err(ureq::Error::Timeout(ureq::Timeout::Global));
+        };
+        let agent = self.agent.get_or_init(|| agent(options));
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let limited = agent
+            .configure_request(request.clone())
+            .timeout_global(Some(left))
+            .timeout_resolve(Some(options.connect_timeout))
+            .timeout_connect(Some(options.connect_timeout))
+            .build();
+        agent.run(limited)
+    }
+}
+
+fn agent(options: &FetchOptions) -> Agent {
+    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+    let proxy = if options.proxy_from_environment { Proxy::try_from_env() } else { None };
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .user_agent(user_agent())
+        .proxy(proxy)
+        .tls_config(tls)
+        .build();
+    Agent::with_parts(config, SharedTls::default(), NamedFailures::default())
+}
+
+/// What the viewer calls itself.
+pub(super) fn user_agent() -> &'static str {
+    concat!("evermap/", env!("CARGO_PKG_VERSION"))
+}
+
+fn read_reply(
+    response: Response<Body>,
+    request: &Request<()>,
+    call: &Call<'_>,
+) -> Result<Reply, Cause> {
+    let (mut parts, body) = response.into_parts();
+    let announced_bytes = body.content_length().unwrap_or(0);
+    call.check_size(announced_bytes)?;
+    let read = call.read_all(&mut body.into_reader(), announced_bytes);
+    let bytes = read.map_err(|unread| match unread {
+        Unread::Limit(cause) => cause,
+        Unread::Source(e) => cause_of(ureq::Error::from(e), request, call),
+    })?;
+    // ureq removes the header where it undoes the encoding.
+    if let Some(encoding) = parts.headers.get(CONTENT_ENCODING)
+        && !bytes.is_empty()
+        && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
+    {
+        let encoding = String::from_utf8_lossy(encoding.as_bytes()).into_owned();
+        return Err(Cause::Broken(format!(
+            "the server sends it compressed as `{encoding}`, which it was not asked for"
+        )));
+    }
+    tame(&mut parts.headers);
+    Ok(Reply { status: parts.status, headers: parts.headers, body: bytes.into() })
+}
+
+/// Takes out of the headers what must not be kept, and what reckoning with would overflow.
+fn tame(headers: &mut HeaderMap) {
+    headers.remove(SET_COOKIE);
+    let age = headers.get(AGE).map(|age| {
+        let digits = age.to_str().unwrap_or("").trim();
+        let known = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        known.then(|| digits.parse().unwrap_or(AGE_MAX_S).min(AGE_MAX_S))
+    });
+    match age {
+        Some(Some(seconds)) => {
+            headers.insert(AGE, HeaderValue::from(seconds));
+        }
+        Some(None) => {
+            headers.remove(AGE);
+        }
+        None => {}
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
+fn cause_of(error: ureq::Error, request: &Request<()>, call: &Call<'_>) -> Cause {
+    let host = request.uri().host().unwrap_or_default();
+    let not_found = |why: String| Cause::HostNotFound { host: host.to_string(), why };
+    match error {
+        ureq::Error::Timeout(_) => call.timeout(),
+        ureq::Error::HostNotFound => not_found("it has no address".to_string()),
+        ureq::Error::Io(e) => cause_of_io(e, host, call),
+        ureq::Error::Rustls(e) => cause_of_tls(&e),
+        ureq::Error::Tls(why) => Cause::Certificate(why.to_string()),
+        ureq::Error::ConnectProxyFailed(why) => {
+            Cause::Unreachable(format!("the proxy does not connect: {why}"))
+        }
+        ureq::Error::ConnectionFailed => Cause::Unreachable("no connection".to_string()),
+        ureq::Error::BadUri(why) => Cause::BadAddress(why),
+        ureq::Error::Http(e) => Cause::BadAddress(e.to_string()),
+        ureq::Error::Protocol(e) => Cause::Broken(format!("what the server sends is no HTTP: {e}")),
+        ureq::Error::LargeResponseHeader(_, most) => {
+            Cause::Broken(format!("the server sends more than {most} bytes of headers"))
+        }
+        ureq::Error::Decompress(format, e) => {
+            Cause::Broken(format!("what the server sends as {format} is damaged: {e}"))
+        }
+        other => Cause::Broken(other.to_string()),
+    }
+}
+
+fn cause_of_io(error: io::Error, host: &str, call: &Call<'_>) -> Cause {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            Cause::HostNotFound { host: host.to_string(), why: error.to_string() }
+        }
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => call.timeout(),
+        io::ErrorKind::ConnectionRefused => {
+            Cause::Unreachable(format!("`{host}` refuses the connection"))
+        }
+        io::ErrorKind::UnexpectedEof => {
+            Cause::Broken("the server closes the connection before the end".to_string())
+        }
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            Cause::Broken("the server breaks the connection off".to_string())
+        }
+        _ => match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(tls) => cause_of_tls(tls),
+            None => Cause::Unreachable(error.to_string()),
+        },
+    }
+}
+
+fn cause_of_tls(error: &rustls::Error) -> Cause {
+    use rustls::CertificateError as Bad;
+    let why = match error {
+        rustls::Error::InvalidCertificate(bad) => match bad {
+            Bad::UnknownIssuer => "nobody that the system trusts has issued it".to_string(),
+            Bad::Expired | Bad::ExpiredContext { .. } => "it has expired".to_string(),
+            Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+                "it is not valid yet; check this machine's clock".to_string()
+            }
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+                "it is for another host".to_string()
+            }
+            other => other.to_string(),
+        },
+        // The verifier's word for a system without any.
+        rustls::Error::General(why) => why.clone(),
+        other => return Cause::Broken(format!("no secure connection: {other}")),
+    };
+    Cause::Certificate(why)
+}
