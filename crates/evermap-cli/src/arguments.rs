@@ -11,6 +11,9 @@ use crate::verbs::{
     Rebase, Restore, Rm, Stats,
 };
 
+#[cfg(feature = "view")]
+use crate::verbs::{Prefetch, Render, View};
+
 /// Names the store when `--store` doesn't.
 const STORE_VARIABLE: &str = "EVERMAP_STORE";
 
@@ -27,7 +30,8 @@ Exit codes:
    7  no space left, on the disk or in the store's addresses
    8  the document cannot be parsed
    9  the name is taken
-  10  anything else";
+  10  anything else
+  11  a page cannot be fetched or laid out";
 
 /// Parses HTML and XML documents once and keeps them open: every later process queries them in
 /// microseconds, whatever their size.
@@ -65,6 +69,12 @@ pub enum Verb {
     Export(Export),
     Import(Import),
     Rebase(Rebase),
+    #[cfg(feature = "view")]
+    View(View),
+    #[cfg(feature = "view")]
+    Render(Render),
+    #[cfg(feature = "view")]
+    Prefetch(Prefetch),
     Demo(Demo),
     Completions(Completions),
 }

@@ -57,6 +57,13 @@ pub enum Failure {
         path.display()
     )]
     FileInTheWay { path: PathBuf },
+    #[cfg(feature = "view")]
+    #[error("{}", of_a_page(.0))]
+    Page(#[from] evermap_view::ViewError),
+    /// Some of what `prefetch` was to build.
+    #[cfg(feature = "view")]
+    #[error("{failed} of {pages} pages were not built")]
+    NotPrefetched { failed: usize, pages: usize },
     /// A process that `demo` started.
     #[error("the demonstration failed: {0}")]
     Demo(String),
@@ -95,6 +102,10 @@ impl Failure {
             Failure::Target { source, .. } => exit_code_of_file(source, 10),
             Failure::Parse { .. } => 8,
             Failure::Output(error) => exit_code_of_file(error, 10),
+            #[cfg(feature = "view")]
+            Failure::Page(error) => exit_code_of_page(error),
+            #[cfg(feature = "view")]
+            Failure::NotPrefetched { .. } => 11,
             Failure::Demo(_) => 10,
         }
     }
@@ -117,6 +128,29 @@ fn exit_code_of(error: &Error) -> u8 {
         Error::DiskFull { .. } | Error::OutOfAddresses { .. } => 7,
         Error::AlreadyExists { .. } | Error::StoreExists { .. } => 9,
         _ => 10,
+    }
+}
+
+#[cfg(feature = "view")]
+fn exit_code_of_page(error: &evermap_view::ViewError) -> u8 {
+    use evermap_view::ViewError;
+    match error {
+        ViewError::Store(error) => exit_code_of(error),
+        ViewError::NotFound { .. } => 3,
+        ViewError::File { source, .. } => exit_code_of_file(source, 10),
+        ViewError::Refused { .. } => 6,
+        ViewError::InvalidPage(_) | ViewError::MissingPart { .. } => 5,
+        ViewError::BadSize { .. } => 2,
+        ViewError::NoWindow(_) | ViewError::NoEngine { .. } => 10,
+        _ => 11,
+    }
+}
+
+#[cfg(feature = "view")]
+fn of_a_page(error: &evermap_view::ViewError) -> String {
+    match error {
+        evermap_view::ViewError::Store(error) => in_words_of_the_command(error),
+        other => other.to_string(),
     }
 }
 

@@ -48,6 +48,12 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Verb::Export(export) => export.run(&arguments.store()?),
         Verb::Import(import) => import.run(&arguments.store()?),
         Verb::Rebase(rebase) => rebase.run(&arguments.store()?),
+        #[cfg(feature = "view")]
+        Verb::View(view) => view.run(&arguments.store()?),
+        #[cfg(feature = "view")]
+        Verb::Render(render) => render.run(&arguments.store()?),
+        #[cfg(feature = "view")]
+        Verb::Prefetch(prefetch) => prefetch.run(&arguments.store()?),
         Verb::Demo(demo) => demo.run(),
         Verb::Completions(completions) => completions.run(),
     }

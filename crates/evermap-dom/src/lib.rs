@@ -53,7 +53,7 @@ pub use layout::FORMAT_VERSION;
 pub use node::{
     Ancestors, AttributeRef, Attributes, Children, Descendants, DoctypeRef, NodeKind, NodeRef,
 };
-pub use object::{Document, NewDocument, Source};
+pub use object::{Document, NewBlock, NewDocument, Source};
 pub use select::{Select, Selector, SelectorError, SelectorErrorKind};
 pub use tables::{Block, Tables};
 

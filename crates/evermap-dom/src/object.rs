@@ -93,6 +93,30 @@ impl Build<NewDocument<'_>> for Document {
     }
 }
 
+/// What a [`Document`] is built from when its block is ready: parsed by another process, say.
+#[derive(Clone, Copy, Debug)]
+pub struct NewBlock<'a> {
+    /// The block's bytes. They are not looked at: see [`Dom::validate`].
+    pub block: &'a [u8],
+    /// Where the document came from.
+    pub source: &'a Source,
+}
+
+impl Build<NewBlock<'_>> for Document {
+    fn expected_bytes(new: &NewBlock<'_>) -> Option<u64> {
+        Some(new.block.len() as u64)
+    }
+
+    fn build<'a>(new: NewBlock<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+        let empty = Document { source: KeptSource::of(new.source), block: PVec::new() };
+        slot.write_with(empty, |mut document| {
+            let mut block = document.fields().block;
+            block.reserve_exact(new.block.len())?;
+            block.extend_from_slice(new.block)
+        })
+    }
+}
+
 impl Document {
     /// The document's tree, ready for queries. Looks at the block's header only.
     ///

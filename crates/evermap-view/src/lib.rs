@@ -1,10 +1,36 @@
 //! Pages that stay laid out between runs: the second visit neither parses nor styles nor shapes nor lays out, it maps the
 //! page and paints. `docs/viewer.md` describes what is kept, to the byte.
 
+#[cfg(feature = "engine")]
+pub mod engine;
 mod error;
 #[cfg(feature = "fetch")]
 pub mod fetch;
+#[cfg(feature = "fetch")]
+mod fonts;
+#[cfg(feature = "fetch")]
+pub mod keep;
+mod layout;
+#[cfg(feature = "fetch")]
+pub mod manifest;
 pub mod page;
 pub mod paint;
+#[cfg(feature = "fetch")]
+mod protocol;
+#[cfg(feature = "fetch")]
+mod run_engine;
+#[cfg(feature = "fetch")]
+mod target;
+#[cfg(feature = "fetch")]
+mod visit;
 
 pub use error::{Result, ViewError};
+#[cfg(feature = "fetch")]
+pub use fonts::FontSet;
+pub use layout::Layout;
+#[cfg(feature = "fetch")]
+pub use protocol::Times;
+#[cfg(feature = "fetch")]
+pub use target::Target;
+#[cfg(feature = "fetch")]
+pub use visit::{Layers, Visit, VisitOptions, visit};

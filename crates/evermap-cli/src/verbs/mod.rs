@@ -16,6 +16,8 @@ mod rebase;
 mod restore;
 mod rm;
 mod stats;
+#[cfg(feature = "view")]
+mod view;
 
 pub use audit::Audit;
 pub use backup::Backup;
@@ -33,3 +35,5 @@ pub use rebase::Rebase;
 pub use restore::Restore;
 pub use rm::Rm;
 pub use stats::Stats;
+#[cfg(feature = "view")]
+pub use view::{Prefetch, Render, View};

@@ -202,7 +202,13 @@ fn from_data(url: &Url, call: &Call<'_>) -> Result<Fetched, Cause> {
     Ok(local(url, bytes.into(), content_type, Stamp::Data, CameFrom::Data))
 }
 
-fn local(url: &Url, bytes: Bytes, content_type: ContentType, stamp: Stamp, from: CameFrom) -> Fetched {
+fn local(
+    url: &Url,
+    bytes: Bytes,
+    content_type: ContentType,
+    stamp: Stamp,
+    from: CameFrom,
+) -> Fetched {
     Fetched {
         final_url: url.clone(),
         bytes,

@@ -121,6 +121,12 @@ impl<'a> Block<'a> {
         self.header.background & 0x00FF_FFFF
     }
 
+    /// Bytes of the block.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The number of paint commands.
     pub fn commands(&self) -> usize {
         self.section::<Command>(COMMANDS).len()
@@ -179,7 +185,8 @@ impl<'a> Block<'a> {
     }
 
     pub(crate) fn clusters_of(&self, line: &Line) -> &'a [Cluster] {
-        slice(self.section(CLUSTERS), line.first_cluster, line.clusters).unwrap_or_default()
+        let count = line.clusters & !LINE_RIGHT_TO_LEFT;
+        slice(self.section(CLUSTERS), line.first_cluster, count).unwrap_or_default()
     }
 
     pub(crate) fn section<T: Pod>(&self, number: usize) -> &'a [T] {

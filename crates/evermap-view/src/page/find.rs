@@ -3,7 +3,7 @@
 use kurbo::Rect;
 
 use super::block::Block;
-use super::layout::Line;
+use super::layout::{Cluster, LINE_RIGHT_TO_LEFT, Line};
 
 /// A place where the text stands: one rectangle a line that it reaches over, in device pixels of the page.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,20 +50,25 @@ impl Block<'_> {
 
     /// The part of a line that the bytes `start..end` of the searchable text take.
     fn marked(&self, line: &Line, start: usize, end: usize) -> Option<Rect> {
+        let clusters = self.clusters_of(line);
+        let advance = |cluster: &Cluster| f64::from(cluster.advance) / 64.0;
+        let (mut x, direction) = match line.clusters & LINE_RIGHT_TO_LEFT {
+            0 => (f64::from(line.left), 1.0),
+            _ => (f64::from(line.left) + clusters.iter().map(advance).sum::<f64>(), -1.0),
+        };
         let mut offset = line.text.offset as usize;
-        let mut x = f64::from(line.left);
-        let (mut left, mut right) = (None, x);
-        for cluster in self.clusters_of(line) {
+        let mut marked: Option<(f64, f64)> = None;
+        for cluster in clusters {
             let (from, to) = (offset, offset + usize::from(cluster.bytes));
-            let advance = f64::from(cluster.advance) / 64.0;
+            let next = x + direction * advance(cluster);
             if from < end && to > start {
-                left.get_or_insert(x);
-                right = x + advance;
+                marked = Some((marked.map_or(x, |(first, _)| first), next));
             }
-            (offset, x) = (to, x + advance);
+            (offset, x) = (to, next);
         }
         let (top, bottom) = (f64::from(line.top), f64::from(line.top) + f64::from(line.height));
-        left.map(|left| Rect::new(left, top, right, bottom)).filter(|rect| rect.is_finite())
+        let rect = marked.map(|(first, last)| Rect::new(first, top, last, bottom).abs());
+        rect.filter(|rect| rect.is_finite())
     }
 }
 

@@ -377,8 +377,12 @@ pub(crate) struct Line {
     /// Its text: a piece of the searchable text, rising from line to line.
     pub text: Span,
     pub first_cluster: u32,
+    /// Bit 31: [`LINE_RIGHT_TO_LEFT`]. The rest: number of clusters, in reading order.
     pub clusters: u32,
 }
+
+/// The first cluster is the rightmost.
+pub(crate) const LINE_RIGHT_TO_LEFT: u32 = 1 << 31;
 
 /// What can't be cut when text is marked: usually one character.
 #[repr(C)]

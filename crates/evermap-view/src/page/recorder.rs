@@ -150,13 +150,14 @@ impl Recorder {
         self.tables.anchors.push(Anchor { name, top: top as f32 });
     }
 
-    /// A line of text that can be found, below what was added before: where it is, and its clusters, each with its
-    /// text and advance in pixels, from left to right.
+    /// A line of text that can be found, below what was added before: where it is, and its clusters in reading order,
+    /// each with its text and advance in pixels.
     pub fn add_line<'a>(
         &mut self,
         left: f64,
         top: f64,
         height: f64,
+        right_to_left: bool,
         clusters: impl Iterator<Item = (&'a str, f32)>,
     ) {
         let offset = self.tables.searchable.len();
@@ -167,6 +168,7 @@ impl Recorder {
             let bytes = text.len().min(usize::from(u16::MAX)) as u16;
             self.tables.clusters.push(Cluster { advance, bytes });
         }
+        let clusters = (self.tables.clusters.len() - first) as u32;
         self.tables.lines.push(Line {
             left: left as f32,
             top: top as f32,
@@ -176,7 +178,7 @@ impl Recorder {
                 bytes: (self.tables.searchable.len() - offset) as u32,
             },
             first_cluster: first as u32,
-            clusters: (self.tables.clusters.len() - first) as u32,
+            clusters: clusters | if right_to_left { LINE_RIGHT_TO_LEFT } else { 0 },
         });
     }
 

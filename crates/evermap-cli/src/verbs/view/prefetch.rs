@@ -1,0 +1,134 @@
+//! `evermap prefetch`: lays pages out ahead.
+
+use std::io::{self, BufRead, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use evermap::Store;
+use evermap_view::paint::Painter;
+use evermap_view::{Target, Visit, visit};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::common::Visiting;
+use crate::failure::Failure;
+use crate::output::{self, Output};
+
+/// Lay pages out ahead, so that their first visit is warm
+///
+/// Pages that are kept and good cost a look. One that fails is reported, and the others are built all the same.
+#[derive(Debug, clap::Args)]
+pub struct Prefetch {
+    /// URLs, files, or names of documents in the store
+    #[arg(value_name = "PAGE", required_unless_present = "from")]
+    pages: Vec<String>,
+    /// A file with one page a line; empty lines and those that begin with `#` are passed over; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// One JSON object per page and line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    visiting: Visiting,
+}
+
+#[derive(Serialize)]
+struct Report {
+    page: String,
+    built: bool,
+    error: Option<String>,
+    reasons: Vec<String>,
+    total_ms: f64,
+}
+
+impl Prefetch {
+    pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        let pages = self.pages()?;
+        let store = Store::open_or_create(directory)?;
+        let bar = progress(pages.len());
+        let mut output = Output::new();
+        let mut failed = 0;
+        for page in &pages {
+            bar.set_message(page.clone());
+            let start = Instant::now();
+            let outcome = self.build(page, &store);
+            let total_ms = start.elapsed().as_secs_f64() * 1e3;
+            failed += usize::from(outcome.is_err());
+            let report = match outcome {
+                Ok(visit) => Report {
+                    page: page.clone(),
+                    built: !visit.warm,
+                    error: None,
+                    reasons: visit.reasons,
+                    total_ms,
+                },
+                Err(error) => Report {
+                    page: page.clone(),
+                    built: false,
+                    error: Some(error.to_string()),
+                    reasons: Vec::new(),
+                    total_ms,
+                },
+            };
+            bar.suspend(|| match self.json {
+                true => output.json(&report),
+                false => output.line(&report.in_words()),
+            })?;
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        output.finish()?;
+        match failed {
+            0 => Ok(()),
+            failed => Err(Failure::NotPrefetched { failed, pages: pages.len() }),
+        }
+    }
+
+    fn build(&self, page: &str, store: &Store) -> Result<Visit, Failure> {
+        let target = Target::find(page, Some(store))?;
+        let options = self.visiting.options();
+        let mut visit = visit(&target, self.visiting.layout(), Some(store), &options, &|_| ())?;
+        if let Some(why) = visit.keep(store, &mut Painter::new())? {
+            return Err(Failure::Usage(format!("it can't be kept: {why}")));
+        }
+        Ok(visit)
+    }
+
+    fn pages(&self) -> Result<Vec<String>, Failure> {
+        let mut pages = self.pages.clone();
+        if let Some(from) = &self.from {
+            let failed = |source| Failure::Source { path: from.clone(), source };
+            let text = match from == Path::new("-") {
+                true => io::read_to_string(io::stdin().lock()),
+                false => std::fs::read_to_string(from),
+            };
+            let text = text.map_err(failed)?;
+            let lines = text.as_bytes().lines().map_while(Result::ok);
+            let lines = lines.map(|line| line.trim().to_string());
+            pages.extend(lines.filter(|line| !line.is_empty() && !line.starts_with('#')));
+        }
+        Ok(pages)
+    }
+}
+
+impl Report {
+    fn in_words(&self) -> String {
+        let spent = output::duration(std::time::Duration::from_secs_f64(self.total_ms / 1e3));
+        match (&self.error, self.built) {
+            (Some(error), _) => format!("{}: {error}", self.page),
+            (None, true) => format!("{}: laid out and kept in {spent}", self.page),
+            (None, false) => format!("{}: kept already", self.page),
+        }
+    }
+}
+
+fn progress(pages: usize) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(pages as u64);
+    match ProgressStyle::with_template("{bar:30} {pos} of {len}  {wide_msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,258 @@
+//! `evermap render`: a page as a picture.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use evermap::Store;
+use evermap_view::paint::{Area, Page, Painter};
+use evermap_view::{Layout, Target, ViewError, Visit, keep, page::PartKind, visit};
+use serde::Serialize;
+
+use super::common::Visiting;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Rows that are painted and written at a time.
+const ROWS: u32 = 256;
+/// A picture of more rows is refused by many programs.
+const HEIGHT_MAX: u32 = 65_535;
+
+/// Paint a page into a picture
+///
+/// A page that was visited before, in a window of the same size, and that has not changed since, is neither parsed
+/// nor laid out: it is mapped and painted. Any other is laid out first, and kept for the next time.
+#[derive(Debug, clap::Args)]
+pub struct Render {
+    /// URL, file, or name of a page or document in the store
+    #[arg(value_name = "PAGE")]
+    page: String,
+    /// The picture, PNG; `-` is standard output
+    #[arg(long, short, value_name = "FILE", required_unless_present = "timing")]
+    output: Option<PathBuf>,
+    /// The whole page, not only its first screen
+    #[arg(long)]
+    full: bool,
+    /// Say on stderr why the page was laid out, or not
+    #[arg(long)]
+    explain: bool,
+    /// Paint, and write no picture but what it took
+    #[arg(long, conflicts_with = "output")]
+    timing: bool,
+    /// What it took, as one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    visiting: Visiting,
+}
+
+/// What it took. Times that did not occur are 0.
+#[derive(Serialize)]
+pub struct Report {
+    pub page: String,
+    pub warm: bool,
+    pub reasons: Vec<String>,
+    pub width: u32,
+    pub height: u32,
+    /// Opening what is kept and looking whether it is good; or reading the page.
+    pub disk_ms: f64,
+    pub parse_ms: f64,
+    /// Style, shaping and layout, with the waiting for resources.
+    pub layout_ms: f64,
+    pub record_ms: f64,
+    pub paint_ms: f64,
+    /// From the start of the program until the pixels are there.
+    pub total_ms: f64,
+    pub keep_ms: f64,
+    /// What the visit took that laid the page out.
+    pub cold_ms: f64,
+    pub commands: u64,
+    pub tree_bytes: u64,
+    pub font_bytes: u64,
+    pub image_bytes: u64,
+    pub strip_bytes: u64,
+    pub document_bytes: u64,
+}
+
+impl Render {
+    pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        let start = Instant::now();
+        let layout = self.visiting.layout();
+        let store = self.visiting.store(directory);
+        let target = Target::find(&self.page, store.as_ref().ok())?;
+        let options = self.visiting.options();
+        let mut visit = visit(&target, layout, store.as_ref().ok(), &options, &|_| ())?;
+        let opened = Instant::now();
+        let mut painter = Painter::new();
+        let height = self.height(&visit.page, layout);
+        let pixels = match self.full {
+            // Painted while it is written: it may be large.
+            true if !self.timing => Vec::new(),
+            _ => rows(&mut painter, &visit.page, layout.width, 0, height)?,
+        };
+        let painted = Instant::now();
+        if let Some(output) = &self.output {
+            let first = if self.full { None } else { Some(pixels.as_slice()) };
+            self.write(output, &mut painter, &visit.page, (layout.width, height), first)?;
+        }
+        if let Some(missing) = visit.page.take_missing() {
+            return Err(missing.into());
+        }
+        let keep_start = Instant::now();
+        let mut not_kept = store.as_ref().err().cloned();
+        if let (true, true, Ok(store)) = (visit.is_to_be_kept(), self.visiting.keeps(), &store) {
+            not_kept =
+                visit.keep(store, &mut painter).unwrap_or_else(|error| Some(error.to_string()));
+        }
+        let mut report = Report::of(&visit, &target, layout, height);
+        report.keep_ms = keep_start.elapsed().as_secs_f64() * 1e3;
+        report.paint_ms = (painted - opened).as_secs_f64() * 1e3;
+        report.total_ms = (painted - start).as_secs_f64() * 1e3;
+        report.count(&visit, store.as_ref().ok(), &target, layout);
+        self.say(report, not_kept)
+    }
+
+    fn height(&self, page: &Page, layout: Layout) -> u32 {
+        match self.full {
+            true => page.block().size().height.min(HEIGHT_MAX),
+            false => layout.height,
+        }
+    }
+
+    fn write(
+        &self,
+        path: &Path,
+        painter: &mut Painter,
+        page: &Arc<Page>,
+        (width, height): (u32, u32),
+        painted: Option<&[u32]>,
+    ) -> Result<(), Failure> {
+        let failed = |source: io::Error| Failure::Target { path: path.to_path_buf(), source };
+        let target: Box<dyn Write> = match path == Path::new("-") {
+            true => Box::new(io::stdout().lock()),
+            false => Box::new(File::create(path).map_err(failed)?),
+        };
+        let mut encoder = png::Encoder::new(BufWriter::new(target), width, height);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        encoder.set_compression(png::Compression::Fast);
+        let mut picture = encoder.write_header().map_err(io::Error::from).map_err(failed)?;
+        let mut stream = picture.stream_writer().map_err(io::Error::from).map_err(failed)?;
+        let mut top = 0;
+        while top < height {
+            let count = ROWS.min(height - top);
+            let bytes = match painted {
+                Some(all) => rgb(&all[(top * width) as usize..((top + count) * width) as usize]),
+                None => rgb(&rows(painter, page, width, top, count)?),
+            };
+            stream.write_all(&bytes).map_err(failed)?;
+            top += count;
+        }
+        stream.finish().map_err(io::Error::from).map_err(failed)
+    }
+
+    fn say(&self, report: Report, not_kept: Option<String>) -> Result<(), Failure> {
+        if self.explain {
+            let temperature = if report.warm { "warm" } else { "cold" };
+            let mut lines = report.reasons.iter();
+            let first = lines.next().map(String::as_str).unwrap_or_default();
+            eprintln_quietly(&format!("{temperature}: {first}"));
+            for line in lines {
+                eprintln_quietly(&format!("      {line}"));
+            }
+        }
+        if let Some(why) = not_kept.filter(|_| self.visiting.keeps()) {
+            eprintln_quietly(&format!("evermap: the page is not kept: {why}"));
+        }
+        let mut output = Output::new();
+        match (self.json, self.timing) {
+            (true, _) => output.json(&report)?,
+            (false, true) => output.line(&report.in_words())?,
+            _ => (),
+        }
+        output.finish()
+    }
+}
+
+fn eprintln_quietly(line: &str) {
+    // Nobody is left to tell when stderr is closed.
+    let _ = writeln!(io::stderr(), "{}", crate::output::plain(line));
+}
+
+fn rows(
+    painter: &mut Painter,
+    page: &Arc<Page>,
+    width: u32,
+    top: u32,
+    height: u32,
+) -> Result<Vec<u32>, ViewError> {
+    let mut pixels = vec![0; width as usize * height as usize];
+    painter.paint(page, Area { left: 0, top, width, height }, &mut pixels)?;
+    Ok(pixels)
+}
+
+fn rgb(pixels: &[u32]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(pixels.len() * 3);
+    for pixel in pixels {
+        let [_, red, green, blue] = pixel.to_be_bytes();
+        bytes.extend([red, green, blue]);
+    }
+    bytes
+}
+
+impl Report {
+    fn of(visit: &Visit, target: &Target, layout: Layout, height: u32) -> Report {
+        let times = visit.times.unwrap_or_default();
+        Report {
+            page: target.url.to_string(),
+            warm: visit.warm,
+            reasons: visit.reasons.clone(),
+            width: layout.width,
+            height,
+            disk_ms: visit.open_ms + times.fetch_ms,
+            parse_ms: times.parse_ms,
+            layout_ms: times.layout_ms,
+            record_ms: times.record_ms,
+            paint_ms: 0.0,
+            total_ms: 0.0,
+            keep_ms: 0.0,
+            cold_ms: visit.cold_ms,
+            commands: visit.page.block().commands() as u64,
+            tree_bytes: visit.page.block().len() as u64,
+            font_bytes: 0,
+            image_bytes: 0,
+            strip_bytes: 0,
+            document_bytes: 0,
+        }
+    }
+
+    /// What the objects of the page take, as far as they are there.
+    fn count(&mut self, visit: &Visit, store: Option<&Store>, target: &Target, layout: Layout) {
+        let Some(store) = store else { return };
+        let mut seen = std::collections::HashSet::new();
+        for part in visit.page.block().parts().filter(|part| seen.insert(part.hash)) {
+            let bytes = keep::part_bytes(store, part.kind, part.hash).unwrap_or(0);
+            match part.kind {
+                PartKind::Font => self.font_bytes += bytes,
+                PartKind::Image => self.image_bytes += bytes,
+            }
+        }
+        if let Ok(found) = keep::Found::open(store, &target.url, layout) {
+            self.strip_bytes = found.sizes().1;
+        }
+        if let Some(document) = keep::document(store, &target.url) {
+            self.document_bytes = document.block_bytes();
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let temperature = if self.warm { "warm" } else { "cold" };
+        let total = self.total_ms;
+        format!(
+            "{temperature}: {total:.1} ms (disk {:.1}, parse {:.1}, style and layout {:.1}, record {:.1}, paint {:.1})",
+            self.disk_ms, self.parse_ms, self.layout_ms, self.record_ms, self.paint_ms
+        )
+    }
+}

@@ -1,0 +1,11 @@
+//! The cold path: a page is parsed, styled, laid out and recorded, in a process of its own.
+
+mod build;
+mod lay_out;
+mod process;
+mod resources;
+
+#[cfg(test)]
+mod tests;
+
+pub use process::main;

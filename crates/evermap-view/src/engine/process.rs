@@ -1,0 +1,395 @@
+//! The engine as a process: one request, one page, then it ends.
+//!
+//! What it reads comes from strangers. So its memory is bounded, it ends with the process that started it, and its stack is
+//! large enough for pages that nest tens of thousands of elements; for deeper ones it dies of it, which the viewer reports.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use blitz_traits::net::Bytes;
+use evermap::Store;
+use evermap_dom::html::HtmlOptions;
+use evermap_dom::{Document, Dom, html, xml};
+use rustix::process::{Resource as Limit, Rlimit, Signal};
+use url::Url;
+
+use super::lay_out::LaidOut;
+use super::resources::{Get, Resources};
+use crate::fetch::{CameFrom, FetchOptions, Fetched, Fetcher, Kind, Origin, Purpose, Stamp};
+use crate::fonts::FontSet;
+use crate::manifest::Resource;
+use crate::page::PartKind;
+use crate::protocol::{
+    self, Answer, Failure, Request, Times, read_content, read_header, write_frame,
+};
+use crate::{Result, ViewError};
+
+/// Enough for a page whose elements nest 20,000 deep.
+const STACK_BYTES: usize = 1 << 30;
+/// Letters of an address that are kept for people.
+const SHOWN_MAX: usize = 200;
+
+/// The whole program: reads a request from standard input, writes a page to standard output.
+pub fn main() -> ExitCode {
+    // The process that asked is gone, or its pipe is: nobody is left to tell.
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "evermap-engine: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let mut output = take_output()?;
+    let (kind, length) = read_header(&mut io::stdin().lock())?;
+    if kind != protocol::REQUEST {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "this program is started by `evermap view`; run that instead",
+        ));
+    }
+    let request: Request = serde_json::from_slice(&read_content(&mut io::stdin().lock(), length)?)?;
+    let most = Some(request.memory_bytes_max);
+    rustix::process::setrlimit(Limit::Data, Rlimit { current: most, maximum: most })?;
+    let worker = std::thread::Builder::new().stack_size(STACK_BYTES).name("engine".to_string());
+    let worker = worker.spawn(move || {
+        let url = request.url.clone();
+        match serve(&request, &mut output) {
+            Ok(()) => Ok(()),
+            Err(Stopped::Output(error)) => Err(error),
+            Err(Stopped::Page(error)) => {
+                let failure = serde_json::to_vec(&Failure::of(&url, *error))?;
+                write_frame(&mut output, protocol::FAILURE, &[&failure])
+            }
+        }
+    })?;
+    worker.join().map_err(|_| io::Error::other("it panicked"))?
+}
+
+/// Standard output, for the answer alone: what libraries print goes to standard error.
+fn take_output() -> io::Result<File> {
+    let output = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    Ok(File::from(output))
+}
+
+enum Stopped {
+    Page(Box<ViewError>),
+    Output(io::Error),
+}
+
+impl From<ViewError> for Stopped {
+    fn from(error: ViewError) -> Stopped {
+        Stopped::Page(Box::new(error))
+    }
+}
+
+impl From<io::Error> for Stopped {
+    fn from(error: io::Error) -> Stopped {
+        Stopped::Output(error)
+    }
+}
+
+impl From<serde_json::Error> for Stopped {
+    fn from(error: serde_json::Error) -> Stopped {
+        Stopped::Output(error.into())
+    }
+}
+
+/// A parsed page, from wherever.
+struct Source {
+    url: Url,
+    tables: Parsed,
+    stamp: Stamp,
+    no_store: bool,
+    notes: Vec<String>,
+    bytes: u64,
+    hash: [u8; 32],
+    fetch: Duration,
+    parse: Duration,
+}
+
+enum Parsed {
+    Now(evermap_dom::Block),
+    Kept(evermap::Snapshot<Document>),
+}
+
+impl Parsed {
+    fn dom(&self) -> Result<Dom<'_>> {
+        match self {
+            Parsed::Now(block) => Ok(block.dom()),
+            Parsed::Kept(document) => {
+                document.dom().map_err(|error| ViewError::InvalidPage(error.to_string()))
+            }
+        }
+    }
+}
+
+fn serve(request: &Request, output: &mut File) -> std::result::Result<(), Stopped> {
+    let url = Url::parse(&request.url).map_err(|error| ViewError::NotFound {
+        name: request.url.clone(),
+        why: error.to_string(),
+    })?;
+    let store = request.store.as_ref().and_then(|path| Store::open(path).ok());
+    let fetcher = Arc::new(Fetcher::new(options(request), store.clone()));
+    stage(output, "fetching")?;
+    let source = match &request.document {
+        Some(name) => kept_source(&url, name, store.as_ref())?,
+        None => fetched_source(&url, &fetcher, request)?,
+    };
+    stage(output, "laying out")?;
+    let seen = Seen::new(fetcher.clone(), Origin::of(&source.url));
+    let patience = Duration::from_millis(request.resources_timeout_ms);
+    let resources = Resources::new(seen.clone(), Instant::now() + patience);
+    let dom = source.tables.dom()?;
+    let mut laid_out = LaidOut::new(&dom, &source.url, request.layout, &resources);
+    let start = Instant::now();
+    let recorded = laid_out.record(&dom, &source.url).finish();
+    let record = start.elapsed();
+    let layout = laid_out.took;
+
+    let answer = seen.answer(&source, record, layout);
+    write_frame(output, protocol::ANSWER, &[&serde_json::to_vec(&answer)?])?;
+    for part in &recorded.parts {
+        let kind = match part.kind {
+            PartKind::Font => protocol::FONT,
+            PartKind::Image => protocol::IMAGE,
+        };
+        write_frame(output, kind, &[&part.hash, part.data.data()])?;
+    }
+    if let Parsed::Now(block) = &source.tables {
+        write_frame(output, protocol::DOCUMENT, &[block.as_bytes()])?;
+    }
+    write_frame(output, protocol::BLOCK, &[recorded.block.as_bytes()])?;
+    write_frame(output, protocol::END, &[])?;
+    // The page is on its way; what is to be kept of the responses can wait until now.
+    let kept = fetcher.keep();
+    drop(kept);
+    // Taking the engine's trees apart would cost as much as building them; the system does it at once.
+    std::mem::forget(laid_out);
+    Ok(())
+}
+
+fn options(request: &Request) -> FetchOptions {
+    FetchOptions {
+        page_bytes_max: request.page_bytes_max,
+        timeout: Duration::from_millis(request.timeout_ms),
+        offline: request.offline,
+        reload: request.reload,
+        ..FetchOptions::default()
+    }
+}
+
+fn stage(output: &mut File, stage: &str) -> io::Result<()> {
+    write_frame(output, protocol::STAGE, &[stage.as_bytes()])
+}
+
+fn kept_source(url: &Url, name: &str, store: Option<&Store>) -> Result<Source> {
+    let start = Instant::now();
+    let store = store.ok_or_else(|| ViewError::NotFound {
+        name: name.to_string(),
+        why: "the store can't be opened".to_string(),
+    })?;
+    let document = store.read::<Document>(name)?;
+    let source = document.source();
+    Ok(Source {
+        url: url.clone(),
+        tables: Parsed::Kept(document),
+        stamp: Stamp::Data,
+        no_store: false,
+        notes: Vec::new(),
+        bytes: source.size_bytes,
+        hash: source.hash,
+        fetch: start.elapsed(),
+        parse: Duration::ZERO,
+    })
+}
+
+fn fetched_source(url: &Url, fetcher: &Fetcher, request: &Request) -> Result<Source> {
+    let start = Instant::now();
+    let deadline = start + Duration::from_millis(request.timeout_ms);
+    let fetched = fetcher.fetch(url, Origin::of(url), Purpose::Page, Some(deadline))?;
+    let fetch = start.elapsed();
+    let start = Instant::now();
+    let block = parse(&fetched)?;
+    let mut notes: Vec<String> = fetched.cache_problem.iter().cloned().collect();
+    if let Some(status) = fetched.status.filter(|status| *status >= 400) {
+        notes.push(format!("the server answered {status}; this is the page that it sent"));
+    }
+    Ok(Source {
+        url: fetched.final_url.clone(),
+        tables: Parsed::Now(block),
+        no_store: fetched.no_store,
+        notes,
+        bytes: fetched.bytes.len() as u64,
+        hash: fetched.stamp.hash().copied().unwrap_or_default(),
+        stamp: fetched.stamp,
+        fetch,
+        parse: start.elapsed(),
+    })
+}
+
+fn parse(fetched: &Fetched) -> Result<evermap_dom::Block> {
+    let no_page = |error: evermap_dom::ParseError| ViewError::Fetch {
+        url: fetched.final_url.to_string(),
+        why: error.to_string(),
+    };
+    // No script ever runs: what is said for that case is part of the page.
+    let encoding = fetched.content_type.charset.clone();
+    let options = HtmlOptions { scripting: false, encoding, ..Default::default() };
+    let as_html = |bytes: &[u8]| html::parse_bytes(bytes, &options).map_err(no_page);
+    let tables = match fetched.content_type.kind {
+        // XHTML that is not well-formed is shown as the HTML that it mostly is.
+        Kind::Xhtml | Kind::Xml => match xml::parse_bytes(&fetched.bytes, &Default::default()) {
+            Ok(tables) => tables,
+            Err(_) => as_html(&fetched.bytes)?,
+        },
+        Kind::Html => as_html(&fetched.bytes)?,
+        Kind::Image | Kind::Svg => as_html(picture_page(&fetched.final_url).as_bytes())?,
+        _ => as_html(&text_page(&fetched.bytes))?,
+    };
+    Ok(tables.to_block())
+}
+
+/// A page that shows a picture.
+fn picture_page(url: &Url) -> String {
+    let address = url.as_str().replace('&', "&amp;").replace('"', "&quot;");
+    format!("<title>{address}</title><body style=\"margin:0\"><img src=\"{address}\" alt=\"\">")
+}
+
+/// A page that shows text as it is, in whatever encoding.
+fn text_page(bytes: &[u8]) -> Vec<u8> {
+    let mut page = b"<plaintext style=\"white-space:pre-wrap\">".to_vec();
+    page.extend_from_slice(bytes);
+    page
+}
+
+/// What the page has asked for, and what came of it.
+#[derive(Clone)]
+struct Seen {
+    fetcher: Arc<Fetcher>,
+    origin: Origin,
+    list: Arc<Mutex<List>>,
+}
+
+#[derive(Default)]
+struct List {
+    resources: Vec<Resource>,
+    notes: Vec<String>,
+    late: usize,
+    no_store: bool,
+}
+
+impl Seen {
+    fn new(fetcher: Arc<Fetcher>, origin: Origin) -> Seen {
+        Seen { fetcher, origin, list: Arc::default() }
+    }
+
+    fn with_list<T>(&self, change: impl FnOnce(&mut List) -> T) -> T {
+        change(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn answer(&self, source: &Source, record: Duration, layout: Duration) -> Answer {
+        let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
+        self.with_list(|list| {
+            let mut resources =
+                vec![Resource { url: shown(&source.url), stamp: source.stamp.clone() }];
+            // The same resource, asked for twice, is one.
+            for resource in list.resources.drain(..) {
+                if !resources.iter().any(|known| known.stamp == resource.stamp) {
+                    resources.push(resource);
+                }
+            }
+            let mut notes = source.notes.clone();
+            notes.append(&mut list.notes);
+            let not_kept = match (list.late, list.no_store || source.no_store) {
+                (0, false) => None,
+                (0, true) => Some("the server forbids to keep it".to_string()),
+                (late, _) => Some(format!("{late} of its resources did not come in time")),
+            };
+            Answer {
+                final_url: source.url.to_string(),
+                fonts: FontSet::now(),
+                resources,
+                keepable: not_kept,
+                notes,
+                times: Times {
+                    fetch_ms: milliseconds(source.fetch),
+                    parse_ms: milliseconds(source.parse),
+                    layout_ms: milliseconds(layout),
+                    record_ms: milliseconds(record),
+                },
+                source_bytes: source.bytes,
+                source_modified_ns: match &source.stamp {
+                    Stamp::File(file) if file.settled => file.modified_ns.max(0) as u64,
+                    _ => 0,
+                },
+                source_hash: source.hash,
+            }
+        })
+    }
+}
+
+impl Get for Seen {
+    fn is_local(&self, url: &Url) -> bool {
+        self.fetcher.options().offline || !matches!(url.scheme(), "http" | "https")
+    }
+
+    fn get(&self, url: &Url, deadline: Instant) -> Bytes {
+        let fetched = self.fetcher.fetch(url, self.origin, Purpose::Other, Some(deadline));
+        let (stamp, bytes) = match fetched {
+            Ok(fetched) => {
+                self.with_list(|list| {
+                    list.no_store |= fetched.no_store;
+                    list.notes.extend(fetched.cache_problem);
+                });
+                let bytes = match fetched.content_type.kind {
+                    Kind::StyleSheet => as_utf8(fetched.bytes, fetched.content_type.charset),
+                    _ => fetched.bytes,
+                };
+                // A `data:` address is part of what named it.
+                if fetched.from == CameFrom::Data {
+                    return bytes;
+                }
+                (fetched.stamp, bytes)
+            }
+            Err(error) => {
+                self.with_list(|list| list.notes.push(error.to_string()));
+                (*error.stamp, Bytes::new())
+            }
+        };
+        let resource = Resource { url: shown(url), stamp };
+        self.with_list(|list| list.resources.push(resource));
+        bytes
+    }
+
+    fn gave_up(&self, url: &Url) {
+        self.with_list(|list| {
+            list.late += 1;
+            list.notes.push(format!("{} did not come in time", shown(url)));
+        });
+    }
+}
+
+/// Style sheets are read as UTF-8: others are turned into it by their label.
+fn as_utf8(bytes: Bytes, charset: Option<String>) -> Bytes {
+    if std::str::from_utf8(&bytes).is_ok() {
+        return bytes;
+    }
+    let rule =
+        bytes.strip_prefix(b"@charset \"").and_then(|rest| rest.split(|byte| *byte == b'"').next());
+    let labels = [charset.as_deref().map(str::as_bytes), rule];
+    let known = labels.into_iter().flatten().find_map(encoding_rs::Encoding::for_label);
+    let (text, _, _) = known.unwrap_or(encoding_rs::WINDOWS_1252).decode(&bytes);
+    Bytes::from(text.into_owned())
+}
+
+fn shown(url: &Url) -> String {
+    url.as_str().chars().take(SHOWN_MAX).collect()
+}

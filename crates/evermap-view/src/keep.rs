@@ -1,0 +1,306 @@
+//! The objects of a page in a store.
+//!
+//! | object | what | shared by |
+//! |---|---|---|
+//! | `page-SLUG-WIDTHxHEIGHTxSCALE-HASH` | [`KeptPage`]: manifest, page block, strips | - |
+//! | `page-SLUG-HASH.document` | `evermap_dom::Document`: the tables | the layouts of one address |
+//! | `font-HASH` | [`KeptPart`]: a font file | all pages |
+//! | `image-HASH` | [`KeptPart`]: decoded pixels | all pages |
+//!
+//! SLUG is the end of the address, for people; HASH the beginning of a BLAKE3: of the address, or of the content. All
+//! that a page needs appears in one batch, or nothing.
+// The derive writes `unsafe impl`s after checking the layout at compile time; nothing else here is.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use evermap::{Build, Built, Error, PVec, Persist, Slot, Snapshot, Store};
+use evermap_dom::{Document, NewBlock};
+use url::Url;
+
+use crate::layout::Layout;
+use crate::manifest::Manifest;
+use crate::page::{Part, PartKind};
+use crate::paint::{Page, Parts, SharedBytes};
+use crate::target::Target;
+use crate::{Result, ViewError};
+
+/// Letters of an address that a name shows.
+const SLUG_MAX: usize = 40;
+
+/// A laid-out page, as the root of an object.
+#[derive(Persist)]
+#[persist(name = "EvermapPage")]
+#[repr(C)]
+pub struct KeptPage {
+    /// [`Manifest`], as JSON.
+    manifest: PVec<u8>,
+    /// The page block.
+    block: PVec<u8>,
+    /// Painted rows; may be empty.
+    strips: PVec<u8>,
+}
+
+/// A font file or an image's pixels, as the root of an object.
+#[derive(Persist)]
+#[persist(name = "EvermapPart")]
+#[repr(C)]
+pub struct KeptPart {
+    bytes: PVec<u8>,
+}
+
+/// What a [`KeptPage`] is built from.
+#[derive(Clone, Copy)]
+pub struct NewPage<'a> {
+    /// The manifest's JSON.
+    pub manifest: &'a [u8],
+    /// The page block.
+    pub block: &'a [u8],
+    /// The strips.
+    pub strips: &'a [u8],
+}
+
+impl Build<NewPage<'_>> for KeptPage {
+    fn expected_bytes(new: &NewPage<'_>) -> Option<u64> {
+        Some((new.manifest.len() + new.block.len() + new.strips.len()) as u64)
+    }
+
+    fn build<'a>(
+        new: NewPage<'_>,
+        slot: Slot<'a, Self>,
+    ) -> std::result::Result<Built<'a, Self>, Error> {
+        let empty = KeptPage { manifest: PVec::new(), block: PVec::new(), strips: PVec::new() };
+        slot.write_with(empty, |mut page| {
+            let fields = page.fields();
+            for (mut field, bytes) in [
+                (fields.manifest, new.manifest),
+                (fields.block, new.block),
+                (fields.strips, new.strips),
+            ] {
+                field.reserve_exact(bytes.len())?;
+                field.extend_from_slice(bytes)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Build<&[u8]> for KeptPart {
+    fn expected_bytes(bytes: &&[u8]) -> Option<u64> {
+        Some(bytes.len() as u64)
+    }
+
+    fn build<'a>(
+        bytes: &[u8],
+        slot: Slot<'a, Self>,
+    ) -> std::result::Result<Built<'a, Self>, Error> {
+        slot.write_with(KeptPart { bytes: PVec::new() }, |mut part| {
+            let mut field = part.fields().bytes;
+            field.reserve_exact(bytes.len())?;
+            field.extend_from_slice(bytes)
+        })
+    }
+}
+
+/// A page that was found in a store.
+pub struct Found {
+    snapshot: Arc<Snapshot<KeptPage>>,
+    store: Store,
+}
+
+impl Found {
+    /// The page that is kept of an address for a layout, if there is one that this build can read.
+    ///
+    /// Costs an object's opening, some 100 us; touches the manifest only.
+    pub fn open(store: &Store, url: &Url, layout: Layout) -> std::result::Result<Found, String> {
+        let name = page_name(url, layout);
+        match store.read::<KeptPage>(&name) {
+            Ok(snapshot) => Ok(Found { snapshot: Arc::new(snapshot), store: store.clone() }),
+            Err(Error::NotFound { .. }) => {
+                let Layout { width, height, scale } = layout;
+                Err(format!("it is not kept for {width} x {height} at scale {scale}"))
+            }
+            Err(Error::SchemaMismatch { .. }) => {
+                Err("it was kept by another version of the program".to_string())
+            }
+            Err(error) => Err(format!("what is kept can't be read: {error}")),
+        }
+    }
+
+    /// What the page was made from.
+    pub fn manifest(&self) -> std::result::Result<Manifest, String> {
+        serde_json::from_slice(&self.snapshot.manifest)
+            .map_err(|error| format!("its manifest can't be read ({error})"))
+    }
+
+    /// Bytes of the page block and of the strips.
+    pub fn sizes(&self) -> (u64, u64) {
+        (self.snapshot.block.len() as u64, self.snapshot.strips.len() as u64)
+    }
+
+    /// The page, mapped. Costs a look at its header.
+    ///
+    /// # Errors
+    /// When the block is none that this build knows.
+    pub fn page(&self, with_strips: bool) -> Result<Page> {
+        let block = Arc::new(Piece { snapshot: self.snapshot.clone(), of: |page| &page.block });
+        let strips = Piece { snapshot: self.snapshot.clone(), of: |page| &page.strips };
+        let has_strips = with_strips && !self.snapshot.strips.is_empty();
+        let strips = has_strips.then(|| Arc::new(strips) as SharedBytes);
+        Page::new(block, strips, Box::new(StoreParts { store: self.store.clone() }))
+    }
+}
+
+/// Part of a kept page, which stays mapped for as long as this is there.
+struct Piece {
+    snapshot: Arc<Snapshot<KeptPage>>,
+    of: fn(&KeptPage) -> &PVec<u8>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        (self.of)(&self.snapshot)
+    }
+}
+
+/// Fonts and images from a store, mapped.
+pub struct StoreParts {
+    store: Store,
+}
+
+struct MappedPart(Snapshot<KeptPart>);
+
+impl AsRef<[u8]> for MappedPart {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+impl Parts for StoreParts {
+    fn load(&self, kind: PartKind, hash: &[u8; 32]) -> Result<SharedBytes> {
+        let name = part_name(kind, hash);
+        match self.store.read::<KeptPart>(&name) {
+            Ok(snapshot) => Ok(Arc::new(MappedPart(snapshot))),
+            Err(error) => Err(ViewError::MissingPart { object: name, why: error.to_string() }),
+        }
+    }
+}
+
+/// All that is kept of a page.
+pub struct Keep<'a> {
+    /// Its address.
+    pub url: &'a Url,
+    /// The layout it was made for.
+    pub layout: Layout,
+    /// What it was made from.
+    pub manifest: &'a Manifest,
+    /// The page block.
+    pub block: &'a [u8],
+    /// The strips; may be empty.
+    pub strips: &'a [u8],
+    /// Fonts and images.
+    pub parts: &'a [Part],
+    /// The parsed page, unless it is kept already.
+    pub document: Option<NewBlock<'a>>,
+}
+
+impl Keep<'_> {
+    /// Puts it into the store: everything or nothing. What is there of its fonts and images stays as it is.
+    ///
+    /// Costs one batch: some flushes, and the bytes that are new.
+    ///
+    /// # Errors
+    /// When the store can't be written; then nothing has changed.
+    pub fn commit(&self, store: &Store) -> Result<()> {
+        let manifest = serde_json::to_vec(self.manifest)
+            .map_err(|error| ViewError::InvalidPage(error.to_string()))?;
+        let mut batch = store.batch()?;
+        for part in self.parts {
+            let name = part_name(part.kind, &part.hash);
+            if !store.contains(&name)? {
+                batch.replace::<KeptPart, _>(&name, part.data.data())?;
+            }
+        }
+        if let Some(document) = self.document {
+            batch.replace::<Document, _>(&document_name(self.url), document)?;
+        }
+        let new = NewPage { manifest: &manifest, block: self.block, strips: self.strips };
+        batch.replace::<KeptPage, _>(&page_name(self.url, self.layout), new)?;
+        Ok(batch.commit()?)
+    }
+}
+
+/// Bytes of a font or an image that is kept.
+pub fn part_bytes(store: &Store, kind: PartKind, hash: &[u8; 32]) -> Option<u64> {
+    let part = store.read::<KeptPart>(&part_name(kind, hash)).ok()?;
+    Some(part.bytes.len() as u64)
+}
+
+/// The document that is kept of an address, if there is one that can be read.
+pub fn document(store: &Store, url: &Url) -> Option<Snapshot<Document>> {
+    store.read(&document_name(url)).ok()
+}
+
+/// What an object of the store is called for: a page, or a document.
+pub(crate) fn target_named(store: &Store, name: &str) -> Result<Option<Target>> {
+    match store.read::<KeptPage>(name) {
+        Ok(page) => {
+            let manifest: Option<Manifest> = serde_json::from_slice(&page.manifest).ok();
+            let url = manifest.and_then(|manifest| Url::parse(&manifest.url).ok());
+            return Ok(url.map(Target::of_url));
+        }
+        Err(Error::NotFound { .. }) | Err(Error::InvalidName { .. }) => return Ok(None),
+        Err(Error::SchemaMismatch { .. }) => (),
+        Err(error) => return Err(error.into()),
+    }
+    let document = match store.read::<Document>(name) {
+        Ok(document) => document,
+        Err(Error::SchemaMismatch { .. }) => {
+            return Err(ViewError::NotFound {
+                name: name.to_string(),
+                why: "the object of this name is neither a page nor a document".to_string(),
+            });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let path = document.source().path;
+    let url =
+        Url::parse(&path).ok().filter(|url| matches!(url.scheme(), "http" | "https" | "file"));
+    let url = url.or_else(|| Url::from_file_path(&path).ok());
+    // A document from standard input has no address: nothing is relative to it.
+    let url = url.or_else(|| Url::parse(&format!("evermap:{name}")).ok());
+    Ok(url.map(|url| Target { document: Some(name.to_string()), ..Target::of_url(url) }))
+}
+
+/// The name of the object that keeps the page of an address for a layout.
+pub fn page_name(url: &Url, layout: Layout) -> String {
+    let Layout { width, height, scale } = layout;
+    format!("page-{}-{width}x{height}x{scale}-{}", slug(url), hash_of(url))
+}
+
+/// The name of the object that keeps the document of an address.
+pub fn document_name(url: &Url) -> String {
+    format!("page-{}-{}.document", slug(url), hash_of(url))
+}
+
+/// The name of the object that keeps a font or an image.
+pub fn part_name(kind: PartKind, hash: &[u8; 32]) -> String {
+    let kind = match kind {
+        PartKind::Font => "font",
+        PartKind::Image => "image",
+    };
+    format!("{kind}-{}", &blake3::Hash::from_bytes(*hash).to_hex()[..32])
+}
+
+fn hash_of(url: &Url) -> String {
+    blake3::hash(url.as_str().as_bytes()).to_hex()[..16].to_string()
+}
+
+/// The last part of the address that says something, as letters, digits, dots and lines.
+fn slug(url: &Url) -> String {
+    let last = url.path_segments().and_then(|parts| parts.rev().find(|part| !part.is_empty()));
+    let said = last.or(url.host_str()).unwrap_or(url.scheme());
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '.' | '_' | '-');
+    let slug = said.chars().take(SLUG_MAX).map(|char| if is_plain(char) { char } else { '-' });
+    slug.collect()
+}

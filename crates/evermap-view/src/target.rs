@@ -1,0 +1,79 @@
+//! What a user names: an address, a file, or something in the store.
+
+use std::path::Path;
+
+use evermap::Store;
+use url::Url;
+
+use crate::keep;
+use crate::{Result, ViewError};
+
+/// What is to be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its address, without the fragment.
+    pub url: Url,
+    /// The `#fragment`, without the `#`.
+    pub fragment: Option<String>,
+    /// A document of the store that is shown as it is, instead of what the address leads to now.
+    pub document: Option<String>,
+}
+
+impl Target {
+    /// What an address leads to.
+    pub fn of_url(mut url: Url) -> Target {
+        let fragment = url.fragment().map(str::to_string);
+        url.set_fragment(None);
+        Target { url, fragment, document: None }
+    }
+
+    /// What `name` means: an address, if it has a scheme; else a file, if there is one; else what is called so in the
+    /// store; else a host, if it looks like one. Costs a look at the file system and one at the store's catalog.
+    ///
+    /// # Errors
+    /// When it is none of these.
+    pub fn find(name: &str, store: Option<&Store>) -> Result<Target> {
+        let name = name.trim();
+        let scheme = name.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+        if matches!(scheme.as_deref(), Some("http" | "https" | "file" | "data" | "evermap")) {
+            let url = Url::parse(name).map_err(|error| not_found(name, &error.to_string()))?;
+            return Ok(Target::of_url(url));
+        }
+        let (path, fragment) = match name.split_once('#') {
+            Some((path, fragment)) if !Path::new(name).exists() => (path, Some(fragment)),
+            _ => (name, None),
+        };
+        if Path::new(path).exists() {
+            let path = std::fs::canonicalize(path)
+                .map_err(|source| ViewError::File { path: path.into(), source })?;
+            let url = Url::from_file_path(&path)
+                .map_err(|()| not_found(name, "its path is no address"))?;
+            return Ok(Target { url, fragment: fragment.map(str::to_string), document: None });
+        }
+        if let Some(target) =
+            store.map(|store| keep::target_named(store, name)).transpose()?.flatten()
+        {
+            return Ok(target);
+        }
+        if looks_like_host(name)
+            && let Ok(url) = Url::parse(&format!("https://{name}"))
+        {
+            return Ok(Target::of_url(url));
+        }
+        Err(not_found(name, "no file, no object of the store, and no address"))
+    }
+}
+
+fn not_found(name: &str, why: &str) -> ViewError {
+    ViewError::NotFound { name: name.to_string(), why: why.to_string() }
+}
+
+/// `example.org/page`, `localhost:8000`.
+fn looks_like_host(name: &str) -> bool {
+    let host = name.split(['/', '?', '#']).next().unwrap_or_default();
+    let (host, port) = host.split_once(':').unwrap_or((host, ""));
+    let dotted = host.contains('.') && !host.starts_with('.') && !host.ends_with('.');
+    (dotted || host == "localhost")
+        && port.chars().all(|char| char.is_ascii_digit())
+        && host.chars().all(|char| char.is_alphanumeric() || matches!(char, '.' | '-'))
+}

@@ -1,0 +1,284 @@
+//! A visit to a page: warm if what is kept of it is good, else cold.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use evermap::Store;
+use evermap_dom::{NewBlock, Source};
+use url::Url;
+
+use crate::fetch::{FetchOptions, Fetcher};
+use crate::keep::{self, Found, Keep};
+use crate::layout::Layout;
+use crate::manifest::{Manifest, Verdict, engine_version};
+use crate::page::{Part, PartKind};
+use crate::paint::{Page, Painter, Parts, SharedBytes};
+use crate::protocol::{Request, Times};
+use crate::run_engine::{self, Made};
+use crate::target::Target;
+use crate::{Result, ViewError};
+
+/// Rows of a page whose pixels are kept: four screens.
+const STRIP_ROWS_MAX: u32 = 4096;
+
+/// What of a kept page is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layers {
+    /// The document's tables: the page is styled and laid out.
+    Document,
+    /// The page block too: the page is painted.
+    Block,
+    /// The strips too: the page is copied.
+    #[default]
+    All,
+}
+
+/// How pages are visited.
+#[derive(Clone, Debug)]
+pub struct VisitOptions {
+    /// Never use the network.
+    pub offline: bool,
+    /// Take nothing that is kept; ask the servers about everything.
+    pub reload: bool,
+    /// Lay the page out even when what is kept is good. What is kept of its resources is used.
+    pub cold: bool,
+    /// What of a kept page is used.
+    pub layers: Layers,
+    /// Most bytes of a page.
+    pub page_bytes_max: u64,
+    /// How long the page itself may take.
+    pub timeout: Duration,
+    /// How long its resources may hold it up.
+    pub resources_timeout: Duration,
+    /// How long the engine may take in all.
+    pub engine_timeout: Duration,
+    /// Most bytes of the engine's memory.
+    pub memory_bytes_max: u64,
+}
+
+impl Default for VisitOptions {
+    fn default() -> VisitOptions {
+        VisitOptions {
+            offline: false,
+            reload: false,
+            cold: false,
+            layers: Layers::All,
+            page_bytes_max: 32 << 20,
+            timeout: Duration::from_secs(30),
+            resources_timeout: Duration::from_secs(5),
+            engine_timeout: Duration::from_secs(60),
+            memory_bytes_max: 4 << 30,
+        }
+    }
+}
+
+/// A page, ready to be painted, and how it came about.
+pub struct Visit {
+    /// The page.
+    pub page: Arc<Page>,
+    /// Its address, after redirects.
+    pub url: Url,
+    /// Whether it was kept.
+    pub warm: bool,
+    /// What decided that; and what could not be asked, is missing or was refused. For people.
+    pub reasons: Vec<String>,
+    /// Opening what is kept, and looking whether it is good.
+    pub open_ms: f64,
+    /// What the engine did, on a cold visit.
+    pub times: Option<Times>,
+    /// What the cold visit took that made the page.
+    pub cold_ms: f64,
+    keeping: Option<Box<Keeping>>,
+}
+
+/// What is to be kept of a cold visit.
+struct Keeping {
+    target: Target,
+    layout: Layout,
+    made: Made,
+}
+
+/// Fonts and images of a page that was just made.
+struct MadeParts(Vec<Part>);
+
+impl Parts for MadeParts {
+    fn load(&self, kind: PartKind, hash: &[u8; 32]) -> Result<SharedBytes> {
+        let found = self.0.iter().find(|part| part.kind == kind && part.hash == *hash);
+        let part = found.ok_or_else(|| ViewError::MissingPart {
+            object: keep::part_name(kind, hash),
+            why: "the engine did not send it".to_string(),
+        })?;
+        Ok(part.data.clone().into_raw_parts().0)
+    }
+}
+
+/// Shows `target` in a window of `layout`. `store` is where pages are kept; without one every visit is cold.
+///
+/// A warm visit costs the opening of an object and a look at each thing that the page was made from; a cold one a process
+/// that lays it out.
+///
+/// # Errors
+/// When there is no page: see [`ViewError`]. That nothing can be kept is no error here.
+pub fn visit(
+    target: &Target,
+    layout: Layout,
+    store: Option<&Store>,
+    options: &VisitOptions,
+    stage: &dyn Fn(&str),
+) -> Result<Visit> {
+    let start = Instant::now();
+    let mut reasons = Vec::new();
+    let kept = match store {
+        _ if options.reload => Err("a reload was asked for".to_string()),
+        _ if options.cold => Err("a cold visit was asked for".to_string()),
+        _ if options.layers == Layers::Document => Err("only the document is used".to_string()),
+        None => Err("there is no store".to_string()),
+        Some(store) => warm(target, layout, store, options),
+    };
+    match kept {
+        Ok(mut visit) => {
+            visit.open_ms = milliseconds(start);
+            return Ok(visit);
+        }
+        Err(why) => reasons.push(why),
+    }
+    let made = cold(target, layout, store, options, stage)?;
+    let parts = Box::new(MadeParts(made.parts.clone()));
+    let page = Page::new(Arc::new(made.block.clone()), None, parts)?;
+    reasons.extend(made.answer.notes.iter().cloned());
+    let url = Url::parse(&made.answer.final_url).unwrap_or_else(|_| target.url.clone());
+    let times = Some(made.answer.times);
+    let keeping = Some(Box::new(Keeping { target: target.clone(), layout, made }));
+    let cold_ms = milliseconds(start);
+    let page = Arc::new(page);
+    Ok(Visit { page, url, warm: false, reasons, open_ms: 0.0, times, cold_ms, keeping })
+}
+
+/// The kept page, if it is good; else why not.
+fn warm(
+    target: &Target,
+    layout: Layout,
+    store: &Store,
+    options: &VisitOptions,
+) -> std::result::Result<Visit, String> {
+    let found = Found::open(store, &target.url, layout)?;
+    let manifest = found.manifest()?;
+    let fetcher = Fetcher::new(fetch_options(options), Some(store.clone()));
+    let unknown = match manifest.check(layout, &fetcher, now_ns()) {
+        Verdict::Good(unknown) => unknown,
+        Verdict::Stale(why) => return Err(why),
+    };
+    let page = found.page(options.layers == Layers::All).map_err(|error| error.to_string())?;
+    let url = Url::parse(&manifest.final_url).map_err(|error| error.to_string())?;
+    let mut reasons = vec!["nothing that it was made from has changed".to_string()];
+    reasons.extend(unknown);
+    Ok(Visit {
+        page: Arc::new(page),
+        url,
+        warm: true,
+        reasons,
+        open_ms: 0.0,
+        times: None,
+        cold_ms: manifest.cold_ms,
+        keeping: None,
+    })
+}
+
+fn cold(
+    target: &Target,
+    layout: Layout,
+    store: Option<&Store>,
+    options: &VisitOptions,
+    stage: &dyn Fn(&str),
+) -> Result<Made> {
+    let kept_document = (options.layers == Layers::Document && !options.reload)
+        .then(|| keep::document_name(&target.url));
+    let request = Request {
+        url: target.url.to_string(),
+        layout,
+        document: target.document.clone().or(kept_document),
+        store: store.map(|store| store.path().to_path_buf()),
+        offline: options.offline,
+        reload: options.reload,
+        page_bytes_max: options.page_bytes_max,
+        timeout_ms: options.timeout.as_millis() as u64,
+        resources_timeout_ms: options.resources_timeout.as_millis() as u64,
+        memory_bytes_max: options.memory_bytes_max,
+    };
+    run_engine::run(&request, options.engine_timeout, stage)
+}
+
+impl Visit {
+    /// Whether there is something to keep.
+    pub fn is_to_be_kept(&self) -> bool {
+        self.keeping.is_some()
+    }
+
+    /// Keeps a page that was just made, with the pixels of its first screens, which are painted for that. To be called
+    /// when the page is on the screen. Gives why nothing was kept, if nothing was.
+    ///
+    /// Costs the painting of four screens and a commit.
+    ///
+    /// # Errors
+    /// When the store can't be written (a full disk, say) or the page not painted. Nothing of it is kept then, and nothing
+    /// else is lost.
+    pub fn keep(&mut self, store: &Store, painter: &mut Painter) -> Result<Option<String>> {
+        let Some(keeping) = self.keeping.take() else { return Ok(None) };
+        let Keeping { target, layout, made } = *keeping;
+        if let Some(why) = made.answer.keepable {
+            return Ok(Some(why));
+        }
+        let manifest = Manifest {
+            engine: engine_version(),
+            url: target.url.to_string(),
+            final_url: made.answer.final_url,
+            layout,
+            fonts: made.answer.fonts,
+            resources: made.answer.resources,
+            made_ns: now_ns(),
+            cold_ms: self.cold_ms,
+            source_bytes: made.answer.source_bytes,
+        };
+        let strips = painter.strips(&self.page, STRIP_ROWS_MAX)?.finish();
+        let document = made.document.as_ref().map(|bytes| {
+            let source = Source {
+                path: match target.url.to_file_path() {
+                    Ok(path) => path.to_string_lossy().into_owned(),
+                    Err(()) => target.url.to_string(),
+                },
+                size_bytes: made.answer.source_bytes,
+                modified_ns: made.answer.source_modified_ns,
+                hash: made.answer.source_hash,
+            };
+            (bytes.as_bytes(), source)
+        });
+        let keep = Keep {
+            url: &target.url,
+            layout,
+            manifest: &manifest,
+            block: made.block.as_bytes(),
+            strips: strips.as_bytes(),
+            parts: &made.parts,
+            document: document.as_ref().map(|(block, source)| NewBlock { block, source }),
+        };
+        keep.commit(store)?;
+        Ok(None)
+    }
+}
+
+fn fetch_options(options: &VisitOptions) -> FetchOptions {
+    FetchOptions {
+        page_bytes_max: options.page_bytes_max,
+        timeout: options.timeout,
+        offline: options.offline,
+        ..FetchOptions::default()
+    }
+}
+
+fn milliseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
