@@ -165,7 +165,8 @@ impl AsRef<[u8]> for Piece {
 
 /// Fonts and images from a store, mapped.
 pub struct StoreParts {
-    store: Store,
+    /// The store.
+    pub store: Store,
 }
 
 struct MappedPart(Snapshot<KeptPart>);
@@ -228,6 +229,11 @@ impl Keep<'_> {
         batch.replace::<KeptPage, _>(&page_name(self.url, self.layout), new)?;
         Ok(batch.commit()?)
     }
+}
+
+/// Whether a font or an image is kept.
+pub(crate) fn has_part(store: &Store, kind: PartKind, hash: &[u8; 32]) -> bool {
+    store.contains(&part_name(kind, hash)).unwrap_or(false)
 }
 
 /// Bytes of a font or an image that is kept.

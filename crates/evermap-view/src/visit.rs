@@ -8,7 +8,7 @@ use evermap_dom::{NewBlock, Source};
 use url::Url;
 
 use crate::fetch::{FetchOptions, Fetcher};
-use crate::keep::{self, Found, Keep};
+use crate::keep::{self, Found, Keep, StoreParts};
 use crate::layout::Layout;
 use crate::manifest::{Manifest, Verdict, engine_version};
 use crate::page::{Part, PartKind};
@@ -98,17 +98,23 @@ struct Keeping {
     made: Made,
 }
 
-/// Fonts and images of a page that was just made.
-struct MadeParts(Vec<Part>);
+/// Fonts and images of a page that was just made: what the engine did not send is kept already.
+struct MadeParts {
+    sent: Vec<Part>,
+    kept: Option<StoreParts>,
+}
 
 impl Parts for MadeParts {
     fn load(&self, kind: PartKind, hash: &[u8; 32]) -> Result<SharedBytes> {
-        let found = self.0.iter().find(|part| part.kind == kind && part.hash == *hash);
-        let part = found.ok_or_else(|| ViewError::MissingPart {
-            object: keep::part_name(kind, hash),
-            why: "the engine did not send it".to_string(),
-        })?;
-        Ok(part.data.clone().into_raw_parts().0)
+        let sent = self.sent.iter().find(|part| part.kind == kind && part.hash == *hash);
+        match (sent, &self.kept) {
+            (Some(part), _) => Ok(part.data.clone().into_raw_parts().0),
+            (None, Some(kept)) => kept.load(kind, hash),
+            (None, None) => Err(ViewError::MissingPart {
+                object: keep::part_name(kind, hash),
+                why: "the engine did not send it".to_string(),
+            }),
+        }
     }
 }
 
@@ -143,8 +149,9 @@ pub fn visit(
         Err(why) => reasons.push(why),
     }
     let made = cold(target, layout, store, options, stage)?;
-    let parts = Box::new(MadeParts(made.parts.clone()));
-    let page = Page::new(Arc::new(made.block.clone()), None, parts)?;
+    let kept = store.map(|store| StoreParts { store: store.clone() });
+    let parts = MadeParts { sent: made.parts.clone(), kept };
+    let page = Page::new(Arc::new(made.block.clone()), None, Box::new(parts))?;
     reasons.extend(made.answer.notes.iter().cloned());
     let url = Url::parse(&made.answer.final_url).unwrap_or_else(|_| target.url.clone());
     let times = Some(made.answer.times);

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_dom::{BaseDocument, DocumentConfig, NodeId};
+use blitz_dom::{BaseDocument, DocumentConfig};
 use blitz_html::HtmlProvider;
 use blitz_paint::paint_scene;
 use blitz_traits::shell::{ColorScheme, Viewport};
 use evermap_dom::{Dom, NodeKind, NodeRef};
 use kurbo::Rect;
-use parley::PositionedLayoutItem;
 use url::Url;
 
 use super::build::{Nodes, build};
+use super::places::record_places;
 use super::resources::Resources;
 use crate::layout::Layout;
 use crate::page::{HEIGHT_MAX, PageSize, Recorder, WIDTH_MAX};
@@ -97,101 +97,18 @@ impl LaidOut {
     }
 
     /// The page as a block, with links, anchors and text.
-    pub fn record(&mut self, dom: &Dom<'_>, url: &Url) -> Recorder {
+    pub(crate) fn record(&mut self, dom: &Dom<'_>, url: &Url) -> Recorder {
         let size = self.size();
         let mut recorder = Recorder::new(size);
         recorder.set_title(dom.title().unwrap_or_default().trim(), url.as_str());
         self.paint(&mut recorder, size);
-        self.record_places(dom, url, &mut recorder);
-        self.record_text(&mut recorder);
+        record_places(&self.document, &self.nodes, dom, url, &mut recorder);
         recorder
-    }
-
-    /// Links and anchors.
-    fn record_places(&self, dom: &Dom<'_>, url: &Url, recorder: &mut Recorder) {
-        let base = base_url(dom, url);
-        for node in dom.document_node().descendants() {
-            let Some(id) = self.nodes.of(node.id()).filter(|_| node.is_element()) else { continue };
-            let is_link = matches!(node.local_name(), "a" | "area");
-            if let Some(href) = node.attr("href").filter(|_| is_link)
-                && let Some(target) = target_of(href, url, &base)
-            {
-                for rect in self.rects(id) {
-                    recorder.add_link(rect, &target, node.id());
-                }
-            }
-            let names = [node.attr("id"), node.attr("name").filter(|_| is_link)];
-            for name in names.into_iter().flatten().filter(|name| !name.is_empty()) {
-                if let Some(rect) = self.document.get_client_bounding_rect(id) {
-                    recorder.add_anchor(name, rect.y * f64::from(self.layout.scale));
-                }
-            }
-        }
-    }
-
-    /// Where an element is on the page, in device pixels: a link around blocks is where they are.
-    fn rects(&self, id: NodeId) -> Vec<Rect> {
-        let scale = f64::from(self.layout.scale);
-        let rects = self.document.node_client_rects(id).into_iter();
-        let rects = rects.map(|rect| {
-            let (x, y) = (rect.x * scale, rect.y * scale);
-            Rect::new(x, y, x + rect.width * scale, y + rect.height * scale)
-        });
-        rects.filter(|rect| rect.is_finite() && rect.area() > 0.0).collect()
-    }
-
-    /// The text that can be found, from the lines that were set.
-    fn record_text(&self, recorder: &mut Recorder) {
-        let Some(root) = self.document.try_root_element() else { return };
-        let mut waiting = vec![root.id];
-        while let Some(id) = waiting.pop() {
-            let Some(node) = self.document.get_node(id) else { continue };
-            if node.flags.is_inline_root() {
-                self.record_lines(id, recorder);
-            }
-            let children = node.layout_children.borrow();
-            waiting.extend(children.iter().flatten().rev());
-        }
-    }
-
-    fn record_lines(&self, id: NodeId, recorder: &mut Recorder) {
-        let Some(node) = self.document.get_node(id) else { return };
-        let Some(text) =
-            node.element_data().and_then(|element| element.inline_layout_data.as_ref())
-        else {
-            return;
-        };
-        let scale = f64::from(self.layout.scale);
-        let box_layout = node.final_layout();
-        let corner = node.absolute_position(0.0, 0.0);
-        let inset = box_layout.padding + box_layout.border;
-        let left = f64::from(corner.x + inset.left) * scale;
-        let top = f64::from(corner.y + inset.top + text.block_offset) * scale;
-        for line in text.layout.lines() {
-            let metrics = line.metrics();
-            let line_top = top + f64::from(metrics.block_min_coord);
-            let height = f64::from(metrics.block_max_coord - metrics.block_min_coord);
-            let mut last = None;
-            for item in line.items() {
-                let PositionedLayoutItem::GlyphRun(glyphs) = item else { continue };
-                // Several pieces of one run, differently coloured, say, have their clusters in common.
-                let run = glyphs.run();
-                if last.replace(run.text_range()) == Some(run.text_range()) {
-                    continue;
-                }
-                let clusters = run.clusters().map(|cluster| {
-                    (text.text.get(cluster.text_range()).unwrap_or_default(), cluster.advance())
-                });
-                let x = left + f64::from(glyphs.offset());
-                recorder.add_line(x, line_top, height, run.is_rtl(), clusters);
-            }
-        }
-        recorder.end_block();
     }
 }
 
 /// What relative addresses on the page are relative to: its `base` element's, or its own.
-fn base_url(dom: &Dom<'_>, url: &Url) -> Url {
+pub(super) fn base_url(dom: &Dom<'_>, url: &Url) -> Url {
     let is_base = |node: &NodeRef<'_>| {
         node.kind() == NodeKind::Element && node.name() == "base" && node.attr("href").is_some()
     };
@@ -201,14 +118,4 @@ fn base_url(dom: &Dom<'_>, url: &Url) -> Url {
     joined
         .filter(|base| base.scheme() == url.scheme() || base.scheme() != "file")
         .unwrap_or_else(|| url.clone())
-}
-
-/// Where a link leads, unless that is a script.
-fn target_of(href: &str, url: &Url, base: &Url) -> Option<String> {
-    let href = href.trim();
-    let target = match href.strip_prefix('#') {
-        Some(_) => url.join(href),
-        None => base.join(href),
-    };
-    target.ok().filter(|target| target.scheme() != "javascript").map(Into::into)
 }

@@ -2,6 +2,7 @@
 
 mod build;
 mod lay_out;
+mod places;
 mod process;
 mod resources;
 

@@ -20,6 +20,7 @@ use super::lay_out::LaidOut;
 use super::resources::{Get, Resources};
 use crate::fetch::{CameFrom, FetchOptions, Fetched, Fetcher, Kind, Origin, Purpose, Stamp};
 use crate::fonts::FontSet;
+use crate::keep;
 use crate::manifest::Resource;
 use crate::page::PartKind;
 use crate::protocol::{
@@ -157,6 +158,10 @@ fn serve(request: &Request, output: &mut File) -> std::result::Result<(), Stoppe
     let answer = seen.answer(&source, record, layout);
     write_frame(output, protocol::ANSWER, &[&serde_json::to_vec(&answer)?])?;
     for part in &recorded.parts {
+        // Fonts are large, and the same on most pages.
+        if store.as_ref().is_some_and(|store| keep::has_part(store, part.kind, &part.hash)) {
+            continue;
+        }
         let kind = match part.kind {
             PartKind::Font => protocol::FONT,
             PartKind::Image => protocol::IMAGE,
