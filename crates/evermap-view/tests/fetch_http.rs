@@ -72,7 +72,7 @@ fn redirects_are_followed_and_the_last_address_is_the_pages() {
         "/1" => Reply::redirect(301, "2?x=1"),
         "/2" => Reply::redirect(302, "/deep/3"),
         "/deep/3" => Reply::redirect(307, "../4#named"),
-        "/4" => Reply::redirect(308, "//"),
+        "/4" => Reply::redirect(308, "/x"),
         "/5" => Reply::html("<p>Here"),
         _ => Reply::redirect(303, "/5"),
     });
@@ -425,7 +425,7 @@ fn a_proxy_is_used_where_the_environment_names_one() {
     }
     let through = proxy.requests();
     assert!(!through.is_empty());
-    assert!(through.iter().any(|request| request.target.contains("nobody.invalid")), "{through:?}");
+    assert!(through.iter().any(|request| request.header("host") == Some("nobody.invalid")));
     let count = through.len();
     let environment = [
         ("http_proxy", address.as_str()),

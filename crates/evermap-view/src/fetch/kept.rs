@@ -160,11 +160,15 @@ pub(super) fn read(store: &Store, name: &str, url: &str) -> Result<Option<Entry>
 /// Is the root a [`KeptResponse`] whose vectors lie in the object?
 fn lies_inside(raw: &RawSnapshot) -> bool {
     let root = raw.root();
-    let bytes = size_of::<KeptResponse>();
-    let aligned = (root.address as usize).is_multiple_of(align_of::<KeptResponse>());
+    let (first, bytes) = (root.address as u64, size_of::<KeptResponse>() as u64);
+    // A root lies before the data, where `contains` does not look.
+    let mapped = raw.regions().iter().any(|(base, length)| {
+        first >= *base && first.checked_add(bytes).is_some_and(|end| end <= base + length)
+    });
     if root.tag != evermap::type_id::<KeptResponse>().0
-        || !aligned
-        || !raw.contains(root.address as usize, bytes)
+        || root.bytes < bytes
+        || !first.is_multiple_of(align_of::<KeptResponse>() as u64)
+        || !mapped
     {
         return false;
     }
