@@ -9,7 +9,9 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum ViewError {
     /// What was to be shown is neither an address nor a file nor a name in the store.
-    #[error("nothing to show is called `{name}`: {why}; name a URL, a file, or what `evermap ls` lists")]
+    #[error(
+        "nothing to show is called `{name}`: {why}; name a URL, a file, or what `evermap ls` lists"
+    )]
     NotFound {
         /// As it was asked for.
         name: String,
@@ -41,7 +43,9 @@ pub enum ViewError {
         limit_bytes: u64,
     },
     /// What came back is no page.
-    #[error("{url} is {content_type}, which the viewer does not show; save it with another program")]
+    #[error(
+        "{url} is {content_type}, which the viewer does not show; save it with another program"
+    )]
     NoPage {
         /// The address.
         url: String,
@@ -57,7 +61,9 @@ pub enum ViewError {
         after: Duration,
     },
     /// The engine was ended, or ended itself, before the page was laid out.
-    #[error("the layout engine {what} on {url}; nothing was lost, and other pages are not concerned")]
+    #[error(
+        "the layout engine {what} on {url}; nothing was lost, and other pages are not concerned"
+    )]
     Engine {
         /// The page.
         url: String,
@@ -65,7 +71,9 @@ pub enum ViewError {
         what: String,
     },
     /// The engine's program is not where it is looked for.
-    #[error("the layout engine can't be started: {why}; install `evermap-engine` beside `evermap`, or name it in EVERMAP_ENGINE")]
+    #[error(
+        "the layout engine can't be started: {why}; install `evermap-engine` beside `evermap`, or name it in EVERMAP_ENGINE"
+    )]
     NoEngine {
         /// Where it was looked for, and what was found.
         why: String,
@@ -74,7 +82,9 @@ pub enum ViewError {
     #[error("the page block is not valid: {0}; it is made anew at the next visit")]
     InvalidPage(String),
     /// A kept page lacks a font or an image that it shares with others.
-    #[error("the kept page needs `{object}`, which is not there or damaged: {why}; `--reload` makes the page anew")]
+    #[error(
+        "the kept page needs `{object}`, which is not there or damaged: {why}; `--reload` makes the page anew"
+    )]
     MissingPart {
         /// The object.
         object: String,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "fetch")]
 
+#[path = "support/fetching.rs"]
 mod support;
 
 use std::fs;
@@ -183,7 +184,8 @@ fn a_stale_response_is_confirmed_by_its_entity_tag() {
 #[test]
 fn a_confirmation_makes_fresh_what_it_confirms() {
     let server = Server::start(|request| {
-        let stale = Reply::html("<p>Old").header("Cache-Control", "max-age=600").header("Age", "900");
+        let stale =
+            Reply::html("<p>Old").header("Cache-Control", "max-age=600").header("Age", "900");
         match request.header("if-modified-since") {
             Some("Thu, 01 Jan 2015 00:00:00 GMT") => {
                 // Without a validator of its own, as many servers have it.
@@ -217,12 +219,9 @@ fn what_has_changed_is_replaced_and_a_wrong_confirmation_believed_by_nobody() {
     });
     let directory = tempfile::tempdir().unwrap();
     let store = store_in(&directory);
-    for (now, from) in [
-        (1, CameFrom::Network),
-        (1, CameFrom::Cache),
-        (2, CameFrom::Network),
-        (2, CameFrom::Cache),
-    ] {
+    for (now, from) in
+        [(1, CameFrom::Network), (1, CameFrom::Cache), (2, CameFrom::Network), (2, CameFrom::Cache)]
+    {
         version.store(now, Ordering::Relaxed);
         let fetched = visit(&store, &server.url("/"));
         assert_eq!((fetched.from, fetched.bytes), (from, format!("\"v{now}\"").into()));

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "fetch")]
 
+#[path = "support/fetching.rs"]
 mod support;
 
 use std::fs;
@@ -95,7 +96,10 @@ fn ten_redirects_are_followed_and_not_eleven() {
     let error = page(&fetcher(), &server.url("/11")).unwrap_err();
     assert_eq!(server.requests().len() - asked, 11);
     let Cause::TooManyRedirects { from, to, limit } = &error.cause else { panic!("{error}") };
-    assert_eq!((from.as_str(), to.as_str()), (server.url("/11").as_str(), server.url("/0").as_str()));
+    assert_eq!(
+        (from.as_str(), to.as_str()),
+        (server.url("/11").as_str(), server.url("/0").as_str())
+    );
     assert_eq!(*limit, 10);
     assert!(matches!(ViewError::from(error), ViewError::Fetch { .. }));
 }
@@ -166,7 +170,7 @@ fn a_server_that_trickles_is_left_at_the_deadline() {
     let server = Server::start(move |request| match request.path() {
         "/chunked" => trickle(Reply::ok("image/png", vec![1; 10_000]).chunked()),
         "/gzip" => {
-            let noise: Vec<u8> = (0..40_000u32).map(|n| (n * n >> 7) as u8).collect();
+            let noise: Vec<u8> = (0..40_000u32).map(|n| ((n * n) >> 7) as u8).collect();
             let reply = Reply::ok("image/png", gzip(&noise));
             trickle(reply.header("Content-Encoding", "gzip"))
         }
@@ -310,8 +314,16 @@ fn what_is_no_whole_response_is_an_error() {
         _ => Reply::html("x").header("Content-Encoding", "zstd"),
     });
     for path in [
-        "/nonsense", "/nothing", "/short", "/short-chunks", "/bad-chunks", "/headers", "/bad-gzip",
-        "/bad-br", "/cut-gzip", "/zstd",
+        "/nonsense",
+        "/nothing",
+        "/short",
+        "/short-chunks",
+        "/bad-chunks",
+        "/headers",
+        "/bad-gzip",
+        "/bad-br",
+        "/cut-gzip",
+        "/zstd",
     ] {
         let error = page(&fetcher(), &server.url(path)).unwrap_err();
         assert!(matches!(error.cause, Cause::Broken(_)), "{path}: {error:?}");
@@ -391,7 +403,8 @@ fn no_headers_make_it_fail() {
         let mut numbers = request.target.split('/').skip(1).map(|n| n.parse::<usize>().unwrap());
         let mut next = || numbers.next().unwrap();
         let all = ["18446744073709551615", "99999999999999999999999", "-1", "", "1, 2", "x"];
-        let dates = ["Thu, 01 Jan 1970 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "0", "never"];
+        let dates =
+            ["Thu, 01 Jan 1970 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "0", "never"];
         let reply = Reply::html("ok")
             .header("Age", all[next()])
             .header("Cache-Control", &format!("max-age={}", all[next()]))

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "fetch")]
 
+#[path = "support/fetching.rs"]
 mod support;
 
 use std::fs;
@@ -228,7 +229,8 @@ fn what_was_missing_is_the_same_until_it_is_there() {
     let fetcher = Fetcher::new(offline(), None);
     let path = directory.path().join("style.css");
     let url = file_url(&path);
-    let missing = |origin| *fetcher.fetch(&url, origin, Purpose::StyleSheet, None).unwrap_err().stamp;
+    let missing =
+        |origin| *fetcher.fetch(&url, origin, Purpose::StyleSheet, None).unwrap_err().stamp;
     let (absent, refused) = (missing(Origin::File), missing(Origin::Network));
     assert_eq!(absent.check(&fetcher, None), Still::Same);
     fs::create_dir(&path).unwrap();

@@ -168,7 +168,8 @@ impl Cache {
         let names = self.store.list()?;
         let ours = names.iter().filter(|name| is_key(name));
         // One that can't be opened counts as nothing: its next fetch replaces it.
-        let mut kept: Vec<ObjectInfo> = ours.filter_map(|name| self.store.info(name).ok()).collect();
+        let mut kept: Vec<ObjectInfo> =
+            ours.filter_map(|name| self.store.info(name).ok()).collect();
         let mut bytes: u64 = kept.iter().map(|info| info.file_bytes).sum();
         if bytes <= self.bytes_max {
             return Ok(0);

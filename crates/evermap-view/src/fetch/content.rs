@@ -230,10 +230,13 @@ fn text_type(bytes: &[u8]) -> &'static str {
             None => break,
         }
     }
-    let html = ["<!doctype html", "<html", "<head", "<body", "<title", "<meta", "<script", "<style"]
-        .iter()
-        .chain(&["<table", "<div", "<p>", "<p ", "<h1", "<br", "<a ", "<link", "<font", "<iframe"])
-        .any(|tag| begins_with(rest, tag));
+    let html =
+        ["<!doctype html", "<html", "<head", "<body", "<title", "<meta", "<script", "<style"]
+            .iter()
+            .chain(&[
+                "<table", "<div", "<p>", "<p ", "<h1", "<br", "<a ", "<link", "<font", "<iframe",
+            ])
+            .any(|tag| begins_with(rest, tag));
     match () {
         () if begins_with(rest, "<svg") => "image/svg+xml",
         () if xml && html => "application/xhtml+xml",

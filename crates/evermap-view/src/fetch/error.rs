@@ -35,7 +35,9 @@ pub enum Cause {
     #[error("{0}")]
     File(String),
     /// The host has no address.
-    #[error("the host `{host}` was not found ({why}); check the name, and whether there is a network")]
+    #[error(
+        "the host `{host}` was not found ({why}); check the name, and whether there is a network"
+    )]
     HostNotFound {
         /// Its name.
         host: String,
@@ -46,7 +48,9 @@ pub enum Cause {
     #[error("{0}; check the address, and whether the server runs and the network lets through")]
     Unreachable(String),
     /// The server's certificate is not accepted.
-    #[error("the server's certificate is not accepted: {0}; if you trust its issuer, add that to the system's certificates, or name a file with it in SSL_CERT_FILE")]
+    #[error(
+        "the server's certificate is not accepted: {0}; if you trust its issuer, add that to the system's certificates, or name a file with it in SSL_CERT_FILE"
+    )]
     Certificate(String),
     /// The server answered with an error.
     #[error("the server answers {code} {reason}{}", status_remedy(*.code))]
@@ -57,7 +61,9 @@ pub enum Cause {
         reason: &'static str,
     },
     /// Redirects that lead back to where they came from.
-    #[error("its redirects go round in a circle: from {from} to {to}, where they were before; tell who runs the server")]
+    #[error(
+        "its redirects go round in a circle: from {from} to {to}, where they were before; tell who runs the server"
+    )]
     RedirectCircle {
         /// The first address.
         from: String,
@@ -65,7 +71,9 @@ pub enum Cause {
         to: String,
     },
     /// More redirects than allowed.
-    #[error("it is redirected more than {limit} times: from {from}, at last to {to}; try the last address")]
+    #[error(
+        "it is redirected more than {limit} times: from {from}, at last to {to}; try the last address"
+    )]
     TooManyRedirects {
         /// The first address.
         from: String,
@@ -104,7 +112,9 @@ pub enum Cause {
         after: Duration,
     },
     /// The network may not be used, and nothing fresh is kept.
-    #[error("nothing fresh of it is kept, and the network may not be used; try again without `--offline`")]
+    #[error(
+        "nothing fresh of it is kept, and the network may not be used; try again without `--offline`"
+    )]
     Offline,
 }
 

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, ETAG, HeaderName, IF_MODIFIED_SINCE,
-    IF_NONE_MATCH, LAST_MODIFIED, LOCATION, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    LAST_MODIFIED, LOCATION, USER_AGENT,
 };
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
@@ -174,8 +174,7 @@ impl Exchange<'_> {
         });
         let Some(known) = known else { return self.ask_plainly(request) };
         let mut question = request.clone();
-        for (name, value) in
-            [(IF_NONE_MATCH, known.etag), (IF_MODIFIED_SINCE, known.last_modified)]
+        for (name, value) in [(IF_NONE_MATCH, known.etag), (IF_MODIFIED_SINCE, known.last_modified)]
         {
             if let Some(Ok(value)) = value.map(HeaderValue::from_str) {
                 question.headers_mut().insert(name, value);
@@ -258,11 +257,7 @@ fn kept_answer(entry: &Arc<Entry>, parts: http::response::Parts, now: SystemTime
     }
 }
 
-fn policy_of(
-    request: &Request<()>,
-    response: &http::Response<()>,
-    now: SystemTime,
-) -> CachePolicy {
+fn policy_of(request: &Request<()>, response: &http::Response<()>, now: SystemTime) -> CachePolicy {
     let options = CacheOptions { shared: false, ..CacheOptions::default() };
     CachePolicy::new_options(request, response, now, options)
 }

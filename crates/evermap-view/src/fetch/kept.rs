@@ -124,7 +124,8 @@ impl Entry {
 /// # Errors
 /// What is wrong with it, or with the store.
 pub(super) fn read(store: &Store, name: &str, url: &str) -> Result<Option<Entry>, String> {
-    let damaged = |what: &str| Err(format!("the kept response `{name}` is damaged ({what}); it is replaced"));
+    let damaged =
+        |what: &str| Err(format!("the kept response `{name}` is damaged ({what}); it is replaced"));
     let raw = match store.read_raw(name) {
         Ok(raw) => raw,
         Err(Error::NotFound { .. }) => return Ok(None),

@@ -1,9 +1,9 @@
 //! An address with its redirects, to the response at the end. Each step is a question of its own to
 //! the cache and the server; where they lead is looked at here, before anything is asked there.
 
+use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, ETAG, LAST_MODIFIED};
-use bytes::Bytes;
 use url::Url;
 
 use super::Fetcher;
@@ -153,11 +153,12 @@ impl Followed {
             call.spend(bytes.len() as u64)?;
             return Ok((self, bytes));
         }
-        let exchange =
-            Exchange { fetcher, url: &self.url, purpose, call, validators: None };
+        let exchange = Exchange { fetcher, url: &self.url, purpose, call, validators: None };
         let answer = exchange.answer_of_server()?;
         if answer.redirect().is_some() {
-            return Err(Cause::Broken("it was redirected just now, and was not before".to_string()));
+            return Err(Cause::Broken(
+                "it was redirected just now, and was not before".to_string(),
+            ));
         }
         let until_ns = self.stamp.fresh_until_ns.min(answer.fresh_until_ns);
         let stamp_url = Url::parse(&self.stamp.url).unwrap_or_else(|_| self.url.clone());

@@ -207,6 +207,7 @@ fn cause_of_tls(error: &rustls::Error) -> Cause {
             Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
                 "it is for another host".to_string()
             }
+            Bad::BadSignature => "its signature is wrong".to_string(),
             other => other.to_string(),
         },
         // The verifier's word for a system without any.
