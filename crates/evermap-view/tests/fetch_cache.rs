@@ -513,6 +513,21 @@ fn child_keeps_the_same() {
 }
 
 #[test]
+fn a_kept_response_takes_little_more_than_its_bytes() {
+    let server = Server::start(|request| {
+        let bytes = request.path()[1..].parse().unwrap();
+        Reply::ok("text/plain", vec![b'x'; bytes]).header("Cache-Control", "max-age=600")
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let store = store_in(&directory);
+    for bytes in [0, 100, 30_000, 100_000, 3_000_000] {
+        visit(&store, &server.url(&format!("/{bytes}")));
+        let file_bytes = store.info(kept(&store).last().unwrap()).unwrap().file_bytes;
+        assert!(file_bytes < bytes + bytes / 50 + 20_000, "{bytes}: {file_bytes}");
+    }
+}
+
+#[test]
 fn a_cache_that_is_too_large_loses_its_oldest_responses() {
     let server = Server::start(|request| {
         let bytes = if request.path() == "/large" { 300_000 } else { 50_000 };
