@@ -27,9 +27,10 @@ const SHARE_MAX: u64 = 8;
 /// responses fit.
 const CUT_TO_EIGHTHS: u64 = 7;
 
-/// How often writing is tried while another process is in the way, and the time in between.
-const TRIES: usize = 8;
-const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+/// How often writing is tried while another process is in the way, and the first time in between; it
+/// doubles each time, to 1.3 s together.
+const TRIES: u32 = 9;
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
 /// What [`keep`](super::Fetcher::keep) did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -133,9 +134,11 @@ impl Cache {
 
     /// Another process may be replacing the same responses just now, for some milliseconds.
     fn write_patiently(&self, entries: &HashMap<String, Arc<Entry>>) -> evermap::Result<usize> {
-        for _ in 1..TRIES {
+        for n in 1..TRIES {
             match self.write(entries) {
-                Err(evermap::Error::Busy { .. }) => std::thread::sleep(BETWEEN_TRIES),
+                Err(evermap::Error::Busy { .. }) => {
+                    std::thread::sleep(BETWEEN_TRIES * (1 << (n - 1)));
+                }
                 other => return other,
             }
         }
