@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "fetch")]
 
+#[path = "support/fetching.rs"]
 mod support;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -72,7 +73,7 @@ fn redirects_are_followed_and_the_last_address_is_the_pages() {
         "/1" => Reply::redirect(301, "2?x=1"),
         "/2" => Reply::redirect(302, "/deep/3"),
         "/deep/3" => Reply::redirect(307, "../4#named"),
-        "/4" => Reply::redirect(308, "//"),
+        "/4" => Reply::redirect(308, "/x"),
         "/5" => Reply::html("<p>Here"),
         _ => Reply::redirect(303, "/5"),
     });
@@ -169,7 +170,7 @@ fn a_server_that_trickles_is_left_at_the_deadline() {
     let server = Server::start(move |request| match request.path() {
         "/chunked" => trickle(Reply::ok("image/png", vec![1; 10_000]).chunked()),
         "/gzip" => {
-            let noise: Vec<u8> = (0..40_000u32).map(|n| (n * n >> 7) as u8).collect();
+            let noise: Vec<u8> = (0..40_000u32).map(|n| ((n * n) >> 7) as u8).collect();
             let reply = Reply::ok("image/png", gzip(&noise));
             trickle(reply.header("Content-Encoding", "gzip"))
         }
@@ -354,7 +355,10 @@ fn a_server_that_is_not_there_is_named_with_the_reason() {
 
 #[test]
 fn a_connection_that_the_server_closed_meanwhile_is_made_again() {
-    let server = Server::start(|request| match request.path() {
+    let used = std::sync::Mutex::new(std::collections::HashSet::new());
+    let server = Server::start(move |request| match request.path() {
+        // As it comes on a connection that was used before, nobody listens any more.
+        "/once" if !used.lock().unwrap().insert(request.connection) => Reply::raw(""),
         "/last" => Reply::raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
         _ => Reply::html("ok"),
     });
@@ -363,6 +367,12 @@ fn a_connection_that_the_server_closed_meanwhile_is_made_again() {
         assert_eq!(page(&fetcher, &server.url("/last")).unwrap().bytes, "ok");
     }
     assert_eq!(server.count("/last"), 3);
+    let before = server.connections();
+    for _ in 0..3 {
+        assert_eq!(page(&fetcher, &server.url("/once")).unwrap().bytes, "ok");
+    }
+    assert_eq!(server.count("/once"), 5);
+    assert_eq!(server.connections() - before, 3);
     // One that stays open is used again.
     let before = server.connections();
     for _ in 0..3 {
@@ -437,7 +447,7 @@ fn a_proxy_is_used_where_the_environment_names_one() {
     }
     let through = proxy.requests();
     assert!(!through.is_empty());
-    assert!(through.iter().any(|request| request.target.contains("nobody.invalid")), "{through:?}");
+    assert!(through.iter().any(|request| request.header("host") == Some("nobody.invalid")));
     let count = through.len();
     let environment = [
         ("http_proxy", address.as_str()),
@@ -446,6 +456,18 @@ fn a_proxy_is_used_where_the_environment_names_one() {
     ];
     support::assert_passed(&support::child("child_fetches_by_proxy", &environment));
     assert_eq!(proxy.requests().len(), count);
+    // One that speaks SOCKS is not gone round either.
+    let socks = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("socks5://{}", socks.local_addr().unwrap());
+    let greeting = std::thread::spawn(move || {
+        let mut version = [0];
+        socks.accept().unwrap().0.read_exact(&mut version).unwrap();
+        version[0]
+    });
+    let environment =
+        [("ALL_PROXY", address.as_str()), ("NO_PROXY", ""), ("EVERMAP_TEST", "broken")];
+    support::assert_passed(&support::child("child_fetches_by_proxy", &environment));
+    assert_eq!(greeting.join().unwrap(), 5);
 }
 
 #[test]
@@ -453,9 +475,13 @@ fn a_proxy_is_used_where_the_environment_names_one() {
 fn child_fetches_by_proxy() {
     let Some(how) = support::given("EVERMAP_TEST") else { return };
     let fetcher = Fetcher::new(FetchOptions::default(), None);
-    let fetched = page(&fetcher, &Url::parse("http://nobody.invalid/page").unwrap());
+    // An address that nobody has, and a name that nobody has: who says so is who was asked.
+    let host = if how == "broken" { "192.0.2.1" } else { "nobody.invalid" };
+    let url = Url::parse(&format!("http://{host}/page")).unwrap();
+    let fetched = fetcher.fetch(&url, Origin::Network, Purpose::Page, soon(10_000));
     match how.as_str() {
         "direct" => assert!(matches!(cause(fetched), Cause::HostNotFound { .. })),
+        "broken" => assert!(fetched.is_err()),
         _ => assert_eq!(fetched.unwrap().bytes, "<p>By proxy"),
     }
 }

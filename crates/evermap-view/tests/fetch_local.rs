@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "fetch")]
 
+#[path = "support/fetching.rs"]
 mod support;
 
 use std::fs;

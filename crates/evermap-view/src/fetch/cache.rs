@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use evermap::{ObjectInfo, Store};
 use tracing::debug;
@@ -25,6 +26,11 @@ const SHARE_MAX: u64 = 8;
 /// The part of its room to which a cache that is too large is cut, in eighths: so that the next few
 /// responses fit.
 const CUT_TO_EIGHTHS: u64 = 7;
+
+/// How often writing is tried while another process is in the way, and the first time in between; it
+/// doubles each time, to 1.3 s together.
+const TRIES: u32 = 9;
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
 /// What [`keep`](super::Fetcher::keep) did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +55,8 @@ pub(super) struct Cache {
 struct Waiting {
     entries: HashMap<String, Arc<Entry>>,
     made_room: bool,
+    /// Why writing failed the last time.
+    problem: Option<String>,
 }
 
 /// The name under which a response is kept: by its address without the fragment.
@@ -84,6 +92,11 @@ impl Cache {
         Ok(kept::read(&self.store, &key, address_of(url))?.map(Arc::new))
     }
 
+    /// Why what was noted before could not be written.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.waiting().problem.clone()
+    }
+
     /// Notes a response to be kept.
     pub(super) fn note(&self, url: &Url, entry: Arc<Entry>) {
         if entry.body_bytes() <= self.bytes_max / SHARE_MAX {
@@ -104,7 +117,7 @@ impl Cache {
         if entries.is_empty() {
             return kept;
         }
-        match self.write(&entries) {
+        match self.write_patiently(&entries) {
             Ok(written) => kept.written = written,
             Err(e) => kept.problem = Some(e.to_string()),
         }
@@ -114,8 +127,22 @@ impl Cache {
                 Err(e) => kept.problem = kept.problem.or(Some(e.to_string())),
             }
         }
+        self.waiting().problem.clone_from(&kept.problem);
         debug!(?kept, "the HTTP cache was written");
         kept
+    }
+
+    /// Another process may be replacing the same responses just now, for some milliseconds.
+    fn write_patiently(&self, entries: &HashMap<String, Arc<Entry>>) -> evermap::Result<usize> {
+        for n in 1..TRIES {
+            match self.write(entries) {
+                Err(evermap::Error::Busy { .. }) => {
+                    std::thread::sleep(BETWEEN_TRIES * (1 << (n - 1)));
+                }
+                other => return other,
+            }
+        }
+        self.write(entries)
     }
 
     fn write(&self, entries: &HashMap<String, Arc<Entry>>) -> evermap::Result<usize> {

@@ -15,6 +15,9 @@ const STEP_BYTES: usize = 64 << 10;
 /// Most bytes that are reserved because a length was announced.
 const RESERVED_MAX_BYTES: u64 = 1 << 20;
 
+/// The time of a fetch that may take for ever.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
 /// What all fetches of a fetcher have read.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
@@ -46,7 +49,7 @@ impl<'a> Call<'a> {
         budget: &'a Budget,
     ) -> Call<'a> {
         let started = Instant::now();
-        let own = started + options.timeout;
+        let own = started.checked_add(options.timeout).unwrap_or(started + LONGEST);
         Call {
             started,
             deadline: deadline.map_or(own, |deadline| deadline.min(own)),

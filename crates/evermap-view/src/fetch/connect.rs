@@ -43,8 +43,16 @@ impl Connector for SharedTls {
     }
 }
 
-/// Finds hosts, and says of its failures that they are not about a connection: as
-/// [`io::ErrorKind::NotFound`], which no connection fails with.
+/// A name without an address: the host's, or the proxy's.
+#[derive(Debug, thiserror::Error)]
+#[error("the host `{host}` was not found: {why}")]
+pub(super) struct UnknownHost {
+    pub(super) host: String,
+    pub(super) why: String,
+}
+
+/// Finds hosts, and says of its failures that they are not about a connection: they are
+/// [`UnknownHost`].
 #[derive(Debug, Default)]
 pub(super) struct NamedFailures(DefaultResolver);
 
@@ -55,9 +63,14 @@ impl Resolver for NamedFailures {
         config: &Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        self.0.resolve(uri, config, timeout).map_err(|error| match error {
-            ureq::Error::Io(e) => ureq::Error::Io(io::Error::new(io::ErrorKind::NotFound, e)),
-            other => other,
+        self.0.resolve(uri, config, timeout).map_err(|error| {
+            let why = match error {
+                ureq::Error::Io(e) => e.to_string(),
+                ureq::Error::HostNotFound => "it has no address".to_string(),
+                other => return other,
+            };
+            let host = uri.host().unwrap_or_default().to_string();
+            ureq::Error::Io(io::Error::other(UnknownHost { host, why }))
         })
     }
 }

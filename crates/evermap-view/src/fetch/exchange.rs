@@ -15,7 +15,7 @@ use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePoli
 use url::Url;
 
 use super::Fetcher;
-use super::cache::address_of;
+use super::cache::{Cache, address_of};
 use super::call::{Call, to_ns};
 use super::error::Cause;
 use super::kept::{Entry, KeptBody};
@@ -98,6 +98,7 @@ impl Exchange<'_> {
             Some(Ok(Some(entry))) => (Some(entry), None),
             Some(Err(problem)) => (None, Some(problem)),
         };
+        let problem = problem.or_else(|| self.fetcher.cache.as_ref().and_then(Cache::problem));
         let answer = match kept {
             Some(entry) => self.with_entry(&request, &entry),
             None => self.without_entry(&request),

@@ -106,9 +106,9 @@ impl Fetcher {
         let mut fresh_until_ns = 0;
         let call = Call::new(&self.options, purpose, deadline, &self.budget);
         let fetched = origin.may_read(url).and_then(|()| match url.scheme() {
-            "data" => from_data(url, &call),
-            "file" => from_file(url, &call),
-            _ => self.from_network(url, purpose, &call, &mut fresh_until_ns),
+            "data" => of_data(url, &call),
+            "file" => of_file(url, &call),
+            _ => self.over_network(url, purpose, &call, &mut fresh_until_ns),
         });
         let fetched = fetched.and_then(|fetched| match purpose {
             Purpose::Page if !fetched.content_type.kind.is_page() => {
@@ -137,7 +137,7 @@ impl Fetcher {
         self.cache.as_ref().map(Cache::keep).unwrap_or_default()
     }
 
-    fn from_network(
+    fn over_network(
         &self,
         url: &Url,
         purpose: Purpose,
@@ -186,13 +186,13 @@ impl std::fmt::Debug for Fetcher {
     }
 }
 
-fn from_file(url: &Url, call: &Call<'_>) -> Result<Fetched, Cause> {
+fn of_file(url: &Url, call: &Call<'_>) -> Result<Fetched, Cause> {
     let (bytes, stamp) = file::read(url, call)?;
     let content_type = ContentType::of_file(&file::path_of(url)?, &bytes);
     Ok(local(url, bytes.into(), content_type, Stamp::File(stamp), CameFrom::File))
 }
 
-fn from_data(url: &Url, call: &Call<'_>) -> Result<Fetched, Cause> {
+fn of_data(url: &Url, call: &Call<'_>) -> Result<Fetched, Cause> {
     call.check_size(url.as_str().len() as u64)?;
     let wrong = |why: String| Cause::BadAddress(format!("its `data:` is wrong: {why}"));
     let data = DataUrl::process(url.as_str()).map_err(|e| wrong(e.to_string()))?;

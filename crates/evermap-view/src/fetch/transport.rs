@@ -12,7 +12,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, Proxy};
 
 use super::call::{Call, Unread};
-use super::connect::{NamedFailures, SharedTls};
+use super::connect::{NamedFailures, SharedTls, UnknownHost};
 use super::error::Cause;
 use super::options::FetchOptions;
 
@@ -149,13 +149,13 @@ fn is_closed(error: &io::Error) -> bool {
 
 fn cause_of(error: ureq::Error, request: &Request<()>, call: &Call<'_>) -> Cause {
     let host = request.uri().host().unwrap_or_default();
-    let not_found = |why: String| Cause::HostNotFound { host: host.to_string(), why };
     match error {
         ureq::Error::Timeout(_) => call.timeout(),
-        ureq::Error::HostNotFound => not_found("it has no address".to_string()),
         ureq::Error::Io(e) => cause_of_io(e, host, call),
         ureq::Error::Rustls(e) => cause_of_tls(&e),
-        ureq::Error::Tls(why) => Cause::Certificate(why.to_string()),
+        ureq::Error::Tls(_) => {
+            Cause::BadAddress(format!("`{host}` is no name that a certificate can be for"))
+        }
         ureq::Error::ConnectProxyFailed(why) => {
             Cause::Unreachable(format!("the proxy does not connect: {why}"))
         }
@@ -175,9 +175,6 @@ fn cause_of(error: ureq::Error, request: &Request<()>, call: &Call<'_>) -> Cause
 
 fn cause_of_io(error: io::Error, host: &str, call: &Call<'_>) -> Cause {
     match error.kind() {
-        io::ErrorKind::NotFound => {
-            Cause::HostNotFound { host: host.to_string(), why: error.to_string() }
-        }
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => call.timeout(),
         io::ErrorKind::ConnectionRefused => {
             Cause::Unreachable(format!("`{host}` refuses the connection"))
@@ -188,10 +185,16 @@ fn cause_of_io(error: io::Error, host: &str, call: &Call<'_>) -> Cause {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             Cause::Broken("the server breaks the connection off".to_string())
         }
-        _ => match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            Some(tls) => cause_of_tls(tls),
-            None => Cause::Unreachable(error.to_string()),
-        },
+        _ => {
+            let inner = error.get_ref();
+            if let Some(UnknownHost { host, why }) = inner.and_then(|e| e.downcast_ref()) {
+                return Cause::HostNotFound { host: host.clone(), why: why.clone() };
+            }
+            match inner.and_then(|e| e.downcast_ref()) {
+                Some(tls) => cause_of_tls(tls),
+                None => Cause::Unreachable(error.to_string()),
+            }
+        }
     }
 }
 
@@ -207,6 +210,7 @@ fn cause_of_tls(error: &rustls::Error) -> Cause {
             Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
                 "it is for another host".to_string()
             }
+            Bad::BadSignature => "its signature is wrong".to_string(),
             other => other.to_string(),
         },
         // The verifier's word for a system without any.
@@ -214,4 +218,27 @@ fn cause_of_tls(error: &rustls::Error) -> Cause {
         other => return Cause::Broken(format!("no secure connection: {other}")),
     };
     Cause::Certificate(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_that_can_not_be_reckoned_with_is_cut_or_left_out() {
+        for (said, kept) in [
+            ("0", Some("0")),
+            (" 17 ", Some("17")),
+            ("18446744073709551615", Some("2147483648")),
+            ("99999999999999999999999", Some("2147483648")),
+            ("-1", None),
+            ("", None),
+            ("1, 2", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(AGE, HeaderValue::from_str(said).unwrap_or(HeaderValue::from(0)));
+            tame(&mut headers);
+            assert_eq!(headers.get(AGE).and_then(|age| age.to_str().ok()), kept, "{said}");
+        }
+    }
 }

@@ -265,6 +265,8 @@ impl Drop for Server {
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else { return };
+        // Head and body are two writes: without this, 40 ms between them.
+        let _ = stream.set_nodelay(true);
         let number = {
             let mut state = shared.state.lock().unwrap();
             if state.stopped {
@@ -292,6 +294,14 @@ fn serve(stream: Box<dyn Stream>, number: usize, shared: &Shared) {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream, number) {
         shared.state.lock().unwrap().log.push(request.clone());
+        // As a proxy it connects to nobody but itself.
+        if request.method == "CONNECT" {
+            let connected = stream.get_mut().write_all(b"HTTP/1.1 200 Connected\r\n\r\n");
+            match connected.and_then(|()| stream.get_mut().flush()) {
+                Ok(()) => continue,
+                Err(_) => return,
+            }
+        }
         let reply = (shared.routes)(&request);
         if answer(stream.get_mut(), &reply, shared).is_none() {
             return;

@@ -1,6 +1,7 @@
 //! What the tests of fetching share: fetchers, stores, ends of time.
 #![allow(dead_code)]
 
+#[path = "server.rs"]
 pub mod server;
 
 use std::path::Path;

@@ -1,0 +1,105 @@
+//! What is promised of https: the system's certificates decide, and a refusal says why.
+#![allow(clippy::unwrap_used)]
+#![cfg(feature = "fetch")]
+
+#[path = "support/fetching.rs"]
+mod support;
+#[path = "support/tls.rs"]
+mod tls;
+
+// For `tls`, which is written for any place.
+use support::server;
+
+use std::fs;
+
+use evermap_view::ViewError;
+use evermap_view::fetch::{Cause, Stamp, Still};
+use support::server::Reply;
+use support::{assert_passed, cause, fetcher, given, page};
+use tls::Authority;
+use url::Url;
+
+#[test]
+fn a_server_is_trusted_when_the_systems_certificates_say_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("authority.pem");
+    let (trusted, other) = (Authority::new("One"), Authority::new("Other"));
+    fs::write(&file, &trusted.pem).unwrap();
+    let server = trusted.serve("127.0.0.1", false, |request| match request.path() {
+        "/" => Reply::html("<p>Secret").header("Cache-Control", "no-cache").header("ETag", "\"1\""),
+        _ => Reply::redirect(302, "/"),
+    });
+    let upgrade = server.url("/").to_string();
+    let plain = server::Server::start(move |_| Reply::redirect(301, &upgrade));
+    let stranger = other.serve("127.0.0.1", false, |_| Reply::html("x"));
+    let misnamed = trusted.serve("example.org", false, |_| Reply::html("x"));
+    let expired = trusted.serve("127.0.0.1", true, |_| Reply::html("x"));
+    let urls = [&server, &plain, &stranger, &misnamed, &expired].map(|s| s.url("/").to_string());
+    let environment = [
+        ("SSL_CERT_FILE", file.to_str().unwrap()),
+        ("SSL_CERT_DIR", directory.path().to_str().unwrap()),
+        ("EVERMAP_URLS", &urls.join(" ")),
+    ];
+    assert_passed(&support::child("child_trusts_one_authority", &environment));
+    assert!(stranger.requests().is_empty() && misnamed.requests().is_empty());
+    // Connections are used again, also encrypted ones.
+    assert!(server.requests().len() > server.connections());
+
+    // Nothing but nonsense in the file: nobody is trusted, and that is said.
+    fs::write(&file, "nonsense").unwrap();
+    let empty = tempfile::tempdir().unwrap();
+    let environment = [
+        ("SSL_CERT_FILE", file.to_str().unwrap()),
+        ("SSL_CERT_DIR", empty.path().to_str().unwrap()),
+        ("EVERMAP_URLS", urls[0].as_str()),
+    ];
+    assert_passed(&support::child("child_trusts_nobody", &environment));
+}
+
+fn certificate_of(
+    result: Result<evermap_view::fetch::Fetched, evermap_view::fetch::FetchError>,
+) -> String {
+    let error = result.unwrap_err();
+    let whole = error.to_string();
+    assert!(whole.contains("SSL_CERT_FILE"), "{whole}");
+    let Cause::Certificate(why) = error.cause.clone() else { panic!("{error:?}") };
+    assert!(matches!(ViewError::from(error), ViewError::Fetch { .. }));
+    why
+}
+
+#[test]
+#[ignore = "a child"]
+fn child_trusts_one_authority() {
+    let Some(urls) = given("EVERMAP_URLS") else { return };
+    let urls: Vec<Url> = urls.split(' ').map(|url| url.parse().unwrap()).collect();
+    let fetcher = fetcher();
+    let fetched = page(&fetcher, &urls[0]).unwrap();
+    assert_eq!(fetched.bytes, "<p>Secret");
+    // They are read once: what follows would fail otherwise, or have another reason.
+    fs::remove_file(given("SSL_CERT_FILE").unwrap()).unwrap();
+    assert_eq!(fetched.stamp.check(&fetcher, None), Still::Same);
+    // From http to https, and from there on.
+    let fetched = page(&fetcher, &urls[1]).unwrap();
+    assert_eq!((fetched.bytes.as_ref(), &fetched.final_url), (&b"<p>Secret"[..], &urls[0]));
+    let unknown = certificate_of(page(&fetcher, &urls[2]));
+    assert!(unknown.contains("nobody that the system trusts has issued it"), "{unknown}");
+    assert!(certificate_of(page(&fetcher, &urls[3])).contains("for another host"));
+    assert!(certificate_of(page(&fetcher, &urls[4])).contains("has expired"));
+    // An http server that is asked for https.
+    let mut confused = urls[1].clone();
+    confused.set_scheme("https").unwrap();
+    let confused = cause(page(&fetcher, &confused));
+    assert!(matches!(confused, Cause::Broken(_)), "{confused:?}");
+    // It may be trusted later.
+    let stamp = *page(&fetcher, &urls[2]).unwrap_err().stamp;
+    assert!(matches!(&stamp, Stamp::Missing(missing) if missing.kind == "certificate"));
+    assert_eq!(stamp.check(&fetcher, None), Still::Same);
+}
+
+#[test]
+#[ignore = "a child"]
+fn child_trusts_nobody() {
+    let Some(url) = given("EVERMAP_URLS") else { return };
+    let why = certificate_of(page(&fetcher(), &url.parse().unwrap()));
+    assert!(why.contains("No CA certificates"), "{why}");
+}
