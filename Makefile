@@ -11,12 +11,16 @@ SECONDS_EACH ?= 60
 
 # What is optional in the library is tested as well.
 FEATURES := --features evermap/serde
+# The viewer, which is no default member of the workspace: its layout engine takes minutes to build.
+VIEWER := --package evermap-view --package evermap-cli --features evermap-cli/view
+# What `make view` shows.
+PAGE ?= examples/pages/article.html
 
 SHELL := /bin/bash
 # rustup puts cargo here, and a shell that was open before doesn't know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup build install uninstall demo test fmt-check lint unit doc deny test-long test-races miri test-vm fuzz \
+.PHONY: help setup build install uninstall demo view test fmt-check lint unit doc deny test-long test-races miri test-vm fuzz \
 	bench pages clean
 .DEFAULT_GOAL := help
 
@@ -31,6 +35,11 @@ build: setup ## Build the evermap command, optimised
 
 demo: build ## Measure what reopening saves; DOCS="page.html feed.xml" adds your own
 	@"$$(scripts/target-dir.sh)/release/evermap" demo $(DOCS)
+
+view: ## Build the viewer and show a page in a window; PAGE=URL, file or name
+	@scripts/setup.sh --with-view
+	$(CARGO) build --release --locked --package evermap-cli --features view
+	@scripts/view.sh "$$(scripts/target-dir.sh)/release/evermap" "$(PAGE)"
 
 install: setup ## Install the C library; PREFIX=/usr/local, DESTDIR= for packagers
 	$(CARGO) build --release --locked --package evermap-c
@@ -55,20 +64,24 @@ fmt-check:
 	$(CARGO) fmt --all --check
 
 lint:
-	$(CARGO) clippy --workspace $(FEATURES) --all-targets --locked -- -D warnings
+	$(CARGO) clippy $(FEATURES) --all-targets --locked -- -D warnings
+	$(CARGO) clippy $(VIEWER) --all-targets --locked -- -D warnings
 	$(CARGO) check --package evermap --locked
 
 unit:
-	$(CARGO) test --workspace $(FEATURES) --locked
+	$(CARGO) test $(FEATURES) --locked
+	$(CARGO) test --package evermap-view --locked
+	$(CARGO) test --package evermap-cli --features view --test view --locked
 
 doc: ## Build the documentation of the crates; a warning is an error
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace $(FEATURES) --no-deps --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package evermap-view --no-deps --locked
 
 deny:
 	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources
 
 test-long: setup ## The tests that take long, optimised
-	$(CARGO) test --workspace $(FEATURES) --release --locked -- --ignored
+	$(CARGO) test $(FEATURES) --release --locked -- --ignored
 	EVERMAP_STRESS=20 $(CARGO) test --package evermap --release --locked --test heap_stress
 	EVERMAP_STEPS=100000 $(CARGO) test --package evermap --release --locked --lib alloc::
 	@$(MAKE) --no-print-directory test-races miri

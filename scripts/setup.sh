@@ -6,14 +6,17 @@
 #   scripts/setup.sh               for building
 #   scripts/setup.sh --with-lints  rustfmt and clippy as well, for `make test`; and what some
 #                                  tests use, if it can be had: without it these are skipped
+#   scripts/setup.sh --with-view   what the viewer needs as well: fontconfig and a font
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 with_lints=no
+with_view=no
 case "${1:-}" in
     "") ;;
-    --with-lints) with_lints=yes ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
+    --with-lints) with_lints=yes; with_view=yes ;;
+    --with-view) with_view=yes ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
 esac
 
 say() { echo "setup: $*"; }
@@ -21,7 +24,9 @@ has() { command -v "$1" >/dev/null 2>&1; }
 # Is version $1 at least version $2?
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-rust_wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+manifest=Cargo.toml
+[ "$with_view" = no ] || manifest=crates/evermap-view/Cargo.toml
+rust_wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$manifest")
 rustup_advice="get it from https://rustup.rs; it brings everything the project needs (rust-toolchain.toml)"
 
 if [ "$(uname -s)" != Linux ]; then
@@ -102,9 +107,17 @@ if [ ${#packages[@]} -gt 0 ]; then
     can_compile_c || { say "a C compiler is still missing"; exit 1; }
 fi
 
-# The C library's tests build programs with these as well.
+# What is not needed to build: without it tests are skipped, and pages have no text.
 tests_use=()
+if [ "$with_view" = yes ]; then
+    ldconfig -p 2>/dev/null | grep -q 'libfontconfig\.so\.1' || tests_use+=(libfontconfig1)
+    [ -n "$(find /usr/share/fonts /usr/local/share/fonts -name '*.[to]t[fc]' -print -quit 2>/dev/null)" ] ||
+        tests_use+=(fonts-dejavu-core)
+fi
+# The C library's tests build programs with these, and the viewer's drive a window.
 if [ "$with_lints" = yes ]; then
+    has Xvfb || tests_use+=(xvfb)
+    has xdotool || tests_use+=(xdotool)
     has c++ || tests_use+=(g++)
     has cmake || tests_use+=(cmake)
     has pkg-config || tests_use+=(pkg-config)
@@ -112,10 +125,10 @@ fi
 if [ ${#tests_use[@]} -gt 0 ]; then
     as_root=()
     [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
-    say "installing for tests: ${tests_use[*]}"
+    say "installing what is used where it is there: ${tests_use[*]}"
     if ! { has apt-get && "${as_root[@]}" apt-get update --quiet &&
         "${as_root[@]}" apt-get install --yes --no-install-recommends "${tests_use[@]}"; }; then
-        say "not installed: ${tests_use[*]}; the tests that use them are skipped"
+        say "not installed: ${tests_use[*]}; tests that use them are skipped, pages may have no text"
     fi
 fi
 

@@ -113,17 +113,21 @@ impl Found {
     ///
     /// Costs an object's opening, some 100 us; touches the manifest only.
     pub fn open(store: &Store, url: &Url, layout: Layout) -> std::result::Result<Found, String> {
-        let name = page_name(url, layout);
-        match store.read::<KeptPage>(&name) {
+        let Layout { width, height, scale } = layout;
+        Found::named(store, &page_name(url, layout)).map_err(|why| {
+            why.unwrap_or_else(|| format!("it is not kept for {width} x {height} at scale {scale}"))
+        })
+    }
+
+    /// The page of this name. Without a reason when there is none.
+    pub(crate) fn named(store: &Store, name: &str) -> std::result::Result<Found, Option<String>> {
+        match store.read::<KeptPage>(name) {
             Ok(snapshot) => Ok(Found { snapshot: Arc::new(snapshot), store: store.clone() }),
-            Err(Error::NotFound { .. }) => {
-                let Layout { width, height, scale } = layout;
-                Err(format!("it is not kept for {width} x {height} at scale {scale}"))
-            }
+            Err(Error::NotFound { .. }) => Err(None),
             Err(Error::SchemaMismatch { .. }) => {
-                Err("it was kept by another version of the program".to_string())
+                Err(Some("it was kept by another version of the program".to_string()))
             }
-            Err(error) => Err(format!("what is kept can't be read: {error}")),
+            Err(error) => Err(Some(format!("what is kept can't be read: {error}"))),
         }
     }
 
@@ -298,7 +302,7 @@ pub fn part_name(kind: PartKind, hash: &[u8; 32]) -> String {
     format!("{kind}-{}", &blake3::Hash::from_bytes(*hash).to_hex()[..32])
 }
 
-fn hash_of(url: &Url) -> String {
+pub(crate) fn hash_of(url: &Url) -> String {
     blake3::hash(url.as_str().as_bytes()).to_hex()[..16].to_string()
 }
 

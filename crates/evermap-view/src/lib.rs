@@ -9,6 +9,8 @@ pub mod fetch;
 #[cfg(feature = "fetch")]
 mod fonts;
 #[cfg(feature = "fetch")]
+mod home;
+#[cfg(feature = "fetch")]
 pub mod keep;
 mod layout;
 #[cfg(feature = "fetch")]
@@ -27,6 +29,8 @@ mod visit;
 pub use error::{Result, ViewError};
 #[cfg(feature = "fetch")]
 pub use fonts::FontSet;
+#[cfg(feature = "fetch")]
+pub use home::HOME;
 pub use layout::Layout;
 #[cfg(feature = "fetch")]
 pub use protocol::Times;

@@ -20,6 +20,8 @@ use crate::manifest::Resource;
 pub(crate) struct Request {
     pub url: String,
     pub layout: Layout,
+    /// The page itself, instead of what the address leads to.
+    pub html: Option<String>,
     /// A document of the store to lay out instead of what the address leads to.
     pub document: Option<String>,
     /// The store with the HTTP cache and the document.

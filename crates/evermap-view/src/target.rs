@@ -5,6 +5,7 @@ use std::path::Path;
 use evermap::Store;
 use url::Url;
 
+use crate::home::is_home;
 use crate::keep;
 use crate::{Result, ViewError};
 
@@ -37,7 +38,11 @@ impl Target {
         let scheme = name.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
         if matches!(scheme.as_deref(), Some("http" | "https" | "file" | "data" | "evermap")) {
             let url = Url::parse(name).map_err(|error| not_found(name, &error.to_string()))?;
-            return Ok(Target::of_url(url));
+            return match url.scheme() == "evermap" && !is_home(&url) {
+                true => kept(url.path(), store)?
+                    .ok_or_else(|| not_found(name, "no object of the store")),
+                false => Ok(Target::of_url(url)),
+            };
         }
         let (path, fragment) = match name.split_once('#') {
             Some((path, fragment)) if !Path::new(name).exists() => (path, Some(fragment)),
@@ -62,6 +67,11 @@ impl Target {
         }
         Err(not_found(name, "no file, no object of the store, and no address"))
     }
+}
+
+fn kept(name: &str, store: Option<&Store>) -> Result<Option<Target>> {
+    let found = store.map(|store| keep::target_named(store, name)).transpose()?;
+    Ok(found.flatten())
 }
 
 fn not_found(name: &str, why: &str) -> ViewError {

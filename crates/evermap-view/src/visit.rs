@@ -8,6 +8,7 @@ use evermap_dom::{NewBlock, Source};
 use url::Url;
 
 use crate::fetch::{FetchOptions, Fetcher};
+use crate::home::{HOME, Listing, is_home};
 use crate::keep::{self, Found, Keep, StoreParts};
 use crate::layout::Layout;
 use crate::manifest::{Manifest, Verdict, engine_version};
@@ -134,12 +135,17 @@ pub fn visit(
 ) -> Result<Visit> {
     let start = Instant::now();
     let mut reasons = Vec::new();
+    let listing = match (is_home(&target.url), store) {
+        (true, Some(store)) => Some(Listing::now(store)?),
+        (true, None) => Some(Listing::default()),
+        _ => None,
+    };
     let kept = match store {
         _ if options.reload => Err("a reload was asked for".to_string()),
         _ if options.cold => Err("a cold visit was asked for".to_string()),
         _ if options.layers == Layers::Document => Err("only the document is used".to_string()),
         None => Err("there is no store".to_string()),
-        Some(store) => warm(target, layout, store, options),
+        Some(store) => warm(target, layout, store, options, listing.as_ref()),
     };
     match kept {
         Ok(mut visit) => {
@@ -148,7 +154,10 @@ pub fn visit(
         }
         Err(why) => reasons.push(why),
     }
-    let made = cold(target, layout, store, options, stage)?;
+    let mut made = cold(target, layout, store, options, listing.as_ref(), stage)?;
+    if let (Some(listing), Some(page)) = (&listing, made.answer.resources.first_mut()) {
+        page.url = listed(listing);
+    }
     let kept = store.map(|store| StoreParts { store: store.clone() });
     let parts = MadeParts { sent: made.parts.clone(), kept };
     let page = Page::new(Arc::new(made.block.clone()), None, Box::new(parts))?;
@@ -167,6 +176,7 @@ fn warm(
     layout: Layout,
     store: &Store,
     options: &VisitOptions,
+    listing: Option<&Listing>,
 ) -> std::result::Result<Visit, String> {
     let found = Found::open(store, &target.url, layout)?;
     let manifest = found.manifest()?;
@@ -175,6 +185,10 @@ fn warm(
         Verdict::Good(unknown) => unknown,
         Verdict::Stale(why) => return Err(why),
     };
+    let listed = listing.map(listed);
+    if listed.is_some() && listed.as_ref() != manifest.resources.first().map(|page| &page.url) {
+        return Err("what it lists has changed".to_string());
+    }
     let page = found.page(options.layers == Layers::All).map_err(|error| error.to_string())?;
     let url = Url::parse(&manifest.final_url).map_err(|error| error.to_string())?;
     let mut reasons = vec!["nothing that it was made from has changed".to_string()];
@@ -196,6 +210,7 @@ fn cold(
     layout: Layout,
     store: Option<&Store>,
     options: &VisitOptions,
+    listing: Option<&Listing>,
     stage: &dyn Fn(&str),
 ) -> Result<Made> {
     let kept_document = (options.layers == Layers::Document && !options.reload)
@@ -203,6 +218,7 @@ fn cold(
     let request = Request {
         url: target.url.to_string(),
         layout,
+        html: listing.map(|listing| listing.html(store)),
         document: target.document.clone().or(kept_document),
         store: store.map(|store| store.path().to_path_buf()),
         offline: options.offline,
@@ -271,6 +287,11 @@ impl Visit {
         keep.commit(store)?;
         Ok(None)
     }
+}
+
+/// How the start page's manifest names what it lists.
+fn listed(listing: &Listing) -> String {
+    format!("{HOME} {}", listing.hash)
 }
 
 fn fetch_options(options: &VisitOptions) -> FetchOptions {

@@ -140,9 +140,10 @@ fn serve(request: &Request, output: &mut File) -> std::result::Result<(), Stoppe
     let store = request.store.as_ref().and_then(|path| Store::open(path).ok());
     let fetcher = Arc::new(Fetcher::new(options(request), store.clone()));
     stage(output, "fetching")?;
-    let source = match &request.document {
-        Some(name) => kept_source(&url, name, store.as_ref())?,
-        None => fetched_source(&url, &fetcher, request)?,
+    let source = match (&request.html, &request.document) {
+        (Some(html), _) => given_source(&url, html)?,
+        (None, Some(name)) => kept_source(&url, name, store.as_ref())?,
+        (None, None) => fetched_source(&url, &fetcher, request)?,
     };
     stage(output, "laying out")?;
     let seen = Seen::new(fetcher.clone(), Origin::of(&source.url));
@@ -155,6 +156,9 @@ fn serve(request: &Request, output: &mut File) -> std::result::Result<(), Stoppe
     let record = start.elapsed();
     let layout = laid_out.took;
 
+    if recorded.parts.iter().all(|part| part.kind != PartKind::Font) && has_text(&dom) {
+        seen.note("there is no font for its text; install one (Debian, Ubuntu: fonts-dejavu-core)");
+    }
     let answer = seen.answer(&source, record, layout);
     write_frame(output, protocol::ANSWER, &[&serde_json::to_vec(&answer)?])?;
     for part in &recorded.parts {
@@ -193,6 +197,24 @@ fn options(request: &Request) -> FetchOptions {
 
 fn stage(output: &mut File, stage: &str) -> io::Result<()> {
     write_frame(output, protocol::STAGE, &[stage.as_bytes()])
+}
+
+fn given_source(url: &Url, html: &str) -> Result<Source> {
+    let start = Instant::now();
+    let options = HtmlOptions { scripting: false, ..Default::default() };
+    let parsed = html::parse(html, &options)
+        .map_err(|error| ViewError::Fetch { url: url.to_string(), why: error.to_string() })?;
+    Ok(Source {
+        url: url.clone(),
+        tables: Parsed::Now(parsed.to_block()),
+        stamp: Stamp::Data,
+        no_store: false,
+        notes: Vec::new(),
+        bytes: html.len() as u64,
+        hash: blake3::hash(html.as_bytes()).into(),
+        fetch: Duration::ZERO,
+        parse: start.elapsed(),
+    })
 }
 
 fn kept_source(url: &Url, name: &str, store: Option<&Store>) -> Result<Source> {
@@ -275,6 +297,11 @@ fn text_page(bytes: &[u8]) -> Vec<u8> {
     page
 }
 
+fn has_text(dom: &Dom<'_>) -> bool {
+    let mut nodes = dom.document_node().descendants();
+    nodes.any(|node| node.is_text() && node.value().is_some_and(|text| !text.trim().is_empty()))
+}
+
 /// What the page has asked for, and what came of it.
 #[derive(Clone)]
 struct Seen {
@@ -298,6 +325,10 @@ impl Seen {
 
     fn with_list<T>(&self, change: impl FnOnce(&mut List) -> T) -> T {
         change(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, note: &str) {
+        self.with_list(|list| list.notes.push(note.to_string()));
     }
 
     fn answer(&self, source: &Source, record: Duration, layout: Duration) -> Answer {

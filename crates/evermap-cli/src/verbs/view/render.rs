@@ -82,24 +82,31 @@ impl Render {
         let layout = self.visiting.layout();
         let store = self.visiting.store(directory);
         let target = Target::find(&self.page, store.as_ref().ok())?;
-        let options = self.visiting.options();
-        let mut visit = visit(&target, layout, store.as_ref().ok(), &options, &|_| ())?;
-        let opened = Instant::now();
-        let mut painter = Painter::new();
-        let height = self.height(&visit.page, layout);
-        let pixels = match self.full {
-            // Painted while it is written: it may be large.
-            true if !self.timing => Vec::new(),
-            _ => rows(&mut painter, &visit.page, layout.width, 0, height)?,
+        let mut options = self.visiting.options();
+        let height = |page: &Page| self.height(page, layout);
+        let (mut visit, mut painter, opened, painted) = loop {
+            let visit = visit(&target, layout, store.as_ref().ok(), &options, &|_| ())?;
+            let opened = Instant::now();
+            let mut painter = Painter::new();
+            let size = (layout.width, height(&visit.page));
+            let pixels = match self.full {
+                // Painted while it is written: it may be large.
+                true if !self.timing => Vec::new(),
+                _ => rows(&mut painter, &visit.page, size.0, 0, size.1)?,
+            };
+            let painted = Instant::now();
+            if let Some(output) = &self.output {
+                let first = if self.full { None } else { Some(pixels.as_slice()) };
+                self.write(output, &mut painter, &visit.page, size, first)?;
+            }
+            match visit.page.take_missing() {
+                // Somebody has removed a font or an image that the kept page needs: it is made anew.
+                Some(_) if visit.warm => options.cold = true,
+                Some(missing) => return Err(missing.into()),
+                None => break (visit, painter, opened, painted),
+            }
         };
-        let painted = Instant::now();
-        if let Some(output) = &self.output {
-            let first = if self.full { None } else { Some(pixels.as_slice()) };
-            self.write(output, &mut painter, &visit.page, (layout.width, height), first)?;
-        }
-        if let Some(missing) = visit.page.take_missing() {
-            return Err(missing.into());
-        }
+        let height = height(&visit.page);
         let keep_start = Instant::now();
         let mut not_kept = store.as_ref().err().cloned();
         if let (true, true, Ok(store)) = (visit.is_to_be_kept(), self.visiting.keeps(), &store) {

@@ -1,0 +1,521 @@
+//! Pages, as a user has them painted: what a second visit takes from the first, what makes it start anew and says so, and
+//! what bad pages, servers and disks do to it.
+#![cfg(feature = "view")]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "../../evermap-view/tests/support/server.rs"]
+mod server;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{Place, Ran, set_age};
+use serde_json::Value;
+use server::{Reply, Server};
+
+const PAGE: &str = "<!doctype html><title>A page</title><link rel=stylesheet href=style.css>
+    <h1>Hello</h1><p>Some <a href=other.html>text</a>. <img src=picture.png alt=squares width=40>";
+
+/// A page with a style sheet and a picture beside it.
+fn place_with_page() -> Place {
+    let place = Place::new();
+    place.file("page.html", PAGE);
+    place.file("style.css", "h1 { color: #a00 } body { background: #eef }");
+    place.file("picture.png", std::fs::read(own_pages().join("picture.png")).unwrap());
+    place
+}
+
+fn own_pages() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../evermap-view/tests/pages")
+}
+
+/// Renders into `picture` and gives what the command says as JSON.
+fn render(place: &Place, page: &str, picture: &str, more: &[&str]) -> Value {
+    let mut arguments = vec!["render", page, "-o", picture, "--json"];
+    arguments.extend(more);
+    let ran = place.run(&arguments);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+fn is_warm(report: &Value) -> bool {
+    report["warm"].as_bool().unwrap()
+}
+
+fn reasons(report: &Value) -> String {
+    let reasons = report["reasons"].as_array().unwrap().iter();
+    reasons.map(|reason| reason.as_str().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
+fn bytes(place: &Place, name: &str) -> Vec<u8> {
+    std::fs::read(place.path(name)).unwrap()
+}
+
+#[test]
+fn the_second_visit_is_warm_and_paints_the_same_bytes() {
+    for page in ["boxes.html", "text.html", "images.html"] {
+        let place = Place::new();
+        let page = own_pages().join(page);
+        let page = page.to_str().unwrap();
+        for (size, options) in [
+            ("first-screen", &["--offline"][..]),
+            ("full", &["--offline", "--full"]),
+            ("zoomed", &["--offline", "--full", "--scale", "1.5", "--width", "600"]),
+        ] {
+            let (cold, warm) = (format!("{size}-cold.png"), format!("{size}-warm.png"));
+            let first = render(&place, page, &cold, options);
+            assert_eq!(
+                is_warm(&first),
+                size == "full",
+                "the first screen and all of it are one page"
+            );
+            let second = render(&place, page, &warm, options);
+            assert!(is_warm(&second), "{}", reasons(&second));
+            assert_eq!(second["layout_ms"], 0.0);
+            assert_eq!(bytes(&place, &cold), bytes(&place, &warm), "{page} {size}");
+            // And so it is when nothing that is painted is kept, only what is to be painted.
+            let options = [options, &["--layers", "ab"]].concat();
+            let third = render(&place, page, "layers.png", &options);
+            assert!(is_warm(&third));
+            assert_eq!(bytes(&place, "layers.png"), bytes(&place, &warm), "{page} {size}");
+            // And when it is laid out again, from the kept tables or from the page.
+            let from_tables = [&options[..options.len() - 1], &["a", "--no-keep"]].concat();
+            assert!(!is_warm(&render(&place, page, "tables.png", &from_tables)));
+            assert_eq!(bytes(&place, "tables.png"), bytes(&place, &warm), "{page} {size}");
+        }
+    }
+}
+
+#[test]
+fn what_a_page_is_made_of_decides_whether_it_is_laid_out_again() {
+    let place = place_with_page();
+    assert!(!is_warm(&render(&place, "page.html", "a.png", &[])));
+    assert!(is_warm(&render(&place, "page.html", "b.png", &[])));
+    for (file, contents) in [
+        ("page.html", PAGE.replace("Hello", "Good morning").into_bytes()),
+        ("style.css", b"h1 { color: #00a } body { background: #efe }".to_vec()),
+        ("picture.png", b"no picture any more".to_vec()),
+    ] {
+        place.file(file, contents);
+        let report = render(&place, "page.html", "c.png", &[]);
+        assert!(!is_warm(&report), "{file} is another");
+        assert!(reasons(&report).contains(file), "{}", reasons(&report));
+        assert_ne!(bytes(&place, "a.png"), bytes(&place, "c.png"));
+        assert!(is_warm(&render(&place, "page.html", "c.png", &[])));
+    }
+    // The same content with another time stamp is the same.
+    set_age(&place.path("style.css"), 30);
+    assert!(is_warm(&render(&place, "page.html", "d.png", &[])));
+    // So is one that goes and comes back; in between it is missing.
+    std::fs::rename(place.path("style.css"), place.path("away.css")).unwrap();
+    let report = render(&place, "page.html", "e.png", &[]);
+    assert!(!is_warm(&report) && reasons(&report).contains("style.css"));
+    assert!(is_warm(&render(&place, "page.html", "e.png", &[])), "what is missing stays missing");
+    std::fs::rename(place.path("away.css"), place.path("style.css")).unwrap();
+    let report = render(&place, "page.html", "f.png", &[]);
+    assert!(!is_warm(&report) && reasons(&report).contains("it is there now"));
+    assert_eq!(bytes(&place, "d.png"), bytes(&place, "f.png"));
+}
+
+#[test]
+fn windows_of_other_sizes_are_kept_beside_each_other() {
+    let place = place_with_page();
+    for options in [&["--width", "500"][..], &["--height", "300"], &["--scale", "2"], &[]] {
+        let first = render(&place, "page.html", "a.png", options);
+        assert!(!is_warm(&first) && reasons(&first).contains("it is not kept for"));
+    }
+    for options in [&["--width", "500"][..], &["--height", "300"], &["--scale", "2"], &[]] {
+        assert!(is_warm(&render(&place, "page.html", "a.png", options)));
+    }
+}
+
+#[test]
+fn a_font_that_is_installed_makes_pages_anew() {
+    let place = place_with_page();
+    std::fs::create_dir_all(place.path("fonts/more")).unwrap();
+    let configuration = format!(
+        "<?xml version=\"1.0\"?><fontconfig><dir>{}</dir><dir>/usr/share/fonts</dir><cachedir>{}</cachedir></fontconfig>",
+        place.path("fonts").display(),
+        place.path("cache").display()
+    );
+    let file = place.file("fonts.conf", configuration);
+    let render = || {
+        let mut command = place.command(&["render", "page.html", "-o", "a.png", "--json"]);
+        let ran = Ran::of(command.env("FONTCONFIG_FILE", &file).output().unwrap());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        serde_json::from_str::<Value>(&ran.out).unwrap()
+    };
+    assert!(!is_warm(&render()));
+    assert!(is_warm(&render()));
+    std::fs::write(place.path("fonts/more/new.ttf"), "a font, or so").unwrap();
+    let report = render();
+    assert!(!is_warm(&report) && reasons(&report).contains("set of fonts"), "{}", reasons(&report));
+    assert!(is_warm(&render()));
+}
+
+#[test]
+fn a_page_without_any_font_is_shown_without_text() {
+    let place = place_with_page();
+    let configuration = "<?xml version=\"1.0\"?><fontconfig><dir>/nowhere</dir></fontconfig>";
+    let file = place.file("fonts.conf", configuration);
+    let mut command = place.command(&["render", "page.html", "-o", "a.png", "--explain"]);
+    let ran = Ran::of(command.env("FONTCONFIG_FILE", &file).output().unwrap());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(bytes(&place, "a.png").starts_with(b"\x89PNG"));
+    assert!(ran.err.contains("no font"), "and it is said how to get one: {ran:?}");
+}
+
+#[test]
+fn documents_of_the_store_are_shown_by_their_names() {
+    let place = place_with_page();
+    assert_eq!(place.run(&["parse", "page.html", "--name", "letter"]).code, 0);
+    render(&place, "page.html", "from-file.png", &[]);
+    render(&place, "letter", "from-name.png", &["--no-keep"]);
+    assert_eq!(bytes(&place, "from-file.png"), bytes(&place, "from-name.png"));
+    let names = place.run(&["ls"]).out;
+    let page = names.lines().find(|line| line.starts_with("page-") && line.contains("1024x768"));
+    let report = render(&place, page.unwrap(), "from-page.png", &[]);
+    assert!(is_warm(&report), "{}", reasons(&report));
+    assert_eq!(bytes(&place, "from-file.png"), bytes(&place, "from-page.png"));
+    // The tables that the page was laid out from can be queried as any document.
+    let document = names.lines().find(|line| line.ends_with(".document")).unwrap();
+    assert_eq!(place.run(&["query", document, "h1", "--text"]).out.trim(), "Hello");
+}
+
+#[test]
+fn text_pictures_and_xhtml_are_pages_too() {
+    let place = place_with_page();
+    place.file("notes.txt", "a < b\n  & \u{e4} few lines\n");
+    place.file(
+        "page.xhtml",
+        "<?xml version=\"1.0\"?><html xmlns=\"http://www.w3.org/1999/xhtml\"><body><h1>X</h1></body></html>",
+    );
+    place.file("broken.xhtml", "<html xmlns=\"http://www.w3.org/1999/xhtml\"><body><h1>X</body>");
+    for page in ["notes.txt", "page.xhtml", "broken.xhtml", "picture.png"] {
+        assert!(!is_warm(&render(&place, page, "a.png", &[])));
+        assert!(is_warm(&render(&place, page, "b.png", &[])), "{page}");
+        assert_eq!(bytes(&place, "a.png"), bytes(&place, "b.png"), "{page}");
+    }
+    place.file("paper.pdf", "%PDF-1.7\n");
+    let ran = place.run(&["render", "paper.pdf", "-o", "c.png"]);
+    assert_eq!(ran.code, 11, "{ran:?}");
+    assert!(ran.err.contains("application/pdf"), "{ran:?}");
+}
+
+#[test]
+fn prefetched_pages_are_warm_and_one_that_fails_keeps_none_back() {
+    let place = place_with_page();
+    place.file("other.html", "<p>Another page");
+    place.file("list.txt", "# pages\npage.html\n\nnot-there.html\nother.html\n");
+    let ran = place.run(&["prefetch", "--from", "list.txt"]);
+    assert_eq!(ran.code, 11, "{ran:?}");
+    assert!(ran.err.contains("1 of 3 pages"), "{ran:?}");
+    assert!(ran.out.contains("not-there.html") && ran.out.contains("other.html: laid out"));
+    for page in ["page.html", "other.html"] {
+        assert!(is_warm(&render(&place, page, "a.png", &[])));
+    }
+    let ran = place.run(&["prefetch", "page.html", "other.html"]);
+    assert_eq!((ran.code, ran.out.matches("kept already").count()), (0, 2), "{ran:?}");
+}
+
+// ---- the network ----
+
+#[test]
+fn a_fresh_page_asks_nobody_and_a_stale_one_asks_whether_it_has_changed() {
+    let server = Server::start(|request| match request.path() {
+        "/fresh.html" => Reply::html("<p>fresh").header("Cache-Control", "max-age=3600"),
+        "/stale.html" if request.knows("\"v1\"") => Reply::not_modified().header("ETag", "\"v1\""),
+        "/stale.html" => {
+            Reply::html("<p>stale").header("ETag", "\"v1\"").header("Cache-Control", "no-cache")
+        }
+        "/secret.html" => Reply::html("<p>secret").header("Cache-Control", "no-store"),
+        _ => Reply::status(404),
+    });
+    let place = Place::new();
+    let fresh = server.url("/fresh.html");
+    assert!(!is_warm(&render(&place, fresh.as_str(), "a.png", &[])));
+    assert!(is_warm(&render(&place, fresh.as_str(), "b.png", &[])));
+    assert_eq!(server.count("/fresh.html"), 1, "what is fresh is not asked for");
+    let stale = server.url("/stale.html");
+    assert!(!is_warm(&render(&place, stale.as_str(), "a.png", &[])));
+    assert!(is_warm(&render(&place, stale.as_str(), "b.png", &[])));
+    assert_eq!(server.count("/stale.html"), 2, "what is stale is asked for once more");
+    let secret = server.url("/secret.html");
+    for _ in 0..2 {
+        assert!(!is_warm(&render(&place, secret.as_str(), "a.png", &[])));
+    }
+    assert!(!is_warm(&render(&place, fresh.as_str(), "a.png", &["--reload"])));
+    assert_eq!(server.count("/fresh.html"), 2, "a reload asks");
+}
+
+#[test]
+fn a_kept_page_is_shown_when_its_server_is_gone() {
+    let server = Server::start(|_| Reply::html("<p>here").header("Cache-Control", "no-cache"));
+    let url = server.url("/page.html");
+    let place = Place::new();
+    render(&place, url.as_str(), "a.png", &[]);
+    drop(server);
+    let report = render(&place, url.as_str(), "b.png", &[]);
+    assert!(is_warm(&report), "{}", reasons(&report));
+    assert!(reasons(&report).contains("page.html"), "and it is said: {}", reasons(&report));
+    let never_seen = url.join("/other.html").unwrap();
+    let ran = place.run(&["render", never_seen.as_str(), "-o", "c.png"]);
+    assert_eq!(ran.code, 11, "{ran:?}");
+    assert!(ran.err.contains("other.html") && !place.path("c.png").exists());
+}
+
+#[test]
+fn a_page_from_the_network_reads_no_local_file() {
+    let place = Place::new();
+    let secret = place.file("secret.css", "body { background: #f00 }");
+    place.file("secret.png", std::fs::read(own_pages().join("picture.png")).unwrap());
+    let (style, picture) = (url_of(&secret), url_of(&place.path("secret.png")));
+    let page = format!(
+        "<base href='{style}'><link rel=stylesheet href='{style}'><link rel=stylesheet href=secret.css>
+         <style>@import url({style}); @font-face {{ font-family: x; src: url({style}) }} p {{ font-family: x }}</style>
+         <link rel=stylesheet href=/redirect.css><p>text<img src='{picture}' width=100 height=100><img src=/redirect.png width=9 height=9>
+         <svg width=50 height=50><image href='{picture}' width=50 height=50 /></svg>"
+    );
+    let clean =
+        "<p>text<img width=100 height=100><img width=9 height=9><svg width=50 height=50></svg>";
+    let redirects = (style.clone(), picture.clone());
+    let server = Server::start(move |request| match request.path() {
+        "/page.html" => Reply::html(&page),
+        "/clean.html" => Reply::html(clean),
+        "/redirect.css" => Reply::redirect(302, &redirects.0),
+        "/redirect.png" => Reply::redirect(302, &redirects.1),
+        _ => Reply::status(404),
+    });
+    let attacked =
+        render(&place, server.url("/page.html").as_str(), "attacked.png", &["--no-keep"]);
+    render(&place, server.url("/clean.html").as_str(), "clean.png", &["--no-keep"]);
+    assert!(reasons(&attacked).contains("secret.css"), "{}", reasons(&attacked));
+    assert_eq!(
+        bytes(&place, "attacked.png"),
+        bytes(&place, "clean.png"),
+        "nothing of the files is seen"
+    );
+    // Neither does a redirect make a file of a page.
+    let target = style;
+    let server = Server::start(move |_| Reply::redirect(302, &target));
+    let ran = place.run(&["render", server.url("/").as_str(), "-o", "redirected.png"]);
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(!place.path("redirected.png").exists());
+}
+
+fn url_of(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+#[test]
+fn a_resource_that_never_comes_keeps_no_page_back() {
+    let server = Server::start(|request| match request.path() {
+        "/page.html" => Reply::html(
+            "<link rel=stylesheet href=/never.css><p>Here<img src=/never.png width=20 height=20>",
+        )
+        .header("Cache-Control", "max-age=3600"),
+        _ => Reply::never(),
+    });
+    let place = Place::new();
+    let report = render(&place, server.url("/page.html").as_str(), "a.png", &[]);
+    assert!(reasons(&report).contains("did not come in time"), "{}", reasons(&report));
+    // It is not kept as if that were all of it.
+    assert!(!is_warm(&render(&place, server.url("/page.html").as_str(), "a.png", &[])));
+}
+
+#[test]
+fn servers_that_lead_nowhere_are_named() {
+    let server = Server::start(|request| match request.path() {
+        "/a" => Reply::redirect(302, "/b"),
+        "/b" => Reply::redirect(302, "/a"),
+        "/program" => Reply::ok("application/octet-stream", b"\x7fELF\0\0\0".to_vec()),
+        "/large" => Reply::html("<p>large enough").repeated(400_000),
+        _ => Reply::status(404),
+    });
+    let place = Place::new();
+    for (path, code, said) in [
+        ("/a", 11, "circle"),
+        ("/program", 11, "octet-stream"),
+        ("/large", 11, "--limit"),
+        ("/nothing", 3, "404"),
+    ] {
+        let url = server.url(path);
+        let ran = place.run(&["render", url.as_str(), "-o", "a.png", "--limit", "4"]);
+        assert_eq!(ran.code, code, "{ran:?}");
+        assert!(ran.err.contains(said) && ran.err.contains(path), "{ran:?}");
+        assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+    }
+    let ran = place.run(&["render", "http://host.invalid/page", "-o", "a.png"]);
+    assert_eq!(ran.code, 11, "{ran:?}");
+    assert!(ran.err.contains("host.invalid"), "{ran:?}");
+    assert!(!place.path("a.png").exists());
+}
+
+// ---- pages, engines and disks that misbehave ----
+
+#[test]
+fn a_page_of_a_hundred_megabytes_is_refused_with_the_remedy() {
+    let place = Place::new();
+    place.file("large.html", "<p>All work and no play. ".repeat(4_200_000));
+    let ran = place.run(&["render", "large.html", "-o", "a.png"]);
+    assert_eq!(ran.code, 11, "{ran:?}");
+    assert!(ran.err.contains("--limit"), "{ran:?}");
+}
+
+#[test]
+fn elements_that_nest_too_deep_end_the_engine_and_nothing_else() {
+    let place = place_with_page();
+    place.file("deep.html", "<div>".repeat(1_000_000));
+    let ran = place.run(&["render", "deep.html", "-o", "a.png"]);
+    // Laid out or refused, but neither a crash nor a hang of the command.
+    assert!(ran.code == 0 || (ran.code == 11 && ran.err.contains("layout engine")), "{ran:?}");
+    assert!(!is_warm(&render(&place, "page.html", "b.png", &[])));
+}
+
+/// A program in place of the engine.
+fn render_with_engine(place: &Place, script: &str) -> Ran {
+    use std::os::unix::fs::PermissionsExt;
+    let engine = place.file("engine.sh", format!("#!/bin/sh\n{script}\n"));
+    std::fs::set_permissions(&engine, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = place.command(&["render", "page.html", "-o", "a.png", "--patience", "2"]);
+    Ran::of(command.env("EVERMAP_ENGINE", engine).env("PATH", "/usr/bin:/bin").output().unwrap())
+}
+
+#[test]
+fn an_engine_that_dies_hangs_or_talks_nonsense_is_an_error() {
+    let place = place_with_page();
+    for (script, said) in [
+        ("kill -SEGV $$", "signal 11"),
+        ("exit 3", "failed"),
+        ("sleep 60", "took longer than 2 s"),
+        ("yes | head -c 1000000", ""),
+        ("cat > /dev/null; exit 0", "broke off"),
+    ] {
+        let ran = render_with_engine(&place, script);
+        assert_eq!(ran.code, 11, "{script}: {ran:?}");
+        assert!(ran.err.contains(said) && ran.err.contains("layout engine"), "{script}: {ran:?}");
+    }
+    let mut command = place.command(&["render", "page.html", "-o", "a.png"]);
+    let ran = Ran::of(command.env("EVERMAP_ENGINE", "/nowhere/engine").output().unwrap());
+    assert_eq!(ran.code, 10, "{ran:?}");
+    assert!(ran.err.contains("EVERMAP_ENGINE"), "{ran:?}");
+    assert!(!is_warm(&render(&place, "page.html", "b.png", &[])), "nothing of it was kept");
+}
+
+#[test]
+fn a_store_that_cannot_be_made_keeps_no_page_back() {
+    let place = place_with_page();
+    std::fs::write(place.store(), "a file in the way").unwrap();
+    let ran = place.run(&["render", "page.html", "-o", "a.png"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("not kept"), "{ran:?}");
+    assert!(bytes(&place, "a.png").starts_with(b"\x89PNG"));
+}
+
+/// A file system of one megabyte; unmounted when it is dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: PathBuf) -> Option<SmallDisk> {
+        std::fs::create_dir(&at).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "evermap-test"])
+            .arg(&at)
+            .stderr(Stdio::null())
+            .status();
+        mounted.is_ok_and(|status| status.success()).then_some(SmallDisk(at))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_no_page_back_and_loses_none() {
+    let place = place_with_page();
+    let Some(disk) = SmallDisk::mount(place.path("disk")) else {
+        eprintln!("SKIPPED: this user may not mount a small file system");
+        return;
+    };
+    let store = disk.0.join("store");
+    let render = |page: &str| {
+        let mut command = place.bare(&["--store"]);
+        command.arg(&store).args(["render", page, "-o", "a.png", "--explain"]);
+        Ran::of(command.output().unwrap())
+    };
+    // A picture of noise takes more than there is.
+    let noise: Vec<u8> =
+        (0..500_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    place.file(
+        "noise.txt",
+        noise.iter().map(|byte| char::from(b'a' + byte % 26)).collect::<String>(),
+    );
+    let ran = render("noise.txt");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("not kept") && ran.err.contains("space"), "{ran:?}");
+    assert!(bytes(&place, "a.png").starts_with(b"\x89PNG"));
+    let mut check = place.bare(&["--store"]);
+    let ran = Ran::of(check.arg(&store).arg("check").output().unwrap());
+    assert_eq!(ran.code, 0, "the store is whole: {ran:?}");
+}
+
+#[test]
+fn a_command_that_is_killed_while_it_keeps_a_page_leaves_it_cold_or_warm() {
+    let place = place_with_page();
+    render(&place, "page.html", "reference.png", &["--no-keep"]);
+    for step in 0..12_u64 {
+        place.file("page.html", PAGE.replace("Hello", &format!("Hello {step}")));
+        let mut child = place.command(&["render", "page.html", "-o", "a.png"]).spawn().unwrap();
+        // From before the engine's start until after the commit.
+        std::thread::sleep(Duration::from_millis(20 + 40 * step));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let ran = place.run(&["check"]);
+        assert!(ran.code == 0 || (ran.code == 3 && step < 6), "{ran:?}");
+        let report = render(&place, "page.html", "b.png", &[]);
+        let again = render(&place, "page.html", "c.png", &[]);
+        assert!(is_warm(&again), "{} {}", reasons(&report), reasons(&again));
+        assert_eq!(bytes(&place, "b.png"), bytes(&place, "c.png"));
+    }
+}
+
+#[test]
+fn what_is_kept_and_damaged_is_made_anew() {
+    let place = place_with_page();
+    render(&place, "page.html", "a.png", &[]);
+    for prefix in ["page-page.html-1024x768", "font-"] {
+        let names = place.run(&["ls"]).out;
+        for name in names.lines().filter(|name| name.starts_with(prefix)) {
+            assert_eq!(place.run(&["rm", name]).code, 0);
+        }
+        let ran = place.run(&["render", "page.html", "-o", "b.png", "--json"]);
+        assert_eq!(ran.code, 0, "{prefix}: {ran:?}");
+        assert_eq!(bytes(&place, "a.png"), bytes(&place, "b.png"), "{prefix}");
+    }
+}
+
+#[test]
+fn mistakes_on_the_command_line_are_answered() {
+    let place = place_with_page();
+    for (arguments, said) in [
+        (&["render", "not-there.html", "-o", "a.png"][..], "not-there.html"),
+        (&["render", "page.html", "-o", "no/folder/a.png"], "no/folder"),
+        (&["render", "page.html", "-o", "a.png", "--width", "0"], "--width"),
+        (&["render", "page.html", "-o", "a.png", "--scale", "100"], "--scale"),
+        (&["render", "page.html"], "--output"),
+    ] {
+        let ran = place.run(arguments);
+        assert!(ran.code != 0 && ran.err.contains(said), "{ran:?}");
+    }
+    let output = place.command(&["render", "page.html", "-o", "-"]).output().unwrap();
+    assert!(output.status.success() && output.stdout.starts_with(b"\x89PNG"));
+    let ran = place.run(&["render", "page.html", "--timing"]);
+    assert!(ran.out.starts_with("warm: ") && ran.out.contains("paint"), "{ran:?}");
+    let ran = place.run(&["render", "page.html", "-o", "a.png", "--explain"]);
+    assert_eq!(ran.err.trim(), "warm: nothing that it was made from has changed");
+}

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Shows a page with the viewer that was built: in a window where there is a display, else as a picture.
+#
+#   scripts/view.sh EVERMAP PAGE
+set -euo pipefail
+evermap=$1
+page=$2
+if [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]; then
+    exec "$evermap" view "$page"
+fi
+picture=$(mktemp --suffix .png)
+"$evermap" render "$page" --output "$picture" --explain
+echo "There is no display here; the page was painted into $picture"
