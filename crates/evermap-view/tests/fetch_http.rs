@@ -437,6 +437,87 @@ fn no_headers_make_it_fail() {
     }
 }
 
+/// Responses of all kinds, whole.
+fn samples() -> Vec<Vec<u8>> {
+    let packed = gzip(b"<p>Hello, this is packed");
+    let mut with_gzip = format!(
+        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        packed.len()
+    )
+    .into_bytes();
+    with_gzip.extend(packed);
+    let mut samples = vec![with_gzip];
+    for text in [
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: 8\r\n\r\n<p>Hello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n<p>\r\n5;x=y\r\nHello\r\n0\r\nA: b\r\n\r\n",
+        "HTTP/1.1 302 Found\r\nLocation: /sample/0\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\nVary: Accept\r\n\r\n",
+        "HTTP/1.0 200 OK\r\nCache-Control: public, max-age=10\r\nAge: 5\r\nETag: \"1\"\r\n\r\nHello",
+        "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 2015 00:00:00 GMT\r\nLast-Modified: Thu, 01 Jan \
+         2015 00:00:00 GMT\r\nExpires: Fri, 01 Jan 2016 00:00:00 GMT\r\n\r\nHello",
+    ] {
+        samples.push(text.as_bytes().to_vec());
+    }
+    samples
+}
+
+#[test]
+fn no_bytes_of_a_server_make_it_panic_or_wait() {
+    let samples = samples();
+    let rounds = 60;
+    let seed = support::given("EVERMAP_SEED").map_or(1, |seed| seed.parse::<u64>().unwrap());
+    println!("EVERMAP_SEED={seed}");
+    let count = samples.len();
+    let server = Server::start(move |request| {
+        let mut numbers = request.path().split('/').skip(2).map(|n| n.parse::<u64>().unwrap_or(0));
+        let mut bytes = samples[numbers.next().unwrap_or(0) as usize % samples.len()].clone();
+        let mut random = numbers.next().unwrap_or(0).wrapping_add(seed).wrapping_mul(0x9e37_79b9);
+        let mut next = |below: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040);
+            (random >> 33) as usize % below.max(1)
+        };
+        for _ in 0..next(4) {
+            let at = next(bytes.len());
+            match next(4) {
+                0 => bytes[at] ^= 1 << next(8),
+                1 => bytes.truncate(at),
+                2 => bytes.insert(at, [b'0', b'\r', b'\n', 0, 0xff, b',', b'='][next(7)]),
+                _ => {
+                    let piece = bytes[at..(at + next(40)).min(bytes.len())].to_vec();
+                    let to = next(bytes.len());
+                    bytes.splice(to..to, piece);
+                }
+            }
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        Reply::raw(bytes)
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let fetcher = Fetcher::new(options(), Some(support::store_in(&directory)));
+    let (mut good, mut bad) = (0, 0);
+    for round in 0..rounds {
+        for sample in 0..count {
+            let url = server.url(&format!("/sample/{sample}/{round}"));
+            let first = page(&fetcher, &url);
+            let stamp = match &first {
+                Ok(fetched) => fetched.stamp.clone(),
+                Err(error) => (*error.stamp).clone(),
+            };
+            match first {
+                Ok(_) => good += 1,
+                Err(_) => bad += 1,
+            }
+            let _ = stamp.check(&fetcher, None);
+        }
+    }
+    assert!(good > rounds && bad > rounds, "{good} good, {bad} bad");
+    let waited = server.requests().len();
+    assert!(waited >= good + bad, "{waited}");
+    assert_eq!(fetcher.keep().problem, None);
+}
+
 #[test]
 fn a_proxy_is_used_where_the_environment_names_one() {
     let proxy = Server::start(|_| Reply::html("<p>By proxy"));

@@ -278,14 +278,21 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         };
         let serving = Arc::clone(shared);
         std::thread::spawn(move || {
-            let closing = stream.try_clone();
+            // Also when what is asked for makes the closure panic.
+            let _closing = stream.try_clone().map(Closing);
             if let Some(wrapped) = (serving.wrap)(stream) {
                 serve(wrapped, number, &serving);
             }
-            if let Ok(closing) = closing {
-                let _ = closing.shutdown(Shutdown::Both);
-            }
         });
+    }
+}
+
+/// Ends a connection for both sides when it is dropped.
+struct Closing(TcpStream);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
