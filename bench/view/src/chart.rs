@@ -14,6 +14,8 @@ use crate::samples::figure;
 #[derive(Clone, Debug, Default)]
 pub struct Bar {
     pub parts: [f64; 6],
+    /// What was read from the device meanwhile.
+    pub read_bytes: u64,
 }
 
 impl Bar {
@@ -110,7 +112,7 @@ impl Chart {
         for (name, colour) in self.parts.iter().zip(&COLOURS) {
             rectangle(area, (f64::from(x), f64::from(x + 12)), (38, 50), colour)?;
             text(area, name, (x + 17, 44), 12, HPos::Left)?;
-            x += 38 + 7 * name.len() as i32;
+            x += 34 + (6.3 * name.len() as f64) as i32;
         }
         let order = format!("upper bar: {}; lower bar: {}", self.bars[0], self.bars[1]);
         text(area, &order, (x + 6, 44), 12, HPos::Left)
@@ -191,7 +193,9 @@ fn short(name: &str) -> String {
 }
 
 fn text(area: &Area, content: &str, (x, y): (i32, i32), size: i32, anchor: HPos) -> Outcome {
-    let style = TextStyle::from(("sans-serif", size * LARGER).into_font())
+    // The library takes sizes of another kind and divides them by this.
+    let size = f64::from(size * LARGER) * 1.24;
+    let style = TextStyle::from(("sans-serif", size).into_font())
         .color(&DARK)
         .pos(Pos::new(anchor, VPos::Center));
     area.draw(&Text::new(content.to_string(), (x * LARGER, y * LARGER), style))?;
@@ -226,7 +230,10 @@ mod tests {
     use super::*;
 
     fn chart(of_first: bool) -> Chart {
-        let bar = |factor: f64| Bar { parts: [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(|ms| ms * factor) };
+        let bar = |factor: f64| Bar {
+            parts: [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(|ms| ms * factor),
+            read_bytes: 0,
+        };
         let column = |title: &str| Column {
             title: title.to_string(),
             bars: vec![

@@ -4,6 +4,7 @@
 //! on any machine. Mounts are private to this process, so that they are gone with it however it ends. Processes that
 //! a program leaves behind become children of this one, which ends them.
 
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +37,9 @@ pub fn prepare() -> Outcome<Walls> {
         mount_change("/", private).is_ok()
     };
     let no_network = unshare(UnshareFlags::NEWNET) || network_without_privilege();
+    if no_network {
+        loopback_up()?;
+    }
     Ok(Walls { no_network, private_mounts })
 }
 
@@ -55,6 +59,23 @@ fn network_without_privilege() -> bool {
         .and_then(|()| std::fs::write("/proc/self/setgroups", "deny"))
         .and_then(|()| std::fs::write("/proc/self/gid_map", format!("{group} {group} 1")));
     wrote.is_ok()
+}
+
+/// In a new network, even the loopback device is down.
+fn loopback_up() -> Outcome {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: any bytes are an `ifreq`; it lives during the call, which reads its name and its flags.
+    let result = unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_name[0] = b'l' as libc::c_char;
+        request.ifr_name[1] = b'o' as libc::c_char;
+        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &request)
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(format!("the loopback device: {}", std::io::Error::last_os_error()).into()),
+    }
 }
 
 /// An error once a signal asked for the end: everything on the way out is undone by what it belongs to.

@@ -17,6 +17,7 @@ mod screen;
 mod sections;
 
 // As in the other benchmarks: repeated measurements, and quiet moments to make them in.
+#[allow(dead_code)]
 #[path = "../../src/quiet.rs"]
 mod quiet;
 #[allow(dead_code)]
@@ -56,7 +57,6 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments[..] {
-        ["child", "spin", processor] => spin(processor),
         ["child", "disk", mount_point] => media::disk_model::serve(mount_point),
         _ => drive(),
     };
@@ -67,10 +67,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn spin(processor: &str) -> Outcome {
-    quiet::spin(processor.parse()?)
 }
 
 fn drive() -> Outcome {

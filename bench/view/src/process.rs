@@ -28,6 +28,8 @@ pub struct Usage {
     pub cpu: Duration,
     pub rss_max_bytes: u64,
     pub faults: u64,
+    /// From a device, not from the page cache.
+    pub read_bytes: u64,
 }
 
 /// A process that ended.
@@ -142,6 +144,7 @@ impl Running {
         self.usage.cpu += usage.cpu;
         self.usage.rss_max_bytes = self.usage.rss_max_bytes.max(usage.rss_max_bytes);
         self.usage.faults += usage.faults;
+        self.usage.read_bytes += usage.read_bytes;
     }
 
     /// What became this process's child since, because its parent ended, is ended as well.
@@ -203,6 +206,7 @@ fn wait(pid: i32) -> Outcome<(i32, Usage)> {
         cpu: time(usage.ru_utime) + time(usage.ru_stime),
         rss_max_bytes: usage.ru_maxrss as u64 * 1024,
         faults: (usage.ru_minflt + usage.ru_majflt) as u64,
+        read_bytes: usage.ru_inblock as u64 * 512,
     };
     Ok((status, usage))
 }

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ pub struct Screen {
     display: String,
     pixels: MmapRaw,
     seen: Vec<u8>,
-    file: PathBuf,
+    size: (u32, u32),
     _folder: TempDir,
 }
 
@@ -72,10 +72,11 @@ impl Screen {
         let server = Running::start(command)?;
         drop(writer);
         let display = format!(":{}", number(reader)?);
-        let file = folder.path().join("Xvfb_screen0");
-        let pixels = map(&File::open(&file)?, (width, height))?;
+        let file = File::open(folder.path().join("Xvfb_screen0"))?;
+        let pixels = map(&file, (width, height))?;
         let seen = vec![0; pixels.len()];
-        Ok(Screen { server: Some(server), display, pixels, seen, file, _folder: folder })
+        let size = (width, height);
+        Ok(Screen { server: Some(server), display, pixels, seen, size, _folder: folder })
     }
 
     /// Starts a program, waits until its page is displayed, and ends it.
@@ -116,10 +117,12 @@ impl Screen {
         Ok(Shown { displayed, first, usage: running.stop(leave_strays)? })
     }
 
-    /// The screen as it is: a file that ImageMagick's `convert xwd:FILE` reads.
+    /// Writes what was seen last, which is what the last program showed, as a portable pixmap (`.ppm`).
     pub fn keep_picture(&self, to: &Path) -> Outcome {
-        std::fs::copy(&self.file, to)?;
-        Ok(())
+        let mut picture = format!("P6 {} {} 255\n", self.size.0, self.size.1).into_bytes();
+        // In memory: blue, green, red, nothing.
+        picture.extend(self.seen.chunks_exact(4).flat_map(|pixel| [pixel[2], pixel[1], pixel[0]]));
+        Ok(std::fs::write(to, picture)?)
     }
 
     /// What the last program left is taken away first.

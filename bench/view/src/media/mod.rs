@@ -26,11 +26,6 @@ pub trait Medium {
 
     /// Before each process: makes the medium as its name says.
     fn prepare(&mut self) -> Outcome;
-
-    /// Whether processors that sleep would be late to notice that the disk is done.
-    fn waits_for_device(&self) -> bool {
-        false
-    }
 }
 
 /// `tmpfs`: what the paper calls a RAM disk.
@@ -115,10 +110,6 @@ impl Medium for ColdDisk {
             true => Err(format!("the kernel keeps {kept} of {pages} pages in its cache").into()),
             false => Ok(()),
         }
-    }
-
-    fn waits_for_device(&self) -> bool {
-        true
     }
 }
 

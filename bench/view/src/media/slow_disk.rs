@@ -107,10 +107,6 @@ impl Medium for SlowDisk {
         self.unmount()?;
         self.mount()
     }
-
-    fn waits_for_device(&self) -> bool {
-        true
-    }
 }
 
 impl Drop for SlowDisk {

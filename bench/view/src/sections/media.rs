@@ -4,7 +4,8 @@
 //!
 //! Pages, their resources and the store lie on the medium; programs, libraries and fonts are in the page cache. Cold
 //! and warm take turns, each in a new process on a medium made anew. The times of a bar are those of one process:
-//! the one with the median time from exec to exit.
+//! the one with the median time from exec to exit. What the kernel reads while memory is touched falls into the part
+//! that touches it.
 
 use std::fmt::Write;
 
@@ -14,7 +15,6 @@ use crate::environment::Walls;
 use crate::media::{ColdDisk, Medium, Memory, SlowDisk, WarmDisk};
 use crate::pages::{self, Without};
 use crate::process::Ended;
-use crate::quiet::Awake;
 use crate::ratios::Ratios;
 use crate::samples::{figure, head, row};
 use crate::sections::evermap;
@@ -69,9 +69,8 @@ fn measure(
     }
     // All that was written is on the medium.
     rustix::fs::sync();
-    let _awake = if medium.waits_for_device() { Some(Awake::new()?) } else { None };
     let titles: Vec<&str> =
-        ["page", "from", "whole"].into_iter().chain(PARTS).chain(["of cold"]).collect();
+        ["page", "from", "whole"].into_iter().chain(PARTS).chain(["KiB read", "of cold"]).collect();
     head(&titles);
     let mut ratios = Ratios::default();
     let mut bars = Vec::new();
@@ -88,6 +87,7 @@ fn measure(
         for ((name, _), bar) in STARTS.iter().zip(&pair) {
             let mut cells = vec![page.name.clone(), name.to_string(), figure(bar.whole())];
             cells.extend(bar.parts.iter().map(|ms| figure(*ms)));
+            cells.push((bar.read_bytes >> 10).to_string());
             cells.push(figure(bar.whole() / pair[0].whole()));
             row(&cells);
         }
@@ -105,7 +105,8 @@ fn bar(ended: &Ended, report: &Report) -> Bar {
     let whole = ended.whole.as_secs_f64() * 1e3;
     let rest = (whole - known.iter().sum::<f64>()).max(0.0);
     let [disk, parse, layout, record, paint] = known;
-    Bar { parts: [disk, parse, layout, record, paint, rest] }
+    let parts = [disk, parse, layout, record, paint, rest];
+    Bar { parts, read_bytes: ended.usage.read_bytes }
 }
 
 /// Of an odd number, the one in the middle; else the slower of the two.
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     fn of(whole: f64) -> Bar {
-        Bar { parts: [whole, 0.0, 0.0, 0.0, 0.0, 0.0] }
+        Bar { parts: [whole, 0.0, 0.0, 0.0, 0.0, 0.0], read_bytes: 0 }
     }
 
     #[test]

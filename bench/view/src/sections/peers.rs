@@ -255,7 +255,7 @@ impl Contestant {
         std::fs::create_dir_all(folder)?;
         let name = format!("{}--{}", page.name, self.name).replace(['/', ',', ' '], "-");
         match (&self.who, self.shows, screen) {
-            (_, Shows::Window, Some(screen)) => screen.keep_picture(&folder.join(name + ".xwd")),
+            (_, Shows::Window, Some(screen)) => screen.keep_picture(&folder.join(name + ".ppm")),
             (Who::Peer(_, home), Shows::Picture, _) => {
                 std::fs::copy(picture(home.path()), folder.join(name + ".png"))?;
                 Ok(())
