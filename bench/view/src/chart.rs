@@ -1,5 +1,5 @@
-//! Stacked bars as SVG: a row of bars for each page, a column for each medium. The names of the pages are read once,
-//! at the left, and every medium has a scale of its own.
+//! Stacked bars as SVG: a row of bars for each page, a column for each medium or kind of work. The names of the pages
+//! are read once, at the left, and every column has a scale of its own.
 //!
 //! The plotting library draws at whole numbers: so it draws ten times as large as is shown.
 
@@ -26,15 +26,15 @@ impl Bar {
 
 pub struct Column {
     pub title: String,
-    /// For each row, two bars.
-    pub bars: Vec<[Bar; 2]>,
+    /// For each row, its bars. One of nothing is not drawn.
+    pub bars: Vec<Vec<Bar>>,
 }
 
 pub struct Chart {
     pub title: String,
-    /// The names of the bars of a row, from the top.
-    pub bars: Vec<&'static str>,
-    pub parts: Vec<&'static str>,
+    /// What the order of the bars says.
+    pub order: String,
+    pub parts: Vec<String>,
     pub rows: Vec<String>,
     pub columns: Vec<Column>,
     /// In hundredths of each row's first bar, instead of ms.
@@ -49,7 +49,7 @@ const BARS: i32 = 185;
 const HEAD: i32 = 92;
 const FOOT: i32 = 30;
 const BAR: i32 = 10;
-const ROW: i32 = 2 * BAR + 8;
+const BETWEEN_ROWS: i32 = 7;
 /// Apart in lightness as well as in colour.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0x1b, 0x1b, 0x3a),
@@ -66,8 +66,18 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 impl Chart {
     fn size(&self) -> (i32, i32) {
-        let columns = self.columns.len().max(2) as i32;
-        (NAMES + COLUMN * columns, HEAD + ROW * self.rows.len() as i32 + FOOT)
+        let columns = self.columns.len().max(3) as i32;
+        (NAMES + COLUMN * columns, self.bottom() + FOOT)
+    }
+
+    fn row_height(&self) -> i32 {
+        let rows = self.columns.iter().flat_map(|column| &column.bars);
+        let most = rows.map(Vec::len).max().unwrap_or(1);
+        (BAR + 1) * most as i32 + BETWEEN_ROWS
+    }
+
+    fn bottom(&self) -> i32 {
+        HEAD + self.row_height() * self.rows.len() as i32
     }
 
     pub fn svg(&self) -> Outcome<String> {
@@ -89,17 +99,17 @@ impl Chart {
         text(area, &self.title, (12, 20), 15, HPos::Left)?;
         self.legend(area)?;
         for (index, name) in self.rows.iter().enumerate() {
-            let top = HEAD + ROW * index as i32;
+            let top = HEAD + self.row_height() * index as i32;
             if index % 2 == 1 {
                 let (width, _) = self.size();
                 rectangle(
                     area,
                     (4.0, width as f64 - 4.0),
-                    (top, top + ROW),
+                    (top, top + self.row_height()),
                     &RGBColor(0xf6, 0xf6, 0xf6),
                 )?;
             }
-            text(area, &short(name), (NAMES - 10, top + ROW / 2), 12, HPos::Right)?;
+            text(area, &short(name), (NAMES - 10, top + self.row_height() / 2), 12, HPos::Right)?;
         }
         for (index, column) in self.columns.iter().enumerate() {
             self.column(area, column, NAMES + COLUMN * index as i32)?;
@@ -114,14 +124,15 @@ impl Chart {
             text(area, name, (x + 17, 44), 12, HPos::Left)?;
             x += 34 + (6.3 * name.len() as f64) as i32;
         }
-        let order = format!("upper bar: {}; lower bar: {}", self.bars[0], self.bars[1]);
-        text(area, &order, (x + 6, 44), 12, HPos::Left)
+        text(area, &self.order, (x + 6, 44), 12, HPos::Left)
     }
 
     fn column(&self, area: &Area, column: &Column, left: i32) -> Outcome {
         text(area, &column.title, (left, HEAD - 24), 12, HPos::Left)?;
-        let bottom = HEAD + ROW * self.rows.len() as i32;
-        let values = |pair: &[Bar; 2]| pair.each_ref().map(|bar| self.value(bar, &pair[0]));
+        let bottom = self.bottom();
+        let values = |bars: &Vec<Bar>| -> Vec<f64> {
+            bars.iter().map(|bar| self.value(bar, &bars[0])).collect()
+        };
         let most = column.bars.iter().flat_map(values).fold(0.0, f64::max);
         let step = step(most);
         let scale = f64::from(BARS) / most.max(step);
@@ -134,11 +145,11 @@ impl Chart {
             text(area, &label, (x.round() as i32, bottom + 13), 11, HPos::Center)?;
             tick += step;
         }
-        for (index, pair) in column.bars.iter().enumerate() {
-            let top = HEAD + ROW * index as i32 + 4;
-            for (place, bar) in pair.iter().enumerate() {
+        for (index, bars) in column.bars.iter().enumerate() {
+            let top = HEAD + self.row_height() * index as i32 + BETWEEN_ROWS / 2 + 1;
+            for (place, bar) in bars.iter().enumerate().filter(|(_, bar)| bar.whole() > 0.0) {
                 let top = top + (BAR + 1) * place as i32;
-                self.bar(area, (bar, &pair[0]), (left, top), scale)?;
+                self.bar(area, (bar, &bars[0]), (left, top), scale)?;
             }
         }
         line(area, f64::from(left), (HEAD - 4, bottom + 4), &DARK)
@@ -237,15 +248,17 @@ mod tests {
         let column = |title: &str| Column {
             title: title.to_string(),
             bars: vec![
-                [bar(10.0), bar(1.0)],
-                [bar(5.0), bar(0.25)],
-                [Bar::default(), Bar::default()],
+                vec![bar(10.0), bar(1.0)],
+                vec![bar(5.0), bar(0.25)],
+                vec![Bar::default(), Bar::default()],
             ],
         };
         Chart {
             title: "Time & space <ms>".to_string(),
-            bars: vec!["cold", "warm"],
-            parts: vec!["disk", "parse", "layout", "record", "paint", "rest"],
+            order: "upper: cold".to_string(),
+            parts: ["disk", "parse", "layout", "record", "paint", "rest"]
+                .map(str::to_string)
+                .to_vec(),
             rows: vec![
                 "first".to_string(),
                 "second-with-a-name-that-is-too-long".to_string(),

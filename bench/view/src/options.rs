@@ -15,6 +15,8 @@ pub struct Options {
     pub pictures: Option<PathBuf>,
     /// Only pages whose names contain one of these.
     pub filter: Vec<String>,
+    /// Only media whose names contain one of these.
+    media: Vec<String>,
     rounds: Option<usize>,
 }
 
@@ -37,6 +39,10 @@ impl Options {
                     let parts = parser.value()?.string()?;
                     options.filter.extend(parts.split(',').map(str::to_string));
                 }
+                Arg::Long("media") => {
+                    let parts = parser.value()?.string()?;
+                    options.media.extend(parts.split(',').map(str::to_string));
+                }
                 Arg::Value(section) => {
                     let section = section.string()?;
                     if !names.contains(&section.as_str()) {
@@ -58,6 +64,10 @@ impl Options {
         self.sections.is_empty() || self.sections.iter().any(|wanted| wanted == section)
     }
 
+    pub fn wants_medium(&self, name: &str) -> bool {
+        self.media.is_empty() || self.media.iter().any(|part| name.contains(part))
+    }
+
     /// How often something is measured that is usually measured so often.
     pub fn rounds(&self, usual: usize) -> usize {
         self.rounds.unwrap_or(usual)
@@ -71,6 +81,7 @@ pub fn help(names: &[&str]) -> String {
          --images DIR     where figures are drawn to (default: docs/images)\n\
          --pictures DIR   keep the last frame of each peer and page\n\
          --pages A,B      only pages whose names contain A or B\n\
+         --media A,B      only media whose names contain A or B\n\
          --rounds N       measure everything N times\n\n\
          EVERMAP_COMMAND    the evermap command; `none` measures the peers alone\n\
          EVERMAP_CORPUS     folders with pages, separated by `:`\n\
@@ -107,6 +118,7 @@ mod tests {
         assert!(options.wants("size") && !options.wants("peers"));
         assert_eq!((options.rounds(7), options.filter.len()), (3, 2));
         assert_eq!(options.images, Path::new("x"));
+        assert!(options.wants_medium("slow disk"));
     }
 
     #[test]

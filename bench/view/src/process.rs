@@ -149,16 +149,10 @@ impl Running {
 
     /// What became this process's child since, because its parent ended, is ended as well.
     fn end_strays(&mut self) -> Outcome {
-        loop {
-            let strays: Vec<i32> =
-                children()?.into_iter().filter(|pid| !self.others.contains(pid)).collect();
-            if strays.is_empty() {
-                return Ok(());
-            }
-            for stray in strays {
-                self.add(end(stray)?);
-            }
+        for usage in end_children_except(&self.others)? {
+            self.add(usage);
         }
+        Ok(())
     }
 }
 
@@ -181,14 +175,19 @@ fn end(child: i32) -> Outcome<Usage> {
     Ok(wait(child)?.1)
 }
 
-/// Ends all children but these.
-pub fn end_children_except(kept: &HashSet<i32>) -> Outcome {
-    for child in children()? {
-        if !kept.contains(&child) {
-            end(child)?;
+/// Ends all children but these, and the children that they leave, and says what they took.
+pub fn end_children_except(kept: &HashSet<i32>) -> Outcome<Vec<Usage>> {
+    let mut usages = Vec::new();
+    loop {
+        let children = children()?;
+        let strays: Vec<i32> = children.into_iter().filter(|pid| !kept.contains(pid)).collect();
+        if strays.is_empty() {
+            return Ok(usages);
+        }
+        for stray in strays {
+            usages.push(end(stray)?);
         }
     }
-    Ok(())
 }
 
 fn wait(pid: i32) -> Outcome<(i32, Usage)> {
@@ -308,6 +307,22 @@ mod tests {
         let usage = running.stop(false).unwrap();
         assert!(usage.cpu > Duration::ZERO);
         assert!(rustix::process::test_kill_process(pid).is_err());
+    }
+
+    #[test]
+    fn what_a_program_leaves_behind_is_ended_with_what_that_leaves() {
+        let _alone = alone();
+        let before = children().unwrap();
+        // A helper that has a helper, as browsers have them.
+        let script = "sh -c 'sh -c \"exec sleep 1000\" & exec sleep 1000' & exit 0";
+        let running = Running::start(shell(script)).unwrap();
+        running.finish().unwrap();
+        assert_eq!(children().unwrap(), before);
+        assert!(!stats().iter().any(|stat| command_line(stat.pid).contains("sleep\u{0}1000")));
+    }
+
+    fn command_line(pid: i32) -> String {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! The screen is Xvfb without a pointer and without a window manager. The pixels are compared with those seen last
 //! about every two milliseconds, which takes a quarter of one of them; so a figure is late by up to that. A page is
 //! displayed with the last change of pixels after which nothing changes for a second in which the program does next
-//! to nothing: a program that computes for seconds before it draws its page is waited for.
+//! to nothing: a program that computes for seconds before it draws its page is waited for. Five seconds without a
+//! change are enough in any case: NetSurf never rests while a resource is not there.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,10 +20,13 @@ use tempfile::TempDir;
 
 use crate::Outcome;
 use crate::environment::{self, go_on};
-use crate::process::{LIMIT, Running, Usage};
+use crate::process::{Running, Usage};
 
 const GAP: Duration = Duration::from_millis(2);
 const REST: Duration = Duration::from_secs(1);
+const REST_BUSY: Duration = Duration::from_secs(5);
+/// How long a window may go on changing.
+const LIMIT: Duration = Duration::from_secs(60);
 /// Processor time in [`REST`] that a program at rest may take: it may blink.
 const REST_CPU: Duration = Duration::from_millis(50);
 /// How long after a change the processor time is asked for, from which rest is judged.
@@ -100,7 +104,8 @@ impl Screen {
                 let cpu = running.cpu();
                 let idle = mark.1.is_some_and(|before| cpu.saturating_sub(before) < REST_CPU);
                 mark = (now, Some(cpu));
-                if idle && last.is_some() {
+                let still = last.map(|last| now - last);
+                if still.is_some_and(|still| idle || still >= REST_BUSY) {
                     break;
                 }
             } else if mark.1.is_none() && now - mark.0 > SETTLED {

@@ -40,7 +40,7 @@ pub fn report(bench: &Bench) -> Outcome {
         "{rounds} rounds in turns; ms of the process with the median time from exec to exit.\n"
     );
     let mut columns = Vec::new();
-    for (name, make) in MEDIA {
+    for (name, make) in MEDIA.into_iter().filter(|(name, _)| bench.options.wants_medium(name)) {
         match make(&bench.walls) {
             Ok(mut medium) => columns.push(measure(bench, evermap, &mut *medium, rounds)?),
             Err(reason) => {
@@ -92,7 +92,7 @@ fn measure(
             row(&cells);
         }
         ratios.push(&page.name, pair[0].whole() / pair[1].whole());
-        bars.push(pair);
+        bars.push(pair.to_vec());
     }
     println!("\n- cold / warm: {}\n", ratios.summary());
     Ok(Column { title: medium.name(), bars })
@@ -135,8 +135,8 @@ fn draw(bench: &Bench, columns: Vec<Column>) -> Outcome {
     std::fs::write(folder.join("viewer-media.csv"), table)?;
     let mut chart = Chart {
         title: "From exec to exit, by page and medium".to_string(),
-        bars: STARTS.map(|(name, _)| name).to_vec(),
-        parts: PARTS.to_vec(),
+        order: "upper bar: cold; lower bar: warm".to_string(),
+        parts: PARTS.map(str::to_string).to_vec(),
         rows: pages,
         columns,
         of_first: false,

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::chart::{Bar, Chart, Column};
 use crate::command::{Evermap, HEIGHT, Shelf, Start, WIDTH};
 use crate::pages::{self, Page, Without};
 use crate::peers::{PEERS, Peer, Shows, picture};
@@ -81,6 +82,8 @@ fn measure(bench: &Bench) -> Outcome {
         "{rounds} rounds in turns on a screen of {WIDTH} x {HEIGHT}. Times in ms: median (least-most). x: how often \
          evermap's warm time of the same kind fits.\n"
     );
+    let mut columns = Vec::new();
+    let mut names = Vec::new();
     for shows in [Shows::Window, Shows::Picture] {
         if shows == Shows::Window && screen.is_none() {
             continue;
@@ -94,8 +97,56 @@ fn measure(bench: &Bench) -> Outcome {
             Shows::Picture => "A picture file, exec to exit",
         };
         println!("### {title}\n");
-        table(bench, &copies, &mut contestants, &mut screen, rounds)?;
+        let medians = table(bench, &copies, &mut contestants, &mut screen, rounds)?;
+        columns.push(column(title, &contestants, &medians, &mut names));
     }
+    draw(bench, columns, names)
+}
+
+/// A column of the figure. Each contestant has a colour of its own: that of the part its bars consist of.
+fn column(
+    title: &str,
+    contestants: &[Contestant],
+    medians: &[Vec<f64>],
+    names: &mut Vec<String>,
+) -> Column {
+    let mut places = Vec::new();
+    for contestant in contestants {
+        let place = names.iter().position(|name| *name == contestant.name);
+        places.push(place.unwrap_or(names.len()));
+        if place.is_none() {
+            names.push(contestant.name.clone());
+        }
+    }
+    let bars = medians.iter().map(|medians| {
+        let bars = medians.iter().zip(&places).map(|(median, place)| {
+            let mut bar = Bar::default();
+            if let Some(part) = bar.parts.get_mut(*place).filter(|_| median.is_finite()) {
+                *part = *median;
+            }
+            bar
+        });
+        bars.collect()
+    });
+    Column { title: title.to_string(), bars: bars.collect() }
+}
+
+fn draw(bench: &Bench, columns: Vec<Column>, names: Vec<String>) -> Outcome {
+    if columns.is_empty() || bench.evermap.is_none() {
+        return Ok(());
+    }
+    let chart = Chart {
+        title: "Time from the start to the displayed page, ms".to_string(),
+        order: String::new(),
+        parts: names,
+        rows: bench.pages.iter().map(|page| page.name.clone()).collect(),
+        columns,
+        of_first: false,
+    };
+    std::fs::create_dir_all(&bench.options.images)?;
+    let path = bench.options.images.join("viewer-peers.svg");
+    std::fs::write(&path, chart.svg()?)?;
+    println!("Drawn: `{}`", path.display());
     Ok(())
 }
 
@@ -129,7 +180,7 @@ fn table(
     contestants: &mut [Contestant],
     screen: &mut Option<Screen>,
     rounds: usize,
-) -> Outcome {
+) -> Outcome<Vec<Vec<f64>>> {
     // What a first start does once is done.
     for contestant in contestants.iter_mut() {
         if let Err(error) = contestant.start(&copies[0], screen) {
@@ -149,6 +200,7 @@ fn table(
     head(&titles);
     let mut ratios: Vec<Ratios> = contestants.iter().map(|_| Ratios::default()).collect();
     let mut all: Vec<Of> = contestants.iter().map(|_| Of::default()).collect();
+    let mut medians = Vec::new();
     for page in copies {
         let of = one_page(bench, page, contestants, screen, rounds)?;
         let mut cells = vec![page.name.clone(), page.bytes.to_string()];
@@ -157,7 +209,7 @@ fn table(
                 Some(failure) => cells.push(format!("**failed**: {failure}")),
                 None => cells.push(result.ms.to_string()),
             }
-            let ratio = result.ms.median() / of[0].ms.median();
+            let ratio = result.median_ms() / of[0].median_ms();
             if with_evermap && index > 0 {
                 cells.push(figure(ratio));
             }
@@ -167,6 +219,7 @@ fn table(
             all[index].add_medians(result);
         }
         row(&cells);
+        medians.push(of.iter().map(Of::median_ms).collect());
     }
     println!();
     for (index, contestant) in contestants.iter().enumerate() {
@@ -188,7 +241,7 @@ fn table(
         ]);
     }
     println!();
-    Ok(())
+    Ok(medians)
 }
 
 /// All contestants on one page, in turns. One that fails is out for this page.
@@ -200,9 +253,13 @@ fn one_page(
     rounds: usize,
 ) -> Outcome<Vec<Of>> {
     let mut all: Vec<Of> = contestants.iter().map(|_| Of::default()).collect();
-    for contestant in contestants.iter() {
+    for contestant in contestants.iter_mut() {
         if let Who::Warm(shelf) = &contestant.who {
             shelf.keep(page)?;
+            if contestant.shows == Shows::Window {
+                // The window keeps the page again if it lays it out at another size.
+                contestant.start(page, screen)?;
+            }
         }
     }
     for round in 0..rounds {
@@ -300,6 +357,11 @@ impl Of {
         }
         self.cpu_ms.push_ms(took.usage.cpu);
         self.rss_mib.push(took.usage.rss_max_bytes as f64 / f64::from(1 << 20));
+    }
+
+    /// Not a number if it failed.
+    fn median_ms(&self) -> f64 {
+        if self.failure.is_some() { f64::NAN } else { self.ms.median() }
     }
 
     fn add_medians(&mut self, of: &Of) {
