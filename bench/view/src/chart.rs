@@ -1,5 +1,5 @@
 //! Stacked bars as SVG: a row of bars for each page, a column for each medium or kind of work. The names of the pages
-//! are read once, at the left, and every column has a scale of its own.
+//! are read once, at the left, and every column has a scale of its own, unless all are parts of the first bars.
 //!
 //! The plotting library draws at whole numbers: so it draws ten times as large as is shown.
 
@@ -130,10 +130,10 @@ impl Chart {
     fn column(&self, area: &Area, column: &Column, left: i32) -> Outcome {
         text(area, &column.title, (left, HEAD - 24), 12, HPos::Left)?;
         let bottom = self.bottom();
-        let values = |bars: &Vec<Bar>| -> Vec<f64> {
-            bars.iter().map(|bar| self.value(bar, &bars[0])).collect()
+        let most = match self.of_first {
+            true => self.columns.iter().map(|column| self.most(column)).fold(0.0, f64::max),
+            false => self.most(column),
         };
-        let most = column.bars.iter().flat_map(values).fold(0.0, f64::max);
         let step = step(most);
         let scale = f64::from(BARS) / most.max(step);
         let mut tick = 0.0;
@@ -174,6 +174,13 @@ impl Chart {
             false => figure(whole),
         };
         text(area, &label, (x.round() as i32 + 4, top + BAR / 2), 10, HPos::Left)
+    }
+
+    /// The longest bar.
+    fn most(&self, column: &Column) -> f64 {
+        let rows = column.bars.iter();
+        let values = rows.flat_map(|bars| bars.iter().map(|bar| self.value(bar, &bars[0])));
+        values.fold(0.0, f64::max)
     }
 
     fn value(&self, bar: &Bar, first: &Bar) -> f64 {
@@ -313,6 +320,18 @@ mod tests {
         for wanted in ["100", "10", "5", "0 %"] {
             assert!(texts.iter().any(|text| text == wanted), "{wanted} in {texts:?}");
         }
+    }
+
+    #[test]
+    fn hundredths_are_the_same_length_in_all_columns() {
+        let mut chart = chart(true);
+        // Warm is worse than cold here, by half.
+        chart.columns[1].bars[0][1].parts = chart.columns[1].bars[0][0].parts.map(|ms| ms * 1.5);
+        let most: Vec<f64> = chart.columns.iter().map(|column| chart.most(column)).collect();
+        assert_eq!(most, [100.0, 150.0]);
+        let svg = chart.svg().unwrap();
+        let labels = texts(&svg).into_iter().filter(|text| text == "50").count();
+        assert_eq!(labels, 2, "a line at 50 % in each column");
     }
 
     #[test]
