@@ -189,13 +189,7 @@ fn table(
         }
     }
     let with_evermap = bench.evermap.is_some();
-    let mut titles = vec!["page".to_string(), "bytes".to_string()];
-    for (index, contestant) in contestants.iter().enumerate() {
-        titles.push(contestant.name.clone());
-        if with_evermap && index > 0 {
-            titles.push("x".to_string());
-        }
-    }
+    let titles = titles(contestants, with_evermap);
     let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
     head(&titles);
     let mut ratios: Vec<Ratios> = contestants.iter().map(|_| Ratios::default()).collect();
@@ -228,8 +222,27 @@ fn table(
         }
     }
     println!();
+    what_it_took(contestants, &all);
+    println!();
+    Ok(medians)
+}
+
+/// For each contestant, and for how often evermap fits into it.
+fn titles(contestants: &[Contestant], with_evermap: bool) -> Vec<String> {
+    let mut titles = vec!["page".to_string(), "bytes".to_string()];
+    for (index, contestant) in contestants.iter().enumerate() {
+        titles.push(contestant.name.clone());
+        if with_evermap && index > 0 {
+            titles.push("x".to_string());
+        }
+    }
+    titles
+}
+
+/// The median page of each contestant.
+fn what_it_took(contestants: &[Contestant], all: &[Of]) {
     head(&["medians of the pages", "ms", "first change, ms", "processor, ms", "MiB at most"]);
-    for (contestant, of) in contestants.iter().zip(&all) {
+    for (contestant, of) in contestants.iter().zip(all) {
         let first =
             if of.first_ms.count() == 0 { "-".to_string() } else { of.first_ms.to_string() };
         row(&[
@@ -240,8 +253,6 @@ fn table(
             of.rss_mib.to_string(),
         ]);
     }
-    println!();
-    Ok(medians)
 }
 
 /// All contestants on one page, in turns. One that fails is out for this page.

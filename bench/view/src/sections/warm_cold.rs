@@ -14,6 +14,22 @@ use crate::{Bench, Outcome};
 const ROUNDS: usize = 11;
 const STARTS: [Start; 3] = [Start::Cold, Start::ColdKeeping, Start::Warm];
 
+const TITLES: [&str; 13] = [
+    "page",
+    "bytes",
+    "cold",
+    "cold and kept",
+    "warm",
+    "cold / warm",
+    "to the last pixel, in the process: cold",
+    "warm",
+    "keeping",
+    "of cold",
+    "processor: cold, warm",
+    "MiB: cold, warm",
+    "faults: cold, warm",
+];
+
 #[derive(Default)]
 struct Of {
     whole_ms: Samples,
@@ -40,21 +56,7 @@ pub fn report(bench: &Bench) -> Outcome {
     let (shelf, _folder) = shelf(evermap)?;
     let rounds = bench.options.rounds(ROUNDS);
     println!("{rounds} rounds in turns. Times in ms: median (least-most).\n");
-    head(&[
-        "page",
-        "bytes",
-        "cold",
-        "cold and kept",
-        "warm",
-        "cold / warm",
-        "to the last pixel, in the process: cold",
-        "warm",
-        "keeping",
-        "of cold",
-        "processor: cold, warm",
-        "MiB: cold, warm",
-        "faults: cold, warm",
-    ]);
+    head(&TITLES);
     let (mut saved, mut inside, mut cost) =
         (Ratios::default(), Ratios::default(), Ratios::default());
     for page in &bench.pages {
