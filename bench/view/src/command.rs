@@ -1,0 +1,228 @@
+//! The `evermap` command: how it is started, and what it says about a page.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use crate::Outcome;
+use crate::environment::{self, find_program};
+use crate::pages::Page;
+use crate::process::{Ended, Running};
+
+pub const WIDTH: u32 = 1024;
+pub const HEIGHT: u32 = 768;
+
+/// What `render --timing --json` prints. Times are within the process, up to the last pixel in memory.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Report {
+    pub warm: bool,
+    /// Why it is warm, or not.
+    #[serde(default)]
+    pub reasons: Vec<String>,
+    pub disk_ms: f64,
+    pub parse_ms: f64,
+    pub layout_ms: f64,
+    /// From what is laid out to a page block.
+    pub record_ms: f64,
+    pub paint_ms: f64,
+    pub total_ms: f64,
+    /// After the page was painted.
+    #[serde(default)]
+    pub keep_ms: f64,
+    #[serde(default)]
+    pub commands: u64,
+    #[serde(default)]
+    pub tree_bytes: u64,
+    #[serde(default)]
+    pub font_bytes: u64,
+    #[serde(default)]
+    pub image_bytes: u64,
+    #[serde(default)]
+    pub strip_bytes: u64,
+    #[serde(default)]
+    pub document_bytes: u64,
+}
+
+impl Report {
+    pub fn read(output: &str) -> Outcome<Report> {
+        let line = output.lines().find(|line| line.starts_with('{'));
+        let line = line.ok_or("`evermap render --timing --json` printed no JSON")?;
+        serde_json::from_str(line).map_err(|error| format!("{error} in: {line}").into())
+    }
+
+    /// All layers that are kept.
+    pub fn kept_bytes(&self) -> u64 {
+        self.tree_bytes
+            + self.font_bytes
+            + self.image_bytes
+            + self.strip_bytes
+            + self.document_bytes
+    }
+}
+
+/// What a page is shown from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Start {
+    /// Its source; and nothing is kept.
+    Cold,
+    /// Its source; and the page is kept.
+    ColdKeeping,
+    /// What is kept, all of it.
+    Warm,
+    /// Only these layers of what is kept.
+    Layers(&'static str),
+}
+
+impl Start {
+    fn arguments(self) -> Vec<&'static str> {
+        match self {
+            Start::Cold => vec!["--cold", "--no-keep"],
+            Start::ColdKeeping => vec!["--cold"],
+            Start::Warm => vec![],
+            Start::Layers(layers) => vec!["--layers", layers, "--no-keep"],
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct Evermap {
+    program: PathBuf,
+}
+
+impl Evermap {
+    /// The command that `EVERMAP_COMMAND` names; `none` if it is not to be measured.
+    pub fn find() -> Outcome<Option<Evermap>> {
+        let given = std::env::var("EVERMAP_COMMAND").unwrap_or_default();
+        match given.as_str() {
+            "none" => Ok(None),
+            "" => Err("EVERMAP_COMMAND is not set: bench/view/run.sh builds the command, or \
+                       EVERMAP_COMMAND=none measures the peers alone"
+                .into()),
+            _ => {
+                let program =
+                    Path::new(&given).canonicalize().ok().or_else(|| find_program(&given));
+                let program = program.ok_or_else(|| format!("EVERMAP_COMMAND: no {given}"))?;
+                Ok(Some(Evermap { program }))
+            }
+        }
+    }
+
+    pub fn version(&self) -> Outcome<String> {
+        let home = tempfile::tempdir()?;
+        let mut command = environment::command(&self.program, home.path());
+        command.arg("--version");
+        Ok(Running::start(command)?.finish()?.output.trim().to_string())
+    }
+}
+
+/// A store of pages, and the home folder of those who use it.
+pub struct Shelf {
+    evermap: Evermap,
+    home: TempDir,
+    store: PathBuf,
+}
+
+impl Shelf {
+    /// With its store in a folder.
+    pub fn new(evermap: &Evermap, folder: &Path) -> Outcome<Shelf> {
+        let home = tempfile::tempdir()?;
+        Ok(Shelf { evermap: evermap.clone(), home, store: folder.join("store") })
+    }
+
+    /// The home folder of the programs that use it.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = environment::command(&self.evermap.program, self.home.path());
+        command.arg("--store").arg(&self.store);
+        command
+    }
+
+    fn render(&self, page: &Page, start: Start) -> Command {
+        let mut command = self.command();
+        command.arg("render").arg(&page.path).args(start.arguments());
+        command.args(["--width", &WIDTH.to_string(), "--height", &HEIGHT.to_string()]);
+        command
+    }
+
+    /// A window with the page, which has to be kept for it if it is to be warm.
+    pub fn view(&self, page: &Page) -> Command {
+        let mut command = self.command();
+        command.arg("view").arg(&page.path);
+        command
+    }
+
+    /// A picture of the window's part of the page, or of all of it.
+    pub fn picture(&self, page: &Page, start: Start, full: bool, to: &Path) -> Command {
+        let mut command = self.render(page, start);
+        if full {
+            command.arg("--full");
+        }
+        command.arg("-o").arg(to);
+        command
+    }
+
+    /// Paints a page into memory, in a new process.
+    pub fn time(&self, page: &Page, start: Start) -> Outcome<(Ended, Report)> {
+        let mut command = self.render(page, start);
+        command.args(["--timing", "--json"]);
+        let ended = Running::start(command)?.finish()?;
+        let report = Report::read(&ended.output)?;
+        let warm = matches!(start, Start::Warm);
+        if warm != report.warm && !matches!(start, Start::Layers(_)) {
+            let (is, should) = (heat(report.warm), heat(warm));
+            let reasons = report.reasons.join("; ");
+            return Err(format!("{} is {is} and should be {should}: {reasons}", page.name).into());
+        }
+        Ok((ended, report))
+    }
+
+    /// Keeps a page, and looks whether it is kept.
+    pub fn keep(&self, page: &Page) -> Outcome<Report> {
+        self.time(page, Start::ColdKeeping)?;
+        Ok(self.time(page, Start::Warm)?.1)
+    }
+}
+
+fn heat(warm: bool) -> &'static str {
+    if warm { "warm" } else { "cold" }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const LINE: &str = r#"{"page":"file:///p.html","warm":true,"reasons":["all the same"],"width":1024,
+        "height":768,"disk_ms":0.5,"parse_ms":0,"layout_ms":0,"record_ms":0,"paint_ms":2.25,"total_ms":3,
+        "keep_ms":0,"commands":10,"tree_bytes":1,"font_bytes":2,"image_bytes":4,"strip_bytes":8,
+        "document_bytes":16}"#;
+
+    #[test]
+    fn a_report_is_read_from_among_other_lines() {
+        let line = LINE.replace('\n', " ");
+        let report = Report::read(&format!("note: something\n{line}\n")).unwrap();
+        assert!(report.warm && report.paint_ms == 2.25 && report.commands == 10);
+        assert_eq!(report.kept_bytes(), 31);
+    }
+
+    #[test]
+    fn a_report_without_a_time_is_refused_by_name() {
+        let line = LINE.replace('\n', " ").replace("\"paint_ms\":2.25,", "");
+        let error = Report::read(&line).unwrap_err().to_string();
+        assert!(error.contains("paint_ms"), "{error}");
+        assert!(Report::read("painted\n").is_err());
+    }
+
+    #[test]
+    fn what_a_page_is_made_from_is_said_to_the_command() {
+        assert_eq!(Start::Cold.arguments(), ["--cold", "--no-keep"]);
+        assert_eq!(Start::Layers("ab").arguments(), ["--layers", "ab", "--no-keep"]);
+        assert!(Start::Warm.arguments().is_empty());
+    }
+}

@@ -1,0 +1,338 @@
+//! New processes, timed from the moment before they are started to the moment after their end is known, with what they
+//! and everything they started took.
+//!
+//! A program's output goes to memory, so that it never waits for somebody to read it.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::MemfdFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use crate::Outcome;
+use crate::environment::go_on;
+
+/// How long any program may take.
+pub const LIMIT: Duration = Duration::from_secs(120);
+/// How long a program may take to end after it was asked to.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What a process and those that it waited for, or left behind, took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    pub cpu: Duration,
+    pub rss_max_bytes: u64,
+    pub faults: u64,
+    /// From a device, not from the page cache.
+    pub read_bytes: u64,
+}
+
+/// A process that ended.
+pub struct Ended {
+    /// From before its start to after its end.
+    pub whole: Duration,
+    pub usage: Usage,
+    pub output: String,
+}
+
+/// A process that runs. It is killed if this value goes away.
+pub struct Running {
+    pub pid: Pid,
+    pub start: Instant,
+    name: String,
+    handle: OwnedFd,
+    output: File,
+    complaint: File,
+    /// Children of this process that were there before.
+    others: HashSet<i32>,
+    usage: Usage,
+    ended: bool,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Outcome<Running> {
+        go_on()?;
+        let output = File::from(rustix::fs::memfd_create("output", MemfdFlags::CLOEXEC)?);
+        let complaint = File::from(rustix::fs::memfd_create("complaint", MemfdFlags::CLOEXEC)?);
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(complaint.try_clone()?);
+        let name = command.get_program().to_string_lossy().into_owned();
+        let others = children()?.into_iter().collect();
+        let start = Instant::now();
+        let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
+        let pid = Pid::from_child(&child);
+        let handle = pidfd_open(pid, PidfdFlags::empty())?;
+        let usage = Usage::default();
+        Ok(Running { pid, start, name, handle, output, complaint, others, usage, ended: false })
+    }
+
+    /// Whether it ended within the time.
+    pub fn ends_within(&self, time: Duration) -> Outcome<bool> {
+        let time =
+            Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        let mut handles = [PollFd::new(&self.handle, PollFlags::IN)];
+        match poll(&mut handles, Some(&time)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for its end, which has to be a good one.
+    pub fn finish(mut self) -> Outcome<Ended> {
+        while !self.ends_within(Duration::from_millis(100))? {
+            go_on()?;
+            if self.start.elapsed() > LIMIT {
+                return Err(format!("{} took more than {LIMIT:?}", self.name).into());
+            }
+        }
+        let whole = self.start.elapsed();
+        let status = self.reap()?;
+        self.end_strays()?;
+        if status != 0 {
+            return Err(self.failure(&format!("ended with status {status:#x}")));
+        }
+        Ok(Ended { whole, usage: self.usage, output: text(&mut self.output)? })
+    }
+
+    /// Asks it to end, and makes it if it does not. What it left behind may stay: a later start may be quicker for it.
+    pub fn stop(mut self, leave_strays: bool) -> Outcome<Usage> {
+        kill_process(self.pid, Signal::TERM)?;
+        if !self.ends_within(PATIENCE)? {
+            kill_process(self.pid, Signal::KILL)?;
+        }
+        self.reap()?;
+        if !leave_strays {
+            self.end_strays()?;
+        }
+        Ok(self.usage)
+    }
+
+    pub fn failure(&mut self, what: &str) -> Box<dyn std::error::Error> {
+        let complaint = text(&mut self.complaint).unwrap_or_default();
+        let lines: Vec<&str> = complaint.trim().lines().collect();
+        let last = lines[lines.len().saturating_sub(4)..].join("; ");
+        format!("{} {what}: {last}", self.name).into()
+    }
+
+    /// Processor time of it and of what it started, as far as that has ended or still runs.
+    pub fn cpu(&self) -> Duration {
+        let mut ticks = 0;
+        let mut family = HashSet::from([self.pid.as_raw_nonzero().get()]);
+        // A child has a greater number than its parent, unless the numbers began anew.
+        for stat in stats() {
+            if family.contains(&stat.pid) || family.contains(&stat.parent) {
+                family.insert(stat.pid);
+                ticks += stat.ticks;
+            }
+        }
+        Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    fn reap(&mut self) -> Outcome<i32> {
+        let (status, usage) = wait(self.pid.as_raw_nonzero().get())?;
+        self.ended = true;
+        self.add(usage);
+        Ok(status)
+    }
+
+    fn add(&mut self, usage: Usage) {
+        self.usage.cpu += usage.cpu;
+        self.usage.rss_max_bytes = self.usage.rss_max_bytes.max(usage.rss_max_bytes);
+        self.usage.faults += usage.faults;
+        self.usage.read_bytes += usage.read_bytes;
+    }
+
+    /// What became this process's child since, because its parent ended, is ended as well.
+    fn end_strays(&mut self) -> Outcome {
+        for usage in end_children_except(&self.others)? {
+            self.add(usage);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended {
+            // One that is gone already is no matter.
+            let _ = kill_process(self.pid, Signal::KILL);
+            let _ = self.reap();
+            let _ = self.end_strays();
+        }
+    }
+}
+
+/// Kills a child of this process and says what it took.
+fn end(child: i32) -> Outcome<Usage> {
+    if let Some(pid) = Pid::from_raw(child) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    Ok(wait(child)?.1)
+}
+
+/// Ends all children but these, and the children that they leave, and says what they took.
+pub fn end_children_except(kept: &HashSet<i32>) -> Outcome<Vec<Usage>> {
+    let mut usages = Vec::new();
+    loop {
+        let children = children()?;
+        let strays: Vec<i32> = children.into_iter().filter(|pid| !kept.contains(pid)).collect();
+        if strays.is_empty() {
+            return Ok(usages);
+        }
+        for stray in strays {
+            usages.push(end(stray)?);
+        }
+    }
+}
+
+fn wait(pid: i32) -> Outcome<(i32, Usage)> {
+    let mut status = 0;
+    // SAFETY: any bytes are an `rusage`; both places live during the call.
+    let (result, usage) = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        (libc::wait4(pid, &mut status, 0, &mut usage), usage)
+    };
+    if result != pid {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    let usage = Usage {
+        cpu: time(usage.ru_utime) + time(usage.ru_stime),
+        rss_max_bytes: usage.ru_maxrss as u64 * 1024,
+        faults: (usage.ru_minflt + usage.ru_majflt) as u64,
+        read_bytes: usage.ru_inblock as u64 * 512,
+    };
+    Ok((status, usage))
+}
+
+/// Processes whose parent is this one.
+pub fn children() -> Outcome<Vec<i32>> {
+    let own = std::process::id() as i32;
+    Ok(stats().into_iter().filter(|stat| stat.parent == own).map(|stat| stat.pid).collect())
+}
+
+struct Stat {
+    pid: i32,
+    parent: i32,
+    ticks: u64,
+}
+
+/// All processes, by their numbers.
+fn stats() -> Vec<Stat> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let pids = names.filter_map(|name| name.to_str()?.parse().ok());
+    let mut stats: Vec<Stat> = pids.filter_map(stat).collect();
+    stats.sort_by_key(|stat| stat.pid);
+    stats
+}
+
+fn stat(pid: i32) -> Option<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may contain anything.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    // User and system time of it, and of those of its children that it waited for.
+    let ticks = number(11)? + number(12)? + number(13)? + number(14)?;
+    Some(Stat { pid, parent: number(1)? as i32, ticks })
+}
+
+fn text(file: &mut File) -> Outcome<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+pub static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::MutexGuard;
+
+    use super::*;
+
+    /// Tests that start processes do so one after the other: each ends what it did not start before.
+    fn alone() -> MutexGuard<'static, ()> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+        super::ALONE.lock().unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn output_and_cost_of_a_process_are_its_own() {
+        let _alone = alone();
+        let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo done; echo no >&2";
+        let ended = Running::start(shell(script)).unwrap().finish().unwrap();
+        assert_eq!(ended.output, "done\n");
+        assert!(ended.usage.cpu > Duration::ZERO && ended.usage.cpu <= ended.whole * 4);
+        assert!(ended.usage.rss_max_bytes > 100 << 10 && ended.usage.faults > 10);
+    }
+
+    #[test]
+    fn a_bad_end_is_an_error_that_quotes_the_program() {
+        let _alone = alone();
+        let running =
+            Running::start(shell("echo first >&2; echo no such page >&2; exit 3")).unwrap();
+        let error = running.finish().err().unwrap().to_string();
+        assert!(error.contains("no such page") && error.contains("0x300"), "{error}");
+    }
+
+    #[test]
+    fn much_output_blocks_nobody() {
+        let _alone = alone();
+        let ended = Running::start(shell("head -c 300000 /dev/zero")).unwrap().finish().unwrap();
+        assert_eq!(ended.output.len(), 300_000);
+    }
+
+    #[test]
+    fn a_process_that_ignores_the_request_is_ended_all_the_same() {
+        let _alone = alone();
+        let running = Running::start(shell("trap '' TERM; while :; do :; done")).unwrap();
+        assert!(!running.ends_within(Duration::from_millis(50)).unwrap());
+        let pid = running.pid;
+        let usage = running.stop(false).unwrap();
+        assert!(usage.cpu > Duration::ZERO);
+        assert!(rustix::process::test_kill_process(pid).is_err());
+    }
+
+    #[test]
+    fn what_a_program_leaves_behind_is_ended_with_what_that_leaves() {
+        let _alone = alone();
+        let before = children().unwrap();
+        // A helper that has a helper, as browsers have them.
+        let script = "sh -c 'sh -c \"exec sleep 1000\" & exec sleep 1000' & exit 0";
+        let running = Running::start(shell(script)).unwrap();
+        running.finish().unwrap();
+        assert_eq!(children().unwrap(), before);
+        assert!(!stats().iter().any(|stat| command_line(stat.pid).contains("sleep\u{0}1000")));
+    }
+
+    fn command_line(pid: i32) -> String {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+    }
+
+    #[test]
+    fn processor_time_is_counted_while_a_process_and_its_children_run() {
+        let _alone = alone();
+        let running = Running::start(shell("(while :; do :; done) & wait")).unwrap();
+        let start = Instant::now();
+        while running.cpu() < Duration::from_millis(50) && start.elapsed() < LIMIT {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(running.cpu() >= Duration::from_millis(50));
+    }
+}

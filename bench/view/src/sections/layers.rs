@@ -1,0 +1,64 @@
+//! What does each layer of what is kept save?
+//!
+//! Cold, and with the document's tables alone (a), with the page block too (ab), and with the painted strips (abc).
+//! New processes in turns, from exec to exit, painted into memory.
+
+use crate::command::Start;
+use crate::ratios::Ratios;
+use crate::samples::{Samples, figure, head, row};
+use crate::sections::{evermap, shelf};
+use crate::{Bench, Outcome};
+
+const ROUNDS: usize = 11;
+const STARTS: [(&str, Start); 4] = [
+    ("nothing", Start::Cold),
+    ("a", Start::Layers("a")),
+    ("ab", Start::Layers("ab")),
+    ("abc", Start::Layers("abc")),
+];
+
+pub fn report(bench: &Bench) -> Outcome {
+    let Some(evermap) = evermap(bench) else { return Ok(()) };
+    let (shelf, _folder) = shelf(evermap)?;
+    let rounds = bench.options.rounds(ROUNDS);
+    println!(
+        "{rounds} rounds in turns. Times in ms: median (least-most); x: how much less than nothing.\n"
+    );
+    head(&[
+        "page",
+        "nothing",
+        "a: document",
+        "x",
+        "ab: page block",
+        "x",
+        "abc: strips",
+        "x",
+        "painting: ab, abc",
+    ]);
+    let mut ratios: [Ratios; 3] = Default::default();
+    for page in &bench.pages {
+        shelf.keep(page)?;
+        let mut whole: [Samples; 4] = Default::default();
+        let mut paint: [Samples; 4] = Default::default();
+        for _ in 0..rounds {
+            for (index, (_, start)) in STARTS.into_iter().enumerate() {
+                let (ended, report) = shelf.time(page, start)?;
+                whole[index].push_ms(ended.whole);
+                paint[index].push(report.paint_ms);
+            }
+        }
+        let mut cells = vec![page.name.clone(), whole[0].to_string()];
+        for (layers, ratios) in whole[1..].iter().zip(&mut ratios) {
+            let ratio = whole[0].median() / layers.median();
+            ratios.push(&page.name, ratio);
+            cells.extend([layers.to_string(), figure(ratio)]);
+        }
+        cells.push(format!("{}, {}", figure(paint[2].median()), figure(paint[3].median())));
+        row(&cells);
+    }
+    println!();
+    for ((name, _), ratios) in STARTS[1..].iter().zip(&ratios) {
+        println!("- {name}: {}", ratios.summary());
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! What does the medium decide? Figures 10 and 11 of "Improving I/O Performance in Smart TVs" (Lee, Hwang and Won),
+//! drawn again: the time from the start of the program to the displayed page, by what it is spent on, for each page
+//! and medium; absolute, and as a part of the cold time.
+//!
+//! Pages, their resources and the store lie on the medium; programs, libraries and fonts are in the page cache. Cold
+//! and warm take turns, each in a new process on a medium made anew. The times of a bar are those of one process:
+//! the one with the median time from exec to exit. What the kernel reads while memory is touched falls into the part
+//! that touches it.
+
+use std::fmt::Write;
+
+use crate::chart::{Bar, Chart, Column};
+use crate::command::{Evermap, Report, Shelf, Start};
+use crate::environment::Walls;
+use crate::media::{ColdDisk, Medium, Memory, SlowDisk, WarmDisk};
+use crate::pages::{self, Without};
+use crate::process::Ended;
+use crate::ratios::Ratios;
+use crate::samples::{figure, head, row};
+use crate::sections::evermap;
+use crate::{Bench, Outcome};
+
+const ROUNDS: usize = 5;
+const STARTS: [(&str, Start); 2] = [("cold", Start::Cold), ("warm", Start::Warm)];
+pub const PARTS: [&str; 6] = ["disk", "parse", "style, layout", "record", "paint", "start, exit"];
+
+type Make = fn(&Walls) -> Outcome<Box<dyn Medium>>;
+
+const MEDIA: [(&str, Make); 4] = [
+    ("memory", |_| Ok(Box::new(Memory::new()?))),
+    ("disk, in the page cache", |_| Ok(Box::new(WarmDisk::new()?))),
+    ("disk, cold", |_| Ok(Box::new(ColdDisk::new()?))),
+    ("slow disk", |walls| Ok(Box::new(SlowDisk::new(walls)?))),
+];
+
+pub fn report(bench: &Bench) -> Outcome {
+    let Some(evermap) = evermap(bench) else { return Ok(()) };
+    let rounds = bench.options.rounds(ROUNDS);
+    println!(
+        "{rounds} rounds in turns; ms of the process with the median time from exec to exit.\n"
+    );
+    let mut columns = Vec::new();
+    for (name, make) in MEDIA.into_iter().filter(|(name, _)| bench.options.wants_medium(name)) {
+        match make(&bench.walls) {
+            Ok(mut medium) => columns.push(measure(bench, evermap, &mut *medium, rounds)?),
+            Err(reason) => {
+                crate::environment::go_on()?;
+                println!("**Skipped: {name}** ({reason})\n");
+            }
+        }
+    }
+    if columns.is_empty() {
+        return Err("no medium could be measured".into());
+    }
+    draw(bench, columns)
+}
+
+fn measure(
+    bench: &Bench,
+    evermap: &Evermap,
+    medium: &mut dyn Medium,
+    rounds: usize,
+) -> Outcome<Column> {
+    println!("### {}\n", medium.name());
+    let copies = pages::copy(&bench.pages, &medium.folder().join("pages"), Without::Nothing)?;
+    let shelf = Shelf::new(evermap, medium.folder())?;
+    for page in &copies {
+        shelf.keep(page)?;
+    }
+    // All that was written is on the medium.
+    rustix::fs::sync();
+    let titles: Vec<&str> =
+        ["page", "from", "whole"].into_iter().chain(PARTS).chain(["KiB read", "of cold"]).collect();
+    head(&titles);
+    let mut ratios = Ratios::default();
+    let mut bars = Vec::new();
+    for page in &copies {
+        let mut taken: [Vec<Bar>; 2] = Default::default();
+        for _ in 0..rounds {
+            for ((_, start), taken) in STARTS.into_iter().zip(&mut taken) {
+                medium.prepare()?;
+                let (ended, report) = shelf.time(page, start)?;
+                taken.push(bar(&ended, &report));
+            }
+        }
+        let pair = taken.map(middle);
+        for ((name, _), bar) in STARTS.iter().zip(&pair) {
+            let mut cells = vec![page.name.clone(), name.to_string(), figure(bar.whole())];
+            cells.extend(bar.parts.iter().map(|ms| figure(*ms)));
+            cells.push((bar.read_bytes >> 10).to_string());
+            cells.push(figure(bar.whole() / pair[0].whole()));
+            row(&cells);
+        }
+        ratios.push(&page.name, pair[0].whole() / pair[1].whole());
+        bars.push(pair.to_vec());
+    }
+    println!("\n- cold / warm: {}\n", ratios.summary());
+    Ok(Column { title: medium.name(), bars })
+}
+
+/// What a process spent its time on; what is not accounted for is starting, finding fonts and exiting.
+fn bar(ended: &Ended, report: &Report) -> Bar {
+    let known =
+        [report.disk_ms, report.parse_ms, report.layout_ms, report.record_ms, report.paint_ms];
+    let whole = ended.whole.as_secs_f64() * 1e3;
+    let rest = (whole - known.iter().sum::<f64>()).max(0.0);
+    let [disk, parse, layout, record, paint] = known;
+    let parts = [disk, parse, layout, record, paint, rest];
+    Bar { parts, read_bytes: ended.usage.read_bytes }
+}
+
+/// Of an odd number, the one in the middle; else the slower of the two.
+fn middle(mut bars: Vec<Bar>) -> Bar {
+    bars.sort_by(|a, b| a.whole().total_cmp(&b.whole()));
+    let middle = bars.len() / 2;
+    bars.swap_remove(middle)
+}
+
+/// Writes the pictures and the figures they are made of.
+fn draw(bench: &Bench, columns: Vec<Column>) -> Outcome {
+    let folder = &bench.options.images;
+    std::fs::create_dir_all(folder)?;
+    let pages: Vec<String> = bench.pages.iter().map(|page| page.name.clone()).collect();
+    let mut table =
+        format!("medium,page,from,{}\n", PARTS.map(|part| part.replace(", ", "-")).join(","));
+    for column in &columns {
+        for (page, pair) in pages.iter().zip(&column.bars) {
+            for ((start, _), bar) in STARTS.iter().zip(pair) {
+                let parts = bar.parts.map(|ms| format!("{ms:.3}")).join(",");
+                // Writing to a string cannot fail.
+                let _ = writeln!(table, "\"{}\",{page},{start},{parts}", column.title);
+            }
+        }
+    }
+    std::fs::write(folder.join("viewer-media.csv"), table)?;
+    let mut chart = Chart {
+        title: "From exec to exit, by page and medium".to_string(),
+        order: "upper bar: cold; lower bar: warm".to_string(),
+        parts: PARTS.map(str::to_string).to_vec(),
+        rows: pages,
+        columns,
+        of_first: false,
+    };
+    for (file, title, of_first) in [
+        ("figure-10.svg", "Time from the start to the displayed page, ms", false),
+        ("figure-11.svg", "Time from the start to the displayed page, % of the cold time", true),
+    ] {
+        chart.title = title.to_string();
+        chart.of_first = of_first;
+        let path = folder.join(file);
+        std::fs::write(&path, chart.svg()?)?;
+        println!("Drawn: `{}`", path.display());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(whole: f64) -> Bar {
+        Bar { parts: [whole, 0.0, 0.0, 0.0, 0.0, 0.0], read_bytes: 0 }
+    }
+
+    #[test]
+    fn the_parts_of_a_bar_are_those_of_one_process() {
+        let bars = vec![of(5.0), of(1.0), of(3.0), of(2.0), of(4.0)];
+        assert_eq!(middle(bars).whole(), 3.0);
+    }
+}

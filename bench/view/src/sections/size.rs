@@ -1,0 +1,57 @@
+//! How large is what is kept of a page?
+//!
+//! The page block (the tree) without the fonts and images, which pages share; and each of the rest.
+
+use crate::ratios::Ratios;
+use crate::samples::{figure, head, row};
+use crate::sections::{evermap, shelf};
+use crate::{Bench, Outcome};
+
+pub fn report(bench: &Bench) -> Outcome {
+    let Some(evermap) = evermap(bench) else { return Ok(()) };
+    let (shelf, _folder) = shelf(evermap)?;
+    head(&[
+        "page",
+        "bytes",
+        "commands",
+        "tree, bytes",
+        "a command",
+        "of the source",
+        "document",
+        "strips",
+        "fonts",
+        "images",
+        "all of the source",
+    ]);
+    let (mut of_source, mut per_command) = (Ratios::default(), Ratios::default());
+    let (mut source, mut tree) = (0, 0);
+    for page in &bench.pages {
+        let report = shelf.keep(page)?;
+        let share = report.tree_bytes as f64 / page.bytes as f64;
+        let each = report.tree_bytes as f64 / report.commands.max(1) as f64;
+        of_source.push(&page.name, share);
+        per_command.push(&page.name, each);
+        source += page.bytes;
+        tree += report.tree_bytes;
+        row(&[
+            page.name.clone(),
+            page.bytes.to_string(),
+            report.commands.to_string(),
+            report.tree_bytes.to_string(),
+            figure(each),
+            figure(share),
+            report.document_bytes.to_string(),
+            report.strip_bytes.to_string(),
+            report.font_bytes.to_string(),
+            report.image_bytes.to_string(),
+            figure(report.kept_bytes() as f64 / page.bytes as f64),
+        ]);
+    }
+    println!(
+        "\n- tree bytes of source bytes: {} in sum; {}",
+        figure(tree as f64 / source as f64),
+        of_source.summary_of_cost()
+    );
+    println!("- tree bytes a command: {}", per_command.summary_of_cost());
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! The sections at work, on the example pages, with a command that invents its figures.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-evermap");
+
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    /// With a copy of the fake command that has these faults.
+    fn new(faults: &[&str]) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(FAKE, folder.path().join("evermap")).unwrap();
+        for fault in faults {
+            std::fs::write(folder.path().join(fault), "").unwrap();
+        }
+        Bench { folder }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evermap-view-bench"));
+        command.args(["--rounds", "1", "--images"]).arg(self.folder.path()).args(arguments);
+        command.env("EVERMAP_COMMAND", self.folder.path().join("evermap"));
+        command.env("EVERMAP_BENCH_WAIT", "0").env_remove("EVERMAP_CORPUS");
+        command.env("TMPDIR", self.folder.path());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn report(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{complaint}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Loop devices on files of the folder.
+    fn loop_devices(&self) -> Vec<String> {
+        let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
+        let files = devices.filter_map(|device| {
+            std::fs::read_to_string(device.path().join("loop/backing_file")).ok()
+        });
+        files.filter(|file| file.starts_with(self.path().to_str().unwrap())).collect()
+    }
+
+    /// Loop devices, and processes that were started with something of the folder as an argument.
+    fn left_behind(&self) -> Vec<String> {
+        let mut found = self.loop_devices();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let line = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+            if line.contains(self.path().to_str().unwrap()) {
+                found.push(line.replace('\0', " "));
+            }
+        }
+        found
+    }
+
+    /// Waits until the slow disk is there, sends a signal, and waits until nothing is left.
+    fn interrupt(&self, signal: &str) -> bool {
+        let mut command = self.command(&["--rounds", "1000", "--media", "slow", "media"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let (start, limit) = (Instant::now(), Duration::from_secs(60));
+        while self.loop_devices().is_empty() && start.elapsed() < limit {
+            if child.try_wait().unwrap().is_some() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        assert!(!child.wait().unwrap().success());
+        let start = Instant::now();
+        while !self.left_behind().is_empty() && start.elapsed() < limit {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+}
+
+#[test]
+fn warm_and_cold_are_compared_page_by_page_and_in_one_figure() {
+    let report = Bench::new(&[]).report(&["warm-cold", "layers", "size"]);
+    for wanted in
+        ["| article |", "| outline |", "- cold / warm: geometric mean", "- abc: geometric mean"]
+    {
+        assert!(report.contains(wanted), "{wanted} in:\n{report}");
+    }
+    assert!(report.contains("tree bytes a command"), "{report}");
+}
+
+#[test]
+fn a_warm_start_that_is_not_warm_is_an_error_with_its_reason() {
+    let output = Bench::new(&["always-cold"]).run(&["warm-cold"]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(complaint.contains("is cold and should be warm: invented"), "{complaint}");
+}
+
+#[test]
+fn pictures_that_differ_are_an_error_that_names_the_pages() {
+    let report = Bench::new(&[]).report(&["pixels"]);
+    assert!(report.contains("3 of 3 identical"), "{report}");
+    let output = Bench::new(&["other-pixels"]).run(&["pixels"]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("article"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("**different** from byte"));
+}
+
+#[test]
+fn media_are_measured_or_skipped_visibly_and_drawn() {
+    let bench = Bench::new(&[]);
+    let report = bench.report(&["media"]);
+    for medium in ["memory", "disk, in the page cache", "disk, cold", "slow disk"] {
+        let measured = report.contains(&format!("### {medium}"));
+        assert!(
+            measured || report.contains(&format!("**Skipped: {medium}**")),
+            "{medium}:\n{report}"
+        );
+    }
+    for figure in ["figure-10.svg", "figure-11.svg"] {
+        let svg = std::fs::read_to_string(bench.path().join(figure)).unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        assert!(document.descendants().filter(|node| node.has_tag_name("rect")).count() > 10);
+    }
+    let table = std::fs::read_to_string(bench.path().join("viewer-media.csv")).unwrap();
+    assert!(table.lines().count() > 3 * 2, "{table}");
+    assert_eq!(bench.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn a_request_to_end_undoes_everything() {
+    let bench = Bench::new(&[]);
+    if !bench.interrupt("-TERM") {
+        return eprintln!("skipped: there is no slow disk here");
+    }
+    assert_eq!(bench.left_behind(), Vec::<String>::new());
+    let entries = std::fs::read_dir(bench.path()).unwrap().flatten();
+    let folders = entries.filter(|entry| entry.path().is_dir()).count();
+    assert_eq!(folders, 0);
+}
+
+#[test]
+fn a_kill_leaves_no_mount_no_device_and_no_process() {
+    let bench = Bench::new(&[]);
+    if !bench.interrupt("-KILL") {
+        return eprintln!("skipped: there is no slow disk here");
+    }
+    assert_eq!(bench.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn without_the_command_its_sections_are_skipped_visibly() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evermap-view-bench"));
+    command.args(["warm-cold", "size"]).env("EVERMAP_COMMAND", "none");
+    let output = command.env("EVERMAP_BENCH_WAIT", "0").output().unwrap();
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    assert_eq!(report.matches("**Skipped**").count(), 2, "{report}");
+}
+
+#[test]
+fn an_unknown_section_is_refused_with_those_there_are() {
+    let output = Bench::new(&[]).run(&["warm"]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("warm-cold, layers, peers"));
+}
