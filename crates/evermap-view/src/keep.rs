@@ -12,12 +12,14 @@
 // The derive writes `unsafe impl`s after checking the layout at compile time; nothing else here is.
 #![allow(unsafe_code)]
 
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use evermap::{Build, Built, Error, PVec, Persist, Slot, Snapshot, Store};
 use evermap_dom::{Document, NewBlock};
 use url::Url;
 
+use crate::kept_object::{self, Unusable};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::page::{Part, PartKind};
@@ -25,20 +27,24 @@ use crate::paint::{Page, Parts, SharedBytes};
 use crate::target::Target;
 use crate::{Result, ViewError};
 
+/// The parts of a kept page, see [`KeptPage::part`].
+const BLOCK: usize = 0;
+const STRIPS: usize = 1;
+const MANIFEST: usize = 2;
+/// They begin at multiples of this.
+const ALIGNMENT: usize = 8;
 /// Letters of an address that a name shows.
 const SLUG_MAX: usize = 40;
 
-/// A laid-out page, as the root of an object.
+/// A laid-out page, as the root of an object. One block for everything: an object of one block is made to measure.
 #[derive(Persist)]
 #[persist(name = "EvermapPage")]
 #[repr(C)]
 pub struct KeptPage {
-    /// [`Manifest`], as JSON.
-    manifest: PVec<u8>,
-    /// The page block.
-    block: PVec<u8>,
-    /// Painted rows; may be empty.
-    strips: PVec<u8>,
+    /// Bytes of the page block, of the strips (0 without any), and of the manifest.
+    lengths: [u64; 3],
+    /// These three, each from a multiple of 8 on. The manifest is a [`Manifest`] as JSON.
+    parts: PVec<u8>,
 }
 
 /// A font file or an image's pixels, as the root of an object.
@@ -60,28 +66,52 @@ pub struct NewPage<'a> {
     pub strips: &'a [u8],
 }
 
+impl NewPage<'_> {
+    fn parts(&self) -> [&[u8]; 3] {
+        [self.block, self.strips, self.manifest]
+    }
+
+    fn bytes(&self) -> usize {
+        self.parts().iter().map(|part| part.len().next_multiple_of(ALIGNMENT)).sum()
+    }
+}
+
 impl Build<NewPage<'_>> for KeptPage {
     fn expected_bytes(new: &NewPage<'_>) -> Option<u64> {
-        Some((new.manifest.len() + new.block.len() + new.strips.len()) as u64)
+        Some(new.bytes() as u64)
     }
 
     fn build<'a>(
         new: NewPage<'_>,
         slot: Slot<'a, Self>,
     ) -> std::result::Result<Built<'a, Self>, Error> {
-        let empty = KeptPage { manifest: PVec::new(), block: PVec::new(), strips: PVec::new() };
-        slot.write_with(empty, |mut page| {
-            let fields = page.fields();
-            for (mut field, bytes) in [
-                (fields.manifest, new.manifest),
-                (fields.block, new.block),
-                (fields.strips, new.strips),
-            ] {
-                field.reserve_exact(bytes.len())?;
-                field.extend_from_slice(bytes)?;
+        let lengths = new.parts().map(|part| part.len() as u64);
+        slot.write_with(KeptPage { lengths, parts: PVec::new() }, |mut page| {
+            let mut parts = page.fields().parts;
+            parts.reserve_exact(new.bytes())?;
+            for part in new.parts() {
+                parts.extend_from_slice(part)?;
+                let padding = part.len().next_multiple_of(ALIGNMENT) - part.len();
+                parts.extend_from_slice(&[0; ALIGNMENT][..padding])?;
             }
             Ok(())
         })
+    }
+}
+
+impl KeptPage {
+    /// The page block, the strips, or the manifest; empty if the lengths are not those of the whole.
+    fn part(&self, number: usize) -> &[u8] {
+        let mut offset = 0_usize;
+        for (at, length) in self.lengths.iter().enumerate() {
+            let end = usize::try_from(*length).ok().and_then(|length| offset.checked_add(length));
+            let Some(end) = end.filter(|end| *end <= self.parts.len()) else { return &[] };
+            if at == number {
+                return &self.parts[offset..end];
+            }
+            offset = end.next_multiple_of(ALIGNMENT);
+        }
+        &[]
     }
 }
 
@@ -121,25 +151,28 @@ impl Found {
 
     /// The page of this name. Without a reason when there is none.
     pub(crate) fn named(store: &Store, name: &str) -> std::result::Result<Found, Option<String>> {
-        match store.read::<KeptPage>(name) {
+        match kept_object::open(store, name, offset_of!(KeptPage, parts)) {
             Ok(snapshot) => Ok(Found { snapshot: Arc::new(snapshot), store: store.clone() }),
-            Err(Error::NotFound { .. }) => Err(None),
-            Err(Error::SchemaMismatch { .. }) => {
+            Err(Unusable::Missing) => Err(None),
+            Err(Unusable::Damaged) => Err(Some("what is kept is damaged".to_string())),
+            Err(Unusable::Store(Error::SchemaMismatch { .. })) => {
                 Err(Some("it was kept by another version of the program".to_string()))
             }
-            Err(error) => Err(Some(format!("what is kept can't be read: {error}"))),
+            Err(Unusable::Store(error)) => {
+                Err(Some(format!("what is kept can't be read: {error}")))
+            }
         }
     }
 
     /// What the page was made from.
     pub fn manifest(&self) -> std::result::Result<Manifest, String> {
-        serde_json::from_slice(&self.snapshot.manifest)
+        serde_json::from_slice(self.snapshot.part(MANIFEST))
             .map_err(|error| format!("its manifest can't be read ({error})"))
     }
 
     /// Bytes of the page block and of the strips.
     pub fn sizes(&self) -> (u64, u64) {
-        (self.snapshot.block.len() as u64, self.snapshot.strips.len() as u64)
+        (self.snapshot.lengths[BLOCK], self.snapshot.lengths[STRIPS])
     }
 
     /// The page, mapped. Costs a look at its header.
@@ -147,23 +180,22 @@ impl Found {
     /// # Errors
     /// When the block is none that this build knows.
     pub fn page(&self, with_strips: bool) -> Result<Page> {
-        let block = Arc::new(Piece { snapshot: self.snapshot.clone(), of: |page| &page.block });
-        let strips = Piece { snapshot: self.snapshot.clone(), of: |page| &page.strips };
-        let has_strips = with_strips && !self.snapshot.strips.is_empty();
-        let strips = has_strips.then(|| Arc::new(strips) as SharedBytes);
-        Page::new(block, strips, Box::new(StoreParts { store: self.store.clone() }))
+        let piece = |part| Arc::new(Piece { snapshot: self.snapshot.clone(), part });
+        let has_strips = with_strips && self.snapshot.lengths[STRIPS] > 0;
+        let strips = has_strips.then(|| piece(STRIPS) as SharedBytes);
+        Page::new(piece(BLOCK), strips, Box::new(StoreParts { store: self.store.clone() }))
     }
 }
 
 /// Part of a kept page, which stays mapped for as long as this is there.
 struct Piece {
     snapshot: Arc<Snapshot<KeptPage>>,
-    of: fn(&KeptPage) -> &PVec<u8>,
+    part: usize,
 }
 
 impl AsRef<[u8]> for Piece {
     fn as_ref(&self) -> &[u8] {
-        (self.of)(&self.snapshot)
+        self.snapshot.part(self.part)
     }
 }
 
@@ -184,10 +216,15 @@ impl AsRef<[u8]> for MappedPart {
 impl Parts for StoreParts {
     fn load(&self, kind: PartKind, hash: &[u8; 32]) -> Result<SharedBytes> {
         let name = part_name(kind, hash);
-        match self.store.read::<KeptPart>(&name) {
-            Ok(snapshot) => Ok(Arc::new(MappedPart(snapshot))),
-            Err(error) => Err(ViewError::MissingPart { object: name, why: error.to_string() }),
-        }
+        let opened = kept_object::open(&self.store, &name, offset_of!(KeptPart, bytes));
+        opened.map(|part| Arc::new(MappedPart(part)) as SharedBytes).map_err(|unusable| {
+            let why = match unusable {
+                Unusable::Missing => "there is none".to_string(),
+                Unusable::Damaged => "its file is damaged".to_string(),
+                Unusable::Store(error) => error.to_string(),
+            };
+            ViewError::MissingPart { object: name, why }
+        })
     }
 }
 
@@ -253,15 +290,18 @@ pub fn document(store: &Store, url: &Url) -> Option<Snapshot<Document>> {
 
 /// What an object of the store is called for: a page, or a document.
 pub(crate) fn target_named(store: &Store, name: &str) -> Result<Option<Target>> {
-    match store.read::<KeptPage>(name) {
+    match kept_object::open::<KeptPage>(store, name, offset_of!(KeptPage, parts)) {
         Ok(page) => {
-            let manifest: Option<Manifest> = serde_json::from_slice(&page.manifest).ok();
+            let manifest: Option<Manifest> = serde_json::from_slice(page.part(MANIFEST)).ok();
             let url = manifest.and_then(|manifest| Url::parse(&manifest.url).ok());
             return Ok(url.map(Target::of_url));
         }
-        Err(Error::NotFound { .. }) | Err(Error::InvalidName { .. }) => return Ok(None),
-        Err(Error::SchemaMismatch { .. }) => (),
-        Err(error) => return Err(error.into()),
+        Err(Unusable::Missing | Unusable::Store(Error::InvalidName { .. })) => return Ok(None),
+        Err(Unusable::Damaged) => {
+            return Err(ViewError::InvalidPage(format!("`{name}` is damaged")));
+        }
+        Err(Unusable::Store(Error::SchemaMismatch { .. })) => (),
+        Err(Unusable::Store(error)) => return Err(error.into()),
     }
     let document = match store.read::<Document>(name) {
         Ok(document) => document,

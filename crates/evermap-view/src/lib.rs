@@ -12,6 +12,8 @@ mod fonts;
 mod home;
 #[cfg(feature = "fetch")]
 pub mod keep;
+#[cfg(feature = "fetch")]
+mod kept_object;
 mod layout;
 #[cfg(feature = "fetch")]
 pub mod manifest;

@@ -8,8 +8,10 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use evermap::{Build, Built, Error, PVec, Persist, RawSnapshot, Slot, Snapshot, Store};
+use evermap::{Build, Built, Error, PVec, Persist, Slot, Snapshot, Store};
 use http_cache_semantics::CachePolicy;
+
+use crate::kept_object::{self, Unusable};
 
 /// A response, as the root of an object. One block for everything: an object of one block is made to
 /// measure (16 KiB for a small response); of three, it took 160 KiB, and twice the size of large ones.
@@ -141,23 +143,13 @@ impl Entry {
 pub(super) fn read(store: &Store, name: &str, url: &str) -> Result<Option<Entry>, String> {
     let damaged =
         |what: &str| Err(format!("the kept response `{name}` is damaged ({what}); it is replaced"));
-    let raw = match store.read_raw(name) {
-        Ok(raw) => raw,
-        Err(Error::NotFound { .. }) => return Ok(None),
-        Err(e) => return Err(e.to_string()),
-    };
-    if !lies_inside(&raw) {
-        return damaged("what it points to");
-    }
-    let kept = match store.read::<KeptResponse>(name) {
+    let kept = match kept_object::open::<KeptResponse>(store, name, offset_of!(KeptResponse, parts))
+    {
         Ok(kept) => kept,
-        Err(Error::NotFound { .. }) => return Ok(None),
-        Err(e) => return Err(e.to_string()),
+        Err(Unusable::Missing) => return Ok(None),
+        Err(Unusable::Damaged) => return damaged("what it points to"),
+        Err(Unusable::Store(e)) => return Err(e.to_string()),
     };
-    // Somebody may have replaced it in between. The one that was looked at keeps its addresses.
-    if (&raw const *kept).cast::<u8>() != raw.root().address.cast_const() {
-        return Ok(None);
-    }
     let sealed = kept.parts().filter(|(its_url, policy, _)| {
         seal(kept.stored_ns, &kept.body_hash, its_url, policy) == kept.seal
     });
@@ -172,27 +164,4 @@ pub(super) fn read(store: &Store, name: &str, url: &str) -> Result<Option<Entry>
     let (hash, stored_ns) = (kept.body_hash, kept.stored_ns);
     let body = KeptBody::There(Arc::new(kept));
     Ok(Some(Entry { url: url.to_string(), policy, hash, stored_ns, body }))
-}
-
-/// Is the root a [`KeptResponse`] whose vector lies in the object?
-fn lies_inside(raw: &RawSnapshot) -> bool {
-    let root = raw.root();
-    let (first, bytes) = (root.address as u64, size_of::<KeptResponse>() as u64);
-    // A root lies before the data, where `contains` does not look.
-    let mapped = raw.regions().iter().any(|(base, length)| {
-        first >= *base && first.checked_add(bytes).is_some_and(|end| end <= base + length)
-    });
-    if root.tag != evermap::type_id::<KeptResponse>().0
-        || root.bytes < bytes
-        || !first.is_multiple_of(align_of::<KeptResponse>() as u64)
-        || !mapped
-    {
-        return false;
-    }
-    // SAFETY: `raw` maps the root's bytes for as long as it is borrowed here, and nobody writes them.
-    // A vector begins with its address and its length (`docs/persist.md`), both `u64`, which every
-    // pattern of bits is.
-    let [address, length] =
-        unsafe { root.address.add(offset_of!(KeptResponse, parts)).cast::<[u64; 2]>().read() };
-    length == 0 || (address != 0 && raw.contains(address as usize, length as usize))
 }
