@@ -81,21 +81,6 @@ impl LaidOut {
         paint_scene(scene, &mut self.document, scale, size.width, size.height, 0, 0);
     }
 
-    /// Paints what a window shows that is scrolled down to `top`: what the page's block has to paint, too.
-    #[cfg(test)]
-    pub(crate) fn paint_scrolled(
-        &mut self,
-        scene: &mut impl anyrender::PaintScene,
-        width: u32,
-        top: u32,
-        rows: u32,
-    ) {
-        let scale = f64::from(self.layout.scale);
-        self.document.set_viewport_scroll(blitz_dom::Point { x: 0.0, y: f64::from(top) / scale });
-        paint_scene(scene, &mut self.document, scale, width, rows, 0, 0);
-        self.document.set_viewport_scroll(blitz_dom::Point { x: 0.0, y: 0.0 });
-    }
-
     /// The page as a block, with links, anchors and text.
     pub(crate) fn record(&mut self, dom: &Dom<'_>, url: &Url) -> Recorder {
         let size = self.size();

@@ -14,6 +14,8 @@ pub struct Match {
 
 /// More are not looked for: a page of a megabyte has a million places with an `e`.
 const MATCHES_MAX: usize = 10_000;
+/// Pieces of a line that are not further apart are side by side: advances are kept in 1/64 pixel.
+const TOUCHING: f64 = 1.0;
 
 impl Block<'_> {
     /// All places where `needle` stands, without regard to case, in the order of the document; at most 10,000.
@@ -32,11 +34,12 @@ impl Block<'_> {
         while let Some(found) = hay.next_match(at, &folded) {
             let (start, end) = (hay.offset(found), hay.offset(found + folded.len()));
             lines = after(lines, start);
-            let rects: Vec<Rect> = lines
-                .iter()
-                .take_while(|line| (line.text.offset as usize) < end)
-                .filter_map(|line| self.marked(line, start, end))
-                .collect();
+            let mut rects = Vec::new();
+            for line in lines.iter().take_while(|line| (line.text.offset as usize) < end) {
+                if let Some(rect) = self.marked(line, start, end) {
+                    add(&mut rects, rect);
+                }
+            }
             if !rects.is_empty() {
                 matches.push(Match { rects });
             }
@@ -69,6 +72,20 @@ impl Block<'_> {
         let (top, bottom) = (f64::from(line.top), f64::from(line.top) + f64::from(line.height));
         let rect = marked.map(|(first, last)| Rect::new(first, top, last, bottom).abs());
         rect.filter(|rect| rect.is_finite())
+    }
+}
+
+/// Adds a rectangle; what goes on where the last one ended, in bold, say, is one with it.
+fn add(rects: &mut Vec<Rect>, rect: Rect) {
+    match rects.last_mut() {
+        Some(last)
+            if (last.y0, last.y1) == (rect.y0, rect.y1)
+                && rect.x0 <= last.x1 + TOUCHING
+                && last.x0 <= rect.x1 + TOUCHING =>
+        {
+            *last = last.union(rect);
+        }
+        _ => rects.push(rect),
     }
 }
 

@@ -47,7 +47,7 @@ pub struct Painted {
 /// Paints pages. Keeps what it needs for that, and the last bands of the last page.
 #[derive(Default)]
 pub struct Painter {
-    renderer: Option<(u32, VelloCpuImageRenderer)>,
+    renderer: Option<(u32, u32, VelloCpuImageRenderer)>,
     rgba: Vec<u8>,
     strip: Vec<u32>,
     bands: Vec<Band>,
@@ -167,7 +167,7 @@ impl Painter {
             top: f64::from(number) * f64::from(BAND_ROWS),
             height: f64::from(BAND_ROWS),
         };
-        self.rasterize(width, |scene| {
+        self.rasterize(width, BAND_ROWS, |scene| {
             let [_, red, green, blue] = page.block().background().to_be_bytes();
             let all = Rect::new(0.0, 0.0, f64::from(width), f64::from(BAND_ROWS));
             scene.fill(
@@ -181,18 +181,21 @@ impl Painter {
         })
     }
 
-    /// One band, painted by `draw`. The rasterizer is not ours: should it give up on what a page says, that is an error.
+    /// Rows of pixels, painted by `draw`. The rasterizer is not ours: should it give up on what a page says, that is an error.
     pub(crate) fn rasterize(
         &mut self,
         width: u32,
+        rows: u32,
         draw: impl FnOnce(&mut anyrender_vello_cpu::VelloCpuScenePainter),
     ) -> Result<Vec<u32>> {
         let renderer = match self.renderer.take() {
-            Some((same, mut renderer)) if same == width => {
+            Some((same_width, same_rows, mut renderer))
+                if (same_width, same_rows) == (width, rows) =>
+            {
                 renderer.reset();
                 renderer
             }
-            _ => VelloCpuImageRenderer::new(width, BAND_ROWS),
+            _ => VelloCpuImageRenderer::new(width, rows),
         };
         let rgba = &mut self.rgba;
         let done = catch_unwind(AssertUnwindSafe(|| {
@@ -203,7 +206,7 @@ impl Painter {
         let Ok(renderer) = done else {
             return Err(ViewError::InvalidPage("the rasterizer gave up on it".to_string()));
         };
-        self.renderer = Some((width, renderer));
+        self.renderer = Some((width, rows, renderer));
         let pixels = self.rgba.as_chunks::<4>().0.iter();
         Ok(pixels
             .map(|[red, green, blue, _]| u32::from_be_bytes([0, *red, *green, *blue]))
