@@ -5,8 +5,14 @@
 
 use std::collections::HashMap;
 
-use blitz_dom::{Attribute, BaseDocument, DocumentMutator, LocalName, Namespace, NodeId, QualName};
+use blitz_dom::{
+    Attribute, BaseDocument, Document, DocumentConfig, DocumentMutator, HtmlParserProvider,
+    LocalName, Namespace, NodeId, PlainDocument, QualName,
+};
+use evermap_dom::html::{self, HtmlOptions};
 use evermap_dom::{AttributeRef, Dom, NodeKind, NodeRef};
+
+use super::svg::may_stay;
 
 /// Which of the engine's nodes stands for which node of the tables.
 #[derive(Default)]
@@ -35,8 +41,11 @@ pub(crate) fn build(dom: &Dom<'_>, document: &mut BaseDocument) -> Nodes {
         let Some(node) = dom.node(id) else { continue };
         let made = match node.kind() {
             NodeKind::Element => {
-                let attributes = node.attributes().map(|attribute| names.attribute(attribute));
-                let attributes = attributes.collect();
+                let (namespace, name) = (node.namespace(), node.local_name());
+                let attributes = node.attributes().filter(|attribute| {
+                    may_stay(namespace, name, attribute.local_name(), attribute.value())
+                });
+                let attributes = attributes.map(|attribute| names.attribute(attribute)).collect();
                 mutator.create_element(names.element(node), attributes)
             }
             NodeKind::Text => mutator.create_text_node(node.value().unwrap_or_default()),
@@ -62,6 +71,23 @@ pub(crate) fn build(dom: &Dom<'_>, document: &mut BaseDocument) -> Nodes {
 fn append_all(mutator: &mut DocumentMutator<'_>, root: NodeId, children: &[NodeId]) {
     for child in children {
         mutator.append_children(root, &[*child]);
+    }
+}
+
+/// Builds the pages of `iframe` elements, by the same way as the page itself.
+pub(crate) struct Frames;
+
+impl HtmlParserProvider for Frames {
+    /// What scripts do, and there are none.
+    fn parse_inner_html(&self, _: &mut DocumentMutator<'_>, _: NodeId, _: &str) {}
+
+    fn parse_document(&self, text: &str, config: DocumentConfig) -> Box<dyn Document> {
+        let mut document = BaseDocument::new(config);
+        let options = HtmlOptions { scripting: false, ..Default::default() };
+        if let Ok(tables) = html::parse(text, &options) {
+            build(&tables.to_block().dom(), &mut document);
+        }
+        Box::new(PlainDocument(document))
     }
 }
 

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blitz_dom::{BaseDocument, DocumentConfig};
-use blitz_html::HtmlProvider;
 use blitz_paint::paint_scene;
 use blitz_traits::shell::{ColorScheme, Viewport};
 use evermap_dom::{Dom, NodeKind, NodeRef};
 use kurbo::Rect;
 use url::Url;
 
-use super::build::{Nodes, build};
+use super::build::{Frames, Nodes, build};
 use super::places::record_places;
 use super::resources::Resources;
 use crate::layout::Layout;
@@ -37,7 +36,7 @@ impl LaidOut {
         let mut document = BaseDocument::new(DocumentConfig {
             base_url: Some(base.to_string()),
             net_provider: Some(Arc::new(resources.clone())),
-            html_parser_provider: Some(Arc::new(HtmlProvider)),
+            html_parser_provider: Some(Arc::new(Frames)),
             viewport: Some(Viewport::new(
                 layout.width,
                 layout.height,

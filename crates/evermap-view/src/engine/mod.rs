@@ -5,6 +5,7 @@ mod lay_out;
 mod places;
 mod process;
 mod resources;
+mod svg;
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ use url::Url;
 
 use super::lay_out::LaidOut;
 use super::resources::{Get, Resources};
+use super::svg;
 use crate::fetch::{CameFrom, FetchOptions, Fetched, Fetcher, Kind, Origin, Purpose, Stamp};
 use crate::fonts::FontSet;
 use crate::keep;
@@ -388,6 +389,10 @@ impl Get for Seen {
                 let bytes = match fetched.content_type.kind {
                     Kind::StyleSheet => as_utf8(fetched.bytes, fetched.content_type.charset),
                     _ => fetched.bytes,
+                };
+                let bytes = match svg::is_html(&bytes) {
+                    true => bytes,
+                    false => svg::harmless(bytes, fetched.content_type.kind == Kind::StyleSheet),
                 };
                 // A `data:` address is part of what named it.
                 if fetched.from == CameFrom::Data {
