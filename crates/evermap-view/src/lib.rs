@@ -6,5 +6,7 @@ mod error;
 pub mod fetch;
 pub mod page;
 pub mod paint;
+#[cfg(feature = "window")]
+pub mod window;
 
 pub use error::{Result, ViewError};

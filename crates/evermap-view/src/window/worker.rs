@@ -1,0 +1,188 @@
+//! The threads that visits run on, one each.
+//!
+//! A thread asks for its page, hands it over, waits until the page is on the screen, and then does what is to be done after
+//! that. A visit that is given up on is told so; its thread ends by itself, and what it brings is thrown away.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{Builder, JoinHandle};
+
+use super::browse::{Afterwards, Browse, Layout, Stage, Visit, Waiting};
+use super::state::{Arrival, Event};
+use super::text::InterfaceFont;
+use crate::{Result, ViewError};
+
+/// Wakes the window up to look at its events.
+type Wake = Box<dyn Fn() + Send>;
+
+/// Sends events to the window, which may not be there yet.
+#[derive(Clone)]
+pub(crate) struct Outlet {
+    events: Sender<Event>,
+    wake: Arc<Mutex<Option<Wake>>>,
+}
+
+impl Outlet {
+    pub(crate) fn new() -> (Outlet, Receiver<Event>) {
+        let (events, receiver) = channel();
+        (Outlet { events, wake: Arc::default() }, receiver)
+    }
+
+    /// From now on, `wake` is called after each event.
+    pub(crate) fn set_wake(&self, wake: impl Fn() + Send + 'static) {
+        if let Ok(mut known) = self.wake.lock() {
+            *known = Some(Box::new(wake));
+        }
+    }
+
+    fn send(&self, event: Event) {
+        // Nobody listens to a window that is closed.
+        _ = self.events.send(event);
+        if let Ok(known) = self.wake.lock()
+            && let Some(wake) = &*known
+        {
+            wake();
+        }
+    }
+}
+
+/// The visits that are under way, and what goes on after them.
+pub(crate) struct Workers {
+    asked: Asked,
+    running: HashMap<u64, Running>,
+}
+
+/// What each thread needs.
+#[derive(Clone)]
+struct Asked {
+    browse: Arc<dyn Browse>,
+    outlet: Outlet,
+    has_font: Arc<Mutex<bool>>,
+}
+
+struct Running {
+    given_up: Arc<AtomicBool>,
+    shown: Sender<()>,
+    is_shown: bool,
+    thread: JoinHandle<()>,
+}
+
+impl Workers {
+    pub(crate) fn new(browse: Arc<dyn Browse>, outlet: Outlet) -> Workers {
+        let asked = Asked { browse, outlet, has_font: Arc::default() };
+        let font = asked.clone();
+        // Without this thread the font is asked for after the first visit.
+        _ = Builder::new().name("font".to_string()).spawn(move || font.ask_for_font());
+        Workers { asked, running: HashMap::new() }
+    }
+
+    /// Begins a visit. Its events have its number.
+    pub(crate) fn visit(&mut self, number: u64, address: String, layout: Layout, fresh: bool) {
+        self.running.retain(|_, running| !running.thread.is_finished());
+        let asked = self.asked.clone();
+        let given_up = Arc::new(AtomicBool::new(false));
+        let (shown, is_shown) = channel();
+        let told = given_up.clone();
+        let work = move || asked.work(number, &address, layout, fresh, told, &is_shown);
+        match Builder::new().name("visit".to_string()).spawn(work) {
+            Ok(thread) => {
+                let running = Running { given_up, shown, is_shown: false, thread };
+                self.running.insert(number, running);
+            }
+            Err(error) => {
+                let why = format!("no thread can be started: {error}");
+                let result = Err(ViewError::NoWindow(why));
+                self.asked.outlet.send(Event::Arrived { number, result });
+            }
+        }
+    }
+
+    /// Nobody waits for this visit any longer.
+    pub(crate) fn give_up(&mut self, number: u64) {
+        if let Some(running) = self.running.remove(&number) {
+            running.given_up.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The page of this visit is on the screen.
+    pub(crate) fn shown(&mut self, number: u64) {
+        if let Some(running) = self.running.get_mut(&number) {
+            running.is_shown = true;
+            // A thread that has nothing to do after that has ended.
+            _ = running.shown.send(());
+        }
+    }
+
+    /// Gives up on what is still waited for, and waits for what pages that were shown have still to do.
+    pub(crate) fn finish(self) {
+        for running in self.running.into_values() {
+            running.given_up.store(true, Ordering::Relaxed);
+            drop(running.shown);
+            if running.is_shown {
+                _ = running.thread.join();
+            }
+        }
+    }
+}
+
+impl Asked {
+    fn work(
+        &self,
+        number: u64,
+        address: &str,
+        layout: Layout,
+        fresh: bool,
+        given_up: Arc<AtomicBool>,
+        is_shown: &Receiver<()>,
+    ) {
+        let outlet = self.outlet.clone();
+        let report = move |stage: Stage| outlet.send(Event::Progress { number, stage });
+        let waiting = Waiting::new(report, given_up);
+        let (result, after) = split(self.ask(address, layout, fresh, &waiting));
+        // The page's first frame is to have all its text.
+        self.ask_for_font();
+        self.outlet.send(Event::Arrived { number, result });
+        let Some(after) = after else { return };
+        if is_shown.recv().is_err() {
+            return;
+        }
+        // What is done after the page was shown can't take the window down.
+        if let Ok(Some(message)) = catch_unwind(AssertUnwindSafe(after)) {
+            self.outlet.send(Event::Kept { number, message });
+        }
+    }
+
+    fn ask(&self, address: &str, layout: Layout, fresh: bool, waiting: &Waiting) -> Result<Visit> {
+        let visit = || self.browse.visit(address, layout, fresh, waiting);
+        catch_unwind(AssertUnwindSafe(visit)).unwrap_or_else(|_| {
+            let what = "or the viewer failed".to_string();
+            Err(ViewError::Engine { url: address.to_string(), what })
+        })
+    }
+
+    fn ask_for_font(&self) {
+        let Ok(mut known) = self.has_font.lock() else { return };
+        if *known {
+            return;
+        }
+        let font = catch_unwind(AssertUnwindSafe(|| self.browse.interface_font())).ok().flatten();
+        if let Some(font) = font.and_then(|(bytes, index)| InterfaceFont::new(bytes, index)) {
+            *known = true;
+            self.outlet.send(Event::Font(font));
+        }
+    }
+}
+
+/// What the window gets, and what stays on the thread.
+fn split(visit: Result<Visit>) -> (Result<Arrival>, Option<Afterwards>) {
+    match visit {
+        Ok(visit) => {
+            let Visit { page, url, summary, after, .. } = visit;
+            (Ok(Arrival { page, url, summary }), after)
+        }
+        Err(error) => (Err(error), None),
+    }
+}
