@@ -311,7 +311,10 @@ fn draw_field(
     let (edge, thick) = if focused { (colors::FOCUS, 1.5 * scale) } else { (colors::LINE, 1.0) };
     let frame = RoundedRect::from_rect(at.inset(-thick / 2.0), 6.0 * scale);
     fill(scene, &frame, colors::FIELD);
-    let clip = at.inset(-f64::from(state.field_padding()) + 2.0);
+    let mut clip = at.inset(-f64::from(state.field_padding()) + 2.0);
+    if focused {
+        clip.x1 = (clip.x1 - f64::from(state.field_reserve())).max(clip.x0);
+    }
     scene.push_clip_layer(Fill::NonZero, Affine::IDENTITY, &clip);
     let shift = origin.0 as f32;
     if let Some((cursor, (from, to))) = field.cursor {
@@ -361,14 +364,19 @@ fn draw_failure(scene: &mut impl PaintScene, state: &State, failure: &Failure) {
     if !failure.why.contains(&failure.address) {
         paragraph(&body.shortened(&failure.address, width), body, colors::QUIET);
     }
-    paragraph(&failure.why, body, colors::TEXT);
+    let why = match failure.why.starts_with(&failure.address) {
+        true => failure.why.clone() + ".",
+        false => sentence(&failure.why),
+    };
+    paragraph(&why, body, colors::TEXT);
     if !failure.remedy.is_empty() {
-        paragraph(&capitalised(&failure.remedy), body, colors::TEXT);
+        paragraph(&sentence(&failure.remedy), body, colors::TEXT);
     }
     paragraph("Enter: try again", body, colors::QUIET);
 }
 
-fn capitalised(text: &str) -> String {
+/// What errors say, as a sentence.
+fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string());
     first.unwrap_or_default() + chars.as_str() + "."

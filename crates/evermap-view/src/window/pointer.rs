@@ -9,6 +9,9 @@ use crate::page::Link;
 /// A finger that moves less, in CSS pixels, taps.
 const TAP: f64 = 8.0;
 
+/// The room for "3 of 17", in CSS pixels.
+const COUNT: f64 = 96.0;
+
 /// What was under the pointer when its button went down.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Grab {
@@ -126,9 +129,14 @@ impl State {
             _ => (&self.address, self.geometry.address),
         };
         let padding = self.field_padding();
-        let room = bounds.width as f32 - 2.0 * padding;
+        let room = bounds.width as f32 - 2.0 * padding - self.field_reserve();
         let cursor = self.type_of(1.0).width(&field.text()[..field.cursor()]);
         bounds.left as f32 + padding - (cursor - room).max(0.0)
+    }
+
+    /// What the focused line leaves free at its right end: the find bar counts there.
+    pub(crate) fn field_reserve(&self) -> f32 {
+        if self.focus == Focus::Find { self.geometry.px(COUNT) as f32 } else { 0.0 }
     }
 
     /// The room between a line's box and its text.
