@@ -2,7 +2,8 @@
 //!
 //!     cargo run -p evermap-view --no-default-features --features window --example window_fake
 //!
-//! Says on standard output what the window asks for; the tests read that.
+//! Says on standard output what the window asks for; the tests read that. With `--trace`, says on standard error how long
+//! the window takes.
 
 use std::io::Write;
 use std::path::Path;
@@ -213,6 +214,10 @@ fn font() -> Option<FontData> {
 
 /// Opens the window; gives the program's exit code.
 pub fn main() -> std::process::ExitCode {
+    if std::env::args().any(|argument| argument == "--trace") {
+        let level = tracing_subscriber::filter::LevelFilter::DEBUG;
+        tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+    }
     let start = std::env::args().skip(1).find(|argument| argument.contains("://"));
     let start = start.as_deref().unwrap_or("fake://one");
     let options = WindowOptions { home: "fake://one".to_string(), ..Default::default() };

@@ -90,11 +90,11 @@ impl App {
         let mut app = App {
             state,
             frame: Frame::default(),
-            workers: Workers::new(browser, outlet),
+            workers: Workers::new(browser, outlet.clone()),
             events,
             options,
             window: None,
-            clipboard: Clipboard::default(),
+            clipboard: Clipboard::new(outlet),
             shown: Vec::new(),
             timers: [None; 2],
             began,
@@ -142,11 +142,7 @@ impl App {
                 (Effect::Cursor(cursor), Some(window)) => window.set_cursor(cursor_icon(cursor)),
                 (Effect::Redraw | Effect::Title(_) | Effect::Cursor(_), None) => (),
                 (Effect::Copy(text), _) => self.clipboard.set(text),
-                (Effect::Paste, _) => {
-                    if let (Some(text), Some(event_loop)) = (self.clipboard.get(), event_loop) {
-                        self.handle(Event::Pasted(text), event_loop);
-                    }
-                }
+                (Effect::Paste, _) => self.clipboard.get(),
                 (Effect::Exit, _) => {
                     if let Some(event_loop) = event_loop {
                         event_loop.exit();

@@ -38,7 +38,7 @@ impl Outlet {
         }
     }
 
-    fn send(&self, event: Event) {
+    pub(crate) fn send(&self, event: Event) {
         // Nobody listens to a window that is closed.
         _ = self.events.send(event);
         if let Ok(known) = self.wake.lock()
