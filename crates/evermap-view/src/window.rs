@@ -17,6 +17,7 @@ mod icons;
 mod keys;
 mod look;
 mod pointer;
+mod prelude;
 mod scroll;
 mod state;
 #[cfg(test)]

@@ -69,6 +69,8 @@ pub(crate) enum Event {
     TimeUp(Timer),
     /// The page can't be painted.
     Unpaintable(ViewError),
+    /// The display is open: nothing changes by that.
+    Opened,
     Close,
 }
 
@@ -267,6 +269,7 @@ impl State {
             Event::TimeUp(Timer::Settled) => self.relayout(),
             Event::TimeUp(Timer::Waiting) => self.waited(),
             Event::Unpaintable(error) => self.unpaintable(&error),
+            Event::Opened => (),
             Event::Close => self.effects.push(Effect::Exit),
         }
         self.take_effects()

@@ -24,6 +24,7 @@ use super::browse::{Browse, WindowOptions};
 use super::clipboard::Clipboard;
 use super::frame::Frame;
 use super::keys::{Key, Modifiers};
+use super::prelude::{Prelude, Prepared};
 use super::state::{Cursor, Effect, Event, State, Timer};
 use super::worker::{Outlet, Workers};
 use crate::{Result, ViewError};
@@ -41,14 +42,28 @@ const NOTCH: f64 = 60.0;
 pub fn run(browser: Arc<dyn Browse>, start: &str, options: WindowOptions) -> Result<()> {
     let began = Instant::now();
     let (outlet, events) = Outlet::new();
-    let mut app = App::new(browser, outlet.clone(), events, start, options, began);
-    let closed = app.run_loop(&outlet);
-    let App { mut ended, workers, .. } = app;
-    workers.finish();
-    match ended.take() {
-        Some(error) => Err(error),
-        None => closed,
+    let (state, effects) = State::new(&options, start);
+    let mut workers = Workers::new(browser, outlet.clone());
+    for effect in &effects {
+        if let Effect::Visit { number, address, layout, fresh } = effect {
+            workers.visit(*number, address.clone(), *layout, *fresh);
+        }
     }
+    let prelude = Prelude::begin(state, events)?;
+    let opened = open_display();
+    tracing::debug!(us = began.elapsed().as_micros() as u64, "display opened");
+    outlet.send(Event::Opened);
+    let prepared = prelude.end()?;
+    let event_loop = opened?;
+    let proxy = event_loop.create_proxy();
+    outlet.set_wake(move || _ = proxy.send_event(()));
+    App::new(prepared, effects, workers, outlet, options, began).run(event_loop)
+}
+
+fn open_display() -> Result<EventLoop<()>> {
+    // What libraries are missing is found out by panics.
+    let opened = catch_unwind(|| EventLoop::<()>::with_user_event().build());
+    opened.map_err(|_| no_window("a library of the window system is missing"))?.map_err(no_window)
 }
 
 struct App {
@@ -57,6 +72,8 @@ struct App {
     workers: Workers,
     events: Receiver<Event>,
     options: WindowOptions,
+    /// What the window is called, or will be.
+    title: String,
     window: Option<Windowed>,
     clipboard: Clipboard,
     /// Visits whose pages the next frame shows.
@@ -79,20 +96,21 @@ fn no_window(error: impl std::fmt::Display) -> ViewError {
 
 impl App {
     fn new(
-        browser: Arc<dyn Browse>,
+        prepared: Prepared,
+        started: Vec<Effect>,
+        workers: Workers,
         outlet: Outlet,
-        events: Receiver<Event>,
-        start: &str,
         options: WindowOptions,
         began: Instant,
     ) -> App {
-        let (state, effects) = State::new(&options, start);
+        let Prepared { state, frame, events, effects } = prepared;
         let mut app = App {
             state,
-            frame: Frame::default(),
-            workers: Workers::new(browser, outlet.clone()),
+            frame,
+            workers,
             events,
             options,
+            title: "Evermap".to_string(),
             window: None,
             clipboard: Clipboard::new(outlet),
             shown: Vec::new(),
@@ -101,23 +119,24 @@ impl App {
             presented: false,
             ended: None,
         };
+        // Its visit has begun already.
+        let is_visit = |effect: &Effect| matches!(effect, Effect::Visit { .. });
+        app.perform(started.into_iter().filter(|effect| !is_visit(effect)).collect(), None);
         app.perform(effects, None);
         app
     }
 
-    fn run_loop(&mut self, outlet: &Outlet) -> Result<()> {
-        // What libraries are missing is found out by panics.
-        let made = catch_unwind(|| EventLoop::<()>::with_user_event().build());
-        let event_loop = made
-            .map_err(|_| no_window("a library of the window system is missing"))?
-            .map_err(no_window)?;
-        tracing::debug!(us = self.began.elapsed().as_micros() as u64, "display opened");
-        let proxy = event_loop.create_proxy();
-        outlet.set_wake(move || _ = proxy.send_event(()));
-        let ran = catch_unwind(AssertUnwindSafe(|| event_loop.run_app(self)));
+    fn run(mut self, event_loop: EventLoop<()>) -> Result<()> {
+        let ran = catch_unwind(AssertUnwindSafe(|| event_loop.run_app(&mut self)));
+        let App { ended, workers, window, .. } = self;
         // The window goes first, whatever is still to be done.
-        self.window = None;
-        ran.map_err(|_| no_window("the window system's library failed"))?.map_err(no_window)
+        drop(window);
+        workers.finish();
+        let ran = ran.map_err(|_| no_window("the window system's library failed"))?;
+        match ended {
+            Some(error) => Err(error),
+            None => ran.map_err(no_window),
+        }
     }
 
     fn handle(&mut self, event: Event, event_loop: &ActiveEventLoop) {
@@ -138,9 +157,14 @@ impl App {
                     self.timers[timer as usize] = Some(Instant::now() + duration(timer));
                 }
                 (Effect::Redraw, Some(window)) => window.request_redraw(),
-                (Effect::Title(title), Some(window)) => window.set_title(&title),
+                (Effect::Title(title), window) => {
+                    if let Some(window) = window {
+                        window.set_title(&title);
+                    }
+                    self.title = title;
+                }
                 (Effect::Cursor(cursor), Some(window)) => window.set_cursor(cursor_icon(cursor)),
-                (Effect::Redraw | Effect::Title(_) | Effect::Cursor(_), None) => (),
+                (Effect::Redraw | Effect::Cursor(_), None) => (),
                 (Effect::Copy(text), _) => self.clipboard.set(text),
                 (Effect::Paste, _) => self.clipboard.get(),
                 (Effect::Exit, _) => {
@@ -154,7 +178,8 @@ impl App {
 
     fn make_window(&mut self, event_loop: &ActiveEventLoop) -> Result<()> {
         let size = LogicalSize::new(self.options.width.max(1), self.options.height.max(1));
-        let attributes = Window::default_attributes().with_title("Evermap").with_inner_size(size);
+        let attributes =
+            Window::default_attributes().with_title(self.title.as_str()).with_inner_size(size);
         let window = Rc::new(event_loop.create_window(attributes).map_err(no_window)?);
         let context = Context::new(event_loop.owned_display_handle()).map_err(no_window)?;
         let surface = Surface::new(&context, window.clone()).map_err(no_window)?;
