@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(40);
 const TOOLBAR: usize = 40;
 const PAGE: &str = "1010x704@1";
 
-const TESTS: [(&str, fn()); 10] = [
+const TESTS: [(&str, fn()); 11] = [
     (
         "the_page_appears_and_ctrl_w_ends_with_success",
         the_page_appears_and_ctrl_w_ends_with_success,
@@ -35,6 +35,7 @@ const TESTS: [(&str, fn()); 10] = [
     ("finding_marks_what_is_found", finding_marks_what_is_found),
     ("a_typed_address_is_visited", a_typed_address_is_visited),
     ("zoom_asks_for_another_layout", zoom_asks_for_another_layout),
+    ("a_new_size_is_asked_for", a_new_size_is_asked_for),
     ("a_failed_page_says_so_and_is_tried_again", a_failed_page_says_so_and_is_tried_again),
     ("escape_stops_a_slow_page", escape_stops_a_slow_page),
     (
@@ -345,6 +346,17 @@ fn zoom_asks_for_another_layout() {
     });
     session.keys(&["ctrl+0"]);
     session.hears(&format!("visit fake://one {PAGE} fresh=false"));
+}
+
+fn a_new_size_is_asked_for() {
+    let session = Session::at_page_one();
+    session.keys(&["End"]);
+    session.sees("the end", |screen| screen.place() == (23, ONE));
+    let size = ["windowsize", "800", "600"];
+    session.user(&[&["search", "--onlyvisible", "--name", "Evermap"], &size[..]].concat());
+    session.hears("visit fake://one 786x536@1 fresh=false");
+    session.hears("shown fake://one");
+    session.sees("the same place", |screen| screen.place() == (23, ONE));
 }
 
 fn a_failed_page_says_so_and_is_tried_again() {

@@ -192,7 +192,7 @@ impl State {
             Purpose::Travel(_, place) => self.scroll_to_place(place),
             Purpose::Reload | Purpose::Relayout if stays => self.scroll_to_place(place),
             _ => match fragment(&url) {
-                Some(fragment) => self.scroll_to_fragment(&fragment.to_string()),
+                Some(fragment) => self.scroll_to_fragment(fragment),
                 None => self.scroll_to(0, 0),
             },
         }

@@ -208,7 +208,11 @@ impl App {
                 }
             }
             Ok(false) => (),
-            Err(Drawing::Page(error)) => self.handle(Event::Unpaintable(error), event_loop),
+            Err(Drawing::Page(error)) => {
+                // It is not to be kept either.
+                self.shown.drain(..).for_each(|number| self.workers.give_up(number));
+                self.handle(Event::Unpaintable(error), event_loop);
+            }
             Err(Drawing::Window(error)) => {
                 self.ended = Some(error);
                 event_loop.exit();
@@ -290,11 +294,9 @@ impl ApplicationHandler<()> for App {
             WindowEvent::ModifiersChanged(modifiers) => {
                 self.handle(Event::Modifiers(modifiers_of(modifiers.state())), event_loop);
             }
-            WindowEvent::KeyboardInput { event, .. } => {
-                if event.state == ElementState::Pressed {
-                    let (key, text) = key_of(&event);
-                    self.handle(Event::Key { key, text }, event_loop);
-                }
+            WindowEvent::KeyboardInput { event, .. } if event.state == ElementState::Pressed => {
+                let (key, text) = key_of(&event);
+                self.handle(Event::Key { key, text }, event_loop);
             }
             WindowEvent::CursorMoved { position, .. } => self.pointer(position, event_loop),
             WindowEvent::CursorLeft { .. } => self.handle(Event::PointerLeft, event_loop),

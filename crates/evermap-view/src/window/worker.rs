@@ -186,3 +186,116 @@ fn split(visit: Result<Visit>) -> (Result<Arrival>, Option<Afterwards>) {
         Err(error) => (Err(error), None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::AtomicU32;
+
+    use super::super::fake;
+    use super::*;
+    use crate::paint::SharedBytes;
+
+    const LAYOUT: Layout = Layout { width: 100, height: 100, scale: 1.0 };
+
+    /// Answers with a page; "slow" waits until nobody waits any longer, "broken" panics.
+    #[derive(Default)]
+    struct Pages {
+        done_after: Arc<AtomicU32>,
+        asked_for_font: AtomicU32,
+    }
+
+    impl Browse for Pages {
+        fn visit(&self, address: &str, layout: Layout, _: bool, w: &Waiting) -> Result<Visit> {
+            w.progress(Stage::new("looking"));
+            while address == "slow" && !w.given_up() {
+                std::thread::yield_now();
+            }
+            assert_ne!(address, "broken", "what the test does");
+            let done = self.done_after.clone();
+            let after = move || {
+                done.fetch_add(1, Ordering::Relaxed);
+                Some("kept".to_string())
+            };
+            Ok(Visit {
+                page: fake::site("http://a/1", layout),
+                url: address.to_string(),
+                warm: false,
+                summary: String::new(),
+                after: Some(Box::new(after)),
+            })
+        }
+
+        fn interface_font(&self) -> Option<(SharedBytes, u32)> {
+            self.asked_for_font.fetch_add(1, Ordering::Relaxed);
+            None
+        }
+    }
+
+    fn workers() -> (Arc<Pages>, Workers, Receiver<Event>) {
+        let pages = Arc::new(Pages::default());
+        let (outlet, events) = Outlet::new();
+        (pages.clone(), Workers::new(pages, outlet), events)
+    }
+
+    /// What a visit brings in the end.
+    fn arrival(events: &Receiver<Event>) -> (u64, Result<Arrival>) {
+        loop {
+            if let Event::Arrived { number, result } = events.recv().unwrap() {
+                return (number, result);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_done_after_a_page_was_shown_is_done_even_if_the_window_closes() {
+        let (pages, mut workers, events) = workers();
+        workers.visit(1, "one".to_string(), LAYOUT, false);
+        assert!(matches!(arrival(&events), (1, Ok(arrival)) if arrival.url == "one"));
+        workers.shown(1);
+        workers.finish();
+        assert_eq!(pages.done_after.load(Ordering::Relaxed), 1);
+        assert!(
+            matches!(events.recv().unwrap(), Event::Kept { number: 1, message } if message == "kept")
+        );
+    }
+
+    #[test]
+    fn nothing_is_done_after_a_page_that_was_not_shown() {
+        let (pages, mut workers, events) = workers();
+        workers.visit(1, "one".to_string(), LAYOUT, false);
+        assert!(arrival(&events).1.is_ok());
+        workers.finish();
+        // The thread ends by itself, and with it the last end of the channel.
+        while events.recv().is_ok() {}
+        assert_eq!(pages.done_after.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_visit_that_is_given_up_is_told_so() {
+        let (_, mut workers, events) = workers();
+        workers.visit(1, "slow".to_string(), LAYOUT, false);
+        assert!(matches!(events.recv().unwrap(), Event::Progress { number: 1, .. }));
+        workers.give_up(1);
+        assert_eq!(arrival(&events).0, 1);
+    }
+
+    #[test]
+    fn a_visit_that_panics_is_an_error() {
+        let (_, mut workers, events) = workers();
+        workers.visit(7, "broken".to_string(), LAYOUT, false);
+        let (number, result) = arrival(&events);
+        assert_eq!(number, 7);
+        assert!(matches!(result, Err(ViewError::Engine { .. })));
+    }
+
+    #[test]
+    fn a_font_is_asked_for_until_there_is_one() {
+        let (pages, mut workers, events) = workers();
+        for number in 1..=3 {
+            workers.visit(number, "one".to_string(), LAYOUT, false);
+            assert!(arrival(&events).1.is_ok());
+        }
+        assert!(pages.asked_for_font.load(Ordering::Relaxed) >= 3);
+    }
+}
