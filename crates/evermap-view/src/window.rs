@@ -21,7 +21,7 @@ mod prelude;
 mod scroll;
 mod state;
 #[cfg(test)]
-mod state_tests;
+mod tests;
 mod text;
 mod visits;
 mod winit;

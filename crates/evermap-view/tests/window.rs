@@ -176,10 +176,10 @@ impl Session {
         let mut before = None;
         loop {
             let screen = self.screen().filter(&expected);
-            if screen.is_some() && screen == before {
-                return screen.unwrap();
+            match screen {
+                Some(screen) if before.as_ref() == Some(&screen) => return screen,
+                _ => before = screen,
             }
-            before = screen;
             assert!(began.elapsed() < LONG, "never seen: {what}");
             sleep(Duration::from_millis(20));
         }

@@ -5,7 +5,7 @@
 
 use anyrender::{ImageRenderer, PaintScene};
 use anyrender_vello_cpu::{VelloCpuImageRenderer, VelloCpuScenePainter};
-use kurbo::{Affine, Rect, RoundedRect, Shape, Stroke};
+use kurbo::{Affine, Circle, Rect, RoundedRect, Shape, Stroke};
 use peniko::Fill;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -45,6 +45,8 @@ struct Shows {
     loading: bool,
     field: Option<FieldShows>,
     texts: Vec<String>,
+    /// A dot: whether the page had been kept.
+    warm: Option<bool>,
 }
 
 /// A line of text that can be edited, as it is seen. Places are pixels from the left of the window.
@@ -88,17 +90,26 @@ impl Chrome {
     /// The status line's pixels.
     pub(crate) fn status(&mut self, state: &State) -> Result<&[u32]> {
         let g = &state.geometry;
-        let (text, right) = state.status();
-        let shows = Shows { texts: vec![text, right], ..Shows::of(state, g.status) };
+        let status = state.status();
+        let texts = vec![status.text, status.right];
+        let shows = Shows { texts, warm: status.warm, ..Shows::of(state, g.status) };
         self.status.draw(&mut self.rasterizer, shows, |scene, shows| {
             draw_line(scene, Rectangle::new(0, 0, g.status.width, 1));
             let text_type = state.type_of(0.92);
             let middle = g.status.height as f32 / 2.0 + 0.5;
             let (padding, width) = (state.field_padding(), g.status.width as f32);
+            let mut left = padding;
+            if let Some(warm) = shows.warm {
+                let radius = 3.5 * shows.scale;
+                let center = (f64::from(left) + radius, f64::from(middle));
+                let rgb = if warm { colors::WARM } else { colors::COLD };
+                fill(scene, &Circle::new(center, radius), rgb);
+                left += 2.0 * radius as f32 + g.px(6.0) as f32;
+            }
             let right = text_type.width(&shows.texts[1]);
-            let room = width - right - 3.0 * padding;
+            let room = width - left - right - 2.0 * padding;
             let text = text_type.shortened(&shows.texts[0], room.max(0.0));
-            text_type.draw(scene, &text, padding, middle, color(colors::QUIET));
+            text_type.draw(scene, &text, left, middle, color(colors::QUIET));
             let x = width - right - padding;
             text_type.draw(scene, &shows.texts[1], x, middle, color(colors::QUIET));
         })
@@ -134,7 +145,9 @@ impl Chrome {
             let right = (bounds.right() - origin.0) as f32 - state.field_padding();
             let middle = (bounds.top - origin.1) as f32 + bounds.height as f32 / 2.0;
             let x = right - text_type.width(count);
-            text_type.draw(scene, count, x, middle, color(colors::QUIET));
+            if x > (bounds.left - origin.0) as f32 {
+                text_type.draw(scene, count, x, middle, color(colors::QUIET));
+            }
         })
     }
 
@@ -162,6 +175,7 @@ impl Shows {
             loading: false,
             field: None,
             texts: Vec::new(),
+            warm: None,
         }
     }
 }

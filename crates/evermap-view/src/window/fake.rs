@@ -79,3 +79,12 @@ pub(crate) fn site(url: &str, layout: Layout) -> Arc<Page> {
         }
     })
 }
+
+/// A page twice as wide as its window, black on its left half; 3000 pixels high.
+pub(crate) fn wide(url: &str, layout: Layout) -> Arc<Page> {
+    let window = (layout.width, layout.height);
+    record(size(2 * layout.width, 3000, window, layout.scale), url, |recorder| {
+        let half = Rect::new(0.0, 0.0, f64::from(layout.width), 3000.0);
+        recorder.fill(Fill::NonZero, Affine::IDENTITY, Color::BLACK, None, &half);
+    })
+}

@@ -13,6 +13,7 @@ use super::look::{Canvas, clipped, colors};
 use super::pointer::Grab;
 use super::state::{Content, Shown, State};
 use crate::Result;
+use crate::page::WIDTH_MAX;
 use crate::paint::{Area, Page, Painter};
 
 /// Makes frames.
@@ -59,7 +60,7 @@ impl Frame {
     fn draw_page(&mut self, canvas: &mut Canvas<'_>, state: &State, shown: &Shown) -> Result<()> {
         let page = state.geometry.page;
         // Always as wide as it was laid out: rows that are kept can be copied, whatever size the window has by now.
-        let width = shown.page.block().size().window.0.max(1);
+        let width = shown.page.block().size().window.0.clamp(1, WIDTH_MAX);
         let area = Area { left: state.left, top: state.top, width, height: page.height };
         self.paint_rows(&shown.page, area)?;
         if width < page.width {

@@ -56,7 +56,8 @@ impl Place {
     fn words_on(&self, block: Block<'_>) -> Option<u32> {
         let words = self.words.filter(|words| words.text_bytes == block.searchable().len())?;
         let mut lines = block.lines().iter();
-        let line = lines.find(|line| line.text.offset + line.text.bytes > words.offset)?;
+        let line =
+            lines.find(|line| line.text.offset.saturating_add(line.text.bytes) > words.offset)?;
         let top = line.top - words.below * (block.size().scale / words.scale);
         top.is_finite().then_some(top.max(0.0).round() as u32)
     }

@@ -24,6 +24,8 @@ pub(crate) mod colors {
     pub(crate) const FOUND: u32 = 0x00FF_E27A;
     pub(crate) const FOUND_CURRENT: u32 = 0x00FF_B04A;
     pub(crate) const WARNING: u32 = 0x00C7_7B1E;
+    pub(crate) const WARM: u32 = 0x0046_A36C;
+    pub(crate) const COLD: u32 = 0x00A5_ACB8;
     pub(crate) const PAPER: u32 = 0x00FF_FFFF;
 }
 

@@ -81,7 +81,7 @@ mod tests {
         let height = u64::from(state.layout().height);
         let prelude = Prelude::begin(state, events).unwrap();
         let url = "http://a/1".to_string();
-        let arrival = Arrival { page, url, summary: String::new() };
+        let arrival = Arrival { page, url, warm: true, summary: String::new() };
         send.send(Event::Arrived { number: 1, result: Ok(arrival) }).unwrap();
         send.send(Event::Opened).unwrap();
         send.send(Event::Close).unwrap();

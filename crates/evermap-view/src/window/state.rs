@@ -19,6 +19,8 @@ use crate::paint::Page;
 
 /// The size of the window's own text, in CSS pixels.
 const TEXT_SIZE: f32 = 13.0;
+/// Windows are not expected to be larger, in device pixels.
+const SIDE_MAX: f64 = 16_384.0;
 /// Zooms that Ctrl and plus go through.
 const ZOOMS: [f32; 17] =
     [0.25, 0.33, 0.5, 0.67, 0.75, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0];
@@ -78,6 +80,7 @@ pub(crate) enum Event {
 pub(crate) struct Arrival {
     pub page: Arc<Page>,
     pub url: String,
+    pub warm: bool,
     pub summary: String,
 }
 
@@ -141,8 +144,19 @@ pub(crate) struct Shown {
     pub url: String,
     /// What it was asked for with.
     pub layout: Layout,
+    pub warm: bool,
     pub summary: String,
     pub number: u64,
+}
+
+/// What the status line says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Status {
+    pub text: String,
+    /// At its right end.
+    pub right: String,
+    /// When it is about how the page came: whether it had been kept.
+    pub warm: Option<bool>,
 }
 
 /// A page that could not be shown, as the window says it.
@@ -210,7 +224,7 @@ impl State {
     /// A window as it opens, and what is to be done for its first page.
     pub(crate) fn new(options: &WindowOptions, start: &str) -> (State, Vec<Effect>) {
         let scale = f64::from(options.scale);
-        let px = |css: u32| (f64::from(css) * scale).round() as u32;
+        let px = |css: u32| (f64::from(css) * scale).round().clamp(1.0, SIDE_MAX) as u32;
         let mut state = State {
             geometry: Geometry::new(px(options.width), px(options.height), scale),
             zoom: options.zoom.clamp(ZOOMS[0], ZOOMS[ZOOMS.len() - 1]),
@@ -361,29 +375,31 @@ impl State {
         }
     }
 
-    /// The status line: what it says, and what it says at its right end.
-    pub(crate) fn status(&self) -> (String, String) {
-        let zoom = match (self.zoom * 100.0).round() {
+    pub(crate) fn status(&self) -> Status {
+        let right = match (self.zoom * 100.0).round() {
             100.0 => String::new(),
             percent => format!("{percent} %"),
         };
-        (self.status_text(), zoom)
+        match (self.passing_status(), &self.content) {
+            (Some(text), _) => Status { text, right, warm: None },
+            (None, Content::Page(shown)) => {
+                Status { text: shown.summary.clone(), right, warm: Some(shown.warm) }
+            }
+            (None, _) => Status { right, ..Default::default() },
+        }
     }
 
-    fn status_text(&self) -> String {
+    /// What is said until something else happens: a link's target, a stage of loading, a message.
+    fn passing_status(&self) -> Option<String> {
         if let Some(url) = self.hover.clone().or_else(|| self.ring_url()) {
-            return url;
+            return Some(url);
         }
         // What is there at once is not announced.
         if let Some(loading) = self.loading.as_ref().filter(|loading| loading.ticks > 0) {
             let stage = loading.stage.as_ref().map(|stage| stage.text.to_string());
-            return stage.unwrap_or_else(|| format!("loading {}", loading.address));
+            return Some(stage.unwrap_or_else(|| format!("loading {}", loading.address)));
         }
-        match &self.content {
-            _ if !self.message.is_empty() => self.message.clone(),
-            Content::Page(shown) => shown.summary.clone(),
-            _ => String::new(),
-        }
+        Some(self.message.clone()).filter(|message| !message.is_empty())
     }
 
     /// How much of the page that is being loaded is done, for the line at the top; `None` if that line is not shown.

@@ -180,6 +180,7 @@ impl State {
             page: arrival.page,
             url: url.clone(),
             layout: loading.layout,
+            warm: arrival.warm,
             summary: arrival.summary,
             number: loading.number,
         });

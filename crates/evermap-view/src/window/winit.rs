@@ -32,6 +32,9 @@ use crate::{Result, ViewError};
 /// One notch of a mouse wheel, in CSS pixels.
 const NOTCH: f64 = 60.0;
 
+/// The smallest window that a user can make, in CSS pixels.
+const SIZE_MIN: (u32, u32) = (360, 160);
+
 /// Opens a window, shows `start` in it (or the home page, if that is empty), and returns when the user closes it. What
 /// [`Visit::after`](super::Visit::after) of a page that was shown is still doing is waited for, with the window gone.
 ///
@@ -178,8 +181,10 @@ impl App {
 
     fn make_window(&mut self, event_loop: &ActiveEventLoop) -> Result<()> {
         let size = LogicalSize::new(self.options.width.max(1), self.options.height.max(1));
-        let attributes =
-            Window::default_attributes().with_title(self.title.as_str()).with_inner_size(size);
+        let attributes = Window::default_attributes()
+            .with_title(self.title.as_str())
+            .with_inner_size(size)
+            .with_min_inner_size(LogicalSize::new(SIZE_MIN.0, SIZE_MIN.1));
         let window = Rc::new(event_loop.create_window(attributes).map_err(no_window)?);
         let context = Context::new(event_loop.owned_display_handle()).map_err(no_window)?;
         let surface = Surface::new(&context, window.clone()).map_err(no_window)?;

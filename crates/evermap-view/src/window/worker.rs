@@ -180,8 +180,8 @@ impl Asked {
 fn split(visit: Result<Visit>) -> (Result<Arrival>, Option<Afterwards>) {
     match visit {
         Ok(visit) => {
-            let Visit { page, url, summary, after, .. } = visit;
-            (Ok(Arrival { page, url, summary }), after)
+            let Visit { page, url, warm, summary, after } = visit;
+            (Ok(Arrival { page, url, warm, summary }), after)
         }
         Err(error) => (Err(error), None),
     }
