@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(40);
 const TOOLBAR: usize = 40;
 const PAGE: &str = "1010x704@1";
 
-const TESTS: [(&str, fn()); 11] = [
+const TESTS: [(&str, fn()); 12] = [
     (
         "the_page_appears_and_ctrl_w_ends_with_success",
         the_page_appears_and_ctrl_w_ends_with_success,
@@ -34,6 +34,7 @@ const TESTS: [(&str, fn()); 11] = [
     ),
     ("finding_marks_what_is_found", finding_marks_what_is_found),
     ("a_typed_address_is_visited", a_typed_address_is_visited),
+    ("what_is_copied_can_be_pasted", what_is_copied_can_be_pasted),
     ("zoom_asks_for_another_layout", zoom_asks_for_another_layout),
     ("a_new_size_is_asked_for", a_new_size_is_asked_for),
     ("a_failed_page_says_so_and_is_tried_again", a_failed_page_says_so_and_is_tried_again),
@@ -336,6 +337,22 @@ fn a_typed_address_is_visited() {
     session.hears(&format!("visit fake://two {PAGE} fresh=true"));
 }
 
+fn what_is_copied_can_be_pasted() {
+    let session = Session::at_page_one();
+    session.keys(&["ctrl+l", "ctrl+c"]);
+    session.user(&["type", "fake://two"]);
+    session.keys(&["Return"]);
+    session.hears("shown fake://two");
+    let selected = 0x00BE_D8FA;
+    session.keys(&["ctrl+l"]);
+    session.sees("a selection", |screen| screen.count(0..TOOLBAR, selected) > 100);
+    // It comes when the clipboard's owner gives it.
+    session.keys(&["ctrl+v"]);
+    session.sees("no selection", |screen| screen.count(0..TOOLBAR, selected) == 0);
+    session.keys(&["Return"]);
+    session.hears("shown fake://one");
+}
+
 fn zoom_asks_for_another_layout() {
     let session = Session::at_page_one();
     session.sees("100 pixels", |screen| screen.at(5, TOOLBAR + 105) >> 19 == 1);
@@ -407,5 +424,6 @@ fn without_a_display_there_is_an_error_and_no_crash() {
         program.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(program.wait().unwrap().code(), Some(1), "{said}");
         assert!(said.contains("no window can be opened: "), "{said}");
+        assert!(!said.contains(".rs"), "where in a library it was noticed helps nobody: {said}");
     }
 }

@@ -9,6 +9,8 @@ use crate::page::Link;
 /// A finger that moves less, in CSS pixels, taps.
 const TAP: f64 = 8.0;
 
+/// One notch of a mouse wheel, in CSS pixels.
+pub(crate) const NOTCH: f64 = 60.0;
 /// The room for "3 of 17", in CSS pixels.
 const COUNT: f64 = 96.0;
 
@@ -161,16 +163,22 @@ impl State {
         }
     }
 
+    /// Wheels turn by notches, touchpads by parts of a pixel: what is less than a step is kept for the next time.
     pub(super) fn wheel(&mut self, x: f64, y: f64) {
-        if self.modifiers.control {
-            // One step a notch, towards the user makes smaller.
-            self.zoom_by(if y > 0.0 { -1 } else { 1 });
-            return;
-        }
-        let (x, y) = (x.round() as i64, y.round() as i64);
-        match self.modifiers.shift {
-            true => self.scroll_by(y, x),
-            false => self.scroll_by(x, y),
+        let step = if self.modifiers.control { NOTCH * self.geometry.scale } else { 1.0 };
+        let whole = |turned: f64, rest: &mut f64| {
+            // A turn back takes effect at once.
+            let kept = if turned * *rest < 0.0 { 0.0 } else { *rest };
+            let steps = ((turned + kept) / step).trunc();
+            *rest = turned + kept - steps * step;
+            steps as i64
+        };
+        let (x, y) = (whole(x, &mut self.turned.0), whole(y, &mut self.turned.1));
+        match (self.modifiers.control, self.modifiers.shift) {
+            // Towards the user makes smaller.
+            (true, _) => (0..y.abs().min(4)).for_each(|_| self.zoom_by(-y.signum() as i32)),
+            (false, true) => self.scroll_by(y, x),
+            (false, false) => self.scroll_by(x, y),
         }
     }
 

@@ -210,6 +210,8 @@ pub(crate) struct State {
     /// The button under the pointer, and whether it is held down.
     pub lit: Option<(Button, bool)>,
     pub pressed: Option<Grab>,
+    /// What the wheel was turned by and has not moved anything yet.
+    pub turned: (f64, f64),
     pub modifiers: Modifiers,
     pub message: String,
     pub font: Option<InterfaceFont>,
@@ -242,6 +244,7 @@ impl State {
             hover: None,
             lit: None,
             pressed: None,
+            turned: (0.0, 0.0),
             modifiers: Modifiers::default(),
             message: String::new(),
             font: None,
@@ -253,6 +256,10 @@ impl State {
         };
         let start = if start.is_empty() { options.home.as_str() } else { start };
         state.open(start);
+        if state.loading.is_none() {
+            // There is nothing to read, so something will be typed.
+            state.focus = Focus::Address;
+        }
         let effects = state.take_effects();
         (state, effects)
     }

@@ -24,13 +24,11 @@ use super::browse::{Browse, WindowOptions};
 use super::clipboard::Clipboard;
 use super::frame::Frame;
 use super::keys::{Key, Modifiers};
+use super::pointer::NOTCH;
 use super::prelude::{Prelude, Prepared};
 use super::state::{Cursor, Effect, Event, State, Timer};
 use super::worker::{Outlet, Workers};
 use crate::{Result, ViewError};
-
-/// One notch of a mouse wheel, in CSS pixels.
-const NOTCH: f64 = 60.0;
 
 /// The smallest window that a user can make, in CSS pixels.
 const SIZE_MIN: (u32, u32) = (360, 160);
@@ -94,7 +92,11 @@ struct Windowed {
 }
 
 fn no_window(error: impl std::fmt::Display) -> ViewError {
-    ViewError::NoWindow(error.to_string())
+    let said = error.to_string();
+    // The library begins with where in its source it noticed.
+    let cause = said.strip_prefix("os error at ").and_then(|rest| rest.split_once(": "));
+    let cause = cause.map_or(said.as_str(), |(_, cause)| cause);
+    ViewError::NoWindow(cause.trim_end_matches('.').to_string())
 }
 
 impl App {

@@ -40,6 +40,22 @@ fn the_wheel_scrolls_and_with_control_zooms() {
 }
 
 #[test]
+fn a_touchpad_scrolls_by_parts_of_a_pixel_and_zooms_by_whole_steps() {
+    let mut user = User::at("http://a/one");
+    for _ in 0..10 {
+        user.does(Event::Wheel { x: 0.0, y: 0.4 });
+    }
+    assert_eq!(user.state.top, 4);
+    user.does(Event::Wheel { x: 0.0, y: -1.0 });
+    assert_eq!(user.state.top, 3, "back takes effect at once");
+    user.does(Event::Modifiers(CONTROL));
+    for _ in 0..5 {
+        user.does(Event::Wheel { x: 0.0, y: -13.0 });
+    }
+    assert_eq!((user.visits.len(), user.state.zoom), (2, 1.1), "65 pixels are one notch");
+}
+
+#[test]
 fn the_scroll_bar_is_dragged_and_pressed() {
     let mut user = User::at("http://a/one");
     let bar = user.state.geometry.scroll_bar;

@@ -359,3 +359,10 @@ fn the_status_line_says_how_the_page_came() {
     user.points(30.0, 50.0);
     assert_eq!(user.state.status().warm, None, "it is about the link");
 }
+
+#[test]
+fn with_nothing_to_show_the_address_is_typed_at_once() {
+    let (state, effects) = State::new(&WindowOptions::default(), "");
+    assert!(state.loading.is_none());
+    assert_eq!((state.focus, effects.len()), (Focus::Address, 0));
+}
