@@ -83,6 +83,11 @@ impl Browse for Fake {
         let font = self.font.as_ref()?;
         Some((Arc::new(font.data.clone()), font.index))
     }
+
+    fn closed(&self, window: &WindowOptions) {
+        let WindowOptions { width, height, scale, zoom, .. } = window;
+        say(&format!("closed {width}x{height}@{scale} zoom={zoom}"));
+    }
 }
 
 fn say(what: &str) {

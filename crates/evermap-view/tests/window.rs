@@ -265,6 +265,7 @@ fn the_page_appears_and_ctrl_w_ends_with_success() {
     assert_eq!(screen.at(600, 400), 0x00FF_FFFF);
     assert_ne!(screen.at(600, 20), screen.at(600, 757), "a field, and the status line");
     session.keys(&["ctrl+w"]);
+    session.hears("closed 1024x768@1 zoom=1");
     assert_eq!(session.ends(), Some(0));
 }
 

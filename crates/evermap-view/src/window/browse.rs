@@ -30,6 +30,10 @@ pub trait Browse: Send + Sync + 'static {
     /// A font for the window's own text: a file's bytes, and the index of the font in them. Asked for at the start and after
     /// each visit until there is one; without it the window has no text.
     fn interface_font(&self) -> Option<(SharedBytes, u32)>;
+
+    /// The window was closed, and had this size, scale and zoom: opened with the same, the next one asks for its first page
+    /// as it needs it. On the thread that [`run`](super::run) was called from. Does nothing unless it is implemented.
+    fn closed(&self, _window: &WindowOptions) {}
 }
 
 /// What a page is laid out for.

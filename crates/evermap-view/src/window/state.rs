@@ -324,6 +324,19 @@ impl State {
         }
     }
 
+    /// How a window would be opened that looks like this one.
+    pub(crate) fn as_options(&self, options: WindowOptions) -> WindowOptions {
+        let css = |pixels: u32| (f64::from(pixels) / self.geometry.scale).round() as u32;
+        let (width, height) = self.geometry.window;
+        WindowOptions {
+            width: css(width),
+            height: css(height),
+            scale: self.geometry.scale as f32,
+            zoom: self.zoom,
+            ..options
+        }
+    }
+
     pub(crate) fn shown(&self) -> Option<&Shown> {
         match &self.content {
             Content::Page(shown) => Some(shown),

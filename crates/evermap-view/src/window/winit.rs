@@ -17,7 +17,7 @@ use winit::event::{
     ElementState, KeyEvent, MouseButton, MouseScrollDelta, Touch, TouchPhase, WindowEvent,
 };
 use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, OwnedDisplayHandle};
-use winit::keyboard::{Key as WinitKey, ModifiersState, NamedKey};
+use winit::keyboard::{Key as WinitKey, KeyCode, ModifiersState, NamedKey, PhysicalKey};
 use winit::window::{CursorIcon, Window, WindowId};
 
 use super::browse::{Browse, WindowOptions};
@@ -133,9 +133,12 @@ impl App {
 
     fn run(mut self, event_loop: EventLoop<()>) -> Result<()> {
         let ran = catch_unwind(AssertUnwindSafe(|| event_loop.run_app(&mut self)));
-        let App { ended, workers, window, .. } = self;
+        let App { ended, workers, window, options, state, .. } = self;
         // The window goes first, whatever is still to be done.
-        drop(window);
+        if window.is_some() {
+            drop(window);
+            workers.browse().closed(&state.as_options(options));
+        }
         workers.finish();
         let ran = ran.map_err(|_| no_window("the window system's library failed"))?;
         match ended {
@@ -382,11 +385,39 @@ fn touch_event(touch: &Touch) -> Option<Event> {
 fn key_of(event: &KeyEvent) -> (Key, Option<String>) {
     let text = event.text.as_ref().map(|text| text.to_string());
     let key = match &event.logical_key {
+        // Shortcuts are the same on a keyboard that writes other letters.
+        WinitKey::Character(character) if !character.is_ascii() => {
+            match latin(event.physical_key) {
+                Some(letter) => Key::Character(letter.to_string()),
+                None => Key::Character(character.to_lowercase()),
+            }
+        }
         WinitKey::Character(character) => Key::Character(character.to_lowercase()),
         WinitKey::Named(named) => named_key(*named),
         _ => Key::Other,
     };
     (key, text)
+}
+
+/// What a key of a shortcut writes on a keyboard with Latin letters.
+fn latin(key: PhysicalKey) -> Option<&'static str> {
+    let PhysicalKey::Code(code) = key else { return None };
+    Some(match code {
+        KeyCode::KeyA => "a",
+        KeyCode::KeyC => "c",
+        KeyCode::KeyF => "f",
+        KeyCode::KeyG => "g",
+        KeyCode::KeyL => "l",
+        KeyCode::KeyQ => "q",
+        KeyCode::KeyR => "r",
+        KeyCode::KeyV => "v",
+        KeyCode::KeyW => "w",
+        KeyCode::KeyX => "x",
+        KeyCode::Digit0 => "0",
+        KeyCode::Minus => "-",
+        KeyCode::Equal => "=",
+        _ => return None,
+    })
 }
 
 fn named_key(named: NamedKey) -> Key {

@@ -116,6 +116,11 @@ impl Workers {
         }
     }
 
+    /// Whom the visits are asked of.
+    pub(crate) fn browse(&self) -> &dyn Browse {
+        &*self.asked.browse
+    }
+
     /// Gives up on what is still waited for, and waits for what pages that were shown have still to do.
     pub(crate) fn finish(self) {
         for running in self.running.into_values() {

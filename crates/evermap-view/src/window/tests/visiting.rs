@@ -366,3 +366,17 @@ fn with_nothing_to_show_the_address_is_typed_at_once() {
     assert!(state.loading.is_none());
     assert_eq!((state.focus, effects.len()), (Focus::Address, 0));
 }
+
+#[test]
+fn a_window_opened_like_the_last_one_asks_for_the_same_layout_at_once() {
+    let mut user = User::at("http://a/1");
+    user.does(Event::Sized { width: 1999, height: 1501, scale: 1.5, made: true });
+    user.letter(CONTROL, "+");
+    let options = user.state.as_options(WindowOptions::default());
+    let (mut next, _) = State::new(&options, "http://a/1");
+    next.handle(Event::Sized { width: 2000, height: 1502, scale: 1.5, made: true });
+    let layout = user.state.layout();
+    let close = |one: u32, other: u32| one.abs_diff(other) <= 1;
+    assert!(close(next.layout().width, layout.width) && close(next.layout().height, layout.height));
+    assert_eq!(next.layout().scale, layout.scale);
+}
