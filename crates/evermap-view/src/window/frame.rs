@@ -1,7 +1,9 @@
 //! The window's pixels, put together: the page's rows, what lies over them, the bars around them.
 //!
 //! The page's rows are kept as they were last painted. Scrolling moves them, and asks the painter for those only that were
-//! not seen before; everything else (a mark, another button lit) is drawn over a copy of them.
+//! not seen before; everything else (a mark, another button lit) is drawn over a copy of them. Against asking for all of
+//! them again, an arrow key's step over 1000 x 600 pixels costs 0.24 instead of 1.1 ms where rows are kept as strips, 0.11
+//! instead of 0.19 ms where bands were painted (lightly optimised build, two shared cores).
 
 use std::sync::Arc;
 
