@@ -27,7 +27,7 @@ const ENTRIES_MAX: usize = 200;
 pub(crate) struct Listing {
     entries: Vec<Entry>,
     /// Differs if anything that is listed does.
-    pub hash: String,
+    hash: String,
 }
 
 struct Entry {
@@ -40,16 +40,39 @@ pub(crate) fn is_home(url: &Url) -> bool {
     url.as_str() == HOME
 }
 
+/// A page that is made here, instead of being fetched.
+pub(crate) struct Given {
+    /// Differs if the page would be another: its manifest says it in place of an address.
+    pub key: String,
+    pub html: String,
+}
+
+/// The page whose font is that of the window's own text.
+pub(crate) const INTERFACE: &str = "evermap:interface";
+
+impl Given {
+    pub(crate) fn interface() -> Given {
+        let html = "<p style=\"font: 13px sans-serif\">Evermap</p>";
+        Given { key: INTERFACE.to_string(), html: html.to_string() }
+    }
+}
+
 impl Listing {
+    /// How the start page's manifest names what it lists.
+    pub(crate) fn key(&self) -> String {
+        format!("{HOME} {}", self.hash)
+    }
+
     /// What is in the store now. Costs a look at each page and document.
     pub(crate) fn now(store: &Store) -> Result<Listing> {
         let mut hasher = blake3::Hasher::new();
         let mut entries = Vec::new();
-        let itself = Url::parse(HOME).map(|url| keep::hash_of(&url)).unwrap_or_default();
+        let own = [HOME, INTERFACE].map(|url| Url::parse(url).map(|url| keep::hash_of(&url)));
+        let is_own = |name: &str| own.iter().flatten().any(|hash| name.ends_with(hash));
         for name in store.list()? {
             let is_part =
                 ["font-", "image-", "http-"].iter().any(|prefix| name.starts_with(prefix));
-            if is_part || name.ends_with(".document") || name.ends_with(&itself) {
+            if is_part || name.ends_with(".document") || is_own(&name) {
                 continue;
             }
             // It may have been removed since.

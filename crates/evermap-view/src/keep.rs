@@ -12,6 +12,7 @@
 // The derive writes `unsafe impl`s after checking the layout at compile time; nothing else here is.
 #![allow(unsafe_code)]
 
+use std::collections::HashSet;
 use std::mem::offset_of;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use url::Url;
 use crate::kept_object::{self, Unusable};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
-use crate::page::{Part, PartKind};
+use crate::page::{Block, Part, PartKind};
 use crate::paint::{Page, Parts, SharedBytes};
 use crate::target::Target;
 use crate::{Result, ViewError};
@@ -275,6 +276,13 @@ impl Keep<'_> {
 /// Whether a font or an image is kept.
 pub(crate) fn has_part(store: &Store, kind: PartKind, hash: &[u8; 32]) -> bool {
     store.contains(&part_name(kind, hash)).unwrap_or(false)
+}
+
+/// Whether all fonts and images of a page are kept.
+pub(crate) fn has_parts(store: &Store, block: Block<'_>) -> bool {
+    let mut seen = HashSet::new();
+    let mut parts = block.parts().filter(|part| seen.insert(part.hash));
+    parts.all(|part| has_part(store, part.kind, part.hash))
 }
 
 /// Bytes of a font or an image that is kept.

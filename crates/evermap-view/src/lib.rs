@@ -1,6 +1,8 @@
 //! Pages that stay laid out between runs: the second visit neither parses nor styles nor shapes nor lays out, it maps the
 //! page and paints. `docs/viewer.md` describes what is kept, to the byte.
 
+#[cfg(all(feature = "fetch", feature = "window"))]
+mod browser;
 #[cfg(feature = "engine")]
 pub mod engine;
 mod error;
@@ -27,7 +29,11 @@ mod run_engine;
 mod target;
 #[cfg(feature = "fetch")]
 mod visit;
+#[cfg(feature = "window")]
+pub mod window;
 
+#[cfg(all(feature = "fetch", feature = "window"))]
+pub use browser::Browser;
 pub use error::{Result, ViewError};
 #[cfg(feature = "fetch")]
 pub use fonts::FontSet;

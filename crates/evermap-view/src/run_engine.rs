@@ -4,12 +4,13 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use peniko::Blob;
 
 use crate::page::{AlignedBytes, Part, PartKind};
 use crate::protocol::{self, Answer, Failure, Request, read_content, read_header, write_frame};
+use crate::visit::Watch;
 use crate::{Result, ViewError};
 
 /// Names the engine's program when it isn't beside this one.
@@ -28,13 +29,13 @@ pub(crate) struct Made {
     pub parts: Vec<Part>,
 }
 
-/// Has a page laid out. Costs a process.
-pub(crate) fn run(request: &Request, timeout: Duration, stage: &dyn Fn(&str)) -> Result<Made> {
+/// Has a page laid out. Costs a process, which is stopped when its time is over or nobody waits for it any longer.
+pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Result<Made> {
     let mut child = spawn()?;
     let input = child.stdin.take();
     let output = child.stdout.take();
     let words = child.stderr.take();
-    let watched = Watched::new(child, timeout);
+    let watched = Watched::new(child);
     let words = std::thread::spawn(move || {
         let mut text = Vec::new();
         let _ = words.map(|words| words.take(WORDS_BYTES_MAX).read_to_end(&mut text));
@@ -44,11 +45,16 @@ pub(crate) fn run(request: &Request, timeout: Duration, stage: &dyn Fn(&str)) ->
         let mut input = input.ok_or(io::ErrorKind::BrokenPipe)?;
         write_frame(&mut input, protocol::REQUEST, &[&json])
     });
-    let read = match (asked, output) {
-        (Ok(()), Some(output)) => read_answer(output, stage),
-        (Err(error), _) => Err(error),
-        (_, None) => Err(io::ErrorKind::BrokenPipe.into()),
-    };
+    let read = std::thread::scope(|scope| {
+        scope.spawn(|| watched.watch(timeout, watch.given_up));
+        let read = match (asked, output) {
+            (Ok(()), Some(output)) => read_answer(output, watch.stage),
+            (Err(error), _) => Err(error),
+            (_, None) => Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        watched.finish();
+        read
+    });
     match read {
         Ok(Ok(made)) => {
             // It has said all; what it still keeps of its responses it may keep in peace.
@@ -60,11 +66,14 @@ pub(crate) fn run(request: &Request, timeout: Duration, stage: &dyn Fn(&str)) ->
             Err(failure.into_error())
         }
         Err(error) => {
-            let (status, overdue) = watched.end();
+            let (status, done) = watched.end();
             let words = words.join().unwrap_or_default();
-            let what = match overdue {
-                true => format!("took longer than {} s and was stopped", timeout.as_secs()),
-                false => ending(status, &error, words.trim(), request.memory_bytes_max),
+            let what = match done {
+                Done::Overdue => {
+                    format!("took longer than {} s and was stopped", timeout.as_secs())
+                }
+                Done::GivenUp => "was stopped, because nobody waited any longer,".to_string(),
+                _ => ending(status, &error, words.trim(), request.memory_bytes_max),
             };
             Err(ViewError::Engine { url: request.url.clone(), what })
         }
@@ -101,7 +110,7 @@ fn program() -> Result<PathBuf> {
 
 type Answered = std::result::Result<Made, Failure>;
 
-fn read_answer(mut output: ChildStdout, stage: &dyn Fn(&str)) -> io::Result<Answered> {
+fn read_answer(mut output: ChildStdout, stage: &(dyn Fn(&str) + Sync)) -> io::Result<Answered> {
     let mut answer = None;
     let mut block = None;
     let mut document = None;
@@ -155,12 +164,11 @@ fn ending(
     }
 }
 
+/// How often it is asked whether somebody still waits.
+const ASKED_EVERY: Duration = Duration::from_millis(50);
+
 /// A child that is killed when its time is over.
 struct Watched {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     child: Mutex<Option<Child>>,
     done: Mutex<Done>,
     changed: Condvar,
@@ -171,44 +179,63 @@ enum Done {
     No,
     Yes,
     Overdue,
+    GivenUp,
 }
 
 impl Watched {
-    fn new(child: Child, timeout: Duration) -> Watched {
-        let shared = Arc::new(Shared {
+    fn new(child: Child) -> Watched {
+        Watched {
             child: Mutex::new(Some(child)),
             done: Mutex::new(Done::No),
             changed: Condvar::new(),
-        });
-        let watcher = shared.clone();
-        std::thread::spawn(move || {
-            let done = watcher.done.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited =
-                watcher.changed.wait_timeout_while(done, timeout, |done| *done == Done::No);
-            let (mut done, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-            if waited.timed_out() {
-                *done = Done::Overdue;
-                drop(done);
-                let mut child = watcher.child.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(child) = child.as_mut() {
-                    let _ = child.kill();
-                }
-            }
-        });
-        Watched { shared }
+        }
     }
 
-    /// It may end by itself, within the time that it had.
+    /// Returns when it is done, or was killed.
+    fn watch(&self, timeout: Duration, given_up: &(dyn Fn() -> bool + Sync)) {
+        let end = Instant::now() + timeout;
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        while *done == Done::No {
+            let left = end.saturating_duration_since(Instant::now());
+            *done = match (left.is_zero(), given_up()) {
+                (true, _) => Done::Overdue,
+                (_, true) => Done::GivenUp,
+                _ => {
+                    let wait = left.min(ASKED_EVERY);
+                    let waited = self.changed.wait_timeout(done, wait);
+                    done = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    continue;
+                }
+            };
+            drop(done);
+            let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(child) = child.as_mut() {
+                // It may have ended by itself.
+                let _ = child.kill();
+            }
+            return;
+        }
+    }
+
+    fn finish(&self) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        if *done == Done::No {
+            *done = Done::Yes;
+        }
+        drop(done);
+        self.changed.notify_all();
+    }
+
+    /// It may end by itself.
     fn leave(self) {
-        self.finish();
         if let Some(mut child) = self.take_child() {
             std::thread::spawn(move || child.wait());
         }
     }
 
-    /// Ends it, if it has not ended; gives how it did, and whether its time was over.
-    fn end(self) -> (Option<ExitStatus>, bool) {
-        let overdue = self.finish();
+    /// Ends it, if it has not ended; gives how it did, and whether it was killed here.
+    fn end(self) -> (Option<ExitStatus>, Done) {
+        let done = *self.done.lock().unwrap_or_else(PoisonError::into_inner);
         let status = self.take_child().and_then(|mut child| {
             if let Ok(Some(status)) = child.try_wait() {
                 return Some(status);
@@ -223,21 +250,10 @@ impl Watched {
                 }
             }
         });
-        (status, overdue)
-    }
-
-    fn finish(&self) -> bool {
-        let mut done = self.shared.done.lock().unwrap_or_else(PoisonError::into_inner);
-        let overdue = *done == Done::Overdue;
-        if !overdue {
-            *done = Done::Yes;
-        }
-        drop(done);
-        self.shared.changed.notify_all();
-        overdue
+        (status, done)
     }
 
     fn take_child(&self) -> Option<Child> {
-        self.shared.child.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.child.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -8,7 +8,7 @@ use evermap_dom::{NewBlock, Source};
 use url::Url;
 
 use crate::fetch::{FetchOptions, Fetcher};
-use crate::home::{HOME, Listing, is_home};
+use crate::home::{Given, INTERFACE, Listing, is_home};
 use crate::keep::{self, Found, Keep, StoreParts};
 use crate::layout::Layout;
 use crate::manifest::{Manifest, Verdict, engine_version};
@@ -119,7 +119,17 @@ impl Parts for MadeParts {
     }
 }
 
-/// Shows `target` in a window of `layout`. `store` is where pages are kept; without one every visit is cold.
+/// Who watches a visit.
+#[derive(Clone, Copy)]
+pub(crate) struct Watch<'a> {
+    /// Is told the stage that was reached.
+    pub stage: &'a (dyn Fn(&str) + Sync),
+    /// Whether nobody waits for the page any longer: the engine is stopped then.
+    pub given_up: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// Shows `target` in a window of `layout`. `store` is where pages are kept; without one every visit is cold. `stage` is told
+/// how far it is.
 ///
 /// A warm visit costs the opening of an object and a look at each thing that the page was made from; a cold one a process
 /// that lays it out.
@@ -131,104 +141,144 @@ pub fn visit(
     layout: Layout,
     store: Option<&Store>,
     options: &VisitOptions,
-    stage: &dyn Fn(&str),
+    stage: &(dyn Fn(&str) + Sync),
 ) -> Result<Visit> {
-    let start = Instant::now();
-    let mut reasons = Vec::new();
+    visit_watched(target, layout, store, options, &Watch { stage, given_up: &|| false })
+}
+
+pub(crate) fn visit_watched(
+    target: &Target,
+    layout: Layout,
+    store: Option<&Store>,
+    options: &VisitOptions,
+    watch: &Watch<'_>,
+) -> Result<Visit> {
     let listing = match (is_home(&target.url), store) {
         (true, Some(store)) => Some(Listing::now(store)?),
         (true, None) => Some(Listing::default()),
         _ => None,
     };
-    let kept = match store {
-        _ if options.reload => Err("a reload was asked for".to_string()),
-        _ if options.cold => Err("a cold visit was asked for".to_string()),
-        _ if options.layers == Layers::Document => Err("only the document is used".to_string()),
-        None => Err("there is no store".to_string()),
-        Some(store) => warm(target, layout, store, options, listing.as_ref()),
+    let ask = Ask { target, layout, store, options };
+    let key = listing.as_ref().map(Listing::key);
+    let given = |listing: &Listing| Given { key: listing.key(), html: listing.html(store) };
+    ask.visit(key.as_deref(), &|| listing.as_ref().map(given), watch)
+}
+
+/// A page that is written in the font of the window's own text.
+pub(crate) fn interface_page(store: &Store, watch: &Watch<'_>) -> Result<Visit> {
+    let url = Url::parse(INTERFACE).map_err(|error| ViewError::InvalidPage(error.to_string()))?;
+    let ask = Ask {
+        target: &Target::of_url(url),
+        layout: Layout { width: 64, height: 64, scale: 1.0 },
+        store: Some(store),
+        options: &VisitOptions { offline: true, ..VisitOptions::default() },
     };
-    match kept {
-        Ok(mut visit) => {
-            visit.open_ms = milliseconds(start);
-            return Ok(visit);
+    ask.visit(Some(INTERFACE), &|| Some(Given::interface()), watch)
+}
+
+/// What a visit is about.
+#[derive(Clone, Copy)]
+struct Ask<'a> {
+    target: &'a Target,
+    layout: Layout,
+    store: Option<&'a Store>,
+    options: &'a VisitOptions,
+}
+
+impl Ask<'_> {
+    /// Warm if it can be. A page that is made here, and not fetched, has a `key`, and is `given` if it is not kept.
+    fn visit(
+        &self,
+        key: Option<&str>,
+        given: &dyn Fn() -> Option<Given>,
+        watch: &Watch<'_>,
+    ) -> Result<Visit> {
+        let start = Instant::now();
+        let mut reasons = Vec::new();
+        let kept = match self.store {
+            _ if self.options.reload => Err("a reload was asked for".to_string()),
+            _ if self.options.cold => Err("a cold visit was asked for".to_string()),
+            _ if self.options.layers == Layers::Document => {
+                Err("only the document is used".to_string())
+            }
+            None => Err("there is no store".to_string()),
+            Some(store) => self.warm(store, key),
+        };
+        match kept {
+            Ok(mut visit) => {
+                visit.open_ms = milliseconds(start);
+                return Ok(visit);
+            }
+            Err(why) => reasons.push(why),
         }
-        Err(why) => reasons.push(why),
+        let given = given();
+        let key = given.as_ref().map(|given| given.key.clone());
+        let mut made = self.cold(given.map(|given| given.html), watch)?;
+        if let (Some(key), Some(page)) = (key, made.answer.resources.first_mut()) {
+            page.url = key;
+        }
+        let kept = self.store.map(|store| StoreParts { store: store.clone() });
+        let parts = MadeParts { sent: made.parts.clone(), kept };
+        let page = Page::new(Arc::new(made.block.clone()), None, Box::new(parts))?;
+        reasons.extend(made.answer.notes.iter().cloned());
+        let url = Url::parse(&made.answer.final_url).unwrap_or_else(|_| self.target.url.clone());
+        let times = Some(made.answer.times);
+        let (target, layout) = (self.target.clone(), self.layout);
+        let keeping = Some(Box::new(Keeping { target, layout, made }));
+        let cold_ms = milliseconds(start);
+        let page = Arc::new(page);
+        Ok(Visit { page, url, warm: false, reasons, open_ms: 0.0, times, cold_ms, keeping })
     }
-    let mut made = cold(target, layout, store, options, listing.as_ref(), stage)?;
-    if let (Some(listing), Some(page)) = (&listing, made.answer.resources.first_mut()) {
-        page.url = listed(listing);
-    }
-    let kept = store.map(|store| StoreParts { store: store.clone() });
-    let parts = MadeParts { sent: made.parts.clone(), kept };
-    let page = Page::new(Arc::new(made.block.clone()), None, Box::new(parts))?;
-    reasons.extend(made.answer.notes.iter().cloned());
-    let url = Url::parse(&made.answer.final_url).unwrap_or_else(|_| target.url.clone());
-    let times = Some(made.answer.times);
-    let keeping = Some(Box::new(Keeping { target: target.clone(), layout, made }));
-    let cold_ms = milliseconds(start);
-    let page = Arc::new(page);
-    Ok(Visit { page, url, warm: false, reasons, open_ms: 0.0, times, cold_ms, keeping })
-}
 
-/// The kept page, if it is good; else why not.
-fn warm(
-    target: &Target,
-    layout: Layout,
-    store: &Store,
-    options: &VisitOptions,
-    listing: Option<&Listing>,
-) -> std::result::Result<Visit, String> {
-    let found = Found::open(store, &target.url, layout)?;
-    let manifest = found.manifest()?;
-    let fetcher = Fetcher::new(fetch_options(options), Some(store.clone()));
-    let unknown = match manifest.check(layout, &fetcher, now_ns()) {
-        Verdict::Good(unknown) => unknown,
-        Verdict::Stale(why) => return Err(why),
-    };
-    let listed = listing.map(listed);
-    if listed.is_some() && listed.as_ref() != manifest.resources.first().map(|page| &page.url) {
-        return Err("what it lists has changed".to_string());
+    /// The kept page, if it is good; else why not.
+    fn warm(&self, store: &Store, key: Option<&str>) -> std::result::Result<Visit, String> {
+        let found = Found::open(store, &self.target.url, self.layout)?;
+        let manifest = found.manifest()?;
+        let fetcher = Fetcher::new(fetch_options(self.options), Some(store.clone()));
+        let unknown = match manifest.check(self.layout, &fetcher, now_ns()) {
+            Verdict::Good(unknown) => unknown,
+            Verdict::Stale(why) => return Err(why),
+        };
+        let first = manifest.resources.first().map(|page| page.url.as_str());
+        if key.is_some() && key != first {
+            return Err("what it lists has changed".to_string());
+        }
+        let with_strips = self.options.layers == Layers::All;
+        let page = found.page(with_strips).map_err(|error| error.to_string())?;
+        let url = Url::parse(&manifest.final_url).map_err(|error| error.to_string())?;
+        let mut reasons = vec!["nothing that it was made from has changed".to_string()];
+        reasons.extend(unknown);
+        Ok(Visit {
+            page: Arc::new(page),
+            url,
+            warm: true,
+            reasons,
+            open_ms: 0.0,
+            times: None,
+            cold_ms: manifest.cold_ms,
+            keeping: None,
+        })
     }
-    let page = found.page(options.layers == Layers::All).map_err(|error| error.to_string())?;
-    let url = Url::parse(&manifest.final_url).map_err(|error| error.to_string())?;
-    let mut reasons = vec!["nothing that it was made from has changed".to_string()];
-    reasons.extend(unknown);
-    Ok(Visit {
-        page: Arc::new(page),
-        url,
-        warm: true,
-        reasons,
-        open_ms: 0.0,
-        times: None,
-        cold_ms: manifest.cold_ms,
-        keeping: None,
-    })
-}
 
-fn cold(
-    target: &Target,
-    layout: Layout,
-    store: Option<&Store>,
-    options: &VisitOptions,
-    listing: Option<&Listing>,
-    stage: &dyn Fn(&str),
-) -> Result<Made> {
-    let kept_document = (options.layers == Layers::Document && !options.reload)
-        .then(|| keep::document_name(&target.url));
-    let request = Request {
-        url: target.url.to_string(),
-        layout,
-        html: listing.map(|listing| listing.html(store)),
-        document: target.document.clone().or(kept_document),
-        store: store.map(|store| store.path().to_path_buf()),
-        offline: options.offline,
-        reload: options.reload,
-        page_bytes_max: options.page_bytes_max,
-        timeout_ms: options.timeout.as_millis() as u64,
-        resources_timeout_ms: options.resources_timeout.as_millis() as u64,
-        memory_bytes_max: options.memory_bytes_max,
-    };
-    run_engine::run(&request, options.engine_timeout, stage)
+    fn cold(&self, html: Option<String>, watch: &Watch<'_>) -> Result<Made> {
+        let Ask { target, layout, store, options } = *self;
+        let kept_document = (options.layers == Layers::Document && !options.reload)
+            .then(|| keep::document_name(&target.url));
+        let request = Request {
+            url: target.url.to_string(),
+            layout,
+            html,
+            document: target.document.clone().or(kept_document),
+            store: store.map(|store| store.path().to_path_buf()),
+            offline: options.offline,
+            reload: options.reload,
+            page_bytes_max: options.page_bytes_max,
+            timeout_ms: options.timeout.as_millis() as u64,
+            resources_timeout_ms: options.resources_timeout.as_millis() as u64,
+            memory_bytes_max: options.memory_bytes_max,
+        };
+        run_engine::run(&request, options.engine_timeout, watch)
+    }
 }
 
 impl Visit {
@@ -287,11 +337,6 @@ impl Visit {
         keep.commit(store)?;
         Ok(None)
     }
-}
-
-/// How the start page's manifest names what it lists.
-fn listed(listing: &Listing) -> String {
-    format!("{HOME} {}", listing.hash)
 }
 
 fn fetch_options(options: &VisitOptions) -> FetchOptions {

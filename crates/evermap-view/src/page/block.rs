@@ -173,6 +173,11 @@ impl<'a> Block<'a> {
         fonts.chain(images.map(|image| PartRef { kind: PartKind::Image, hash: &image.hash }))
     }
 
+    /// The fonts that the page needs: the file's hash, and which font of it.
+    pub fn fonts(&self) -> impl Iterator<Item = (&'a [u8; 32], u32)> + use<'a> {
+        self.section::<FontRecord>(FONTS).iter().map(|font| (&font.hash, font.index))
+    }
+
     /// All text that can be found; blocks end with a line feed.
     pub fn searchable(&self) -> &'a str {
         let bytes = self.section::<u8>(TEXT);

@@ -62,6 +62,15 @@ impl Visiting {
         Layout { width: pixels(self.width), height: pixels(self.height), scale: self.scale }
     }
 
+    /// The window's size in CSS pixels.
+    pub fn window(&self) -> (u32, u32) {
+        (self.width, self.height)
+    }
+
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
     pub fn options(&self) -> VisitOptions {
         let patience = Duration::from_secs(self.patience.max(1));
         let standard = VisitOptions::default();

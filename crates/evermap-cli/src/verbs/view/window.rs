@@ -1,23 +1,43 @@
 //! `evermap view`: a page in a window.
 
 use std::path::Path;
+use std::sync::Arc;
+
+use evermap_view::window::{WindowOptions, run};
+use evermap_view::{Browser, HOME};
 
 use super::common::Visiting;
 use crate::failure::Failure;
 
 /// Show a page in a window
+///
+/// Ctrl+L goes to the address bar, Ctrl+F finds in the page, Alt+Left and Alt+Right go back and forward, F5 reloads,
+/// Ctrl++ and Ctrl+- zoom, Tab goes from link to link, Ctrl+Q closes.
 #[derive(Debug, clap::Args)]
 pub struct View {
     /// URL, file, or name of a page or document in the store
-    #[arg(value_name = "PAGE")]
-    page: String,
+    #[arg(value_name = "PAGE", required_unless_present = "home")]
+    page: Option<String>,
+    /// Open on the start page: what the store keeps
+    #[arg(long, conflicts_with = "page")]
+    home: bool,
     #[command(flatten)]
     visiting: Visiting,
 }
 
 impl View {
-    pub fn run(&self, _directory: &Path) -> Result<(), Failure> {
-        let _ = (&self.page, &self.visiting);
-        Err(evermap_view::ViewError::NoWindow("not there yet".to_string()).into())
+    pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        let (width, height) = self.visiting.window();
+        let options = WindowOptions {
+            width,
+            height,
+            zoom: self.visiting.scale(),
+            home: HOME.to_string(),
+            ..WindowOptions::default()
+        };
+        let store = self.visiting.store(directory);
+        let browser = Browser::new(store, self.visiting.options(), self.visiting.keeps());
+        let page = self.page.as_deref().unwrap_or(HOME);
+        Ok(run(Arc::new(browser), page, options)?)
     }
 }

@@ -1,0 +1,112 @@
+//! What stands behind the window: visits, and the font of its own text.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use evermap::Store;
+
+use crate::keep;
+use crate::page::PartKind;
+use crate::paint::{Painter, Parts, SharedBytes};
+use crate::target::Target;
+use crate::visit::{self, VisitOptions, Watch};
+use crate::window::{self, Browse, Stage, Waiting};
+use crate::{Layout, Result};
+
+/// Pages for the window: kept in a store, if there is one.
+pub struct Browser {
+    store: std::result::Result<Store, String>,
+    options: VisitOptions,
+    keep: bool,
+}
+
+impl Browser {
+    /// Pages that are visited as `options` say. Without a store (and then with the reason) nothing is kept; nor is it if
+    /// `keep` is false.
+    pub fn new(
+        store: std::result::Result<Store, String>,
+        options: VisitOptions,
+        keep: bool,
+    ) -> Browser {
+        Browser { store, options, keep }
+    }
+
+    fn visit(
+        &self,
+        address: &str,
+        layout: Layout,
+        fresh: bool,
+        watch: &Watch<'_>,
+    ) -> Result<visit::Visit> {
+        let store = self.store.as_ref().ok();
+        let target = Target::find(address, store)?;
+        let options = VisitOptions { reload: fresh || self.options.reload, ..self.options.clone() };
+        let visit = visit::visit_watched(&target, layout, store, &options, watch)?;
+        // What a kept page shares with others may have been removed: it is made anew then, before anything of it is missed.
+        let missing =
+            visit.warm && store.is_some_and(|store| !keep::has_parts(store, visit.page.block()));
+        match missing {
+            true => {
+                let options = VisitOptions { cold: true, ..options };
+                visit::visit_watched(&target, layout, store, &options, watch)
+            }
+            false => Ok(visit),
+        }
+    }
+}
+
+impl Browse for Browser {
+    fn visit(
+        &self,
+        address: &str,
+        layout: Layout,
+        fresh: bool,
+        waiting: &Waiting,
+    ) -> Result<window::Visit> {
+        let start = Instant::now();
+        let watch = Watch {
+            stage: &|stage| waiting.progress(Stage::new(stage.to_string())),
+            given_up: &|| waiting.given_up(),
+        };
+        let mut visit = self.visit(address, layout, fresh, &watch)?;
+        let took_ms = start.elapsed().as_secs_f64() * 1e3;
+        let reason = visit.reasons.first().map(String::as_str).unwrap_or_default();
+        let summary = match visit.warm {
+            true => format!("warm, {took_ms:.1} ms"),
+            false => format!("cold: {reason}, {took_ms:.0} ms"),
+        };
+        let page = visit.page.clone();
+        let (url, warm) = (visit.url.to_string(), visit.warm);
+        let after: Option<window::Afterwards> =
+            match (&self.store, visit.is_to_be_kept() && self.keep) {
+                (_, false) => None,
+                (Err(why), _) => {
+                    let why = format!("the page is not kept: {why}");
+                    Some(Box::new(move || Some(why)))
+                }
+                (Ok(store), _) => {
+                    let store = store.clone();
+                    Some(Box::new(move || match visit.keep(&store, &mut Painter::new()) {
+                        Ok(None) => None,
+                        Ok(Some(why)) => Some(format!("the page is not kept: {why}")),
+                        Err(error) => Some(format!("the page is not kept: {error}")),
+                    }))
+                }
+            };
+        Ok(window::Visit { page, url, warm, summary, after })
+    }
+
+    /// The font of a little page that says `sans-serif`, which is kept as any page.
+    fn interface_font(&self) -> Option<(SharedBytes, u32)> {
+        let store = self.store.as_ref().ok()?;
+        let watch = Watch { stage: &|_| (), given_up: &|| false };
+        let mut visit = visit::interface_page(store, &watch).ok()?;
+        let page = visit.page.clone();
+        let (hash, index) = page.block().fonts().next()?;
+        let hash = *hash;
+        visit.keep(store, &mut Painter::new()).ok()?;
+        let parts = keep::StoreParts { store: store.clone() };
+        let font = parts.load(PartKind::Font, &hash).ok()?;
+        Some((Arc::clone(&font), index))
+    }
+}

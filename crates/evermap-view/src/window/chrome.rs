@@ -1,0 +1,397 @@
+//! Draws what is around the page, and in its place when there is none: toolbar, status line, find bar, error page.
+//!
+//! Each is a panel: pixels that stay until something they show changes. What a panel shows is a value that can be compared;
+//! it says all that its drawing depends on.
+
+use anyrender::{ImageRenderer, PaintScene};
+use anyrender_vello_cpu::{VelloCpuImageRenderer, VelloCpuScenePainter};
+use kurbo::{Affine, Circle, Rect, RoundedRect, Shape, Stroke};
+use peniko::Fill;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::geometry::{Button, Rectangle};
+use super::icons::icon;
+use super::look::{color, colors};
+use super::state::{Failure, Focus, State};
+use super::text::Type;
+use crate::{Result, ViewError};
+
+/// The panels, and what draws them.
+#[derive(Default)]
+pub(crate) struct Chrome {
+    rasterizer: Rasterizer,
+    toolbar: Panel,
+    status: Panel,
+    find: Panel,
+    failure: Panel,
+}
+
+/// Pixels, and what they show.
+#[derive(Default)]
+struct Panel {
+    shows: Option<Shows>,
+    pixels: Vec<u32>,
+}
+
+/// All that a panel's drawing depends on.
+#[derive(Clone, Debug, PartialEq)]
+struct Shows {
+    size: (u32, u32),
+    scale: f64,
+    has_font: bool,
+    lit: Option<(Button, bool)>,
+    /// Buttons that do something.
+    enabled: Vec<(Button, bool)>,
+    loading: bool,
+    field: Option<FieldShows>,
+    texts: Vec<String>,
+    /// A dot: whether the page had been kept.
+    warm: Option<bool>,
+}
+
+/// A line of text that can be edited, as it is seen. Places are pixels from the left of the window.
+#[derive(Clone, Debug, PartialEq)]
+struct FieldShows {
+    text: String,
+    start: f32,
+    /// Where the cursor stands, and the selection; for the line that has the focus.
+    cursor: Option<(f32, (f32, f32))>,
+}
+
+impl Chrome {
+    /// The toolbar's pixels.
+    pub(crate) fn toolbar(&mut self, state: &State) -> Result<&[u32]> {
+        let g = &state.geometry;
+        let lit = state.lit.filter(|(button, _)| {
+            matches!(button, Button::Back | Button::Forward | Button::Reload | Button::Home)
+        });
+        let shows = Shows {
+            lit,
+            enabled: vec![
+                (Button::Back, state.history.ahead(-1).is_some()),
+                (Button::Forward, state.history.ahead(1).is_some()),
+                (Button::Reload, true),
+                (Button::Home, state.has_home()),
+            ],
+            loading: state.loading.as_ref().is_some_and(|loading| loading.ticks > 0),
+            field: Some(address_shows(state)),
+            ..Shows::of(state, g.toolbar)
+        };
+        self.toolbar.draw(&mut self.rasterizer, shows, |scene, shows| {
+            draw_line(
+                scene,
+                Rectangle { top: g.toolbar.bottom().saturating_sub(1), height: 1, ..g.toolbar },
+            );
+            draw_buttons(scene, state, shows, (0, 0));
+            draw_field(scene, state, shows, g.address, (0, 0), state.focus == Focus::Address);
+        })
+    }
+
+    /// The status line's pixels.
+    pub(crate) fn status(&mut self, state: &State) -> Result<&[u32]> {
+        let g = &state.geometry;
+        let status = state.status();
+        let texts = vec![status.text, status.right];
+        let shows = Shows { texts, warm: status.warm, ..Shows::of(state, g.status) };
+        self.status.draw(&mut self.rasterizer, shows, |scene, shows| {
+            draw_line(scene, Rectangle::new(0, 0, g.status.width, 1));
+            let text_type = state.type_of(0.92);
+            let middle = g.status.height as f32 / 2.0 + 0.5;
+            let (padding, width) = (state.field_padding(), g.status.width as f32);
+            let mut left = padding;
+            if let Some(warm) = shows.warm {
+                let radius = 3.5 * shows.scale;
+                let center = (f64::from(left) + radius, f64::from(middle));
+                let rgb = if warm { colors::WARM } else { colors::COLD };
+                fill(scene, &Circle::new(center, radius), rgb);
+                left += 2.0 * radius as f32 + g.px(6.0) as f32;
+            }
+            let right = text_type.width(&shows.texts[1]);
+            let room = width - left - right - 2.0 * padding;
+            let text = text_type.shortened(&shows.texts[0], room.max(0.0));
+            text_type.draw(scene, &text, left, middle, color(colors::QUIET));
+            let x = width - right - padding;
+            text_type.draw(scene, &shows.texts[1], x, middle, color(colors::QUIET));
+        })
+    }
+
+    /// The find bar's pixels.
+    pub(crate) fn find(&mut self, state: &State) -> Result<&[u32]> {
+        let g = &state.geometry;
+        let lit = state.lit.filter(|(button, _)| {
+            matches!(button, Button::FindPrevious | Button::FindNext | Button::FindClose)
+        });
+        let found = !state.find.matches.is_empty();
+        let shows = Shows {
+            lit,
+            enabled: vec![
+                (Button::FindPrevious, found),
+                (Button::FindNext, found),
+                (Button::FindClose, true),
+            ],
+            field: Some(find_shows(state)),
+            texts: vec![state.find.count()],
+            ..Shows::of(state, g.find)
+        };
+        let origin = (g.find.left, g.find.top);
+        self.find.draw(&mut self.rasterizer, shows, |scene, shows| {
+            let size = (g.find.width, g.find.height);
+            draw_line(scene, Rectangle::new(0, 0, 1, size.1));
+            draw_line(scene, Rectangle::new(0, size.1.saturating_sub(1), size.0, 1));
+            draw_buttons(scene, state, shows, origin);
+            draw_field(scene, state, shows, g.find_field, origin, state.focus == Focus::Find);
+            let text_type = state.type_of(0.92);
+            let (count, bounds) = (&shows.texts[0], g.find_field);
+            let right = (bounds.right() - origin.0) as f32 - state.field_padding();
+            let middle = (bounds.top - origin.1) as f32 + bounds.height as f32 / 2.0;
+            let x = right - text_type.width(count);
+            if x > (bounds.left - origin.0) as f32 {
+                text_type.draw(scene, count, x, middle, color(colors::QUIET));
+            }
+        })
+    }
+
+    /// The pixels of a page that says why another can't be shown.
+    pub(crate) fn failure(&mut self, state: &State, failure: &Failure) -> Result<&[u32]> {
+        let page = state.geometry.page;
+        let texts = vec![failure.address.clone(), failure.why.clone(), failure.remedy.clone()];
+        let shows = Shows { texts, ..Shows::of(state, page) };
+        self.failure.draw(&mut self.rasterizer, shows, |scene, _| {
+            let all = Rect::new(0.0, 0.0, f64::from(page.width), f64::from(page.height));
+            fill(scene, &all, colors::PAPER);
+            draw_failure(scene, state, failure);
+        })
+    }
+}
+
+impl Shows {
+    fn of(state: &State, part: Rectangle) -> Shows {
+        Shows {
+            size: (part.width, part.height),
+            scale: state.geometry.scale,
+            has_font: state.font.is_some(),
+            lit: None,
+            enabled: Vec::new(),
+            loading: false,
+            field: None,
+            texts: Vec::new(),
+            warm: None,
+        }
+    }
+}
+
+impl Panel {
+    fn draw(
+        &mut self,
+        rasterizer: &mut Rasterizer,
+        shows: Shows,
+        draw: impl FnOnce(&mut VelloCpuScenePainter, &Shows),
+    ) -> Result<&[u32]> {
+        if self.shows.as_ref() != Some(&shows) {
+            self.shows = None;
+            rasterizer.rasterize(shows.size, &mut self.pixels, |scene| draw(scene, &shows))?;
+            self.shows = Some(shows);
+        }
+        Ok(&self.pixels)
+    }
+}
+
+/// One rasterizer for all panels: glyphs are outlined once.
+#[derive(Default)]
+struct Rasterizer {
+    renderer: Option<VelloCpuImageRenderer>,
+    rgba: Vec<u8>,
+}
+
+impl Rasterizer {
+    fn rasterize(
+        &mut self,
+        (width, height): (u32, u32),
+        pixels: &mut Vec<u32>,
+        draw: impl FnOnce(&mut VelloCpuScenePainter),
+    ) -> Result<()> {
+        pixels.clear();
+        let bounds = 1..=u32::from(u16::MAX);
+        if !bounds.contains(&width) || !bounds.contains(&height) {
+            return Ok(());
+        }
+        let mut renderer = match self.renderer.take() {
+            Some(mut renderer) => {
+                renderer.resize(width, height);
+                renderer
+            }
+            None => VelloCpuImageRenderer::new(width, height),
+        };
+        let rgba = &mut self.rgba;
+        rgba.clear();
+        // The rasterizer is not ours, and the font that it is given may be damaged.
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let ground = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
+            let draw = |scene: &mut VelloCpuScenePainter| {
+                fill(scene, &ground, colors::BAR);
+                draw(scene);
+            };
+            renderer.render_to_vec(draw, rgba);
+            renderer
+        }));
+        let Ok(renderer) = done else {
+            let why = "the rasterizer gave up on the window's own text".to_string();
+            return Err(ViewError::InvalidPage(why));
+        };
+        self.renderer = Some(renderer);
+        let quads = self.rgba.as_chunks::<4>().0.iter();
+        pixels.extend(
+            quads.map(|[red, green, blue, _]| u32::from_be_bytes([0, *red, *green, *blue])),
+        );
+        Ok(())
+    }
+}
+
+/// The address as it is seen: whole and scrolled while it is edited, else with its middle left out if it is long.
+fn address_shows(state: &State) -> FieldShows {
+    if state.focus == Focus::Address {
+        return edited_shows(state);
+    }
+    let padding = state.field_padding();
+    let room = state.geometry.address.width as f32 - 2.0 * padding;
+    FieldShows {
+        text: state.type_of(1.0).shortened(state.address.text(), room.max(0.0)),
+        start: state.geometry.address.left as f32 + padding,
+        cursor: None,
+    }
+}
+
+fn find_shows(state: &State) -> FieldShows {
+    if state.focus == Focus::Find {
+        return edited_shows(state);
+    }
+    let start = state.geometry.find_field.left as f32 + state.field_padding();
+    FieldShows { text: state.find.field.text().to_string(), start, cursor: None }
+}
+
+/// The line that has the focus.
+fn edited_shows(state: &State) -> FieldShows {
+    let field = if state.focus == Focus::Find { &state.find.field } else { &state.address };
+    let text_type = state.type_of(1.0);
+    let start = state.field_start();
+    let at = |byte: usize| start + text_type.width(&field.text()[..byte]);
+    let selection = field.selection();
+    FieldShows {
+        text: field.text().to_string(),
+        start,
+        cursor: Some((at(field.cursor()), (at(selection.start), at(selection.end)))),
+    }
+}
+
+pub(super) fn fill(scene: &mut impl PaintScene, shape: &impl Shape, rgb: u32) {
+    scene.fill(Fill::NonZero, Affine::IDENTITY, color(rgb), None, shape);
+}
+
+fn draw_line(scene: &mut impl PaintScene, rect: Rectangle) {
+    fill(scene, &moved(rect, (0, 0)), colors::LINE);
+}
+
+/// A rectangle of the window in a panel that begins at `origin`.
+fn moved(rect: Rectangle, origin: (u32, u32)) -> Rect {
+    let (x, y) =
+        (f64::from(rect.left) - f64::from(origin.0), f64::from(rect.top) - f64::from(origin.1));
+    Rect::new(x, y, x + f64::from(rect.width), y + f64::from(rect.height))
+}
+
+fn draw_buttons(scene: &mut impl PaintScene, state: &State, shows: &Shows, origin: (u32, u32)) {
+    for (button, enabled) in &shows.enabled {
+        let at = moved(state.geometry.button(*button), origin);
+        let lit = shows.lit.filter(|(lit, _)| lit == button && *enabled);
+        if let Some((_, held)) = lit {
+            let ground = RoundedRect::from_rect(at, 6.0 * shows.scale);
+            fill(scene, &ground, if held { colors::HELD } else { colors::LIT });
+        }
+        let ink = if *enabled { colors::ICON } else { colors::FAINT };
+        icon(scene, *button, shows.loading, at, ink);
+    }
+}
+
+fn draw_field(
+    scene: &mut impl PaintScene,
+    state: &State,
+    shows: &Shows,
+    bounds: Rectangle,
+    origin: (u32, u32),
+    focused: bool,
+) {
+    let Some(field) = &shows.field else { return };
+    let scale = shows.scale;
+    let at = moved(bounds, origin);
+    let (edge, thick) = if focused { (colors::FOCUS, 1.5 * scale) } else { (colors::LINE, 1.0) };
+    let frame = RoundedRect::from_rect(at.inset(-thick / 2.0), 6.0 * scale);
+    fill(scene, &frame, colors::FIELD);
+    let mut clip = at.inset(-f64::from(state.field_padding()) + 2.0);
+    if focused {
+        clip.x1 = (clip.x1 - f64::from(state.field_reserve())).max(clip.x0);
+    }
+    scene.push_clip_layer(Fill::NonZero, Affine::IDENTITY, &clip);
+    let shift = origin.0 as f32;
+    if let Some((cursor, (from, to))) = field.cursor {
+        let (top, bottom) = (at.y0 + 5.0 * scale, at.y1 - 5.0 * scale);
+        let span = |from: f32, to: f32| {
+            Rect::new(f64::from(from - shift), top, f64::from(to - shift), bottom)
+        };
+        fill(scene, &span(from, to), colors::SELECTED);
+        if from == to {
+            let left = cursor.round();
+            fill(scene, &span(left, left + scale.max(1.0) as f32), colors::TEXT);
+        }
+    }
+    let middle = at.center().y as f32;
+    let text_type = state.type_of(1.0);
+    text_type.draw(scene, &field.text, field.start - shift, middle, color(colors::TEXT));
+    scene.pop_layer();
+    scene.stroke(&Stroke::new(thick), Affine::IDENTITY, color(edge), None, &frame);
+}
+
+fn draw_failure(scene: &mut impl PaintScene, state: &State, failure: &Failure) {
+    let page = state.geometry.page;
+    let px = |css: f64| state.geometry.px(css) as f32;
+    let width = (page.width as f32 - 2.0 * px(32.0)).clamp(1.0, px(620.0));
+    let left = (page.width as f32 - width) / 2.0;
+    let mut y = (page.height as f32 / 4.0).min(px(150.0)).round();
+    let sign = Rect::new(
+        f64::from(left),
+        f64::from(y),
+        f64::from(left + px(30.0)),
+        f64::from(y + px(30.0)),
+    );
+    super::icons::warning(scene, sign);
+    let heading = state.type_of(1.7);
+    let x = left + px(44.0);
+    heading.draw(scene, "This page can't be shown", x, y + px(15.0), color(colors::TEXT));
+    y += px(60.0);
+    let body = state.type_of(1.1);
+    let mut paragraph = |text: &str, text_type: Type<'_>, rgb: u32| {
+        for line in text_type.lines(text, width) {
+            text_type.draw(scene, line.trim_end(), left, y, color(rgb));
+            y += text_type.size * 1.5;
+        }
+        y += text_type.size * 0.7;
+    };
+    // The address leads most messages; it is not said twice.
+    if !failure.why.contains(&failure.address) {
+        paragraph(&body.shortened(&failure.address, width), body, colors::QUIET);
+    }
+    let why = match failure.why.starts_with(&failure.address) {
+        true => failure.why.clone() + ".",
+        false => sentence(&failure.why),
+    };
+    paragraph(&why, body, colors::TEXT);
+    if !failure.remedy.is_empty() {
+        paragraph(&sentence(&failure.remedy), body, colors::TEXT);
+    }
+    paragraph("Enter: try again", body, colors::QUIET);
+}
+
+/// What errors say, as a sentence.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + chars.as_str() + "."
+}

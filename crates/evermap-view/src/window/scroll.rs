@@ -1,0 +1,148 @@
+//! Which part of the page is seen.
+
+use kurbo::Rect;
+
+use super::geometry::Rectangle;
+use super::history::Place;
+use super::state::State;
+
+/// One press of an arrow key, in CSS pixels.
+const LINE: f64 = 40.0;
+/// What of a screen stays visible when one goes a screen on, in CSS pixels.
+const OVERLAP: f64 = 40.0;
+
+impl State {
+    /// The height of an arrow key's step.
+    pub(super) fn line(&self) -> i64 {
+        i64::from(self.geometry.px(LINE))
+    }
+
+    /// The height of a screen's step.
+    pub(super) fn screen(&self) -> i64 {
+        i64::from(self.geometry.page.height.saturating_sub(self.geometry.px(OVERLAP)).max(1))
+    }
+
+    /// Whether the page is wider than what it was laid out for.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.block().is_some_and(|block| block.size().width > block.size().window.0)
+    }
+
+    /// What there is to be seen: pixels across and down.
+    pub(crate) fn extent(&self) -> (u32, u32) {
+        let Some(block) = self.block() else { return (0, 0) };
+        let size = block.size();
+        match self.is_wide() {
+            // The bar lies over the page: what is under it at the end can be scrolled out.
+            true => (size.width, size.height + self.geometry.horizontal_bar().height),
+            false => (self.geometry.page.width.min(size.width), size.height),
+        }
+    }
+
+    pub(super) fn scroll_to(&mut self, left: u32, top: u32) {
+        let (width, height) = self.extent();
+        let page = self.geometry.page;
+        let left = left.min(width.saturating_sub(page.width));
+        let top = top.min(height.saturating_sub(page.height));
+        if (self.left, self.top) != (left, top) {
+            (self.left, self.top) = (left, top);
+            self.redraw();
+        }
+    }
+
+    pub(super) fn scroll_by(&mut self, x: i64, y: i64) {
+        let moved = |at: u32, by: i64| {
+            u32::try_from((i64::from(at).saturating_add(by)).max(0)).unwrap_or(u32::MAX)
+        };
+        self.scroll_to(moved(self.left, x), moved(self.top, y));
+    }
+
+    pub(super) fn scroll_to_place(&mut self, place: Place) {
+        if let Some(block) = self.block() {
+            let (left, top) = place.find_on(block);
+            self.scroll_to(left, top);
+        }
+    }
+
+    /// Goes to where `#fragment` leads; without such a place, nowhere.
+    pub(super) fn scroll_to_fragment(&mut self, fragment: &str) {
+        let Some(block) = self.block() else { return };
+        let found = block.anchor(fragment).or_else(|| block.anchor(&percent_decoded(fragment)));
+        match found {
+            Some(top) => self.scroll_to(0, top.max(0.0) as u32),
+            None if fragment.is_empty() || fragment.eq_ignore_ascii_case("top") => {
+                self.scroll_to(0, 0);
+            }
+            None => (),
+        }
+    }
+
+    /// Scrolls as little as needed for a part of the page to be seen, with some room around it.
+    pub(super) fn scroll_into_view(&mut self, rect: Rect) {
+        let page = self.geometry.page;
+        let hidden = if self.find.open { self.geometry.find.height } else { 0 };
+        let (left, top) = (f64::from(self.left), f64::from(self.top));
+        let (right, bottom) = (left + f64::from(page.width), top + f64::from(page.height));
+        let mut to = (left, top);
+        if rect.y0 < top + f64::from(hidden) || rect.y1 > bottom {
+            // A third down: what comes before can be read as well.
+            to.1 = rect.y0 - f64::from(page.height) / 3.0;
+        }
+        if rect.x0 < left || rect.x1 > right {
+            to.0 = rect.x0 - f64::from(page.width) / 3.0;
+        }
+        self.scroll_to(to.0.max(0.0) as u32, to.1.max(0.0) as u32);
+    }
+
+    /// The part of the scroll bar that stands for what is seen; `None` if everything is.
+    pub(crate) fn thumb(&self) -> Option<Rectangle> {
+        let (bar, seen, all) =
+            (self.geometry.scroll_bar, self.geometry.page.height, self.extent().1);
+        let (at, length) = self.geometry.thumb(bar.height, seen, all, self.top);
+        (all > seen).then(|| Rectangle::new(bar.left, bar.top + at, bar.width, length))
+    }
+
+    /// The same of the bar at the bottom.
+    pub(crate) fn horizontal_thumb(&self) -> Option<Rectangle> {
+        let bar = self.geometry.horizontal_bar();
+        let (seen, all) = (self.geometry.page.width, self.extent().0);
+        let (at, length) = self.geometry.thumb(bar.width, seen, all, self.left);
+        (self.is_wide() && all > seen)
+            .then(|| Rectangle::new(bar.left + at, bar.top, length, bar.height))
+    }
+
+    /// Scrolls so that the thumb begins at a point of its bar.
+    pub(super) fn drag_thumb(&mut self, horizontal: bool, to: f64) {
+        let part = |track: u32, length: u32, all: u32, seen: u32| {
+            let room = f64::from(track.saturating_sub(length)).max(1.0);
+            ((to / room).clamp(0.0, 1.0) * f64::from(all.saturating_sub(seen))).round() as u32
+        };
+        let ((width, height), page) = (self.extent(), self.geometry.page);
+        match (horizontal, self.thumb(), self.horizontal_thumb()) {
+            (false, Some(thumb), _) => {
+                let top = part(self.geometry.scroll_bar.height, thumb.height, height, page.height);
+                self.scroll_to(self.left, top);
+            }
+            (true, _, Some(thumb)) => {
+                let left = part(page.width, thumb.width, width, page.width);
+                self.scroll_to(left, self.top);
+            }
+            _ => (),
+        }
+    }
+}
+
+/// `%41` as `A`; what is no such thing stays.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let code = tail.get(..2).filter(|_| *first == b'%');
+        let code = code.filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
+        let code = code.and_then(|hex| std::str::from_utf8(hex).ok());
+        match code.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => (bytes.push(byte), rest = &tail[2..]),
+            None => (bytes.push(*first), rest = tail),
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

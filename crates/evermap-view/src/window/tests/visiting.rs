@@ -1,0 +1,382 @@
+//! Which page is shown: visits, the history, sizes and zoom, errors.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+#[test]
+fn the_first_page_is_asked_for_at_once_and_shown_when_it_comes() {
+    let mut user = User::starting_at("http://a/one");
+    let layout = Layout { width: 1000, height: 600, scale: 1.0 };
+    assert_eq!(user.visits, [(1, "http://a/one".to_string(), layout, false)]);
+    assert!(matches!(user.state.content, Content::Nothing));
+    user.answer();
+    assert!(user.effects.contains(&Effect::Shown(1)) && user.effects.contains(&Effect::Redraw));
+    assert!(user.effects.contains(&Effect::Title("one - Evermap".to_string())));
+    assert_eq!(user.status(), "visit 1");
+}
+
+#[test]
+fn without_an_address_the_home_page_is_shown() {
+    assert_eq!(User::starting_at("").last_visit(), ("http://a/home", false));
+}
+
+#[test]
+fn a_fragment_of_the_same_page_scrolls_and_is_a_stop() {
+    let mut user = User::at("http://a/home");
+    user.key(NONE, Key::Down);
+    user.clicks_page(30, 75);
+    assert_eq!((user.visits.len(), user.state.top), (1, 1500));
+    assert_eq!(user.state.address.text(), "http://a/home#middle");
+    user.key(ALT, Key::Left);
+    assert_eq!((user.visits.len(), user.state.top), (1, 40));
+    assert_eq!(user.url(), "http://a/home");
+    user.key(ALT, Key::Right);
+    assert_eq!((user.visits.len(), user.state.top), (1, 1500));
+}
+
+#[test]
+fn a_fragment_of_another_page_is_scrolled_to_once_that_is_there() {
+    let mut user = User::at("http://a/home");
+    user.clicks_page(30, 45);
+    user.answer();
+    assert_eq!((user.url(), user.state.top), ("http://a/two#middle", 1500));
+}
+
+#[test]
+fn fragments_may_be_encoded_unknown_or_the_top() {
+    let mut user = User::at("http://a/home#%6Didd%6ce");
+    assert_eq!(user.state.top, 1500);
+    user.goes("http://a/home#nowhere");
+    assert_eq!((user.visits.len(), user.state.top), (1, 1500));
+    user.goes("http://a/home#");
+    assert_eq!((user.visits.len(), user.state.top), (1, 0));
+}
+
+#[test]
+fn back_and_forward_come_to_the_same_place() {
+    let mut user = User::at("http://a/home");
+    user.key(NONE, Key::Space);
+    user.goes("http://a/two");
+    assert_eq!(user.state.top, 0);
+    user.key(NONE, Key::End);
+    user.key(ALT, Key::Left);
+    assert_eq!(user.last_visit(), ("http://a/home", false));
+    assert_eq!(user.url(), "http://a/two", "the old page stays until the new one is there");
+    user.answer();
+    assert_eq!((user.url(), user.state.top), ("http://a/home", 560));
+    user.does(Event::Travel(1));
+    user.answer();
+    assert_eq!((user.url(), user.state.top), ("http://a/two", 2400));
+    let visits = user.visits.len();
+    user.key(ALT, Key::Right);
+    assert_eq!(user.visits.len(), visits, "nothing is ahead");
+    user.clicks_button(Button::Back);
+    user.answer();
+    assert_eq!(user.url(), "http://a/home");
+}
+
+#[test]
+fn a_new_page_forgets_those_ahead() {
+    let mut user = User::at("http://a/1");
+    user.goes("http://a/2");
+    user.key(ALT, Key::Left);
+    user.answer();
+    user.goes("http://a/3");
+    assert!(user.state.history.ahead(1).is_none());
+    assert_eq!(user.state.history.ahead(-1).unwrap().1.url, "http://a/1");
+}
+
+#[test]
+fn the_same_address_is_no_new_stop() {
+    let mut user = User::at("http://a/1");
+    user.goes("http://a/1");
+    assert!(user.state.history.ahead(-1).is_none());
+}
+
+#[test]
+fn reloading_keeps_the_place_and_may_ask_for_everything_anew() {
+    let mut user = User::at("http://a/home");
+    user.key(NONE, Key::Space);
+    let keys = [
+        (NONE, Key::F5, false),
+        (CONTROL, Key::Character("r".to_string()), false),
+        (Modifiers { shift: true, ..CONTROL }, Key::Character("r".to_string()), true),
+        (SHIFT, Key::F5, true),
+    ];
+    for (modifiers, key, fresh) in keys {
+        user.key(modifiers, key);
+        assert_eq!(user.last_visit(), ("http://a/home", fresh));
+        user.answer();
+        assert_eq!(user.state.top, 560);
+    }
+    assert!(user.state.history.ahead(-1).is_none());
+    assert_eq!(user.visits.len(), 5);
+}
+
+#[test]
+fn home_is_a_key_and_a_button() {
+    let mut user = User::at("http://a/1");
+    user.key(ALT, Key::Home);
+    assert_eq!(user.last_visit(), ("http://a/home", false));
+    user.answer();
+    user.goes("http://a/1");
+    user.clicks_button(Button::Home);
+    assert_eq!(user.last_visit(), ("http://a/home", false));
+}
+
+#[test]
+fn a_later_visit_supersedes_an_earlier_one() {
+    let mut user = User::at("http://a/1");
+    user.letter(CONTROL, "l");
+    user.types("http://a/2");
+    user.key(NONE, Key::Enter);
+    let layout = user.state.layout();
+    user.letter(CONTROL, "l");
+    user.types("http://a/3");
+    user.key(NONE, Key::Enter);
+    assert!(user.effects.contains(&Effect::GiveUp(2)));
+    user.answer_to(2, "http://a/2", layout);
+    assert_eq!(user.url(), "http://a/1");
+    user.does(Event::Progress { number: 2, stage: Stage::new("late") });
+    user.answer_to(3, "http://a/3", layout);
+    assert_eq!(user.url(), "http://a/3");
+    assert_eq!(user.state.history.ahead(-1).unwrap().1.url, "http://a/1");
+}
+
+#[test]
+fn escape_and_the_stop_button_stop_waiting() {
+    for by_key in [true, false] {
+        let mut user = User::at("http://a/1");
+        user.letter(CONTROL, "l");
+        user.types("http://a/2");
+        user.key(NONE, Key::Enter);
+        assert_eq!(user.state.address.text(), "http://a/2");
+        match by_key {
+            true => user.key(NONE, Key::Escape),
+            false => user.clicks_button(Button::Reload),
+        }
+        assert!(user.state.loading.is_none());
+        assert_eq!(user.state.address.text(), "http://a/1");
+        assert_eq!(user.status(), "stopped");
+        user.answer();
+        assert_eq!(user.url(), "http://a/1");
+    }
+}
+
+#[test]
+fn progress_is_shown_once_a_visit_takes_its_time() {
+    let mut user = User::at("http://a/1");
+    user.key(NONE, Key::F5);
+    let number = user.visits.last().unwrap().0;
+    user.does(Event::Progress { number, stage: Stage::new("laying out") });
+    assert_eq!(user.state.loaded_part(), None);
+    assert_eq!(user.status(), "visit 1", "what comes soon is not announced");
+    user.does(Event::TimeUp(Timer::Waiting));
+    assert!(user.effects.contains(&Effect::Start(Timer::Waiting)));
+    assert_eq!(user.status(), "laying out");
+    let first = user.state.loaded_part().unwrap();
+    user.does(Event::TimeUp(Timer::Waiting));
+    assert!(user.state.loaded_part().unwrap() > first);
+    let stage = Stage { done: Some(0.5), ..Stage::new("fetching") };
+    user.does(Event::Progress { number, stage });
+    assert_eq!(user.state.loaded_part(), Some(0.5));
+    user.answer();
+    assert_eq!(user.state.loaded_part(), None);
+    user.does(Event::TimeUp(Timer::Waiting));
+    assert!(!user.effects.contains(&Effect::Start(Timer::Waiting)));
+}
+
+#[test]
+fn an_error_is_a_page_that_can_be_tried_again() {
+    let mut user = User::at("http://a/1");
+    user.letter(CONTROL, "l");
+    user.types("http://a/2");
+    user.key(NONE, Key::Enter);
+    user.fails();
+    let Content::Failed(failure) = &user.state.content else { panic!("no error") };
+    assert_eq!(failure.why, "http://a/2 can't be fetched: no answer");
+    assert_eq!(failure.remedy, "try later");
+    user.key(NONE, Key::Down);
+    user.clicks(300.0, 300.0);
+    user.key(NONE, Key::Enter);
+    assert_eq!(user.last_visit(), ("http://a/2", false));
+    user.fails();
+    user.key(NONE, Key::Enter);
+    user.answer();
+    assert_eq!(user.url(), "http://a/2");
+    user.key(ALT, Key::Left);
+    assert_eq!(user.last_visit(), ("http://a/1", false));
+}
+
+#[test]
+fn an_error_at_the_very_first_is_a_page_too() {
+    let mut user = User::starting_at("http://a/1");
+    user.fails();
+    assert!(matches!(user.state.content, Content::Failed(_)));
+    user.goes("http://a/2");
+    user.key(ALT, Key::Left);
+    assert_eq!(user.last_visit(), ("http://a/1", false));
+}
+
+#[test]
+fn a_page_that_cannot_be_painted_is_an_error() {
+    let mut user = User::at("http://a/1");
+    user.does(Event::Unpaintable(ViewError::InvalidPage("broken".to_string())));
+    assert!(matches!(user.state.content, Content::Failed(_)));
+    user.key(NONE, Key::Enter);
+    user.answer();
+    assert_eq!(user.url(), "http://a/1");
+}
+
+#[test]
+fn zoom_asks_for_another_layout_and_keeps_the_place() {
+    let mut user = User::at("http://a/1");
+    for _ in 0..5 {
+        user.key(NONE, Key::Down);
+    }
+    user.does(Event::Wheel { x: 0.0, y: 100.0 });
+    assert_eq!(user.state.top, 300, "line 10");
+    for _ in 0..3 {
+        user.letter(CONTROL, "+");
+    }
+    let layout = user.visits.last().unwrap().2;
+    assert_eq!(layout, Layout { width: 1000, height: 600, scale: 1.5 });
+    assert_eq!(user.state.top, 300);
+    user.answer();
+    assert_eq!((user.state.top, user.state.status().right.as_str()), (450, "150 %"));
+    user.letter(CONTROL, "-");
+    user.answer();
+    user.letter(CONTROL, "0");
+    user.answer();
+    assert_eq!((user.state.top, user.state.status().right.as_str()), (300, ""));
+    assert!(user.state.history.ahead(-1).is_none());
+    let visits = user.visits.len();
+    user.letter(CONTROL, "0");
+    assert_eq!(user.visits.len(), visits, "nothing to change");
+}
+
+#[test]
+fn a_new_size_is_laid_out_for_once_it_stays() {
+    let mut user = User::at("http://a/1");
+    user.key(NONE, Key::End);
+    user.does(sized(814, 564, false));
+    assert!(user.effects.contains(&Effect::Start(Timer::Settled)));
+    user.does(sized(714, 764, false));
+    assert!(user.effects.contains(&Effect::Start(Timer::Settled)));
+    assert_eq!((user.visits.len(), user.state.top), (1, 2300));
+    user.does(Event::TimeUp(Timer::Settled));
+    assert_eq!(user.visits.last().unwrap().2, Layout { width: 700, height: 700, scale: 1.0 });
+    user.answer();
+    assert_eq!((user.visits.len(), user.state.top), (2, 2300));
+    user.does(Event::TimeUp(Timer::Settled));
+    assert_eq!(user.visits.len(), 2);
+}
+
+#[test]
+fn a_size_that_comes_back_costs_nothing() {
+    let mut user = User::at("http://a/1");
+    user.does(sized(814, 564, false));
+    user.does(sized(1014, 664, false));
+    user.does(Event::TimeUp(Timer::Settled));
+    assert_eq!(user.visits.len(), 1);
+}
+
+#[test]
+fn a_window_of_another_size_than_expected_asks_again_at_once() {
+    let mut user = User::starting_at("http://a/1");
+    user.does(Event::Sized { width: 2028, height: 1328, scale: 2.0, made: true });
+    assert!(user.effects.contains(&Effect::GiveUp(1)));
+    assert_eq!(user.visits.last().unwrap().2, Layout { width: 2000, height: 1200, scale: 2.0 });
+    user.answer();
+    assert_eq!(user.url(), "http://a/1");
+    let mut user = User::starting_at("http://a/1");
+    user.does(sized(1014, 664, true));
+    assert_eq!(user.visits.len(), 1, "as expected");
+}
+
+#[test]
+fn a_size_that_fails_leaves_the_old_page() {
+    let mut user = User::at("http://a/1");
+    user.letter(CONTROL, "+");
+    user.fails();
+    assert_eq!(user.url(), "http://a/1");
+    assert!(user.status().contains("no answer"));
+}
+
+#[test]
+fn a_page_that_came_for_an_old_size_is_asked_for_again() {
+    let mut user = User::starting_at("http://a/1");
+    user.does(sized(814, 564, false));
+    user.answer();
+    assert!(user.effects.contains(&Effect::Start(Timer::Settled)));
+    user.does(Event::TimeUp(Timer::Settled));
+    assert_eq!(user.visits.last().unwrap().2.width, 800);
+}
+
+#[test]
+fn what_is_found_follows_a_new_page() {
+    let mut user = User::at("http://a/1");
+    user.letter(CONTROL, "f");
+    user.types("line 99");
+    assert_eq!(user.state.find.count(), "1 of 1");
+    let before = user.state.find.matches.clone();
+    user.letter(CONTROL, "+");
+    user.answer();
+    assert_eq!(user.state.find.count(), "1 of 1");
+    assert_ne!(user.state.find.matches, before);
+    user.clicks_button(Button::FindClose);
+    assert!(!user.state.find.open && user.state.find.matches.is_empty());
+}
+
+#[test]
+fn closing_ends() {
+    for letter in ["w", "q"] {
+        let mut user = User::at("http://a/1");
+        user.letter(CONTROL, letter);
+        assert!(user.effects.contains(&Effect::Exit));
+    }
+    assert!(User::at("http://a/1").does(Event::Close).contains(&Effect::Exit));
+}
+
+#[test]
+fn what_was_done_after_a_page_was_shown_is_said_for_that_page_only() {
+    let mut user = User::at("http://a/1");
+    user.does(Event::Kept { number: 1, message: "kept".to_string() });
+    assert_eq!(user.status(), "kept");
+    user.goes("http://a/2");
+    assert_eq!(user.status(), "visit 2");
+    user.does(Event::Kept { number: 1, message: "late".to_string() });
+    assert_eq!(user.status(), "visit 2");
+}
+
+#[test]
+fn the_status_line_says_how_the_page_came() {
+    let mut user = User::at("http://a/1");
+    assert_eq!(user.state.status().warm, Some(false));
+    user.key(NONE, Key::F5);
+    user.answer();
+    assert_eq!(user.state.status().warm, Some(true));
+    user.points(30.0, 50.0);
+    assert_eq!(user.state.status().warm, None, "it is about the link");
+}
+
+#[test]
+fn with_nothing_to_show_the_address_is_typed_at_once() {
+    let (state, effects) = State::new(&WindowOptions::default(), "");
+    assert!(state.loading.is_none());
+    assert_eq!((state.focus, effects.len()), (Focus::Address, 0));
+}
+
+#[test]
+fn a_window_opened_like_the_last_one_asks_for_the_same_layout_at_once() {
+    let mut user = User::at("http://a/1");
+    user.does(Event::Sized { width: 1999, height: 1501, scale: 1.5, made: true });
+    user.letter(CONTROL, "+");
+    let options = user.state.as_options(WindowOptions::default());
+    let (mut next, _) = State::new(&options, "http://a/1");
+    next.handle(Event::Sized { width: 2000, height: 1502, scale: 1.5, made: true });
+    let layout = user.state.layout();
+    let close = |one: u32, other: u32| one.abs_diff(other) <= 1;
+    assert!(close(next.layout().width, layout.width) && close(next.layout().height, layout.height));
+    assert_eq!(next.layout().scale, layout.scale);
+}
