@@ -202,7 +202,7 @@ impl Fake {
             None,
             glyphs.into_iter(),
         );
-        recorder.add_line(at.0, at.1, size * 1.3, clusters.into_iter());
+        recorder.add_line(at.0, at.1, size * 1.3, false, clusters.into_iter());
         recorder.end_block();
         f64::from(x)
     }

@@ -51,7 +51,7 @@ fn add_lines(recorder: &mut Recorder, count: u32, pitch: u32) {
         let top = f64::from(number * pitch);
         let text = format!("line {number}");
         let clusters = text.char_indices().map(|(at, c)| (&text[at..at + c.len_utf8()], 10.0));
-        recorder.add_line(0.0, top, 16.0, clusters);
+        recorder.add_line(0.0, top, 16.0, false, clusters);
         recorder.end_block();
     }
 }
