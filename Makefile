@@ -71,7 +71,7 @@ lint:
 unit:
 	$(CARGO) test $(FEATURES) --locked
 	$(CARGO) test --package evermap-view --locked
-	$(CARGO) test --package evermap-cli --features view --test view --locked
+	$(CARGO) test --package evermap-cli --features view --test view --test view_window --locked
 
 doc: ## Build the documentation of the crates; a warning is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps --locked

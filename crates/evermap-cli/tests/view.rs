@@ -541,3 +541,27 @@ fn mistakes_on_the_command_line_are_answered() {
     let ran = place.run(&["render", "page.html", "-o", "a.png", "--explain"]);
     assert_eq!(ran.err.trim(), "warm: nothing that it was made from has changed");
 }
+
+#[test]
+fn the_start_page_is_kept_until_something_else_is() {
+    let place = place_with_page();
+    place.file("other.html", "<title>The other</title><p>Another page");
+    assert!(!is_warm(&render(&place, "evermap:home", "a.png", &[])), "an empty one");
+    assert!(is_warm(&render(&place, "evermap:home", "b.png", &[])));
+    render(&place, "page.html", "page.png", &[]);
+    let report = render(&place, "evermap:home", "c.png", &[]);
+    assert!(
+        !is_warm(&report) && reasons(&report).contains("what it lists"),
+        "{}",
+        reasons(&report)
+    );
+    assert!(is_warm(&render(&place, "evermap:home", "d.png", &[])));
+    assert!(bytes(&place, "c.png") == bytes(&place, "d.png"));
+    assert!(bytes(&place, "a.png") != bytes(&place, "c.png"));
+    // A document that is no page is on it as well, and can be shown by its address.
+    place.ok(&["parse", "other.html", "--name", "letter"]);
+    assert!(!is_warm(&render(&place, "evermap:home", "e.png", &[])));
+    render(&place, "evermap:letter", "letter.png", &["--no-keep"]);
+    render(&place, "other.html", "other.png", &["--no-keep"]);
+    assert!(bytes(&place, "letter.png") == bytes(&place, "other.png"));
+}

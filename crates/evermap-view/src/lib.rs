@@ -46,3 +46,8 @@ pub use protocol::Times;
 pub use target::Target;
 #[cfg(feature = "fetch")]
 pub use visit::{Layers, Visit, VisitOptions, visit};
+
+/// The example in the README runs as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
