@@ -79,6 +79,13 @@ impl Browse for Browser {
         let (url, warm) = (visit.url.to_string(), visit.warm);
         let after: Option<window::Afterwards> =
             match (&self.store, visit.is_to_be_kept() && self.keep) {
+                (Ok(store), false) if visit.warm && self.keep => {
+                    let store = store.clone();
+                    Some(Box::new(move || {
+                        let slow = visit.shown(&store).unwrap_or(false);
+                        slow.then(|| "from this disk laying the page out is quicker".to_string())
+                    }))
+                }
                 (_, false) => None,
                 (Err(why), _) => {
                     let why = format!("the page is not kept: {why}");

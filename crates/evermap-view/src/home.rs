@@ -72,7 +72,8 @@ impl Listing {
         for name in store.list()? {
             let is_part =
                 ["font-", "image-", "http-"].iter().any(|prefix| name.starts_with(prefix));
-            if is_part || name.ends_with(".document") || is_own(&name) {
+            let belongs = name.ends_with(".document") || name.ends_with(".slow");
+            if is_part || belongs || is_own(&name) {
                 continue;
             }
             // It may have been removed since.

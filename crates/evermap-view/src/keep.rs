@@ -6,6 +6,7 @@
 //! | `page-SLUG-HASH.document` | `evermap_dom::Document`: the tables | the layouts of one address |
 //! | `font-HASH` | [`KeptPart`]: a font file | all pages |
 //! | `image-HASH` | [`KeptPart`]: decoded pixels | all pages |
+//! | `page-….slow` | [`SlowPage`]: that this disk is too slow for this page | - |
 //!
 //! SLUG is the end of the address, for people; HASH the beginning of a BLAKE3: of the address, or of the content. All
 //! that a page needs appears in one batch, or nothing.
@@ -54,6 +55,47 @@ pub struct KeptPage {
 #[repr(C)]
 pub struct KeptPart {
     bytes: PVec<u8>,
+}
+
+/// That showing a page from what is kept of it took longer than laying it out, as the root of an object: it is large, and
+/// lies on a slow disk.
+#[derive(Clone, Copy, Debug, PartialEq, Persist)]
+#[persist(name = "EvermapSlowPage")]
+#[repr(C)]
+pub struct SlowPage {
+    /// What the visit took that was warm.
+    pub warm_us: u64,
+    /// What the visit took that laid it out.
+    pub cold_us: u64,
+    /// When that was noted, nanoseconds since 1970.
+    pub noted_ns: u64,
+}
+
+/// After this long it is tried again: the file may be in memory by then, or on another disk.
+const SLOW_IS_TRUSTED_NS: u64 = 24 * 3_600 * 1_000_000_000;
+
+impl SlowPage {
+    /// What is noted of a page, unless that is too long ago. Costs a look at the catalog.
+    pub fn of(store: &Store, url: &Url, layout: Layout, now_ns: u64) -> Option<SlowPage> {
+        let name = slow_name(url, layout);
+        if !store.contains(&name).ok()? {
+            return None;
+        }
+        let noted = *store.read::<SlowPage>(&name).ok()?;
+        (now_ns.saturating_sub(noted.noted_ns) < SLOW_IS_TRUSTED_NS).then_some(noted)
+    }
+
+    /// Notes it.
+    ///
+    /// # Errors
+    /// When the store can't be written.
+    pub fn note(self, store: &Store, url: &Url, layout: Layout) -> Result<()> {
+        Ok(store.replace::<SlowPage, _>(&slow_name(url, layout), self)?)
+    }
+}
+
+fn slow_name(url: &Url, layout: Layout) -> String {
+    format!("{}.slow", page_name(url, layout))
 }
 
 /// What a [`KeptPage`] is built from.

@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::fetch::{FetchOptions, Fetcher};
 use crate::home::{Given, INTERFACE, Listing, is_home};
-use crate::keep::{self, Found, Keep, StoreParts};
+use crate::keep::{self, Found, Keep, SlowPage, StoreParts};
 use crate::layout::Layout;
 use crate::manifest::{Manifest, Verdict, engine_version};
 use crate::page::{Part, PartKind};
@@ -89,13 +89,14 @@ pub struct Visit {
     pub times: Option<Times>,
     /// What the cold visit took that made the page.
     pub cold_ms: f64,
+    start: Instant,
+    target: Target,
+    layout: Layout,
     keeping: Option<Box<Keeping>>,
 }
 
 /// What is to be kept of a cold visit.
 struct Keeping {
-    target: Target,
-    layout: Layout,
     made: Made,
 }
 
@@ -207,6 +208,7 @@ impl Ask<'_> {
         match kept {
             Ok(mut visit) => {
                 visit.open_ms = milliseconds(start);
+                visit.start = start;
                 return Ok(visit);
             }
             Err(why) => reasons.push(why),
@@ -223,15 +225,29 @@ impl Ask<'_> {
         reasons.extend(made.answer.notes.iter().cloned());
         let url = Url::parse(&made.answer.final_url).unwrap_or_else(|_| self.target.url.clone());
         let times = Some(made.answer.times);
-        let (target, layout) = (self.target.clone(), self.layout);
-        let keeping = Some(Box::new(Keeping { target, layout, made }));
-        let cold_ms = milliseconds(start);
-        let page = Arc::new(page);
-        Ok(Visit { page, url, warm: false, reasons, open_ms: 0.0, times, cold_ms, keeping })
+        Ok(Visit {
+            page: Arc::new(page),
+            url,
+            warm: false,
+            reasons,
+            open_ms: 0.0,
+            times,
+            cold_ms: milliseconds(start),
+            start,
+            target: self.target.clone(),
+            layout: self.layout,
+            keeping: Some(Box::new(Keeping { made })),
+        })
     }
 
     /// The kept page, if it is good; else why not.
     fn warm(&self, store: &Store, key: Option<&str>) -> std::result::Result<Visit, String> {
+        if let Some(slow) = SlowPage::of(store, &self.target.url, self.layout, now_ns()) {
+            let [warm, cold] = [slow.warm_us, slow.cold_us].map(|us| us as f64 / 1e3);
+            return Err(format!(
+                "from this disk it took {warm:.0} ms to show what is kept, and {cold:.0} ms to lay it out"
+            ));
+        }
         let found = Found::open(store, &self.target.url, self.layout)?;
         let manifest = found.manifest()?;
         let fetcher = Fetcher::new(fetch_options(self.options), Some(store.clone()));
@@ -256,6 +272,9 @@ impl Ask<'_> {
             open_ms: 0.0,
             times: None,
             cold_ms: manifest.cold_ms,
+            start: Instant::now(),
+            target: self.target.clone(),
+            layout: self.layout,
             keeping: None,
         })
     }
@@ -282,6 +301,23 @@ impl Ask<'_> {
 }
 
 impl Visit {
+    /// To be called when the page is on the screen. If it was kept, and has taken longer than laying it out, that is noted: until
+    /// tomorrow it is laid out then, and the reason says so. Gives whether that is so.
+    ///
+    /// # Errors
+    /// When it can't be noted.
+    pub fn shown(&self, store: &Store) -> Result<bool> {
+        let took_ms = milliseconds(self.start);
+        // Without having waited for a disk, it was busy with something else.
+        if !self.warm || took_ms <= self.cold_ms || disk_bytes_read() == Some(0) {
+            return Ok(false);
+        }
+        let [warm_us, cold_us] = [took_ms, self.cold_ms].map(|ms| (ms * 1e3) as u64);
+        let slow = SlowPage { warm_us, cold_us, noted_ns: now_ns() };
+        slow.note(store, &self.target.url, self.layout)?;
+        Ok(true)
+    }
+
     /// Whether there is something to keep.
     pub fn is_to_be_kept(&self) -> bool {
         self.keeping.is_some()
@@ -297,7 +333,8 @@ impl Visit {
     /// else is lost.
     pub fn keep(&mut self, store: &Store, painter: &mut Painter) -> Result<Option<String>> {
         let Some(keeping) = self.keeping.take() else { return Ok(None) };
-        let Keeping { target, layout, made } = *keeping;
+        let Keeping { made } = *keeping;
+        let (target, layout) = (&self.target, self.layout);
         if let Some(why) = made.answer.keepable {
             return Ok(Some(why));
         }
@@ -346,6 +383,13 @@ fn fetch_options(options: &VisitOptions) -> FetchOptions {
         offline: options.offline,
         ..FetchOptions::default()
     }
+}
+
+/// Bytes that this process had fetched from disks, if the kernel says it.
+fn disk_bytes_read() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/io").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "))?;
+    line.trim().parse().ok()
 }
 
 fn milliseconds(since: Instant) -> f64 {

@@ -14,9 +14,8 @@ mod display;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
 
-use display::{LONG, Screen, Session, missing_program};
+use display::{Screen, Session, missing_program};
 
 const SHOW: &str = "--show-a-window";
 /// The window fills the screen: toolbar, page, status line.
@@ -138,7 +137,7 @@ fn a_link_leads_on_and_back_returns_to_the_old_place() {
     session.hears(&format!("visit fake://two {PAGE} fresh=false"));
     session.hears("shown fake://two");
     session.sees("page two, at its top", |screen| {
-        place(&screen) == (0, TWO) && screen.at(5, TOOLBAR + 65) >> 19 == 0
+        place(screen) == (0, TWO) && screen.at(5, TOOLBAR + 65) >> 19 == 0
     });
     session.keys(&["alt+Left"]);
     session.hears("shown fake://one");

@@ -107,6 +107,14 @@ impl Render {
             }
         };
         let height = height(&visit.page);
+        if let (Ok(store), true) = (&store, self.visiting.keeps() && !self.full) {
+            // That it can't be noted costs the next visit some time, and this one nothing.
+            if visit.shown(store).unwrap_or(false) {
+                visit.reasons.push(
+                    "from this disk laying it out is quicker, and is what is done next".to_string(),
+                );
+            }
+        }
         let keep_start = Instant::now();
         let mut not_kept = store.as_ref().err().cloned();
         if let (true, true, Ok(store)) = (visit.is_to_be_kept(), self.visiting.keeps(), &store) {
