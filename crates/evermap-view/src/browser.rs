@@ -69,6 +69,7 @@ impl Browse for Browser {
             given_up: &|| waiting.given_up(),
         };
         let mut visit = self.visit(address, layout, fresh, &watch)?;
+        visit.painted();
         let took_ms = start.elapsed().as_secs_f64() * 1e3;
         let reason = visit.reasons.first().map(String::as_str).unwrap_or_default();
         let summary = match visit.warm {
@@ -82,7 +83,7 @@ impl Browse for Browser {
                 (Ok(store), false) if visit.warm && self.keep => {
                     let store = store.clone();
                     Some(Box::new(move || {
-                        let slow = visit.shown(&store).unwrap_or(false);
+                        let slow = visit.note_slowness(&store).unwrap_or(false);
                         slow.then(|| "from this disk laying the page out is quicker".to_string())
                     }))
                 }

@@ -22,6 +22,9 @@ use crate::{Result, ViewError};
 /// Rows of a page whose pixels are kept: four screens.
 const STRIP_ROWS_MAX: u32 = 4096;
 
+/// So many times the time of laying a page out, and a disk counts as too slow for it: times vary.
+const SLOWER: f64 = 1.25;
+
 /// What of a kept page is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layers {
@@ -87,8 +90,9 @@ pub struct Visit {
     pub open_ms: f64,
     /// What the engine did, on a cold visit.
     pub times: Option<Times>,
-    /// What the cold visit took that made the page.
+    /// What the cold visit took that made the page, with its painting if [`Visit::painted`] was called.
     pub cold_ms: f64,
+    warm_ms: f64,
     start: Instant,
     target: Target,
     layout: Layout,
@@ -233,6 +237,7 @@ impl Ask<'_> {
             open_ms: 0.0,
             times,
             cold_ms: milliseconds(start),
+            warm_ms: 0.0,
             start,
             target: self.target.clone(),
             layout: self.layout,
@@ -272,6 +277,7 @@ impl Ask<'_> {
             open_ms: 0.0,
             times: None,
             cold_ms: manifest.cold_ms,
+            warm_ms: 0.0,
             start: Instant::now(),
             target: self.target.clone(),
             layout: self.layout,
@@ -301,18 +307,27 @@ impl Ask<'_> {
 }
 
 impl Visit {
-    /// To be called when the page is on the screen. If it was kept, and has taken longer than laying it out, that is noted: until
-    /// tomorrow it is laid out then, and the reason says so. Gives whether that is so.
+    /// To be called as soon as the pixels of the first screen are there: with them the visit ends.
+    pub fn painted(&mut self) {
+        let took_ms = milliseconds(self.start);
+        match self.warm {
+            true => self.warm_ms = took_ms,
+            false => self.cold_ms = took_ms,
+        }
+    }
+
+    /// Notes it if a kept page has taken longer than laying it out, for it came from a slow disk: until tomorrow it is laid
+    /// out then, and the reason says so. To be called when the page is on the screen. Gives whether that is so.
     ///
     /// # Errors
     /// When it can't be noted.
-    pub fn shown(&self, store: &Store) -> Result<bool> {
-        let took_ms = milliseconds(self.start);
+    pub fn note_slowness(&self, store: &Store) -> Result<bool> {
+        let slower = self.warm && self.warm_ms > self.cold_ms * SLOWER;
         // Without having waited for a disk, it was busy with something else.
-        if !self.warm || took_ms <= self.cold_ms || disk_bytes_read() == Some(0) {
+        if !slower || disk_bytes_read() == Some(0) {
             return Ok(false);
         }
-        let [warm_us, cold_us] = [took_ms, self.cold_ms].map(|ms| (ms * 1e3) as u64);
+        let [warm_us, cold_us] = [self.warm_ms, self.cold_ms].map(|ms| (ms * 1e3) as u64);
         let slow = SlowPage { warm_us, cold_us, noted_ns: now_ns() };
         slow.note(store, &self.target.url, self.layout)?;
         Ok(true)

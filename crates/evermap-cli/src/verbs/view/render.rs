@@ -85,7 +85,7 @@ impl Render {
         let mut options = self.visiting.options();
         let height = |page: &Page| self.height(page, layout);
         let (mut visit, mut painter, opened, painted) = loop {
-            let visit = visit(&target, layout, store.as_ref().ok(), &options, &|_| ())?;
+            let mut visit = visit(&target, layout, store.as_ref().ok(), &options, &|_| ())?;
             let opened = Instant::now();
             let mut painter = Painter::new();
             let size = (layout.width, height(&visit.page));
@@ -95,6 +95,7 @@ impl Render {
                 _ => rows(&mut painter, &visit.page, size.0, 0, size.1)?,
             };
             let painted = Instant::now();
+            visit.painted();
             if let Some(output) = &self.output {
                 let first = if self.full { None } else { Some(pixels.as_slice()) };
                 self.write(output, &mut painter, &visit.page, size, first)?;
@@ -109,7 +110,7 @@ impl Render {
         let height = height(&visit.page);
         if let (Ok(store), true) = (&store, self.visiting.keeps() && !self.full) {
             // That it can't be noted costs the next visit some time, and this one nothing.
-            if visit.shown(store).unwrap_or(false) {
+            if visit.note_slowness(store).unwrap_or(false) {
                 visit.reasons.push(
                     "from this disk laying it out is quicker, and is what is done next".to_string(),
                 );
