@@ -24,6 +24,8 @@ pub mod paint;
 #[cfg(feature = "fetch")]
 mod protocol;
 #[cfg(feature = "fetch")]
+mod prune;
+#[cfg(feature = "fetch")]
 mod run_engine;
 #[cfg(feature = "fetch")]
 mod target;
@@ -42,6 +44,8 @@ pub use home::HOME;
 pub use layout::Layout;
 #[cfg(feature = "fetch")]
 pub use protocol::Times;
+#[cfg(feature = "fetch")]
+pub use prune::prune;
 #[cfg(feature = "fetch")]
 pub use target::Target;
 #[cfg(feature = "fetch")]

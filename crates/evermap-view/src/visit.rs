@@ -15,6 +15,7 @@ use crate::manifest::{Manifest, Verdict, engine_version};
 use crate::page::{Part, PartKind};
 use crate::paint::{Page, Painter, Parts, SharedBytes};
 use crate::protocol::{Request, Times};
+use crate::prune::prune;
 use crate::run_engine::{self, Made};
 use crate::target::Target;
 use crate::{Result, ViewError};
@@ -22,6 +23,8 @@ use crate::{Result, ViewError};
 /// Rows of a page whose pixels are kept: four screens.
 const STRIP_ROWS_MAX: u32 = 4096;
 
+/// Pages that are kept take no more than this, with their fonts and images.
+const PAGES_BYTES_MAX: u64 = 2 << 30;
 /// So many times the time of laying a page out, and a disk counts as too slow for it: times vary.
 const SLOWER: f64 = 1.25;
 
@@ -387,7 +390,11 @@ impl Visit {
             document: document.as_ref().map(|(block, source)| NewBlock { block, source }),
         };
         keep.commit(store)?;
-        Ok(None)
+        // A process that keeps many pages tidies up once: the bound is not a sharp one.
+        static TIDIED: std::sync::Once = std::sync::Once::new();
+        let mut tidied = Ok(0);
+        TIDIED.call_once(|| tidied = prune(store, PAGES_BYTES_MAX));
+        tidied.map(|_| None)
     }
 }
 
