@@ -434,12 +434,6 @@ fn damaged_blocks_paint_a_wrong_picture_at_most() {
         let recorded = recorded(&things, seed % 50, 40);
         let mut bytes = recorded.block.as_bytes().to_vec();
         damage(&mut bytes, random);
-        if std::env::var_os("EVERMAP_SHOW").is_some() {
-            println!(
-                "EVERMAP_SEED={seed} {:?}",
-                std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)
-            );
-        }
         let Ok(page) = page(&bytes, &recorded) else { continue };
         let used =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| use_page(&page, random)));
@@ -484,4 +478,127 @@ fn damaged_strips_are_errors() {
             _ = strips.unpack(strip, &mut pixels);
         }
     }
+}
+
+/// A page that asks for far more than any page needs. Whether it ends is the test.
+fn paints(draw: impl FnOnce(&mut Recorder)) {
+    let mut recorder = Recorder::new(PageSize { width: 1000, window: (1000, 100), ..size() });
+    draw(&mut recorder);
+    let recorded = recorder.finish();
+    let page = page(recorded.block.as_bytes(), &recorded).unwrap();
+    let area = Area { left: 0, top: 0, width: 1000, height: 64 };
+    paint(&mut Painter::new(), &page, area).unwrap();
+}
+
+#[test]
+fn absurd_lines_end() {
+    let mut line = BezPath::new();
+    line.move_to((0.0, 10.0));
+    line.line_to((6e7, 30.0));
+    for dashes in
+        [vec![1e-9], vec![0.0, 0.0], vec![-1.0, 1.0], vec![1e300, 1e-300], vec![1.0; 5000]]
+    {
+        let style = Stroke::new(3.0).with_dashes(1e7, dashes);
+        paints(|page| page.stroke(&style, Affine::IDENTITY, Color::BLACK, None, &line));
+    }
+    for width in [1e-300, 1e5, 1e30, f64::MAX, f64::NAN, -3.0] {
+        paints(|page| {
+            page.stroke(&Stroke::new(width), Affine::IDENTITY, Color::BLACK, None, &line)
+        });
+    }
+}
+
+#[test]
+fn a_long_path_used_by_a_million_commands_ends() {
+    let mut path = BezPath::new();
+    path.move_to((0.0, 0.0));
+    for at in 0..200_000 {
+        path.curve_to((f64::from(at % 977), 3e6), (1e6, 20.0), (f64::from(at % 911), 60.0));
+    }
+    paints(|page| page.fill(Fill::NonZero, Affine::IDENTITY, Color::BLACK, None, &path));
+    let square = Rect::new(0.0, 0.0, 1000.0, 1000.0);
+    let gradient =
+        Gradient::new_linear((0.0, 0.0), (9.0, 9.0)).with_stops([Color::BLACK, Color::WHITE]);
+    paints(|page| {
+        for _ in 0..1_000_000 {
+            page.fill(Fill::NonZero, Affine::IDENTITY, &gradient, None, &square);
+        }
+    });
+}
+
+#[test]
+fn absurd_blurs_and_layers_end() {
+    let square = Rect::new(0.0, 0.0, 500.0, 500.0);
+    for deviation in [1e3, 1e6, f64::MAX, f64::NAN, -1.0] {
+        paints(|page| page.draw_box_shadow(Affine::IDENTITY, square, Color::BLACK, 1e9, deviation));
+    }
+    for (effect, scale, layers) in [
+        (FilterEffect::blur(1e6), 1.0, 50),
+        (FilterEffect::blur(900.0), 1.0, 50),
+        (FilterEffect::blur(3.0), 60_000.0, 50),
+        (FilterEffect::drop_shadow(1e30, 0.0, 3.0, Color::BLACK), 1.0, 50),
+        (FilterEffect::grayscale(1.0), 1.0, 1000),
+    ] {
+        let filter = Arc::new(Filter::single(effect));
+        paints(|page| {
+            for _ in 0..layers {
+                let (filter, scale) = (Some(filter.clone()), Affine::scale(scale));
+                page.push_layer(Fill::NonZero, Mix::Multiply, 0.5, scale, &square, filter, None);
+                page.fill(Fill::NonZero, Affine::IDENTITY, Color::BLACK, None, &square);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_row_at_the_edge_of_a_band_is_painted() {
+    let mut recorder = Recorder::new(size());
+    let column = |at: f64, top, bottom| Rect::new(at, top, at + 1.0, bottom);
+    let black = |recorder: &mut Recorder, moved, shape: &Rect| {
+        recorder.fill(Fill::NonZero, Affine::translate((0.0, moved)), Color::BLACK, None, shape);
+    };
+    black(&mut recorder, 0.0, &column(0.0, 200.0, 257.0));
+    black(&mut recorder, 0.25, &column(1.0, 200.0, 256.5));
+    black(&mut recorder, 200.0, &column(2.0, 55.0, 300.0));
+    let recorded = recorder.finish();
+    let page = page(recorded.block.as_bytes(), &recorded).unwrap();
+    let area = Area { left: 0, top: 255, width: WIDTH, height: 2 };
+    let pixels = paint(&mut Painter::new(), &page, area).unwrap();
+    let row = |row: usize| [0, 1, 2].map(|at| pixels[row * WIDTH as usize + at] != 0x00FF_FFFF);
+    assert_eq!((row(0), row(1)), ([true; 3], [true; 3]));
+}
+
+#[test]
+fn a_filter_that_the_rasterizer_lacks_leaves_its_content() {
+    let square = Rect::new(0.0, 0.0, 500.0, 500.0);
+    let mut recorder = Recorder::new(size());
+    let filter = Some(Arc::new(Filter::single(FilterEffect::grayscale(1.0))));
+    recorder.push_layer(Fill::NonZero, Mix::Normal, 1.0, Affine::IDENTITY, &square, filter, None);
+    recorder.fill(Fill::NonZero, Affine::IDENTITY, Color::from_rgb8(255, 0, 0), None, &square);
+    let recorded = recorder.finish();
+    let page = page(recorded.block.as_bytes(), &recorded).unwrap();
+    let pixels = paint(&mut Painter::new(), &page, Area { left: 0, top: 0, width: 9, height: 9 });
+    assert_eq!(pixels.unwrap()[0], 0x00FF_0000);
+}
+
+#[test]
+fn finding_in_lines_that_all_claim_all_text_ends() {
+    let mut recorder = Recorder::new(size());
+    for line in 0..3000 {
+        recorder.add_line(0.0, f64::from(line), 1.0, false, ["e"; 100].iter().map(|e| (*e, 1.0)));
+    }
+    let recorded = recorder.finish();
+    let mut block = AlignedBytes::copy_of(recorded.block.as_bytes());
+    let bytes = block.as_mut_bytes();
+    let at = SECTIONS_AT + 16 * 21;
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let (start, length) = (number(at), number(at + 8));
+    for line in bytes[start..start + length].chunks_mut(28) {
+        line[12..16].copy_from_slice(&0_u32.to_le_bytes());
+        line[16..20].copy_from_slice(&300_000_u32.to_le_bytes());
+        line[20..24].copy_from_slice(&0_u32.to_le_bytes());
+        line[24..28].copy_from_slice(&300_000_u32.to_le_bytes());
+    }
+    let found = Block::new(block.as_bytes()).unwrap().find("e").len();
+    assert!(found < 10_000, "{found}");
 }
