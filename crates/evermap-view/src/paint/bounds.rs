@@ -57,6 +57,8 @@ const DASH: f64 = 512.0;
 const CURVED_DASH: f64 = 8_192.0;
 /// A glyph: its outline has some hundred pieces.
 const GLYPH: u64 = 8_192;
+/// How long the outline of a glyph is.
+const OUTLINE_EMS: f64 = 16.0;
 /// A gradient is prepared before it is painted.
 pub(crate) const GRADIENT: u64 = 65_536;
 /// How far a blur is seen, in standard deviations.
@@ -117,11 +119,26 @@ impl Budget {
         self.take(work.saturating_add(self.pixels(outline.bounds) * pixel))
     }
 
-    /// Before `count` glyphs of `size` pixels are drawn.
-    pub(crate) fn take_glyphs(&mut self, count: u32, size: f32, transform: Affine) -> Option<()> {
+    /// Before `count` glyphs of `size` pixels are drawn; with a `stroke`, their outlines are.
+    pub(crate) fn take_glyphs(
+        &mut self,
+        count: u32,
+        size: f32,
+        transform: Affine,
+        stroke: Option<&Stroke>,
+    ) -> Option<()> {
         let side = f64::from(size) * scale_of(transform);
         let pixels = (side * side).min(self.view.area()) as u64;
-        self.take(u64::from(count).saturating_mul(GLYPH + pixels))
+        let mut work = GLYPH + pixels;
+        if let Some(style) = stroke {
+            let period: f64 = style.dash_pattern.iter().sum();
+            let dashes = match style.dash_pattern.len() {
+                0 => 0.0,
+                lengths => f64::from(size) * OUTLINE_EMS * lengths as f64 / period,
+            };
+            work = work.saturating_mul(STROKED).saturating_add((dashes * CURVED_DASH) as u64);
+        }
+        self.take(u64::from(count).saturating_mul(work))
     }
 
     /// Before a shadow is painted.

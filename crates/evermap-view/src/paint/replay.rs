@@ -315,7 +315,11 @@ impl Replay<'_> {
         let positions = slice(self.block.section::<f32>(POSITIONS), piece.first_position, numbers)?;
         let known = |position: &f32| f64::from(position.abs()) <= bounds::COORDINATE_MAX;
         let on_glyphs = bounds::transform(transform * glyph_transform.unwrap_or_default())?;
-        self.budget.take_glyphs(count, run.size, on_glyphs)?;
+        let stroke = match &style {
+            Style::Stroke(stroke) => Some(stroke),
+            Style::Fill(_) => None,
+        };
+        self.budget.take_glyphs(count, run.size, on_glyphs, stroke)?;
         if !positions.iter().all(known) || !known(&piece.y) {
             return None;
         }
