@@ -8,7 +8,7 @@ use anyrender::filters::FilterEffect;
 use anyrender::{Filter, Glyph, ImageRenderer, PaintScene};
 use anyrender_vello_cpu::VelloCpuImageRenderer;
 use evermap_view::page::{AlignedBytes, Block, PageSize, PartKind, Recorded, Recorder};
-use evermap_view::paint::{Area, Page, Painter, Parts, SharedBytes, StripPacker, Strips};
+use evermap_view::paint::{Area, Page, Painter, Parts, SharedBytes};
 use evermap_view::{Result, ViewError};
 use kurbo::{Affine, BezPath, Circle, Rect, RoundedRect, Stroke, Vec2};
 use peniko::{
@@ -451,33 +451,6 @@ fn cut_blocks_are_refused() {
     }
     let longer = AlignedBytes::copy_of(&[bytes, &[0; 8]].concat());
     assert!(Block::new(longer.as_bytes()).is_err());
-}
-
-#[test]
-fn damaged_strips_are_errors() {
-    let random = &mut Random(variable("EVERMAP_SEED", 1) | 1);
-    let mut packer = StripPacker::new(50);
-    packer.push(&(0..50 * 64 * 3).map(|at| at / 7 * 13).collect::<Vec<u32>>());
-    let strips = packer.finish();
-    let mut pixels = vec![0; 50 * 64];
-    for strip in 0..3 {
-        Strips::new(strips.as_bytes()).unwrap().unpack(strip, &mut pixels).unwrap();
-        assert_eq!(pixels[0], strip * 3200 / 7 * 13);
-    }
-    for _ in 0..variable("EVERMAP_STEPS", 20_000) {
-        let mut bytes = strips.as_bytes().to_vec();
-        for _ in 0..1 + random.below(4) {
-            let at = random.below(bytes.len());
-            let near = random.below(48);
-            bytes[at] = random.number() as u8;
-            bytes[near] ^= if random.below(3) == 0 { 1 << random.below(8) } else { 0 };
-        }
-        bytes.truncate(bytes.len() - random.below(2) * random.below(bytes.len()));
-        let Ok(strips) = Strips::new(&bytes) else { continue };
-        for strip in [0, 1, 2, 3, u32::MAX] {
-            _ = strips.unpack(strip, &mut pixels);
-        }
-    }
 }
 
 /// A page that asks for far more than any page needs. Whether it ends is the test.
