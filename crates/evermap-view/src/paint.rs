@@ -1,5 +1,6 @@
 //! Page blocks to pixels.
 
+mod bounds;
 mod page;
 mod painter;
 pub(crate) mod replay;

@@ -89,7 +89,7 @@ fn painted_by_the_engine(laid_out: &mut LaidOut, width: u32, rows: u32) -> Vec<u
 fn replayed(page: &Arc<Page>, width: u32, rows: u32) -> Vec<u32> {
     let painted = Painter::new().rasterize(width, rows, |scene| {
         white(scene, width, rows);
-        let view = View { left: 0.0, top: 0.0, height: f64::from(rows) };
+        let view = View { left: 0.0, top: 0.0, width: f64::from(width), height: f64::from(rows) };
         replay(page.block(), &**page, scene, view);
     });
     painted.unwrap()

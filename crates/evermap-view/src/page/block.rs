@@ -16,6 +16,9 @@ pub const WIDTH_MAX: u32 = 16_384;
 /// See [`WIDTH_MAX`].
 pub const HEIGHT_MAX: u32 = 1 << 24;
 
+/// Device pixels a CSS pixel, at most.
+const SCALE_MAX: f32 = 1_024.0;
+
 /// A page block, in memory that somebody else keeps.
 #[derive(Clone, Copy)]
 pub struct Block<'a> {
@@ -87,6 +90,13 @@ impl<'a> Block<'a> {
         }
         if !(1..=WIDTH_MAX).contains(&header.width) || !(1..=HEIGHT_MAX).contains(&header.height) {
             return Err(invalid("its size is out of bounds"));
+        }
+        let window = (header.window_width, header.window_height);
+        if !(1..=WIDTH_MAX).contains(&window.0) || !(1..=HEIGHT_MAX).contains(&window.1) {
+            return Err(invalid("the size of its window is out of bounds"));
+        }
+        if !(header.scale > 0.0 && header.scale <= SCALE_MAX) {
+            return Err(invalid("its scale is out of bounds"));
         }
         Ok(Block { bytes, header })
     }
@@ -250,6 +260,17 @@ impl<'a> Block<'a> {
                 self.path(path).map(AnyShape::Path)
             }
             _ => None,
+        }
+    }
+
+    /// How many pieces the path of a command has; those of other shapes don't matter.
+    pub(crate) fn elements_of(&self, command: &Command) -> u64 {
+        match command.shape_kind() {
+            SHAPE_PATH => {
+                let path = self.section::<Path>(PATHS).get(command.shape as usize);
+                path.map_or(0, |path| u64::from(path.verbs))
+            }
+            _ => 4,
         }
     }
 

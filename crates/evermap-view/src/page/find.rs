@@ -14,6 +14,8 @@ pub struct Match {
 
 /// More are not looked for: a page of a megabyte has a million places with an `e`.
 const MATCHES_MAX: usize = 10_000;
+/// Clusters that are walked over to mark what was found: in a damaged page, every line may claim all of them.
+const STEPS_MAX: usize = 1 << 26;
 /// Pieces of a line that are not further apart are side by side: advances are kept in 1/64 pixel.
 const TOUCHING: f64 = 1.0;
 
@@ -31,11 +33,16 @@ impl Block<'_> {
         let mut matches = Vec::new();
         let mut lines = self.lines();
         let mut at = 0;
+        let mut steps = 0;
         while let Some(found) = hay.next_match(at, &folded) {
             let (start, end) = (hay.offset(found), hay.offset(found + folded.len()));
             lines = after(lines, start);
             let mut rects = Vec::new();
             for line in lines.iter().take_while(|line| (line.text.offset as usize) < end) {
+                steps += 1 + self.clusters_of(line).len();
+                if steps > STEPS_MAX {
+                    return matches;
+                }
                 if let Some(rect) = self.marked(line, start, end) {
                     add(&mut rects, rect);
                 }

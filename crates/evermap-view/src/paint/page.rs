@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bytemuck::Contiguous;
 use peniko::{Blob, FontData, ImageAlphaType, ImageData, ImageFormat};
 
+use super::bounds;
 use super::replay::PartSource;
 use super::strips::Strips;
 use crate::page::layout::{FONTS, FontRecord, IMAGES, ImageRecord};
@@ -96,7 +97,12 @@ impl Page {
 impl PartSource for Page {
     fn font(&self, index: u32) -> Option<FontData> {
         let record = *self.block().section::<FontRecord>(FONTS).get(index as usize)?;
-        let load = || Some(FontData::new(self.load(PartKind::Font, &record.hash)?, record.index));
+        let load = || {
+            let data = self.load(PartKind::Font, &record.hash)?;
+            // The rasterizer panics at what is no font.
+            skrifa::FontRef::from_index(data.data(), record.index).ok()?;
+            Some(FontData::new(data, record.index))
+        };
         self.fonts.get(index as usize)?.get_or_init(load).clone()
     }
 
@@ -105,9 +111,12 @@ impl PartSource for Page {
         let load = || {
             let data = self.load(PartKind::Image, &record.hash)?;
             let bytes = u64::from(record.width) * u64::from(record.height) * 4;
-            (data.data().len() as u64 == bytes && bytes > 0).then_some(ImageData {
+            let sides = record.width.max(record.height) <= bounds::IMAGE_SIDE_MAX;
+            (data.data().len() as u64 == bytes && bytes > 0 && sides).then_some(ImageData {
                 data,
-                format: ImageFormat::from_integer(record.format)?,
+                // The rasterizer panics at other formats.
+                format: ImageFormat::from_integer(record.format)
+                    .filter(|format| matches!(format, ImageFormat::Rgba8 | ImageFormat::Bgra8))?,
                 alpha_type: ImageAlphaType::from_integer(record.alpha)?,
                 width: record.width,
                 height: record.height,

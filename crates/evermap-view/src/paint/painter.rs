@@ -88,12 +88,13 @@ impl Painter {
         while row < height {
             let y = area.top.saturating_add(row);
             if y >= page_height {
-                pixels[(row * width) as usize..].fill(page.block().background());
+                pixels[row as usize * width as usize..].fill(page.block().background());
                 break;
             }
             let strip = y / STRIP_ROWS;
             let rows = (STRIP_ROWS - y % STRIP_ROWS).min(height - row);
-            let target = &mut pixels[(row * width) as usize..((row + rows) * width) as usize];
+            let start = row as usize * width as usize;
+            let target = &mut pixels[start..start + rows as usize * width as usize];
             match self.copy_strip(page, area, strip, y % STRIP_ROWS, target) {
                 true => painted.strips += 1,
                 false => painted.bands += self.copy_band(page, area, y, target)?,
@@ -165,6 +166,7 @@ impl Painter {
         let view = View {
             left: f64::from(left),
             top: f64::from(number) * f64::from(BAND_ROWS),
+            width: f64::from(width),
             height: f64::from(BAND_ROWS),
         };
         self.rasterize(width, BAND_ROWS, |scene| {

@@ -1,6 +1,7 @@
 //! A page block's commands, given to a rasterizer.
 //!
-//! What can't be read (an index that leads nowhere, a number that is not finite) is left out; layers are closed in any case.
+//! What can't be read (an index that leads nowhere, a number that no page has, more work than [`bounds`] allow) is left out;
+//! layers are closed in any case.
 
 use anyrender::{Filter, Glyph, Paint, PaintRef, PaintScene};
 use bytemuck::Contiguous;
@@ -13,6 +14,7 @@ use peniko::{
 };
 use std::sync::Arc;
 
+use super::bounds::{self, Budget};
 use crate::page::layout::*;
 use crate::page::{AnyShape, Block, slice};
 
@@ -22,11 +24,12 @@ pub(crate) trait PartSource {
     fn image(&self, index: u32) -> Option<ImageData>;
 }
 
-/// What a rasterizer is given: the part of the page that begins at (`left`, `top`) and is `height` pixels high.
+/// What a rasterizer is given: the part of the page that begins at (`left`, `top`), so many pixels wide and high.
 #[derive(Clone, Copy)]
 pub(crate) struct View {
     pub left: f64,
     pub top: f64,
+    pub width: f64,
     pub height: f64,
 }
 
@@ -39,16 +42,22 @@ pub(crate) fn replay(
     scene: &mut impl PaintScene,
     view: View,
 ) {
-    let replay = Replay { block, parts, moved: Affine::translate((-view.left, -view.top)) };
+    let moved = Affine::translate((-view.left, -view.top));
+    let budget = Budget::new(view.width, view.height);
+    let mut replay = Replay { block, parts, moved, budget, filters: Vec::new() };
     let (top, bottom) = (view.top as f32, (view.top + view.height) as f32);
     let mut commands = block.section::<Command>(COMMANDS).iter();
     let mut open = 0;
     while let Some(command) = commands.next() {
+        if replay.budget.is_spent() {
+            break;
+        }
         let unseen = command.bottom < top || command.top > bottom;
         match command.kind {
             COMMAND_LAYER | COMMAND_CLIP => {
-                let drawn =
-                    !unseen && open < LAYERS_MAX && replay.begin_layer(command, scene).is_some();
+                let drawn = !unseen
+                    && open < LAYERS_MAX
+                    && replay.begin_layer(command, open, scene).is_some();
                 match drawn {
                     true => open += 1,
                     false => skip_layer(&mut commands),
@@ -57,6 +66,7 @@ pub(crate) fn replay(
             COMMAND_POP if open > 0 => {
                 scene.pop_layer();
                 open -= 1;
+                replay.filters.pop_if(|depth| *depth == open);
             }
             _ if unseen => (),
             _ => _ = replay.draw(command, scene),
@@ -86,6 +96,9 @@ struct Replay<'a> {
     block: Block<'a>,
     parts: &'a dyn PartSource,
     moved: Affine,
+    budget: Budget,
+    /// How many layers were open around each open layer with a filter.
+    filters: Vec<usize>,
 }
 
 /// A paint, as something that lives long enough to be lent.
@@ -96,6 +109,14 @@ enum OwnedPaint {
 }
 
 impl OwnedPaint {
+    /// The work of a pixel.
+    fn pixel(&self) -> u64 {
+        match self {
+            OwnedPaint::Solid(_) => 1,
+            _ => bounds::RICH_PIXEL,
+        }
+    }
+
     fn lend(&self) -> PaintRef<'_> {
         match self {
             OwnedPaint::Solid(color) => Paint::Solid(*color),
@@ -106,10 +127,15 @@ impl OwnedPaint {
 }
 
 impl Replay<'_> {
-    fn begin_layer(&self, command: &Command, scene: &mut impl PaintScene) -> Option<()> {
-        let transform = self.moved * self.block.transform_of(command)?;
+    fn begin_layer(
+        &mut self,
+        command: &Command,
+        depth: usize,
+        scene: &mut impl PaintScene,
+    ) -> Option<()> {
+        let transform = self.transform(command)?;
         let fill = fill_of(command.flags & FLAG_EVEN_ODD != 0);
-        let shape = self.block.shape_of(command)?;
+        let shape = self.layer_shape(command, transform)?;
         if command.kind == COMMAND_CLIP {
             match &shape {
                 AnyShape::Rect(clip) => scene.push_clip_layer(fill, transform, clip),
@@ -122,8 +148,14 @@ impl Replay<'_> {
             mix: Mix::from_integer(command.mix)?,
             compose: Compose::from_integer(command.compose)?,
         };
-        let alpha = finite(f32::from_bits(command.paint))?;
-        let filter = self.filter(command.style);
+        let alpha = opacity(f32::from_bits(command.paint))?;
+        let filter = match command.style {
+            NONE => None,
+            index => self.filter(index, transform),
+        };
+        if filter.is_some() {
+            self.filters.push(depth);
+        }
         match &shape {
             AnyShape::Rect(clip) => {
                 scene.push_layer(fill, blend, alpha, transform, clip, filter, None)
@@ -138,20 +170,72 @@ impl Replay<'_> {
         Some(())
     }
 
-    fn filter(&self, index: u32) -> Option<Arc<Filter>> {
+    fn filter(&mut self, index: u32, transform: Affine) -> Option<Arc<Filter>> {
         let span = self.block.section::<Span>(FILTERS).get(index as usize)?;
-        serde_json::from_str(self.block.text(*span)?).ok().map(Arc::new)
+        if span.bytes > bounds::FILTER_BYTES_MAX || self.filters.len() >= bounds::FILTERS_NESTED_MAX
+        {
+            return None;
+        }
+        self.budget.take_elements(u64::from(span.bytes))?;
+        let filter: Filter = serde_json::from_str(self.block.text(*span)?).ok()?;
+        self.budget.take_filter(&filter, transform)?;
+        Some(Arc::new(filter))
     }
 
-    fn draw(&self, command: &Command, scene: &mut impl PaintScene) -> Option<()> {
-        let transform = self.moved * self.block.transform_of(command)?;
+    /// From the command's pixels to those of the view.
+    fn transform(&self, command: &Command) -> Option<Affine> {
+        bounds::transform(self.moved * bounds::transform(self.block.transform_of(command)?)?)
+    }
+
+    /// The shape of a command, if it can be read within the budget.
+    fn shape(&mut self, command: &Command) -> Option<AnyShape> {
+        self.budget.take_elements(self.block.elements_of(command))?;
+        self.block.shape_of(command)
+    }
+
+    /// The clip of a layer: what is opened costs its pixels.
+    fn layer_shape(&mut self, command: &Command, transform: Affine) -> Option<AnyShape> {
+        let shape = self.shape(command)?;
+        self.take_fill(&shape, transform, bounds::RICH_PIXEL)?;
+        Some(shape)
+    }
+
+    fn take_fill(&mut self, shape: &AnyShape, transform: Affine, pixel: u64) -> Option<()> {
+        match shape {
+            AnyShape::Rect(shape) => self.budget.take_fill(shape, transform, pixel),
+            AnyShape::Rounded(shape) => self.budget.take_fill(shape, transform, pixel),
+            AnyShape::Path(shape) => self.budget.take_fill(shape, transform, pixel),
+        }
+    }
+
+    fn take_stroke(
+        &mut self,
+        shape: &AnyShape,
+        transform: Affine,
+        style: &Stroke,
+        pixel: u64,
+    ) -> Option<()> {
+        match shape {
+            AnyShape::Rect(shape) => self.budget.take_stroke(shape, transform, style, pixel),
+            AnyShape::Rounded(shape) => self.budget.take_stroke(shape, transform, style, pixel),
+            AnyShape::Path(shape) => self.budget.take_stroke(shape, transform, style, pixel),
+        }
+    }
+
+    fn draw(&mut self, command: &Command, scene: &mut impl PaintScene) -> Option<()> {
+        let transform = self.transform(command)?;
         let record = self.block.section::<PaintRecord>(PAINTS).get(command.paint as usize)?;
         let paint = self.paint(record)?;
-        let brush_transform = self.block.affine(record.transform);
+        let brush_transform = match record.transform {
+            NONE => None,
+            first => Some(bounds::transform(self.block.affine(first)?)?),
+        };
         match command.kind {
             COMMAND_FILL => {
                 let fill = fill_of(command.flags & FLAG_EVEN_ODD != 0);
-                match &self.block.shape_of(command)? {
+                let shape = self.shape(command)?;
+                self.take_fill(&shape, transform, paint.pixel())?;
+                match &shape {
                     AnyShape::Rect(shape) => {
                         scene.fill(fill, transform, paint.lend(), brush_transform, shape)
                     }
@@ -165,7 +249,9 @@ impl Replay<'_> {
             }
             COMMAND_STROKE => {
                 let style = self.stroke(command.style)?;
-                match &self.block.shape_of(command)? {
+                let shape = self.shape(command)?;
+                self.take_stroke(&shape, transform, &style, paint.pixel())?;
+                match &shape {
                     AnyShape::Rect(shape) => {
                         scene.stroke(&style, transform, paint.lend(), brush_transform, shape)
                     }
@@ -181,7 +267,11 @@ impl Replay<'_> {
             COMMAND_SHADOW => {
                 let [x0, y0, x1, y1, radius, deviation] = self.block.numbers(command.shape)?;
                 let OwnedPaint::Solid(color) = paint else { return None };
-                scene.draw_box_shadow(transform, Rect { x0, y0, x1, y1 }, color, radius, deviation);
+                let rect = bounds::inside(Rect { x0, y0, x1, y1 })?;
+                (0.0..=bounds::DEVIATION_MAX).contains(&deviation).then_some(())?;
+                (radius.abs() <= bounds::COORDINATE_MAX).then_some(())?;
+                self.budget.take_shadow(rect, transform, deviation)?;
+                scene.draw_box_shadow(transform, rect, color, radius, deviation);
             }
             _ => return None,
         }
@@ -189,7 +279,7 @@ impl Replay<'_> {
     }
 
     fn glyphs(
-        &self,
+        &mut self,
         command: &Command,
         transform: Affine,
         paint: &OwnedPaint,
@@ -197,16 +287,22 @@ impl Replay<'_> {
     ) -> Option<()> {
         let piece = self.block.section::<Piece>(PIECES).get(command.shape as usize)?;
         let run = self.block.section::<Run>(RUNS).get(piece.run as usize)?;
-        let font = self.parts.font(run.font)?;
+        if run.coordinates > bounds::AXES_MAX || !(0.0..=bounds::FONT_SIZE_MAX).contains(&run.size)
+        {
+            return None;
+        }
         let coordinates =
             slice(self.block.section::<i16>(COORDINATES), run.first_coordinate, run.coordinates)?;
         let embolden = match run.embolden {
             NONE => Vec2::ZERO,
             first => self.block.numbers(first).map(|[x, y]| Vec2::new(x, y))?,
         };
+        if embolden.x.abs().max(embolden.y.abs()) > f64::from(bounds::FONT_SIZE_MAX) {
+            return None;
+        }
         let glyph_transform = match run.glyph_transform {
             NONE => None,
-            first => Some(self.block.affine(first)?),
+            first => Some(bounds::transform(self.block.affine(first)?)?),
         };
         let style = match run.stroke {
             NONE => Style::Fill(fill_of(run.flags & RUN_EVEN_ODD != 0)),
@@ -217,9 +313,17 @@ impl Replay<'_> {
         let ids = slice(self.block.section::<u16>(GLYPHS), piece.first_glyph, count)?;
         let numbers = if level { count } else { count.checked_mul(2)? };
         let positions = slice(self.block.section::<f32>(POSITIONS), piece.first_position, numbers)?;
-        if !positions.iter().all(|position| position.is_finite()) || !piece.y.is_finite() {
+        let known = |position: &f32| f64::from(position.abs()) <= bounds::COORDINATE_MAX;
+        let on_glyphs = bounds::transform(transform * glyph_transform.unwrap_or_default())?;
+        let stroke = match &style {
+            Style::Stroke(stroke) => Some(stroke),
+            Style::Fill(_) => None,
+        };
+        self.budget.take_glyphs(count, run.size, on_glyphs, stroke)?;
+        if !positions.iter().all(known) || !known(&piece.y) {
             return None;
         }
+        let font = self.parts.font(run.font)?;
         let place = move |at: usize| match level {
             true => (positions[at], piece.y),
             false => (positions[2 * at], positions[2 * at + 1]),
@@ -229,7 +333,7 @@ impl Replay<'_> {
             Glyph { id: u32::from(*id), x, y }
         });
         let hinted = run.flags & RUN_HINTED != 0;
-        let (size, alpha) = (finite(run.size)?, finite(run.alpha)?);
+        let (size, alpha) = (run.size, opacity(run.alpha)?);
         scene.draw_glyphs(
             &font,
             size,
@@ -246,10 +350,12 @@ impl Replay<'_> {
         Some(())
     }
 
-    fn paint(&self, record: &PaintRecord) -> Option<OwnedPaint> {
+    fn paint(&mut self, record: &PaintRecord) -> Option<OwnedPaint> {
         let [first, how, alpha, _] = record.data;
         Some(match record.kind {
-            PAINT_SOLID => OwnedPaint::Solid(AlphaColor::new(record.data.map(f32::from_bits))),
+            PAINT_SOLID => {
+                OwnedPaint::Solid(AlphaColor::new(components(record.data.map(f32::from_bits))?))
+            }
             PAINT_GRADIENT => OwnedPaint::Gradient(self.gradient(first)?),
             PAINT_IMAGE => OwnedPaint::Image(ImageBrush {
                 image: self.parts.image(first)?,
@@ -257,21 +363,24 @@ impl Replay<'_> {
                     x_extend: Extend::from_integer(how as u8)?,
                     y_extend: Extend::from_integer((how >> 8) as u8)?,
                     quality: ImageQuality::from_integer((how >> 16) as u8)?,
-                    alpha: finite(f32::from_bits(alpha))?,
+                    alpha: opacity(f32::from_bits(alpha))?,
                 },
             }),
             _ => return None,
         })
     }
 
-    fn gradient(&self, index: u32) -> Option<Gradient> {
+    fn gradient(&mut self, index: u32) -> Option<Gradient> {
         let record = self.block.section::<GradientRecord>(GRADIENTS).get(index as usize)?;
         let [a, b, c, d, e, f] = record.geometry;
-        if !record.geometry.iter().all(|number| number.is_finite()) {
+        let known = |number: &f64| number.abs() <= bounds::COORDINATE_MAX;
+        if !record.geometry.iter().all(known) || record.stops > bounds::STOPS_MAX {
             return None;
         }
+        self.budget.take(bounds::GRADIENT)?;
         let kind = match record.kind {
             GRADIENT_LINEAR => GradientKind::Linear(LinearGradientPosition::new((a, b), (c, d))),
+            GRADIENT_RADIAL if e < 0.0 || f < 0.0 => return None,
             GRADIENT_RADIAL => GradientKind::Radial(RadialGradientPosition::new_two_point(
                 (a, b),
                 e as f32,
@@ -308,7 +417,7 @@ impl Replay<'_> {
         if !numbers.iter().chain(dashes).all(|number| number.is_finite()) {
             return None;
         }
-        Some(Stroke {
+        bounds::stroke(Stroke {
             width: record.width,
             join: match record.join {
                 0 => Join::Bevel,
@@ -332,9 +441,9 @@ fn color_stop(stop: &Stop) -> Option<ColorStop> {
     let color = DynamicColor {
         cs: ColorSpaceTag::from_integer(stop.color_space)?,
         flags: Flags::from_missing(missing),
-        components: stop.components,
+        components: components(stop.components)?,
     };
-    Some(ColorStop { offset: finite(stop.offset)?, color })
+    Some(ColorStop { offset: opacity(stop.offset)?, color })
 }
 
 fn cap(code: u8) -> Cap {
@@ -352,6 +461,14 @@ fn fill_of(even_odd: bool) -> Fill {
     }
 }
 
-fn finite(number: f32) -> Option<f32> {
-    number.is_finite().then_some(number)
+/// What is between 0 and 1. Layout rounds, so that a little more may be there.
+fn opacity(number: f32) -> Option<f32> {
+    (number.abs() <= bounds::COMPONENT_MAX).then_some(number)
+}
+
+fn components(components: [f32; 4]) -> Option<[f32; 4]> {
+    components
+        .iter()
+        .all(|component| component.abs() <= bounds::COMPONENT_MAX)
+        .then_some(components)
 }

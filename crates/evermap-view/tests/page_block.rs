@@ -1,0 +1,598 @@
+//! The page block: what is recorded is read back, culling loses nothing, and a damaged block paints a wrong picture at most.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyrender::filters::FilterEffect;
+use anyrender::{Filter, Glyph, ImageRenderer, PaintScene};
+use anyrender_vello_cpu::VelloCpuImageRenderer;
+use evermap_view::page::{AlignedBytes, Block, PageSize, PartKind, Recorded, Recorder};
+use evermap_view::paint::{Area, Page, Painter, Parts, SharedBytes};
+use evermap_view::{Result, ViewError};
+use kurbo::{Affine, BezPath, Circle, Rect, RoundedRect, Stroke, Vec2};
+use peniko::{
+    BlendMode, Blob, Color, Compose, Fill, FontData, Gradient, ImageAlphaType, ImageBrush,
+    ImageData, ImageFormat, Mix,
+};
+
+const WIDTH: u32 = 200;
+const HEIGHT: u32 = 700;
+const BAND: u32 = 256;
+/// Where the sections are listed, and how many there are.
+const SECTIONS_AT: usize = 72;
+const SECTIONS: usize = 24;
+
+struct Random(u64);
+
+impl Random {
+    fn number(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.number() % end as u64) as usize
+    }
+
+    /// Between 0 and `end`, in quarters now and then, so that `f32` does and does not do.
+    fn length(&mut self, end: f64) -> f64 {
+        let value = (self.number() >> 11) as f64 / (1_u64 << 53) as f64 * end;
+        if self.below(2) == 0 { (value * 4.0).round() / 4.0 } else { value }
+    }
+}
+
+fn variable(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// What pages share: an image, and a font where this machine has one.
+struct Things {
+    image: ImageBrush,
+    font: Option<FontData>,
+}
+
+impl Things {
+    fn new() -> Things {
+        let pixels: Vec<u8> = (0..16 * 8 * 4).map(|at| (at * 37 % 256) as u8).collect();
+        let image = ImageBrush::new(ImageData {
+            data: Blob::from(pixels),
+            format: ImageFormat::Rgba8,
+            alpha_type: ImageAlphaType::Alpha,
+            width: 16,
+            height: 8,
+        });
+        Things { image, font: font().map(|bytes| FontData::new(Blob::from(bytes), 0)) }
+    }
+}
+
+fn font() -> Option<Vec<u8>> {
+    let folders = ["dejavu/DejaVuSans.ttf", "liberation/LiberationSans-Regular.ttf"];
+    let found = folders
+        .iter()
+        .find_map(|name| std::fs::read(format!("/usr/share/fonts/truetype/{name}")).ok());
+    if found.is_none() {
+        println!("no font on this machine: glyphs are left out");
+    }
+    found
+}
+
+fn size() -> PageSize {
+    PageSize { width: WIDTH, height: HEIGHT, window: (WIDTH, 100), scale: 1.5 }
+}
+
+fn color(random: &mut Random) -> Color {
+    let [r, g, b, a, ..] = random.number().to_le_bytes();
+    Color::from_rgba8(r, g, b, a)
+}
+
+fn gradient(random: &mut Random) -> Gradient {
+    let (x, y) = (random.length(100.0), random.length(100.0));
+    let gradient = match random.below(3) {
+        0 => Gradient::new_linear((0.0, y), (x + 1.0, 50.0)),
+        1 => Gradient::new_two_point_radial((x, y), 3.0, (x + 5.0, y), 40.0),
+        _ => Gradient::new_sweep((x, y), 0.0, 4.0),
+    };
+    gradient.with_stops([color(random), color(random), color(random)])
+}
+
+fn path(random: &mut Random) -> BezPath {
+    let mut path = BezPath::new();
+    let mut point = || (random.length(120.0), random.length(90.0));
+    path.move_to(point());
+    path.line_to(point());
+    path.quad_to(point(), point());
+    path.curve_to(point(), point(), point());
+    path.close_path();
+    path
+}
+
+fn stroke(random: &mut Random) -> Stroke {
+    let stroke = Stroke::new(random.length(6.0));
+    match random.below(2) {
+        0 => stroke.with_dashes(random.length(20.0), [4.0 + random.length(4.0), 3.0]),
+        _ => stroke,
+    }
+}
+
+fn place(random: &mut Random) -> Affine {
+    let moved = Affine::translate((random.length(150.0), random.length(640.0) - 20.0));
+    match random.below(4) {
+        0 => moved * Affine::rotate(random.length(3.0)) * Affine::scale(0.25 + random.length(1.5)),
+        _ => moved,
+    }
+}
+
+/// Draws `commands` random things, moved by `at`: the same ones for the same seed.
+fn draw(scene: &mut impl PaintScene, at: Affine, things: &Things, seed: u64, commands: usize) {
+    let random = &mut Random(seed | 1);
+    let mut open = 0;
+    for _ in 0..commands {
+        let transform = at * place(random);
+        let rect = Rect::new(0.0, 0.0, random.length(90.0), random.length(60.0));
+        match random.below(12) {
+            0 => scene.fill(Fill::NonZero, transform, color(random), None, &rect),
+            1 => scene.fill(Fill::EvenOdd, transform, &gradient(random), None, &path(random)),
+            2 => {
+                let shape = RoundedRect::from_rect(rect, random.length(9.0));
+                let brush = Some(Affine::scale(0.5));
+                scene.fill(Fill::NonZero, transform, &gradient(random), brush, &shape);
+            }
+            3 => scene.fill(Fill::NonZero, transform, things.image.as_ref(), None, &rect),
+            4 => scene.stroke(&stroke(random), transform, color(random), None, &path(random)),
+            5 => scene.stroke(
+                &stroke(random),
+                transform,
+                &gradient(random),
+                None,
+                &Circle::new((30.0, 30.0), 25.0),
+            ),
+            6 => scene.draw_box_shadow(transform, rect, color(random), 4.0, random.length(8.0)),
+            7 | 8 => glyphs(scene, transform, things, random),
+            9 if open < 5 => {
+                scene.push_clip_layer(Fill::NonZero, transform, &rect.inflate(60.0, 80.0));
+                open += 1;
+            }
+            10 if open < 5 => {
+                layer(scene, transform, random, rect.inflate(90.0, 90.0));
+                open += 1;
+            }
+            _ if open > 0 => {
+                scene.pop_layer();
+                open -= 1;
+            }
+            _ => (),
+        }
+    }
+    for _ in 0..open {
+        scene.pop_layer();
+    }
+}
+
+fn layer(scene: &mut impl PaintScene, transform: Affine, random: &mut Random, clip: Rect) {
+    let (blend, filter) = match random.below(6) {
+        0 => (BlendMode::new(Mix::Multiply, Compose::SrcOver), None),
+        1 => (BlendMode::new(Mix::Normal, Compose::DestOut), None),
+        2 => (BlendMode::default(), Some(FilterEffect::blur(3.0))),
+        3 => {
+            let shadow = FilterEffect::drop_shadow(4.0, 6.0, 2.0, color(random));
+            (BlendMode::default(), Some(shadow))
+        }
+        _ => (BlendMode::default(), None),
+    };
+    let filter = filter.map(|effect| Arc::new(Filter::single(effect)));
+    scene.push_layer(Fill::NonZero, blend, 0.75, transform, &clip, filter, None);
+}
+
+fn glyphs(scene: &mut impl PaintScene, transform: Affine, things: &Things, random: &mut Random) {
+    let Some(font) = &things.font else { return };
+    let (level, slanted, size) =
+        (random.below(2) == 0, random.below(3) == 0, 8.0 + random.length(16.0));
+    let glyphs: Vec<Glyph> = (0..10)
+        .map(|at| Glyph {
+            id: 36 + random.below(60) as u32,
+            x: at as f32 * 9.3,
+            y: if level { 12.25 } else { 12.0 + at as f32 },
+        })
+        .collect();
+    let glyph_transform = slanted.then(|| Affine::skew(-0.25, 0.0));
+    scene.draw_glyphs(
+        font,
+        size as f32,
+        false,
+        &[],
+        Vec2::ZERO,
+        Fill::NonZero,
+        color(random),
+        1.0,
+        transform,
+        glyph_transform,
+        glyphs.into_iter(),
+    );
+}
+
+fn recorded(things: &Things, seed: u64, commands: usize) -> Recorded {
+    let mut recorder = Recorder::new(size());
+    recorder.set_title("A page", "file:///tmp/page.html");
+    draw(&mut recorder, Affine::IDENTITY, things, seed, commands);
+    for line in 0..12 {
+        let top = f64::from(line) * 20.0;
+        let words = ["Every", " ", "thing", " ", "flöws", " ", "on", " "];
+        recorder.add_line(10.0, top, 18.0, line % 3 == 1, words.iter().map(|word| (*word, 9.5)));
+        recorder.add_link(Rect::new(10.0, top, 50.0, top + 18.0), "https://example.org/", line);
+        recorder.add_anchor(&format!("part-{line}"), top);
+        if line % 4 == 3 {
+            recorder.end_block();
+        }
+    }
+    recorder.finish()
+}
+
+struct Shared(HashMap<[u8; 32], SharedBytes>);
+
+impl Shared {
+    fn of(recorded: &Recorded) -> Shared {
+        let bytes = |part: &evermap_view::page::Part| {
+            (part.hash, Arc::new(part.data.clone()) as SharedBytes)
+        };
+        Shared(recorded.parts.iter().map(bytes).collect())
+    }
+}
+
+impl Parts for Shared {
+    fn load(&self, _: PartKind, hash: &[u8; 32]) -> Result<SharedBytes> {
+        let missing = || ViewError::InvalidPage("a part is missing".to_string());
+        self.0.get(hash).cloned().ok_or_else(missing)
+    }
+}
+
+fn page(bytes: &[u8], recorded: &Recorded) -> Result<Arc<Page>> {
+    let block = Arc::new(AlignedBytes::copy_of(bytes));
+    Ok(Arc::new(Page::new(block, None, Box::new(Shared::of(recorded)))?))
+}
+
+fn paint(painter: &mut Painter, page: &Arc<Page>, area: Area) -> Result<Vec<u32>> {
+    let mut pixels = vec![0; (area.width * area.height) as usize];
+    painter.paint(page, area, &mut pixels)?;
+    Ok(pixels)
+}
+
+/// A band as the rasterizer paints it from the calls themselves, all of them.
+fn painted_directly(things: &Things, seed: u64, commands: usize, band: u32) -> Vec<u32> {
+    let mut rgba = Vec::new();
+    VelloCpuImageRenderer::new(WIDTH, BAND).render_to_vec(
+        |scene| {
+            let all = Rect::new(0.0, 0.0, f64::from(WIDTH), f64::from(BAND));
+            scene.fill(Fill::NonZero, Affine::IDENTITY, Color::WHITE, None, &all);
+            let at = Affine::translate((0.0, -f64::from(band * BAND)));
+            draw(scene, at, things, seed, commands);
+        },
+        &mut rgba,
+    );
+    let pixels = rgba.as_chunks::<4>().0.iter();
+    pixels.map(|[red, green, blue, _]| u32::from_be_bytes([0, *red, *green, *blue])).collect()
+}
+
+#[test]
+fn what_is_recorded_is_read_back() {
+    let recorded = recorded(&Things::new(), 7, 60);
+    let block = Block::new(recorded.block.as_bytes()).unwrap();
+    assert_eq!(block.size(), size());
+    assert_eq!((block.title(), block.url()), ("A page", "file:///tmp/page.html"));
+    assert_eq!(block.links().count(), 12);
+    let link = block.link_at(20.0, 45.0).unwrap();
+    assert_eq!((link.url, link.node), ("https://example.org/", Some(2)));
+    assert!(block.link_at(60.0, 45.0).is_none());
+    assert_eq!(block.anchor("part-5"), Some(100.0));
+    assert_eq!(block.anchor("part-50"), None);
+    let hashes: Vec<_> = block.parts().map(|part| *part.hash).collect();
+    assert_eq!(hashes.len(), recorded.parts.len());
+    assert!(recorded.parts.iter().all(|part| hashes.contains(&part.hash)));
+}
+
+#[test]
+fn text_is_found_where_it_stands_in_both_directions() {
+    let recorded = recorded(&Things::new(), 7, 0);
+    let block = Block::new(recorded.block.as_bytes()).unwrap();
+    let found = block.find("FLÖWS on");
+    assert_eq!(found.len(), 12);
+    // The fifth to the seventh of eight clusters; in the second line, counted from the right.
+    assert_eq!(found[0].rects, [Rect::new(48.0, 0.0, 76.5, 18.0)]);
+    assert_eq!(found[1].rects, [Rect::new(19.5, 20.0, 48.0, 38.0)]);
+    // Over the end of a line, not over that of a block: three of four lines have one after them.
+    assert_eq!(block.find("on every").len(), 9);
+    assert!(block.find("").is_empty());
+}
+
+#[test]
+fn culling_loses_nothing() {
+    let things = Things::new();
+    let start = variable("EVERMAP_SEED", 1);
+    for seed in start..start + variable("EVERMAP_STEPS", 25) {
+        let recorded = recorded(&things, seed, 60);
+        let page = page(recorded.block.as_bytes(), &recorded).unwrap();
+        let whole = Area { left: 0, top: 0, width: WIDTH, height: HEIGHT };
+        let painted = paint(&mut Painter::new(), &page, whole).unwrap();
+        for (band, rows) in painted.chunks((WIDTH * BAND) as usize).enumerate() {
+            let expected = painted_directly(&things, seed, 60, band as u32);
+            let differ = rows.iter().zip(&expected).filter(|(a, b)| a != b).count();
+            assert_eq!(differ, 0, "pixels of band {band} with EVERMAP_SEED={seed}");
+        }
+        let random = &mut Random(seed | 1);
+        for _ in 0..8 {
+            let (top, height) = (random.below(600) as u32, 1 + random.below(100) as u32);
+            let area = Area { left: 0, top, width: WIDTH, height };
+            let part = paint(&mut Painter::new(), &page, area).unwrap();
+            let from = (top * WIDTH) as usize;
+            assert!(part == painted[from..from + part.len()], "{area:?}, EVERMAP_SEED={seed}");
+        }
+    }
+}
+
+/// One way or several to damage a block.
+fn damage(block: &mut Vec<u8>, random: &mut Random) {
+    let entry = |block: &[u8], section: usize| {
+        let number = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
+        let at = SECTIONS_AT + 16 * section;
+        (number(at) as usize, number(at + 8) as usize)
+    };
+    let absurd = [
+        0,
+        1,
+        u32::MAX,
+        1 << 31,
+        0x7F80_0000,
+        0x7FC0_0000,
+        0x7F00_0000,
+        0xFEFF_FFFF,
+        0x4B00_0000,
+        0x5F00_0000,
+        0x0000_0001,
+        0x3F80_0000,
+        0x41F0_0000,
+        0xC1E0_0000,
+        0x3E11_2E0B,
+    ];
+    match random.below(20) {
+        0 => {
+            let end = random.below(block.len());
+            block.truncate(end);
+        }
+        1 => {
+            let (a, b) = (random.below(SECTIONS), random.below(SECTIONS));
+            for at in 0..16 {
+                block.swap(SECTIONS_AT + 16 * a + at, SECTIONS_AT + 16 * b + at);
+            }
+        }
+        2 => {
+            // A section grows at the cost of the next one, and its records with it.
+            let at = SECTIONS_AT + 16 * random.below(SECTIONS - 1);
+            let moved = (8 * random.below(64)) as u64;
+            for (at, up) in [(at + 8, true), (at + 16, true), (at + 24, false)] {
+                let value = u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
+                let value = if up { value.wrapping_add(moved) } else { value.wrapping_sub(moved) };
+                block[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            }
+        }
+        3 => {
+            let at = random.below(SECTIONS_AT + 16 * SECTIONS);
+            block[at] ^= 1 << random.below(8);
+        }
+        way => {
+            for _ in 0..1 + random.below(8) {
+                let (start, bytes) = entry(block, random.below(SECTIONS));
+                if bytes < 4 {
+                    continue;
+                }
+                let at = start + random.below(bytes / 4) * 4;
+                let value = match random.below(3) {
+                    0 => absurd[random.below(absurd.len())],
+                    1 => random.number() as u32,
+                    _ => random.below(100) as u32,
+                };
+                match way % 2 {
+                    0 => block[at..at + 4].copy_from_slice(&value.to_le_bytes()),
+                    _ => block[at + random.below(4)] = value as u8,
+                }
+            }
+        }
+    }
+}
+
+/// Asks a page everything and paints some of it. The rasterizer must not give up.
+fn use_page(page: &Arc<Page>, random: &mut Random) {
+    let block = page.block();
+    let size = block.size();
+    _ = (block.title(), block.url(), block.background(), block.links().count());
+    _ = (block.link_at(20.0, 45.0), block.anchor("part-3"), block.parts().count());
+    _ = (block.fonts().count(), block.searchable().len(), block.commands());
+    assert!(block.find("on").len() <= 10_000);
+    let areas = [
+        Area { left: 0, top: 0, width: WIDTH, height: 64 },
+        Area {
+            left: random.below(100) as u32,
+            top: BAND,
+            width: 1 + random.below(300) as u32,
+            height: 1,
+        },
+        Area { left: u32::MAX, top: size.height.saturating_sub(10), width: 10, height: 20 },
+    ];
+    for area in areas {
+        paint(&mut Painter::new(), page, area).unwrap();
+    }
+    _ = page.take_missing();
+}
+
+#[test]
+fn damaged_blocks_paint_a_wrong_picture_at_most() {
+    let things = Things::new();
+    let start = variable("EVERMAP_SEED", 1);
+    for seed in start..start + variable("EVERMAP_STEPS", 2000) {
+        let random = &mut Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let recorded = recorded(&things, seed % 50, 40);
+        let mut bytes = recorded.block.as_bytes().to_vec();
+        damage(&mut bytes, random);
+        let Ok(page) = page(&bytes, &recorded) else { continue };
+        let used =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| use_page(&page, random)));
+        assert!(used.is_ok(), "EVERMAP_SEED={seed} EVERMAP_STEPS=1");
+    }
+}
+
+#[test]
+fn cut_blocks_are_refused() {
+    let recorded = recorded(&Things::new(), 3, 40);
+    let bytes = recorded.block.as_bytes();
+    for end in 0..bytes.len().min(2000) {
+        let cut = AlignedBytes::copy_of(&bytes[..end]);
+        assert!(Block::new(cut.as_bytes()).is_err(), "{end} bytes");
+    }
+    let longer = AlignedBytes::copy_of(&[bytes, &[0; 8]].concat());
+    assert!(Block::new(longer.as_bytes()).is_err());
+}
+
+/// A page that asks for far more than any page needs. Whether it ends is the test.
+fn paints(draw: impl FnOnce(&mut Recorder)) {
+    let mut recorder = Recorder::new(PageSize { width: 1000, window: (1000, 100), ..size() });
+    draw(&mut recorder);
+    let recorded = recorder.finish();
+    let page = page(recorded.block.as_bytes(), &recorded).unwrap();
+    let area = Area { left: 0, top: 0, width: 1000, height: 64 };
+    paint(&mut Painter::new(), &page, area).unwrap();
+}
+
+#[test]
+fn absurd_lines_end() {
+    let mut line = BezPath::new();
+    line.move_to((0.0, 10.0));
+    line.line_to((6e7, 30.0));
+    for dashes in
+        [vec![1e-9], vec![0.0, 0.0], vec![-1.0, 1.0], vec![1e300, 1e-300], vec![1.0; 5000]]
+    {
+        let style = Stroke::new(3.0).with_dashes(1e7, dashes);
+        paints(|page| page.stroke(&style, Affine::IDENTITY, Color::BLACK, None, &line));
+    }
+    if let Some(font) = Things::new().font {
+        let style = Stroke::new(1.0).with_dashes(0.0, [1e-9]);
+        let glyphs = (0..50).map(|at| Glyph { id: 36 + at, x: at as f32 * 20.0, y: 40.0 });
+        let plain = Affine::IDENTITY;
+        paints(|page| {
+            let none = Vec2::ZERO;
+            page.draw_glyphs(
+                &font,
+                30.0,
+                false,
+                &[],
+                none,
+                &style,
+                Color::BLACK,
+                1.0,
+                plain,
+                None,
+                glyphs,
+            );
+        });
+    }
+    for width in [1e-300, 1e5, 1e30, f64::MAX, f64::NAN, -3.0] {
+        paints(|page| {
+            page.stroke(&Stroke::new(width), Affine::IDENTITY, Color::BLACK, None, &line)
+        });
+    }
+}
+
+#[test]
+fn a_long_path_used_by_a_million_commands_ends() {
+    let mut path = BezPath::new();
+    path.move_to((0.0, 0.0));
+    for at in 0..200_000 {
+        path.curve_to((f64::from(at % 977), 3e6), (1e6, 20.0), (f64::from(at % 911), 60.0));
+    }
+    paints(|page| page.fill(Fill::NonZero, Affine::IDENTITY, Color::BLACK, None, &path));
+    let square = Rect::new(0.0, 0.0, 1000.0, 1000.0);
+    let gradient =
+        Gradient::new_linear((0.0, 0.0), (9.0, 9.0)).with_stops([Color::BLACK, Color::WHITE]);
+    paints(|page| {
+        for _ in 0..1_000_000 {
+            page.fill(Fill::NonZero, Affine::IDENTITY, &gradient, None, &square);
+        }
+    });
+}
+
+#[test]
+fn absurd_blurs_and_layers_end() {
+    let square = Rect::new(0.0, 0.0, 500.0, 500.0);
+    for deviation in [1e3, 1e6, f64::MAX, f64::NAN, -1.0] {
+        paints(|page| page.draw_box_shadow(Affine::IDENTITY, square, Color::BLACK, 1e9, deviation));
+    }
+    for (effect, scale, layers) in [
+        (FilterEffect::blur(1e6), 1.0, 50),
+        (FilterEffect::blur(900.0), 1.0, 50),
+        (FilterEffect::blur(3.0), 60_000.0, 50),
+        (FilterEffect::drop_shadow(1e30, 0.0, 3.0, Color::BLACK), 1.0, 50),
+        (FilterEffect::grayscale(1.0), 1.0, 1000),
+    ] {
+        let filter = Arc::new(Filter::single(effect));
+        paints(|page| {
+            for _ in 0..layers {
+                let (filter, scale) = (Some(filter.clone()), Affine::scale(scale));
+                page.push_layer(Fill::NonZero, Mix::Multiply, 0.5, scale, &square, filter, None);
+                page.fill(Fill::NonZero, Affine::IDENTITY, Color::BLACK, None, &square);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_row_at_the_edge_of_a_band_is_painted() {
+    let mut recorder = Recorder::new(size());
+    let column = |at: f64, top, bottom| Rect::new(at, top, at + 1.0, bottom);
+    let black = |recorder: &mut Recorder, moved, shape: &Rect| {
+        recorder.fill(Fill::NonZero, Affine::translate((0.0, moved)), Color::BLACK, None, shape);
+    };
+    black(&mut recorder, 0.0, &column(0.0, 200.0, 257.0));
+    black(&mut recorder, 0.25, &column(1.0, 200.0, 256.5));
+    black(&mut recorder, 200.0, &column(2.0, 55.0, 300.0));
+    let recorded = recorder.finish();
+    let page = page(recorded.block.as_bytes(), &recorded).unwrap();
+    let area = Area { left: 0, top: 255, width: WIDTH, height: 2 };
+    let pixels = paint(&mut Painter::new(), &page, area).unwrap();
+    let row = |row: usize| [0, 1, 2].map(|at| pixels[row * WIDTH as usize + at] != 0x00FF_FFFF);
+    assert_eq!((row(0), row(1)), ([true; 3], [true; 3]));
+}
+
+#[test]
+fn a_filter_that_the_rasterizer_lacks_leaves_its_content() {
+    let square = Rect::new(0.0, 0.0, 500.0, 500.0);
+    let mut recorder = Recorder::new(size());
+    let filter = Some(Arc::new(Filter::single(FilterEffect::grayscale(1.0))));
+    recorder.push_layer(Fill::NonZero, Mix::Normal, 1.0, Affine::IDENTITY, &square, filter, None);
+    recorder.fill(Fill::NonZero, Affine::IDENTITY, Color::from_rgb8(255, 0, 0), None, &square);
+    let recorded = recorder.finish();
+    let page = page(recorded.block.as_bytes(), &recorded).unwrap();
+    let pixels = paint(&mut Painter::new(), &page, Area { left: 0, top: 0, width: 9, height: 9 });
+    assert_eq!(pixels.unwrap()[0], 0x00FF_0000);
+}
+
+#[test]
+fn finding_in_lines_that_all_claim_all_text_ends() {
+    let mut recorder = Recorder::new(size());
+    for line in 0..3000 {
+        recorder.add_line(0.0, f64::from(line), 1.0, false, ["e"; 100].iter().map(|e| (*e, 1.0)));
+    }
+    let recorded = recorder.finish();
+    let mut block = AlignedBytes::copy_of(recorded.block.as_bytes());
+    let bytes = block.as_mut_bytes();
+    let at = SECTIONS_AT + 16 * 21;
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let (start, length) = (number(at), number(at + 8));
+    for line in bytes[start..start + length].chunks_mut(28) {
+        line[12..16].copy_from_slice(&0_u32.to_le_bytes());
+        line[16..20].copy_from_slice(&300_000_u32.to_le_bytes());
+        line[20..24].copy_from_slice(&0_u32.to_le_bytes());
+        line[24..28].copy_from_slice(&300_000_u32.to_le_bytes());
+    }
+    let found = Block::new(block.as_bytes()).unwrap().find("e").len();
+    assert!(found < 10_000, "{found}");
+}
