@@ -397,11 +397,11 @@ fn poster<S: PaintScene>(canvas: &mut Canvas<'_, S>, item: ItemRef<'_>, frame: F
     let below =
         Frame { top: frame.top + frame.height * 0.52, height: frame.height * 0.48, ..frame };
     canvas.shade(below, faded(0x08_0b_12, 0.0), faded(0x08_0b_12, 0.88));
-    let title = style(Title, 28.0, palette::TEXT);
+    let title = style(Title, 26.0, palette::TEXT);
     let inner = frame.grown(-canvas.length(16.0));
     let size = title.size * canvas.unit;
     let lines = canvas.fonts.broken(title.weight, size, item.title, inner.width, 3).len();
-    let step = 34.0;
+    let step = 32.0;
     let top = inner.bottom() - canvas.length(4.0) - step * canvas.unit * (lines as f32 - 1.0);
     canvas.paragraph(title, item.title, Frame { top, ..inner }, step, 3);
 }

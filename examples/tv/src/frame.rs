@@ -87,8 +87,8 @@ pub fn unpack(strips: &[u8], (width, height): (u32, u32), pixels: &mut Vec<u32>)
         return Err(ViewError::InvalidPage("a kept frame has another size".to_string()).into());
     }
     let length = width as usize * height as usize;
-    pixels.clear();
-    pixels.resize(strip * strips.count() as usize, 0);
+    // Zeroed pages come from the system, untouched: filling an old buffer would cost as much as unpacking.
+    *pixels = vec![0; strip * strips.count() as usize];
     for (number, rows) in pixels.chunks_exact_mut(strip).enumerate() {
         strips.unpack(number as u32, rows)?;
     }

@@ -12,7 +12,7 @@ use evermap::{Error, PVec, Snapshot, Store};
 use crate::contents::FILES;
 use crate::error::{Result, TvError};
 use crate::fonts::{FontBytes, Fonts};
-use crate::kept::{Ingredients, KeptInterface};
+use crate::kept::{Ingredients, KeptInterface, KeptStamp};
 use crate::plain::PlainInterface;
 
 /// Time stamps younger than this can't be told from those of a change that is yet to come.
@@ -63,6 +63,10 @@ pub fn object_name((width, height): (u32, u32)) -> String {
     format!("interface-{width}x{height}")
 }
 
+fn stamps_name((width, height): (u32, u32)) -> String {
+    format!("stamps-{width}x{height}")
+}
+
 /// What an interface depends on besides its files.
 pub fn made_by(font_directories: &[PathBuf]) -> String {
     let version = env!("CARGO_PKG_VERSION");
@@ -72,12 +76,11 @@ pub fn made_by(font_directories: &[PathBuf]) -> String {
 }
 
 /// Whether a kept interface is still what the files say.
-#[derive(Debug, PartialEq, Eq)]
 pub enum Checked {
     /// It is.
     Good,
     /// It is, but time stamps have changed: these.
-    Restamped(Vec<u64>),
+    Restamped(Vec<KeptStamp>),
     /// It is not, because of this.
     Changed(String),
 }
@@ -86,13 +89,21 @@ pub enum Checked {
 ///
 /// # Errors
 /// When a file is missing or can't be read.
-pub fn check(kept: &KeptInterface, directory: &Path, made_by: &str) -> Result<Checked> {
+pub fn check(
+    store: &Store,
+    kept: &KeptInterface,
+    directory: &Path,
+    made_by: &str,
+) -> Result<Checked> {
     if kept.made_by != *made_by {
         return Ok(Checked::Changed("the program or the directories of fonts".to_string()));
     }
     if kept.sources.len() != FILES.len() {
         return Ok(Checked::Changed("the number of files".to_string()));
     }
+    // Without stamps, contents tell.
+    let noted = store.read::<PVec<KeptStamp>>(&stamps_name((kept.width, kept.height))).ok();
+    let noted: &[KeptStamp] = noted.as_ref().map_or(&[], |stamps| stamps.as_slice());
     let mut stamps = Vec::new();
     let mut restamped = false;
     for source in kept.sources.iter() {
@@ -101,14 +112,17 @@ pub fn check(kept: &KeptInterface, directory: &Path, made_by: &str) -> Result<Ch
         if bytes != source.bytes {
             return Ok(Checked::Changed(path.display().to_string()));
         }
-        if modified_ns == 0 || modified_ns != source.modified_ns {
+        let stamp = KeptStamp { hash: source.hash, modified_ns };
+        // A stamp counts for the content that it was noted with.
+        let same = |n: &KeptStamp| n.hash == stamp.hash && n.modified_ns == modified_ns;
+        if modified_ns == 0 || !noted.iter().any(same) {
             let content = std::fs::read(&path).map_err(TvError::file(&path, REMEDY))?;
             if *blake3::hash(&content).as_bytes() != source.hash {
                 return Ok(Checked::Changed(path.display().to_string()));
             }
-            restamped |= modified_ns != source.modified_ns;
+            restamped |= modified_ns != 0;
         }
-        stamps.push(modified_ns);
+        stamps.push(stamp);
     }
     Ok(if restamped { Checked::Restamped(stamps) } else { Checked::Good })
 }
@@ -117,17 +131,8 @@ pub fn check(kept: &KeptInterface, directory: &Path, made_by: &str) -> Result<Ch
 ///
 /// # Errors
 /// When the store can't be written.
-pub fn restamp(store: &Store, name: &str, stamps: &[u64]) -> Result<()> {
-    let mut session = store.write::<KeptInterface>(name)?;
-    let mut root = session.root_mut();
-    let mut sources = root.fields().sources;
-    for (number, stamp) in stamps.iter().enumerate() {
-        if let Some(mut source) = sources.get_mut(number) {
-            *source.fields().modified_ns = *stamp;
-        }
-    }
-    session.commit()?;
-    Ok(session.close()?)
+pub fn restamp(store: &Store, size: (u32, u32), stamps: &[KeptStamp]) -> Result<()> {
+    Ok(store.replace::<PVec<KeptStamp>, _>(&stamps_name(size), stamps)?)
 }
 
 /// A font, mapped.
@@ -171,14 +176,12 @@ pub fn keep(
             (format!("font-{}", &hash[..32]), bytes)
         })
         .collect();
-    let sources: Vec<(String, [u8; 32], u64, u64)> = FILES
-        .iter()
-        .zip(sources)
-        .map(|(name, source)| {
-            let hash = *blake3::hash(&source.bytes).as_bytes();
-            (name.to_string(), hash, source.bytes.len() as u64, source.modified_ns)
-        })
-        .collect();
+    let (mut files, mut stamps) = (Vec::new(), Vec::new());
+    for (name, source) in FILES.into_iter().zip(sources) {
+        let hash = *blake3::hash(&source.bytes).as_bytes();
+        files.push((name, hash, source.bytes.len() as u64));
+        stamps.push(KeptStamp { hash, modified_ns: source.modified_ns });
+    }
     let names: Vec<String> = named.iter().map(|(name, _)| name.clone()).collect();
     let mut batch = store.batch()?;
     for (name, bytes) in &named {
@@ -186,9 +189,11 @@ pub fn keep(
             batch.replace::<PVec<u8>, _>(name, (***bytes).as_ref())?;
         }
     }
-    let ingredients = Ingredients { interface, frames, sources: &sources, fonts: &names, made_by };
+    let ingredients = Ingredients { interface, frames, sources: &files, fonts: &names, made_by };
     let name = object_name((interface.width, interface.height));
     batch.replace::<KeptInterface, _>(&name, ingredients)?;
+    let name = stamps_name((interface.width, interface.height));
+    batch.replace::<PVec<KeptStamp>, _>(&name, stamps.as_slice())?;
     Ok(batch.commit()?)
 }
 

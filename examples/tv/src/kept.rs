@@ -1,7 +1,7 @@
 //! The user interface as it lies in an object: the same tree, of vectors and strings that hold raw addresses. The next
 //! start maps it and follows them; nothing is read in, unpacked or linked up.
 
-use evermap::{Build, Built, Error, PString, PVec, Persist, Slot, from_iter};
+use evermap::{Build, Built, Error, PString, PVec, Persist, Plain, Slot, from_iter};
 
 use crate::model::{Frame, Kind, Look, Recipe, implement_interface};
 use crate::plain::{PlainInterface, PlainItem, PlainRow, PlainScreen};
@@ -36,6 +36,15 @@ pub struct KeptSource {
     pub hash: [u8; 32],
     /// Bytes in it.
     pub bytes: u64,
+}
+
+/// When a file with some content was changed last. Stamps have an object of their own, a `PVec<KeptStamp>`: nobody writes
+/// to an object while he reads it.
+#[derive(Persist, Plain, Clone, Copy)]
+#[repr(C)]
+pub struct KeptStamp {
+    /// BLAKE3 of the file's bytes.
+    pub hash: [u8; 32],
     /// Nanoseconds since 1970 of its last change; 0 when that was too young to be told from a later one.
     pub modified_ns: u64,
 }
@@ -100,8 +109,8 @@ pub struct Ingredients<'a> {
     pub interface: &'a PlainInterface,
     /// Names of screens, with their strips.
     pub frames: &'a [(String, Vec<u8>)],
-    /// Name, hash, length and time stamp of each file.
-    pub sources: &'a [(String, [u8; 32], u64, u64)],
+    /// Name, hash and length of each file.
+    pub sources: &'a [(&'a str, [u8; 32], u64)],
     /// Names of the fonts' objects.
     pub fonts: &'a [String],
     /// See [`KeptInterface::made_by`].
@@ -114,11 +123,10 @@ impl Build<Ingredients<'_>> for KeptInterface {
             screen: screen.as_str(),
             strips: strips.as_slice(),
         });
-        let sources = from.sources.iter().map(|(name, hash, bytes, modified_ns)| KeptSourceInit {
-            name: name.as_str(),
+        let sources = from.sources.iter().map(|(name, hash, bytes)| KeptSourceInit {
+            name: *name,
             hash: *hash,
             bytes: *bytes,
-            modified_ns: *modified_ns,
         });
         slot.build(KeptInterfaceInit {
             screens: from_iter(&from.interface.screens),

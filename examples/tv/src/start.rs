@@ -12,7 +12,7 @@ use crate::error::{Result, TvError};
 use crate::fonts::{FontBytes, Fonts, find};
 use crate::frame::{FramePainter, pack, unpack};
 use crate::keep::{self, Checked, Source};
-use crate::kept::KeptInterface;
+use crate::kept::{KeptInterface, KeptStamp};
 use crate::layout::lay_out;
 use crate::model::Interface;
 use crate::plain::PlainInterface;
@@ -92,7 +92,7 @@ pub struct Started {
 /// What is to be kept, once the screen is seen.
 enum Later {
     Nothing,
-    Restamp(Vec<u64>),
+    Restamp(Vec<KeptStamp>),
     Keep { sources: Box<[Source; 3]>, fonts: Vec<FontBytes>, options: StartOptions },
 }
 
@@ -151,7 +151,7 @@ fn start_kept(
     };
     let read_ms = clock.lap();
     let made_by = keep::made_by(&options.font_directories);
-    let later = match keep::check(&kept, &options.directory, &made_by)? {
+    let later = match keep::check(&store, &kept, &options.directory, &made_by)? {
         Checked::Good => Later::Nothing,
         Checked::Restamped(stamps) => Later::Restamp(stamps),
         Checked::Changed(what) => return Ok(Err(format!("changed since it was kept: {what}"))),
@@ -277,9 +277,7 @@ impl Started {
         match std::mem::replace(&mut self.later, Later::Nothing) {
             Later::Nothing => Ok(()),
             Later::Restamp(stamps) => match &self.tree {
-                Tree::Kept(store, _) => {
-                    keep::restamp(store, &keep::object_name(self.interface().size()), &stamps)
-                }
+                Tree::Kept(store, _) => keep::restamp(store, self.interface().size(), &stamps),
                 Tree::Plain(_) => Ok(()),
             },
             Later::Keep { sources, fonts, options } => {

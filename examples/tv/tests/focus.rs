@@ -155,27 +155,36 @@ fn whatever_is_pressed_the_focus_is_seen() {
         Key::Right,
         Key::Down,
     ];
-    let mut state = opened(&interface, "home");
     let mut dice = 11u64;
     let mut seen = [0; 4];
-    for step in 0..20_000 {
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state.press(&interface, keys[(dice >> 33) as usize % keys.len()]);
-        let place = state.place().unwrap();
-        let screen = interface.screen(place.screen).unwrap();
-        seen[screen.kind as usize] += 1;
-        let frame = state.on_screen(&interface, place.row, place.item).unwrap();
-        let what = format!("step {step}: {frame:?} of {}", screen.name);
-        assert!(frame.left < 1920.0 - 60.0 && frame.right() > 60.0, "{what}");
-        if place.row >= screen.fixed_rows {
-            assert!(frame.top >= screen.viewport.top - 1.0, "{what}");
-            assert!(frame.bottom() <= 1081.0 || screen.kind == Kind::Home, "{what}");
-        }
-        if screen.kind == Kind::Guide {
-            assert!(frame.right() > screen.viewport.left + 1.0, "{what}");
+    for start in ["home", "posters", "guide", "menu/4"] {
+        let mut state = opened(&interface, start);
+        for step in 0..4_000 {
+            dice = dice
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            state.press(&interface, keys[(dice >> 33) as usize % keys.len()]);
+            seen[interface.screen(state.place().unwrap().screen).unwrap().kind as usize] += 1;
+            assert_seen(&interface, &state, &format!("step {step} from {start}"));
         }
     }
-    assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
+    assert!(seen.iter().all(|count| *count > 1_000), "{seen:?}");
+}
+
+#[track_caller]
+fn assert_seen(interface: &PlainInterface, state: &State, what: &str) {
+    let place = state.place().unwrap();
+    let screen = interface.screen(place.screen).unwrap();
+    let frame = state.on_screen(interface, place.row, place.item).unwrap();
+    let what = format!("{what}: {frame:?} of {}", screen.name);
+    assert!(frame.left < 1920.0 - 60.0 && frame.right() > 60.0, "{what}");
+    if place.row >= screen.fixed_rows {
+        assert!(frame.top >= screen.viewport.top - 1.0, "{what}");
+        assert!(frame.bottom() <= 1081.0 || screen.kind == Kind::Home, "{what}");
+    }
+    if screen.kind == Kind::Guide {
+        assert!(frame.right() > screen.viewport.left + 1.0, "{what}");
+    }
 }
 
 #[test]
