@@ -116,20 +116,16 @@ impl Clock {
 pub fn start(options: &StartOptions) -> Result<Started> {
     let began = Instant::now();
     let mut why = None;
-    let mut usable = options.kept;
     if options.kept {
         match start_kept(options, began) {
             Ok(Ok(started)) => return Ok(started),
             Ok(Err(reason)) => why = Some(reason),
-            Err(TvError::Store(error)) => {
-                // What is there can be replaced, unless the store itself can't be used.
-                usable = Store::open(&options.store).is_ok();
-                why = Some(error.to_string());
-            }
+            // A store whose making was interrupted, or an object of another type: keeping replaces it if that can be done.
+            Err(TvError::Store(error)) => why = Some(error.to_string()),
             Err(error) => return Err(error),
         }
     }
-    let mut started = start_parsing(options, began, usable)?;
+    let mut started = start_parsing(options, began, options.kept)?;
     started.timing.why = why;
     Ok(started)
 }

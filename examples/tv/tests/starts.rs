@@ -294,7 +294,7 @@ fn a_kill_while_it_is_kept_leaves_all_or_nothing() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tv"));
         command.arg("start").arg(directory.path()).arg("--store").arg(&options.store);
         command.args(["--size", "320x180", "--timing", "--json", way, "--png"]).arg(png);
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command.stdout(Stdio::piped());
         command
     };
     let picture = directory.path().join("expected.png");
@@ -318,7 +318,9 @@ fn a_kill_while_it_is_kept_leaves_all_or_nothing() {
         assert_eq!(fs::read(&picture).unwrap(), expected, "round {round}");
         whole += usize::from(String::from_utf8(after.stdout).unwrap().contains("\"kept\":true"));
         let last = tv("--kept", &picture).output().unwrap();
-        assert!(String::from_utf8(last.stdout).unwrap().contains("\"kept\":true"), "round {round}");
+        let said = String::from_utf8_lossy(&last.stdout);
+        let error = String::from_utf8_lossy(&after.stderr);
+        assert!(said.contains("\"kept\":true"), "round {round}: {said}{error}");
         assert_eq!(fs::read(&picture).unwrap(), expected);
     }
     println!("{whole} of 12 were kept in time");
