@@ -1,5 +1,5 @@
 //! From contents to places: every screen, row and item gets its frame. Lengths are those of a screen that is 1080 high,
-//! times [`Layout::unit`].
+//! times the unit of the screen.
 
 use crate::contents::{Channel, Contents, Entry, Film, Programme};
 use crate::model::{Frame, Kind, Look, Recipe};

@@ -48,12 +48,14 @@ fn no_window(error: impl std::fmt::Display) -> TvError {
     TvError::NoWindow(error.to_string())
 }
 
+type WindowSurface = Surface<OwnedDisplayHandle, Rc<Window>>;
+
 struct App {
     store: PathBuf,
     started: Started,
     began: Instant,
     fullscreen: bool,
-    window: Option<(Rc<Window>, Surface<OwnedDisplayHandle, Rc<Window>>)>,
+    window: Option<(Rc<Window>, WindowSurface)>,
     modifiers: ModifiersState,
     /// When what moves was moved last.
     moved: Option<Instant>,
