@@ -45,7 +45,11 @@ pub fn run(options: StartOptions, fullscreen: bool) -> Result<()> {
 }
 
 fn no_window(error: impl std::fmt::Display) -> TvError {
-    TvError::NoWindow(error.to_string())
+    let said = error.to_string();
+    // The library begins with where in its source it noticed.
+    let cause = said.strip_prefix("os error at ").and_then(|rest| rest.split_once(": "));
+    let cause = cause.map_or(said.as_str(), |(_, cause)| cause);
+    TvError::NoWindow(cause.trim_end_matches('.').to_string())
 }
 
 type WindowSurface = Surface<OwnedDisplayHandle, Rc<Window>>;
