@@ -150,7 +150,7 @@ impl<'a> View<'a> {
     fn shelf<S: PaintScene>(&self, canvas: &mut Canvas<'_, S>, row: usize) {
         let Some(about) = self.interface.row(self.place.screen, row) else { return };
         let top = about.frame.top + self.screen.viewport.top - self.place.top.shown;
-        let base = top + canvas.length(40.0);
+        let base = top + canvas.length(34.0);
         canvas.text(SHELF, about.title, about.frame.left, base, about.frame.width);
         self.items(canvas, row);
     }
