@@ -1,0 +1,222 @@
+//! The television's window: keys in, frames out. What they do is [`crate::state`]'s.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use softbuffer::{Context, Surface};
+use winit::application::ApplicationHandler;
+use winit::dpi::PhysicalSize;
+use winit::event::{ElementState, WindowEvent};
+use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, OwnedDisplayHandle};
+use winit::keyboard::{Key as WinitKey, ModifiersState, NamedKey};
+use winit::window::{Fullscreen, Window, WindowId};
+
+use crate::error::{Result, TvError};
+use crate::start::{StartOptions, Started, start};
+use crate::state::{Key, Outcome};
+
+/// Between frames while something moves.
+const FRAME: Duration = Duration::from_millis(16);
+
+/// Shows the user interface until it is left.
+///
+/// # Errors
+/// When there is no display, and what [`start`] returns.
+pub fn run(options: StartOptions, fullscreen: bool) -> Result<()> {
+    let began = Instant::now();
+    let started = start(&options)?;
+    let event_loop = EventLoop::new().map_err(no_window)?;
+    let mut app = App {
+        store: options.store,
+        started,
+        began,
+        fullscreen,
+        window: None,
+        modifiers: ModifiersState::empty(),
+        moved: None,
+        stale: false,
+        presented: false,
+        ended: None,
+    };
+    event_loop.run_app(&mut app).map_err(no_window)?;
+    app.ended.map_or(Ok(()), Err)
+}
+
+fn no_window(error: impl std::fmt::Display) -> TvError {
+    let said = error.to_string();
+    // The library begins with where in its source it noticed.
+    let cause = said.strip_prefix("os error at ").and_then(|rest| rest.split_once(": "));
+    let cause = cause.map_or(said.as_str(), |(_, cause)| cause);
+    TvError::NoWindow(cause.trim_end_matches('.').to_string())
+}
+
+type WindowSurface = Surface<OwnedDisplayHandle, Rc<Window>>;
+
+struct App {
+    store: PathBuf,
+    started: Started,
+    began: Instant,
+    fullscreen: bool,
+    window: Option<(Rc<Window>, WindowSurface)>,
+    modifiers: ModifiersState,
+    /// When what moves was moved last.
+    moved: Option<Instant>,
+    /// The pixels are not those of the state.
+    stale: bool,
+    presented: bool,
+    ended: Option<TvError>,
+}
+
+impl App {
+    fn open(&mut self, event_loop: &ActiveEventLoop) -> Result<()> {
+        let (width, height) = self.started.interface().size();
+        let mut attributes = Window::default_attributes()
+            .with_title("Evermap TV")
+            .with_inner_size(PhysicalSize::new(width, height));
+        if self.fullscreen {
+            attributes = attributes.with_fullscreen(Some(Fullscreen::Borderless(None)));
+        }
+        let window = Rc::new(event_loop.create_window(attributes).map_err(no_window)?);
+        let context = Context::new(event_loop.owned_display_handle()).map_err(no_window)?;
+        let surface = Surface::new(&context, window.clone()).map_err(no_window)?;
+        window.request_redraw();
+        self.window = Some((window, surface));
+        Ok(())
+    }
+
+    fn draw(&mut self) -> Result<()> {
+        if let Some(last) = self.moved {
+            let now = Instant::now();
+            // After a pause, a step like any other.
+            let seconds = now.duration_since(last).as_secs_f32().min(0.05);
+            self.moved = self.started.state.advance(seconds).then_some(now);
+            self.stale = true;
+        }
+        if std::mem::take(&mut self.stale) {
+            self.started.repaint()?;
+        }
+        self.present()?;
+        if !std::mem::replace(&mut self.presented, true) {
+            let ms = self.began.elapsed().as_secs_f64() * 1000.0;
+            let way = if self.started.timing.kept { "kept" } else { "parsed" };
+            eprintln!("tv: {way}, on the screen after {ms:.1} ms");
+            if let Err(error) = self.started.keep(&self.store) {
+                eprintln!("tv: nothing is kept for the next start: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the frame into the middle of the window.
+    fn present(&mut self) -> Result<()> {
+        let (width, height) = self.started.interface().size();
+        let Some((window, surface)) = &mut self.window else { return Ok(()) };
+        let size = window.inner_size();
+        let (Some(columns), Some(rows)) =
+            (NonZeroU32::new(size.width), NonZeroU32::new(size.height))
+        else {
+            return Ok(());
+        };
+        surface.resize(columns, rows).map_err(no_window)?;
+        let mut buffer = surface.buffer_mut().map_err(no_window)?;
+        let (columns, rows) = (size.width as usize, size.height as usize);
+        let (width, height) = (width as usize, height as usize);
+        if (columns, rows) != (width, height) {
+            buffer.fill(0);
+        }
+        let (left, top) = (columns.saturating_sub(width) / 2, rows.saturating_sub(height) / 2);
+        let seen = width.min(columns);
+        let lines = self.started.pixels.chunks_exact(width);
+        for (target, line) in buffer.chunks_exact_mut(columns).skip(top).zip(lines) {
+            target[left..left + seen].copy_from_slice(&line[..seen]);
+        }
+        window.pre_present_notify();
+        buffer.present().map_err(no_window)
+    }
+
+    fn press(&mut self, key: Key, event_loop: &ActiveEventLoop) {
+        let state = &mut self.started.state;
+        let mut next = state.clone();
+        let outcome = next.press(self.started.interface(), key);
+        match outcome {
+            Outcome::Nothing => (),
+            Outcome::Exit => event_loop.exit(),
+            Outcome::Changed => {
+                self.started.state = next;
+                self.stale = true;
+                self.moved.get_or_insert_with(Instant::now);
+                if let Some((window, _)) = &self.window {
+                    window.request_redraw();
+                }
+            }
+        }
+    }
+}
+
+impl ApplicationHandler for App {
+    fn resumed(&mut self, event_loop: &ActiveEventLoop) {
+        if self.window.is_none()
+            && let Err(error) = self.open(event_loop)
+        {
+            self.ended = Some(error);
+            event_loop.exit();
+        }
+    }
+
+    fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
+        match event {
+            WindowEvent::RedrawRequested => {
+                if let Err(error) = self.draw() {
+                    self.ended = Some(error);
+                    event_loop.exit();
+                }
+            }
+            WindowEvent::Resized(_) => {
+                if let Some((window, _)) = &self.window {
+                    window.request_redraw();
+                }
+            }
+            WindowEvent::CloseRequested => event_loop.exit(),
+            WindowEvent::ModifiersChanged(modifiers) => self.modifiers = modifiers.state(),
+            WindowEvent::KeyboardInput { event, .. } if event.state == ElementState::Pressed => {
+                if let Some(key) = key_of(&event.logical_key, self.modifiers.shift_key()) {
+                    self.press(key, event_loop);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
+        let Some(last) = self.moved else {
+            return event_loop.set_control_flow(ControlFlow::Wait);
+        };
+        if last.elapsed() >= FRAME
+            && let Some((window, _)) = &self.window
+        {
+            window.request_redraw();
+        }
+        event_loop.set_control_flow(ControlFlow::WaitUntil(last + FRAME));
+    }
+}
+
+fn key_of(key: &WinitKey, shift: bool) -> Option<Key> {
+    let WinitKey::Named(named) = key else { return None };
+    Some(match named {
+        NamedKey::ArrowLeft => Key::Left,
+        NamedKey::ArrowRight => Key::Right,
+        NamedKey::ArrowUp => Key::Up,
+        NamedKey::ArrowDown => Key::Down,
+        NamedKey::Enter => Key::Enter,
+        NamedKey::Escape | NamedKey::Backspace | NamedKey::BrowserBack | NamedKey::GoBack => {
+            Key::Back
+        }
+        NamedKey::PageUp if shift => Key::HoursBack,
+        NamedKey::PageDown if shift => Key::HoursOn,
+        NamedKey::PageUp => Key::PageUp,
+        NamedKey::PageDown => Key::PageDown,
+        _ => return None,
+    })
+}
