@@ -12,7 +12,7 @@ SECONDS_EACH ?= 60
 # What is optional in the library is tested as well.
 FEATURES := --features evermap/serde
 # The viewer, which is no default member of the workspace: its layout engine takes minutes to build.
-VIEWER := --package evermap-view --package evermap-cli --features evermap-cli/view
+VIEWER := --package evermap-view --package evermap-tv --package evermap-cli --features evermap-cli/view
 # What `make view` shows.
 PAGE ?= examples/pages/article.html
 
@@ -71,11 +71,12 @@ lint:
 unit:
 	$(CARGO) test $(FEATURES) --locked
 	$(CARGO) test --package evermap-view --locked
+	$(CARGO) test --package evermap-tv --locked
 	$(CARGO) test --package evermap-cli --features view --test view --test view_window --locked
 
 doc: ## Build the documentation of the crates; a warning is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps --locked
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package evermap-view --no-deps --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package evermap-view --package evermap-tv --no-deps --locked
 
 deny:
 	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources
