@@ -242,28 +242,22 @@ fn dash_work(shape: &impl Shape, style: &Stroke, reach: f64) -> u64 {
     work as u64
 }
 
-/// How far a filter reaches, in its own pixels; `None` where it says numbers that no page has, or can't be painted.
+/// How far a filter reaches, in its own pixels; `None` where it says numbers that no page has, or can't be painted. The
+/// rasterizer takes the first effect of a filter and passes over the others.
 fn filter_reach(filter: &Filter) -> Option<f64> {
-    let mut reach = 0.0;
-    for node in filter.nodes() {
-        let (deviation, x, y) = match &node.effect {
-            FilterEffect::Flood(_) => (0.0, 0.0, 0.0),
-            FilterEffect::GaussianBlur(blur) => (f64::from(blur.std_deviation), 0.0, 0.0),
-            FilterEffect::DropShadow(shadow) => {
-                (f64::from(shadow.std_deviation), f64::from(shadow.dx), f64::from(shadow.dy))
-            }
-            FilterEffect::Offset(offset) => (0.0, offset.x, offset.y),
-            // The rasterizer has no others: it leaves some out and panics at the rest.
-            _ => return None,
-        };
-        let known = (0.0..=DEVIATION_MAX).contains(&deviation)
-            && [x, y].iter().all(|offset| offset.abs() <= OFFSET_MAX);
-        if !known {
-            return None;
+    let (deviation, x, y) = match &filter.nodes().first()?.effect {
+        FilterEffect::Flood(_) => (0.0, 0.0, 0.0),
+        FilterEffect::GaussianBlur(blur) => (f64::from(blur.std_deviation), 0.0, 0.0),
+        FilterEffect::DropShadow(shadow) => {
+            (f64::from(shadow.std_deviation), f64::from(shadow.dx), f64::from(shadow.dy))
         }
-        reach += deviation * BLUR_REACH + x.abs().max(y.abs());
-    }
-    Some(reach)
+        FilterEffect::Offset(offset) => (0.0, offset.x, offset.y),
+        // It has no others: it leaves some out and panics at the rest.
+        _ => return None,
+    };
+    let known = (0.0..=DEVIATION_MAX).contains(&deviation)
+        && [x, y].iter().all(|offset| offset.abs() <= OFFSET_MAX);
+    known.then(|| deviation * BLUR_REACH + x.abs().max(y.abs()))
 }
 
 /// A transform with numbers that a page can have.
