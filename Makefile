@@ -70,8 +70,7 @@ lint:
 
 unit:
 	$(CARGO) test $(FEATURES) --locked
-	$(CARGO) test --package evermap-view --locked
-	$(CARGO) test --package evermap-tv --locked
+	$(CARGO) test --package evermap-view --package evermap-tv --locked
 	$(CARGO) test --package evermap-cli --features view --test view --test view_window --locked
 
 doc: ## Build the documentation of the crates; a warning is an error
