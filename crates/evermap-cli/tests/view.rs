@@ -548,7 +548,7 @@ fn what_is_kept_and_damaged_is_made_anew() {
 fn mistakes_on_the_command_line_are_answered() {
     let place = place_with_page();
     for (arguments, said) in [
-        (&["render", "not-there.html", "-o", "a.png"][..], "not-there.html"),
+        (&["render", "not-there.html", "-o", "a.png"][..], "`not-there.html`: no file"),
         (&["render", "page.html", "-o", "no/folder/a.png"], "no/folder"),
         (&["render", "page.html", "-o", "a.png", "--width", "0"], "--width"),
         (&["render", "page.html", "-o", "a.png", "--scale", "100"], "--scale"),

@@ -184,7 +184,7 @@ pub struct Found {
 impl Found {
     /// The page that is kept of an address for a layout, if there is one that this build can read.
     ///
-    /// Costs an object's opening, some 100 us; touches the manifest only.
+    /// Costs an object's opening; touches the manifest only.
     pub fn open(store: &Store, url: &Url, layout: Layout) -> std::result::Result<Found, String> {
         let Layout { width, height, scale } = layout;
         Found::named(store, &page_name(url, layout)).map_err(|why| {

@@ -78,12 +78,36 @@ fn not_found(name: &str, why: &str) -> ViewError {
     ViewError::NotFound { name: name.to_string(), why: why.to_string() }
 }
 
+/// What files end with that can be shown. A name of this kind that is no file is a mistyped file, and no host.
+const FILE_ENDINGS: [&str; 9] = ["html", "htm", "xhtml", "xml", "txt", "png", "jpg", "gif", "svg"];
+
 /// `example.org/page`, `localhost:8000`.
 fn looks_like_host(name: &str) -> bool {
     let host = name.split(['/', '?', '#']).next().unwrap_or_default();
+    if host.rsplit('.').next().is_some_and(|ending| FILE_ENDINGS.contains(&ending)) {
+        return false;
+    }
     let (host, port) = host.split_once(':').unwrap_or((host, ""));
     let dotted = host.contains('.') && !host.starts_with('.') && !host.ends_with('.');
     (dotted || host == "localhost")
         && port.chars().all(|char| char.is_ascii_digit())
         && host.chars().all(|char| char.is_alphanumeric() || matches!(char, '.' | '-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_told_from_a_mistyped_file() {
+        for host in
+            ["example.org", "example.org/page.html", "localhost:8000", "www.example.co.uk?q"]
+        {
+            assert!(looks_like_host(host), "{host}");
+        }
+        for other in ["page.html", "notes.txt#end", "letter", ".hidden", "a b.org", "no.such:thing"]
+        {
+            assert!(!looks_like_host(other), "{other}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ use crate::run_engine::{self, Made};
 use crate::target::Target;
 use crate::{Result, ViewError};
 
-/// Rows of a page whose pixels are kept: four screens.
+/// Rows of a page whose pixels are kept: some screens.
 const STRIP_ROWS_MAX: u32 = 4096;
 
 /// Pages that are kept take no more than this, with their fonts and images.
@@ -99,12 +99,8 @@ pub struct Visit {
     start: Instant,
     target: Target,
     layout: Layout,
-    keeping: Option<Box<Keeping>>,
-}
-
-/// What is to be kept of a cold visit.
-struct Keeping {
-    made: Made,
+    /// What is to be kept of a cold visit.
+    keeping: Option<Box<Made>>,
 }
 
 /// Fonts and images of a page that was just made: what the engine did not send is kept already.
@@ -244,7 +240,7 @@ impl Ask<'_> {
             start,
             target: self.target.clone(),
             layout: self.layout,
-            keeping: Some(Box::new(Keeping { made })),
+            keeping: Some(Box::new(made)),
         })
     }
 
@@ -344,14 +340,14 @@ impl Visit {
     /// Keeps a page that was just made, with the pixels of its first screens, which are painted for that. To be called
     /// when the page is on the screen. Gives why nothing was kept, if nothing was.
     ///
-    /// Costs the painting of four screens and a commit.
+    /// Costs the painting of the rows whose pixels are kept, and a commit.
     ///
     /// # Errors
     /// When the store can't be written (a full disk, say) or the page not painted. Nothing of it is kept then, and nothing
     /// else is lost.
     pub fn keep(&mut self, store: &Store, painter: &mut Painter) -> Result<Option<String>> {
         let Some(keeping) = self.keeping.take() else { return Ok(None) };
-        let Keeping { made } = *keeping;
+        let made = *keeping;
         let (target, layout) = (&self.target, self.layout);
         if let Some(why) = made.answer.keepable {
             return Ok(Some(why));

@@ -29,7 +29,7 @@ use crate::protocol::{
 };
 use crate::{Result, ViewError};
 
-/// Enough for a page whose elements nest 20,000 deep.
+/// The engine recurses over the page. Only what is used of this takes memory.
 const STACK_BYTES: usize = 1 << 30;
 /// Letters of an address that are kept for people.
 const SHOWN_MAX: usize = 200;

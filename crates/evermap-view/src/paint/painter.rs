@@ -69,7 +69,7 @@ impl Painter {
 
     /// The pixels of `area`, row by row, each 0x00RRGGBB; what is outside the page has its background.
     ///
-    /// Rows that are kept as strips are copied (some 0.2 ms for a megapixel), others painted (some 2 to 15 ms).
+    /// Rows that are kept as strips are unpacked, others painted, which takes several times as long.
     ///
     /// # Errors
     /// When the area is too large, or the rasterizer can't paint what the page says.
