@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde::Deserialize;
 use tempfile::TempDir;
@@ -28,20 +29,25 @@ pub struct Report {
     pub record_ms: f64,
     pub paint_ms: f64,
     pub total_ms: f64,
+    /// When the last pixel was in memory, in nanoseconds of the system's monotonic clock.
+    pub painted_ns: u64,
     /// After the page was painted.
     #[serde(default)]
     pub keep_ms: f64,
     #[serde(default)]
     pub commands: u64,
+    /// If they were asked for.
     #[serde(default)]
+    pub sizes: Sizes,
+}
+
+/// What is kept of a page.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct Sizes {
     pub tree_bytes: u64,
-    #[serde(default)]
     pub font_bytes: u64,
-    #[serde(default)]
     pub image_bytes: u64,
-    #[serde(default)]
     pub strip_bytes: u64,
-    #[serde(default)]
     pub document_bytes: u64,
 }
 
@@ -51,7 +57,9 @@ impl Report {
         let line = line.ok_or("`evermap render --timing --json` printed no JSON")?;
         serde_json::from_str(line).map_err(|error| format!("{error} in: {line}").into())
     }
+}
 
+impl Sizes {
     /// All layers that are kept.
     pub fn kept_bytes(&self) -> u64 {
         self.tree_bytes
@@ -84,6 +92,14 @@ impl Start {
             Start::Layers(layers) => vec!["--layers", layers, "--no-keep"],
         }
     }
+}
+
+/// A page that was painted by a process of its own.
+pub struct Painted {
+    /// From before the process was started until the last pixel was in memory.
+    pub shown: Duration,
+    pub ended: Ended,
+    pub report: Report,
 }
 
 #[derive(Clone)]
@@ -167,9 +183,13 @@ impl Shelf {
     }
 
     /// Paints a page into memory, in a new process.
-    pub fn time(&self, page: &Page, start: Start) -> Outcome<(Ended, Report)> {
+    pub fn time(&self, page: &Page, start: Start) -> Outcome<Painted> {
+        self.paint(page, start, &[])
+    }
+
+    fn paint(&self, page: &Page, start: Start, options: &[&str]) -> Outcome<Painted> {
         let mut command = self.render(page, start);
-        command.args(["--timing", "--json"]);
+        command.args(["--timing", "--json"]).args(options);
         let ended = Running::start(command)?.finish()?;
         let report = Report::read(&ended.output)?;
         let warm = matches!(start, Start::Warm);
@@ -178,13 +198,16 @@ impl Shelf {
             let reasons = report.reasons.join("; ");
             return Err(format!("{} is {is} and should be {should}: {reasons}", page.name).into());
         }
-        Ok((ended, report))
+        let shown = report.painted_ns.checked_sub(ended.started_ns);
+        let shown = shown.map(Duration::from_nanos).filter(|shown| *shown <= ended.whole);
+        let shown = shown.ok_or("its pixels were there before it was started, or after its end")?;
+        Ok(Painted { shown, ended, report })
     }
 
-    /// Keeps a page, and looks whether it is kept.
+    /// Keeps a page, looks whether it is kept, and what it takes.
     pub fn keep(&self, page: &Page) -> Outcome<Report> {
         self.time(page, Start::ColdKeeping)?;
-        Ok(self.time(page, Start::Warm)?.1)
+        Ok(self.paint(page, Start::Warm, &["--sizes"])?.report)
     }
 }
 
@@ -199,16 +222,16 @@ mod tests {
     use super::*;
 
     const LINE: &str = r#"{"page":"file:///p.html","warm":true,"reasons":["all the same"],"width":1024,
-        "height":768,"disk_ms":0.5,"parse_ms":0,"layout_ms":0,"record_ms":0,"paint_ms":2.25,"total_ms":3,
-        "keep_ms":0,"commands":10,"tree_bytes":1,"font_bytes":2,"image_bytes":4,"strip_bytes":8,
-        "document_bytes":16}"#;
+        "height":768,"disk_ms":0.5,"parse_ms":0,"layout_ms":0,"record_ms":0,"paint_ms":2.25,"total_ms":3,"painted_ns":17,
+        "keep_ms":0,"commands":10,"sizes":{"tree_bytes":1,"font_bytes":2,"image_bytes":4,"strip_bytes":8,
+        "document_bytes":16}}"#;
 
     #[test]
     fn a_report_is_read_from_among_other_lines() {
         let line = LINE.replace('\n', " ");
         let report = Report::read(&format!("note: something\n{line}\n")).unwrap();
         assert!(report.warm && report.paint_ms == 2.25 && report.commands == 10);
-        assert_eq!(report.kept_bytes(), 31);
+        assert_eq!(report.sizes.kept_bytes(), 31);
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Usage {
 
 /// A process that ended.
 pub struct Ended {
+    /// Just before it was started, in nanoseconds of the system's monotonic clock.
+    pub started_ns: u64,
     /// From before its start to after its end.
     pub whole: Duration,
     pub usage: Usage,
@@ -44,6 +46,7 @@ pub struct Ended {
 pub struct Running {
     pub pid: Pid,
     pub start: Instant,
+    started_ns: u64,
     name: String,
     handle: OwnedFd,
     output: File,
@@ -62,12 +65,12 @@ impl Running {
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(complaint.try_clone()?);
         let name = command.get_program().to_string_lossy().into_owned();
         let others = children()?.into_iter().collect();
-        let start = Instant::now();
+        let (start, started_ns) = (Instant::now(), monotonic_ns());
         let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
         let pid = Pid::from_child(&child);
         let handle = pidfd_open(pid, PidfdFlags::empty())?;
         let usage = Usage::default();
-        Ok(Running { pid, start, name, handle, output, complaint, others, usage, ended: false })
+        Ok(Running { pid, start, started_ns, name, handle, output, complaint, others, usage, ended: false })
     }
 
     /// Whether it ended within the time.
@@ -96,7 +99,8 @@ impl Running {
         if status != 0 {
             return Err(self.failure(&format!("ended with status {status:#x}")));
         }
-        Ok(Ended { whole, usage: self.usage, output: text(&mut self.output)? })
+        let (started_ns, usage) = (self.started_ns, self.usage);
+        Ok(Ended { started_ns, whole, usage, output: text(&mut self.output)? })
     }
 
     /// Asks it to end, and makes it if it does not. What it left behind may stay: a later start may be quicker for it.
@@ -165,6 +169,11 @@ impl Drop for Running {
             let _ = self.end_strays();
         }
     }
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Kills a child of this process and says what it took.

@@ -1,7 +1,9 @@
 //! The page block: its format, how it is made, how it is read.
 
 mod block;
+mod clusters;
 mod find;
+mod glyphs;
 pub(crate) mod layout;
 mod recorder;
 mod tables;

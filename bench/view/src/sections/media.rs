@@ -10,11 +10,10 @@
 use std::fmt::Write;
 
 use crate::chart::{Bar, Chart, Column};
-use crate::command::{Evermap, Report, Shelf, Start};
+use crate::command::{Evermap, Painted, Shelf, Start};
 use crate::environment::Walls;
 use crate::media::{ColdDisk, Medium, Memory, SlowDisk, WarmDisk};
 use crate::pages::{self, Without};
-use crate::process::Ended;
 use crate::ratios::Ratios;
 use crate::samples::{figure, head, row};
 use crate::sections::evermap;
@@ -79,8 +78,8 @@ fn measure(
         for _ in 0..rounds {
             for ((_, start), taken) in STARTS.into_iter().zip(&mut taken) {
                 medium.prepare()?;
-                let (ended, report) = shelf.time(page, start)?;
-                taken.push(bar(&ended, &report));
+                let painted = shelf.time(page, start)?;
+                taken.push(bar(&painted));
             }
         }
         let pair = taken.map(middle);
@@ -98,11 +97,12 @@ fn measure(
     Ok(Column { title: medium.name(), bars })
 }
 
-/// What a process spent its time on; what is not accounted for is starting, finding fonts and exiting.
-fn bar(ended: &Ended, report: &Report) -> Bar {
+/// What a process spent its time on; what is not accounted for is starting and finding fonts.
+fn bar(painted: &Painted) -> Bar {
+    let Painted { shown, ended, report } = painted;
     let known =
         [report.disk_ms, report.parse_ms, report.layout_ms, report.record_ms, report.paint_ms];
-    let whole = ended.whole.as_secs_f64() * 1e3;
+    let whole = shown.as_secs_f64() * 1e3;
     let rest = (whole - known.iter().sum::<f64>()).max(0.0);
     let [disk, parse, layout, record, paint] = known;
     let parts = [disk, parse, layout, record, paint, rest];

@@ -27,24 +27,24 @@ pub fn report(bench: &Bench) -> Outcome {
     let (mut source, mut tree) = (0, 0);
     for page in &bench.pages {
         let report = shelf.keep(page)?;
-        let share = report.tree_bytes as f64 / page.bytes as f64;
-        let each = report.tree_bytes as f64 / report.commands.max(1) as f64;
+        let share = report.sizes.tree_bytes as f64 / page.bytes as f64;
+        let each = report.sizes.tree_bytes as f64 / report.commands.max(1) as f64;
         of_source.push(&page.name, share);
         per_command.push(&page.name, each);
         source += page.bytes;
-        tree += report.tree_bytes;
+        tree += report.sizes.tree_bytes;
         row(&[
             page.name.clone(),
             page.bytes.to_string(),
             report.commands.to_string(),
-            report.tree_bytes.to_string(),
+            report.sizes.tree_bytes.to_string(),
             figure(each),
             figure(share),
-            report.document_bytes.to_string(),
-            report.strip_bytes.to_string(),
-            report.font_bytes.to_string(),
-            report.image_bytes.to_string(),
-            figure(report.kept_bytes() as f64 / page.bytes as f64),
+            report.sizes.document_bytes.to_string(),
+            report.sizes.strip_bytes.to_string(),
+            report.sizes.font_bytes.to_string(),
+            report.sizes.image_bytes.to_string(),
+            figure(report.sizes.kept_bytes() as f64 / page.bytes as f64),
         ]);
     }
     println!(

@@ -199,7 +199,8 @@ impl<'a> Block<'a> {
         self.section(LINES)
     }
 
-    pub(crate) fn clusters_of(&self, line: &Line) -> &'a [Cluster] {
+    /// The records of a line's clusters.
+    pub(crate) fn clusters_of(&self, line: &Line) -> &'a [u16] {
         let count = line.clusters & !LINE_RIGHT_TO_LEFT;
         slice(self.section(CLUSTERS), line.first_cluster, count).unwrap_or_default()
     }

@@ -3,7 +3,8 @@
 use kurbo::Rect;
 
 use super::block::Block;
-use super::layout::{Cluster, LINE_RIGHT_TO_LEFT, Line};
+use super::clusters::clusters;
+use super::layout::{LINE_RIGHT_TO_LEFT, Line};
 
 /// A place where the text stands: one rectangle a line that it reaches over, in device pixels of the page.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +17,7 @@ pub struct Match {
 const MATCHES_MAX: usize = 10_000;
 /// Clusters that are walked over to mark what was found: in a damaged page, every line may claim all of them.
 const STEPS_MAX: usize = 1 << 26;
-/// Pieces of a line that are not further apart are side by side: advances are kept in 1/64 pixel.
+/// Pieces of a line that are not further apart are side by side: advances are kept in 1/16 pixel.
 const TOUCHING: f64 = 1.0;
 
 impl Block<'_> {
@@ -60,17 +61,19 @@ impl Block<'_> {
 
     /// The part of a line that the bytes `start..end` of the searchable text take.
     fn marked(&self, line: &Line, start: usize, end: usize) -> Option<Rect> {
-        let clusters = self.clusters_of(line);
-        let advance = |cluster: &Cluster| f64::from(cluster.advance) / 64.0;
+        let clusters = || clusters(self.clusters_of(line));
         let (mut x, direction) = match line.clusters & LINE_RIGHT_TO_LEFT {
             0 => (f64::from(line.left), 1.0),
-            _ => (f64::from(line.left) + clusters.iter().map(advance).sum::<f64>(), -1.0),
+            _ => (
+                f64::from(line.left) + clusters().map(|cluster| cluster.advance).sum::<f64>(),
+                -1.0,
+            ),
         };
         let mut offset = line.text.offset as usize;
         let mut marked: Option<(f64, f64)> = None;
-        for cluster in clusters {
-            let (from, to) = (offset, offset + usize::from(cluster.bytes));
-            let next = x + direction * advance(cluster);
+        for cluster in clusters() {
+            let (from, to) = (offset, offset + cluster.bytes);
+            let next = x + direction * cluster.advance;
             if from < end && to > start {
                 marked = Some((marked.map_or(x, |(first, _)| first), next));
             }

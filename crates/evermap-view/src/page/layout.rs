@@ -12,7 +12,7 @@ use bytemuck::{Pod, Zeroable};
 /// The first eight bytes of every block.
 pub(crate) const MAGIC: [u8; 8] = *b"EVMPAGE\n";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// Sections start at multiples of this.
 pub(crate) const ALIGNMENT: usize = 8;
 /// No index.
@@ -72,7 +72,7 @@ pub(crate) struct Span {
     pub bytes: u32,
 }
 
-pub(crate) const SECTION_COUNT: usize = 24;
+pub(crate) const SECTION_COUNT: usize = 27;
 pub(crate) const COMMANDS: usize = 0;
 pub(crate) const RECTS: usize = 1;
 pub(crate) const NUMBERS: usize = 2;
@@ -87,16 +87,19 @@ pub(crate) const FONTS: usize = 10;
 pub(crate) const RUNS: usize = 11;
 pub(crate) const COORDINATES: usize = 12;
 pub(crate) const PIECES: usize = 13;
-pub(crate) const GLYPHS: usize = 14;
-pub(crate) const POSITIONS: usize = 15;
-pub(crate) const STROKES: usize = 16;
-pub(crate) const FILTERS: usize = 17;
-pub(crate) const LINKS: usize = 18;
-pub(crate) const TARGETS: usize = 19;
-pub(crate) const ANCHORS: usize = 20;
-pub(crate) const LINES: usize = 21;
-pub(crate) const CLUSTERS: usize = 22;
-pub(crate) const TEXT: usize = 23;
+pub(crate) const CODES: usize = 14;
+pub(crate) const LETTERS: usize = 15;
+pub(crate) const ADVANCES: usize = 16;
+pub(crate) const GLYPHS: usize = 17;
+pub(crate) const POSITIONS: usize = 18;
+pub(crate) const STROKES: usize = 19;
+pub(crate) const FILTERS: usize = 20;
+pub(crate) const LINKS: usize = 21;
+pub(crate) const TARGETS: usize = 22;
+pub(crate) const ANCHORS: usize = 23;
+pub(crate) const LINES: usize = 24;
+pub(crate) const CLUSTERS: usize = 25;
+pub(crate) const TEXT: usize = 26;
 
 /// The size of a section's record in bytes.
 pub(crate) const RECORD_BYTES: [usize; SECTION_COUNT] = [
@@ -114,6 +117,9 @@ pub(crate) const RECORD_BYTES: [usize; SECTION_COUNT] = [
     size_of::<Run>(),
     size_of::<i16>(),
     size_of::<Piece>(),
+    1,
+    size_of::<u16>(),
+    size_of::<f32>(),
     size_of::<u16>(),
     size_of::<f32>(),
     size_of::<StrokeRecord>(),
@@ -122,7 +128,7 @@ pub(crate) const RECORD_BYTES: [usize; SECTION_COUNT] = [
     size_of::<Span>(),
     size_of::<Anchor>(),
     size_of::<Line>(),
-    size_of::<Cluster>(),
+    size_of::<u16>(),
     1,
 ];
 
@@ -287,7 +293,7 @@ pub(crate) struct FontRecord {
     pub reserved: u32,
 }
 
-/// How pieces of text are set: what all pieces of one style share.
+/// How pieces of text are set: what all pieces of one style share, and a palette of their letters.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub(crate) struct Run {
@@ -307,6 +313,10 @@ pub(crate) struct Run {
     pub stroke: u32,
     /// Opacity.
     pub alpha: f32,
+    /// Index of the palette's first letter; its advance has the same index.
+    pub first_letter: u32,
+    /// Number of letters, at most 256.
+    pub letters: u32,
 }
 
 pub(crate) const RUN_HINTED: u32 = 1;
@@ -317,17 +327,27 @@ pub(crate) const RUN_EVEN_ODD: u32 = 2;
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct Piece {
     pub run: u32,
-    pub first_glyph: u32,
-    /// Index of the first x; with [`PIECE_LEVEL`] clear, x and y alternate.
-    pub first_position: u32,
-    /// Bit 31: [`PIECE_LEVEL`]. The rest: number of glyphs.
+    /// With [`PIECE_CODED`] the index of the first code, which is a letter of the run's palette; else of the first glyph id.
+    pub first: u32,
+    /// Bits 30 and 31: how positions are said. The rest: number of glyphs.
     pub glyphs: u32,
-    /// The y of all glyphs of a level piece.
+    /// With [`PIECE_CODED`] the bits of the first glyph's x, a `f32`; else the index of the first position.
+    pub start: u32,
+    /// The y of all glyphs, unless they differ.
     pub y: f32,
 }
 
-/// All glyphs have the same y.
+/// Each glyph is a letter's advance from the one before, added up in `f32`.
+pub(crate) const PIECE_CODED: u32 = 1 << 30;
+/// All glyphs have the same y: positions are those of x. Without, and without [`PIECE_CODED`], x and y alternate.
 pub(crate) const PIECE_LEVEL: u32 = 1 << 31;
+
+impl Piece {
+    /// The number of glyphs.
+    pub(crate) fn count(&self) -> u32 {
+        self.glyphs & !(PIECE_CODED | PIECE_LEVEL)
+    }
+}
 
 /// How lines are drawn.
 #[repr(C)]
@@ -377,22 +397,12 @@ pub(crate) struct Line {
     /// Its text: a piece of the searchable text, rising from line to line.
     pub text: Span,
     pub first_cluster: u32,
-    /// Bit 31: [`LINE_RIGHT_TO_LEFT`]. The rest: number of clusters, in reading order.
+    /// Bit 31: [`LINE_RIGHT_TO_LEFT`]. The rest: number of the clusters' records, in reading order.
     pub clusters: u32,
 }
 
 /// The first cluster is the rightmost.
 pub(crate) const LINE_RIGHT_TO_LEFT: u32 = 1 << 31;
-
-/// What can't be cut when text is marked: usually one character.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub(crate) struct Cluster {
-    /// In 1/64 pixel.
-    pub advance: u16,
-    /// Bytes of text.
-    pub bytes: u16,
-}
 
 /// The header of a page of one pixel without content.
 pub(crate) static EMPTY: Header = Header {
@@ -422,13 +432,12 @@ const _: () = {
     assert!(size_of::<Stop>() == 24);
     assert!(size_of::<ImageRecord>() == 48);
     assert!(size_of::<FontRecord>() == 40);
-    assert!(size_of::<Run>() == 36);
+    assert!(size_of::<Run>() == 44);
     assert!(size_of::<Piece>() == 20);
     assert!(size_of::<StrokeRecord>() == 40);
     assert!(size_of::<LinkRecord>() == 24);
     assert!(size_of::<Anchor>() == 12);
     assert!(size_of::<Line>() == 28);
-    assert!(size_of::<Cluster>() == 4);
     // The records are read as they lie in the file.
     assert!(cfg!(target_endian = "little"));
 };

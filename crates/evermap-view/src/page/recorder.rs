@@ -13,6 +13,7 @@ use peniko::{
     InterpolationAlphaSpace, StyleRef,
 };
 
+use super::clusters::ClusterWriter;
 use super::layout::*;
 use super::tables::{AlignedBytes, Tables, all_exact};
 
@@ -162,11 +163,10 @@ impl Recorder {
     ) {
         let offset = self.tables.searchable.len();
         let first = self.tables.clusters.len();
+        let mut writer = ClusterWriter::default();
         for (text, advance) in clusters {
             self.tables.searchable.push_str(text);
-            let advance = (advance * 64.0).round().clamp(0.0, f32::from(u16::MAX)) as u16;
-            let bytes = text.len().min(usize::from(u16::MAX)) as u16;
-            self.tables.clusters.push(Cluster { advance, bytes });
+            writer.add(&mut self.tables.clusters, advance, text.len());
         }
         let clusters = (self.tables.clusters.len() - first) as u32;
         self.tables.lines.push(Line {
@@ -629,25 +629,11 @@ impl PaintScene for Recorder {
             },
             stroke,
             alpha: brush_alpha,
+            first_letter: 0,
+            letters: 0,
         };
-        let run = self.tables.run(run);
         let mut bounds = Bounds::default();
-        let first_y = glyphs.clone().next().map_or(0.0, |glyph| glyph.y);
-        let level = glyphs.clone().all(|glyph| glyph.y.to_bits() == first_y.to_bits());
-        let piece = Piece {
-            run,
-            first_glyph: self.tables.glyphs.len() as u32,
-            first_position: self.tables.positions.len() as u32,
-            glyphs: if level { PIECE_LEVEL } else { 0 } | glyphs.clone().count() as u32,
-            y: first_y,
-        };
-        for glyph in glyphs {
-            // Glyph ids of OpenType have 16 bits.
-            self.tables.glyphs.push(glyph.id as u16);
-            self.tables.positions.push(glyph.x);
-            if !level {
-                self.tables.positions.push(glyph.y);
-            }
+        for glyph in glyphs.clone() {
             bounds.add(kurbo::Point::new(f64::from(glyph.x), f64::from(glyph.y)));
         }
         let reach = f64::from(font_size) * GLYPH_REACH_EMS;
@@ -658,11 +644,10 @@ impl PaintScene for Recorder {
             flags: Command::flags_of(false, transform_kind, SHAPE_NONE),
             paint,
             transform: coded,
-            shape: self.tables.pieces.len() as u32,
+            shape: self.tables.pieces.add(run, glyphs),
             style: NONE,
             ..Default::default()
         };
-        self.tables.pieces.push(piece);
         self.push(command, Extent::of(bounds, 0.0));
     }
 

@@ -8,6 +8,7 @@ use std::hash::Hash;
 
 use bytemuck::Pod;
 
+use super::glyphs::Pieces;
 use super::layout::*;
 
 /// The sections of a block under construction, and what has been put into them.
@@ -24,18 +25,15 @@ pub(crate) struct Tables {
     pub stops: Vec<Stop>,
     pub images: Vec<ImageRecord>,
     pub fonts: Vec<FontRecord>,
-    pub runs: Vec<Run>,
     pub coordinates: Vec<i16>,
-    pub pieces: Vec<Piece>,
-    pub glyphs: Vec<u16>,
-    pub positions: Vec<f32>,
+    pub pieces: Pieces,
     pub strokes: Vec<StrokeRecord>,
     pub filters: Vec<Span>,
     pub links: Vec<LinkRecord>,
     pub targets: Vec<Span>,
     pub anchors: Vec<Anchor>,
     pub lines: Vec<Line>,
-    pub clusters: Vec<Cluster>,
+    pub clusters: Vec<u16>,
     /// The searchable text; it comes first in the text section.
     pub searchable: String,
     /// All other text.
@@ -116,10 +114,6 @@ impl Tables {
         intern_record(&mut self.seen, PAINTS, &mut self.paints, record)
     }
 
-    pub(crate) fn run(&mut self, record: Run) -> u32 {
-        intern_record(&mut self.seen, RUNS, &mut self.runs, record)
-    }
-
     pub(crate) fn stroke(&mut self, record: StrokeRecord) -> u32 {
         intern_record(&mut self.seen, STROKES, &mut self.strokes, record)
     }
@@ -188,6 +182,7 @@ impl Tables {
             span.offset += shift;
         }
         let text = std::mem::take(&mut self.searchable) + &self.text;
+        let pieces = std::mem::take(&mut self.pieces).finish();
         let sections: [&[u8]; SECTION_COUNT] = [
             bytemuck::cast_slice(&self.commands),
             bytemuck::cast_slice(&self.rects),
@@ -200,11 +195,14 @@ impl Tables {
             bytemuck::cast_slice(&self.stops),
             bytemuck::cast_slice(&self.images),
             bytemuck::cast_slice(&self.fonts),
-            bytemuck::cast_slice(&self.runs),
+            bytemuck::cast_slice(&pieces.runs),
             bytemuck::cast_slice(&self.coordinates),
-            bytemuck::cast_slice(&self.pieces),
-            bytemuck::cast_slice(&self.glyphs),
-            bytemuck::cast_slice(&self.positions),
+            bytemuck::cast_slice(&pieces.pieces),
+            &pieces.codes,
+            bytemuck::cast_slice(&pieces.letters),
+            bytemuck::cast_slice(&pieces.advances),
+            bytemuck::cast_slice(&pieces.ids),
+            bytemuck::cast_slice(&pieces.positions),
             bytemuck::cast_slice(&self.strokes),
             bytemuck::cast_slice(&self.filters),
             bytemuck::cast_slice(&self.links),

@@ -3,7 +3,7 @@
 //! What can't be read (an index that leads nowhere, a number that no page has, more work than [`bounds`] allow) is left out;
 //! layers are closed in any case.
 
-use anyrender::{Filter, Glyph, Paint, PaintRef, PaintScene};
+use anyrender::{Filter, Paint, PaintRef, PaintScene};
 use bytemuck::Contiguous;
 use kurbo::{Affine, Cap, Join, Rect, Stroke, Vec2};
 use peniko::color::{AlphaColor, ColorSpaceTag, DynamicColor, Flags, HueDirection, Missing, Srgb};
@@ -308,30 +308,18 @@ impl Replay<'_> {
             NONE => Style::Fill(fill_of(run.flags & RUN_EVEN_ODD != 0)),
             index => Style::Stroke(self.stroke(index)?),
         };
-        let level = piece.glyphs & PIECE_LEVEL != 0;
-        let count = piece.glyphs & !PIECE_LEVEL;
-        let ids = slice(self.block.section::<u16>(GLYPHS), piece.first_glyph, count)?;
-        let numbers = if level { count } else { count.checked_mul(2)? };
-        let positions = slice(self.block.section::<f32>(POSITIONS), piece.first_position, numbers)?;
-        let known = |position: &f32| f64::from(position.abs()) <= bounds::COORDINATE_MAX;
+        let glyphs = self.block.glyphs_of(piece, run)?;
+        let known = |position: f32| f64::from(position.abs()) <= bounds::COORDINATE_MAX;
         let on_glyphs = bounds::transform(transform * glyph_transform.unwrap_or_default())?;
         let stroke = match &style {
             Style::Stroke(stroke) => Some(stroke),
             Style::Fill(_) => None,
         };
-        self.budget.take_glyphs(count, run.size, on_glyphs, stroke)?;
-        if !positions.iter().all(known) || !known(&piece.y) {
+        self.budget.take_glyphs(piece.count(), run.size, on_glyphs, stroke)?;
+        if !glyphs.clone().all(|glyph| known(glyph.x) && known(glyph.y)) {
             return None;
         }
         let font = self.parts.font(run.font)?;
-        let place = move |at: usize| match level {
-            true => (positions[at], piece.y),
-            false => (positions[2 * at], positions[2 * at + 1]),
-        };
-        let glyphs = ids.iter().enumerate().map(move |(at, id)| {
-            let (x, y) = place(at);
-            Glyph { id: u32::from(*id), x, y }
-        });
         let hinted = run.flags & RUN_HINTED != 0;
         let (size, alpha) = (run.size, opacity(run.alpha)?);
         scene.draw_glyphs(

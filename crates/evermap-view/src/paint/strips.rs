@@ -1,19 +1,20 @@
 //! Strips: painted rows of a page, compressed.
 //!
 //! A strip is 64 rows over the whole width of the layout, each pixel four bytes (blue, green, red, 0: what a window takes),
-//! compressed by LZ4 on its own. The first frame of a kept page is copied from strips, without touching its commands or
-//! any font.
+//! packed on its own ([`strip_codec`]). The first frame of a kept page is copied from strips, without touching its commands
+//! or any font.
 //!
 //! Little-endian: magic `EVMSTRIP`, format version, width, number of strips, zero (4 bytes each); then for each strip
 //! where it begins and how long it is (4 bytes each); then the strips.
 
+use super::strip_codec;
 use crate::page::AlignedBytes;
 use crate::{Result, ViewError};
 
 /// Rows in a strip. The last one of a page is padded with its background.
 pub const STRIP_ROWS: u32 = 64;
 const MAGIC: &[u8; 8] = b"EVMSTRIP";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 24;
 
 /// Strips, in memory that somebody else keeps.
@@ -73,11 +74,7 @@ impl<'a> Strips<'a> {
         let length = number(self.bytes, entry + 4).ok_or_else(invalid)? as usize;
         let end = offset.checked_add(length).ok_or_else(invalid)?;
         let packed = self.bytes.get(offset..end).ok_or_else(invalid)?;
-        let bytes = bytemuck::cast_slice_mut(pixels);
-        match lz4_flex::block::decompress_into(packed, bytes) {
-            Ok(written) if written == bytes.len() => Ok(()),
-            _ => Err(invalid()),
-        }
+        strip_codec::unpack(packed, self.width as usize, pixels).ok_or_else(invalid)
     }
 }
 
@@ -97,7 +94,7 @@ impl StripPacker {
     pub fn push(&mut self, pixels: &[u32]) {
         let strip = self.width as usize * STRIP_ROWS as usize;
         for pixels in pixels.chunks_exact(strip) {
-            self.packed.push(lz4_flex::block::compress(bytemuck::cast_slice(pixels)));
+            self.packed.push(strip_codec::pack(pixels, self.width as usize));
         }
     }
 

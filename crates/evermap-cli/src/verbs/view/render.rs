@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use evermap::Store;
-use evermap_view::paint::{Area, Page, Painter};
+use evermap_view::paint::{Area, Page, Painter, Pixels};
 use evermap_view::{Layout, Target, ViewError, Visit, keep, page::PartKind, visit};
 use serde::Serialize;
 
@@ -41,6 +41,9 @@ pub struct Render {
     /// Paint, and write no picture but what it took
     #[arg(long, conflicts_with = "output")]
     timing: bool,
+    /// Say what is kept of the page, in bytes
+    #[arg(long)]
+    sizes: bool,
     /// What it took, as one JSON object
     #[arg(long)]
     json: bool,
@@ -65,10 +68,20 @@ pub struct Report {
     pub paint_ms: f64,
     /// From the start of the program until the pixels are there.
     pub total_ms: f64,
+    /// When the pixels were there, in nanoseconds of the system's monotonic clock.
+    pub painted_ns: u64,
     pub keep_ms: f64,
     /// What the visit took that laid the page out.
     pub cold_ms: f64,
     pub commands: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<Sizes>,
+}
+
+/// What is kept of a page, in bytes.
+#[derive(Default, Serialize)]
+pub struct Sizes {
+    /// The page block.
     pub tree_bytes: u64,
     pub font_bytes: u64,
     pub image_bytes: u64,
@@ -91,14 +104,13 @@ impl Render {
             let size = (layout.width, height(&visit.page));
             let pixels = match self.full {
                 // Painted while it is written: it may be large.
-                true if !self.timing => Vec::new(),
-                _ => rows(&mut painter, &visit.page, size.0, 0, size.1)?,
+                true if !self.timing => None,
+                _ => Some(rows(&mut painter, &visit.page, size.0, 0, size.1)?),
             };
-            let painted = Instant::now();
+            let painted = (Instant::now(), monotonic_ns());
             visit.painted();
             if let Some(output) = &self.output {
-                let first = if self.full { None } else { Some(pixels.as_slice()) };
-                self.write(output, &mut painter, &visit.page, size, first)?;
+                self.write(output, &mut painter, &visit.page, size, pixels.as_deref())?;
             }
             match visit.page.take_missing() {
                 // Somebody has removed a font or an image that the kept page needs: it is made anew.
@@ -124,9 +136,13 @@ impl Render {
         }
         let mut report = Report::of(&visit, &target, layout, height);
         report.keep_ms = keep_start.elapsed().as_secs_f64() * 1e3;
+        let (painted, painted_ns) = painted;
         report.paint_ms = (painted - opened).as_secs_f64() * 1e3;
         report.total_ms = (painted - start).as_secs_f64() * 1e3;
-        report.count(&visit, store.as_ref().ok(), &target, layout);
+        report.painted_ns = painted_ns;
+        if self.sizes {
+            report.sizes = Some(Sizes::of(&visit, store.as_ref().ok(), &target, layout));
+        }
         self.say(report, not_kept)
     }
 
@@ -188,6 +204,9 @@ impl Render {
             (false, true) => output.line(&report.in_words())?,
             _ => (),
         }
+        if let (Some(sizes), false) = (&report.sizes, self.json) {
+            output.line(&sizes.in_words())?;
+        }
         output.finish()
     }
 }
@@ -203,8 +222,8 @@ fn rows(
     width: u32,
     top: u32,
     height: u32,
-) -> Result<Vec<u32>, ViewError> {
-    let mut pixels = vec![0; width as usize * height as usize];
+) -> Result<Pixels, ViewError> {
+    let mut pixels = Pixels::new(width, height)?;
     painter.paint(page, Area { left: 0, top, width, height }, &mut pixels)?;
     Ok(pixels)
 }
@@ -233,33 +252,11 @@ impl Report {
             record_ms: times.record_ms,
             paint_ms: 0.0,
             total_ms: 0.0,
+            painted_ns: 0,
             keep_ms: 0.0,
             cold_ms: visit.cold_ms,
             commands: visit.page.block().commands() as u64,
-            tree_bytes: visit.page.block().len() as u64,
-            font_bytes: 0,
-            image_bytes: 0,
-            strip_bytes: 0,
-            document_bytes: 0,
-        }
-    }
-
-    /// What the objects of the page take, as far as they are there.
-    fn count(&mut self, visit: &Visit, store: Option<&Store>, target: &Target, layout: Layout) {
-        let Some(store) = store else { return };
-        let mut seen = std::collections::HashSet::new();
-        for part in visit.page.block().parts().filter(|part| seen.insert(part.hash)) {
-            let bytes = keep::part_bytes(store, part.kind, part.hash).unwrap_or(0);
-            match part.kind {
-                PartKind::Font => self.font_bytes += bytes,
-                PartKind::Image => self.image_bytes += bytes,
-            }
-        }
-        if let Ok(found) = keep::Found::open(store, &target.url, layout) {
-            self.strip_bytes = found.sizes().1;
-        }
-        if let Some(document) = keep::document(store, &target.url) {
-            self.document_bytes = document.block_bytes();
+            sizes: None,
         }
     }
 
@@ -271,4 +268,46 @@ impl Report {
             self.disk_ms, self.parse_ms, self.layout_ms, self.record_ms, self.paint_ms
         )
     }
+}
+
+impl Sizes {
+    /// As far as the objects of the page are there.
+    fn of(visit: &Visit, store: Option<&Store>, target: &Target, layout: Layout) -> Sizes {
+        let block = visit.page.block();
+        let mut sizes = Sizes { tree_bytes: block.len() as u64, ..Sizes::default() };
+        let Some(store) = store else { return sizes };
+        let mut seen = std::collections::HashSet::new();
+        for part in block.parts().filter(|part| seen.insert(part.hash)) {
+            let bytes = keep::part_bytes(store, part.kind, part.hash).unwrap_or(0);
+            match part.kind {
+                PartKind::Font => sizes.font_bytes += bytes,
+                PartKind::Image => sizes.image_bytes += bytes,
+            }
+        }
+        if let Ok(found) = keep::Found::open(store, &target.url, layout) {
+            sizes.strip_bytes = found.sizes().1;
+        }
+        if let Some(document) = keep::document(store, &target.url) {
+            sizes.document_bytes = document.block_bytes();
+        }
+        sizes
+    }
+
+    fn in_words(&self) -> String {
+        let said = |bytes| humansize::format_size(bytes, humansize::BINARY);
+        format!(
+            "kept: page {}, painted rows {}, document {}, fonts {}, images {}",
+            said(self.tree_bytes),
+            said(self.strip_bytes),
+            said(self.document_bytes),
+            said(self.font_bytes),
+            said(self.image_bytes)
+        )
+    }
+}
+
+/// Now, by the system's monotonic clock, which is the same for all processes.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -1,0 +1,437 @@
+//! Glyphs side by side, a byte each.
+//!
+//! Text repeats its letters. What one style of text is set with is a **palette** of at most 256 letters, each a glyph and how
+//! far it is from there to the next one, and a piece of text is a byte for each glyph. Positions are sums of advances, as
+//! layout has added them up, in `f32`: an advance is kept as the one number with which all its uses add up to the very bits
+//! that were recorded. Layout does not tell it; what is known is, for each use, the interval in which it lies.
+//!
+//! What does not add up, or does not stand on one line, is kept with its positions.
+
+use std::collections::HashMap;
+
+use anyrender::Glyph;
+
+use super::block::{Block, slice};
+use super::layout::*;
+
+/// A byte names one of them.
+const LETTERS_MAX: usize = 256;
+
+/// Pieces of text that are being recorded.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    runs: Vec<Run>,
+    palettes: Vec<Palette>,
+    /// The palette that pieces of a style go on with. A style has several when one is full.
+    open: HashMap<Vec<u8>, u32>,
+    pieces: Vec<Piece>,
+    codes: Vec<u8>,
+    /// Where the glyphs of `codes` are.
+    recorded: Vec<f32>,
+    ids: Vec<u16>,
+    positions: Vec<f32>,
+}
+
+/// The sections that pieces of text are written to.
+pub(crate) struct PieceSections {
+    pub runs: Vec<Run>,
+    pub pieces: Vec<Piece>,
+    pub codes: Vec<u8>,
+    pub letters: Vec<u16>,
+    pub advances: Vec<f32>,
+    pub ids: Vec<u16>,
+    pub positions: Vec<f32>,
+}
+
+#[derive(Default)]
+struct Palette {
+    letters: Vec<Letter>,
+    by_glyph: HashMap<u16, Vec<u8>>,
+}
+
+struct Letter {
+    glyph: u16,
+    advance: Interval,
+}
+
+/// Where an advance lies: between two numbers, which it is not.
+#[derive(Clone, Copy)]
+struct Interval {
+    low: f64,
+    high: f64,
+}
+
+impl Interval {
+    /// Of the last glyph of a piece nothing is known.
+    const ALL: Interval = Interval { low: f64::NEG_INFINITY, high: f64::INFINITY };
+
+    /// What may be added to `from` so that the sum is rounded to `to`.
+    fn between(from: f32, to: f32) -> Interval {
+        let half_way = |neighbour: f32| (f64::from(to) + f64::from(neighbour)) / 2.0;
+        let low = half_way(to.next_down()) - f64::from(from);
+        let high = half_way(to.next_up()) - f64::from(from);
+        // What is half way is rounded to the number whose last bit is 0.
+        match to.to_bits() & 1 {
+            0 => Interval { low: low.next_down(), high: high.next_up() },
+            _ => Interval { low, high },
+        }
+    }
+
+    fn and(self, other: Interval) -> Interval {
+        Interval { low: self.low.max(other.low), high: self.high.min(other.high) }
+    }
+
+    /// A number in it, if there is one.
+    fn number(self) -> Option<f32> {
+        if self.low == f64::NEG_INFINITY && self.high == f64::INFINITY {
+            return Some(0.0);
+        }
+        // If there is but one `f32` in between, it is the one that is nearest to the middle; or, where they lie closer on one
+        // side, the next.
+        let number = ((self.low + self.high) / 2.0) as f32;
+        let inside = |number: &f32| self.low < f64::from(*number) && f64::from(*number) < self.high;
+        [number, number.next_down(), number.next_up()].into_iter().find(inside)
+    }
+}
+
+impl Palette {
+    /// The letter that stands for `glyph` with an advance in `advance`; `None` when there is no room for another.
+    fn letter(&mut self, glyph: u16, advance: Interval) -> Option<u8> {
+        let known = self.by_glyph.entry(glyph).or_default();
+        for code in known.iter() {
+            let letter = &mut self.letters[usize::from(*code)];
+            let both = letter.advance.and(advance);
+            if both.number().is_some() {
+                letter.advance = both;
+                return Some(*code);
+            }
+        }
+        if self.letters.len() == LETTERS_MAX {
+            return None;
+        }
+        let code = self.letters.len() as u8;
+        known.push(code);
+        self.letters.push(Letter { glyph, advance });
+        Some(code)
+    }
+
+    /// The letters of a piece, or `None` when there is no room for them.
+    fn code(&mut self, ids: &[u16], xs: &[f32]) -> Option<Vec<u8>> {
+        let advances = xs.windows(2).map(|pair| Interval::between(pair[0], pair[1]));
+        let advances = advances.chain([Interval::ALL]);
+        let before = self.letters.len();
+        let codes = ids.iter().zip(advances).map(|(id, advance)| self.letter(*id, advance));
+        let codes: Option<Vec<u8>> = codes.collect();
+        if codes.is_none() {
+            for letter in self.letters.drain(before..) {
+                if let Some(known) = self.by_glyph.get_mut(&letter.glyph) {
+                    known.retain(|code| usize::from(*code) < before);
+                }
+            }
+        }
+        codes
+    }
+}
+
+impl Letter {
+    fn advance(&self) -> f32 {
+        self.advance.number().unwrap_or(0.0)
+    }
+}
+
+impl Pieces {
+    /// Takes glyphs of a style, whose palette is not yet said, and gives the index of the piece.
+    pub(crate) fn add(&mut self, style: Run, glyphs: impl Iterator<Item = Glyph>) -> u32 {
+        // Glyph ids of OpenType have 16 bits.
+        let glyphs: Vec<Glyph> = glyphs.collect();
+        let ids: Vec<u16> = glyphs.iter().map(|glyph| glyph.id as u16).collect();
+        let y = glyphs.first().map_or(0.0, |glyph| glyph.y);
+        let piece = match glyphs.iter().all(|glyph| glyph.y.to_bits() == y.to_bits()) {
+            true => {
+                let xs: Vec<f32> = glyphs.iter().map(|glyph| glyph.x).collect();
+                self.level(style, &ids, &xs, y)
+            }
+            false => {
+                let run = self.palette_of(&style);
+                let places: Vec<f32> = glyphs.iter().flat_map(|glyph| [glyph.x, glyph.y]).collect();
+                self.placed(run, &ids, &places, 0, 0.0)
+            }
+        };
+        self.pieces.push(piece);
+        self.pieces.len() as u32 - 1
+    }
+
+    fn level(&mut self, style: Run, ids: &[u16], xs: &[f32], y: f32) -> Piece {
+        let mut run = self.palette_of(&style);
+        let mut codes = self.palettes[run as usize].code(ids, xs);
+        if codes.is_none() {
+            run = self.new_palette(&style);
+            codes = self.palettes[run as usize].code(ids, xs);
+        }
+        let Some(codes) = codes else {
+            return self.placed(run, ids, xs, PIECE_LEVEL, y);
+        };
+        let first = self.codes.len() as u32;
+        self.codes.extend(codes);
+        self.recorded.extend(xs);
+        Piece {
+            run,
+            first,
+            glyphs: PIECE_CODED | ids.len() as u32,
+            start: xs.first().map_or(0, |x| x.to_bits()),
+            y,
+        }
+    }
+
+    fn placed(&mut self, run: u32, ids: &[u16], positions: &[f32], level: u32, y: f32) -> Piece {
+        let (first, start) = (self.ids.len() as u32, self.positions.len() as u32);
+        self.ids.extend(ids);
+        self.positions.extend(positions);
+        Piece { run, first, glyphs: level | ids.len() as u32, start, y }
+    }
+
+    fn palette_of(&mut self, style: &Run) -> u32 {
+        match self.open.get(bytemuck::bytes_of(style)) {
+            Some(run) => *run,
+            None => self.new_palette(style),
+        }
+    }
+
+    fn new_palette(&mut self, style: &Run) -> u32 {
+        let run = self.runs.len() as u32;
+        self.runs.push(*style);
+        self.palettes.push(Palette::default());
+        self.open.insert(bytemuck::bytes_of(style).to_vec(), run);
+        run
+    }
+
+    /// The sections. Every piece is read as a reader will: where a sum is not what was recorded, its positions are kept.
+    pub(crate) fn finish(mut self) -> PieceSections {
+        let (mut letters, mut advances) = (Vec::new(), Vec::new());
+        for (run, palette) in self.runs.iter_mut().zip(&self.palettes) {
+            run.first_letter = letters.len() as u32;
+            run.letters = palette.letters.len() as u32;
+            letters.extend(palette.letters.iter().map(|letter| letter.glyph));
+            advances.extend(palette.letters.iter().map(Letter::advance));
+        }
+        let mut pieces = std::mem::take(&mut self.pieces);
+        let recorded = std::mem::take(&mut self.recorded);
+        let all_codes = std::mem::take(&mut self.codes);
+        let mut codes = Vec::with_capacity(all_codes.len());
+        for piece in pieces.iter_mut().filter(|piece| piece.glyphs & PIECE_CODED != 0) {
+            let run = self.runs[piece.run as usize];
+            let range = piece.first as usize..(piece.first + piece.count()) as usize;
+            let (ours, xs) = (&all_codes[range.clone()], &recorded[range]);
+            let read = Glyphs::Coded {
+                codes: ours,
+                letters: slice(&letters, run.first_letter, run.letters).unwrap_or_default(),
+                advances: slice(&advances, run.first_letter, run.letters).unwrap_or_default(),
+                x: f32::from_bits(piece.start),
+                y: piece.y,
+            };
+            if read.clone().map(|glyph| glyph.x.to_bits()).eq(xs.iter().map(|x| x.to_bits())) {
+                piece.first = codes.len() as u32;
+                codes.extend(ours);
+            } else {
+                let ids: Vec<u16> = read.map(|glyph| glyph.id as u16).collect();
+                *piece = self.placed(piece.run, &ids, xs, PIECE_LEVEL, piece.y);
+            }
+        }
+        PieceSections {
+            runs: self.runs,
+            pieces,
+            codes,
+            letters,
+            advances,
+            ids: self.ids,
+            positions: self.positions,
+        }
+    }
+}
+
+/// The glyphs of a piece, as they were recorded.
+#[derive(Clone)]
+pub(crate) enum Glyphs<'a> {
+    /// A byte each; `x` is where the next one is.
+    Coded { codes: &'a [u8], letters: &'a [u16], advances: &'a [f32], x: f32, y: f32 },
+    /// Each with its position; y only where it is not the same for all.
+    Placed { ids: &'a [u16], positions: &'a [f32], level: Option<f32> },
+}
+
+impl<'a> Block<'a> {
+    /// The glyphs of a piece, or `None` when an index leads nowhere.
+    pub(crate) fn glyphs_of(&self, piece: &Piece, run: &Run) -> Option<Glyphs<'a>> {
+        let count = piece.count();
+        if piece.glyphs & PIECE_CODED != 0 {
+            let codes = slice(self.section::<u8>(CODES), piece.first, count)?;
+            let letters = slice(self.section::<u16>(LETTERS), run.first_letter, run.letters)?;
+            let advances = slice(self.section::<f32>(ADVANCES), run.first_letter, run.letters)?;
+            if codes.iter().any(|code| usize::from(*code) >= letters.len()) {
+                return None;
+            }
+            let x = f32::from_bits(piece.start);
+            return Some(Glyphs::Coded { codes, letters, advances, x, y: piece.y });
+        }
+        let level = (piece.glyphs & PIECE_LEVEL != 0).then_some(piece.y);
+        let numbers = if level.is_some() { count } else { count.checked_mul(2)? };
+        Some(Glyphs::Placed {
+            ids: slice(self.section::<u16>(GLYPHS), piece.first, count)?,
+            positions: slice(self.section::<f32>(POSITIONS), piece.start, numbers)?,
+            level,
+        })
+    }
+}
+
+impl Iterator for Glyphs<'_> {
+    type Item = Glyph;
+
+    fn next(&mut self) -> Option<Glyph> {
+        match self {
+            Glyphs::Coded { codes, letters, advances, x, y } => {
+                let (code, rest) = codes.split_first()?;
+                *codes = rest;
+                let code = usize::from(*code);
+                let glyph = Glyph { id: u32::from(*letters.get(code)?), x: *x, y: *y };
+                *x += advances.get(code)?;
+                Some(glyph)
+            }
+            Glyphs::Placed { ids, positions, level } => {
+                let (id, rest) = ids.split_first()?;
+                *ids = rest;
+                let used = if level.is_some() { 1 } else { 2 };
+                let (place, rest) = positions.split_at_checked(used)?;
+                *positions = rest;
+                let y = level.unwrap_or(place[used - 1]);
+                Some(Glyph { id: u32::from(*id), x: place[0], y })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tables::{AlignedBytes, Tables};
+    use super::*;
+
+    fn block_of(pieces: &[(f32, Vec<Glyph>)]) -> AlignedBytes {
+        let mut tables = Tables::default();
+        for (size, glyphs) in pieces {
+            tables.pieces.add(Run { size: *size, ..Run::default() }, glyphs.iter().copied());
+        }
+        tables.into_block(Header { width: 1, height: 1, ..EMPTY })
+    }
+
+    fn read(bytes: &AlignedBytes) -> Vec<Vec<(u32, u32, u32)>> {
+        let block = Block::new(bytes.as_bytes()).unwrap();
+        let pieces = block.section::<Piece>(PIECES).iter();
+        let glyphs = pieces.map(|piece| {
+            let run = &block.section::<Run>(RUNS)[piece.run as usize];
+            bits(block.glyphs_of(piece, run).unwrap())
+        });
+        glyphs.collect()
+    }
+
+    fn bits(glyphs: impl Iterator<Item = Glyph>) -> Vec<(u32, u32, u32)> {
+        glyphs.map(|glyph| (glyph.id, glyph.x.to_bits(), glyph.y.to_bits())).collect()
+    }
+
+    /// A line as layout adds it up.
+    fn line(x: f32, letters: impl Iterator<Item = (u32, f32)>) -> Vec<Glyph> {
+        let mut at = x;
+        let glyphs = letters.map(|(id, advance)| {
+            let glyph = Glyph { id, x: at, y: 12.25 };
+            at += advance;
+            glyph
+        });
+        glyphs.collect()
+    }
+
+    /// The advance of a letter in a font of 2,048 units an em.
+    fn advance(id: u32, size: f32) -> f32 {
+        (600 + id * 7 % 900) as f32 * (size / 2_048.0)
+    }
+
+    fn section(bytes: &AlignedBytes, number: usize) -> usize {
+        Block::new(bytes.as_bytes()).unwrap().section::<u8>(number).len()
+    }
+
+    #[test]
+    fn a_letter_has_one_advance_wherever_it_stands() {
+        let lines: Vec<_> = (0..400)
+            .map(|n| {
+                let letters = (0..90).map(move |at| (n * 31 + at * 17) % 70);
+                let letters = letters.map(|id| (id, advance(id, 17.3)));
+                (17.3, line(n as f32 * 2.37, letters))
+            })
+            .collect();
+        let block = block_of(&lines);
+        assert_eq!(section(&block, CODES), 400 * 90, "a byte a glyph");
+        assert_eq!(section(&block, LETTERS), 70 * 2, "one letter for each glyph");
+        assert_eq!(section(&block, GLYPHS), 0);
+        for (read, (_, line)) in read(&block).into_iter().zip(lines) {
+            assert_eq!(read, bits(line.into_iter()));
+        }
+    }
+
+    #[test]
+    fn a_full_palette_is_followed_by_another() {
+        let lines: Vec<_> = (0..20)
+            .map(|n| {
+                let ids = n * 100..n * 100 + 100;
+                (16.0, line(0.0, ids.map(|id| (id, advance(id, 16.0)))))
+            })
+            .collect();
+        let block = block_of(&lines);
+        assert_eq!(section(&block, RUNS), 10 * size_of::<Run>(), "two lines a palette");
+        assert_eq!(section(&block, LETTERS), 2_000 * 2, "and nothing is left of what had no room");
+        assert_eq!(
+            read(&block),
+            lines.into_iter().map(|(_, l)| bits(l.into_iter())).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn a_piece_with_more_letters_than_a_palette_keeps_its_positions() {
+        let glyphs = line(0.0, (0..300).map(|id| (id, advance(id, 16.0))));
+        let block = block_of(&[(16.0, glyphs.clone())]);
+        assert_eq!(section(&block, POSITIONS), 300 * 4);
+        assert_eq!(read(&block), [bits(glyphs.into_iter())]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_recorded_is_read_to_the_bit(
+            pieces in prop::collection::vec(
+                (
+                    prop::sample::select(vec![12.0_f32, 17.0]),
+                    prop::collection::vec((0_u32..5, any::<f32>(), 0_u8..12), 0..12),
+                ),
+                0..8,
+            )
+        ) {
+            let pieces: Vec<(f32, Vec<Glyph>)> = pieces
+                .into_iter()
+                .map(|(size, glyphs)| {
+                    let mut at = 0.0_f32;
+                    let glyphs = glyphs.into_iter().map(|(id, any, how)| {
+                        // Mostly as layout does it; now and then anything.
+                        let (x, y) = match how {
+                            0 => (any, 3.0),
+                            1 => (at, any),
+                            _ => (at, 3.0),
+                        };
+                        at = x + advance(id, size);
+                        Glyph { id, x, y }
+                    });
+                    (size, glyphs.collect())
+                })
+                .collect();
+            let block = block_of(&pieces);
+            let given = pieces.into_iter().map(|(_, glyphs)| bits(glyphs.into_iter()));
+            prop_assert!(read(&block) == given.collect::<Vec<_>>());
+        }
+    }
+}
