@@ -4,10 +4,9 @@
 //! picture, a heading with an id) is asked for where it is. Asking the engine for each link would walk over all lines of
 //! its paragraph each time.
 
-use std::collections::HashMap;
-
 use blitz_dom::{BaseDocument, NodeId};
 use evermap_dom::{Dom, NodeRef};
+use foldhash::HashMap;
 use kurbo::Rect;
 use parley::PositionedLayoutItem;
 use url::Url;
@@ -28,22 +27,21 @@ pub(crate) fn record_places(
     let mut places = Places::default();
     for node in dom.document_node().descendants().filter(NodeRef::is_element) {
         let Some(id) = nodes.of(node.id()) else { continue };
-        if target_of(&node, url, &base).is_some() {
-            places.found.insert(id, Found { is_link: true, rects: Vec::new() });
-        } else if names_of(&node).next().is_some() {
-            places.found.insert(id, Found::default());
+        let target = target_of(&node, url, &base);
+        if target.is_some() || names_of(&node).next().is_some() {
+            places.found.insert(id, Found { target, rects: Vec::new() });
         }
     }
     let walk = Walk { document, scale: f64::from(document.viewport().scale()) };
     walk.lines(&mut places, recorder);
     for node in dom.document_node().descendants().filter(NodeRef::is_element) {
         let Some(id) = nodes.of(node.id()) else { continue };
-        let Some(found) = places.found.get(&id) else { continue };
+        let Some(found) = places.found.remove(&id) else { continue };
         let rects = match found.rects.is_empty() {
             true => walk.own_box(id).into_iter().collect(),
-            false => found.rects.clone(),
+            false => found.rects,
         };
-        if let Some(target) = target_of(&node, url, &base) {
+        if let Some(target) = found.target {
             for rect in rects.iter().filter(|rect| rect.area() > 0.0) {
                 recorder.add_link(*rect, &target, node.id());
             }
@@ -82,7 +80,8 @@ struct Places {
 
 #[derive(Default)]
 struct Found {
-    is_link: bool,
+    /// Where it leads, if it is a link.
+    target: Option<String>,
     rects: Vec<Rect>,
 }
 
@@ -104,7 +103,7 @@ impl Places {
             let Some(found) = self.found.get_mut(id) else { continue };
             match found.rects.last_mut() {
                 Some(last) if last.y0 == rect.y0 && last.y1 == rect.y1 => *last = last.union(rect),
-                Some(_) if !found.is_link => (),
+                Some(_) if found.target.is_none() => (),
                 _ => found.rects.push(rect),
             }
         }

@@ -7,9 +7,9 @@
 //!
 //! What does not add up, or does not stand on one line, is kept with its positions.
 
-use std::collections::HashMap;
-
 use anyrender::Glyph;
+use foldhash::HashMap;
+use kurbo::Rect;
 
 use super::block::{Block, slice};
 use super::layout::*;
@@ -30,6 +30,15 @@ pub(crate) struct Pieces {
     recorded: Vec<f32>,
     ids: Vec<u16>,
     positions: Vec<f32>,
+    scratch: Scratch,
+}
+
+/// The glyphs of a piece.
+#[derive(Default)]
+struct Scratch {
+    ids: Vec<u16>,
+    xs: Vec<f32>,
+    ys: Vec<f32>,
 }
 
 /// The sections that pieces of text are written to.
@@ -46,13 +55,18 @@ pub(crate) struct PieceSections {
 #[derive(Default)]
 struct Palette {
     letters: Vec<Letter>,
-    by_glyph: HashMap<u16, Vec<u8>>,
+    /// For each glyph, its letter that was added last, or [`NO_LETTER`].
+    newest: Vec<u16>,
 }
 
 struct Letter {
     glyph: u16,
+    /// The letter of the same glyph that was added before, or [`NO_LETTER`].
+    older: u16,
     advance: Interval,
 }
+
+const NO_LETTER: u16 = u16::MAX;
 
 /// Where an advance lies: between two numbers, which it is not.
 #[derive(Clone, Copy)]
@@ -97,39 +111,43 @@ impl Interval {
 impl Palette {
     /// The letter that stands for `glyph` with an advance in `advance`; `None` when there is no room for another.
     fn letter(&mut self, glyph: u16, advance: Interval) -> Option<u8> {
-        let known = self.by_glyph.entry(glyph).or_default();
-        for code in known.iter() {
-            let letter = &mut self.letters[usize::from(*code)];
+        if self.newest.len() <= usize::from(glyph) {
+            self.newest.resize(usize::from(glyph) + 1, NO_LETTER);
+        }
+        let newest = &mut self.newest[usize::from(glyph)];
+        let mut at = *newest;
+        while let Some(letter) = self.letters.get_mut(usize::from(at)) {
             let both = letter.advance.and(advance);
             if both.number().is_some() {
                 letter.advance = both;
-                return Some(*code);
+                return Some(at as u8);
             }
+            at = letter.older;
         }
-        if self.letters.len() == LETTERS_MAX {
+        let code = self.letters.len();
+        if code == LETTERS_MAX {
             return None;
         }
-        let code = self.letters.len() as u8;
-        known.push(code);
-        self.letters.push(Letter { glyph, advance });
-        Some(code)
+        self.letters.push(Letter { glyph, older: *newest, advance });
+        *newest = code as u16;
+        Some(code as u8)
     }
 
-    /// The letters of a piece, or `None` when there is no room for them.
-    fn code(&mut self, ids: &[u16], xs: &[f32]) -> Option<Vec<u8>> {
+    /// Appends the letters of a piece to `codes`, or nothing when there is no room for them.
+    fn code(&mut self, ids: &[u16], xs: &[f32], codes: &mut Vec<u8>) -> bool {
+        let (letters_before, codes_before) = (self.letters.len(), codes.len());
         let advances = xs.windows(2).map(|pair| Interval::between(pair[0], pair[1]));
-        let advances = advances.chain([Interval::ALL]);
-        let before = self.letters.len();
-        let codes = ids.iter().zip(advances).map(|(id, advance)| self.letter(*id, advance));
-        let codes: Option<Vec<u8>> = codes.collect();
-        if codes.is_none() {
-            for letter in self.letters.drain(before..) {
-                if let Some(known) = self.by_glyph.get_mut(&letter.glyph) {
-                    known.retain(|code| usize::from(*code) < before);
+        for (id, advance) in ids.iter().zip(advances.chain([Interval::ALL])) {
+            let Some(code) = self.letter(*id, advance) else {
+                codes.truncate(codes_before);
+                for letter in self.letters.drain(letters_before..).rev() {
+                    self.newest[usize::from(letter.glyph)] = letter.older;
                 }
-            }
+                return false;
+            };
+            codes.push(code);
         }
-        codes
+        true
     }
 }
 
@@ -140,47 +158,46 @@ impl Letter {
 }
 
 impl Pieces {
-    /// Takes glyphs of a style, whose palette is not yet said, and gives the index of the piece.
-    pub(crate) fn add(&mut self, style: Run, glyphs: impl Iterator<Item = Glyph>) -> u32 {
-        // Glyph ids of OpenType have 16 bits.
-        let glyphs: Vec<Glyph> = glyphs.collect();
-        let ids: Vec<u16> = glyphs.iter().map(|glyph| glyph.id as u16).collect();
-        let y = glyphs.first().map_or(0.0, |glyph| glyph.y);
-        let piece = match glyphs.iter().all(|glyph| glyph.y.to_bits() == y.to_bits()) {
-            true => {
-                let xs: Vec<f32> = glyphs.iter().map(|glyph| glyph.x).collect();
-                self.level(style, &ids, &xs, y)
-            }
-            false => {
-                let run = self.palette_of(&style);
-                let places: Vec<f32> = glyphs.iter().flat_map(|glyph| [glyph.x, glyph.y]).collect();
-                self.placed(run, &ids, &places, 0, 0.0)
-            }
-        };
+    /// Takes glyphs of a style, whose palette is not yet said; gives the index of the piece, and the rectangle that the
+    /// origins of its glyphs are in.
+    pub(crate) fn add(&mut self, style: Run, glyphs: impl Iterator<Item = Glyph>) -> (u32, Rect) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.ids.clear();
+        scratch.xs.clear();
+        scratch.ys.clear();
+        for glyph in glyphs {
+            // Glyph ids of OpenType have 16 bits.
+            scratch.ids.push(glyph.id as u16);
+            scratch.xs.push(glyph.x);
+            scratch.ys.push(glyph.y);
+        }
+        let bounds = bounds_of(&scratch.xs, &scratch.ys);
+        let piece = self.piece(style, &scratch);
+        self.scratch = scratch;
         self.pieces.push(piece);
-        self.pieces.len() as u32 - 1
+        (self.pieces.len() as u32 - 1, bounds)
     }
 
-    fn level(&mut self, style: Run, ids: &[u16], xs: &[f32], y: f32) -> Piece {
+    fn piece(&mut self, style: Run, glyphs: &Scratch) -> Piece {
+        let Scratch { ids, xs, ys } = glyphs;
         let mut run = self.palette_of(&style);
-        let mut codes = self.palettes[run as usize].code(ids, xs);
-        if codes.is_none() {
-            run = self.new_palette(&style);
-            codes = self.palettes[run as usize].code(ids, xs);
+        let y = ys.first().copied().unwrap_or(0.0);
+        if ys.iter().any(|other| other.to_bits() != y.to_bits()) {
+            let places: Vec<f32> = xs.iter().zip(ys).flat_map(|(x, y)| [*x, *y]).collect();
+            return self.placed(run, ids, &places, 0, 0.0);
         }
-        let Some(codes) = codes else {
-            return self.placed(run, ids, xs, PIECE_LEVEL, y);
-        };
         let first = self.codes.len() as u32;
-        self.codes.extend(codes);
-        self.recorded.extend(xs);
-        Piece {
-            run,
-            first,
-            glyphs: PIECE_CODED | ids.len() as u32,
-            start: xs.first().map_or(0, |x| x.to_bits()),
-            y,
+        let mut coded = self.palettes[run as usize].code(ids, xs, &mut self.codes);
+        if !coded {
+            run = self.new_palette(&style);
+            coded = self.palettes[run as usize].code(ids, xs, &mut self.codes);
         }
+        if !coded {
+            return self.placed(run, ids, xs, PIECE_LEVEL, y);
+        }
+        self.recorded.extend(xs);
+        let start = xs.first().map_or(0, |x| x.to_bits());
+        Piece { run, first, glyphs: PIECE_CODED | ids.len() as u32, start, y }
     }
 
     fn placed(&mut self, run: u32, ids: &[u16], positions: &[f32], level: u32, y: f32) -> Piece {
@@ -246,6 +263,21 @@ impl Pieces {
             ids: self.ids,
             positions: self.positions,
         }
+    }
+}
+
+/// The smallest rectangle around some points; nowhere if there are none.
+fn bounds_of(xs: &[f32], ys: &[f32]) -> Rect {
+    let range = |all: &[f32]| {
+        let all = all.iter().map(|number| f64::from(*number));
+        all.fold(None, |range: Option<(f64, f64)>, number| match range {
+            Some((least, most)) => Some((least.min(number), most.max(number))),
+            None => Some((number, number)),
+        })
+    };
+    match (range(xs), range(ys)) {
+        (Some((left, right)), Some((top, bottom))) => Rect::new(left, top, right, bottom),
+        _ => Rect::ZERO,
     }
 }
 

@@ -3,10 +3,10 @@
 //! A [`Recorder`] takes what paints through `anyrender` (the layout engine does; so can a program of one's own) and keeps
 //! it as a display list. Nothing is rounded: what can't be said in 32 bits is kept in 64.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyrender::{Filter, Glyph, NormalizedCoord, Paint, PaintRef, PaintScene, RenderContext};
+use foldhash::HashMap;
 use kurbo::{Affine, PathEl, Rect, Shape, Stroke, Vec2};
 use peniko::{
     BlendMode, Blob, Color, Fill, FontData, Gradient, GradientKind, ImageBrushRef,
@@ -124,9 +124,9 @@ impl Recorder {
             title: String::new(),
             url: String::new(),
             parts: Vec::new(),
-            fonts: HashMap::new(),
-            images: HashMap::new(),
-            hashes: HashMap::new(),
+            fonts: HashMap::default(),
+            images: HashMap::default(),
+            hashes: HashMap::default(),
             open: Vec::new(),
             unsupported: 0,
         }
@@ -632,19 +632,16 @@ impl PaintScene for Recorder {
             first_letter: 0,
             letters: 0,
         };
-        let mut bounds = Bounds::default();
-        for glyph in glyphs.clone() {
-            bounds.add(kurbo::Point::new(f64::from(glyph.x), f64::from(glyph.y)));
-        }
+        let (piece, origins) = self.tables.pieces.add(run, glyphs);
         let reach = f64::from(font_size) * GLYPH_REACH_EMS;
-        let bounds = transform.transform_rect_bbox(bounds.rect().inflate(reach, reach));
+        let bounds = transform.transform_rect_bbox(origins.inflate(reach, reach));
         let (transform_kind, coded) = self.transform(transform);
         let command = Command {
             kind: COMMAND_GLYPHS,
             flags: Command::flags_of(false, transform_kind, SHAPE_NONE),
             paint,
             transform: coded,
-            shape: self.tables.pieces.add(run, glyphs),
+            shape: piece,
             style: NONE,
             ..Default::default()
         };

@@ -3,10 +3,10 @@
 //! What repeats is stored once: numbers, rectangles, paths, paints, styles. A page of ten thousand commands has some dozen
 //! paints and a few hundred shapes.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
 use bytemuck::Pod;
+use foldhash::HashMap;
 
 use super::glyphs::Pieces;
 use super::layout::*;
@@ -47,7 +47,11 @@ struct Seen {
     rects: HashMap<[u32; 4], u32>,
     numbers: HashMap<Vec<u64>, u32>,
     paths: HashMap<(Vec<u8>, Vec<u64>), u32>,
-    records: HashMap<(u8, Vec<u8>), u32>,
+    paints: HashMap<Vec<u8>, u32>,
+    strokes: HashMap<Vec<u8>, u32>,
+    gradients: HashMap<Vec<u8>, u32>,
+    coordinates: HashMap<Vec<u8>, u32>,
+    targets: HashMap<String, u32>,
     texts: HashMap<String, Span>,
 }
 
@@ -66,15 +70,18 @@ pub(crate) fn all_exact<const N: usize>(values: [f64; N]) -> Option<[f32; N]> {
 
 impl Tables {
     pub(crate) fn rect(&mut self, rect: [f32; 4]) -> u32 {
-        let key = rect.map(f32::to_bits);
-        intern(&mut self.seen.rects, key, &mut self.rects, rect)
+        let next = self.rects.len() as u32;
+        let index = *self.seen.rects.entry(rect.map(f32::to_bits)).or_insert(next);
+        if index == next {
+            self.rects.push(rect);
+        }
+        index
     }
 
     /// The index of the first of `values` among the numbers.
     pub(crate) fn numbers(&mut self, values: &[f64]) -> u32 {
-        let key = values.iter().map(|value| value.to_bits()).collect();
         let next = self.numbers.len() as u32;
-        let index = *self.seen.numbers.entry(key).or_insert(next);
+        let index = known_or(&mut self.seen.numbers, bytemuck::cast_slice(values), next);
         if index == next {
             self.numbers.extend_from_slice(values);
         }
@@ -111,11 +118,11 @@ impl Tables {
     }
 
     pub(crate) fn paint(&mut self, record: PaintRecord) -> u32 {
-        intern_record(&mut self.seen, PAINTS, &mut self.paints, record)
+        intern(&mut self.seen.paints, &mut self.paints, record)
     }
 
     pub(crate) fn stroke(&mut self, record: StrokeRecord) -> u32 {
-        intern_record(&mut self.seen, STROKES, &mut self.strokes, record)
+        intern(&mut self.seen.strokes, &mut self.strokes, record)
     }
 
     /// A gradient with its stops; the indices of the stops are filled in here.
@@ -123,7 +130,7 @@ impl Tables {
         let mut key = bytemuck::bytes_of(&record).to_vec();
         key.extend_from_slice(bytemuck::cast_slice(stops));
         let next = self.gradients.len() as u32;
-        let index = *self.seen.records.entry((GRADIENTS as u8, key)).or_insert(next);
+        let index = known_or(&mut self.seen.gradients, &key, next);
         if index == next {
             record.first_stop = self.stops.len() as u32;
             record.stops = stops.len() as u32;
@@ -138,9 +145,8 @@ impl Tables {
         if coordinates.is_empty() {
             return 0;
         }
-        let key = (COORDINATES as u8, bytemuck::cast_slice(coordinates).to_vec());
         let next = self.coordinates.len() as u32;
-        let index = *self.seen.records.entry(key).or_insert(next);
+        let index = known_or(&mut self.seen.coordinates, bytemuck::cast_slice(coordinates), next);
         if index == next {
             self.coordinates.extend_from_slice(coordinates);
         }
@@ -160,13 +166,13 @@ impl Tables {
 
     /// The index of a link's target.
     pub(crate) fn target(&mut self, url: &str) -> u32 {
-        let key = (TARGETS as u8, url.as_bytes().to_vec());
-        let next = self.targets.len() as u32;
-        let index = *self.seen.records.entry(key).or_insert(next);
-        if index == next {
-            let span = self.text(url);
-            self.targets.push(span);
+        if let Some(index) = self.seen.targets.get(url) {
+            return *index;
         }
+        let index = self.targets.len() as u32;
+        let span = self.text(url);
+        self.targets.push(span);
+        self.seen.targets.insert(url.to_string(), index);
         index
     }
 
@@ -233,23 +239,22 @@ impl Tables {
     }
 }
 
-fn intern<K: Hash + Eq, T>(
-    seen: &mut HashMap<K, u32>,
-    key: K,
-    table: &mut Vec<T>,
-    value: T,
-) -> u32 {
-    let next = table.len() as u32;
-    let index = *seen.entry(key).or_insert(next);
-    if index == next {
-        table.push(value);
+/// The index of what was stored before under `key`; else `next`, which it is then stored under.
+fn known_or<K: Hash + Eq + Clone>(seen: &mut HashMap<Vec<K>, u32>, key: &[K], next: u32) -> u32 {
+    if let Some(index) = seen.get(key) {
+        return *index;
     }
-    index
+    seen.insert(key.to_vec(), next);
+    next
 }
 
-fn intern_record<T: Pod>(seen: &mut Seen, section: usize, table: &mut Vec<T>, record: T) -> u32 {
-    let key = (section as u8, bytemuck::bytes_of(&record).to_vec());
-    intern(&mut seen.records, key, table, record)
+fn intern<T: Pod>(seen: &mut HashMap<Vec<u8>, u32>, table: &mut Vec<T>, record: T) -> u32 {
+    let next = table.len() as u32;
+    let index = known_or(seen, bytemuck::bytes_of(&record), next);
+    if index == next {
+        table.push(record);
+    }
+    index
 }
 
 /// Bytes that begin at a multiple of 8, as a block has to.
