@@ -561,6 +561,13 @@ fn mistakes_on_the_command_line_are_answered() {
     assert!(output.status.success() && output.stdout.starts_with(b"\x89PNG"));
     let ran = place.run(&["render", "page.html", "--timing"]);
     assert!(ran.out.starts_with("warm: ") && ran.out.contains("paint"), "{ran:?}");
+    let ran = place.run(&["render", "page.html", "--timing", "--sizes"]);
+    assert!(ran.out.contains("\nkept: page ") && ran.out.contains("fonts"), "{ran:?}");
+    let ran = place.run(&["render", "page.html", "--timing", "--sizes", "--json"]);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    for kept in ["tree_bytes", "strip_bytes", "document_bytes"] {
+        assert!(report["sizes"][kept].as_u64() > Some(100), "{kept}: {report}");
+    }
     let ran = place.run(&["render", "page.html", "-o", "a.png", "--explain"]);
     assert_eq!(ran.err.trim(), "warm: nothing that it was made from has changed");
 }

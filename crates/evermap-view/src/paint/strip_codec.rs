@@ -19,7 +19,8 @@
 //! | 2 | - | as those in the row above |
 //! | 3 | 3 bytes a pixel: blue, green, red | |
 //!
-//! General compression (LZ4) takes two to fifteen times as long to unpack the same and is no smaller.
+//! LZ4 of the pixels takes two to eleven times as long to unpack and two to four times the bytes, on the first screens of ten
+//! pages from the web.
 
 const RUN: u8 = 0;
 const INDICES: u8 = 1;
