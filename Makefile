@@ -14,7 +14,7 @@ FEATURES := --features evermap/serde
 # The viewer, which is no default member of the workspace: its layout engine takes minutes to build.
 VIEWER := --package evermap-view --package evermap-tv --package evermap-cli --features evermap-cli/view
 # What `make view` shows.
-PAGE ?= examples/pages/article.html
+PAGE ?= examples/site/index.html
 
 SHELL := /bin/bash
 # rustup puts cargo here, and a shell that was open before doesn't know it yet.

@@ -11,3 +11,4 @@ fi
 picture=$(mktemp --suffix .png)
 "$evermap" render "$page" --output "$picture" --explain
 echo "There is no display here; the page was painted into $picture"
+printf 'Where there is one (DISPLAY or WAYLAND_DISPLAY is set), this opens a window: %q view %q\n' "$evermap" "$page"

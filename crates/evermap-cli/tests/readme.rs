@@ -89,3 +89,25 @@ fn the_example_pages_are_what_their_generator_writes() {
         Err(error) => eprintln!("SKIPPED: python3: {error}"),
     }
 }
+
+/// `make view` shows this site first: whatever its pages name, by link, picture or style sheet, is in it.
+#[test]
+fn every_link_of_the_example_site_leads_somewhere() {
+    let site = project().join("examples/site");
+    let read = |name: &str| std::fs::read_to_string(site.join(name)).unwrap();
+    let pages = std::fs::read_dir(&site).unwrap().map(|entry| entry.unwrap().file_name());
+    let pages = pages.filter_map(|name| name.into_string().ok());
+    let pages: Vec<String> = pages.filter(|name| name.ends_with(".html")).collect();
+    assert!(pages.len() > 1);
+    for page in &pages {
+        let text = read(page);
+        let named = [" href=\"", " src=\""].into_iter().flat_map(|what| text.split(what).skip(1));
+        for target in named.map(|rest| rest.split('"').next().unwrap()) {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let file = if file.is_empty() { page } else { file };
+            assert!(site.join(file).is_file(), "{target} of {page}");
+            let id = format!(" id=\"{anchor}\"");
+            assert!(anchor.is_empty() || read(file).contains(&id), "{target} of {page}");
+        }
+    }
+}
