@@ -218,6 +218,12 @@ fn prefetched_pages_are_warm_and_one_that_fails_keeps_none_back() {
     }
     let ran = place.run(&["prefetch", "page.html", "other.html"]);
     assert_eq!((ran.code, ran.out.matches("kept already").count()), (0, 2), "{ran:?}");
+    // For one of those that show pages: nothing is kept for the other.
+    place.file("third.html", "<p>A third page");
+    let ran = place.run(&["prefetch", "third.html", "--for", "view", "--json"]);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["built"], 1);
+    assert!(!is_warm(&render(&place, "third.html", "a.png", &["--no-keep"])));
 }
 
 #[test]

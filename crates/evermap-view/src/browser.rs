@@ -69,7 +69,6 @@ impl Browse for Browser {
             given_up: &|| waiting.given_up(),
         };
         let mut visit = self.visit(address, layout, fresh, &watch)?;
-        visit.painted();
         let took_ms = start.elapsed().as_secs_f64() * 1e3;
         let reason = visit.reasons.first().map(String::as_str).unwrap_or_default();
         let summary = match visit.warm {
@@ -83,6 +82,7 @@ impl Browse for Browser {
                 (Ok(store), false) if visit.warm && self.keep => {
                     let store = store.clone();
                     Some(Box::new(move || {
+                        visit.painted();
                         let slow = visit.note_slowness(&store).unwrap_or(false);
                         slow.then(|| "from this disk laying the page out is quicker".to_string())
                     }))
@@ -94,10 +94,13 @@ impl Browse for Browser {
                 }
                 (Ok(store), _) => {
                     let store = store.clone();
-                    Some(Box::new(move || match visit.keep(&store, &mut Painter::new()) {
-                        Ok(None) => None,
-                        Ok(Some(why)) => Some(format!("the page is not kept: {why}")),
-                        Err(error) => Some(format!("the page is not kept: {error}")),
+                    Some(Box::new(move || {
+                        visit.painted();
+                        match visit.keep(&store, &mut Painter::new()) {
+                            Ok(None) => None,
+                            Ok(Some(why)) => Some(format!("the page is not kept: {why}")),
+                            Err(error) => Some(format!("the page is not kept: {error}")),
+                        }
                     }))
                 }
             };

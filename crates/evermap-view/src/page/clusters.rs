@@ -38,7 +38,8 @@ impl ClusterWriter {
         if advance.is_finite() {
             self.edge += f64::from(advance);
         }
-        let edge = (self.edge * PARTS).round().max(0.0) as u64;
+        // Rounded, and 0 for what is left of where the line began.
+        let edge = (self.edge * PARTS + 0.5) as u64;
         // Nothing goes back: what follows makes up for it.
         let mut advance = edge.saturating_sub(self.written).min(u64::from(u32::MAX)) as u32;
         self.written += u64::from(advance);

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::state::State;
 use crate::paint::{Page, SharedBytes};
 use crate::{Layout, ViewError};
 
@@ -114,6 +115,13 @@ pub struct WindowOptions {
     pub zoom: f32,
     /// Where the home button leads.
     pub home: String,
+}
+
+impl WindowOptions {
+    /// What the first page is laid out for: what the window's bars leave of it.
+    pub fn page_layout(&self) -> Layout {
+        State::new(self, "").0.layout()
+    }
 }
 
 impl Default for WindowOptions {

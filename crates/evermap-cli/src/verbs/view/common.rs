@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use evermap::Store;
+use evermap_view::window::WindowOptions;
 use evermap_view::{Layers, Layout, VisitOptions};
 
 /// How pages are visited.
@@ -62,13 +63,10 @@ impl Visiting {
         Layout { width: pixels(self.width), height: pixels(self.height), scale: self.scale }
     }
 
-    /// The window's size in CSS pixels.
-    pub fn window(&self) -> (u32, u32) {
-        (self.width, self.height)
-    }
-
-    pub fn scale(&self) -> f32 {
-        self.scale
+    /// The window of this size that `view` opens.
+    pub fn window_options(&self) -> WindowOptions {
+        let zoom = self.scale;
+        WindowOptions { width: self.width, height: self.height, zoom, ..WindowOptions::default() }
     }
 
     pub fn options(&self) -> VisitOptions {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use evermap::Store;
 use evermap_view::paint::Painter;
-use evermap_view::{Target, Visit, visit};
+use evermap_view::{Layout, Target, visit};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -16,7 +16,8 @@ use crate::output::{self, Output};
 
 /// Lay pages out ahead, so that their first visit is warm
 ///
-/// Pages that are kept and good cost a look. One that fails is reported, and the others are built all the same.
+/// Each page is laid out as `view` shows it in its window, whose bars take some room, and as `render` paints it. Pages that
+/// are kept and good cost a look. One that fails is reported, and the others are built all the same.
 #[derive(Debug, clap::Args)]
 pub struct Prefetch {
     /// URLs, files, or names of documents in the store
@@ -25,6 +26,9 @@ pub struct Prefetch {
     /// A file with one page a line; empty lines and those that begin with `#` are passed over; `-` is standard input
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
+    /// Lay pages out only for one of the two
+    #[arg(long, value_name = "VERB", value_enum)]
+    r#for: Option<Shower>,
     /// One JSON object per page and line
     #[arg(long)]
     json: bool,
@@ -32,10 +36,18 @@ pub struct Prefetch {
     visiting: Visiting,
 }
 
+/// What shows pages.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum Shower {
+    View,
+    Render,
+}
+
 #[derive(Serialize)]
 struct Report {
     page: String,
-    built: bool,
+    /// For how many layouts it was laid out; the others were kept already.
+    built: usize,
     error: Option<String>,
     reasons: Vec<String>,
     total_ms: f64,
@@ -55,16 +67,12 @@ impl Prefetch {
             let total_ms = start.elapsed().as_secs_f64() * 1e3;
             failed += usize::from(outcome.is_err());
             let report = match outcome {
-                Ok(visit) => Report {
-                    page: page.clone(),
-                    built: !visit.warm,
-                    error: None,
-                    reasons: visit.reasons,
-                    total_ms,
-                },
+                Ok((built, reasons)) => {
+                    Report { page: page.clone(), built, error: None, reasons, total_ms }
+                }
                 Err(error) => Report {
                     page: page.clone(),
-                    built: false,
+                    built: 0,
                     error: Some(error.to_string()),
                     reasons: Vec::new(),
                     total_ms,
@@ -84,14 +92,32 @@ impl Prefetch {
         }
     }
 
-    fn build(&self, page: &str, store: &Store) -> Result<Visit, Failure> {
+    /// How many times it was laid out, and why.
+    fn build(&self, page: &str, store: &Store) -> Result<(usize, Vec<String>), Failure> {
         let target = Target::find(page, Some(store))?;
         let options = self.visiting.options();
-        let mut visit = visit(&target, self.visiting.layout(), Some(store), &options, &|_| ())?;
-        if let Some(why) = visit.keep(store, &mut Painter::new())? {
-            return Err(Failure::Usage(format!("it can't be kept: {why}")));
+        let (mut built, mut reasons) = (0, Vec::new());
+        for layout in self.layouts() {
+            let mut visit = visit(&target, layout, Some(store), &options, &|_| ())?;
+            if let Some(why) = visit.keep(store, &mut Painter::new())? {
+                return Err(Failure::Usage(format!("it can't be kept: {why}")));
+            }
+            built += usize::from(!visit.warm);
+            let new = visit.reasons.into_iter().filter(|reason| !reasons.contains(reason));
+            let new: Vec<String> = new.collect();
+            reasons.extend(new);
         }
-        Ok(visit)
+        Ok((built, reasons))
+    }
+
+    fn layouts(&self) -> Vec<Layout> {
+        let view = self.visiting.window_options().page_layout();
+        let render = self.visiting.layout();
+        match self.r#for {
+            Some(Shower::View) => vec![view],
+            Some(Shower::Render) => vec![render],
+            None => vec![view, render],
+        }
     }
 
     fn pages(&self) -> Result<Vec<String>, Failure> {
@@ -116,8 +142,8 @@ impl Report {
         let spent = output::duration(std::time::Duration::from_secs_f64(self.total_ms / 1e3));
         match (&self.error, self.built) {
             (Some(error), _) => format!("{}: {error}", self.page),
-            (None, true) => format!("{}: laid out and kept in {spent}", self.page),
-            (None, false) => format!("{}: kept already", self.page),
+            (None, 1..) => format!("{}: laid out and kept in {spent}", self.page),
+            (None, 0) => format!("{}: kept already", self.page),
         }
     }
 }
