@@ -71,7 +71,8 @@ impl Browse for Fake {
             page,
             url: url.to_string(),
             warm: true,
-            summary: "warm, 0.1 ms".to_string(),
+            summary: "warm".to_string(),
+            took: Duration::from_micros(100),
             after: Some(Box::new(move || {
                 say(&format!("shown {shown}"));
                 None

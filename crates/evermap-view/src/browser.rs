@@ -69,11 +69,11 @@ impl Browse for Browser {
             given_up: &|| waiting.given_up(),
         };
         let mut visit = self.visit(address, layout, fresh, &watch)?;
-        let took_ms = start.elapsed().as_secs_f64() * 1e3;
+        let took = start.elapsed();
         let reason = visit.reasons.first().map(String::as_str).unwrap_or_default();
         let summary = match visit.warm {
-            true => format!("warm, {took_ms:.1} ms"),
-            false => format!("cold: {reason}, {took_ms:.0} ms"),
+            true => "warm".to_string(),
+            false => format!("cold: {reason}"),
         };
         let page = visit.page.clone();
         let (url, warm) = (visit.url.to_string(), visit.warm);
@@ -104,7 +104,7 @@ impl Browse for Browser {
                     }))
                 }
             };
-        Ok(window::Visit { page, url, warm, summary, after })
+        Ok(window::Visit { page, url, warm, summary, took, after })
     }
 
     /// The font of a little page that says `sans-serif`, which is kept as any page.

@@ -21,7 +21,9 @@ const HEIGHT: u32 = 700;
 const BAND: u32 = 256;
 /// Where the sections are listed, and how many there are.
 const SECTIONS_AT: usize = 72;
-const SECTIONS: usize = 24;
+const SECTIONS: usize = 27;
+/// The section of the lines.
+const LINES: usize = 24;
 
 struct Random(u64);
 
@@ -584,7 +586,7 @@ fn finding_in_lines_that_all_claim_all_text_ends() {
     let recorded = recorder.finish();
     let mut block = AlignedBytes::copy_of(recorded.block.as_bytes());
     let bytes = block.as_mut_bytes();
-    let at = SECTIONS_AT + 16 * 21;
+    let at = SECTIONS_AT + 16 * LINES;
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
     let (start, length) = (number(at), number(at + 8));
     for line in bytes[start..start + length].chunks_mut(28) {

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::state::State;
 use crate::paint::{Page, SharedBytes};
@@ -48,8 +49,10 @@ pub struct Visit {
     pub url: String,
     /// Whether it had been kept.
     pub warm: bool,
-    /// For the status line: "warm, 3.1 ms", or "cold: the style sheet x.css has changed, 152 ms".
+    /// For the status line: "warm", or "cold: the style sheet x.css has changed". What it took is said behind it.
     pub summary: String,
+    /// What it took until the page could be painted; the window adds what its painting takes.
+    pub took: Duration,
     /// What is to be done once the page is on the screen. Not done if the page is never shown.
     pub after: Option<Afterwards>,
 }

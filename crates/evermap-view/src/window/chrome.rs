@@ -8,6 +8,7 @@ use anyrender_vello_cpu::{VelloCpuImageRenderer, VelloCpuScenePainter};
 use kurbo::{Affine, Circle, Rect, RoundedRect, Shape, Stroke};
 use peniko::Fill;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use super::geometry::{Button, Rectangle};
 use super::icons::icon;
@@ -58,6 +59,12 @@ struct FieldShows {
     cursor: Option<(f32, (f32, f32))>,
 }
 
+/// A time, as precise as people want to know it.
+fn milliseconds(time: Duration) -> String {
+    let ms = time.as_secs_f64() * 1e3;
+    if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
+}
+
 impl Chrome {
     /// The toolbar's pixels.
     pub(crate) fn toolbar(&mut self, state: &State) -> Result<&[u32]> {
@@ -87,11 +94,15 @@ impl Chrome {
         })
     }
 
-    /// The status line's pixels.
-    pub(crate) fn status(&mut self, state: &State) -> Result<&[u32]> {
+    /// The status line's pixels; `painting` is what it took to paint the page that is shown.
+    pub(crate) fn status(&mut self, state: &State, painting: Duration) -> Result<&[u32]> {
         let g = &state.geometry;
         let status = state.status();
-        let texts = vec![status.text, status.right];
+        let text = match status.took {
+            Some(took) => format!("{}, {}", status.text, milliseconds(took + painting)),
+            None => status.text,
+        };
+        let texts = vec![text, status.right];
         let shows = Shows { texts, warm: status.warm, ..Shows::of(state, g.status) };
         self.status.draw(&mut self.rasterizer, shows, |scene, shows| {
             draw_line(scene, Rectangle::new(0, 0, g.status.width, 1));
@@ -394,4 +405,16 @@ fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string());
     first.unwrap_or_default() + chars.as_str() + "."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_as_precisely_as_people_want_to_know_them() {
+        let said = |us| milliseconds(Duration::from_micros(us));
+        assert_eq!([said(0), said(1_840), said(9_940)], ["0.0 ms", "1.8 ms", "9.9 ms"]);
+        assert_eq!([said(10_400), said(1_234_567)], ["10 ms", "1235 ms"]);
+    }
 }

@@ -6,6 +6,7 @@
 //! instead of 0.19 ms where bands were painted (lightly optimised build, two shared cores).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use kurbo::{Rect, Vec2};
 
@@ -26,6 +27,8 @@ pub(crate) struct Frame {
     /// What `rows` has.
     painted: Option<(Arc<Page>, Area)>,
     chrome: Chrome,
+    /// What it took to paint the page that a visit brought, when it was painted first.
+    painting: (u64, Duration),
     /// Rows that the painter was asked for so far.
     pub asked_rows: u64,
 }
@@ -51,7 +54,8 @@ impl Frame {
         draw_loaded(&mut canvas, state);
         let g = &state.geometry;
         canvas.copy(self.chrome.toolbar(state)?, g.toolbar.width, 0, 0);
-        canvas.copy(self.chrome.status(state)?, g.status.width, 0, g.status.top);
+        let status = self.chrome.status(state, self.painting.1)?;
+        canvas.copy(status, g.status.width, 0, g.status.top);
         if state.find.open {
             let panel = self.chrome.find(state)?;
             canvas.copy(panel, g.find.width, g.find.left, g.find.top);
@@ -64,7 +68,11 @@ impl Frame {
         // Always as wide as it was laid out: rows that are kept can be copied, whatever size the window has by now.
         let width = shown.page.block().size().window.0.clamp(1, WIDTH_MAX);
         let area = Area { left: state.left, top: state.top, width, height: page.height };
+        let start = Instant::now();
         self.paint_rows(&shown.page, area)?;
+        if self.painting.0 != shown.number {
+            self.painting = (shown.number, start.elapsed());
+        }
         if width < page.width {
             canvas.fill(page, shown.page.block().background());
         }

@@ -67,6 +67,7 @@ fn prepare(mut state: State, events: Receiver<Event>) -> Prepared {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     use super::super::browse::WindowOptions;
     use super::super::fake;
@@ -81,7 +82,8 @@ mod tests {
         let height = u64::from(state.layout().height);
         let prelude = Prelude::begin(state, events).unwrap();
         let url = "http://a/1".to_string();
-        let arrival = Arrival { page, url, warm: true, summary: String::new() };
+        let (summary, took) = (String::new(), Duration::ZERO);
+        let arrival = Arrival { page, url, warm: true, summary, took };
         send.send(Event::Arrived { number: 1, result: Ok(arrival) }).unwrap();
         send.send(Event::Opened).unwrap();
         send.send(Event::Close).unwrap();

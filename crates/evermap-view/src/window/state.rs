@@ -4,6 +4,7 @@
 //! one hold the parts: `visits` (which page), `keys`, `pointer`, `scroll`, `find_bar`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::address_bar::TextField;
 use super::browse::{Stage, WindowOptions};
@@ -83,6 +84,7 @@ pub(crate) struct Arrival {
     pub url: String,
     pub warm: bool,
     pub summary: String,
+    pub took: Duration,
 }
 
 /// What is to be done about an event.
@@ -147,6 +149,7 @@ pub(crate) struct Shown {
     pub layout: Layout,
     pub warm: bool,
     pub summary: String,
+    pub took: Duration,
     pub number: u64,
 }
 
@@ -154,6 +157,8 @@ pub(crate) struct Shown {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Status {
     pub text: String,
+    /// When it is about how the page came: what that took, without the painting.
+    pub took: Option<Duration>,
     /// At its right end.
     pub right: String,
     /// When it is about how the page came: whether it had been kept.
@@ -402,10 +407,13 @@ impl State {
             percent => format!("{percent} %"),
         };
         match (self.passing_status(), &self.content) {
-            (Some(text), _) => Status { text, right, warm: None },
-            (None, Content::Page(shown)) => {
-                Status { text: shown.summary.clone(), right, warm: Some(shown.warm) }
-            }
+            (Some(text), _) => Status { text, right, ..Default::default() },
+            (None, Content::Page(shown)) => Status {
+                text: shown.summary.clone(),
+                took: Some(shown.took),
+                right,
+                warm: Some(shown.warm),
+            },
             (None, _) => Status { right, ..Default::default() },
         }
     }

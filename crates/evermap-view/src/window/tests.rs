@@ -72,7 +72,8 @@ impl User {
         let url = address.split('#').next().unwrap().to_string();
         let page = fake::site(&url, layout);
         let summary = format!("visit {number}");
-        let arrival = Arrival { page, url, warm: number > 1, summary };
+        let arrival =
+            Arrival { page, url, warm: number > 1, summary, took: std::time::Duration::ZERO };
         self.does(Event::Arrived { number, result: Ok(arrival) });
     }
 

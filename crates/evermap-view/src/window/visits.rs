@@ -182,6 +182,7 @@ impl State {
             layout: loading.layout,
             warm: arrival.warm,
             summary: arrival.summary,
+            took: arrival.took,
             number: loading.number,
         });
         self.effects.push(Effect::Shown(loading.number));

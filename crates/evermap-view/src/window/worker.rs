@@ -186,8 +186,8 @@ impl Asked {
 fn split(visit: Result<Visit>) -> (Result<Arrival>, Option<Afterwards>) {
     match visit {
         Ok(visit) => {
-            let Visit { page, url, warm, summary, after } = visit;
-            (Ok(Arrival { page, url, warm, summary }), after)
+            let Visit { page, url, warm, summary, took, after } = visit;
+            (Ok(Arrival { page, url, warm, summary, took }), after)
         }
         Err(error) => (Err(error), None),
     }
@@ -228,6 +228,7 @@ mod tests {
                 url: address.to_string(),
                 warm: false,
                 summary: String::new(),
+                took: std::time::Duration::ZERO,
                 after: Some(Box::new(after)),
             })
         }

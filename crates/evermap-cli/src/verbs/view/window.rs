@@ -27,8 +27,7 @@ pub struct View {
 
 impl View {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
-        let options =
-            WindowOptions { home: HOME.to_string(), ..self.visiting.window_options() };
+        let options = WindowOptions { home: HOME.to_string(), ..self.visiting.window_options() };
         let store = self.visiting.store(directory);
         let browser = Browser::new(store, self.visiting.options(), self.visiting.keeps());
         let page = self.page.as_deref().unwrap_or(HOME);

@@ -108,8 +108,13 @@ fn a_wide_page_scrolls_sideways_and_can_be_seen_to_its_end() {
     let mut user = User::at("http://a/1");
     let page = fake::wide("http://a/1", user.state.layout());
     user.key(NONE, Key::F5);
-    let arrival =
-        Arrival { page, url: "http://a/1".to_string(), warm: true, summary: String::new() };
+    let arrival = Arrival {
+        page,
+        url: "http://a/1".to_string(),
+        warm: true,
+        summary: String::new(),
+        took: std::time::Duration::ZERO,
+    };
     user.does(Event::Arrived { number: 2, result: Ok(arrival) });
     let bar = user.state.geometry.horizontal_bar();
     assert_eq!((bar.width, bar.height), (1000, 14));
