@@ -312,6 +312,10 @@ fn a_window_that_is_gone_is_an_error() {
         session.user(&["search", "--onlyvisible", "--name", "Evermap", "windowclose"]);
         assert_eq!(session.ends(), Some(1));
     }
+    // No frame would notice.
+    let mut session = page_one_on(&SCREEN);
+    session.user(&["search", "--onlyvisible", "--name", "Evermap", "windowclose"]);
+    assert_eq!(session.ends(), Some(1));
 }
 
 fn without_a_display_there_is_an_error_and_no_crash() {

@@ -293,6 +293,10 @@ impl ApplicationHandler<()> for App {
             WindowEvent::Resized(_) | WindowEvent::ScaleFactorChanged { .. } => {
                 self.sized(false, event_loop);
             }
+            WindowEvent::Destroyed => {
+                self.ended = Some(no_window("the window is gone"));
+                event_loop.exit();
+            }
             WindowEvent::CloseRequested => self.handle(Event::Close, event_loop),
             WindowEvent::ModifiersChanged(modifiers) => {
                 self.handle(Event::Modifiers(modifiers_of(modifiers.state())), event_loop);
