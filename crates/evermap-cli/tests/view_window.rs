@@ -126,3 +126,18 @@ fn without_a_display_the_remedy_is_named() {
     let ran = common::Ran::of(command.output().unwrap());
     ran.failed(10, "evermap render");
 }
+
+#[test]
+fn a_start_without_a_window_loads_no_window_system() {
+    let place = place();
+    let mut command = place.command(&["ls"]);
+    let ran = command.env("LD_DEBUG", "files").output().unwrap();
+    let loaded = String::from_utf8_lossy(&ran.stderr);
+    if !loaded.contains("libc.so") {
+        eprintln!("SKIPPED: the dynamic linker does not say what it loads");
+        return;
+    }
+    for library in ["libX11", "libxcb", "libwayland"] {
+        assert!(!loaded.contains(library), "{library}");
+    }
+}

@@ -43,6 +43,7 @@ mod keys;
 mod look;
 mod pointer;
 mod prelude;
+mod present;
 mod scroll;
 mod state;
 #[cfg(test)]
@@ -53,4 +54,5 @@ mod winit;
 mod worker;
 
 pub use browse::{Afterwards, Browse, Stage, Visit, Waiting, WindowOptions};
+pub use present::Presenter;
 pub use winit::run;

@@ -22,7 +22,7 @@ const SHOW: &str = "--show-a-window";
 const TOOLBAR: usize = 40;
 const PAGE: &str = "1010x704@1";
 
-const TESTS: [(&str, fn()); 12] = [
+const TESTS: [(&str, fn()); 15] = [
     (
         "the_page_appears_and_ctrl_w_ends_with_success",
         the_page_appears_and_ctrl_w_ends_with_success,
@@ -43,6 +43,12 @@ const TESTS: [(&str, fn()); 12] = [
         "a_monitor_of_twice_the_pixels_gets_twice_the_pixels",
         a_monitor_of_twice_the_pixels_gets_twice_the_pixels,
     ),
+    (
+        "without_shared_memory_the_same_pixels_are_shown",
+        without_shared_memory_the_same_pixels_are_shown,
+    ),
+    ("a_display_of_fewer_colours_shows_the_nearest", a_display_of_fewer_colours_shows_the_nearest),
+    ("a_window_that_is_gone_is_an_error", a_window_that_is_gone_is_an_error),
     (
         "without_a_display_there_is_an_error_and_no_crash",
         without_a_display_there_is_an_error_and_no_crash,
@@ -77,9 +83,20 @@ fn with(start: &str) -> Session {
 }
 
 fn on_monitor(start: &str, scale: &str) -> Session {
+    Session::start(program(start, scale), "Evermap")
+}
+
+/// The first page, once it is on the screen, on a display of this kind.
+fn page_one_on(server: &[&str]) -> Session {
+    let session = Session::start_on(server, program("fake://one", "1"), "Evermap");
+    session.hears("shown fake://one");
+    session
+}
+
+fn program(start: &str, scale: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([SHOW, start]).env("WINIT_X11_SCALE_FACTOR", scale);
-    Session::start(command, "Evermap")
+    command
 }
 
 /// At the first page, once it is on the screen.
@@ -251,6 +268,54 @@ fn a_monitor_of_twice_the_pixels_gets_twice_the_pixels() {
     session.sees("bands of 200 pixels", |screen| {
         screen.at(35, 80 + 190) >> 19 == 0 && screen.at(35, 80 + 210) >> 19 == 1
     });
+}
+
+/// The memory that frames are shared in.
+const SHARED: &str = "memfd:evermap-frame";
+const SCREEN: [&str; 3] = ["-screen", "0", "1024x768x24"];
+
+fn without_shared_memory_the_same_pixels_are_shown() {
+    let shared = page_one_on(&SCREEN);
+    shared.sees("the page", |screen| place(screen) == (0, ONE));
+    assert!(shared.has_mapped(SHARED));
+    // A frame takes three MB, a request at most one.
+    let in_pieces = ["-extension", "MIT-SHM", "-maxbigreqsize", "1"];
+    let sent = page_one_on(&[&SCREEN[..], &in_pieces].concat());
+    assert!(!sent.has_mapped(SHARED));
+    sent.sees("the same pixels", |screen| shared.screen().as_ref() == Some(screen));
+    sent.keys(&["End"]);
+    sent.sees("the next frame", |screen| place(screen) == (23, ONE));
+}
+
+fn a_display_of_fewer_colours_shows_the_nearest() {
+    let all = page_one_on(&SCREEN);
+    all.sees("the page", |screen| place(screen) == (0, ONE));
+    let fewer = page_one_on(&["-screen", "0", "1024x768x16"]);
+    assert!(!fewer.has_mapped(SHARED), "pixels of another format can't be shared");
+    // Red, green and blue of 5, 6 and 5 bits.
+    let nearest = |pixel: &u32| pixel >> 8 & 0xF800 | pixel >> 5 & 0x07E0 | pixel >> 3 & 0x001F;
+    fewer.sees("the same in fewer colours", |screen| {
+        let all = all.screen();
+        all.is_some_and(|all| all.pixels.iter().map(nearest).eq(screen.pixels.iter().copied()))
+    });
+}
+
+fn a_window_that_is_gone_is_an_error() {
+    let sent = [&SCREEN[..], &["-extension", "MIT-SHM"]].concat();
+    for server in [&SCREEN[..], &sent] {
+        let mut session = page_one_on(server);
+        session.keys(&["ctrl+l"]);
+        session.user(&["type", "fake://slow"]);
+        session.keys(&["Return"]);
+        // Frames follow each other until it is there.
+        session.hears(&format!("visit fake://slow {PAGE} fresh=false"));
+        session.user(&["search", "--onlyvisible", "--name", "Evermap", "windowclose"]);
+        assert_eq!(session.ends(), Some(1));
+    }
+    // No frame would notice.
+    let mut session = page_one_on(&SCREEN);
+    session.user(&["search", "--onlyvisible", "--name", "Evermap", "windowclose"]);
+    assert_eq!(session.ends(), Some(1));
 }
 
 fn without_a_display_there_is_an_error_and_no_crash() {

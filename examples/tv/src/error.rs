@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use evermap_view::ViewError;
+
 /// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
 pub enum TvError {
@@ -33,7 +35,7 @@ pub enum TvError {
     Store(#[from] evermap::Error),
     /// Nothing can be painted.
     #[error(transparent)]
-    View(#[from] evermap_view::ViewError),
+    View(ViewError),
     /// A picture can't be written.
     #[error("{}: {why}", file.display())]
     Picture {
@@ -52,6 +54,16 @@ pub enum TvError {
 
 /// A result of this program.
 pub type Result<T> = std::result::Result<T, TvError>;
+
+impl From<ViewError> for TvError {
+    fn from(error: ViewError) -> TvError {
+        match error {
+            // The viewer's remedy is not this program's.
+            ViewError::NoWindow(cause) => TvError::NoWindow(cause),
+            error => TvError::View(error),
+        }
+    }
+}
 
 impl TvError {
     pub(crate) fn file(

@@ -1,15 +1,14 @@
 //! The television's window: keys in, frames out. What they do is [`crate::state`]'s.
 
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use softbuffer::{Context, Surface};
+use evermap_view::window::Presenter;
 use winit::application::ApplicationHandler;
 use winit::dpi::PhysicalSize;
 use winit::event::{ElementState, WindowEvent};
-use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, OwnedDisplayHandle};
+use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop};
 use winit::keyboard::{Key as WinitKey, ModifiersState, NamedKey};
 use winit::window::{Fullscreen, Window, WindowId};
 
@@ -52,14 +51,12 @@ fn no_window(error: impl std::fmt::Display) -> TvError {
     TvError::NoWindow(cause.trim_end_matches('.').to_string())
 }
 
-type WindowSurface = Surface<OwnedDisplayHandle, Rc<Window>>;
-
 struct App {
     store: PathBuf,
     started: Started,
     began: Instant,
     fullscreen: bool,
-    window: Option<(Rc<Window>, WindowSurface)>,
+    window: Option<(Rc<Window>, Presenter)>,
     modifiers: ModifiersState,
     /// When what moves was moved last.
     moved: Option<Instant>,
@@ -79,10 +76,9 @@ impl App {
             attributes = attributes.with_fullscreen(Some(Fullscreen::Borderless(None)));
         }
         let window = Rc::new(event_loop.create_window(attributes).map_err(no_window)?);
-        let context = Context::new(event_loop.owned_display_handle()).map_err(no_window)?;
-        let surface = Surface::new(&context, window.clone()).map_err(no_window)?;
+        let presenter = Presenter::new(event_loop, window.clone())?;
         window.request_redraw();
-        self.window = Some((window, surface));
+        self.window = Some((window, presenter));
         Ok(())
     }
 
@@ -112,28 +108,22 @@ impl App {
     /// Copies the frame into the middle of the window.
     fn present(&mut self) -> Result<()> {
         let (width, height) = self.started.interface().size();
-        let Some((window, surface)) = &mut self.window else { return Ok(()) };
+        let Some((window, presenter)) = &mut self.window else { return Ok(()) };
         let size = window.inner_size();
-        let (Some(columns), Some(rows)) =
-            (NonZeroU32::new(size.width), NonZeroU32::new(size.height))
-        else {
-            return Ok(());
-        };
-        surface.resize(columns, rows).map_err(no_window)?;
-        let mut buffer = surface.buffer_mut().map_err(no_window)?;
-        let (columns, rows) = (size.width as usize, size.height as usize);
-        let (width, height) = (width as usize, height as usize);
-        if (columns, rows) != (width, height) {
-            buffer.fill(0);
-        }
-        let (left, top) = (columns.saturating_sub(width) / 2, rows.saturating_sub(height) / 2);
-        let seen = width.min(columns);
-        let lines = self.started.pixels.chunks_exact(width);
-        for (target, line) in buffer.chunks_exact_mut(columns).skip(top).zip(lines) {
-            target[left..left + seen].copy_from_slice(&line[..seen]);
-        }
-        window.pre_present_notify();
-        buffer.present().map_err(no_window)
+        presenter.present(size.width, size.height, |target| {
+            let (columns, rows) = (size.width as usize, size.height as usize);
+            let (width, height) = (width as usize, height as usize);
+            if (columns, rows) != (width, height) {
+                target.fill(0);
+            }
+            let (left, top) = (columns.saturating_sub(width) / 2, rows.saturating_sub(height) / 2);
+            let seen = width.min(columns);
+            let lines = self.started.pixels.chunks_exact(width);
+            for (target, line) in target.chunks_exact_mut(columns).skip(top).zip(lines) {
+                target[left..left + seen].copy_from_slice(&line[..seen]);
+            }
+            Ok(())
+        })
     }
 
     fn press(&mut self, key: Key, event_loop: &ActiveEventLoop) {
@@ -177,6 +167,10 @@ impl ApplicationHandler for App {
                 if let Some((window, _)) = &self.window {
                     window.request_redraw();
                 }
+            }
+            WindowEvent::Destroyed => {
+                self.ended = Some(no_window("the window is gone"));
+                event_loop.exit();
             }
             WindowEvent::CloseRequested => event_loop.exit(),
             WindowEvent::ModifiersChanged(modifiers) => self.modifiers = modifiers.state(),

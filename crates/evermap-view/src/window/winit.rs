@@ -1,22 +1,20 @@
-//! The window itself: the one file that knows `winit` and `softbuffer`.
+//! The window itself: the one file that knows `winit`, but for what [`super::present`] does.
 //!
 //! Turns their events into those of `state`, and does what that says. The first page is asked for before the window is made:
 //! making it takes longer than looking up a page that is kept.
 
-use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use softbuffer::{Context, Surface};
 use winit::application::ApplicationHandler;
 use winit::dpi::{LogicalSize, PhysicalPosition};
 use winit::event::{
     ElementState, KeyEvent, MouseButton, MouseScrollDelta, Touch, TouchPhase, WindowEvent,
 };
-use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, OwnedDisplayHandle};
+use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop};
 use winit::keyboard::{Key as WinitKey, KeyCode, ModifiersState, NamedKey, PhysicalKey};
 use winit::window::{CursorIcon, Window, WindowId};
 
@@ -26,6 +24,7 @@ use super::frame::Frame;
 use super::keys::{Key, Modifiers};
 use super::pointer::NOTCH;
 use super::prelude::{Prelude, Prepared};
+use super::present::{Presenter, no_window};
 use super::state::{Cursor, Effect, Event, State, Timer};
 use super::worker::{Outlet, Workers};
 use crate::{Result, ViewError};
@@ -88,15 +87,7 @@ struct App {
 
 struct Windowed {
     window: Rc<Window>,
-    surface: Surface<OwnedDisplayHandle, Rc<Window>>,
-}
-
-fn no_window(error: impl std::fmt::Display) -> ViewError {
-    let said = error.to_string();
-    // The library begins with where in its source it noticed.
-    let cause = said.strip_prefix("os error at ").and_then(|rest| rest.split_once(": "));
-    let cause = cause.map_or(said.as_str(), |(_, cause)| cause);
-    ViewError::NoWindow(cause.trim_end_matches('.').to_string())
+    presenter: Presenter,
 }
 
 impl App {
@@ -191,10 +182,9 @@ impl App {
             .with_inner_size(size)
             .with_min_inner_size(LogicalSize::new(SIZE_MIN.0, SIZE_MIN.1));
         let window = Rc::new(event_loop.create_window(attributes).map_err(no_window)?);
-        let context = Context::new(event_loop.owned_display_handle()).map_err(no_window)?;
-        let surface = Surface::new(&context, window.clone()).map_err(no_window)?;
+        let presenter = Presenter::new(event_loop, window.clone())?;
         tracing::debug!(us = self.began.elapsed().as_micros() as u64, "window made");
-        self.window = Some(Windowed { window, surface });
+        self.window = Some(Windowed { window, presenter });
         Ok(())
     }
 
@@ -234,15 +224,12 @@ impl App {
     fn draw_frame(&mut self) -> std::result::Result<bool, Drawing> {
         let Some(windowed) = &mut self.window else { return Ok(false) };
         let (width, height) = self.state.geometry.window;
-        let (Some(width), Some(height)) = (NonZeroU32::new(width), NonZeroU32::new(height)) else {
+        if width == 0 || height == 0 {
             return Ok(false);
-        };
-        let failed = |error| Drawing::Window(no_window(error));
-        windowed.surface.resize(width, height).map_err(failed)?;
-        let mut buffer = windowed.surface.buffer_mut().map_err(failed)?;
-        self.frame.compose(&self.state, &mut buffer).map_err(Drawing::Page)?;
-        windowed.window.pre_present_notify();
-        buffer.present().map_err(failed)?;
+        }
+        windowed.presenter.present(width, height, |pixels| {
+            self.frame.compose(&self.state, pixels).map_err(Drawing::Page)
+        })?;
         Ok(true)
     }
 
@@ -273,6 +260,12 @@ enum Drawing {
     Window(ViewError),
 }
 
+impl From<ViewError> for Drawing {
+    fn from(error: ViewError) -> Drawing {
+        Drawing::Window(error)
+    }
+}
+
 impl ApplicationHandler<()> for App {
     fn resumed(&mut self, event_loop: &ActiveEventLoop) {
         if self.window.is_some() {
@@ -299,6 +292,10 @@ impl ApplicationHandler<()> for App {
             }
             WindowEvent::Resized(_) | WindowEvent::ScaleFactorChanged { .. } => {
                 self.sized(false, event_loop);
+            }
+            WindowEvent::Destroyed => {
+                self.ended = Some(no_window("the window is gone"));
+                event_loop.exit();
             }
             WindowEvent::CloseRequested => self.handle(Event::Close, event_loop),
             WindowEvent::ModifiersChanged(modifiers) => {

@@ -32,7 +32,12 @@ pub struct Session {
 
 impl Session {
     /// A display of 1024 x 768 pixels, and `command` on it, whose window is called something with `title`.
-    pub fn start(mut command: Command, title: &str) -> Session {
+    pub fn start(command: Command, title: &str) -> Session {
+        Session::start_on(&["-screen", "0", "1024x768x24"], command, title)
+    }
+
+    /// The same on a display of another kind: `server` is what `Xvfb` is told.
+    pub fn start_on(server: &[&str], mut command: Command, title: &str) -> Session {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = format!("evermap-window-{}-{number}", std::process::id());
@@ -40,8 +45,9 @@ impl Session {
         std::fs::create_dir_all(&directory).unwrap();
         // It ends with its last client, should this process be killed.
         let mut server = Command::new("Xvfb")
-            .args(["-displayfd", "1", "-screen", "0", "1024x768x24", "-nolisten", "tcp"])
-            .args(["-terminate", "-nocursor", "-fbdir"])
+            .args(["-displayfd", "1", "-nolisten", "tcp", "-terminate", "-nocursor"])
+            .args(server)
+            .arg("-fbdir")
             .arg(&directory)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -104,6 +110,12 @@ impl Session {
         }
     }
 
+    /// Whether the program has mapped something of this name.
+    pub fn has_mapped(&self, name: &str) -> bool {
+        let maps = format!("/proc/{}/maps", self.program.id());
+        std::fs::read_to_string(maps).unwrap().contains(name)
+    }
+
     /// Waits until the screen shows what is expected, and stays so: a picture may be taken while the server is copying.
     pub fn sees(&self, what: &str, expected: impl Fn(&Screen) -> bool) -> Screen {
         let began = Instant::now();
@@ -126,10 +138,11 @@ impl Session {
             |at: usize| Some(u32::from_be_bytes(bytes.get(at * 4..at * 4 + 4)?.try_into().ok()?));
         let start = word(0)? as usize + word(19)? as usize * 12;
         let (width, line) = (word(4)? as usize, word(12)? as usize);
+        let pixel_bytes = word(11)? as usize / 8;
         let rows = bytes.get(start..)?.chunks_exact(line);
-        let pixels = rows.flat_map(|row| row[..width * 4].chunks_exact(4));
-        let pixels = pixels.map(|p| u32::from_le_bytes([p[0], p[1], p[2], 0])).collect();
-        Some(Screen { width, pixels })
+        let pixels = rows.flat_map(|row| row[..width * pixel_bytes].chunks_exact(pixel_bytes));
+        let word = |pixel: &[u8]| pixel.iter().rfold(0, |word, byte| word << 8 | u32::from(*byte));
+        Some(Screen { width, pixels: pixels.map(|pixel| word(pixel) & 0x00FF_FFFF).collect() })
     }
 
     /// Waits for the program's end; gives its exit code.
@@ -161,6 +174,7 @@ impl Drop for Session {
 #[derive(PartialEq)]
 pub struct Screen {
     pub width: usize,
+    /// As the display has them: 0x00RRGGBB, or 16 bits of it.
     pub pixels: Vec<u32>,
 }
 
