@@ -70,7 +70,18 @@ impl Running {
         let pid = Pid::from_child(&child);
         let handle = pidfd_open(pid, PidfdFlags::empty())?;
         let usage = Usage::default();
-        Ok(Running { pid, start, started_ns, name, handle, output, complaint, others, usage, ended: false })
+        Ok(Running {
+            pid,
+            start,
+            started_ns,
+            name,
+            handle,
+            output,
+            complaint,
+            others,
+            usage,
+            ended: false,
+        })
     }
 
     /// Whether it ended within the time.
