@@ -233,17 +233,22 @@ fn a_page_that_its_disk_is_too_slow_for_is_laid_out_until_tomorrow() {
     let (url, layout) = (url::Url::from_file_path(&page).unwrap(), evermap_view::Layout::default());
     render(&place, "page.html", "a.png", &[]);
     let now_ns = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let note = |noted_ns: u64| {
+    let now_ns = now_ns.as_nanos() as u64;
+    let note = |warm_us: u64, noted_ns: u64| {
         let store = evermap::Store::open(place.store()).unwrap();
-        let slow = evermap_view::keep::SlowPage { warm_us: 900_000, cold_us: 200_000, noted_ns };
+        let slow = evermap_view::keep::SlowPage { warm_us, cold_us: 200_000, noted_ns };
         slow.note(&store, &url, layout).unwrap();
     };
-    note(now_ns.as_nanos() as u64);
+    note(900_000_000, now_ns);
     let report = render(&place, "page.html", "b.png", &[]);
     assert!(!is_warm(&report), "{}", reasons(&report));
-    assert!(reasons(&report).contains("900 ms") && reasons(&report).contains("200 ms"));
-    note(now_ns.as_nanos() as u64 - 25 * 3_600 * 1_000_000_000);
+    assert!(reasons(&report).contains("900000 ms") && reasons(&report).contains("200 ms"));
+    assert!(!is_warm(&render(&place, "page.html", "b.png", &[])), "it is remembered");
+    note(900_000_000, now_ns - 25 * 3_600 * 1_000_000_000);
     assert!(is_warm(&render(&place, "page.html", "c.png", &[])), "and then it is tried again");
+    note(201, now_ns);
+    assert!(!is_warm(&render(&place, "page.html", "d.png", &[])));
+    assert!(is_warm(&render(&place, "page.html", "d.png", &[])), "laying it out took even longer");
     assert!(bytes(&place, "a.png") == bytes(&place, "b.png"));
 }
 

@@ -92,6 +92,21 @@ impl SlowPage {
     pub fn note(self, store: &Store, url: &Url, layout: Layout) -> Result<()> {
         Ok(store.replace::<SlowPage, _>(&slow_name(url, layout), self)?)
     }
+
+    /// Takes a note back, if there is one, when laying the page out has taken `cold_us`, which is longer than what is kept.
+    ///
+    /// # Errors
+    /// When the store can't be written.
+    pub fn correct(store: &Store, url: &Url, layout: Layout, cold_us: u64) -> Result<()> {
+        let name = slow_name(url, layout);
+        if !store.contains(&name)? {
+            return Ok(());
+        }
+        match store.read::<SlowPage>(&name) {
+            Ok(noted) if noted.warm_us >= cold_us => Ok(()),
+            _ => Ok(store.remove(&name)?),
+        }
+    }
 }
 
 fn slow_name(url: &Url, layout: Layout) -> String {

@@ -98,6 +98,7 @@ fn measure(bench: &Bench) -> Outcome {
         };
         println!("### {title}\n");
         let medians = table(bench, &copies, &mut contestants, &mut screen, rounds)?;
+        let title = if shows == Shows::Window { "A window" } else { "A picture file" };
         columns.push(column(title, &contestants, &medians, &mut names));
     }
     draw(bench, columns, names)
