@@ -2,9 +2,11 @@
 
 mod block;
 mod clusters;
+mod extent;
 mod find;
 mod glyphs;
 pub(crate) mod layout;
+mod parts;
 mod recorder;
 mod tables;
 
@@ -12,5 +14,6 @@ pub(crate) use block::{AnyShape, slice};
 pub use block::{Block, HEIGHT_MAX, Link, PartRef, WIDTH_MAX};
 pub use find::Match;
 pub use layout::FORMAT_VERSION;
-pub use recorder::{PageSize, Part, PartKind, Recorded, Recorder};
+pub use parts::{Part, PartKind};
+pub use recorder::{PageSize, Recorded, Recorder};
 pub use tables::AlignedBytes;

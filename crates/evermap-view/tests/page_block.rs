@@ -1,6 +1,9 @@
 //! The page block: what is recorded is read back, culling loses nothing, and a damaged block paints a wrong picture at most.
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/random.rs"]
+mod random;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,6 +19,8 @@ use peniko::{
     ImageData, ImageFormat, Mix,
 };
 
+use random::{Random, variable};
+
 const WIDTH: u32 = 200;
 const HEIGHT: u32 = 700;
 const BAND: u32 = 256;
@@ -25,29 +30,10 @@ const SECTIONS: usize = 27;
 /// The section of the lines.
 const LINES: usize = 24;
 
-struct Random(u64);
-
-impl Random {
-    fn number(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.number() % end as u64) as usize
-    }
-
-    /// Between 0 and `end`, in quarters now and then, so that `f32` does and does not do.
-    fn length(&mut self, end: f64) -> f64 {
-        let value = (self.number() >> 11) as f64 / (1_u64 << 53) as f64 * end;
-        if self.below(2) == 0 { (value * 4.0).round() / 4.0 } else { value }
-    }
-}
-
-fn variable(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+/// Between 0 and `end`, in quarters now and then, so that `f32` does and does not do.
+fn length(random: &mut Random, end: f64) -> f64 {
+    let value = (random.number() >> 11) as f64 / (1_u64 << 53) as f64 * end;
+    if random.below(2) == 0 { (value * 4.0).round() / 4.0 } else { value }
 }
 
 /// What pages share: an image, and a font where this machine has one.
@@ -91,7 +77,7 @@ fn color(random: &mut Random) -> Color {
 }
 
 fn gradient(random: &mut Random) -> Gradient {
-    let (x, y) = (random.length(100.0), random.length(100.0));
+    let (x, y) = (length(random, 100.0), length(random, 100.0));
     let gradient = match random.below(3) {
         0 => Gradient::new_linear((0.0, y), (x + 1.0, 50.0)),
         1 => Gradient::new_two_point_radial((x, y), 3.0, (x + 5.0, y), 40.0),
@@ -102,7 +88,7 @@ fn gradient(random: &mut Random) -> Gradient {
 
 fn path(random: &mut Random) -> BezPath {
     let mut path = BezPath::new();
-    let mut point = || (random.length(120.0), random.length(90.0));
+    let mut point = || (length(random, 120.0), length(random, 90.0));
     path.move_to(point());
     path.line_to(point());
     path.quad_to(point(), point());
@@ -112,17 +98,19 @@ fn path(random: &mut Random) -> BezPath {
 }
 
 fn stroke(random: &mut Random) -> Stroke {
-    let stroke = Stroke::new(random.length(6.0));
+    let stroke = Stroke::new(length(random, 6.0));
     match random.below(2) {
-        0 => stroke.with_dashes(random.length(20.0), [4.0 + random.length(4.0), 3.0]),
+        0 => stroke.with_dashes(length(random, 20.0), [4.0 + length(random, 4.0), 3.0]),
         _ => stroke,
     }
 }
 
 fn place(random: &mut Random) -> Affine {
-    let moved = Affine::translate((random.length(150.0), random.length(640.0) - 20.0));
+    let moved = Affine::translate((length(random, 150.0), length(random, 640.0) - 20.0));
     match random.below(4) {
-        0 => moved * Affine::rotate(random.length(3.0)) * Affine::scale(0.25 + random.length(1.5)),
+        0 => {
+            moved * Affine::rotate(length(random, 3.0)) * Affine::scale(0.25 + length(random, 1.5))
+        }
         _ => moved,
     }
 }
@@ -133,12 +121,12 @@ fn draw(scene: &mut impl PaintScene, at: Affine, things: &Things, seed: u64, com
     let mut open = 0;
     for _ in 0..commands {
         let transform = at * place(random);
-        let rect = Rect::new(0.0, 0.0, random.length(90.0), random.length(60.0));
+        let rect = Rect::new(0.0, 0.0, length(random, 90.0), length(random, 60.0));
         match random.below(12) {
             0 => scene.fill(Fill::NonZero, transform, color(random), None, &rect),
             1 => scene.fill(Fill::EvenOdd, transform, &gradient(random), None, &path(random)),
             2 => {
-                let shape = RoundedRect::from_rect(rect, random.length(9.0));
+                let shape = RoundedRect::from_rect(rect, length(random, 9.0));
                 let brush = Some(Affine::scale(0.5));
                 scene.fill(Fill::NonZero, transform, &gradient(random), brush, &shape);
             }
@@ -151,7 +139,7 @@ fn draw(scene: &mut impl PaintScene, at: Affine, things: &Things, seed: u64, com
                 None,
                 &Circle::new((30.0, 30.0), 25.0),
             ),
-            6 => scene.draw_box_shadow(transform, rect, color(random), 4.0, random.length(8.0)),
+            6 => scene.draw_box_shadow(transform, rect, color(random), 4.0, length(random, 8.0)),
             7 | 8 => glyphs(scene, transform, things, random),
             9 if open < 5 => {
                 scene.push_clip_layer(Fill::NonZero, transform, &rect.inflate(60.0, 80.0));
@@ -191,7 +179,7 @@ fn layer(scene: &mut impl PaintScene, transform: Affine, random: &mut Random, cl
 fn glyphs(scene: &mut impl PaintScene, transform: Affine, things: &Things, random: &mut Random) {
     let Some(font) = &things.font else { return };
     let (level, slanted, size) =
-        (random.below(2) == 0, random.below(3) == 0, 8.0 + random.length(16.0));
+        (random.below(2) == 0, random.below(3) == 0, 8.0 + length(random, 16.0));
     let glyphs: Vec<Glyph> = (0..10)
         .map(|at| Glyph {
             id: 36 + random.below(60) as u32,
@@ -261,14 +249,14 @@ fn paint(painter: &mut Painter, page: &Arc<Page>, area: Area) -> Result<Vec<u32>
     Ok(pixels)
 }
 
-/// A band as the rasterizer paints it from the calls themselves, all of them.
-fn painted_directly(things: &Things, seed: u64, commands: usize, band: u32) -> Vec<u32> {
+/// A band from `left` on, as the rasterizer paints it from the calls themselves, all of them.
+fn painted_directly(things: &Things, seed: u64, commands: usize, left: u32, band: u32) -> Vec<u32> {
     let mut rgba = Vec::new();
     VelloCpuImageRenderer::new(WIDTH, BAND).render_to_vec(
         |scene| {
             let all = Rect::new(0.0, 0.0, f64::from(WIDTH), f64::from(BAND));
             scene.fill(Fill::NonZero, Affine::IDENTITY, Color::WHITE, None, &all);
-            let at = Affine::translate((0.0, -f64::from(band * BAND)));
+            let at = Affine::translate((-f64::from(left), -f64::from(band * BAND)));
             draw(scene, at, things, seed, commands);
         },
         &mut rgba,
@@ -318,7 +306,7 @@ fn culling_loses_nothing() {
         let whole = Area { left: 0, top: 0, width: WIDTH, height: HEIGHT };
         let painted = paint(&mut Painter::new(), &page, whole).unwrap();
         for (band, rows) in painted.chunks((WIDTH * BAND) as usize).enumerate() {
-            let expected = painted_directly(&things, seed, 60, band as u32);
+            let expected = painted_directly(&things, seed, 60, 0, band as u32);
             let differ = rows.iter().zip(&expected).filter(|(a, b)| a != b).count();
             assert_eq!(differ, 0, "pixels of band {band} with EVERMAP_SEED={seed}");
         }
@@ -329,6 +317,27 @@ fn culling_loses_nothing() {
             let part = paint(&mut Painter::new(), &page, area).unwrap();
             let from = (top * WIDTH) as usize;
             assert!(part == painted[from..from + part.len()], "{area:?}, EVERMAP_SEED={seed}");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_is_scrolled_sideways_is_painted_from_there() {
+    let things = Things::new();
+    let start = variable("EVERMAP_SEED", 1);
+    for seed in start..start + variable("EVERMAP_STEPS", 6) {
+        let recorded = recorded(&things, seed, 60);
+        let page = page(recorded.block.as_bytes(), &recorded).unwrap();
+        let painter = &mut Painter::new();
+        for left in [1, 37, 150, WIDTH - 1] {
+            // Rows of two bands, for which the painter has to keep apart what begins elsewhere.
+            let (top, height) = (BAND - 20, 40);
+            let part = paint(painter, &page, Area { left, top, width: WIDTH, height }).unwrap();
+            let above = painted_directly(&things, seed, 60, left, 0);
+            let below = painted_directly(&things, seed, 60, left, 1);
+            let all = [above, below].concat();
+            let from = (top * WIDTH) as usize;
+            assert!(part == all[from..from + part.len()], "{left}, EVERMAP_SEED={seed}");
         }
     }
 }

@@ -1,26 +1,12 @@
 //! Strips: what is packed is unpacked, and damaged ones are errors, or other pixels at most.
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/random.rs"]
+mod random;
+
 use evermap_view::paint::{StripPacker, Strips};
 
-struct Random(u64);
-
-impl Random {
-    fn number(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.number() % end as u64) as usize
-    }
-}
-
-fn variable(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
+use random::{Random, variable};
 
 #[test]
 fn damaged_strips_are_errors() {

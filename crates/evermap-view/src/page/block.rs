@@ -7,7 +7,8 @@ use bytemuck::Pod;
 use kurbo::{Affine, BezPath, PathEl, Point, Rect, RoundedRect, RoundedRectRadii};
 
 use super::layout::*;
-use super::recorder::{PageSize, PartKind};
+use super::parts::PartKind;
+use super::recorder::PageSize;
 use crate::{Result, ViewError};
 
 /// Wider or higher pages can't be painted: the rasterizer counts pixels in 16 bits across, and heights are exact in `f32`

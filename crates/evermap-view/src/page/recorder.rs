@@ -6,15 +6,16 @@
 use std::sync::Arc;
 
 use anyrender::{Filter, Glyph, NormalizedCoord, Paint, PaintRef, PaintScene, RenderContext};
-use foldhash::HashMap;
 use kurbo::{Affine, PathEl, Rect, Shape, Stroke, Vec2};
 use peniko::{
-    BlendMode, Blob, Color, Fill, FontData, Gradient, GradientKind, ImageBrushRef,
+    BlendMode, Color, Fill, FontData, Gradient, GradientKind, ImageBrushRef,
     InterpolationAlphaSpace, StyleRef,
 };
 
 use super::clusters::ClusterWriter;
+use super::extent::{Bounds, Extent};
 use super::layout::*;
+use super::parts::Part;
 use super::tables::{AlignedBytes, Tables, all_exact};
 
 /// How far curves may be from what they stand for, in pixels: the tolerance with which the rasterizer itself would turn the
@@ -38,26 +39,6 @@ pub struct PageSize {
     pub scale: f32,
 }
 
-/// What a page shares with others: the bytes of a font file, or an image's pixels.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// Which of the two.
-    pub kind: PartKind,
-    /// BLAKE3 of the bytes.
-    pub hash: [u8; 32],
-    /// The bytes.
-    pub data: Blob<u8>,
-}
-
-/// What a [`Part`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PartKind {
-    /// A font file, or a collection.
-    Font,
-    /// Decoded pixels.
-    Image,
-}
-
 /// A recorded page.
 pub struct Recorded {
     /// The page block.
@@ -74,11 +55,6 @@ pub struct Recorder {
     size: PageSize,
     title: String,
     url: String,
-    parts: Vec<Part>,
-    /// Fonts and images by the id of their bytes, which is unique in a process.
-    fonts: HashMap<(u64, u32), u32>,
-    images: HashMap<(u64, u32, u32), u32>,
-    hashes: HashMap<u64, [u8; 32]>,
     /// Layers that are open: their command, and what was drawn in them.
     open: Vec<Layer>,
     unsupported: usize,
@@ -91,30 +67,6 @@ struct Layer {
     filtered: bool,
 }
 
-/// From where to where, vertically.
-#[derive(Clone, Copy)]
-struct Extent {
-    top: f64,
-    bottom: f64,
-}
-
-impl Extent {
-    const EMPTY: Extent = Extent { top: f64::INFINITY, bottom: f64::NEG_INFINITY };
-    const ALL: Extent = Extent { top: f64::NEG_INFINITY, bottom: f64::INFINITY };
-
-    fn of(rect: Rect, margin: f64) -> Extent {
-        match rect.is_finite() {
-            true => Extent { top: rect.min_y() - margin, bottom: rect.max_y() + margin },
-            false => Extent::ALL,
-        }
-    }
-
-    fn grow(&mut self, other: Extent) {
-        self.top = self.top.min(other.top);
-        self.bottom = self.bottom.max(other.bottom);
-    }
-}
-
 impl Recorder {
     /// A page without content.
     pub fn new(size: PageSize) -> Recorder {
@@ -123,10 +75,6 @@ impl Recorder {
             size,
             title: String::new(),
             url: String::new(),
-            parts: Vec::new(),
-            fonts: HashMap::default(),
-            images: HashMap::default(),
-            hashes: HashMap::default(),
             open: Vec::new(),
             unsupported: 0,
         }
@@ -210,11 +158,9 @@ impl Recorder {
             url: self.tables.text(&self.url),
             ..bytemuck::Zeroable::zeroed()
         };
-        Recorded {
-            block: self.tables.into_block(header),
-            parts: self.parts,
-            unsupported: self.unsupported,
-        }
+        let parts = std::mem::take(&mut self.tables.shared.parts);
+        let block = self.tables.into_block(header);
+        Recorded { block, parts, unsupported: self.unsupported }
     }
 
     /// Appends a command and counts what it draws to the layers that it is in.
@@ -224,7 +170,7 @@ impl Recorder {
         if let Some(layer) = self.open.last_mut() {
             layer.content.grow(extent);
         }
-        set_extent(&mut command, extent);
+        extent.put_into(&mut command);
         self.tables.commands.push(command);
     }
 
@@ -364,56 +310,12 @@ impl Recorder {
     }
 
     fn image(&mut self, brush: ImageBrushRef<'_>) -> [u32; 4] {
-        let image = brush.image;
-        let key = (image.data.id(), image.width, image.height);
-        let index = match self.images.get(&key) {
-            Some(index) => *index,
-            None => {
-                let hash = self.part(PartKind::Image, &image.data);
-                let record = ImageRecord {
-                    hash,
-                    width: image.width,
-                    height: image.height,
-                    format: image.format as u8,
-                    alpha: image.alpha_type as u8,
-                    reserved: [0; 6],
-                };
-                let index = self.tables.images.len() as u32;
-                self.tables.images.push(record);
-                self.images.insert(key, index);
-                index
-            }
-        };
+        let index = self.tables.shared.image(brush.image);
         let sampler = brush.sampler;
         let how = sampler.x_extend as u32
             | (sampler.y_extend as u32) << 8
             | (sampler.quality as u32) << 16;
         [index, how, sampler.alpha.to_bits(), 0]
-    }
-
-    fn font(&mut self, font: &FontData) -> u32 {
-        let key = (font.data.id(), font.index);
-        if let Some(index) = self.fonts.get(&key) {
-            return *index;
-        }
-        let hash = self.part(PartKind::Font, &font.data);
-        let index = self.tables.fonts.len() as u32;
-        self.tables.fonts.push(FontRecord { hash, index: font.index, reserved: 0 });
-        self.fonts.insert(key, index);
-        index
-    }
-
-    /// Notes bytes that are kept apart, once however often they are used, and gives their hash.
-    fn part(&mut self, kind: PartKind, data: &Blob<u8>) -> [u8; 32] {
-        if let Some(hash) = self.hashes.get(&data.id()) {
-            return *hash;
-        }
-        let hash = blake3::hash(data.data()).into();
-        self.hashes.insert(data.id(), hash);
-        if !self.parts.iter().any(|part| part.kind == kind && part.hash == hash) {
-            self.parts.push(Part { kind, hash, data: data.clone() });
-        }
-        hash
     }
 
     fn stroke_style(&mut self, style: &Stroke) -> u32 {
@@ -433,29 +335,6 @@ impl Recorder {
             reserved: [0; 5],
         })
     }
-}
-
-/// The smallest rectangle around some points.
-#[derive(Default)]
-struct Bounds(Option<Rect>);
-
-impl Bounds {
-    fn add(&mut self, point: kurbo::Point) {
-        self.0 = Some(match self.0 {
-            Some(rect) => rect.union_pt(point),
-            None => Rect::from_points(point, point),
-        });
-    }
-
-    fn rect(&self) -> Rect {
-        self.0.unwrap_or(Rect::ZERO)
-    }
-}
-
-fn set_extent(command: &mut Command, extent: Extent) {
-    // A pixel more than needed, so that rounding to `f32` never culls.
-    command.top = (extent.top - 1.0).floor() as f32;
-    command.bottom = (extent.bottom + 1.0).ceil() as f32;
 }
 
 fn join_code(join: kurbo::Join) -> u8 {
@@ -542,7 +421,7 @@ impl PaintScene for Recorder {
         let spreads =
             begin.kind == COMMAND_LAYER && begin.compose != peniko::Compose::SrcOver as u8;
         let extent = if layer.filtered || spreads { Extent::ALL } else { layer.content };
-        set_extent(&mut self.tables.commands[layer.command], extent);
+        extent.put_into(&mut self.tables.commands[layer.command]);
         self.push(Command { kind: COMMAND_POP, ..Default::default() }, extent);
     }
 
@@ -568,7 +447,7 @@ impl PaintScene for Recorder {
             style: self.stroke_style(style),
             ..Default::default()
         };
-        self.push(command, Extent::of(bounds, 0.0));
+        self.push(command, Extent::of(bounds));
     }
 
     fn fill<'a>(
@@ -591,7 +470,7 @@ impl PaintScene for Recorder {
             style: NONE,
             ..Default::default()
         };
-        self.push(command, Extent::of(transform.transform_rect_bbox(bounds), 0.0));
+        self.push(command, Extent::of(transform.transform_rect_bbox(bounds)));
     }
 
     fn draw_glyphs<'a, 's: 'a>(
@@ -614,7 +493,7 @@ impl PaintScene for Recorder {
             StyleRef::Stroke(stroke) => (0, self.stroke_style(stroke)),
         };
         let run = Run {
-            font: self.font(font),
+            font: self.tables.shared.font(font),
             size: font_size,
             flags: flags | if hint { RUN_HINTED } else { 0 },
             first_coordinate: self.tables.coordinates(normalized_coords),
@@ -645,7 +524,7 @@ impl PaintScene for Recorder {
             style: NONE,
             ..Default::default()
         };
-        self.push(command, Extent::of(bounds, 0.0));
+        self.push(command, Extent::of(bounds));
     }
 
     fn draw_box_shadow(
@@ -669,6 +548,6 @@ impl PaintScene for Recorder {
             style: NONE,
             ..Default::default()
         };
-        self.push(command, Extent::of(bounds, 0.0));
+        self.push(command, Extent::of(bounds));
     }
 }

@@ -10,6 +10,7 @@ use foldhash::HashMap;
 
 use super::glyphs::Pieces;
 use super::layout::*;
+use super::parts::SharedParts;
 
 /// The sections of a block under construction, and what has been put into them.
 #[derive(Default)]
@@ -23,8 +24,7 @@ pub(crate) struct Tables {
     pub paints: Vec<PaintRecord>,
     pub gradients: Vec<GradientRecord>,
     pub stops: Vec<Stop>,
-    pub images: Vec<ImageRecord>,
-    pub fonts: Vec<FontRecord>,
+    pub shared: SharedParts,
     pub coordinates: Vec<i16>,
     pub pieces: Pieces,
     pub strokes: Vec<StrokeRecord>,
@@ -199,8 +199,8 @@ impl Tables {
             bytemuck::cast_slice(&self.paints),
             bytemuck::cast_slice(&self.gradients),
             bytemuck::cast_slice(&self.stops),
-            bytemuck::cast_slice(&self.images),
-            bytemuck::cast_slice(&self.fonts),
+            bytemuck::cast_slice(&self.shared.images),
+            bytemuck::cast_slice(&self.shared.fonts),
             bytemuck::cast_slice(&pieces.runs),
             bytemuck::cast_slice(&self.coordinates),
             bytemuck::cast_slice(&pieces.pieces),

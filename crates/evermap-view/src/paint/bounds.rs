@@ -192,7 +192,11 @@ impl Budget {
             // Curves are taken apart into lines, more for larger ones.
             let lines = if count > 1 { 1.0 + length.sqrt() / 2.0 } else { 1.0 };
             let seen = self.view.intersect(rect);
-            let touched = seen.width().max(0.0) + seen.height().max(0.0);
+            // What is above or below is passed over. What is beside still says where the inside is.
+            let touched = match rect.y1 < self.view.y0 || rect.y0 > self.view.y1 {
+                true => 0.0,
+                false => seen.width().max(0.0) + seen.height().max(0.0),
+            };
             let work = lines * ELEMENT as f64 + touched * EDGE_PIXEL;
             edges = edges.saturating_add(work as u64);
         }
@@ -291,4 +295,98 @@ pub(crate) fn stroke(mut style: Stroke) -> Option<Stroke> {
 fn scale_of(transform: Affine) -> f64 {
     let [a, b, c, d, ..] = transform.as_coeffs();
     a.hypot(b).max(c.hypot(d)) * std::f64::consts::SQRT_2
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const SCREEN: Rect = Rect::new(0.0, 0.0, 1024.0, 256.0);
+
+    fn budget() -> Budget {
+        Budget::new(SCREEN.width(), SCREEN.height())
+    }
+
+    /// What something takes of a new budget.
+    fn cost(work: impl FnOnce(&mut Budget) -> Option<()>) -> u64 {
+        let mut budget = budget();
+        work(&mut budget).unwrap();
+        WORK_MAX - budget.left
+    }
+
+    #[test]
+    fn a_band_of_an_ordinary_page_is_far_from_its_bounds() {
+        let mut budget = budget();
+        for _ in 0..100 {
+            budget.take_fill(&SCREEN, Affine::IDENTITY, RICH_PIXEL).unwrap();
+            budget.take_glyphs(150, 32.0, Affine::IDENTITY, None).unwrap();
+            budget.take_stroke(&SCREEN, Affine::IDENTITY, &Stroke::new(2.0), 1).unwrap();
+            budget.take_shadow(SCREEN, Affine::IDENTITY, 20.0).unwrap();
+        }
+        assert!(budget.left > WORK_MAX / 2, "{}", budget.left);
+    }
+
+    #[test]
+    fn work_that_is_too_much_for_one_command_is_refused_and_counted() {
+        let mut budget = budget();
+        assert!(budget.take(COMMAND_WORK_MAX + 1).is_none());
+        assert!(!budget.is_spent());
+        let taken = (0..10).take_while(|_| budget.take(COMMAND_WORK_MAX).is_some()).count();
+        assert_eq!(taken as u64, WORK_MAX / COMMAND_WORK_MAX - 2);
+        assert!(budget.is_spent(), "what was refused is gone, too");
+    }
+
+    #[test]
+    fn what_is_out_of_view_costs_its_outline_only() {
+        let seen = cost(|budget| budget.take_fill(&SCREEN, Affine::IDENTITY, 1));
+        let below = Affine::translate((0.0, 5_000.0));
+        let unseen = cost(|budget| budget.take_fill(&SCREEN, below, 1));
+        assert!(seen > SCREEN.area() as u64 && unseen < 1_000, "{seen} and {unseen}");
+    }
+
+    #[test]
+    fn dashes_cost_their_number_seen_or_not() {
+        let dashed = |length: f64| Stroke::new(1.0).with_dashes(0.0, [length, length]);
+        let line = kurbo::Line::new((0.0, 9_000.0), (60_000.0, 9_000.0));
+        let cost_of = |length: f64| {
+            let style = dashed(length);
+            cost(|budget| budget.take_stroke(&line, Affine::IDENTITY, &style, 1))
+        };
+        assert!(cost_of(1.0) > 9 * cost_of(10.0));
+        let tiny = dashed(1e-6);
+        assert!(budget().take_stroke(&line, Affine::IDENTITY, &tiny, 1).is_none());
+    }
+
+    #[test]
+    fn numbers_that_no_page_has_are_refused() {
+        assert!(inside(Rect::new(0.0, 0.0, COORDINATE_MAX * 2.0, 1.0)).is_none());
+        assert!(inside(Rect::new(0.0, f64::NAN, 1.0, 1.0)).is_none());
+        assert!(transform(Affine::scale(SCALE_MAX * 2.0)).is_none());
+        assert!(transform(Affine::translate((f64::INFINITY, 0.0))).is_none());
+        assert!(stroke(Stroke::new(-1.0)).is_none());
+        assert!(stroke(Stroke::new(LINE_WIDTH_MAX * 2.0)).is_none());
+        assert!(stroke(Stroke::new(1.0).with_dashes(0.0, [f64::NAN])).is_none());
+        assert!(stroke(Stroke::new(1.0).with_dashes(0.0, vec![1.0; DASHES_MAX + 1])).is_none());
+    }
+
+    #[test]
+    fn a_pattern_of_nothing_is_no_pattern() {
+        let style = stroke(Stroke::new(1.0).with_dashes(3.0, [0.0, 0.0])).unwrap();
+        assert!(style.dash_pattern.is_empty());
+    }
+
+    #[test]
+    fn a_blur_costs_what_lies_around_the_view() {
+        let blur = |deviation: f32| {
+            let filter = Filter::single(FilterEffect::blur(deviation));
+            cost(|budget| budget.take_filter(&filter, Affine::IDENTITY))
+        };
+        assert!(blur(100.0) > 2 * blur(1.0));
+        let too_wide = FilterEffect::blur(DEVIATION_MAX as f32 * 2.0);
+        let not_painted = FilterEffect::grayscale(1.0);
+        for effect in [too_wide, not_painted] {
+            assert!(budget().take_filter(&Filter::single(effect), Affine::IDENTITY).is_none());
+        }
+    }
 }
