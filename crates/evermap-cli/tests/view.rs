@@ -213,8 +213,12 @@ fn prefetched_pages_are_warm_and_one_that_fails_keeps_none_back() {
     assert_eq!(ran.code, 11, "{ran:?}");
     assert!(ran.err.contains("1 of 3 pages"), "{ran:?}");
     assert!(ran.out.contains("not-there.html") && ran.out.contains("other.html: laid out"));
+    let in_a_window = evermap_view::window::WindowOptions::default().page_layout();
+    let [width, height] = [in_a_window.width, in_a_window.height].map(|side| side.to_string());
     for page in ["page.html", "other.html"] {
         assert!(is_warm(&render(&place, page, "a.png", &[])));
+        let window = ["--width", width.as_str(), "--height", height.as_str(), "--no-keep"];
+        assert!(is_warm(&render(&place, page, "b.png", &window)), "as `view` shows it");
     }
     let ran = place.run(&["prefetch", "page.html", "other.html"]);
     assert_eq!((ran.code, ran.out.matches("kept already").count()), (0, 2), "{ran:?}");

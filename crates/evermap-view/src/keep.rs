@@ -97,13 +97,13 @@ impl SlowPage {
     ///
     /// # Errors
     /// When the store can't be written.
-    pub fn correct(store: &Store, url: &Url, layout: Layout, cold_us: u64) -> Result<()> {
+    pub fn correct(store: &Store, url: &Url, layout: Layout, cold_us: f64) -> Result<()> {
         let name = slow_name(url, layout);
         if !store.contains(&name)? {
             return Ok(());
         }
         match store.read::<SlowPage>(&name) {
-            Ok(noted) if noted.warm_us >= cold_us => Ok(()),
+            Ok(noted) if noted.warm_us as f64 >= cold_us => Ok(()),
             _ => Ok(store.remove(&name)?),
         }
     }

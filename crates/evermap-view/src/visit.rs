@@ -386,7 +386,10 @@ impl Visit {
             document: document.as_ref().map(|(block, source)| NewBlock { block, source }),
         };
         keep.commit(store)?;
-        SlowPage::correct(store, &target.url, layout, (self.cold_ms * 1e3) as u64)?;
+        // The page is kept. A note that stays costs it its warmth until tomorrow, nothing else.
+        if let Err(error) = SlowPage::correct(store, &target.url, layout, self.cold_ms * 1e3) {
+            tracing::debug!(%error, "a note of a slow disk stays");
+        }
         // A process that keeps many pages tidies up once: the bound is not a sharp one.
         static TIDIED: std::sync::Once = std::sync::Once::new();
         let mut tidied = Ok(0);

@@ -28,7 +28,7 @@ pub(crate) struct Frame {
     painted: Option<(Arc<Page>, Area)>,
     chrome: Chrome,
     /// What it took to paint the page that a visit brought, when it was painted first.
-    painting: (u64, Duration),
+    pub painting: (u64, Duration),
     /// Rows that the painter was asked for so far.
     pub asked_rows: u64,
 }

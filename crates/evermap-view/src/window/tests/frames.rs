@@ -139,3 +139,20 @@ fn a_wide_page_scrolls_sideways_and_can_be_seen_to_its_end() {
     let row = 300 * 1014;
     assert_eq!((pixels[row + 300] == 0x00FF_FFFF, pixels[row + 600]), (false, 0x00FF_FFFF));
 }
+
+#[test]
+fn what_painting_took_is_said_of_a_pages_first_frame() {
+    let mut user = User::at("http://a/1");
+    let mut frame = Frame::default();
+    let mut pixels = vec![0; 1014 * 664];
+    frame.compose(&user.state, &mut pixels).unwrap();
+    let (visit, took) = frame.painting;
+    assert!(took > std::time::Duration::ZERO);
+    user.key(NONE, Key::End);
+    frame.compose(&user.state, &mut pixels).unwrap();
+    assert_eq!(frame.painting, (visit, took), "scrolling is no visit");
+    user.key(NONE, Key::F5);
+    user.answer();
+    frame.compose(&user.state, &mut pixels).unwrap();
+    assert_ne!(frame.painting.0, visit);
+}
