@@ -135,6 +135,16 @@ pub enum Error {
         /// The caller's, or `none`.
         given: String,
     },
+    /// The object is of the other kind: a guest's for native programs, or a native one for a guest.
+    #[error("{what} is {found}; {remedy}")]
+    OtherKind {
+        /// The object.
+        what: String,
+        /// Which kind it is.
+        found: &'static str,
+        /// What can be done.
+        remedy: &'static str,
+    },
     /// The file system has no room.
     #[error("no space left for {}: {doing} needs {needed_bytes} bytes; free some space and try again, nothing was lost", path.display())]
     DiskFull {
@@ -198,6 +208,20 @@ pub enum Error {
         address: u64,
         /// How many.
         bytes: u64,
+    },
+    /// What a guest wrote as its object's root is none.
+    #[error(
+        "{address:#x} with {bytes} bytes cannot be the root of {object}: {why}; nothing was committed, set the root and commit again"
+    )]
+    BadGuestRoot {
+        /// The object.
+        object: String,
+        /// The guest address.
+        address: u64,
+        /// How many.
+        bytes: u64,
+        /// What is wrong with it.
+        why: &'static str,
     },
     /// A collection would need more elements than its layout can count.
     #[error("{what} cannot grow further: its capacity overflows")]

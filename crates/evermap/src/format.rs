@@ -50,10 +50,13 @@ pub const KIND_CATALOG: u32 = 1;
 pub const KIND_OBJECT: u32 = 0;
 
 /// Incompatible features this build knows: a file with any other must not be opened.
-pub const INCOMPATIBLE_KNOWN: u64 = FEATURE_HOLES;
+pub const INCOMPATIBLE_KNOWN: u64 = FEATURE_HOLES | FEATURE_GUEST;
 /// Incompatible feature: chunks may be [`CHUNK_HOLE`], and entries of checksum tables
 /// [`CHECKSUM_UNKNOWN`].
 pub const FEATURE_HOLES: u64 = 1;
+/// Incompatible feature: the object's addresses are those of a guest's linear memory, see
+/// [`GuestRecord`].
+pub const FEATURE_GUEST: u64 = 2;
 /// Features this build may write beside: a file with any other may only be read.
 pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = FEATURE_PAGE_CHECKSUMS;
 /// Read-only-compatible feature: the object keeps page checksums, so who writes must keep them too.
@@ -82,6 +85,23 @@ pub struct RegionRecord {
     pub checksums: u64,
 }
 const _: () = assert!(size_of::<RegionRecord>() == 48);
+
+/// Whose addresses a guest object has: those of a linear memory, in which objects take a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct GuestRecord {
+    /// Bytes of a pointer: 4.
+    pub pointer_bytes: u32,
+    /// Version of what guests rely on: 1.
+    pub version: u32,
+    /// First address of the guest window.
+    pub window_base: u64,
+    /// Bytes of it.
+    pub window_bytes: u64,
+    /// Zero.
+    pub reserved0: u64,
+}
+const _: () = assert!(size_of::<GuestRecord>() == 32);
 
 /// The first 4 KiB of an object file, mapped at the object's first address.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -131,8 +151,10 @@ pub struct Superblock {
     pub schema_length: u16,
     /// Zero.
     pub reserved0: u32,
+    /// Of a guest object, whose addresses its addresses are; zero in all others.
+    pub guest: GuestRecord,
     /// Zero.
-    pub reserved1: [u64; 9],
+    pub reserved1: [u64; 5],
     /// 1 while the log beside the file may hold commits that the file lacks. Not covered by the
     /// checksum: it is switched by a write of its own, outside commits.
     pub log_required: u32,
@@ -150,6 +172,7 @@ pub struct Superblock {
 const _: () = assert!(size_of::<Superblock>() == PAGE_BYTES as usize);
 const _: () = assert!(std::mem::offset_of!(Superblock, log_required) == 248);
 const _: () = assert!(std::mem::offset_of!(Superblock, commit_sequence) == 88);
+const _: () = assert!(std::mem::offset_of!(Superblock, guest) == 176);
 const _: () = assert!(std::mem::offset_of!(Superblock, name) == 256);
 const _: () = assert!(std::mem::offset_of!(Superblock, regions) == 512);
 const _: () = assert!(std::mem::offset_of!(Superblock, schema) == 2048);

@@ -59,6 +59,7 @@ pub mod tools;
 
 pub use address::Window;
 pub use alloc::{ClassStatistics, Heap, HeapStatistics};
+pub use api::guest;
 pub use api::{
     ARENA_BYTES_DEFAULT, ApplicationKey, Batch, Migrations, ObjectInfo, Options,
     ProtectedRawSession, ProtectedSession, RawRoot, RawSession, RawSnapshot, RawWriteScope,

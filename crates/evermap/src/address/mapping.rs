@@ -3,7 +3,8 @@
 //! Invariant: the address ranges of live [`Mapping`]s are disjoint and lie inside reservations of
 //! their [`AddressSpace`]; everything else in a reservation is inaccessible memory that costs
 //! nothing. `MAP_FIXED` is used only over ranges that the space itself owns, so it never replaces
-//! what somebody else mapped.
+//! what somebody else mapped. The exception is a space that was *lent*: a part of a guest's linear
+//! memory, whose owner keeps it mapped and gets it back as ordinary memory.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -54,6 +55,17 @@ fn pointer(address: u64) -> *mut c_void {
 struct Reservation {
     base: u64,
     length: u64,
+    /// Somebody else's memory: it is neither reserved nor given back here.
+    lent: bool,
+}
+
+/// What lies where an address space has nothing mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vacancy {
+    /// Inaccessible memory.
+    Hole,
+    /// Zeros that may be stored to, as in any memory.
+    Zeros,
 }
 
 impl Reservation {
@@ -68,7 +80,7 @@ impl Reservation {
                 debug!(base, length, owner, "reserved addresses");
                 let owner = owner.to_string();
                 lock(&RESERVED).push(Reserved { base, end: base + length, owner });
-                Ok(Reservation { base, length })
+                Ok(Reservation { base, length, lent: false })
             }
             Ok(at) => {
                 // A kernel before 4.17 takes the address as a hint only.
@@ -83,6 +95,9 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
+        if self.lent {
+            return;
+        }
         debug!(base = self.base, length = self.length, "gave addresses back");
         {
             // Before the range is free: it is in one of the two lists at any time.
@@ -115,6 +130,7 @@ fn taken(what: &str, base: u64, length: u64) -> Error {
 #[derive(Debug)]
 pub(crate) struct AddressSpace {
     owner: String,
+    vacancy: Vacancy,
     state: Mutex<State>,
 }
 
@@ -128,7 +144,24 @@ struct State {
 impl AddressSpace {
     /// A space without arenas; `owner` names the store in messages.
     pub(crate) fn new(owner: &str) -> Arc<AddressSpace> {
-        Arc::new(AddressSpace { owner: owner.to_string(), state: Mutex::default() })
+        let (owner, vacancy) = (owner.to_string(), Vacancy::Hole);
+        Arc::new(AddressSpace { owner, vacancy, state: Mutex::default() })
+    }
+
+    /// A space of addresses that somebody else keeps mapped, and lends.
+    ///
+    /// # Safety
+    /// The range is mapped, private and anonymous, stays its owner's for as long as the space and
+    /// its mappings live, and may be mapped over: nobody has a Rust reference into it.
+    pub(crate) unsafe fn lent(
+        owner: &str,
+        base: u64,
+        length: u64,
+        vacancy: Vacancy,
+    ) -> Arc<AddressSpace> {
+        let reservations = vec![Reservation { base, length, lent: true }];
+        let state = Mutex::new(State { reservations, mapped: Vec::new() });
+        Arc::new(AddressSpace { owner: owner.to_string(), vacancy, state })
     }
 
     /// Takes an arena: one inaccessible mapping. Reserving a range that the space has already is
@@ -311,15 +344,19 @@ impl Mapping {
             .map_err(|e| Error::Unsupported { why: format!("mprotect failed: {e}") })
     }
 
-    /// Takes a range back to inaccessible, unbacked memory.
+    /// Takes a range back to what the space has where nothing is mapped.
     pub(crate) fn clear(&self, address: u64, length: u64) -> Result<()> {
         if length == 0 {
             return Ok(());
         }
         let at = self.checked(address, length);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: the range is ours; the arena's reservation is put back in place.
-        unsafe { mm::mmap_anonymous(at, length as usize, ProtFlags::empty(), flags) }
+        let rights = match self.space.vacancy {
+            Vacancy::Hole => ProtFlags::empty(),
+            Vacancy::Zeros => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        // SAFETY: the range is ours; what was there before we mapped something is put back in place.
+        unsafe { mm::mmap_anonymous(at, length as usize, rights, flags) }
             .map(|_| ())
             .map_err(|e| Error::Unsupported { why: format!("mmap failed: {e}") })
     }

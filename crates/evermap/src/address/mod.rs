@@ -20,7 +20,7 @@ pub(crate) use anonymous::AnonymousRange;
 pub(crate) use dirty::PageScanner;
 pub(crate) use keys::{Key, prepare as prepare_keys};
 pub(crate) use mapping::{
-    AddressSpace, Mapping, Sharing, drop_private_runs, given_back_here, populate_runs,
+    AddressSpace, Mapping, Sharing, Vacancy, drop_private_runs, given_back_here, populate_runs,
     reserved_here,
 };
 pub(crate) use maps::{NamedRange, parse_maps};

@@ -11,7 +11,7 @@ use crate::catalog::Lease;
 use crate::error::Result;
 use crate::format::KIND_OBJECT;
 use crate::mutate::{Mutant, mutated};
-use crate::object::{Draft, DraftOptions, RootType, now_ns};
+use crate::object::{Draft, DraftOptions, Environment, GuestDraft, RootType, now_ns};
 use crate::persist::{Build, Persist, build_root, type_description, type_id};
 use crate::storage::{File, FileSystem};
 
@@ -48,9 +48,12 @@ pub struct Batch {
 }
 
 /// How large a new object will be, as far as anybody knows.
+#[derive(Default)]
 struct Size {
     expected_bytes: Option<u64>,
     room_bytes: u64,
+    /// It is a guest's.
+    guest: Option<GuestDraft>,
 }
 
 impl Batch {
@@ -113,8 +116,9 @@ impl Batch {
         T: Persist + Build<S>,
     {
         let expected_bytes = expected_bytes.or_else(|| T::expected_bytes(&source));
-        let size = Size { expected_bytes, room_bytes: 0 };
-        self.add_built(name, size, replace, |draft| {
+        let size = Size { expected_bytes, ..Size::default() };
+        let environment = self.inner.environment();
+        self.add_built(name, &environment, size, replace, |draft| {
             let root = draft.place_root(RootType {
                 bytes: size_of::<T>(),
                 align: align_of::<T>(),
@@ -142,13 +146,26 @@ impl Batch {
     /// # Errors
     /// As [`create`](Batch::create).
     pub fn create_raw_sized(&mut self, name: &str, bytes: u64) -> Result<()> {
-        let size = Size { expected_bytes: None, room_bytes: bytes };
-        self.add_built(name, size, false, |_| Ok(()))
+        let size = Size { room_bytes: bytes, ..Size::default() };
+        let environment = self.inner.environment();
+        self.add_built(name, &environment, size, false, |_| Ok(()))
+    }
+
+    /// Adds a guest object without a root.
+    pub(super) fn add_guest(
+        &mut self,
+        name: &str,
+        environment: &Environment,
+        guest: GuestDraft,
+    ) -> Result<()> {
+        let size = Size { guest: Some(guest), ..Size::default() };
+        self.add_built(name, environment, size, false, |_| Ok(()))
     }
 
     fn add_built(
         &mut self,
         name: &str,
+        environment: &Environment,
         size: Size,
         replace: bool,
         build: impl FnOnce(&mut Draft) -> Result<()>,
@@ -163,7 +180,6 @@ impl Batch {
         let inner = &self.inner;
         let uuid = inner.new_uuid()?;
         let path = inner.path_in(BUILDING, uuid);
-        let environment = inner.environment();
         let options = DraftOptions {
             name: name.to_string(),
             store_uuid: inner.uuid,
@@ -173,10 +189,11 @@ impl Batch {
             arena: inner.arena,
             expected_bytes: size.expected_bytes,
             room_bytes: size.room_bytes,
+            guest: size.guest,
         };
-        let built = Draft::create(&environment, &path, &options).and_then(|mut draft| {
+        let built = Draft::create(environment, &path, &options).and_then(|mut draft| {
             build(&mut draft)?;
-            let leases = draft.finish(&environment, None)?;
+            let leases = draft.finish(environment, None)?;
             draft.published();
             Ok((Arc::clone(draft.file()), leases))
         });

@@ -99,7 +99,7 @@ impl CatalogAccess {
             Arc::new(CatalogAddresses { book: Arc::clone(&book), arenas: Mutex::default() });
         let addresses: Arc<dyn Addresses> = own_addresses.clone();
         Ok(CatalogAccess {
-            environment: Environment { storage, space, addresses },
+            environment: Environment { storage, space, addresses, guest: None },
             place: Place { path, log_path, identity, called: "the catalog".to_string() },
             file,
             log_file,

@@ -41,7 +41,7 @@ impl ObjectInfo {
     pub(super) fn of_reader(name: &str, reader: &Reader) -> Result<ObjectInfo> {
         let superblock = reader.superblock();
         // SAFETY: the reader maps these regions for as long as it is borrowed here.
-        let heap = unsafe { statistics_of(superblock.regions()) };
+        let heap = unsafe { statistics_of(reader.regions()) };
         Ok(ObjectInfo::new(name, superblock, reader.file().length()?, heap))
     }
 

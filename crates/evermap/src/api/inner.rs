@@ -192,6 +192,7 @@ impl Inner {
             storage: Arc::clone(&self.storage),
             space: Arc::clone(&self.space),
             addresses: Arc::new(StoreAddresses(Arc::downgrade(self))),
+            guest: None,
         }
     }
 

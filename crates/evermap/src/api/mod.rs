@@ -8,6 +8,7 @@ mod application;
 mod arenas;
 mod batch;
 mod catalog_access;
+pub mod guest;
 mod import;
 mod info;
 mod inner;

@@ -121,6 +121,7 @@ pub(crate) fn write_catalog(
         storage: Arc::clone(storage),
         space,
         addresses: Arc::clone(&leases) as Arc<dyn Addresses>,
+        guest: None,
     };
     let draft_options = DraftOptions {
         name: CATALOG.to_string(),

@@ -7,6 +7,7 @@ use tracing::debug;
 
 use super::application::ApplicationKey;
 use super::batch::Batch;
+use super::guest;
 use super::info::ObjectInfo;
 use super::inner::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, Inner, OBJECTS};
 use super::new_catalog::{NewCatalog, write_catalog};
@@ -276,7 +277,10 @@ impl Store {
     /// # Errors
     /// As [`read`](Store::read).
     pub fn info(&self, name: &str) -> Result<ObjectInfo> {
-        Shared::open(&self.inner, name)?.info()
+        match Shared::open(&self.inner, name) {
+            Err(Error::OtherKind { .. }) => guest::info(&self.inner, name),
+            opened => opened?.info(),
+        }
     }
 }
 

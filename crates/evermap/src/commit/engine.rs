@@ -12,6 +12,7 @@ use std::time::Instant;
 use tracing::warn;
 
 use super::checksums::{self, Tables};
+use super::diff::Page;
 use super::flusher::Flusher;
 use super::folios::Folios;
 use super::gate;
@@ -62,6 +63,9 @@ pub(crate) struct Engine {
     pub(super) policy: LogPolicy,
     pub(super) settings: WriteOptions,
     pub(super) log: Option<Log>,
+    pub(super) memory_of: Memory,
+    /// Page 0 as it was when the commit that is going on began, of a guest's memory.
+    pub(super) page_zero_copied: Option<Box<Page>>,
     /// What is mapped private; the first one begins with page 0 of the file.
     pub(super) spans: Vec<Span>,
     /// The same parts of the file as they are in the kernel's cache.
@@ -115,8 +119,21 @@ pub(crate) struct Target {
     pub(crate) committed: Vec<Span>,
     pub(crate) regions: Vec<RegionRecord>,
     pub(crate) file_length: u64,
+    /// Who stores into the mapped memory.
+    pub(crate) memory: Memory,
     /// The commit that the file and the log hold.
     pub(crate) sequence: u64,
+}
+
+/// Whose stores the mapped memory sees while a commit looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// Nobody's: who calls `commit` has stopped every writer, as Rust's borrows see to. Pages are
+    /// looked at where they are.
+    OurOwn,
+    /// Maybe those of a guest's threads, which nobody stops. Each page is copied and looked at once:
+    /// what is logged is then what its checksum says, whatever they store meanwhile.
+    Guests,
 }
 
 /// What a commit is to contain besides the changed pages of the committed spans.
@@ -145,6 +162,8 @@ impl Engine {
             policy: target.policy,
             settings: target.settings,
             log: target.log,
+            memory_of: target.memory,
+            page_zero_copied: None,
             spans: target.committed,
             views: Vec::new(),
             tables: Tables::of(&target.regions),
@@ -203,14 +222,19 @@ impl Engine {
     /// Makes everything stored since the last commit part of the object, at once, and durably at
     /// the level that was chosen.
     ///
-    /// `seal` is called when something changed, with the new commit's number: it brings page 0 up
-    /// to date. Returns false when nothing had changed.
+    /// `seal` is called when something changed, with the new commit's number and page 0, which it
+    /// brings up to date. Returns false when nothing had changed.
     ///
     /// # Errors
     /// `DiskFull`, `LogFull` and the like before the commit point: nothing happened, the changes
     /// are still there. `DurabilityUnknown` at it: the session is over, reopening decides.
-    pub(crate) fn commit(&mut self, growth: Growth, seal: impl FnOnce(u64)) -> Result<bool> {
+    pub(crate) fn commit(
+        &mut self,
+        growth: Growth,
+        seal: impl FnOnce(u64, &mut Page),
+    ) -> Result<bool> {
         self.check_usable()?;
+        self.copy_page_zero();
         self.find_changed();
         self.tables = Tables::of(&growth.regions);
         let memory = std::mem::take(&mut self.memory);
@@ -227,15 +251,15 @@ impl Engine {
         let page_zero = std::thread::scope(|scope| {
             let large = |span: &&Span| span.length >= WRITTEN_MEANWHILE_BYTES_MIN;
             for span in growth.fresh.iter().filter(large) {
-                let object = &self.object;
-                let write_back = || object.start_write_back(span.file_offset, span.length);
+                let object = Arc::clone(&self.object);
+                let write_back = move || object.start_write_back(span.file_offset, span.length);
                 // Without a thread the flush does it.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, write_back);
             }
             for span in &growth.fresh {
                 self.add_fresh_entries(span, &mut entries)?;
             }
-            seal(self.sequence + 1);
+            self.seal_page_zero(seal);
             self.add_page_zero_entry(&mut entries);
             self.add_table_lines(&entries, &mut record)?;
             self.changes_of_page_zero()

@@ -28,7 +28,7 @@ mod recovery;
 mod settings;
 mod verify;
 
-pub(crate) use engine::{Engine, Growth, LogPolicy, Span, Target};
+pub(crate) use engine::{Engine, Growth, LogPolicy, Memory, Span, Target};
 pub(crate) use log::{Log, LogPosition};
 pub(crate) use overlay::Overlay;
 pub(crate) use pages::{first_bad_mapped, write_tables};

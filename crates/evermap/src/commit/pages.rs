@@ -8,13 +8,15 @@ use std::hash::BuildHasherDefault;
 
 use super::checksums::{self, EntryPlace, TableLine, Tables};
 use super::diff::Page;
-use super::engine::{Engine, Span};
+use super::engine::{Engine, Memory, Span};
 use super::overlay::{Overlay, PageHasher};
 use super::record::{RecordBuilder, for_each_run};
 use super::verify::BadPage;
 use crate::address::{Mapping, View, drop_private_runs};
 use crate::error::{Error, Result};
-use crate::format::{CHECKSUM_UNKNOWN, LINE_BYTES, PAGE_BYTES, RegionRecord};
+use crate::format::{
+    CHECKSUM_UNKNOWN, LINE_BYTES, PAGE_BYTES, RegionRecord, SUPERBLOCK_CHECKED_BYTES,
+};
 use crate::storage::File;
 
 /// A run of pages that are private, or may be.
@@ -123,6 +125,7 @@ impl Engine {
         entries: &mut Vec<(u64, u32)>,
     ) -> Result<()> {
         self.look_at_all_spans()?;
+        let mut moment = [0; PAGE_BYTES as usize];
         for run in &self.pending {
             let span = &self.spans[run.span];
             let view = self.view_of(span.file_offset);
@@ -133,9 +136,8 @@ impl Engine {
                 if self.tables.is_table_page(number) {
                     continue;
                 }
-                // SAFETY: the run lies in a span that is mapped for as long as the engine holds
-                // it, and the caller of `commit` has stopped every writer.
-                let now = unsafe { page_at(address) };
+                // SAFETY: the run lies in a span that is mapped for as long as the engine holds it.
+                let now = unsafe { self.look_at(address, &mut moment) };
                 let mut copy = [0; PAGE_BYTES as usize];
                 let stored = match view {
                     // SAFETY: the page is of the committed length, which the file has; its
@@ -164,6 +166,7 @@ impl Engine {
         self.check_usable()?;
         self.find_changed();
         let mut stored = [0; PAGE_BYTES as usize];
+        let mut moment = [0; PAGE_BYTES as usize];
         for run in &self.pending {
             let span = &self.spans[run.span];
             for address in (run.address..run.address + run.length).step_by(PAGE_BYTES as usize) {
@@ -172,9 +175,8 @@ impl Engine {
                     continue;
                 }
                 self.read_stored(number, &mut stored)?;
-                // SAFETY: the run lies in a span that is mapped for as long as the engine holds it,
-                // and the caller has stopped every writer.
-                let now = unsafe { page_at(address) };
+                // SAFETY: the run lies in a span that is mapped for as long as the engine holds it.
+                let now = unsafe { self.look_at(address, &mut moment) };
                 if self.overlay.changed_lines(number, now, &stored) != 0 {
                     each(address);
                 }
@@ -196,11 +198,13 @@ impl Engine {
             return Ok(());
         }
         let (mut at, end) = (span.file_offset, span.file_offset + span.length);
+        let mut moment = [0; PAGE_BYTES as usize];
         for (start, stop) in data_ranges(&*self.object, at, end)? {
             self.add_zero_entries(at, start, entries)?;
             for offset in (start..stop).step_by(PAGE_BYTES as usize) {
-                // SAFETY: the span is mapped and backed by the file; writers are stopped.
-                let now = unsafe { page_at(span.address + (offset - span.file_offset)) };
+                let address = span.address + (offset - span.file_offset);
+                // SAFETY: the span is mapped and backed by the file.
+                let now = unsafe { self.look_at(address, &mut moment) };
                 let number = offset / PAGE_BYTES;
                 entries.push((number, checksums::entry_of(number, now)));
             }
@@ -299,10 +303,55 @@ impl Engine {
         Ok(line)
     }
 
-    /// Page 0 as it is in memory.
+    /// Page 0 as it is in memory; of a guest's, as it was when the commit began.
     pub(super) fn page_zero(&self) -> &Page {
-        // SAFETY: the first span begins with page 0 and is mapped; writers are stopped.
-        unsafe { page_at(self.spans[0].address) }
+        match &self.page_zero_copied {
+            Some(copied) => copied,
+            // SAFETY: the first span begins with page 0 and is mapped; writers are stopped.
+            None => unsafe { page_at(self.spans[0].address) },
+        }
+    }
+
+    /// At the beginning of a commit: what page 0 of a guest's memory is from now on.
+    pub(super) fn copy_page_zero(&mut self) {
+        if self.memory_of == Memory::Guests {
+            let mut page = Box::new([0; PAGE_BYTES as usize]);
+            // SAFETY: the first span begins with page 0 and is mapped.
+            unsafe { copy_page(self.spans[0].address, &mut page) };
+            self.page_zero_copied = Some(page);
+        }
+    }
+
+    /// Has page 0 brought up to date, in memory as well.
+    pub(super) fn seal_page_zero(&mut self, seal: impl FnOnce(u64, &mut Page)) {
+        let (sequence, address) = (self.sequence() + 1, self.spans[0].address);
+        match &mut self.page_zero_copied {
+            Some(copied) => {
+                seal(sequence, copied);
+                let to = address as *mut u8;
+                // SAFETY: page 0 is mapped writable; nobody has a reference into a guest's memory.
+                unsafe { to.copy_from_nonoverlapping(copied.as_ptr(), SUPERBLOCK_CHECKED_BYTES) };
+            }
+            // SAFETY: page 0 is mapped writable, and writers are stopped.
+            None => seal(sequence, unsafe { &mut *(address as *mut Page) }),
+        }
+    }
+
+    /// A page of the program's memory: where it is, or, where somebody may be storing to it, as it
+    /// was at one moment.
+    ///
+    /// # Safety
+    /// `address` begins a mapped page of one of the engine's spans.
+    unsafe fn look_at<'a>(&self, address: u64, copy: &'a mut Page) -> &'a Page {
+        match self.memory_of {
+            // SAFETY: as the caller promises, and who called `commit` has stopped every writer.
+            Memory::OurOwn => unsafe { page_at(address) },
+            Memory::Guests => {
+                // SAFETY: as the caller promises.
+                unsafe { copy_page(address, copy) };
+                copy
+            }
+        }
     }
 
     /// Lines in which page 0 differs from the last commit's.
@@ -454,6 +503,19 @@ fn data_ranges(object: &dyn File, from: u64, to: u64) -> Result<Vec<(u64, u64)>>
 unsafe fn page_at<'a>(address: u64) -> &'a Page {
     // SAFETY: as the caller promises; a page has no invalid bit patterns.
     unsafe { &*(address as *const Page) }
+}
+
+/// Copies a page that others may be storing to, word by word.
+///
+/// # Safety
+/// `address` begins a mapped page.
+unsafe fn copy_page(address: u64, copy: &mut Page) {
+    let words = address as *const u64;
+    for (index, word) in copy.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        // SAFETY: the word lies in the page. What stores there is no Rust code; a volatile access
+        // is one load of what is there now.
+        *word = unsafe { words.add(index).read_volatile() }.to_ne_bytes();
+    }
 }
 
 /// Fills the checksum tables of an object that is being made, in its mapping.

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use super::superblock;
 use super::territory::{Backing, FIRST_CHUNKS, Territory};
-use super::writer::seal;
-use super::{Environment, WRITER_BYTE};
+use super::{Displacement, Environment, WRITER_BYTE};
 use crate::alloc::Heap;
 use crate::commit::{Log, write_tables};
 use crate::error::{Error, Result};
 use crate::format::{
-    CHUNK_BYTES, FEATURE_PAGE_CHECKSUMS, PAGE_BYTES, ROOT_AREA_BYTES, ROOT_AREA_OFFSET, Superblock,
+    CHUNK_BYTES, FEATURE_GUEST, FEATURE_PAGE_CHECKSUMS, GuestRecord, PAGE_BYTES, ROOT_AREA_BYTES,
+    ROOT_AREA_OFFSET, Superblock,
 };
 use crate::storage::{File, LockKind, OpenMode};
 
@@ -37,6 +37,16 @@ pub(crate) struct DraftOptions {
     /// Bytes of room that the object is to have, besides what is stored in it: disk space for so
     /// much, and addresses for as much again.
     pub(crate) room_bytes: u64,
+    /// It is to be a guest object.
+    pub(crate) guest: Option<GuestDraft>,
+}
+
+/// What makes a new object a guest's.
+#[derive(Clone, Debug)]
+pub(crate) struct GuestDraft {
+    pub(crate) record: GuestRecord,
+    /// Bytes of data that its first region has addresses for.
+    pub(crate) capacity_bytes: u64,
 }
 
 /// A root's place and type.
@@ -55,6 +65,7 @@ pub(crate) struct Draft {
     territory: Arc<Territory>,
     head: Box<Superblock>,
     has_room: bool,
+    here: Displacement,
 }
 
 impl Draft {
@@ -70,6 +81,10 @@ impl Draft {
         let has_room = options.room_bytes > 0;
         let chunks_of = |bytes: u64| bytes.div_ceil(CHUNK_BYTES).max(1);
         let (chunks, backing) = match options.expected_bytes {
+            // Its capacity is address space of the guest, and its allocator is the guest's.
+            _ if let Some(guest) = &options.guest => {
+                (chunks_of(guest.capacity_bytes), Backing::Metadata)
+            }
             // Who asks for room is likely to ask for more: then no further region is needed, and
             // no change of the catalog.
             _ if has_room => {
@@ -88,8 +103,8 @@ impl Draft {
             Arc::clone(&file),
             Arc::clone(&environment.space),
             Arc::clone(&environment.addresses),
-            chunks,
-            backing,
+            environment.region_plan(),
+            (chunks, backing),
         )?);
         let ground = Arc::clone(&territory);
         // SAFETY: the territory maps the region writable and is kept by the heap itself; nobody
@@ -105,7 +120,12 @@ impl Draft {
         head.commit_sequence = 1;
         head.set_name(&options.name);
         head.features_read_only_compatible = FEATURE_PAGE_CHECKSUMS;
-        Ok(Draft { file, heap, territory, head, has_room })
+        if let Some(guest) = &options.guest {
+            head.features_incompatible |= FEATURE_GUEST;
+            head.guest = guest.record;
+        }
+        let here = environment.displacement();
+        Ok(Draft { file, heap, territory, head, has_room, here })
     }
 
     /// The allocator.
@@ -157,10 +177,16 @@ impl Draft {
             self.head.log_required = 1;
         }
         let records = self.territory.records();
-        seal(&mut self.head, &records, length, self.territory.base());
+        self.head.seal(&self.here.records_in_file(&records), length);
+        // SAFETY: the territory maps page 0 writable, and nobody else knows the object.
+        unsafe { self.head.lay_at(self.territory.base()) };
         // SAFETY: the territory has the regions mapped writable, and nobody else knows the object.
         unsafe { write_tables(&*self.file, &records)? };
-        let leases = self.territory.new_leases();
+        // Addresses of a guest are no concern of the catalog.
+        let leases = match self.head.is_guest() {
+            true => Vec::new(),
+            false => self.territory.new_leases(),
+        };
         Ok(leases)
     }
 

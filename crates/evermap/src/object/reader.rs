@@ -18,11 +18,22 @@ use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, RegionRecord, Superblock};
 use crate::storage::{File, OpenMode, Storage};
 
+/// What becomes of stores into a commit that is mapped for reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stores {
+    /// They fault.
+    Fault,
+    /// They are seen through this mapping alone, and gone with it.
+    StayHere,
+}
+
 /// A mapped commit. Holds the content lock shared while it lives.
 #[derive(Debug)]
 pub(crate) struct Reader {
     superblock: Box<Superblock>,
     log_position: LogPosition,
+    /// Its regions where they are in this process.
+    regions: Vec<RegionRecord>,
     /// What the log has beyond the file.
     overlay: Overlay,
     mappings: Vec<Mapping>,
@@ -34,12 +45,21 @@ pub(crate) struct Reader {
 impl Reader {
     /// Maps the last commit. Waits for nobody.
     pub(crate) fn open(environment: &Environment, place: &Place) -> Result<Reader> {
+        Reader::open_for(environment, place, Stores::Fault)
+    }
+
+    /// The same, for somebody who may store there.
+    pub(crate) fn open_for(
+        environment: &Environment,
+        place: &Place,
+        stores: Stores,
+    ) -> Result<Reader> {
         let file = environment.storage.open(&place.path, OpenMode::Read)?;
         gate::begin_reading(&*file, &place.called)?;
         let lock_file = Arc::clone(&file);
         let _log_lock = gate::hold_log_for_reading(&*lock_file, &place.called)?;
         let log = LogSource::Path(&*environment.storage, &place.log_path, OpenMode::Read);
-        Reader::from_locked(environment, place, file, log)
+        Reader::map(environment, place, file, log, stores)
     }
 
     /// The same for a file that is locked already.
@@ -49,27 +69,49 @@ impl Reader {
         file: Arc<dyn File>,
         log: LogSource<'_>,
     ) -> Result<Reader> {
+        Reader::map(environment, place, file, log, Stores::Fault)
+    }
+
+    fn map(
+        environment: &Environment,
+        place: &Place,
+        file: Arc<dyn File>,
+        log: LogSource<'_>,
+        stores: Stores,
+    ) -> Result<Reader> {
         let Loaded { superblock, log, overlay } = superblock::read(&*file, log, &place.identity)?;
-        let sharing = if overlay.is_empty() { Sharing::ReadOnly } else { Sharing::PrivateWritable };
+        environment.check_kind(place, &superblock)?;
+        let regions = environment.displacement().records_here(superblock.regions());
+        let read_only = stores == Stores::Fault;
+        let sharing = match read_only && overlay.is_empty() {
+            true => Sharing::ReadOnly,
+            false => Sharing::PrivateWritable,
+        };
         let mut mappings = Vec::new();
-        for region in superblock.regions() {
+        for region in &regions {
             let mapping = environment.space.claim(region.base, region.capacity)?;
             mapping.map(&*file, region.base, region.length, region.file_offset, sharing)?;
             mappings.push(mapping);
         }
         if !overlay.is_empty() {
-            patch(superblock.regions(), &mappings, &overlay, &file)?;
-            for (region, mapping) in superblock.regions().iter().zip(&mappings) {
+            patch(&regions, &mappings, &overlay, &file)?;
+            for (region, mapping) in regions.iter().zip(&mappings).filter(|_| read_only) {
                 mapping.protect_read_only(region.base, region.length)?;
             }
         }
         let log_position = log.as_ref().map(|l| l.position()).unwrap_or_default();
-        Ok(Reader { superblock, log_position, overlay, mappings, patching: Mutex::default(), file })
+        let patching = Mutex::default();
+        Ok(Reader { superblock, log_position, regions, overlay, mappings, patching, file })
     }
 
     /// The commit's superblock.
     pub(crate) fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// The commit's regions, where they are in this process.
+    pub(crate) fn regions(&self) -> &[RegionRecord] {
+        &self.regions
     }
 
     /// Where the log stood.
@@ -103,7 +145,7 @@ impl Reader {
     /// # Safety
     /// They lie in the data of one region, and nobody reads what is there meanwhile.
     pub(crate) unsafe fn patch(&self, address: u64, bytes: &[u8]) -> Result<()> {
-        let regions = self.superblock.regions().iter().zip(&self.mappings);
+        let regions = self.regions.iter().zip(&self.mappings);
         let length = bytes.len() as u64;
         for (region, mapping) in regions {
             if address >= region.base && address - region.base < region.length {
@@ -130,7 +172,7 @@ impl Reader {
     pub(crate) fn verify_mapped(&self) -> Result<()> {
         // SAFETY: the regions are mapped for reading as long as `self` lives, and its pages are one
         // commit's.
-        let bad = unsafe { first_bad_mapped(self.superblock.regions(), &self.overlay) };
+        let bad = unsafe { first_bad_mapped(&self.regions, &self.overlay) };
         bad.map_or(Ok(()), |page| Err(damage(&*self.file, page)))
     }
 

@@ -15,9 +15,10 @@ use crate::checksum::crc32c;
 use crate::commit::{Log, Overlay};
 use crate::error::{Error, Result};
 use crate::format::{
-    CHUNK_BYTES, COUNT_MAX, FORMAT_VERSION, INCOMPATIBLE_KNOWN, PAGE_BYTES,
-    READ_ONLY_COMPATIBLE_KNOWN, REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX,
-    SUPERBLOCK_CHECKED_BYTES, SUPERBLOCK_MAGIC, Superblock, checksum_table_bytes, meta_length,
+    CHUNK_BYTES, COUNT_MAX, FEATURE_GUEST, FORMAT_VERSION, GuestRecord, INCOMPATIBLE_KNOWN,
+    PAGE_BYTES, READ_ONLY_COMPATIBLE_KNOWN, REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord,
+    SCHEMA_BYTES_MAX, SUPERBLOCK_CHECKED_BYTES, SUPERBLOCK_MAGIC, Superblock, checksum_table_bytes,
+    meta_length,
 };
 use crate::storage::{File, OpenMode, Storage};
 
@@ -220,6 +221,7 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
         return Err(damaged(path, "the name's length", s.name_length.to_string(), "at most 255"));
     }
     check_regions(path, s)?;
+    check_guest(path, s)?;
     // A raw object has no root until it is given one.
     if s.root_address == 0 && s.root_bytes == 0 {
         return Ok(());
@@ -235,6 +237,31 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
     }
     Ok(())
 }
+
+/// A guest object's window is one that a linear memory can have, and its regions lie in it; no other
+/// object has one.
+fn check_guest(path: &Path, s: &Superblock) -> Result<()> {
+    let guest = s.guest;
+    let sound = match s.is_guest() {
+        false => guest == GuestRecord::zeroed(),
+        true => {
+            let end = guest.window_base.checked_add(guest.window_bytes);
+            let within = |r: &RegionRecord| {
+                r.base >= guest.window_base && end.is_some_and(|end| r.base + r.capacity <= end)
+            };
+            guest.window_base > 0
+                && end.is_some_and(|end| end <= LINEAR_MEMORY_END)
+                && s.regions().iter().all(within)
+        }
+    };
+    if sound {
+        return Ok(());
+    }
+    Err(damaged(path, "the guest window", format!("{guest:x?}"), "one that has all regions"))
+}
+
+/// A linear memory whose pointers have 32 bits ends here.
+const LINEAR_MEMORY_END: u64 = 1 << 32;
 
 fn check_regions(path: &Path, s: &Superblock) -> Result<()> {
     let count = s.region_count as usize;
@@ -328,6 +355,39 @@ impl Superblock {
     /// Sets the description.
     pub(crate) fn set_schema(&mut self, schema: &str) {
         self.schema_length = put_text(&mut self.schema, schema);
+    }
+
+    /// Is it a guest object, whose addresses are those of a linear memory?
+    pub(crate) fn is_guest(&self) -> bool {
+        self.features_incompatible & FEATURE_GUEST != 0
+    }
+
+    /// Brings regions, length and checksum up to date; the records are as they stand in the file.
+    pub(crate) fn seal(&mut self, records: &[RegionRecord], file_length: u64) {
+        debug_assert!(records.len() <= REGIONS_MAX);
+        self.file_length = file_length;
+        self.region_count = records.len() as u32;
+        self.regions = Zeroable::zeroed();
+        self.regions[..records.len()].copy_from_slice(records);
+        self.checksum = checksum(self);
+    }
+
+    /// Puts it over the checked part of page 0; the root area behind that is the program's.
+    pub(crate) fn lay_over(&self, page: &mut [u8; PAGE_BYTES as usize]) {
+        let bytes = &bytes_of(self)[..SUPERBLOCK_CHECKED_BYTES];
+        page[..SUPERBLOCK_CHECKED_BYTES].copy_from_slice(bytes);
+    }
+
+    /// The same for a page that is mapped.
+    ///
+    /// # Safety
+    /// At this address page 0 of the object is mapped and writable, and nobody else refers to its
+    /// head.
+    pub(crate) unsafe fn lay_at(&self, address: u64) {
+        const _: () = assert!(SUPERBLOCK_CHECKED_BYTES <= ROOT_AREA_OFFSET);
+        let bytes = &bytes_of(self)[..SUPERBLOCK_CHECKED_BYTES];
+        // SAFETY: as the caller promises; the bytes stop before the root area.
+        unsafe { (address as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
     /// The regions in use.

@@ -48,11 +48,28 @@ pub(crate) trait Addresses: Send + Sync {
     fn give_up(&self, base: u64, bytes: u64);
 }
 
+/// How large further regions are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegionPlan {
+    /// Addresses are leased in multiples of this.
+    granule_bytes: u64,
+    /// While there are few chunks, a further region has so many times as many as there are.
+    factor: u64,
+}
+
+impl RegionPlan {
+    /// Few regions open quickly, and arenas have room.
+    pub(crate) const NATIVE: RegionPlan = RegionPlan { granule_bytes: CHUNK_BYTES, factor: 4 };
+    /// A guest's window is a GiB: the object doubles, in granules of 4 MiB.
+    pub(crate) const GUEST: RegionPlan = RegionPlan { granule_bytes: 4 << 20, factor: 1 };
+}
+
 /// The mapped regions of one object.
 pub(crate) struct Territory {
     file: Mutex<Arc<dyn File>>,
     space: Arc<AddressSpace>,
     addresses: Arc<dyn Addresses>,
+    plan: RegionPlan,
     /// New regions keep page checksums: all regions of an object do, or none.
     checksums: bool,
     /// The file is never made shorter than this: readers of an older commit have it mapped.
@@ -99,8 +116,8 @@ impl Territory {
         file: Arc<dyn File>,
         space: Arc<AddressSpace>,
         addresses: Arc<dyn Addresses>,
-        chunks: u64,
-        backing: Backing,
+        plan: RegionPlan,
+        (chunks, backing): (u64, Backing),
     ) -> Result<Territory> {
         let file = Mutex::new(file);
         let length_min = AtomicU64::new(0);
@@ -108,6 +125,7 @@ impl Territory {
             file,
             space,
             addresses,
+            plan,
             checksums: true,
             length_min,
             state: Mutex::default(),
@@ -124,6 +142,7 @@ impl Territory {
         file: Arc<dyn File>,
         space: Arc<AddressSpace>,
         addresses: Arc<dyn Addresses>,
+        plan: RegionPlan,
         records: &[RegionRecord],
     ) -> Result<Territory> {
         let mut held = Vec::new();
@@ -143,6 +162,7 @@ impl Territory {
             file,
             space,
             addresses,
+            plan,
             checksums,
             length_min,
             state,
@@ -311,6 +331,47 @@ impl Territory {
         Ok(file_length(&held))
     }
 
+    /// What a region of at least so many chunks looks like: what a granule leaves over is chunks,
+    /// too.
+    fn shape(&self, first: bool, chunks: u64) -> RegionShape {
+        let mut shape = RegionShape::of(first, chunks, self.checksums);
+        let lease = shape.lease_bytes().next_multiple_of(self.plan.granule_bytes);
+        let mut more = chunks + (lease - shape.lease_bytes()) / CHUNK_BYTES;
+        // More chunks have more metadata, which may be a chunk's worth.
+        while more > shape.chunks {
+            let larger = RegionShape::of(first, more, self.checksums);
+            if larger.lease_bytes() <= lease {
+                shape = larger;
+                break;
+            }
+            more -= 1;
+        }
+        shape
+    }
+
+    /// Makes the object's regions have at least `data_bytes` for data: the last one is backed
+    /// further, up to its capacity, then there is another one. For who allocates elsewhere.
+    pub(crate) fn grow_to(&self, data_bytes: u64) -> Result<()> {
+        loop {
+            let records = self.records();
+            let backed: u64 = records.iter().map(|r| r.length - r.meta_length).sum();
+            let Some(missing) = data_bytes.checked_sub(backed).filter(|missing| *missing > 0)
+            else {
+                return Ok(());
+            };
+            match records.last() {
+                Some(last) if last.length < last.capacity => {
+                    let room = last.capacity - last.length;
+                    let data = last.length - last.meta_length + missing.min(room);
+                    self.extend(records.len() - 1, data)?;
+                }
+                _ => {
+                    self.add_region(missing.div_ceil(CHUNK_BYTES))?;
+                }
+            }
+        }
+    }
+
     /// Adds a region that the file backs as far as `backing` says.
     fn add_region_at(
         &self,
@@ -326,18 +387,11 @@ impl Territory {
                 why: format!("the object has {REGIONS_MAX} regions already"),
             });
         }
-        let (meta, table) = match self.checksums {
-            true => meta_length_with_checksums(index == 0, chunks),
-            false => (meta_length(index == 0, chunks), 0),
-        };
-        let large = chunks * CHUNK_BYTES >= LARGE_REGION_BYTES;
-        // A large region is aligned like a huge page, here and in the file, up to its first chunk.
-        let (meta, align) = match large {
-            true => (meta.next_multiple_of(CHUNK_BYTES), HUGE_BYTES),
-            false => (meta, PAGE_BYTES),
-        };
+        let shape = self.shape(index == 0, chunks);
+        let RegionShape { chunks, meta, table, align } = shape;
+        let large = align == HUGE_BYTES;
         let file_end = held.last().map_or(0, |h| h.record.file_offset + h.record.capacity);
-        let bytes = lead_bytes(meta) + chunks * CHUNK_BYTES;
+        let bytes = shape.lease_bytes();
         let lease = self.addresses.lease(bytes)?;
         let base = lease + lead_bytes(meta) - meta;
         let backed = match backing {
@@ -443,7 +497,7 @@ impl Ground for Territory {
     fn add_region(&self, chunks: u64) -> Result<RegionRecord> {
         let mut held = self.lock();
         let have: u64 = held.iter().map(|h| h.record.capacity / CHUNK_BYTES).sum();
-        let factor = if have < REGION_FACTOR_SMALL_CHUNKS { 4 } else { 1 };
+        let factor = if have < REGION_FACTOR_SMALL_CHUNKS { self.plan.factor } else { 1 };
         let generous = chunks.max(have * factor).max(FIRST_CHUNKS);
         let length: u64 = held.iter().map(|h| h.record.length).sum();
         let backing =
@@ -460,6 +514,36 @@ impl Ground for Territory {
             }
             other => other,
         }
+    }
+}
+
+/// How a region is laid out.
+struct RegionShape {
+    chunks: u64,
+    /// Bytes before the first chunk.
+    meta: u64,
+    /// Bytes of these that are the table of page checksums.
+    table: u64,
+    /// Its place in the file is a multiple of this.
+    align: u64,
+}
+
+impl RegionShape {
+    fn of(first: bool, chunks: u64, checksums: bool) -> RegionShape {
+        let (meta, table) = match checksums {
+            true => meta_length_with_checksums(first, chunks),
+            false => (meta_length(first, chunks), 0),
+        };
+        // A large region is aligned like a huge page, here and in the file, up to its first chunk.
+        let (meta, align) = match chunks * CHUNK_BYTES >= LARGE_REGION_BYTES {
+            true => (meta.next_multiple_of(CHUNK_BYTES), HUGE_BYTES),
+            false => (meta, PAGE_BYTES),
+        };
+        RegionShape { chunks, meta, table, align }
+    }
+
+    fn lease_bytes(&self) -> u64 {
+        lead_bytes(self.meta) + self.chunks * CHUNK_BYTES
     }
 }
 

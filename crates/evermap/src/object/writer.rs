@@ -5,24 +5,21 @@ use std::time::Duration;
 
 use tracing::warn;
 
+use super::acquire::{Acquired, acquire, cut_dead_growth};
 use super::map::{ObjectMap, RegionMap};
 use super::protector::{InForce, Opened, Protection, Protector};
-use super::superblock::{self, Loaded, LogSource, checksum, hex};
+use super::superblock::hex;
 use super::territory::Territory;
 use super::verification::{BackgroundVerification, verify_now};
-use super::{CONTENT_BYTE, Environment, Place, WRITER_BYTE, lock_byte};
+use super::{Environment, Place};
 use crate::alloc::{Heap, HeapStatistics};
 use crate::commit::{
-    Engine, Growth, Log, LogPolicy, LogPosition, Overlay, Target, WriteOptions, gate,
-    let_go_of_log, recover, set_log_required,
+    Engine, Growth, LogPolicy, LogPosition, Memory, Overlay, Target, WriteOptions, gate,
 };
-use crate::error::{Error, Result};
-use crate::format::{
-    FEATURE_HOLES, PAGE_BYTES, REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord,
-    SUPERBLOCK_CHECKED_BYTES, Superblock,
-};
+use crate::error::Result;
+use crate::format::{FEATURE_HOLES, PAGE_BYTES, Superblock};
 use crate::mutate::{Mutant, mutated};
-use crate::storage::{File, LockKind, OpenMode, Storage, parent_of};
+use crate::storage::File;
 
 /// Disk space that an object does not need is given back at close when it is more than one part in
 /// this many of the file: it costs a flush, or three where the log has lines for what goes.
@@ -68,82 +65,31 @@ impl Writer {
         settings: &WriteOptions,
         patience: Duration,
     ) -> Result<Writer> {
-        let file = environment.storage.open(&place.path, OpenMode::ReadWrite)?;
-        lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, &place.called)?;
-        if policy != LogPolicy::WhileOpen {
-            for byte in [CONTENT_BYTE, gate::CONTENT_BYTE_SECOND] {
-                lock_byte(&*file, LockKind::Exclusive, byte, patience, &place.called)?;
-            }
-        }
-        if !file.has_a_name()? {
-            // Removed or replaced between the look at the catalog and the lock.
-            let source = std::io::ErrorKind::NotFound.into();
-            return Err(Error::from_io(source, "open", &place.path));
-        }
-        file.advise_random()?;
-        let storage = Arc::clone(&environment.storage);
-        let mut applied_elsewhere = Overlay::default();
-        let Loaded { superblock, mut log, mut overlay } = superblock::read(
-            &*file,
-            LogSource::Path(&*storage, &place.log_path, OpenMode::ReadWrite),
-            &place.identity,
-        )?;
-        superblock::check_writable(&place.path, &superblock)?;
-        if let Some(opened) = &mut log {
-            let length = superblock.file_length;
-            match policy {
-                LogPolicy::Permanent { applied } => {
-                    if !applied || !is_caught_up(&*file, &overlay)? {
-                        recover(&*file, opened, &overlay, length)?;
-                        overlay.clear();
-                    }
-                    applied_elsewhere = std::mem::take(&mut overlay);
-                }
-                LogPolicy::WhileOpen => {
-                    // The file may be a copy that took the object's place just before a kill. That
-                    // it did has to be durable before the log forgets what the old file lacks.
-                    if !mutated(Mutant::NameTrustedUnflushed) {
-                        storage.sync_directory(&parent_of(&place.path))?;
-                    }
-                    let large = length >= settings.log_kept_from_bytes;
-                    let goes = Recovery { file_length: length, keep_log: large };
-                    if recover_beside_readers(&*storage, &*file, opened, &overlay, goes)? {
-                        overlay.clear();
-                        log = None;
-                    } else if !mutated(Mutant::LogRequiredTrustedUnflushed) {
-                        // A kill may have kept it from the disk, and records are to follow.
-                        set_log_required(&*file, true)?;
-                    }
-                }
-            }
-        }
+        let acquired = acquire(environment, place, policy, settings, patience)?;
+        let Acquired { file, superblock, log, overlay, applied_elsewhere } = acquired;
         let territory = Arc::new(Territory::open(
             Arc::clone(&file),
             Arc::clone(&environment.space),
             Arc::clone(&environment.addresses),
+            environment.region_plan(),
             superblock.regions(),
         )?);
-        // What a dead writer's growth left behind the last commit must not be seen by ours. Who
-        // reads an older, longer commit must not see its pages go.
-        if file.length()? > superblock.file_length && !mutated(Mutant::DeadGrowthKept) {
-            if log.is_some() && policy == LogPolicy::WhileOpen {
-                territory.keep_length(file.length()?);
-            }
-            territory.cut()?;
-        }
+        let beside_readers = log.is_some() && policy == LogPolicy::WhileOpen;
+        cut_dead_growth(&territory, &*file, superblock.file_length, beside_readers)?;
         let engine = Engine::new(Target {
             settings: settings.clone(),
             overlay,
             applied_elsewhere,
             regions: superblock.regions().to_vec(),
             file_length: superblock.file_length,
-            storage,
+            storage: Arc::clone(&environment.storage),
             object: Arc::clone(&file),
             object_uuid: superblock.object_uuid,
             log_path: place.log_path.clone(),
             policy,
             log,
             committed: territory.committed(),
+            memory: Memory::OurOwn,
             sequence: superblock.commit_sequence,
         })?;
         let ground = Arc::clone(&territory);
@@ -298,12 +244,13 @@ impl Writer {
         self.heap.settle();
         let grew = !growth.fresh.is_empty();
         let file_length = growth.file_length;
-        let (head, base) = (&mut self.head, self.territory.base());
+        let head = &mut self.head;
         let records = self.territory.records();
-        let committed = self.engine.commit(growth, |sequence| {
+        let committed = self.engine.commit(growth, |sequence, page| {
             head.commit_sequence = sequence;
             head.log_required = 1;
-            seal(head, &records, file_length, base);
+            head.seal(&records, file_length);
+            head.lay_over(page);
         })?;
         if committed {
             self.territory.mark_committed();
@@ -325,8 +272,10 @@ impl Writer {
     pub(crate) fn commit_head(&mut self) -> Result<bool> {
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
-        let (head, base) = (&mut self.head, self.territory.base());
-        seal(head, &self.territory.records(), head.file_length, base);
+        let file_length = self.head.file_length;
+        self.head.seal(&self.territory.records(), file_length);
+        // SAFETY: the territory maps page 0 writable, and nobody else refers to its head.
+        unsafe { self.head.lay_at(self.territory.base()) };
         self.commit()
     }
 
@@ -473,18 +422,21 @@ impl Writer {
         if mutated(Mutant::TrimBeforeCommit) {
             self.file.set_length(length)?;
         }
-        let (head, base) = (&mut self.head, self.territory.base());
-        seal(head, &shorter, length, base);
+        self.head.seal(&shorter, length);
+        // SAFETY: as in `commit_head`.
+        unsafe { self.head.lay_at(self.territory.base()) };
+        let head = &mut self.head;
         let growth = Growth {
             fresh: Vec::new(),
             file_length: length,
             regions: shorter.clone(),
             given_back: Vec::new(),
         };
-        self.engine.commit(growth, |sequence| {
+        self.engine.commit(growth, |sequence, page| {
             head.commit_sequence = sequence;
             head.log_required = 1;
-            seal(head, &shorter, length, base);
+            head.seal(&shorter, length);
+            head.lay_over(page);
         })?;
         self.engine.sync()?;
         drop(alone);
@@ -512,56 +464,6 @@ impl Drop for Writer {
 /// What the library stores into a protected object, it stores in a scope of its own.
 fn opened(protector: Option<&Protector>) -> Result<Opened<'_>> {
     protector.map_or_else(|| Ok(Opened::always()), Protector::open)
-}
-
-/// What a recovery comes to.
-struct Recovery {
-    file_length: u64,
-    keep_log: bool,
-}
-
-/// Applies what a dead writer's log has and lets it go, unless readers of an older commit are in
-/// the way: then the log is gone on with.
-fn recover_beside_readers(
-    storage: &dyn Storage,
-    file: &dyn File,
-    log: &mut Log,
-    overlay: &Overlay,
-    recovery: Recovery,
-) -> Result<bool> {
-    let Some(_content) = gate::begin_apply(file)? else { return Ok(false) };
-    let Some(_log) = gate::hold_log_for_reset(file)? else { return Ok(false) };
-    recover(file, log, overlay, recovery.file_length)?;
-    let keep = recovery.keep_log && log.is_small() && log.was_needed();
-    let_go_of_log(storage, file, log.file().path(), keep)?;
-    Ok(true)
-}
-
-/// Page 0 is applied last: when it has every line that the log has for it, all of the log was
-/// applied, in the page cache at least. Its number alone does not say so, for a full disk may have
-/// taken the page in part, from a process that died then.
-fn is_caught_up(file: &dyn File, overlay: &Overlay) -> Result<bool> {
-    let mut page = [0; PAGE_BYTES as usize];
-    file.read_at(&mut page, 0)?;
-    let stored = page;
-    overlay.patch(0, &mut page);
-    Ok(page == stored)
-}
-
-/// Writes `head` with these regions over the checked part of page 0 in memory; the root area
-/// behind it is the program's.
-pub(super) fn seal(head: &mut Superblock, records: &[RegionRecord], file_length: u64, base: u64) {
-    debug_assert!(records.len() <= REGIONS_MAX);
-    head.file_length = file_length;
-    head.region_count = records.len() as u32;
-    head.regions = bytemuck::Zeroable::zeroed();
-    head.regions[..records.len()].copy_from_slice(records);
-    head.checksum = checksum(head);
-    let bytes = &bytemuck::bytes_of(head)[..SUPERBLOCK_CHECKED_BYTES];
-    const _: () = assert!(SUPERBLOCK_CHECKED_BYTES <= ROOT_AREA_OFFSET);
-    // SAFETY: `base` is the mapped, writable page 0 of the object; the superblock's head is
-    // referenced by nobody else, and the bytes stop before the root area.
-    unsafe { (base as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
 }
 
 /// Page 0 as it is in memory.

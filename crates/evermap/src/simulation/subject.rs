@@ -70,7 +70,12 @@ impl Worker {
 
     fn environment(&self, disk: &SimulatedDisk) -> Environment {
         let addresses: Arc<dyn Addresses> = self.leases.clone();
-        Environment { storage: disk.storage(), space: Arc::clone(&self.space), addresses }
+        Environment {
+            storage: disk.storage(),
+            space: Arc::clone(&self.space),
+            addresses,
+            guest: None,
+        }
     }
 }
 

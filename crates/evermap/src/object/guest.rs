@@ -1,0 +1,184 @@
+//! One writer's session with a guest object: mapped into a guest's linear memory, whose program has
+//! the allocator.
+//!
+//! Nothing that the guest wrote is trusted. The host keeps the superblock's head to itself and lays
+//! it over page 0 at each commit; of what the guest has there, it takes the root, copied first and
+//! checked then. Chunk map, records and blocks are bytes like any other: no address found in
+//! them is ever followed. A guest that damages its heap has a damaged heap, and the host lives.
+
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::acquire::{Acquired, acquire, cut_dead_growth};
+use super::territory::Territory;
+use super::verification::verify_now;
+use super::{Displacement, Environment, Place};
+use crate::commit::{Engine, LogPolicy, Memory, Target, WriteOptions};
+use crate::error::{Error, Result};
+use crate::format::{PAGE_BYTES, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX, Superblock};
+use crate::storage::File;
+
+/// A guest object open for writing. Holds the writer lock while it lives; dropping it forgets what
+/// was not committed, and takes the mapping out of the guest's memory.
+pub(crate) struct GuestWriter {
+    file: Arc<dyn File>,
+    engine: Engine,
+    territory: Arc<Territory>,
+    /// The head of page 0 as the next commit will write it.
+    head: Box<Superblock>,
+    here: Displacement,
+    called: String,
+}
+
+impl GuestWriter {
+    /// Opens the object, recovers it if its last writer did not close it, and maps it.
+    pub(crate) fn open(
+        environment: &Environment,
+        place: &Place,
+        settings: &WriteOptions,
+        patience: Duration,
+    ) -> Result<GuestWriter> {
+        let acquired = acquire(environment, place, LogPolicy::WhileOpen, settings, patience)?;
+        let Acquired { file, superblock, log, overlay, applied_elsewhere } = acquired;
+        let here = environment.displacement();
+        let regions = here.records_here(superblock.regions());
+        let territory = Arc::new(Territory::open(
+            Arc::clone(&file),
+            Arc::clone(&environment.space),
+            Arc::clone(&environment.addresses),
+            environment.region_plan(),
+            &regions,
+        )?);
+        cut_dead_growth(&territory, &*file, superblock.file_length, log.is_some())?;
+        let engine = Engine::new(Target {
+            settings: settings.clone(),
+            overlay,
+            applied_elsewhere,
+            regions,
+            file_length: superblock.file_length,
+            storage: Arc::clone(&environment.storage),
+            object: Arc::clone(&file),
+            object_uuid: superblock.object_uuid,
+            log_path: place.log_path.clone(),
+            policy: LogPolicy::WhileOpen,
+            log,
+            committed: territory.committed(),
+            memory: Memory::Guests,
+            sequence: superblock.commit_sequence,
+        })?;
+        let called = place.called.clone();
+        Ok(GuestWriter { file, engine, territory, head: superblock, here, called })
+    }
+
+    /// The superblock as of the last commit.
+    pub(crate) fn head(&self) -> &Superblock {
+        &self.head
+    }
+
+    /// Gives the object another name, with the next commit.
+    pub(crate) fn set_name(&mut self, name: &str) {
+        self.head.set_name(name);
+    }
+
+    /// Number of the last commit.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.engine.sequence()
+    }
+
+    /// Its regions, with guest addresses, uncommitted growth included.
+    pub(crate) fn records(&self) -> Vec<RegionRecord> {
+        self.here.records_in_file(&self.territory.records())
+    }
+
+    /// Makes the regions have at least `data_bytes` for data.
+    pub(crate) fn grow_to(&self, data_bytes: u64) -> Result<()> {
+        self.territory.grow_to(data_bytes)
+    }
+
+    /// Compares every page of the last commit with its checksum.
+    pub(crate) fn verify(&self) -> Result<()> {
+        let regions = self.here.records_here(self.head.regions());
+        verify_now(&*self.file, &regions, self.engine.overlay())
+    }
+
+    /// Commits; false when nothing had changed. See [`Engine::commit`].
+    pub(crate) fn commit(&mut self) -> Result<bool> {
+        self.engine.check_usable()?;
+        self.take_root()?;
+        let growth = self.territory.growth();
+        let file_length = growth.file_length;
+        let records = self.records();
+        let head = &mut self.head;
+        let committed = self.engine.commit(growth, |sequence, page| {
+            head.commit_sequence = sequence;
+            head.log_required = 1;
+            head.seal(&records, file_length);
+            head.lay_over(page);
+        })?;
+        if committed {
+            self.territory.mark_committed();
+        }
+        if !Arc::ptr_eq(&self.file, self.engine.object()) {
+            self.file = Arc::clone(self.engine.object());
+            self.territory.switch_to(Arc::clone(&self.file));
+        }
+        Ok(committed)
+    }
+
+    /// Ends the session; what was not committed is forgotten.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        self.engine.rollback()?;
+        self.territory.rollback()?;
+        self.engine.close()
+    }
+
+    /// Copies what the guest says of its root out of its memory, checks it, and believes it then.
+    fn take_root(&mut self) -> Result<()> {
+        let mut page: Box<Superblock> = bytemuck::zeroed_box();
+        let bytes = bytemuck::bytes_of_mut(&mut *page);
+        // SAFETY: page 0 of the object is mapped; nobody has a Rust reference into a guest's
+        // memory, and the copy's bytes are whatever they are.
+        unsafe {
+            let from = self.territory.base() as *const u8;
+            from.copy_to_nonoverlapping(bytes.as_mut_ptr(), PAGE_BYTES as usize);
+        }
+        self.check_root(&page)?;
+        let head = &mut self.head;
+        head.root_address = page.root_address;
+        head.root_bytes = page.root_bytes;
+        head.root_type_id = page.root_type_id;
+        head.schema_length = page.schema_length;
+        head.schema = page.schema;
+        Ok(())
+    }
+
+    fn check_root(&self, page: &Superblock) -> Result<()> {
+        let refuse = |why: &'static str| {
+            Err(Error::BadGuestRoot {
+                object: self.called.clone(),
+                address: page.root_address,
+                bytes: page.root_bytes,
+                why,
+            })
+        };
+        if page.schema_length as usize > SCHEMA_BYTES_MAX {
+            return refuse("its description is longer than 1024 bytes");
+        }
+        if (page.root_address, page.root_bytes) == (0, 0) {
+            return Ok(());
+        }
+        let Some(end) = page.root_address.checked_add(page.root_bytes) else {
+            return refuse("its end overflows");
+        };
+        let inside = self.records().iter().enumerate().any(|(index, r)| {
+            let skipped = if index == 0 { ROOT_AREA_OFFSET as u64 } else { r.meta_length };
+            page.root_address >= r.base + skipped && end <= r.base + r.length
+        });
+        if inside { Ok(()) } else { refuse("it lies outside of the object's data") }
+    }
+}
+
+// What the guest writes for its root stands where the superblock has it.
+const _: () = assert!(offset_of!(Superblock, root_address) == 104);
+const _: () = assert!(offset_of!(Superblock, root_type_id) == 120);

@@ -1,0 +1,322 @@
+//! Guest objects: what a host maps into a guest's linear memory. The guest is played by this program,
+//! which stores through raw addresses.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use evermap::guest::{
+    GuestAddresses, GuestMemory, GuestReading, GuestSession, GuestWindow, Unmapped,
+};
+use evermap::{Error, Store, WriteOptions, tools};
+
+const GRANULE: u64 = 4 << 20;
+
+/// Memory that is laid out as a guest's.
+struct Linear {
+    mapped: *mut libc::c_void,
+    memory: GuestMemory,
+}
+
+const LINEAR_BYTES: usize = 0x5000_0000;
+
+impl Linear {
+    fn new() -> Linear {
+        Linear::with(Unmapped::Zeros)
+    }
+
+    fn with(unmapped: Unmapped) -> Linear {
+        let (rights, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
+        // SAFETY: the kernel chooses the place.
+        let mapped =
+            unsafe { libc::mmap(std::ptr::null_mut(), LINEAR_BYTES, rights, flags, -1, 0) };
+        assert_ne!(mapped, libc::MAP_FAILED);
+        let base = NonNull::new(mapped.cast()).unwrap();
+        // SAFETY: the memory lives until `Linear` is dropped, which tests do last.
+        let memory = unsafe { GuestMemory::new(base, GuestWindow::default(), unmapped) }.unwrap();
+        Linear { mapped, memory }
+    }
+
+    fn word(&self, address: u64) -> *mut u64 {
+        assert!(address < LINEAR_BYTES as u64 - 8);
+        self.mapped.wrapping_byte_add(address as usize).cast()
+    }
+
+    fn load(&self, address: u64) -> u64 {
+        // SAFETY: inside the memory.
+        unsafe { self.word(address).read_volatile() }
+    }
+
+    fn store(&self, address: u64, value: u64) {
+        // SAFETY: inside the memory.
+        unsafe { self.word(address).write_volatile(value) }
+    }
+}
+
+impl Drop for Linear {
+    fn drop(&mut self) {
+        // SAFETY: ours, and nothing is mapped over it any more.
+        unsafe { libc::munmap(self.mapped, LINEAR_BYTES) };
+    }
+}
+
+/// Gives one address after the other.
+#[derive(Default)]
+struct Addresses {
+    given: Mutex<BTreeSet<u64>>,
+    bytes_max: u64,
+}
+
+fn addresses(bytes_max: u64) -> Arc<dyn GuestAddresses> {
+    Arc::new(Addresses { given: Mutex::default(), bytes_max })
+}
+
+impl GuestAddresses for Addresses {
+    fn lease(&self, bytes: u64) -> evermap::Result<u64> {
+        assert!(bytes.is_multiple_of(GRANULE));
+        let mut given = self.given.lock().unwrap();
+        let granules = given.len() as u64;
+        if granules * GRANULE + bytes > self.bytes_max {
+            let why = "this test has no more".to_string();
+            return Err(Error::OutOfAddresses { what: "a guest".to_string(), bytes, why });
+        }
+        let base = 0x1000_0000 + granules * GRANULE;
+        given.extend((base..base + bytes).step_by(GRANULE as usize));
+        Ok(base)
+    }
+}
+
+struct Fixture {
+    _directory: tempfile::TempDir,
+    store: Store,
+    addresses: Arc<dyn GuestAddresses>,
+}
+
+fn fixture() -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::create_new(directory.path().join("store")).unwrap();
+    let addresses = addresses(1 << 30);
+    store.create_guest("app:heap", GuestWindow::default(), &addresses, 0).unwrap();
+    Fixture { _directory: directory, store, addresses }
+}
+
+impl Fixture {
+    fn write(&self, linear: &Linear) -> evermap::Result<GuestSession> {
+        let options = WriteOptions::new();
+        self.store.write_guest("app:heap", &linear.memory, &self.addresses, &options)
+    }
+
+    /// Opens it for writing, with room for data; gives the first data address as well.
+    fn write_with_room(&self, linear: &Linear, bytes: u64) -> (GuestSession, u64) {
+        let session = self.write(linear).unwrap();
+        session.grow_to(bytes).unwrap();
+        let first = session.regions()[0];
+        let meta = u64::from_le_bytes(first.to_bytes()[32..40].try_into().unwrap());
+        (session, first.base() + meta)
+    }
+}
+
+fn assert_sound(directory: &Path) {
+    let report = tools::check(directory, &tools::CheckOptions::new()).unwrap();
+    assert!(!report.is_damaged(), "{report:?}");
+}
+
+#[test]
+fn what_a_guest_committed_is_at_the_same_guest_address_in_another_memory() {
+    let fixture = fixture();
+    let first = Linear::new();
+    let (mut session, data) = fixture.write_with_room(&first, 65536);
+    first.store(data, data + 8);
+    first.store(data + 8, 42);
+    assert!(session.commit().unwrap());
+    assert!(!session.commit().unwrap());
+    session.close().unwrap();
+    assert_eq!(first.load(data), 0, "what is unmapped is zeros again");
+
+    let second = Linear::new();
+    assert_ne!(first.mapped, second.mapped);
+    let session = fixture.write(&second).unwrap();
+    assert_eq!(second.load(second.load(data)), 42);
+    drop(session);
+    assert_sound(fixture.store.path());
+}
+
+#[test]
+fn what_was_not_committed_is_forgotten_growth_included() {
+    let fixture = fixture();
+    let linear = Linear::new();
+    let (mut session, data) = fixture.write_with_room(&linear, 65536);
+    linear.store(data, 1);
+    session.commit().unwrap();
+    linear.store(data, 2);
+    session.grow_to(40 << 20).unwrap();
+    linear.store(session.regions().last().unwrap().base() + 5000, 3);
+    assert!(session.regions().len() > 1);
+    drop(session);
+    let session = fixture.write(&linear).unwrap();
+    assert_eq!(linear.load(data), 1);
+    assert_eq!(session.regions().len(), 1);
+    drop(session);
+    assert_sound(fixture.store.path());
+}
+
+#[test]
+fn an_object_grows_by_whole_granules_that_double_and_by_less_when_addresses_are_short() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::create_new(directory.path().join("store")).unwrap();
+    let addresses = addresses(28 << 20);
+    store.create_guest("heap", GuestWindow::default(), &addresses, 0).unwrap();
+    let linear = Linear::new();
+    let options = WriteOptions::new();
+    let session = store.write_guest("heap", &linear.memory, &addresses, &options).unwrap();
+    let leases = |session: &GuestSession| -> Vec<(u64, u64)> {
+        session.regions().iter().map(|r| r.lease()).collect()
+    };
+    assert_eq!(leases(&session), [(0x1000_0000, GRANULE)]);
+    session.grow_to(5 << 20).unwrap();
+    session.grow_to(10 << 20).unwrap();
+    session.grow_to(20 << 20).unwrap();
+    let bytes: Vec<u64> = leases(&session).iter().map(|lease| lease.1 / GRANULE).collect();
+    assert_eq!(bytes, [1, 1, 2, 2], "the last one would have been four");
+    let refused = session.grow_to(100 << 20).unwrap_err();
+    assert!(matches!(refused, Error::OutOfAddresses { .. }), "{refused}");
+    let starts: BTreeSet<u64> = leases(&session).iter().map(|lease| lease.0).collect();
+    assert_eq!(starts.len(), 4);
+}
+
+#[test]
+fn a_snapshot_keeps_what_the_guest_stores_there_to_itself() {
+    let fixture = fixture();
+    let (writing, reading) = (Linear::new(), Linear::new());
+    let (mut session, data) = fixture.write_with_room(&writing, 65536);
+    writing.store(data, 7);
+    session.commit().unwrap();
+    let snapshot =
+        fixture.store.read_guest("app:heap", &reading.memory, GuestReading::Copy).unwrap();
+    assert_eq!(reading.load(data), 7);
+    reading.store(data, 8);
+    writing.store(data + 8, 9);
+    session.commit().unwrap();
+    assert_eq!((reading.load(data), reading.load(data + 8)), (8, 0), "one commit, and its own");
+    drop(snapshot);
+    assert_eq!(reading.load(data), 0);
+    let again = fixture.store.read_guest("app:heap", &reading.memory, GuestReading::Copy).unwrap();
+    assert_eq!((reading.load(data), reading.load(data + 8)), (7, 9));
+    assert_eq!(again.sequence(), session.sequence());
+}
+
+#[test]
+fn one_guest_writes_at_a_time() {
+    let fixture = fixture();
+    let (one, other) = (Linear::new(), Linear::new());
+    let session = fixture.write(&one).unwrap();
+    assert!(matches!(fixture.write(&other), Err(Error::Busy { .. })));
+    drop(session);
+    fixture.write(&other).unwrap();
+}
+
+#[test]
+fn an_object_is_mapped_once_in_a_memory() {
+    let fixture = fixture();
+    let linear = Linear::new();
+    let read = || fixture.store.read_guest("app:heap", &linear.memory, GuestReading::Copy);
+    let _snapshot = read().unwrap();
+    assert!(matches!(read(), Err(Error::AddressTaken { .. })));
+}
+
+#[test]
+fn a_guest_that_scribbles_over_its_superblock_changes_nothing_in_the_file() {
+    let fixture = fixture();
+    let linear = Linear::new();
+    let (mut session, data) = fixture.write_with_room(&linear, 65536);
+    let base = session.base();
+    for word in 0..3072 / 8 {
+        // Root and description are the guest's; they say none.
+        if !(104 / 8..136 / 8).contains(&word) && word < 2048 / 8 && word != 168 / 8 {
+            linear.store(base + word * 8, u64::MAX);
+        }
+    }
+    linear.store(data, 5);
+    assert!(session.commit().unwrap());
+    session.close().unwrap();
+    let session = fixture.write(&linear).unwrap();
+    assert_eq!(linear.load(data), 5);
+    assert_eq!(linear.load(base), u64::from_le_bytes(*b"EVERMAP\n"));
+    drop(session);
+    assert_sound(fixture.store.path());
+}
+
+#[test]
+fn a_root_outside_of_the_object_is_refused_and_one_inside_is_kept() {
+    let fixture = fixture();
+    let linear = Linear::new();
+    let (mut session, data) = fixture.write_with_room(&linear, 65536);
+    let base = session.base();
+    let end = session.regions()[0].base() + session.regions()[0].length_bytes();
+    for (address, bytes) in
+        [(8, 8), (base, 8), (end - 8, 16), (u64::MAX - 4, 8), (data, u64::MAX), (0, 1)]
+    {
+        linear.store(base + 104, address);
+        linear.store(base + 112, bytes);
+        let refused = session.commit().unwrap_err();
+        assert!(matches!(refused, Error::BadGuestRoot { .. }), "{address:#x} {bytes}: {refused}");
+    }
+    linear.store(base + 104, data);
+    linear.store(base + 112, 64);
+    assert!(session.commit().unwrap());
+    session.close().unwrap();
+    let info = fixture.store.info("app:heap").unwrap();
+    assert_eq!((info.root_bytes, info.base_address), (64, base));
+    // That nothing is allocated there is for `check` to say, which looks at the heap.
+    let report = tools::check(fixture.store.path(), &tools::CheckOptions::new()).unwrap();
+    assert!(report.findings.iter().any(|finding| finding.what == "the root"), "{report:?}");
+}
+
+#[test]
+fn natives_and_guests_do_not_open_each_others_objects() {
+    let fixture = fixture();
+    fixture.store.create_raw("native").unwrap();
+    let linear = Linear::new();
+    for refused in [
+        fixture.store.read_raw("app:heap").map(drop).unwrap_err(),
+        fixture.store.write_raw("app:heap").map(drop).unwrap_err(),
+        fixture
+            .store
+            .write_guest("native", &linear.memory, &fixture.addresses, &WriteOptions::new())
+            .map(drop)
+            .unwrap_err(),
+        fixture
+            .store
+            .read_guest("native", &linear.memory, GuestReading::ReadOnly)
+            .map(drop)
+            .unwrap_err(),
+    ] {
+        assert!(matches!(refused, Error::OtherKind { .. }), "{refused}");
+    }
+}
+
+#[test]
+fn a_guest_object_is_renamed_removed_and_backed_up_like_any_other() {
+    let fixture = fixture();
+    let linear = Linear::new();
+    let (mut session, data) = fixture.write_with_room(&linear, 65536);
+    linear.store(data, 11);
+    session.commit().unwrap();
+    session.close().unwrap();
+    let store = &fixture.store;
+    store.rename("app:heap", "app:pile").unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let target = copy.path().join("backup");
+    store.backup(&target).unwrap();
+    let snapshot = store.read_guest("app:pile", &linear.memory, GuestReading::ReadOnly).unwrap();
+    assert_eq!(linear.load(data), 11);
+    drop(snapshot);
+    assert_sound(store.path());
+    store.remove("app:pile").unwrap();
+    assert!(store.list().unwrap().is_empty());
+}
