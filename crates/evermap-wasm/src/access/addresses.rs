@@ -1,0 +1,229 @@
+//! How guest addresses are given: durably before they are used, and once.
+//!
+//! As long as the window has room, no two objects of a store have an address in common, so that any
+//! two can be in one guest. After that, an object may get addresses of another application's,
+//! but none that anybody who may map it has, or had.
+
+use std::sync::Arc;
+
+use evermap::guest::{GuestAddresses, GuestWindow};
+
+use super::file::AccessFile;
+use super::table::{Given, Object, Table};
+use crate::error::Error;
+use crate::names::ObjectName;
+
+/// Gives addresses to one object.
+pub(crate) struct TableAddresses {
+    file: Arc<AccessFile>,
+    object: ObjectName,
+    window: GuestWindow,
+}
+
+impl TableAddresses {
+    pub(crate) fn of(file: &Arc<AccessFile>, object: &ObjectName) -> Arc<dyn GuestAddresses> {
+        let window = GuestWindow::default();
+        Arc::new(TableAddresses { file: Arc::clone(file), object: object.clone(), window })
+    }
+
+    fn out_of(&self, bytes: u64, why: String) -> evermap::Error {
+        evermap::Error::OutOfAddresses { what: format!("object `{}`", self.object), bytes, why }
+    }
+
+    fn give(&self, table: &mut Table, bytes: u64) -> Result<Given, Refused> {
+        let owner = self.object.owner().as_str();
+        let quota_bytes = table.applications.get(owner).map_or(0, |row| row.quota_bytes);
+        if table.used_bytes(owner).saturating_add(bytes) > quota_bytes {
+            return Err(Refused::Quota(quota_bytes));
+        }
+        let name = self.object.in_store();
+        let everybodys = taken_by(table, &|_| true);
+        let apart = first_gap(&self.window, everybodys, bytes);
+        let given = match apart {
+            Some(given) => given,
+            None => {
+                let concerned = |id: &str| {
+                    id == owner
+                        || table.rights.iter().any(|r| r.application == id && r.object == name)
+                };
+                let theirs = taken_by(table, &concerned);
+                first_gap(&self.window, theirs, bytes).ok_or(Refused::Window)?
+            }
+        };
+        let new = || Object { owner: owner.to_string(), given: Vec::new() };
+        table.objects.entry(name).or_insert_with(new).given.push(given.clone());
+        Ok(given)
+    }
+}
+
+enum Refused {
+    Quota(u64),
+    Window,
+}
+
+/// How the reason is told that a quota is used up, so that a guest can be told which of the two it was.
+pub(crate) const QUOTA_REFUSED: &str = "quota";
+
+impl GuestAddresses for TableAddresses {
+    fn lease(&self, bytes: u64) -> evermap::Result<u64> {
+        let mut refused = None;
+        let given = self.file.change(|table| match self.give(table, bytes) {
+            Ok(given) => Ok(Some(given)),
+            Err(why) => {
+                refused = Some(why);
+                Ok(None)
+            }
+        });
+        match (given, refused) {
+            (Ok(Some(given)), _) => Ok(given.base),
+            (_, Some(Refused::Quota(quota_bytes))) => {
+                let owner = self.object.owner();
+                Err(self.out_of(
+                    bytes,
+                    format!("the {QUOTA_REFUSED} of application `{owner}` is {quota_bytes} bytes"),
+                ))
+            }
+            (_, Some(Refused::Window)) => {
+                Err(self.out_of(bytes, "the guest window has no such gap left".to_string()))
+            }
+            (Err(Error::Io { source, doing, path }), None) => {
+                Err(evermap::Error::Io { path, doing, source })
+            }
+            (Err(error), None) => Err(self.out_of(bytes, error.to_string())),
+            (Ok(None), None) => Err(self.out_of(bytes, "nothing was given".to_string())),
+        }
+    }
+}
+
+/// What applications have, had, or may have mapped.
+fn taken_by(table: &Table, concerned: &dyn Fn(&str) -> bool) -> Vec<Given> {
+    let mut taken = Vec::new();
+    for (id, row) in table.applications.iter().filter(|(id, _)| concerned(id)) {
+        taken.extend(row.retired.iter().cloned());
+        taken.extend(table.reachable(id).flat_map(|(_, object)| object.given.iter().cloned()));
+    }
+    taken.sort_unstable_by_key(|given| given.base);
+    taken
+}
+
+/// The first gap of so many bytes between ranges in order, at a multiple of 4 MiB.
+fn first_gap(window: &GuestWindow, taken: Vec<Given>, bytes: u64) -> Option<Given> {
+    const ALIGN_BYTES: u64 = 4 << 20;
+    let addresses = window.addresses();
+    let mut base = addresses.start;
+    for range in taken {
+        if base.checked_add(bytes)? <= range.base {
+            break;
+        }
+        base = base.max(range.end().next_multiple_of(ALIGN_BYTES));
+    }
+    (base.checked_add(bytes)? <= addresses.end).then_some(Given { base, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::AccessTable;
+    use super::super::table::Level;
+    use super::*;
+    use crate::application::{ApplicationId, SecretKey};
+
+    const MIB: u64 = 1 << 20;
+
+    struct Store {
+        _directory: tempfile::TempDir,
+        table: AccessTable,
+    }
+
+    fn store(applications: &[&str]) -> Store {
+        let directory = tempfile::tempdir().unwrap();
+        let table = AccessTable::of_store(directory.path());
+        for id in applications {
+            table.enter(&id.parse().unwrap(), &SecretKey::from_bytes([7; 32])).unwrap();
+        }
+        Store { _directory: directory, table }
+    }
+
+    fn id(text: &str) -> ApplicationId {
+        text.parse().unwrap()
+    }
+
+    impl Store {
+        fn lease(&self, object: &str, bytes: u64) -> evermap::Result<u64> {
+            TableAddresses::of(self.table.file(), &object.parse().unwrap()).lease(bytes)
+        }
+
+        fn remove(&self, object: &str) {
+            self.table.forget_missing(|name| name != object).unwrap();
+        }
+    }
+
+    #[test]
+    fn addresses_are_apart_in_the_whole_store_while_there_is_room() {
+        let store = store(&["a", "b"]);
+        assert_eq!(store.lease("a:x", 4 * MIB).unwrap(), 0x1000_0000);
+        assert_eq!(store.lease("b:x", 8 * MIB).unwrap(), 0x1040_0000);
+        assert_eq!(store.lease("a:x", 4 * MIB).unwrap(), 0x10c0_0000);
+    }
+
+    #[test]
+    fn an_objects_addresses_are_never_given_again_to_whoever_could_map_it() {
+        let store = store(&["a", "b", "c"]);
+        let first = store.lease("a:x", 4 * MIB).unwrap();
+        store.table.grant(&id("b"), &"a:x".parse().unwrap(), Level::Snapshot).unwrap();
+        store.remove("a:x");
+        for object in ["a:x", "a:y", "b:x", "c:x"] {
+            assert_ne!(store.lease(object, 4 * MIB).unwrap(), first, "{object}");
+        }
+    }
+
+    #[test]
+    fn a_full_window_is_used_again_by_who_never_had_it() {
+        let store = store(&["a", "b"]);
+        for id in ["a", "b"] {
+            store.table.set_quota(&id.parse().unwrap(), 4 << 30).unwrap();
+        }
+        store.lease("a:x", 1024 * MIB - 4 * MIB).unwrap();
+        let last = store.lease("b:x", 4 * MIB).unwrap();
+        assert_eq!(last, 0x5000_0000 - 4 * MIB);
+        assert_eq!(store.lease("b:y", 4 * MIB).unwrap(), 0x1000_0000, "an address of a:x");
+        assert!(matches!(
+            store.table.grant(&id("b"), &"a:x".parse().unwrap(), Level::Read),
+            Err(Error::AddressesMeet { .. })
+        ));
+        assert!(matches!(
+            store.table.grant(&id("a"), &"b:y".parse().unwrap(), Level::Read),
+            Err(Error::AddressesMeet { .. })
+        ));
+        let refused = store.lease("a:y", 8 * MIB).unwrap_err();
+        assert!(refused.to_string().contains("window"), "{refused}");
+    }
+
+    #[test]
+    fn a_shared_object_grows_only_where_nobody_who_may_map_it_has_something() {
+        let store = store(&["a", "b"]);
+        for id in ["a", "b"] {
+            store.table.set_quota(&id.parse().unwrap(), 4 << 30).unwrap();
+        }
+        store.lease("a:x", 4 * MIB).unwrap();
+        store.lease("b:big", 1016 * MIB).unwrap();
+        store.lease("a:last", 4 * MIB).unwrap();
+        store.table.grant(&id("b"), &"a:x".parse().unwrap(), Level::Snapshot).unwrap();
+        assert!(store.lease("a:x", 4 * MIB).is_err(), "only addresses of b:big are left");
+        assert!(store.lease("a:own", 4 * MIB).is_ok(), "which b cannot map");
+    }
+
+    #[test]
+    fn a_quota_counts_what_objects_have_now() {
+        let store = store(&["a"]);
+        store.table.set_quota(&id("a"), 8 * MIB).unwrap();
+        store.lease("a:x", 8 * MIB).unwrap();
+        let refused = store.lease("a:y", 4 * MIB).unwrap_err();
+        assert!(refused.to_string().contains("quota"), "{refused}");
+        assert_eq!(store.table.left_bytes(&id("a")).unwrap(), 0);
+        store.remove("a:x");
+        store.lease("a:y", 4 * MIB).unwrap();
+        assert_eq!(store.table.left_bytes(&id("a")).unwrap(), 4 * MIB);
+    }
+}

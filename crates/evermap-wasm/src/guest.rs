@@ -1,0 +1,446 @@
+//! A guest: one instance of a module, with its objects, its limits and what it cost.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use evermap::WriteOptions;
+use wasmtime::{CallHook, Engine, Instance, Linker, Store, StoreLimits, Trap, UpdateDeadline};
+use wasmtime_wasi::p1::WasiP1Ctx;
+use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder};
+
+use crate::access::Level;
+use crate::codes::{Code, Refusal};
+use crate::error::{Error, Result};
+use crate::guard::{Fault, Watched};
+use crate::heaps::{Heaps, Linear};
+use crate::names::ObjectName;
+use crate::report::Report;
+
+/// What a guest is given, and how much of it.
+#[derive(Clone, Debug, Default)]
+pub struct GuestOptions {
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) preopens: Vec<Preopen>,
+    pub(crate) inherit_stdio: bool,
+    pub(crate) hop_threads: bool,
+    pub(crate) allowed: Vec<(ObjectName, Level)>,
+    pub(crate) fuel: Option<u64>,
+    pub(crate) time_max: Option<Duration>,
+    pub(crate) memory_bytes_max: Option<usize>,
+    pub(crate) write: WriteOptions,
+}
+
+/// A directory of the host's that a guest sees.
+#[derive(Clone, Debug)]
+pub(crate) struct Preopen {
+    pub(crate) host: PathBuf,
+    guest: String,
+    writable: bool,
+}
+
+impl GuestOptions {
+    /// A guest without arguments, directories, standard streams or limits.
+    pub fn new() -> GuestOptions {
+        GuestOptions::default()
+    }
+
+    /// Adds an argument; the first one is the program's name.
+    pub fn argument(mut self, argument: impl Into<String>) -> GuestOptions {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Sets a variable of the guest's environment.
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> GuestOptions {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Gives the guest a directory, at a path of its own. One that holds the store, or lies in it, is
+    /// refused when the guest is made.
+    pub fn preopen(
+        mut self,
+        host: impl AsRef<Path>,
+        guest: impl Into<String>,
+        writable: bool,
+    ) -> GuestOptions {
+        let (host, guest) = (host.as_ref().to_path_buf(), guest.into());
+        self.preopens.push(Preopen { host, guest, writable });
+        self
+    }
+
+    /// Gives the guest this process's standard streams.
+    pub fn inherit_stdio(mut self) -> GuestOptions {
+        self.inherit_stdio = true;
+        self
+    }
+
+    /// Has WASI do its file operations in other threads, as it does by default: for hosts in which
+    /// guests must not block the thread that runs them. Each operation costs some 20 us then.
+    pub fn hop_threads(mut self) -> GuestOptions {
+        self.hop_threads = true;
+        self
+    }
+
+    /// Sets the guest's right to an object for this run, whatever the access table says.
+    pub fn allow(mut self, object: ObjectName, level: Level) -> GuestOptions {
+        self.allowed.push((object, level));
+        self
+    }
+
+    /// Ends the guest after so many units of fuel, about one an instruction. The sandbox must have
+    /// been made for it.
+    pub fn fuel(mut self, fuel: u64) -> GuestOptions {
+        self.fuel = Some(fuel);
+        self
+    }
+
+    /// Ends the guest after this time. The sandbox must have epochs, as it has by default.
+    pub fn time_max(mut self, time: Duration) -> GuestOptions {
+        self.time_max = Some(time);
+        self
+    }
+
+    /// Bounds the guest's linear memory. It is 1.25 GiB long from the beginning, most of it the window,
+    /// which costs nothing.
+    pub fn memory_bytes_max(mut self, bytes: usize) -> GuestOptions {
+        self.memory_bytes_max = Some(bytes);
+        self
+    }
+
+    /// How durable its commits are, and how long its logs.
+    pub fn write_options(mut self, options: WriteOptions) -> GuestOptions {
+        self.write = options;
+        self
+    }
+
+    pub(crate) fn wasi(&self) -> Result<WasiP1Ctx> {
+        let mut builder = WasiCtxBuilder::new();
+        builder
+            .allow_blocking_current_thread(!self.hop_threads)
+            .args(&self.arguments)
+            .envs(&self.environment);
+        if self.inherit_stdio {
+            builder.inherit_stdio();
+        }
+        for preopen in &self.preopens {
+            let rights = if preopen.writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+            let opened = builder.preopened_dir(&preopen.host, &preopen.guest, rights);
+            opened.map_err(|e| Error::Io {
+                path: preopen.host.clone(),
+                doing: "open",
+                source: std::io::Error::other(format!("{e:#}")),
+            })?;
+        }
+        Ok(builder.build_p1())
+    }
+}
+
+/// What the functions that a guest calls can see: the state of one instance.
+///
+/// `T` is the embedder's own part.
+pub struct State<T> {
+    // First, so that objects are unmapped before anything else goes.
+    heaps: Heaps,
+    wasi: WasiP1Ctx,
+    limits: StoreLimits,
+    expired: Arc<AtomicBool>,
+    host: T,
+}
+
+impl<T> State<T> {
+    pub(crate) fn new(heaps: Heaps, wasi: WasiP1Ctx, limits: StoreLimits, host: T) -> State<T> {
+        State { heaps, wasi, limits, expired: Arc::default(), host }
+    }
+
+    /// The embedder's part.
+    pub fn host(&self) -> &T {
+        &self.host
+    }
+
+    /// The embedder's part, to change.
+    pub fn host_mut(&mut self) -> &mut T {
+        &mut self.host
+    }
+
+    pub(crate) fn heaps_mut(&mut self) -> &mut Heaps {
+        &mut self.heaps
+    }
+
+    pub(crate) fn wasi_mut(&mut self) -> &mut WasiP1Ctx {
+        &mut self.wasi
+    }
+
+    fn death(&self) -> Option<Death> {
+        let (fault, offset) =
+            self.heaps.linear().and_then(Linear::watched).and_then(Watched::fault)?;
+        Some(Death::Fault { fault, offset })
+    }
+
+    /// Is the instance to end?
+    fn check_alive(&self) -> wasmtime::Result<()> {
+        match self.death() {
+            Some(death) => Err(wasmtime::Error::from(death)),
+            None if self.expired.load(Ordering::Relaxed) => {
+                Err(wasmtime::Error::from(Death::Expired))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why the host ended an instance.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+enum Death {
+    #[error("the guest's window faulted in host code ({fault:?}) at {offset:#x}")]
+    Fault { fault: Fault, offset: usize },
+    #[error("the guest's time is over")]
+    Expired,
+}
+
+/// How a guest's call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum End {
+    /// It returned, or called `exit` with this number.
+    Exited(i32),
+    /// It trapped; it can't be called any more.
+    Trapped(String),
+    /// It met a page of its window that was not there, in a host call or a bulk instruction.
+    Faulted {
+        /// What kind of page.
+        fault: Fault,
+        /// At which offset of the window.
+        window_offset: u64,
+    },
+    /// Its fuel is used up.
+    OutOfFuel,
+    /// Its time is over.
+    OutOfTime,
+}
+
+/// One instance of a module. Dropping it unmaps its objects, forgetting what it did not commit.
+pub struct Guest<T: 'static = ()> {
+    // Before the store: it may still advance the epoch of its engine.
+    _timer: Option<Timer>,
+    store: Store<State<T>>,
+    instance: Option<Instance>,
+    name: String,
+    elapsed: Duration,
+    /// It can't be called any more.
+    ended: Option<End>,
+}
+
+pub(crate) struct Start<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) module: &'a wasmtime::Module,
+    pub(crate) objection: Option<&'a str>,
+    pub(crate) unmapped: evermap::guest::Unmapped,
+    pub(crate) guarded: bool,
+    pub(crate) epochs: bool,
+}
+
+impl<T: Send + 'static> Guest<T> {
+    pub(crate) fn start(
+        start: &Start<'_>,
+        linker: &Linker<State<T>>,
+        state: State<T>,
+        options: &GuestOptions,
+    ) -> Result<Guest<T>> {
+        let engine = linker.engine().clone();
+        let failed = |why: wasmtime::Error| Error::Module {
+            name: start.name.to_string(),
+            why: format!("{why:#}"),
+        };
+        let mut store = Store::new(&engine, state);
+        store.limiter(|state| &mut state.limits);
+        if let Some(fuel) = options.fuel {
+            store.set_fuel(fuel).map_err(failed)?;
+        }
+        store.call_hook(|mut context, hook| {
+            let state = context.data_mut();
+            match hook {
+                CallHook::CallingHost => state.heaps.counts.host_calls += 1,
+                CallHook::CallingWasm => state.heaps.counts.guest_calls += 1,
+                CallHook::ReturningFromHost | CallHook::ReturningFromWasm => {}
+            }
+            state.check_alive()
+        });
+        if start.epochs {
+            store.set_epoch_deadline(1);
+            store.epoch_deadline_callback(|context| {
+                context.data().check_alive().map(|()| UpdateDeadline::Continue(1))
+            });
+        }
+        let timer = options
+            .time_max
+            .map(|time| Timer::start(engine.clone(), Arc::clone(&store.data().expired), time));
+        let timer = timer.transpose()?;
+        let (name, ended) = (start.name.to_string(), None);
+        let elapsed = Duration::ZERO;
+        let mut guest = Guest { _timer: timer, store, instance: None, name, elapsed, ended };
+        guest.instantiate(start, linker, &engine).map_err(failed)?;
+        Ok(guest)
+    }
+
+    fn instantiate(
+        &mut self,
+        start: &Start<'_>,
+        linker: &Linker<State<T>>,
+        engine: &Engine,
+    ) -> wasmtime::Result<()> {
+        let instance = linker.instantiate(&mut self.store, start.module)?;
+        self.instance = Some(instance);
+        let linear = match (start.objection, instance.get_memory(&mut self.store, "memory")) {
+            (Some(why), _) => Err(layout(why)),
+            (None, None) => Err(layout("the module exports no memory of its own as `memory`")),
+            (None, Some(memory)) => {
+                let bytes = memory.data_size(&self.store);
+                match std::ptr::NonNull::new(memory.data_ptr(&self.store)) {
+                    None => Err(layout("the module's memory is empty")),
+                    // SAFETY: the engine's configuration, which the sandbox checks, reserves 4 GiB
+                    // for each memory, which stays there until the store is dropped; the state,
+                    // with what is mapped, is dropped before. Nobody here makes slices of it.
+                    Some(base) => unsafe {
+                        let guarded_by = start.guarded.then_some(engine);
+                        Linear::new(base, bytes, start.unmapped, guarded_by)
+                    },
+                }
+            }
+        };
+        self.store.data_mut().heaps.attach(linear);
+        Ok(())
+    }
+
+    /// Runs the program from its beginning: the export `_start`.
+    ///
+    /// # Errors
+    /// `Module` when there is none, or its type is another. How it ended is no error.
+    pub fn run(&mut self) -> Result<End> {
+        self.call("_start")
+    }
+
+    /// Calls an exported function without parameters or results.
+    ///
+    /// # Errors
+    /// As [`run`](Guest::run).
+    pub fn call(&mut self, function: &str) -> Result<End> {
+        self.call_with::<(), ()>(function, ()).map(|called| called.err().unwrap_or(End::Exited(0)))
+    }
+
+    /// Calls an exported function; gives its results, or how the guest ended instead.
+    ///
+    /// # Errors
+    /// As [`run`](Guest::run).
+    pub fn call_with<P, R>(&mut self, function: &str, parameters: P) -> Result<Result<R, End>>
+    where
+        P: wasmtime::WasmParams,
+        R: wasmtime::WasmResults,
+    {
+        if let Some(end) = &self.ended {
+            return Ok(Err(end.clone()));
+        }
+        let failed = |why: String| Error::Module { name: self.name.clone(), why };
+        let Some(instance) = self.instance else {
+            return Err(failed("it was not started".to_string()));
+        };
+        let called = instance
+            .get_typed_func::<P, R>(&mut self.store, function)
+            .map_err(|e| failed(format!("{e:#}")))?;
+        let began = Instant::now();
+        let result = called.call(&mut self.store, parameters);
+        self.elapsed += began.elapsed();
+        // A fault of the very last host call, or of a bulk instruction after it.
+        let result = result.and_then(|value| self.store.data().check_alive().map(|()| value));
+        Ok(result.map_err(|error| {
+            let end = end_of(&error);
+            self.ended = Some(end.clone());
+            if !matches!(end, End::Exited(0)) {
+                // Whatever it was doing is of no use to anybody.
+                self.store.data_mut().heaps.clear();
+            }
+            end
+        }))
+    }
+
+    /// What its runs have cost so far.
+    pub fn report(&self) -> Report {
+        self.store.data().heaps.counts.report(self.elapsed)
+    }
+
+    /// The embedder's part of its state.
+    pub fn host(&self) -> &T {
+        self.store.data().host()
+    }
+
+    /// The embedder's part of its state, to change.
+    pub fn host_mut(&mut self) -> &mut T {
+        self.store.data_mut().host_mut()
+    }
+}
+
+impl<T> Drop for Guest<T> {
+    fn drop(&mut self) {
+        self.store.data_mut().heaps.clear();
+    }
+}
+
+fn layout(why: &str) -> Refusal {
+    let words = format!("{why}; link it with --global-base=1342177280 (and --stack-first)");
+    Refusal::new(Code::MemoryLayout, words)
+}
+
+fn end_of(error: &wasmtime::Error) -> End {
+    if let Some(exit) = error.downcast_ref::<I32Exit>() {
+        return End::Exited(exit.0);
+    }
+    match error.downcast_ref::<Death>() {
+        Some(Death::Expired) => return End::OutOfTime,
+        Some(Death::Fault { fault, offset }) => {
+            return End::Faulted { fault: *fault, window_offset: *offset as u64 };
+        }
+        None => {}
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::OutOfFuel) => End::OutOfFuel,
+        _ => End::Trapped(format!("{:#}", error.root_cause())),
+    }
+}
+
+/// Ends a guest whose time is over.
+struct Timer {
+    /// Dropping it tells the thread that nobody waits any more.
+    cancel: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Timer {
+    fn start(engine: Engine, expired: Arc<AtomicBool>, time: Duration) -> Result<Timer> {
+        let (cancel, cancelled) = mpsc::channel();
+        let wait = move || {
+            if cancelled.recv_timeout(time) == Err(mpsc::RecvTimeoutError::Timeout) {
+                expired.store(true, Ordering::Relaxed);
+                engine.increment_epoch();
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("evermap-guest-time".to_string())
+            .spawn(wait)
+            .map_err(Error::io("start a thread for", "a guest's time"))?;
+        Ok(Timer { cancel: Some(cancel), thread: Some(thread) })
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.cancel = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

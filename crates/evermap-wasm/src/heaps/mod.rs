@@ -1,0 +1,330 @@
+//! What one instance has mapped, and the five things that it can ask for.
+//!
+//! Nothing that comes from the guest is believed: numbers are checked, names are copied out and
+//! checked then, objects are found by the access table and never by what a guest says of them.
+//! `imports` turns calls into these; `linear` is the memory they are about; `stat` what is told of an
+//! object.
+
+mod imports;
+mod linear;
+mod stat;
+
+use std::collections::BTreeMap;
+
+use evermap::guest::{GuestReading, GuestRegion, GuestSession, GuestSnapshot};
+use evermap::{Store, WriteOptions};
+
+use crate::access::{AccessTable, Level, TableAddresses};
+use crate::application::{ApplicationId, SecretKey};
+use crate::codes::{Code, Refusal};
+use crate::error::Result;
+use crate::names::{NAME_BYTES_MAX, ObjectName};
+use crate::report::Counts;
+pub(crate) use imports::add_to_linker;
+pub(crate) use linear::Linear;
+
+/// A hint for a new object is followed up to this.
+const HINT_BYTES_MAX: u64 = 16 << 20;
+
+/// Whom an instance maps objects for, and with which rights.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenant {
+    pub(crate) store: Store,
+    pub(crate) table: AccessTable,
+    pub(crate) application: ApplicationId,
+    pub(crate) key: SecretKey,
+    /// Keys of other applications whose objects it may have rights to.
+    pub(crate) other_keys: BTreeMap<ApplicationId, SecretKey>,
+    /// Rights for this run alone; they stand above the table's.
+    pub(crate) allowed: Vec<(ObjectName, Level)>,
+    pub(crate) write: WriteOptions,
+    /// Level *read* is given as such, with pages that fault when they are stored to.
+    pub(crate) read_only_pages: bool,
+}
+
+enum Mapped {
+    Session(GuestSession),
+    Snapshot(GuestSnapshot),
+}
+
+struct Open {
+    name: ObjectName,
+    /// As it was asked for.
+    level: Level,
+    mapped: Mapped,
+}
+
+/// One instance's objects. Dropping it takes them out of the instance's memory.
+pub(crate) struct Heaps {
+    tenant: Tenant,
+    /// By guest address of the superblock. Before the memory: they are unmapped first.
+    open: BTreeMap<u32, Open>,
+    /// Where they are mapped; none for a module without a memory for it.
+    linear: Option<Linear>,
+    /// Why there is none.
+    no_linear: Refusal,
+    last: Option<Refusal>,
+    pub(crate) counts: Counts,
+}
+
+impl Heaps {
+    pub(crate) fn new(tenant: Tenant) -> Heaps {
+        let no_linear = Refusal::new(Code::MemoryLayout, "the module has not been started yet");
+        let counts = Counts::default();
+        Heaps { tenant, open: BTreeMap::new(), linear: None, no_linear, last: None, counts }
+    }
+
+    /// Says where the instance's memory is, or why objects cannot be mapped there.
+    pub(crate) fn attach(&mut self, linear: Result<Linear, Refusal>) {
+        match linear {
+            Ok(linear) => self.linear = Some(linear),
+            Err(why) => self.no_linear = why,
+        }
+    }
+
+    pub(crate) fn linear(&self) -> Option<&Linear> {
+        self.linear.as_ref()
+    }
+
+    /// Unmaps everything; what was not committed is forgotten.
+    pub(crate) fn clear(&mut self) {
+        self.open.clear();
+    }
+
+    fn need_linear(&self) -> Result<&Linear, Refusal> {
+        self.linear
+            .as_ref()
+            .ok_or_else(|| Refusal::new(self.no_linear.code, self.no_linear.words.clone()))
+    }
+
+    fn map(&mut self, name: u32, name_bytes: u32, bytes: u32, level: u32) -> Result<u32, Refusal> {
+        let level = level_of(level)?;
+        let name = self.copy_name(name, name_bytes)?;
+        let name = self.find_name(&name)?;
+        let known = self.open.iter().find(|(_, open)| open.name == name);
+        if let Some((&base, open)) = known {
+            if open.level != level {
+                let words = format!(
+                    "`{}` is mapped at level {} already; unmap it first",
+                    name.name(),
+                    open.level
+                );
+                return Err(Refusal::new(Code::Busy, words));
+            }
+            return self.grow(base, bytes).map(|()| base);
+        }
+        self.check_right(&name, level)?;
+        let mapped = match level {
+            Level::Write => Mapped::Session(self.map_for_writing(&name, bytes)?),
+            _ => Mapped::Snapshot(self.map_for_reading(&name, level)?),
+        };
+        let base = mapped.base() as u32;
+        self.counts.mapped_bytes += mapped.bytes();
+        self.open.insert(base, Open { name, level, mapped });
+        // The object stays mapped even where it cannot grow so far.
+        self.grow(base, bytes).map(|()| base)
+    }
+
+    fn unmap(&mut self, base: u32) -> Result<u32, Refusal> {
+        let open = self.open.remove(&base).ok_or_else(|| not_mapped(base))?;
+        match open.mapped {
+            Mapped::Session(session) => session.close()?,
+            Mapped::Snapshot(snapshot) => drop(snapshot),
+        }
+        Ok(0)
+    }
+
+    fn commit(&mut self, base: u32) -> Result<u32, Refusal> {
+        let open = self.open.get_mut(&base).ok_or_else(|| not_mapped(base))?;
+        match &mut open.mapped {
+            Mapped::Session(session) => {
+                let committed = session.commit()?;
+                self.counts.commits += u64::from(committed);
+                Ok(u32::from(committed))
+            }
+            Mapped::Snapshot(_) => Err(Refusal::new(
+                Code::ReadOnly,
+                format!(
+                    "`{}` is mapped at level {}, which has no commits",
+                    open.name.name(),
+                    open.level
+                ),
+            )),
+        }
+    }
+
+    fn stat(&mut self, base: u32, out: u32, out_bytes: u32) -> Result<u32, Refusal> {
+        let open = self.open.get(&base).ok_or_else(|| not_mapped(base))?;
+        let owner = open.name.owner();
+        let left_bytes = self.tenant.table.left_bytes(owner).map_err(Refusal::from)?;
+        let stat = stat::encode(base, open.level, &open.mapped, left_bytes);
+        let shown = &stat[..stat.len().min(out_bytes as usize)];
+        self.need_linear()?.copy_out(shown, out)?;
+        Ok(stat.len() as u32)
+    }
+
+    fn last_fault(&mut self, out: u32, out_bytes: u32) -> Result<u32, Refusal> {
+        let (code, words) =
+            self.last.as_ref().map_or((0, ""), |last| (last.code as u32, last.words.as_str()));
+        let text = [&code.to_le_bytes()[..], words.as_bytes()].concat();
+        let shown = &text[..text.len().min(out_bytes as usize)];
+        self.need_linear()?.copy_out(shown, out)?;
+        Ok(text.len() as u32)
+    }
+
+    /// What a call gives: the value, or the negative code, with the words kept.
+    fn answer(&mut self, result: Result<u32, Refusal>) -> i32 {
+        match result {
+            Ok(value) => value as i32,
+            Err(refusal) => {
+                self.counts.refused += 1;
+                let code = refusal.code as i32;
+                self.last = Some(refusal);
+                -code
+            }
+        }
+    }
+
+    fn copy_name(&self, name: u32, name_bytes: u32) -> Result<String, Refusal> {
+        let invalid = || {
+            let words = "a name has 1 to 64 ASCII letters, digits, `.`, `_` and `-`, and does not begin with `.`";
+            Refusal::new(Code::InvalidName, words)
+        };
+        if name_bytes as usize > 2 * NAME_BYTES_MAX + 1 {
+            return Err(invalid());
+        }
+        let bytes = self.need_linear()?.copy_in(name, name_bytes)?;
+        String::from_utf8(bytes).map_err(|_| invalid())
+    }
+
+    /// Whose object a name means: an own one, or, with its owner before a colon, somebody else's.
+    fn find_name(&self, name: &str) -> Result<ObjectName, Refusal> {
+        let found = match name.contains(':') {
+            true => name.parse(),
+            false => ObjectName::new(&self.tenant.application, name),
+        };
+        found.map_err(|e| Refusal::new(Code::InvalidName, e.to_string()))
+    }
+
+    fn check_right(&self, name: &ObjectName, level: Level) -> Result<(), Refusal> {
+        let tenant = &self.tenant;
+        let here = tenant.allowed.iter().find(|(allowed, _)| allowed == name);
+        let right = match here {
+            Some((_, level)) => *level,
+            None => tenant.table.level(&tenant.application, name).map_err(Refusal::from)?,
+        };
+        if level <= right {
+            return Ok(());
+        }
+        // Whether it exists is nobody's business who may not even look.
+        let words = match right {
+            Level::None => format!("`{name}` is not this application's, and not shared with it"),
+            right => format!("this application may have `{name}` at level {right}, not {level}"),
+        };
+        Err(Refusal::new(Code::Denied, words))
+    }
+
+    fn map_for_writing(&self, name: &ObjectName, bytes: u32) -> Result<GuestSession, Refusal> {
+        let tenant = &self.tenant;
+        let linear = self.need_linear()?;
+        let store = self.store_for(name)?;
+        let addresses = TableAddresses::of(tenant.table.file(), name);
+        let in_store = name.in_store();
+        let write = || store.write_guest(&in_store, linear.memory(), &addresses, &tenant.write);
+        let opened = match write() {
+            Err(evermap::Error::NotFound { .. }) if *name.owner() == tenant.application => {
+                tenant.table.forget_missing(|known| {
+                    // Better to keep one too many than to forget one.
+                    store.contains(known).unwrap_or(true)
+                })?;
+                let hint = u64::from(bytes).min(HINT_BYTES_MAX);
+                store.create_guest(&in_store, linear.memory().window(), &addresses, hint)?;
+                write()
+            }
+            opened => opened,
+        };
+        Ok(opened?)
+    }
+
+    fn map_for_reading(&self, name: &ObjectName, level: Level) -> Result<GuestSnapshot, Refusal> {
+        let reading = match level == Level::Read && self.tenant.read_only_pages {
+            true => GuestReading::ReadOnly,
+            false => GuestReading::Copy,
+        };
+        let memory = self.need_linear()?.memory();
+        Ok(self.store_for(name)?.read_guest(&name.in_store(), memory, reading)?)
+    }
+
+    /// The store, with the key of the object's owner.
+    fn store_for(&self, name: &ObjectName) -> Result<Store, Refusal> {
+        let tenant = &self.tenant;
+        let key = match *name.owner() == tenant.application {
+            true => &tenant.key,
+            false => tenant.other_keys.get(name.owner()).ok_or_else(|| {
+                let words = format!("the host has no key of application `{}`", name.owner());
+                Refusal::new(Code::Denied, words)
+            })?,
+        };
+        Ok(tenant.store.for_application(key.application_key()?))
+    }
+
+    fn grow(&mut self, base: u32, bytes: u32) -> Result<(), Refusal> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let Some(Open { mapped: Mapped::Session(session), .. }) = self.open.get(&base) else {
+            return Ok(());
+        };
+        let before = total_bytes(&session.regions());
+        session.grow_to(u64::from(bytes))?;
+        self.counts.mapped_bytes += total_bytes(&session.regions()) - before;
+        Ok(())
+    }
+}
+
+impl Mapped {
+    fn base(&self) -> u64 {
+        match self {
+            Mapped::Session(session) => session.base(),
+            Mapped::Snapshot(snapshot) => snapshot.base(),
+        }
+    }
+
+    fn regions(&self) -> Vec<GuestRegion> {
+        match self {
+            Mapped::Session(session) => session.regions(),
+            Mapped::Snapshot(snapshot) => snapshot.regions(),
+        }
+    }
+
+    fn sequence(&self) -> u64 {
+        match self {
+            Mapped::Session(session) => session.sequence(),
+            Mapped::Snapshot(snapshot) => snapshot.sequence(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        total_bytes(&self.regions())
+    }
+}
+
+fn total_bytes(regions: &[GuestRegion]) -> u64 {
+    regions.iter().map(GuestRegion::length_bytes).sum()
+}
+
+fn level_of(level: u32) -> Result<Level, Refusal> {
+    match level {
+        1 => Ok(Level::Snapshot),
+        2 => Ok(Level::Read),
+        3 => Ok(Level::Write),
+        _ => {
+            let words = format!("{level} is no level: 1 is snapshot, 2 read, 3 write");
+            Err(Refusal::new(Code::InvalidArgument, words))
+        }
+    }
+}
+
+fn not_mapped(base: u32) -> Refusal {
+    Refusal::new(Code::NotMapped, format!("no object is mapped at {base:#x}"))
+}

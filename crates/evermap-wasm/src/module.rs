@@ -1,0 +1,169 @@
+//! Modules: who they are. Their bytes' hash, and whose signature they carry.
+
+use ed25519_dalek::{Signature, VerifyingKey};
+use sha2::{Digest, Sha256};
+
+use crate::access::{AccessTable, ModuleBinding};
+use crate::application::ApplicationId;
+use crate::error::{Error, Result};
+
+/// Lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let digits = text.as_bytes();
+    if digits.len() != 2 * N {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// Who a module is: the SHA-256 of its bytes, and the signatures that came with it.
+///
+/// A signature is an Ed25519 signature of the hash's 32 bytes.
+#[derive(Clone, Debug)]
+pub struct ModuleIdentity {
+    sha256: [u8; 32],
+    signatures: Vec<[u8; 64]>,
+}
+
+impl ModuleIdentity {
+    /// Of a module's bytes, as they are in its file.
+    pub fn of(bytes: &[u8]) -> ModuleIdentity {
+        ModuleIdentity { sha256: Sha256::digest(bytes).into(), signatures: Vec::new() }
+    }
+
+    /// With a signature that came with it; whose it is shows when it is compared with bindings.
+    pub fn signed(mut self, signature: [u8; 64]) -> ModuleIdentity {
+        self.signatures.push(signature);
+        self
+    }
+
+    /// The hash, in hexadecimal digits, as `sha256sum` prints it.
+    pub fn sha256(&self) -> String {
+        hex(&self.sha256)
+    }
+
+    /// The hash that signatures are made of.
+    pub fn hash(&self) -> [u8; 32] {
+        self.sha256
+    }
+
+    /// May the module be run as the application? Where nothing is bound, yes.
+    ///
+    /// # Errors
+    /// `NotBound`, `NoApplication` and the access table's.
+    pub fn check_bound(&self, table: &AccessTable, id: &ApplicationId) -> Result<()> {
+        let bindings = table.bindings(id)?;
+        if bindings.is_empty() || bindings.iter().any(|binding| self.is(binding)) {
+            return Ok(());
+        }
+        Err(Error::NotBound { application: id.to_string(), module: self.sha256() })
+    }
+
+    fn is(&self, binding: &ModuleBinding) -> bool {
+        match binding {
+            ModuleBinding::Sha256(hash) => *hash == self.sha256(),
+            ModuleBinding::Signer(key) => {
+                self.signatures.iter().any(|signature| self.is_signed_by(key, signature))
+            }
+        }
+    }
+
+    fn is_signed_by(&self, signer: &str, signature: &[u8; 64]) -> bool {
+        let key = from_hex::<32>(signer).and_then(|key| VerifyingKey::from_bytes(&key).ok());
+        key.is_some_and(|key| {
+            key.verify_strict(&self.sha256, &Signature::from_bytes(signature)).is_ok()
+        })
+    }
+}
+
+impl ModuleBinding {
+    /// Binds modules by their signer's Ed25519 public key.
+    ///
+    /// # Errors
+    /// `BadSignature` when these bytes are no public key.
+    pub fn signer(public_key: &[u8; 32]) -> Result<ModuleBinding> {
+        let signer = hex(public_key);
+        match VerifyingKey::from_bytes(public_key) {
+            Ok(_) => Ok(ModuleBinding::Signer(signer)),
+            Err(_) => Err(Error::BadSignature { module: "of any kind".to_string(), signer }),
+        }
+    }
+
+    /// Binds one module.
+    pub fn module(identity: &ModuleIdentity) -> ModuleBinding {
+        ModuleBinding::Sha256(identity.sha256())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use ed25519_dalek::{Signer, SigningKey};
+
+    use super::*;
+    use crate::application::SecretKey;
+
+    fn table() -> (tempfile::TempDir, AccessTable, ApplicationId) {
+        let directory = tempfile::tempdir().unwrap();
+        let table = AccessTable::of_store(directory.path());
+        let id: ApplicationId = "player".parse().unwrap();
+        table.enter(&id, &SecretKey::from_bytes([1; 32])).unwrap();
+        (directory, table, id)
+    }
+
+    #[test]
+    fn the_hash_is_the_one_that_everybody_computes() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(ModuleIdentity::of(b"").sha256(), empty);
+    }
+
+    #[test]
+    fn once_a_module_is_bound_no_other_is_run_as_the_application() {
+        let (_directory, table, id) = table();
+        let (one, other) = (ModuleIdentity::of(b"one"), ModuleIdentity::of(b"other"));
+        one.check_bound(&table, &id).unwrap();
+        table.bind(&id, ModuleBinding::module(&one)).unwrap();
+        one.check_bound(&table, &id).unwrap();
+        assert!(matches!(other.check_bound(&table, &id), Err(Error::NotBound { .. })));
+        table.bind(&id, ModuleBinding::module(&other)).unwrap();
+        other.check_bound(&table, &id).unwrap();
+        table.unbind(&id, &ModuleBinding::module(&one)).unwrap();
+        assert!(one.check_bound(&table, &id).is_err());
+    }
+
+    #[test]
+    fn a_signer_vouches_for_its_modules_and_no_others() {
+        let (_directory, table, id) = table();
+        let (key, stranger) = (SigningKey::from_bytes(&[3; 32]), SigningKey::from_bytes(&[4; 32]));
+        let signer = ModuleBinding::signer(&key.verifying_key().to_bytes()).unwrap();
+        table.bind(&id, signer).unwrap();
+        let module = ModuleIdentity::of(b"module");
+        let signed_by = |key: &SigningKey, of: &ModuleIdentity| key.sign(&of.hash()).to_bytes();
+        let check = |module: ModuleIdentity| module.check_bound(&table, &id);
+        assert!(check(module.clone()).is_err(), "no signature");
+        assert!(check(module.clone().signed(signed_by(&stranger, &module))).is_err());
+        let other = ModuleIdentity::of(b"another");
+        assert!(check(other.signed(signed_by(&key, &module))).is_err(), "of something else");
+        check(
+            module.clone().signed(signed_by(&stranger, &module)).signed(signed_by(&key, &module)),
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn an_application_is_entered_with_its_own_key_only() {
+        let (_directory, table, id) = table();
+        let refused = table.enter(&id, &SecretKey::from_bytes([2; 32]));
+        assert!(matches!(refused, Err(Error::WrongKey { .. })));
+        table.enter(&id, &SecretKey::from_bytes([1; 32])).unwrap();
+    }
+}
