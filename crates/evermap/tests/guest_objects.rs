@@ -301,6 +301,31 @@ fn natives_and_guests_do_not_open_each_others_objects() {
 }
 
 #[test]
+fn a_window_with_holes_has_them_from_the_beginning_and_again_after_an_object() {
+    let fixture = fixture();
+    let linear = Linear::with(Unmapped::Hole);
+    let writable = |address: u64| {
+        // The kernel says so for us: reading from a pipe to where nothing may be stored fails.
+        let (mut ends, byte) = ([0; 2], [1u8]);
+        // SAFETY: plain calls of the kernel, on descriptors of our own.
+        unsafe {
+            assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+            assert_eq!(libc::write(ends[1], byte.as_ptr().cast(), 1), 1);
+            let got = libc::read(ends[0], linear.word(address).cast(), 1);
+            libc::close(ends[0]);
+            libc::close(ends[1]);
+            got == 1
+        }
+    };
+    assert!(writable(4096));
+    assert!(!writable(0x1000_0000) && !writable(0x4fff_f000));
+    let (session, data) = fixture.write_with_room(&linear, 65536);
+    assert!(writable(data));
+    drop(session);
+    assert!(!writable(data));
+}
+
+#[test]
 fn a_guest_object_is_renamed_removed_and_backed_up_like_any_other() {
     let fixture = fixture();
     let linear = Linear::new();

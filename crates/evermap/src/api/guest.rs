@@ -123,6 +123,10 @@ impl GuestMemory {
         let base = Displacement::by(memory_base).to_here(window.base);
         // SAFETY: the caller's promise.
         let space = unsafe { AddressSpace::lent("the guest window", base, window.bytes, vacancy) };
+        if unmapped == Unmapped::Hole {
+            // A claim that ends leaves what the space has where nothing is mapped.
+            drop(space.claim(base, window.bytes)?);
+        }
         Ok(GuestMemory { space, memory_base, window })
     }
 
