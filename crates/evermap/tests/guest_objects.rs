@@ -301,6 +301,21 @@ fn natives_and_guests_do_not_open_each_others_objects() {
 }
 
 #[test]
+fn a_file_that_was_cut_short_while_it_was_mapped_is_not_filled_up_with_zeros() {
+    let fixture = fixture();
+    let linear = Linear::new();
+    let (mut session, data) = fixture.write_with_room(&linear, 65536);
+    linear.store(data, 1);
+    session.commit().unwrap();
+    let uuid: String = session.uuid().iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = fixture.store.path().join("objects").join(uuid);
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
+    assert!(matches!(session.close(), Err(Error::Damaged { .. })));
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 8192);
+    assert!(matches!(fixture.write(&linear), Err(Error::Damaged { .. })));
+}
+
+#[test]
 fn a_window_with_holes_has_them_from_the_beginning_and_again_after_an_object() {
     let fixture = fixture();
     let linear = Linear::with(Unmapped::Hole);

@@ -223,9 +223,19 @@ impl Territory {
             at += step;
         }
         let length = length.max(length_min);
+        let there = file.length()?;
+        // Somebody cut it short while it was mapped. Zeros in place of what is gone would hide that.
+        if there < length {
+            return Err(Error::Damaged {
+                path: file.path().to_path_buf(),
+                what: "the file's length",
+                found: format!("{there} bytes"),
+                expected: format!("{length} bytes: it was cut short while it was open"),
+            });
+        }
         // Setting the length that a file has changes its times on ext4, and that makes its next
         // flush wait for the journal.
-        if file.length()? == length { Ok(()) } else { file.set_length(length) }
+        if there == length { Ok(()) } else { file.set_length(length) }
     }
 
     /// The object file was replaced by another one with the same contents.
