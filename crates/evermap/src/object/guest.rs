@@ -105,6 +105,7 @@ impl GuestWriter {
     /// Commits; false when nothing had changed. See [`Engine::commit`].
     pub(crate) fn commit(&mut self) -> Result<bool> {
         self.engine.check_usable()?;
+        self.check_length()?;
         self.take_root()?;
         let growth = self.territory.growth();
         let file_length = growth.file_length;
@@ -131,6 +132,21 @@ impl GuestWriter {
         self.engine.rollback()?;
         self.territory.rollback()?;
         self.engine.close()
+    }
+
+    /// Is the file as long as the last commit has it? What somebody cut off is not to be taken for
+    /// zeros.
+    fn check_length(&self) -> Result<()> {
+        let (length, committed) = (self.file.length()?, self.head.file_length);
+        if length >= committed {
+            return Ok(());
+        }
+        Err(Error::Damaged {
+            path: self.file.path().to_path_buf(),
+            what: "the file's length",
+            found: format!("{length} bytes"),
+            expected: format!("{committed} bytes: it was cut short while it was open"),
+        })
     }
 
     /// Copies what the guest says of its root out of its memory, checks it, and believes it then.
