@@ -9,7 +9,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 pub use crate::alloc::Ground;
-pub use crate::format::{PAGE_BYTES, REGIONS_MAX, RegionRecord, SCHEMA_BYTES_MAX, Superblock};
+pub use crate::format::{
+    CHUNK_BYTES, PAGE_BYTES, REGIONS_MAX, RegionRecord, SCHEMA_BYTES_MAX, Superblock,
+};
 
 use crate::alloc::Heap;
 use crate::error::Result;
