@@ -96,7 +96,9 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.object.is_empty() {
+        // The host's words name it, mostly.
+        let named = self.message.contains(&format!("`{}`", self.object));
+        if !self.object.is_empty() && !named {
             write!(formatter, "object `{}`: ", self.object)?;
         }
         formatter.write_str(&self.message)
@@ -145,9 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_its_object_if_it_knows_it() {
+    fn an_error_names_its_object_once_if_it_knows_it() {
         let error = Error::new(Code::NotFound, "notes", "there is none");
         assert_eq!(error.to_string(), "object `notes`: there is none");
         assert_eq!(Error { object: String::new(), ..error }.to_string(), "there is none");
+        let error = Error::new(Code::NotFound, "notes", "no object `notes`");
+        assert_eq!(error.to_string(), "no object `notes`");
     }
 }
