@@ -295,7 +295,7 @@ fn table(view: &impl View) -> Result<Option<Buckets>> {
 }
 
 /// An entry that lies in the object, and its name.
-fn entry<'v>(view: &'v impl View, address: *mut Entry) -> Option<(Entry, &'v [u8])> {
+fn entry(view: &impl View, address: *mut Entry) -> Option<(Entry, &[u8])> {
     let place = view.place(address.addr(), size_of::<Entry>(), align_of::<Entry>())?;
     // SAFETY: it lies in the object; any bytes are an entry.
     let entry = unsafe { place.cast::<Entry>().read() };

@@ -18,7 +18,7 @@ const NV_WRITE: c_int = 3;
 const ALIGNMENT: usize = 16;
 
 enum Open {
-    Heap(Heap),
+    Heap(Box<Heap>),
     Snapshot(Snapshot),
 }
 
@@ -33,19 +33,22 @@ fn lock() -> MutexGuard<'static, Option<Open>> {
     HEAP.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn open_heap() -> Result<Open> {
+    Heap::open(OBJECT).map(|heap| Open::Heap(Box::new(heap)))
+}
+
 fn open_snapshot() -> Result<Open> {
     Snapshot::open(OBJECT).map(Open::Snapshot)
 }
 
 /// Opens the heap for writing, or its last commit while somebody else writes it or may alone.
 fn open() -> Result<Open> {
-    match Heap::open(OBJECT) {
-        Ok(heap) => Ok(Open::Heap(heap)),
+    match open_heap() {
         // What kept it from being written says more than that there is no commit yet.
         Err(error) if [Code::Busy, Code::Denied].contains(&error.code()) => {
             open_snapshot().map_err(|_| error)
         }
-        Err(error) => Err(error),
+        other => other,
     }
 }
 
@@ -218,7 +221,7 @@ fn protect(level: c_int) -> Result<()> {
     }
     let opened = match level {
         NV_SNAPSHOT => open_snapshot(),
-        _ => Heap::open(OBJECT).map(Open::Heap),
+        _ => open_heap(),
     };
     match opened {
         Ok(open) => {

@@ -339,11 +339,9 @@ fn a_broken_table_of_names_is_an_error_and_leads_nowhere() {
     heap.allocate_named("a", 10).unwrap();
     let table = heap.root_raw().unwrap().address;
     let words = table.cast::<u64>();
-    let bucket = (0..64)
-        // SAFETY: the table's 64 buckets are behind its head.
-        .map(|at| unsafe { table.add(16).cast::<*mut u8>().add(at) })
-        .find(|bucket| !unsafe { bucket.read() }.is_null())
-        .unwrap();
+    // SAFETY: the table's 64 buckets are behind its head.
+    let buckets = unsafe { std::slice::from_raw_parts_mut(table.add(16).cast::<*mut u8>(), 64) };
+    let bucket = buckets.iter_mut().find(|bucket| !bucket.is_null()).unwrap() as *mut *mut u8;
     // SAFETY: the words are the table's, an entry's, and nobody borrows them.
     unsafe {
         let entry = bucket.read();

@@ -6,7 +6,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use evermap::__guest::{Ground, RegionRecord, SCHEMA_BYTES_MAX, Superblock, heap_over, settle};
+use evermap::__guest::{
+    CHUNK_BYTES, Ground, RegionRecord, RootRecord, heap_over, read_root, settle, write_root,
+};
 use evermap::Heap;
 
 use crate::error::{Code, Error, Result};
@@ -150,40 +152,25 @@ impl Mapping {
         unsafe { unmap_object(this.address, &this.name) }
     }
 
-    fn superblock(&self) -> *mut Superblock {
+    fn superblock(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.address as usize)
     }
 
     fn root(&self) -> RawRoot {
-        let superblock = self.superblock();
-        // SAFETY: the page is mapped while this value lives, all its fields are plain numbers, and
-        // its root is written by `set_root` alone, which borrows this value exclusively.
-        unsafe {
-            let length = usize::from((&raw const (*superblock).schema_length).read());
-            let schema = (&raw const (*superblock).schema).read();
-            let address = (&raw const (*superblock).root_address).read() as usize;
-            RawRoot {
-                address: std::ptr::with_exposed_provenance_mut(address),
-                bytes: (&raw const (*superblock).root_bytes).read(),
-                tag: (&raw const (*superblock).root_type_id).read(),
-                description: text(&schema[..length.min(SCHEMA_BYTES_MAX)]),
-            }
-        }
+        // SAFETY: the page is mapped while this value lives; its root is written by `set_root`
+        // alone, which borrows the value exclusively.
+        let RootRecord { address, bytes, tag, description } =
+            unsafe { read_root(self.superblock()) };
+        let address = std::ptr::with_exposed_provenance_mut(address as usize);
+        RawRoot { address, bytes, tag, description }
     }
 
     fn set_root(&mut self, root: &RawRoot) {
-        let superblock = self.superblock();
-        let description = cut(&root.description, SCHEMA_BYTES_MAX);
-        let mut schema = [0; SCHEMA_BYTES_MAX];
-        schema[..description.len()].copy_from_slice(description.as_bytes());
+        let (bytes, tag, description) = (root.bytes, root.tag, root.description.clone());
+        let address = root.address.expose_provenance() as u64;
+        let record = RootRecord { address, bytes, tag, description };
         // SAFETY: as in `root`, and the borrow is exclusive.
-        unsafe {
-            (&raw mut (*superblock).root_address).write(root.address.expose_provenance() as u64);
-            (&raw mut (*superblock).root_bytes).write(root.bytes);
-            (&raw mut (*superblock).root_type_id).write(root.tag);
-            (&raw mut (*superblock).schema_length).write(description.len() as u16);
-            (&raw mut (*superblock).schema).write(schema);
-        }
+        unsafe { write_root(self.superblock(), &record) };
     }
 }
 
@@ -266,7 +253,7 @@ impl Ground for Grounds {
         let before = regions.len();
         // A region is backed to its capacity before another is added.
         let full: u64 = regions.iter().map(|r| r.capacity - r.meta_length).sum();
-        let bytes = chunks * evermap::__guest::CHUNK_BYTES;
+        let bytes = chunks * CHUNK_BYTES;
         self.grow(&mut regions, full + bytes)?;
         let added = regions.get(before).copied();
         added.ok_or_else(|| self.too_little(bytes))
@@ -307,19 +294,6 @@ fn lies_in(regions: &[RegionRecord], address: usize, length: usize) -> bool {
         let (first, end) = (region.base + region.meta_length, region.base + region.length);
         address >= first && address + length <= end
     })
-}
-
-/// The beginning of a text, whole characters.
-fn cut(text: &str, bytes_max: usize) -> &str {
-    let mut length = text.len().min(bytes_max);
-    while !text.is_char_boundary(length) {
-        length -= 1;
-    }
-    &text[..length]
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
