@@ -74,8 +74,8 @@ int nvcommit(void);
  * for code that should only read, whatever it stores. NV_WRITE asks for writing again. At either
  * change, stores and allocations that were not committed are forgotten; blocks of the last commit
  * stay where they are. Nothing happens when the heap is open at this level already. When it cannot be
- * opened at this level, it is opened again as by the first call. Errors: EINVAL, ENOENT (no heap was
- * ever committed), EACCES, EBUSY, and those of opening. */
+ * opened at this level, it is opened again as by the first call. Errors: EINVAL, ENOENT (there is no
+ * heap yet), EACCES, EBUSY, and those of opening. */
 int nvprotect(int level);
 
 /** What went wrong last in this thread, in words; good until something else does. */
