@@ -3,7 +3,9 @@
 //! Every variant names the file or the object it is about; `Display` ends with the remedy. Nothing
 //! that comes from a file, the kernel or a caller is unwrapped: it becomes one of these.
 
-use std::path::{Path, PathBuf};
+#[cfg(not(target_family = "wasm"))]
+use std::path::Path;
+use std::path::PathBuf;
 
 /// What went wrong, with the thing it went wrong with and the remedy.
 ///
@@ -348,6 +350,7 @@ pub enum Error {
 /// `Result` with this crate's [`enum@Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+#[cfg(not(target_family = "wasm"))]
 impl Error {
     /// Gives an error of the kernel its place: the file, what was being done, and the variant that
     /// has a remedy for this cause.

@@ -34,42 +34,67 @@
 //! `object` (superblock, regions, root), `alloc`, `commit`, `address`, `storage`, and at the bottom
 //! `format`, `checksum` and `error`.
 
+// A guest in a sandbox has the allocator and the containers; files and mappings are its host's, and
+// so is what they alone use of both.
+#![cfg_attr(target_family = "wasm", allow(dead_code, unused_imports))]
+
 // The derive macros name the crate from outside; inside it is the same name.
 extern crate self as evermap;
 
+#[doc(hidden)]
+#[path = "guest_side.rs"]
+pub mod __guest;
+#[cfg(target_family = "wasm")]
+#[path = "address/guest.rs"]
+mod address;
+#[cfg(not(target_family = "wasm"))]
 mod address;
 mod alloc;
+#[cfg(not(target_family = "wasm"))]
 mod api;
+#[cfg(not(target_family = "wasm"))]
 mod catalog;
+#[cfg(not(target_family = "wasm"))]
 mod checksum;
+#[cfg(not(target_family = "wasm"))]
 mod commit;
 mod error;
 mod format;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(all(any(test, feature = "fuzzing"), not(target_family = "wasm")))]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(not(target_family = "wasm"))]
 mod layout;
+#[cfg(not(target_family = "wasm"))]
 mod mutate;
+#[cfg(not(target_family = "wasm"))]
 mod object;
 mod persist;
-#[cfg(test)]
+#[cfg(all(test, not(target_family = "wasm")))]
 mod simulation;
+#[cfg(not(target_family = "wasm"))]
 mod storage;
+#[cfg(not(target_family = "wasm"))]
 pub mod tools;
 
+#[cfg(not(target_family = "wasm"))]
 pub use address::Window;
 pub use alloc::{ClassStatistics, Heap, HeapStatistics};
+#[cfg(not(target_family = "wasm"))]
 pub use api::guest;
+#[cfg(not(target_family = "wasm"))]
 pub use api::{
     ARENA_BYTES_DEFAULT, ApplicationKey, Batch, Migrations, ObjectInfo, Options,
     ProtectedRawSession, ProtectedSession, RawRoot, RawSession, RawSnapshot, RawWriteScope,
     Session, Snapshot, Store, Verify, WritePass, WritePermit, WriteScope,
 };
+#[cfg(not(target_family = "wasm"))]
 pub use commit::{Durability, WhenLogFull, WriteOptions};
 pub use error::{Error, Result};
 #[cfg(feature = "serde")]
 pub use evermap_derive::PersistDeserialize;
 pub use evermap_derive::{Persist, PersistHash, Plain};
+#[cfg(not(target_family = "wasm"))]
 pub use object::{InForce, Protection};
 #[cfg(feature = "serde")]
 pub use persist::serde;

@@ -19,10 +19,11 @@ impl AnonymousRange {
             bytes,
             why,
         };
-        let Some(mapped_bytes) = bytes.checked_add(CHUNK_BYTES) else {
+        let mapped_bytes = bytes.saturating_add(CHUNK_BYTES);
+        let Ok(length) = usize::try_from(mapped_bytes) else {
             return Err(refuse("it is larger than memory can be".to_string()));
         };
-        let mapped = memory::map(mapped_bytes as usize).map_err(refuse)?.expose_provenance() as u64;
+        let mapped = memory::map(length).map_err(refuse)?.expose_provenance() as u64;
         Ok(AnonymousRange { mapped, mapped_bytes, base: mapped.next_multiple_of(CHUNK_BYTES) })
     }
 
@@ -40,7 +41,7 @@ impl Drop for AnonymousRange {
     }
 }
 
-#[cfg(not(miri))]
+#[cfg(not(any(miri, target_family = "wasm")))]
 mod memory {
     use rustix::mm::{self, MapFlags, ProtFlags};
 
@@ -60,8 +61,8 @@ mod memory {
     }
 }
 
-/// Miri has no `mmap` of the kernel's: memory of its own allocator does instead.
-#[cfg(miri)]
+/// Miri and sandboxes have no `mmap` of the kernel's: memory of their own allocator does instead.
+#[cfg(any(miri, target_family = "wasm"))]
 mod memory {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
 

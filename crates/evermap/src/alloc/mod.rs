@@ -60,11 +60,12 @@ pub(crate) use statistics::statistics_of;
 pub use statistics::{ClassStatistics, HeapStatistics};
 use thread::ThreadHeap;
 
-/// Largest single block: half the address space of x86-64 programs, so that sums do not overflow.
-const ALLOCATION_BYTES_MAX: usize = 1 << 46;
+/// Largest single block: half the address space of x86-64 programs, and a quarter of a guest's, so
+/// that sums do not overflow.
+const ALLOCATION_BYTES_MAX: usize = 1 << if usize::BITS == 64 { 46 } else { 30 };
 
 /// Where a heap gets more room from: the object that it lives in.
-pub(crate) trait Ground: Send + Sync {
+pub trait Ground: Send + Sync {
     /// Backs a region with the file up to at least `data_bytes` from its first chunk; gives the
     /// bytes that are backed then.
     fn extend(&self, region: usize, data_bytes: u64) -> Result<u64>;

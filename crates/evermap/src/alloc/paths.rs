@@ -265,7 +265,7 @@ impl Heap {
     /// # Errors
     /// As [`Heap::allocate`].
     pub(crate) fn reserve(&self, bytes: u64) -> Result<()> {
-        check_request(bytes as usize, CHUNK_BYTES as usize)?;
+        check_request(usize::try_from(bytes).unwrap_or(usize::MAX), CHUNK_BYTES as usize)?;
         self.lock().reserve(&*self.ground, bytes)
     }
 

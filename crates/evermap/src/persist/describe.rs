@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use super::Persist;
+use super::{POINTER_BYTES, Persist};
 
 /// The id of a type's description: its XXH3 hash of 128 bits, in the canonical (big-endian) order.
 ///
@@ -171,6 +171,11 @@ impl Description {
             if this.full {
                 break;
             }
+        }
+        // Where pointers have four bytes, the same text may stand for other layouts: a `PVec` has 24
+        // bytes in both.
+        if POINTER_BYTES != 8 {
+            let _ = write!(text, ";*#{POINTER_BYTES}/{POINTER_BYTES}");
         }
         assert!(
             !this.full,

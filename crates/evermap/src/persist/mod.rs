@@ -6,6 +6,9 @@
 //! that edits in place. A pointer-bearing value therefore can't outlive its mapping, can't move
 //! into another object and can't be freed twice. `docs/persist.md` gives the whole argument.
 //!
+//! Layouts are given with pointers of eight bytes. In a guest's object they have four, and all else
+//! keeps its size and alignment.
+//!
 //! The room owns the layouts of the containers (each file asserts its own to the byte) and touches
 //! the layer below only through [`crate::alloc::Heap`]. A change here can break two things that no
 //! test of a single run notices: a layout that files already have, and a description text, which
@@ -61,13 +64,18 @@ pub use pvec::{IterMut, PVec};
 pub use release::Releaser;
 pub use scratch::Scratch;
 
-pub(crate) use build::{build_at as build_root, build_block_with};
+pub(crate) use build::{build_at as build_root, build_block, build_block_with};
 pub(crate) use release::release_value;
 
 use std::ptr::NonNull;
 
-// Lengths and pointers are eight bytes in the file, and `usize` in the program.
-const _: () = assert!(usize::BITS == 64, "Evermap needs 64-bit pointers");
+/// Bytes of a pointer in an object: eight, and four in a guest's. Lengths are eight bytes in both,
+/// and `usize` in the program.
+const POINTER_BYTES: usize = size_of::<usize>();
+const _: () = assert!(
+    POINTER_BYTES == if cfg!(target_family = "wasm") { 4 } else { 8 },
+    "Evermap needs 64-bit pointers, and 32-bit ones in a sandbox"
+);
 
 /// A type whose values can lie in an object.
 ///

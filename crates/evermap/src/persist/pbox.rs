@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::build::build_block;
-use super::{Build, Built, Description, Mut, Persist, Releaser, Slot};
+use super::{Build, Built, Description, Mut, POINTER_BYTES, Persist, Releaser, Slot};
 use crate::Error;
 
 /// An owned value in a block of its own: `Box` for objects.
@@ -44,8 +44,9 @@ use crate::Error;
 #[repr(transparent)]
 pub struct PBox<T>(NonNull<T>);
 
-const _: () = assert!(size_of::<PBox<u64>>() == 8 && align_of::<PBox<u64>>() == 8);
-const _: () = assert!(size_of::<Option<PBox<u64>>>() == 8);
+const _: () = assert!(size_of::<PBox<u64>>() == POINTER_BYTES);
+const _: () = assert!(align_of::<PBox<u64>>() == POINTER_BYTES);
+const _: () = assert!(size_of::<Option<PBox<u64>>>() == POINTER_BYTES);
 // As for std's types, where these could have a niche at all.
 const _: () = assert!(size_of::<Option<PBox<u64>>>() == size_of::<Option<Box<u64>>>());
 

@@ -3,12 +3,12 @@
 //! What can fail comes first: the nodes that a split needs are allocated before anything is moved, so
 //! that a full object leaves the tree as it was.
 
-use std::mem::{self, MaybeUninit};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use super::build::Staged;
 use super::pbtree_node::{CAPACITY, HEIGHT_MAX, Inner, LEN_MIN, Node, NodeRef, Path};
-use super::{Mut, PBTree, Persist};
+use super::{Mut, PBTree, POINTER_BYTES, Persist};
 use crate::Error;
 use crate::alloc::Heap;
 
@@ -204,4 +204,4 @@ impl<K: Persist, V: Persist> Drop for Filling<'_, '_, K, V> {
     }
 }
 
-const _: () = assert!(mem::size_of::<Option<NodeRef<u8, u8>>>() == 8);
+const _: () = assert!(size_of::<Option<NodeRef<u8, u8>>>() == POINTER_BYTES);

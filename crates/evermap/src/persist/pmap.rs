@@ -30,7 +30,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use super::map::{Iter, Keys, Values};
-use super::{Description, Mut, Persist, PersistHash, Releaser};
+use super::{Description, Mut, POINTER_BYTES, Persist, PersistHash, Releaser};
 
 /// A hash map that keeps the order of insertion: `HashMap` for objects.
 ///
@@ -67,12 +67,14 @@ pub struct PMap<K, V> {
     pub(super) reserved: u32,
 }
 
-const _: () = assert!(size_of::<PMap<u8, u8>>() == 40 && align_of::<PMap<u8, u8>>() == 8);
-const _: () = assert!(std::mem::offset_of!(PMap<u8, u8>, cells) == 8);
-const _: () = assert!(std::mem::offset_of!(PMap<u8, u8>, seed) == 16);
-const _: () = assert!(std::mem::offset_of!(PMap<u8, u8>, used) == 24);
-const _: () = assert!(std::mem::offset_of!(PMap<u8, u8>, live) == 28);
-const _: () = assert!(std::mem::offset_of!(PMap<u8, u8>, bits) == 32);
+const SEED_OFFSET: usize = 2 * POINTER_BYTES;
+const _: () = assert!(size_of::<PMap<u8, u8>>() == SEED_OFFSET + 24);
+const _: () = assert!(align_of::<PMap<u8, u8>>() == 8);
+const _: () = assert!(std::mem::offset_of!(PMap<u8, u8>, cells) == POINTER_BYTES);
+const _: () = assert!(std::mem::offset_of!(PMap<u8, u8>, seed) == SEED_OFFSET);
+const _: () = assert!(std::mem::offset_of!(PMap<u8, u8>, used) == SEED_OFFSET + 8);
+const _: () = assert!(std::mem::offset_of!(PMap<u8, u8>, live) == SEED_OFFSET + 12);
+const _: () = assert!(std::mem::offset_of!(PMap<u8, u8>, bits) == SEED_OFFSET + 16);
 
 /// One entry. Key and value are valid if and only if the hash isn't 0.
 #[repr(C)]

@@ -6,10 +6,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ptr::NonNull;
 
-use super::{Build, Built, Description, Mut, Persist, Releaser, Slot};
+use super::{Build, Built, Description, Mut, POINTER_BYTES, Persist, Releaser, Slot};
 use crate::Error;
 
-/// A raw pointer to another value of the same object. Eight bytes; may be null; owns nothing.
+/// A raw pointer to another value of the same object. As large as a pointer; may be null; owns nothing.
 ///
 /// It stays right across runs, since objects are mapped where they were. It does *not* follow a
 /// value that moves: elements of a [`PVec`](super::PVec) move when it grows or shifts, those of a
@@ -42,7 +42,8 @@ use crate::Error;
 #[repr(transparent)]
 pub struct Ptr<T>(*mut T);
 
-const _: () = assert!(size_of::<Ptr<u8>>() == 8 && align_of::<Ptr<u8>>() == 8);
+const _: () = assert!(size_of::<Ptr<u8>>() == POINTER_BYTES);
+const _: () = assert!(align_of::<Ptr<u8>>() == POINTER_BYTES);
 
 // SAFETY: a `Ptr` gives access to nothing without `unsafe`, whose promise covers the thread as well.
 unsafe impl<T> Send for Ptr<T> {}
@@ -158,7 +159,7 @@ impl<T> fmt::Debug for Ptr<T> {
     }
 }
 
-// SAFETY: eight bytes, laid out like `*mut T`; owns nothing.
+// SAFETY: laid out like `*mut T`; owns nothing.
 unsafe impl<T: Persist> Persist for Ptr<T> {
     type Fields<'a> = Mut<'a, Self>;
     const OWNS: bool = false;

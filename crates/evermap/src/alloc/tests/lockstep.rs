@@ -378,6 +378,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "needs threads")]
 fn threads_in_any_order_leave_metadata_that_says_exactly_what_is_allocated() {
     let steps = number("EVERMAP_STEPS").unwrap_or(if cfg!(miri) { 60 } else { 2500 });
     let seeds = match number("EVERMAP_SEED") {

@@ -26,6 +26,7 @@ fn elsewhere<R: Send>(act: impl FnOnce() -> R + Send) -> R {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "needs threads")]
 fn what_other_threads_free_is_allocated_again_before_the_heap_grows() {
     let heap = Heap::anonymous().unwrap();
     let count = 10 * CHUNK_BYTES as usize / 512;
@@ -39,6 +40,7 @@ fn what_other_threads_free_is_allocated_again_before_the_heap_grows() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "needs threads")]
 fn a_block_is_freed_once_whichever_threads_try() {
     let heap = Heap::anonymous().unwrap();
     let blocks = allocate(&heap, 100, 3);
@@ -59,6 +61,7 @@ fn a_block_is_freed_once_whichever_threads_try() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "needs threads")]
 fn slabs_of_threads_that_ended_are_used_by_the_others() {
     let heap = Heap::anonymous().unwrap();
     for round in 0..50 {
@@ -76,6 +79,7 @@ fn slabs_of_threads_that_ended_are_used_by_the_others() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "needs threads")]
 fn slabs_that_an_earlier_session_left_are_used_before_fresh_ones() {
     let ground = Remembering::new();
     let mut heap = ground.heap();
@@ -186,6 +190,7 @@ fn a_large_block_grows_and_shrinks_where_it_is_while_there_is_room() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "needs threads")]
 fn a_ground_that_refuses_leaves_the_heap_as_it_was() {
     struct Refusing;
     impl Ground for Refusing {

@@ -1,6 +1,10 @@
 //! Tests of the typed layer against a heap that counts its blocks and can be told to fail.
 
+// The names of its types make a module of a gigabyte.
+#[cfg(not(target_family = "wasm"))]
 mod deep_types;
+// The texts of 64-bit machines.
+#[cfg(not(target_family = "wasm"))]
 mod describe;
 mod difference;
 mod failure;
@@ -13,6 +17,7 @@ mod pvec;
 #[cfg(feature = "serde")]
 mod serde;
 mod structs;
+mod widths;
 
 use super::{Build, Mut, Persist, Scratch};
 use crate::Error;

@@ -36,6 +36,7 @@ fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "needs threads")]
 fn a_list_of_a_million_nodes_is_released_on_a_small_stack() {
     on_a_small_stack(|| {
         let mut object = object::<Node, _>(node(0));
@@ -60,6 +61,7 @@ fn empty() -> Deep {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "needs threads")]
 fn vectors_and_maps_nested_a_hundred_thousand_deep_are_released_on_a_small_stack() {
     on_a_small_stack(|| {
         let mut object = object::<Deep, _>(empty());

@@ -308,6 +308,7 @@ fn removing_needs_no_memory() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "needs unwinding")]
 fn a_panic_in_the_users_code_loses_nothing() {
     let mut object = object::<PBTree<u64, PString>, _>([(1, "a"), (2, "b")]);
     let panics = |work: &mut dyn FnMut()| {

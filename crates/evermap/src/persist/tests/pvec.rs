@@ -230,6 +230,7 @@ fn a_length_beyond_the_address_space_is_an_error() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "needs unwinding")]
 fn a_panic_in_a_comparison_loses_and_doubles_nothing() {
     let mut object =
         object::<PVec<PString>, _>((0..100).map(|n| n.to_string()).collect::<Vec<_>>());
@@ -252,6 +253,7 @@ fn a_panic_in_a_comparison_loses_and_doubles_nothing() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "needs unwinding")]
 fn a_panic_in_retain_or_in_a_source_leaves_a_valid_vector() {
     let mut object = object::<PVec<PString>, _>(["a", "b", "c", "d"]);
     let mut vec = object.root_mut();
@@ -286,6 +288,7 @@ fn a_panic_in_retain_or_in_a_source_leaves_a_valid_vector() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "needs threads")]
 fn cursors_to_elements_work_side_by_side_and_in_threads() {
     let mut object = object::<PVec<PString>, _>(["", "", "", ""]);
     std::thread::scope(|scope| {

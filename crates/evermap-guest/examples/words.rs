@@ -1,0 +1,33 @@
+//! Counts words in a heap that lasts: `words WORD..` adds, and says how often each was there in
+//! this run and all before. A guest, and a native program:
+//!
+//!     cargo build -p evermap-guest --example words --target wasm32-wasip1
+//!     EVERMAP_STORE=/tmp/words cargo run -p evermap-guest --example words -- one two one
+
+use evermap::{PMap, PString, Persist};
+use evermap_guest::{Heap, Result};
+
+#[derive(Persist)]
+#[repr(C)]
+struct Words {
+    counts: PMap<PString, u64>,
+    runs: u64,
+}
+
+fn main() -> Result<()> {
+    let mut heap = Heap::open("words")?;
+    let mut words = heap.root_or::<Words, _>(Words { counts: PMap::new(), runs: 0 })?;
+    let mut words = words.fields();
+    *words.runs += 1;
+    for word in std::env::args().skip(1) {
+        *words.counts.get_or_insert_with(word, || 0)? += 1;
+    }
+    heap.commit()?;
+
+    let words: &Words = heap.root()?;
+    println!("run {}", words.runs);
+    for (word, count) in words.counts.iter() {
+        println!("{word}: {count}");
+    }
+    heap.close()
+}

@@ -1,0 +1,357 @@
+//! Named blocks: an object whose root is a table of names, as C programs use it.
+//!
+//! The table is that of `nvheap.h`, with pointers as this machine has them, so that programs in C
+//! and in Rust read each other's: a number of names, a number of buckets (a power of two), and so
+//! many lists of entries; a name is in the list of its hash (FNV-1a, 64 bits).
+//!
+//! Pointers of the table are believed only as far as they lead into the object, and lists only as
+//! long as there are names: an object that somebody else made cannot lead a reader elsewhere, nor
+//! round in circles.
+
+use std::mem::offset_of;
+use std::ptr::NonNull;
+
+use crate::error::{Code, Result};
+use crate::heap::Heap;
+use crate::platform::Writer;
+use crate::root::{RawRoot, View};
+use crate::snapshot::Snapshot;
+
+const TAG: [u8; 16] = *b"evermap.nvheap.1";
+const DESCRIPTION: &str = "table of names of an nvheap";
+const BUCKETS_FIRST: usize = 64;
+/// Of every block, as `malloc` has it.
+const ALIGNMENT: usize = 16;
+const NAME_BYTES_MAX: usize = 255;
+
+#[repr(C)]
+struct Table {
+    names: u64,
+    buckets: u64,
+    // `buckets` pointers to entries follow.
+}
+
+#[repr(C)]
+struct Entry {
+    next: *mut Entry,
+    block: *mut u8,
+    size: u64,
+    hash: u64,
+    name_bytes: u64,
+    // The name and a zero byte follow.
+}
+
+const _: () = assert!(size_of::<Table>() == 16);
+const _: () = assert!(offset_of!(Entry, size) == 2 * size_of::<usize>());
+const _: () = assert!(size_of::<Entry>() == 2 * size_of::<usize>() + 24);
+
+/// A table whose buckets lie in the object.
+#[derive(Clone, Copy)]
+struct Buckets {
+    table: NonNull<Table>,
+    names: u64,
+    buckets: usize,
+}
+
+/// Where an entry hangs, and what it says.
+struct Found {
+    place: NonNull<*mut Entry>,
+    entry: NonNull<Entry>,
+    next: *mut Entry,
+    block: NonNull<[u8]>,
+}
+
+impl Heap {
+    /// The block of a name, for reading.
+    ///
+    /// # Errors
+    /// `OtherType` when the object's root is no table of names, `Damaged`.
+    pub fn block(&self, name: &str) -> Result<Option<&[u8]>> {
+        // SAFETY: the block lies in the object, which stays mapped as long as the heap is borrowed;
+        // safe code writes to it through an exclusive borrow of the heap only.
+        Ok(self.block_raw(name.as_bytes())?.map(|block| unsafe { block.as_ref() }))
+    }
+
+    /// The block of a name, for writing.
+    ///
+    /// # Errors
+    /// As [`block`](Heap::block).
+    pub fn block_mut(&mut self, name: &str) -> Result<Option<&mut [u8]>> {
+        // SAFETY: as in `block`, and the borrow is exclusive.
+        Ok(self.block_raw(name.as_bytes())?.map(|mut block| unsafe { block.as_mut() }))
+    }
+
+    /// The block of a name, as a pointer: for code that uses several at a time, or keeps pointers
+    /// in them. It is good until the block is freed, or a rollback.
+    ///
+    /// # Errors
+    /// As [`block`](Heap::block).
+    pub fn block_raw(&self, name: &[u8]) -> Result<Option<NonNull<[u8]>>> {
+        Ok(find(self.writer(), name)?.map(|found| found.block))
+    }
+
+    /// Allocates a block of zeros, aligned to 16, that is found by its name (1 to 255 bytes) in
+    /// this and later runs.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # evermap_guest::use_store(directory.path().join("store"))?;
+    /// let mut heap = evermap_guest::Heap::open("nvheap")?;
+    /// heap.allocate_named("greeting", 5)?.copy_from_slice(b"hello");
+    /// heap.commit()?;
+    /// assert_eq!(heap.block("greeting")?, Some(&b"hello"[..]));
+    /// # heap.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidName`, `OtherType`, `Damaged`, and those of
+    /// [`allocate`](Heap::allocate). Nothing has changed then.
+    pub fn allocate_named(&mut self, name: &str, bytes: usize) -> Result<&mut [u8]> {
+        let mut block = self.allocate_named_raw(name.as_bytes(), bytes)?;
+        // SAFETY: the block is new, and all of it is written; as long as the heap is borrowed
+        // exclusively nobody else reaches it.
+        unsafe {
+            block.cast::<u8>().write_bytes(0, bytes);
+            Ok(block.as_mut())
+        }
+    }
+
+    /// The same with unspecified contents.
+    ///
+    /// # Errors
+    /// As [`allocate_named`](Heap::allocate_named).
+    pub fn allocate_named_raw(&mut self, name: &[u8], bytes: usize) -> Result<NonNull<[u8]>> {
+        check_name(self.writer(), name)?;
+        if find(self.writer(), name)?.is_some() {
+            let why = format!("it has a block `{}` already", String::from_utf8_lossy(name));
+            return Err(self.writer().error(Code::AlreadyExists, why));
+        }
+        let block = self.allocate(bytes, ALIGNMENT)?;
+        if let Err(error) = self.insert(name, block, bytes) {
+            // SAFETY: just allocated, and nobody has it.
+            unsafe { self.free(block)? };
+            return Err(error);
+        }
+        Ok(NonNull::slice_from_raw_parts(block, bytes))
+    }
+
+    /// Frees the block of a name, and the name; false when there is none.
+    ///
+    /// # Errors
+    /// `OtherType`, `Damaged`.
+    pub fn free_named(&mut self, name: &str) -> Result<bool> {
+        // SAFETY: references to the block are borrows of the heap, and there are none now; a pointer
+        // to it is its owner's matter.
+        unsafe { self.free_named_raw(name.as_bytes()) }
+    }
+
+    /// # Safety
+    /// Nobody uses the block any more.
+    pub(crate) unsafe fn free_named_raw(&mut self, name: &[u8]) -> Result<bool> {
+        let Some(table) = table(self.writer())? else { return Ok(false) };
+        let Some(found) = find(self.writer(), name)? else { return Ok(false) };
+        // SAFETY: table and entry lie in the object and are changed by who has the heap
+        // exclusively; the entry is out of its list before it is freed.
+        unsafe {
+            found.place.write(found.next);
+            (&raw mut (*table.table.as_ptr()).names).write(table.names.saturating_sub(1));
+            self.free(found.entry.cast())?;
+            self.free(found.block.cast())?;
+        }
+        Ok(true)
+    }
+
+    /// Gives a block a name that is not in the table.
+    fn insert(&mut self, name: &[u8], block: NonNull<u8>, bytes: usize) -> Result<()> {
+        let table = self.table_with_room()?;
+        let made = self.allocate(size_of::<Entry>() + name.len() + 1, ALIGNMENT)?.cast::<Entry>();
+        let hash = hash_of(name);
+        let place = table.bucket(hash);
+        // SAFETY: the entry's block has room for it and the name, and nobody else has it; the rest
+        // as in `free_named_raw`.
+        unsafe {
+            made.write(Entry {
+                next: place.read(),
+                block: block.as_ptr(),
+                size: bytes as u64,
+                hash,
+                name_bytes: name.len() as u64,
+            });
+            let text = made.add(1).cast::<u8>();
+            text.copy_from_nonoverlapping(NonNull::from(name).cast(), name.len());
+            text.add(name.len()).write(0);
+            place.write(made.as_ptr());
+            (&raw mut (*table.table.as_ptr()).names).write(table.names + 1);
+        }
+        Ok(())
+    }
+
+    /// The table, made, or made longer, when it has fewer lists than names.
+    fn table_with_room(&mut self) -> Result<Buckets> {
+        let old = table(self.writer())?;
+        if let Some(old) = old.filter(|old| old.names < old.buckets as u64) {
+            return Ok(old);
+        }
+        let (names, had) = old.map_or((0, 0), |old| (old.names, old.buckets));
+        let buckets = (had * 2).max(BUCKETS_FIRST);
+        let bytes = table_bytes(buckets);
+        let block = self.allocate(bytes, ALIGNMENT)?;
+        let new = Buckets { table: block.cast(), names, buckets };
+        // SAFETY: the new table's block has so many bytes, and nobody else has it.
+        unsafe {
+            block.write_bytes(0, bytes);
+            new.table.write(Table { names, buckets: buckets as u64 });
+        }
+        if let Some(old) = old
+            && let Err(error) = move_entries(self.writer(), old, new)
+        {
+            // SAFETY: nothing leads to it.
+            unsafe { self.free(block)? };
+            return Err(error);
+        }
+        // SAFETY: the tag is no Rust type's.
+        unsafe { self.set_root_raw(Some(block), bytes, TAG, DESCRIPTION)? };
+        if let Some(old) = old {
+            // SAFETY: nothing leads to it any more.
+            unsafe { self.free(old.table.cast())? };
+        }
+        Ok(new)
+    }
+}
+
+impl Snapshot {
+    /// The block of a name.
+    ///
+    /// # Errors
+    /// `OtherType` when the object's root is no table of names, `Damaged`.
+    pub fn block(&self, name: &str) -> Result<Option<&[u8]>> {
+        // SAFETY: the block lies in the object, which stays mapped as long as the snapshot is
+        // borrowed, and which safe code does not write.
+        Ok(self.block_raw(name.as_bytes())?.map(|block| unsafe { block.as_ref() }))
+    }
+
+    /// The block of a name, as a pointer, which is good as long as the snapshot is open.
+    ///
+    /// # Errors
+    /// As [`block`](Snapshot::block).
+    pub fn block_raw(&self, name: &[u8]) -> Result<Option<NonNull<[u8]>>> {
+        Ok(find(self.reader(), name)?.map(|found| found.block))
+    }
+}
+
+impl Buckets {
+    /// Where the list of a hash begins.
+    fn bucket(self, hash: u64) -> NonNull<*mut Entry> {
+        let at = hash as usize & (self.buckets - 1);
+        // SAFETY: as many pointers follow the table, in the same block.
+        unsafe { self.table.add(1).cast::<*mut Entry>().add(at) }
+    }
+}
+
+fn table_bytes(buckets: usize) -> usize {
+    size_of::<Table>() + buckets * size_of::<*mut Entry>()
+}
+
+/// FNV-1a, 64 bits.
+fn hash_of(name: &[u8]) -> u64 {
+    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn check_name(view: &impl View, name: &[u8]) -> Result<()> {
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(&0) {
+        return Ok(());
+    }
+    let why = format!(
+        "a block's name has 1 to {NAME_BYTES_MAX} bytes and none of them is zero; this one has {}",
+        name.len()
+    );
+    Err(view.error(Code::InvalidName, why))
+}
+
+/// The table of an object; `None` while nothing has a name.
+fn table(view: &impl View) -> Result<Option<Buckets>> {
+    let RawRoot { address, tag, description, .. } = view.root()?;
+    if address.is_null() {
+        return Ok(None);
+    }
+    if tag != TAG {
+        let why = format!("its root is `{description}`, and no table of names");
+        return Err(view.error(Code::OtherType, why));
+    }
+    let damaged = || view.error(Code::Damaged, "its table of names is broken; restore a backup");
+    let align = align_of::<Table>();
+    let head = view.place(address.addr(), size_of::<Table>(), align).ok_or_else(damaged)?;
+    let table = head.cast::<Table>();
+    // SAFETY: the table's head lies in the object.
+    let Table { names, buckets } = unsafe { table.read() };
+    // More do not fit into memory.
+    let possible = usize::try_from(buckets).ok().filter(|b| b.is_power_of_two() && *b <= 1 << 26);
+    let buckets = possible.ok_or_else(damaged)?;
+    view.place(address.addr(), table_bytes(buckets), align).ok_or_else(damaged)?;
+    Ok(Some(Buckets { table, names, buckets }))
+}
+
+/// An entry that lies in the object, and its name.
+fn entry(view: &impl View, address: *mut Entry) -> Option<(Entry, &[u8])> {
+    let place = view.place(address.addr(), size_of::<Entry>(), align_of::<Entry>())?;
+    // SAFETY: it lies in the object; any bytes are an entry.
+    let entry = unsafe { place.cast::<Entry>().read() };
+    let length = usize::try_from(entry.name_bytes).ok().filter(|n| *n <= NAME_BYTES_MAX)?;
+    view.place(address.addr(), size_of::<Entry>() + length, 1)?;
+    // SAFETY: the name lies in the object, too; names are written once, with their entry.
+    let name =
+        unsafe { std::slice::from_raw_parts(place.as_ptr().add(size_of::<Entry>()), length) };
+    Some((entry, name))
+}
+
+/// The entry of a name.
+fn find(view: &impl View, name: &[u8]) -> Result<Option<Found>> {
+    let Some(table) = table(view)? else { return Ok(None) };
+    let hash = hash_of(name);
+    let damaged = || view.error(Code::Damaged, "its table of names is broken; restore a backup");
+    let mut place = table.bucket(hash);
+    for _ in 0..=table.names {
+        // SAFETY: a bucket, or the first field of an entry that lies in the object.
+        let Some(address) = NonNull::new(unsafe { place.read() }) else { return Ok(None) };
+        let (stored, stored_name) = entry(view, address.as_ptr()).ok_or_else(damaged)?;
+        if stored.hash == hash && stored_name == name {
+            let size = usize::try_from(stored.size).map_err(|_| damaged())?;
+            let block = view.place(stored.block.addr(), size, ALIGNMENT).ok_or_else(damaged)?;
+            let block = NonNull::slice_from_raw_parts(block, size);
+            return Ok(Some(Found { place, entry: address, next: stored.next, block }));
+        }
+        place = address.cast();
+    }
+    Err(damaged())
+}
+
+/// Hangs all entries of one table into another. When it fails, the old table is as it was.
+fn move_entries(writer: &Writer, old: Buckets, new: Buckets) -> Result<()> {
+    let damaged = || writer.error(Code::Damaged, "its table of names is broken; restore a backup");
+    let mut entries = Vec::new();
+    for bucket in 0..old.buckets as u64 {
+        // SAFETY: a bucket of the table.
+        let mut next = unsafe { old.bucket(bucket).read() };
+        while let Some(address) = NonNull::new(next) {
+            if entries.len() as u64 >= old.names {
+                return Err(damaged());
+            }
+            let (stored, _) = entry(writer, address.as_ptr()).ok_or_else(damaged)?;
+            entries.push((address, stored.hash));
+            next = stored.next;
+        }
+    }
+    for (address, hash) in entries {
+        let place = new.bucket(hash);
+        // SAFETY: the entry lies in the object, the place in the new table's block; both are
+        // changed by who has the heap exclusively.
+        unsafe {
+            (&raw mut (*address.as_ptr()).next).write(place.read());
+            place.write(address.as_ptr());
+        }
+    }
+    Ok(())
+}

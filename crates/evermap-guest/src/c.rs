@@ -1,0 +1,249 @@
+//! What `include/nvheap.h` says: one heap an application, for guests in C. It is the object
+//! "nvheap", a table of names is its root (`blocks`), and one lock keeps calls apart.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::{NonNull, null_mut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Code, Error, Result};
+use crate::heap::Heap;
+use crate::snapshot::Snapshot;
+
+const OBJECT: &str = "nvheap";
+/// Levels, as the header has them.
+const NV_SNAPSHOT: c_int = 1;
+const NV_WRITE: c_int = 3;
+/// Of every block, as `malloc` has it.
+const ALIGNMENT: usize = 16;
+
+enum Open {
+    Heap(Box<Heap>),
+    Snapshot(Snapshot),
+}
+
+/// The heap once it is open.
+static HEAP: Mutex<Option<Open>> = Mutex::new(None);
+
+thread_local! {
+    static MESSAGE: RefCell<CString> = RefCell::default();
+}
+
+fn lock() -> MutexGuard<'static, Option<Open>> {
+    HEAP.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open_heap() -> Result<Open> {
+    Heap::open(OBJECT).map(|heap| Open::Heap(Box::new(heap)))
+}
+
+fn open_snapshot() -> Result<Open> {
+    Snapshot::open(OBJECT).map(Open::Snapshot)
+}
+
+/// Opens the heap for writing, or its last commit while somebody else writes it or may alone.
+fn open() -> Result<Open> {
+    match open_heap() {
+        // What kept it from being written says more than that there is no commit yet.
+        Err(error) if [Code::Busy, Code::Denied].contains(&error.code()) => {
+            open_snapshot().map_err(|_| error)
+        }
+        other => other,
+    }
+}
+
+fn with_open<T>(call: impl FnOnce(&mut Open) -> Result<T>) -> Result<T> {
+    let mut heap = lock();
+    let open = match &mut *heap {
+        Some(open) => open,
+        none => none.insert(open()?),
+    };
+    call(open)
+}
+
+fn with_heap<T>(call: impl FnOnce(&mut Heap) -> Result<T>) -> Result<T> {
+    with_open(|open| match open {
+        Open::Heap(heap) => call(heap),
+        Open::Snapshot(_) => {
+            let why = "it is open as a snapshot; ask for writing with nvprotect(NV_WRITE)";
+            Err(Error::new(Code::ReadOnly, OBJECT, why))
+        }
+    })
+}
+
+/// Sets `errno` and the text of `nverror` when a call failed.
+fn report<T>(result: Result<T>) -> Option<T> {
+    let error = match result {
+        Ok(value) => return Some(value),
+        Err(error) => error,
+    };
+    let text = error.to_string().replace('\0', "?");
+    MESSAGE.with(|message| message.replace(CString::new(text).unwrap_or_default()));
+    set_errno(errno_of(error.code()));
+    None
+}
+
+fn errno_of(code: Code) -> c_int {
+    match code {
+        Code::NotFound => libc::ENOENT,
+        Code::Denied => libc::EACCES,
+        Code::Busy => libc::EBUSY,
+        Code::Quota => libc::EDQUOT,
+        Code::OutOfAddresses | Code::BadAllocation => libc::ENOMEM,
+        Code::DiskFull => libc::ENOSPC,
+        Code::Damaged => libc::EBADMSG,
+        Code::MemoryLayout => libc::ENOEXEC,
+        Code::ReadOnly => libc::EROFS,
+        Code::Io | Code::DurabilityUnknown => libc::EIO,
+        Code::Dead => libc::EFAULT,
+        Code::OtherType | Code::OtherKind => libc::EPROTOTYPE,
+        Code::AlreadyExists => libc::EEXIST,
+        _ => libc::EINVAL,
+    }
+}
+
+fn set_errno(number: c_int) {
+    // `errno` is a variable of each thread, which Rust has no stable word for. Without threads it is
+    // a variable like others.
+    #[cfg(not(target_feature = "atomics"))]
+    {
+        unsafe extern "C" {
+            static mut errno: c_int;
+        }
+        // SAFETY: the C library's, and there is one thread.
+        unsafe { errno = number };
+    }
+    #[cfg(target_feature = "atomics")]
+    let _ = number;
+}
+
+/// # Safety
+/// `name` is null or a text.
+unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a [u8]> {
+    if name.is_null() {
+        return Err(Error::new(Code::InvalidName, OBJECT, "the name is NULL; give the block one"));
+    }
+    // SAFETY: a text, by the caller's promise.
+    Ok(unsafe { CStr::from_ptr(name) }.to_bytes())
+}
+
+fn no_block(name: &[u8]) -> Error {
+    let why = format!("it has no block `{}`", String::from_utf8_lossy(name));
+    Error::new(Code::NotFound, OBJECT, why)
+}
+
+/// # Safety
+/// `name` is null or a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_void {
+    let block = with_heap(|heap| {
+        if name.is_null() {
+            return heap.allocate(size, ALIGNMENT);
+        }
+        // SAFETY: the caller's promise.
+        let name = unsafe { name_of(name) }?;
+        heap.allocate_named_raw(name, size).map(NonNull::cast)
+    });
+    report(block).map_or(null_mut(), |block| block.as_ptr().cast())
+}
+
+/// # Safety
+/// `name` is a text, and `size` null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c_void {
+    let block = with_open(|open| {
+        // SAFETY: the caller's promise.
+        let name = unsafe { name_of(name) }?;
+        let found = match open {
+            Open::Heap(heap) => heap.block_raw(name),
+            Open::Snapshot(snapshot) => snapshot.block_raw(name),
+        };
+        found?.ok_or_else(|| no_block(name))
+    });
+    let Some(block) = report(block) else { return null_mut() };
+    // SAFETY: the caller's promise.
+    if let Some(size) = unsafe { size.as_mut() } {
+        *size = block.len();
+    }
+    block.as_ptr().cast()
+}
+
+/// # Safety
+/// `name` is a text, and nobody uses the block any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvfree(name: *const c_char) -> c_int {
+    let freed = with_heap(|heap| {
+        // SAFETY: the caller's promise.
+        let name = unsafe { name_of(name) }?;
+        // SAFETY: as above.
+        let found = unsafe { heap.free_named_raw(name) }?;
+        if found { Ok(()) } else { Err(no_block(name)) }
+    });
+    status(freed)
+}
+
+/// # Safety
+/// Nobody uses the block any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrelease(block: *mut c_void) -> c_int {
+    let Some(block) = NonNull::new(block.cast()) else { return 0 };
+    // SAFETY: the caller's promise.
+    status(with_heap(|heap| unsafe { heap.free(block) }))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn nvcommit() -> c_int {
+    status(with_heap(|heap| heap.commit().map(drop)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn nvprotect(level: c_int) -> c_int {
+    status(protect(level))
+}
+
+fn protect(level: c_int) -> Result<()> {
+    let mut heap = lock();
+    match (&*heap, level) {
+        (Some(Open::Snapshot(_)), NV_SNAPSHOT) | (Some(Open::Heap(_)), NV_WRITE) => return Ok(()),
+        (_, NV_SNAPSHOT | NV_WRITE) => {}
+        _ => {
+            let why = format!("{level} is no level; use NV_SNAPSHOT or NV_WRITE");
+            return Err(Error::new(Code::InvalidArgument, OBJECT, why));
+        }
+    }
+    // The object is open once in a program.
+    let before = heap.take();
+    let was_open = before.is_some();
+    match before {
+        Some(Open::Heap(open)) => open.close()?,
+        Some(Open::Snapshot(open)) => open.close()?,
+        None => {}
+    }
+    let opened = match level {
+        NV_SNAPSHOT => open_snapshot(),
+        _ => open_heap(),
+    };
+    match opened {
+        Ok(open) => {
+            *heap = Some(open);
+            Ok(())
+        }
+        Err(error) => {
+            // Blocks that the program knows are to stay where they are.
+            if was_open {
+                *heap = open().ok();
+            }
+            Err(error)
+        }
+    }
+}
+
+/// What went wrong last in this thread; good until something else does.
+#[unsafe(no_mangle)]
+pub extern "C" fn nverror() -> *const c_char {
+    MESSAGE.with(|message| message.borrow().as_ptr())
+}
+
+fn status(result: Result<()>) -> c_int {
+    if report(result).is_some() { 0 } else { -1 }
+}

@@ -1,0 +1,157 @@
+//! The one error type of the crate: what kind of failure, of which object, and in whose words.
+
+use std::fmt;
+
+/// `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, of which object, and what can be done about it.
+///
+/// ```
+/// use evermap_guest::{Code, Snapshot};
+///
+/// let error = Snapshot::open("no/name").unwrap_err();
+/// assert_eq!((error.code(), error.object()), (Code::InvalidName, "no/name"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    code: Code,
+    object: String,
+    message: String,
+}
+
+macro_rules! codes {
+    ($($number:literal $name:ident: $text:literal;)*) => {
+        /// The kind of a failure. Those up to 16 are the host's.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        #[repr(u32)]
+        pub enum Code {
+            $(#[doc = $text] $name = $number,)*
+        }
+
+        impl Code {
+            /// The code of a number, as the host gives it.
+            #[cfg(any(test, target_family = "wasm"))]
+            pub(crate) fn of_number(number: u32) -> Code {
+                match number {
+                    $($number => Code::$name,)*
+                    _ => Code::Other,
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    1 InvalidArgument: "The host did not understand the call.";
+    2 InvalidName: "No object has such a name.";
+    3 NotFound: "There is no such object, or no such block in it.";
+    4 Denied: "The application has no right to do this.";
+    5 Busy: "Somebody else writes the object, or it is open in this program already.";
+    6 Quota: "The application's addresses are used up.";
+    7 OutOfAddresses: "There are no addresses left.";
+    8 DiskFull: "The disk is full; nothing was lost.";
+    9 Damaged: "The object contradicts itself.";
+    10 NotMapped: "The object is not mapped any more.";
+    11 MemoryLayout: "The module was linked without room for objects.";
+    12 OtherKind: "The object is no guest's, or for another kind of guest.";
+    13 ReadOnly: "The object is open as a snapshot.";
+    14 Io: "The host's kernel refused something.";
+    15 DurabilityUnknown: "The disk failed at the commit point: what it holds is seen when the object is opened again.";
+    16 Dead: "The host gives this instance nothing more.";
+    64 NoRoot: "The object has no root.";
+    65 OtherType: "The root is of another type than was asked for.";
+    66 AlreadyExists: "A block of this name exists already.";
+    67 BadAllocation: "No object can meet the allocation.";
+    68 BadRoot: "What was to be the root is no block of the object.";
+    127 Other: "Anything else; the message says what.";
+}
+
+impl Error {
+    pub(crate) fn new(code: Code, object: &str, message: impl Into<String>) -> Error {
+        Error { code, object: object.to_string(), message: message.into() }
+    }
+
+    /// An error of the library below, with the object that it is about.
+    pub(crate) fn of(error: &evermap::Error, object: &str) -> Error {
+        Error::new(code_of(error), object, error.to_string())
+    }
+
+    /// What kind of failure it is.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The name of the object; empty when it is not known.
+    pub fn object(&self) -> &str {
+        &self.object
+    }
+
+    /// What was wrong and what to do, in the words of who noticed it.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The host's words name it, mostly.
+        let named = self.message.contains(&format!("`{}`", self.object));
+        if !self.object.is_empty() && !named {
+            write!(formatter, "object `{}`: ", self.object)?;
+        }
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// For functions that edit an object and commit it: one error type for both.
+impl From<evermap::Error> for Error {
+    fn from(error: evermap::Error) -> Error {
+        Error::of(&error, "")
+    }
+}
+
+fn code_of(error: &evermap::Error) -> Code {
+    use evermap::Error as E;
+    match error {
+        E::InvalidName { .. } => Code::InvalidName,
+        E::NotFound { .. } | E::NoStore { .. } => Code::NotFound,
+        E::OtherApplication { .. } | E::NotPermitted { .. } => Code::Denied,
+        E::Busy { .. } => Code::Busy,
+        E::OutOfAddresses { .. } | E::AddressTaken { .. } => Code::OutOfAddresses,
+        E::DiskFull { .. } | E::LogFull { .. } => Code::DiskFull,
+        E::Damaged { .. } | E::LogMissing { .. } => Code::Damaged,
+        E::Foreign { .. } | E::NewerFormat { .. } => Code::OtherKind,
+        E::Io { .. } => Code::Io,
+        E::DurabilityUnknown { .. } => Code::DurabilityUnknown,
+        E::SchemaMismatch { .. } => Code::OtherType,
+        E::AlreadyExists { .. } => Code::AlreadyExists,
+        E::BadAllocation { .. } | E::CapacityOverflow { .. } => Code::BadAllocation,
+        E::BadRoot { .. } => Code::BadRoot,
+        _ => Code::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_of_the_contract_has_its_code_and_others_have_one() {
+        let codes: Vec<Code> = (1..=16).map(Code::of_number).collect();
+        assert!(codes.iter().zip(1..).all(|(code, number)| *code as u32 == number));
+        assert_eq!(Code::of_number(17), Code::Other);
+    }
+
+    #[test]
+    fn an_error_names_its_object_once_if_it_knows_it() {
+        let error = Error::new(Code::NotFound, "notes", "there is none");
+        assert_eq!(error.to_string(), "object `notes`: there is none");
+        assert_eq!(Error { object: String::new(), ..error }.to_string(), "there is none");
+        let error = Error::new(Code::NotFound, "notes", "no object `notes`");
+        assert_eq!(error.to_string(), "no object `notes`");
+    }
+}

@@ -1,0 +1,77 @@
+//! Which names objects may have, and which objects this program has open: each once.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Code, Error, Result};
+
+/// Bytes of the longest name.
+const NAME_BYTES_MAX: usize = 64;
+
+static OPEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn open_names() -> MutexGuard<'static, Vec<String>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An object that is open in this program, under its name. The copy is the program's own: hosts
+/// refuse names that lie in an object.
+#[derive(Debug)]
+pub(crate) struct OpenName(String);
+
+impl OpenName {
+    /// # Errors
+    /// `InvalidName`; `Busy` when it is open already.
+    pub(crate) fn claim(name: &str) -> Result<OpenName> {
+        check(name)?;
+        let mut open = open_names();
+        if open.iter().any(|other| other == name) {
+            let why = "it is open in this program already; close that first";
+            return Err(Error::new(Code::Busy, name, why));
+        }
+        open.push(name.to_string());
+        Ok(OpenName(name.to_string()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for OpenName {
+    fn drop(&mut self) {
+        open_names().retain(|other| *other != self.0);
+    }
+}
+
+/// The rule of the host, so that programs of their own keep to it, too.
+fn check(name: &str) -> Result<()> {
+    let letter = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    let length = (1..=NAME_BYTES_MAX).contains(&name.len());
+    if length && !name.starts_with('.') && name.bytes().all(letter) {
+        return Ok(());
+    }
+    let why = "no object has such a name; use 1 to 64 ASCII letters, digits, `.`, `_` and `-`, and \
+               no `.` at the beginning";
+    Err(Error::new(Code::InvalidName, name, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_the_host_takes() {
+        let long = "n".repeat(NAME_BYTES_MAX);
+        assert!(["a", "Notes-2.old_", &long].iter().all(|name| check(name).is_ok()));
+        let longer = "n".repeat(NAME_BYTES_MAX + 1);
+        assert!(["", ".a", "a/b", "ä", "a b", &longer].iter().all(|name| check(name).is_err()));
+    }
+
+    #[test]
+    fn a_name_is_free_again_when_its_object_is_closed() {
+        let name = OpenName::claim("names-test").unwrap();
+        assert_eq!(OpenName::claim("names-test").unwrap_err().code(), Code::Busy);
+        drop(name);
+        OpenName::claim("names-test").unwrap();
+    }
+}
