@@ -57,7 +57,7 @@ mod simulation;
 mod storage;
 pub mod tools;
 
-pub use address::Window;
+pub use address::{Access, AccessKey, ThreadRights, Window};
 pub use alloc::{ClassStatistics, Heap, HeapStatistics};
 pub use api::guest;
 pub use api::{
