@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::denied::{self, Exceptions};
 use super::files::{self, Files};
-use super::filter;
+use super::{filter, privileges};
 use crate::error::Result;
 
 /// What programs of the system need to start: themselves, their libraries, and the linker's notes.
@@ -54,7 +54,8 @@ const NETWORK: &[&str] = &[
 
 /// A wall for a program that is started inside of it. The program may open what is named here, and
 /// nothing else; it may do what programs do, except for a list of calls that reach for other
-/// processes, the machine, or parts of the kernel that it has no business with.
+/// processes, the machine, or parts of the kernel that it has no business with. Of root's capabilities
+/// it keeps those about files and users.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is enclosed before `enclose`"]
 pub struct Enclosure {
@@ -133,6 +134,7 @@ impl Enclosure {
         let without_clone3 = filter::without_clone3()?;
         let program = denied::program(self.exceptions)?;
         let close = move || {
+            privileges::drop_most()?;
             if let Some(rules) = rules.take() {
                 files::restrict(rules, 1, false).map_err(io::Error::other)?;
             }

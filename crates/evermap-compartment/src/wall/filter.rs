@@ -23,8 +23,6 @@ pub(super) enum Holds {
     Is(u8, u32),
     /// Of these bits of the low 32, those are set.
     Bits(u8, u32, u32),
-    /// A pointer that is not null.
-    NotNull(u8),
 }
 
 impl Calls {
@@ -74,7 +72,7 @@ fn rule_of(conditions: &[Holds]) -> Result<SeccompRule> {
 }
 
 fn condition_of(holds: &Holds) -> std::result::Result<SeccompCondition, seccompiler::BackendError> {
-    use SeccompCmpArgLen::{Dword, Qword};
+    use SeccompCmpArgLen::Dword;
     match *holds {
         Holds::Is(argument, value) => {
             SeccompCondition::new(argument, Dword, SeccompCmpOp::Eq, u64::from(value))
@@ -83,7 +81,6 @@ fn condition_of(holds: &Holds) -> std::result::Result<SeccompCondition, seccompi
             let operator = SeccompCmpOp::MaskedEq(u64::from(mask));
             SeccompCondition::new(argument, Dword, operator, u64::from(value))
         }
-        Holds::NotNull(argument) => SeccompCondition::new(argument, Qword, SeccompCmpOp::Ne, 0),
     }
 }
 

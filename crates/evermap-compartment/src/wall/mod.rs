@@ -31,6 +31,7 @@ mod enclosure;
 mod files;
 mod filter;
 mod own;
+mod privileges;
 
 pub use enclosure::Enclosure;
 pub use files::Held;
