@@ -116,8 +116,7 @@ impl Enclosure {
         self
     }
 
-    /// Has a command start inside. It must not be one that runs with this process's threads or memory:
-    /// only what is executed is enclosed.
+    /// Has a command start inside, with no descriptors but its input, output and error.
     ///
     /// # Errors
     /// `Path` for a path that is not there, `NoLandlock`, `NoFilter`. What the kernel refuses at the
@@ -135,6 +134,7 @@ impl Enclosure {
         let program = denied::program(self.exceptions)?;
         let close = move || {
             privileges::drop_most()?;
+            close_descriptors()?;
             if let Some(rules) = rules.take() {
                 files::restrict(rules, 1, false).map_err(io::Error::other)?;
             }
@@ -143,9 +143,19 @@ impl Enclosure {
             }
             Ok(())
         };
-        // SAFETY: between fork and exec the closure makes system calls with what was prepared before:
-        // no lock is taken and nothing is allocated unless a call fails, and then the child ends.
+        // SAFETY: between fork and exec the closure makes system calls with what was prepared before; only
+        // a call that fails allocates, which the C library sees to in a forked child.
         unsafe { command.pre_exec(close) };
         Ok(())
+    }
+}
+
+/// Has all descriptors but the first three closed when the command starts.
+fn close_descriptors() -> io::Result<()> {
+    let (first, last): (libc::c_uint, libc::c_uint) = (3, libc::c_uint::MAX);
+    // SAFETY: the call takes no pointers, and closes nothing yet.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -30,6 +30,17 @@ pub enum Held {
     NotByLandlock,
 }
 
+/// Has this kernel what the walls need of Landlock? Costs a system call.
+pub fn has_landlock() -> bool {
+    /// `LANDLOCK_CREATE_RULESET_VERSION` of `linux/landlock.h`.
+    const VERSION: libc::c_ulong = 1;
+    let (nothing, zero): (libc::c_ulong, libc::c_ulong) = (0, 0);
+    // SAFETY: with this flag the call takes no pointer and makes nothing.
+    let version =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, zero, VERSION) };
+    version >= NEEDED as i64
+}
+
 /// The paths that stay reachable.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {

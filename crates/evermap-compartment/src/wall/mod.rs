@@ -32,7 +32,9 @@ mod files;
 mod filter;
 mod own;
 mod privileges;
+mod supervise;
 
 pub use enclosure::Enclosure;
-pub use files::Held;
+pub use files::{Held, has_landlock};
 pub use own::Wall;
+pub use supervise::run;

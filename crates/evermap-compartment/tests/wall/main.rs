@@ -25,6 +25,7 @@ const PROMISES: &[Promise] = &[
     ("allowed_paths_stay_open_and_no_others", own::paths),
     ("paths_are_refused_while_threads_run_that_nobody_holds", own::paths_beside_threads),
     ("a_path_that_is_not_there_is_named_and_nothing_is_closed", own::missing_path),
+    ("without_landlock_there_is_an_error_or_the_filter_alone", own::without_landlock),
     ("an_open_session_commits_rolls_back_and_checkpoints", commits::commits),
     ("it_grows_in_its_regions_and_a_new_one_is_a_typed_error", commits::grows_in_place),
     ("with_its_store_open_it_gains_regions_and_closes", commits::gains_regions),
@@ -39,6 +40,7 @@ type Part = (&'static str, fn(&Path));
 
 const PARTS: &[Part] = &[
     ("closed", own::closed_inside),
+    ("paths", own::paths_inside),
     ("commits", commits::commits_inside),
     ("grows-in-place", commits::grows_in_place_inside),
     ("gains-regions", commits::gains_regions_inside),

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 
 use evermap::Store;
 use evermap_compartment::Error;
-use evermap_compartment::wall::{Held, Wall};
+use evermap_compartment::wall::{Enclosure, Held, Wall};
 
 use super::attempts::{self, DANGEROUS, ORDINARY, SOCKETS};
 use super::{inside, landlock_holds_all_threads, text};
@@ -132,7 +132,11 @@ pub fn new_threads() {
 
 pub fn paths() {
     let directory = tempfile::tempdir().unwrap();
-    let [read, write, other] = ["read", "write", "other"].map(|name| directory.path().join(name));
+    inside("paths", directory.path());
+}
+
+pub fn paths_inside(directory: &Path) {
+    let [read, write, other] = ["read", "write", "other"].map(|name| directory.join(name));
     for folder in [&read, &write, &other] {
         std::fs::create_dir(folder).unwrap();
         std::fs::write(folder.join("file"), "text").unwrap();
@@ -152,8 +156,6 @@ pub fn paths() {
     assert!(is_shut(std::fs::rename(write.join("file"), other.join("moved")).unwrap_err()));
     assert!(is_shut(std::os::unix::fs::symlink("a", other.join("b")).unwrap_err()));
     attempts::all_are_refused(DANGEROUS);
-    std::mem::forget(directory); // it cannot be removed from here
-    std::fs::remove_file(write.join("file")).unwrap();
 }
 
 pub fn paths_beside_threads() {
@@ -174,4 +176,31 @@ pub fn missing_path() {
     let error = Wall::new().allow_read("/nothing/there").close().unwrap_err();
     assert!(error.to_string().contains("/nothing/there"), "{error}");
     assert!(File::open("/etc/passwd").is_ok());
+}
+
+/// From now on the kernel says to this process that it has no Landlock.
+fn forget_landlock() {
+    use seccompiler::{SeccompAction, SeccompFilter};
+    let calls = [(libc::SYS_landlock_create_ruleset, Vec::new())].into();
+    let missing = SeccompAction::Errno(libc::ENOSYS as u32);
+    let architecture = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, missing, architecture).unwrap();
+    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}
+
+pub fn without_landlock() {
+    assert!(evermap_compartment::wall::has_landlock());
+    forget_landlock();
+    assert!(!evermap_compartment::wall::has_landlock());
+    let error = Wall::new().close().unwrap_err();
+    assert!(matches!(error, Error::NoLandlock { .. }), "{error}");
+    let mut command = std::process::Command::new("/bin/true");
+    let error = Enclosure::new().enclose(&mut command).unwrap_err();
+    assert!(error.to_string().contains("Landlock"), "{error}");
+    // With the best effort, calls are refused and files are not.
+    Enclosure::new().best_effort().enclose(&mut command).unwrap();
+    assert!(command.status().unwrap().success());
+    assert_eq!(Wall::new().best_effort().close().unwrap(), Held::NotByLandlock);
+    assert!(is_shut(File::open("/etc/passwd").unwrap_err()), "by the filter");
 }
