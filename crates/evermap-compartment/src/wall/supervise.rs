@@ -26,7 +26,12 @@ pub fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let terminal: Vec<Handled> =
         OF_THE_TERMINAL.iter().map(|signal| Handled::new(*signal, libc::SIG_IGN)).collect();
     let before: Vec<_> = terminal.iter().map(|handled| (handled.signal, handled.before)).collect();
+    // Held back until there is somebody to hand them on to.
+    let held_back = HeldBack::new(&HANDED_ON);
+    let mask = held_back.before;
     let prepare = move || {
+        // SAFETY: a set that the kernel gave us, put back for the command.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) };
         for (signal, action) in &before {
             // SAFETY: an action that the kernel gave us, put back.
             unsafe { libc::sigaction(*signal, action, std::ptr::null_mut()) };
@@ -42,8 +47,6 @@ pub fn run(command: &mut Command) -> io::Result<ExitStatus> {
     };
     // SAFETY: the closure makes system calls only.
     unsafe { command.pre_exec(prepare) };
-    // Held back until there is somebody to hand them on to. The command starts with none held back.
-    let held_back = HeldBack::new(&HANDED_ON);
     let mut child = command.spawn()?;
     COMMAND.store(child.id() as i32, Ordering::Relaxed);
     let handler = hand_on as extern "C" fn(libc::c_int) as *const () as libc::sighandler_t;
