@@ -35,7 +35,7 @@ pub enum Error {
         /// Its name.
         object: String,
         /// What the library said.
-        source: evermap::Error,
+        source: Box<evermap::Error>,
     },
     /// A path that was to be reachable from inside a wall is not there.
     #[error(

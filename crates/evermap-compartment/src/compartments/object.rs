@@ -57,7 +57,9 @@ assignable!([<T: Persist>] Session<T>, [<T: Persist>] Snapshot<T>, [] RawSession
 pub fn assign<O: Assignable>(object: &mut O, rights: &[(Class, Access)]) -> Result<()> {
     let key = rows::key_of(rights)?;
     let name = object.name();
-    object.guard_by(&key).map_err(|source| Error::Object { object: name.clone(), source })?;
+    object
+        .guard_by(&key)
+        .map_err(|source| Error::Object { object: name.clone(), source: Box::new(source) })?;
     faults::remember(name, object.regions(), key);
     Ok(())
 }

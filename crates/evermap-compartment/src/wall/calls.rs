@@ -2,11 +2,9 @@
 
 use libc::*;
 
-/// Numbers that only some architectures have.
+/// Calls that newer architectures left out.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod old {
-    //! Calls that newer architectures left out.
-
     pub(in super::super) const OPENING: &[i64] =
         &[libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink];
     pub(in super::super) const CHANGING: &[i64] =
@@ -29,11 +27,9 @@ pub(super) mod old {
     ];
 }
 
-/// Numbers that only some architectures have.
+/// Calls that newer architectures left out.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) mod old {
-    //! Calls that newer architectures left out: none here.
-
     pub(in super::super) const OPENING: &[i64] = &[];
     pub(in super::super) const CHANGING: &[i64] = &[];
     pub(in super::super) const WAITING: &[i64] = &[];
@@ -75,7 +71,6 @@ pub(super) const CHANGING: &[i64] = &[
 pub(super) const ATTRIBUTES: &[i64] = &[
     SYS_fchmod,
     SYS_fchmodat,
-    SYS_fchmodat2,
     SYS_fchown,
     SYS_fchownat,
     SYS_setxattr,
@@ -85,7 +80,9 @@ pub(super) const ATTRIBUTES: &[i64] = &[
     SYS_lremovexattr,
     SYS_fremovexattr,
     SYS_utimensat,
-    // setxattrat, removexattrat, file_setattr: one number everywhere, which libc does not know yet.
+    // fchmodat2, setxattrat, removexattrat, file_setattr: one number everywhere, which libc does not
+    // know everywhere.
+    452,
     463,
     466,
     469,

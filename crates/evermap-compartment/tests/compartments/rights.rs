@@ -129,7 +129,7 @@ pub fn library() {
     words.close().unwrap();
     drop(store);
     let report =
-        evermap::tools::check(&directory.path().join("store"), &Default::default()).unwrap();
+        evermap::tools::check(directory.path().join("store"), &Default::default()).unwrap();
     assert!(report.is_clean(), "{report:?}");
 }
 

@@ -28,7 +28,7 @@ fn fill(session: &RawSession, byte: u8) {
 
 /// What a commit left, in an object that checks clean.
 fn left(directory: &Path) -> u8 {
-    let report = evermap::tools::check(&directory.join("store"), &Default::default()).unwrap();
+    let report = evermap::tools::check(directory.join("store"), &Default::default()).unwrap();
     assert!(report.is_clean(), "{report:?}");
     let store = Store::open(directory.join("store")).unwrap();
     let snapshot = store.read_raw("heap").unwrap();
