@@ -45,9 +45,10 @@ impl Wall {
         self
     }
 
-    /// Lets the program map memory without a file, never executable: for allocators. Without it the
-    /// C library's takes everything from the heap behind the program (`brk`), which the main thread
-    /// notices nothing of; other allocators may fail.
+    /// Lets the program map memory without a file, never executable: for allocators. Without it glibc's
+    /// takes everything from the heap behind the program (`brk`), in the main thread and in threads that
+    /// allocated something before; a thread that never did is refused even a byte, which ends a
+    /// Rust program. Other allocators may fail anywhere.
     pub fn allow_anonymous_memory(mut self) -> Wall {
         self.memory = true;
         self

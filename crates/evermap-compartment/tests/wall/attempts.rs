@@ -42,9 +42,9 @@ pub const DANGEROUS: &[Attempt] = &[
 
 /// What the wall for a program of its own refuses as well.
 pub const ORDINARY: &[Attempt] = &[
-    ("openat", || call!(SYS_openat, libc::AT_FDCWD, c"/etc/passwd".as_ptr(), 0)),
-    ("openat2", || call!(SYS_openat2, libc::AT_FDCWD, c"/etc/passwd".as_ptr(), 0, 0)),
-    ("stat", || call!(SYS_statx, libc::AT_FDCWD, c"/etc/passwd".as_ptr(), 0, 0, 0)),
+    ("openat", || call!(SYS_openat, libc::AT_FDCWD, c"/proc/version".as_ptr(), 0)),
+    ("openat2", || call!(SYS_openat2, libc::AT_FDCWD, c"/proc/version".as_ptr(), 0, 0)),
+    ("stat", || call!(SYS_statx, libc::AT_FDCWD, c"/proc/version".as_ptr(), 0, 0, 0)),
     ("execve", || call!(SYS_execve, c"/bin/true".as_ptr(), 0, 0)),
     ("fork", || call!(SYS_clone, libc::SIGCHLD, 0, 0, 0, 0)),
     ("kill", || call!(SYS_kill, libc::getpid(), 0)),

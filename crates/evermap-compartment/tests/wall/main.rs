@@ -18,7 +18,7 @@ type Promise = (&'static str, fn());
 
 const PROMISES: &[Promise] = &[
     ("what_is_mapped_and_open_can_be_used_and_nothing_else_is_reachable", own::closed),
-    ("allocating_goes_on_without_mmap_in_every_thread", own::allocating),
+    ("allocating_goes_on_without_mmap_in_threads_that_allocated_before", own::allocating),
     ("memory_can_be_mapped_where_it_is_allowed_but_never_executed", own::memory),
     ("threads_that_ran_before_are_held_too", own::earlier_threads),
     ("threads_start_where_they_are_allowed_and_processes_never", own::new_threads),
@@ -69,9 +69,9 @@ fn run_all(wanted: Option<&str>) -> ExitCode {
         println!("SKIPPED: the outer wall: this kernel has no Landlock");
         return ExitCode::SUCCESS;
     }
-    let mut failed = 0;
+    let (users, mut failed) = (users(), 0);
     for (name, _) in PROMISES.iter().filter(|(name, _)| wanted.is_none_or(|w| name.contains(w))) {
-        for user in users() {
+        for &user in &users {
             let output = as_user(myself(&["--promise", name]), user).output().unwrap();
             let well = output.status.success();
             let who = user.map_or("", |_| " (an ordinary user)");
