@@ -57,13 +57,16 @@ version="$(basename "$modules")"
 
 # The tests, and where cargo put their programs.
 program_of() {
-    cargo test --quiet --package evermap --locked "$@" --no-run --message-format=json \
+    cargo test --quiet --locked --package "$@" --no-run --message-format=json \
         | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
 }
-tests="$(program_of --test vm)"
-units="$(program_of --lib)"
-protection="$(program_of --test protection)"
-[ -x "$tests" ] && [ -x "$units" ] && [ -x "$protection" ]
+tests="$(program_of evermap --test vm)"
+units="$(program_of evermap --lib)"
+protection="$(program_of evermap --test protection)"
+compartments="$(program_of evermap-compartment --test compartments)"
+wall="$(program_of evermap-compartment --test wall)"
+programs=("$tests" "$units" "$protection" "$compartments" "$wall")
+for program in "${programs[@]}"; do [ -x "$program" ]; done
 
 work="$(mktemp -d "${TMPDIR:-/tmp}/evermap-vm.XXXXXX")"
 trap 'rm -rf "$work" "${unpacked:-}"' EXIT
@@ -73,7 +76,9 @@ cp "$busybox" "$root/bin/busybox"
 strip -o "$root/bin/vm" "$tests"
 strip -o "$root/bin/units" "$units"
 strip -o "$root/bin/protection" "$protection"
-for library in $(ldd "$tests" "$units" "$protection" | grep -o '/[^ ]*' | grep -v ':$' | sort -u); do
+strip -o "$root/bin/compartments" "$compartments"
+strip -o "$root/bin/wall" "$wall"
+for library in $(ldd "${programs[@]}" | grep -o '/[^ ]*' | grep -v ':$' | sort -u); do
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"
 done

@@ -8,7 +8,7 @@ use etcetera::BaseStrategy;
 use crate::failure::Failure;
 use crate::verbs::{
     Audit, Backup, Check, Completions, Demo, Export, Import, Info, Ls, Map, Mv, Parse, Query,
-    Rebase, Restore, Rm, Stats,
+    Rebase, Restore, Rm, Sandbox, Stats,
 };
 
 #[cfg(feature = "view")]
@@ -75,6 +75,7 @@ pub enum Verb {
     Render(Render),
     #[cfg(feature = "view")]
     Prefetch(Prefetch),
+    Sandbox(Sandbox),
     Demo(Demo),
     Completions(Completions),
 }

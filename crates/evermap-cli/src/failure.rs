@@ -4,6 +4,7 @@
 //! words of the command line. Exit codes are part of the interface: `--help` and `docs/cli.md`
 //! list them, and each stands for one cause.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,6 +65,16 @@ pub enum Failure {
     #[cfg(feature = "view")]
     #[error("{failed} of {pages} pages were not built")]
     NotPrefetched { failed: usize, pages: usize },
+    /// What `sandbox exec` was to run.
+    #[error("no command `{}`: give its path, or set PATH so that it is found", name.display())]
+    NoCommand { name: OsString },
+    #[error("cannot start {}: {}", program.display(), why_not_started(source))]
+    NotStarted { program: PathBuf, source: io::Error },
+    /// It ran, and ended so: nothing is to be said about that here.
+    #[error("the command ended with {code}")]
+    CommandEnded { code: u8 },
+    #[error("no wall, and nothing was started: {0}")]
+    Wall(#[from] evermap_compartment::Error),
     /// A process that `demo` started.
     #[error("the demonstration failed: {0}")]
     Demo(String),
@@ -82,7 +93,7 @@ impl Failure {
     /// Whoever reads our output may stop before its end; and `query` that finds nothing says so by
     /// its exit code.
     fn is_silent(&self) -> bool {
-        matches!(self, Failure::NoMatch) || self.is_closed_pipe()
+        matches!(self, Failure::NoMatch | Failure::CommandEnded { .. }) || self.is_closed_pipe()
     }
 
     fn is_closed_pipe(&self) -> bool {
@@ -106,6 +117,10 @@ impl Failure {
             Failure::Page(error) => exit_code_of_page(error),
             #[cfg(feature = "view")]
             Failure::NotPrefetched { .. } => 11,
+            Failure::CommandEnded { code } => *code,
+            Failure::Wall(_) => 125,
+            Failure::NotStarted { .. } => 126,
+            Failure::NoCommand { .. } => 127,
             Failure::Demo(_) => 10,
         }
     }
@@ -181,6 +196,19 @@ fn why_not_written(path: &Path, source: &io::Error) -> String {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             format!("no space left; free some in {folder}, or name a file on another disk")
         }
+        _ => first_words(source),
+    }
+}
+
+/// Why a command cannot be started behind a wall, and what to do about it.
+fn why_not_started(source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::NotFound => {
+            "the interpreter that it names is not there, or its loader".to_string()
+        }
+        io::ErrorKind::PermissionDenied => "it is not executable, or needs a file that is behind \
+             the wall, as its interpreter or its loader; name that with `--read`"
+            .to_string(),
         _ => first_words(source),
     }
 }

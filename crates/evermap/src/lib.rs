@@ -78,7 +78,7 @@ mod storage;
 pub mod tools;
 
 #[cfg(not(target_family = "wasm"))]
-pub use address::Window;
+pub use address::{Access, AccessKey, ThreadRights, Window};
 pub use alloc::{ClassStatistics, Heap, HeapStatistics};
 #[cfg(not(target_family = "wasm"))]
 pub use api::guest;

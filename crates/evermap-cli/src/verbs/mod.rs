@@ -15,6 +15,7 @@ mod query;
 mod rebase;
 mod restore;
 mod rm;
+mod sandbox;
 mod stats;
 #[cfg(feature = "view")]
 mod view;
@@ -34,6 +35,7 @@ pub use query::Query;
 pub use rebase::Rebase;
 pub use restore::Restore;
 pub use rm::Rm;
+pub use sandbox::Sandbox;
 pub use stats::Stats;
 #[cfg(feature = "view")]
 pub use view::{Prefetch, Render, View};

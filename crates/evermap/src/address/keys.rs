@@ -11,12 +11,16 @@
 //!   with it any more.
 //! - A signal handler begins with the kernel's rights, which are none: it can read no such pages.
 //!
-//! Invariant: a [`Key`] that exists is used by one object; its number returns to the pool only when
+//! Keys of the pool are for write protection, an object each. A key that an embedder takes (see
+//! `access`) is closed to everybody at first, may guard many objects, and is no part of the pool.
+//!
+//! Invariant: a [`Key`] of the pool is used by one object; its number returns to the pool only when
 //! the value is dropped, which its mappings' owners do after unmapping.
 
 use std::cell::Cell;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use super::register;
 use crate::error::{Error, Result};
 
 /// Keys that are taken of the kernel's 15: others in the process may want some.
@@ -32,10 +36,12 @@ thread_local! {
     static OPEN: [Cell<u32>; KEYS_MAX] = const { [const { Cell::new(0) }; KEYS_MAX] };
 }
 
-/// One key, for one object.
+/// One key.
 #[derive(Debug)]
 pub(crate) struct Key {
     number: u32,
+    /// It returns there.
+    of_pool: bool,
 }
 
 /// Takes keys from the kernel if that was not done yet; or why there are none.
@@ -58,19 +64,22 @@ fn take_keys() -> std::result::Result<Mutex<Vec<u32>>, &'static str> {
     if threads.count() != 1 {
         return Err("other threads ran already when keys were first asked for");
     }
-    let taken: Vec<u32> = std::iter::from_fn(allocate).take(KEYS_TAKEN).collect();
+    let closed_to_stores = || allocate(DISABLE_WRITE);
+    let taken: Vec<u32> = std::iter::from_fn(closed_to_stores).take(KEYS_TAKEN).collect();
     match taken.is_empty() {
         true => Err("the processor or the kernel has no protection keys, or all are taken"),
         false => Ok(Mutex::new(taken)),
     }
 }
 
-/// A key that this thread may read with.
-fn allocate() -> Option<u32> {
-    /// `PKEY_DISABLE_WRITE` of `asm-generic/mman-common.h`.
-    const DISABLE_WRITE: libc::c_ulong = 2;
+/// `PKEY_DISABLE_ACCESS` and `PKEY_DISABLE_WRITE` of `asm-generic/mman-common.h`.
+const DISABLE_ACCESS: libc::c_ulong = 1;
+const DISABLE_WRITE: libc::c_ulong = 2;
+
+/// A key, from which this thread is `kept`.
+fn allocate(kept: libc::c_ulong) -> Option<u32> {
     // SAFETY: the call takes no pointers; it changes this thread's rights to the new key only.
-    let number = unsafe { libc::syscall(libc::SYS_pkey_alloc, 0 as libc::c_ulong, DISABLE_WRITE) };
+    let number = unsafe { libc::syscall(libc::SYS_pkey_alloc, 0 as libc::c_ulong, kept) };
     u32::try_from(number).ok().filter(|&number| number > 0 && (number as usize) < KEYS_MAX)
 }
 
@@ -79,15 +88,33 @@ impl Key {
     pub(crate) fn take() -> std::result::Result<Key, &'static str> {
         let mut free = pool()?.lock().unwrap_or_else(PoisonError::into_inner);
         let number = free.pop().ok_or("other objects have all of them")?;
-        Ok(Key { number })
+        Ok(Key { number, of_pool: true })
     }
 
-    /// Puts mapped, readable and writable memory under this key.
+    /// A key of no pool, closed to this thread and to all that never had rights to its number. It
+    /// stays taken until the process ends: rights outlive a key.
+    pub(super) fn take_closed() -> std::result::Result<Key, &'static str> {
+        if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+            return Err("this build knows no protection keys for this processor");
+        }
+        let none = "the processor or the kernel has no protection keys, or all are taken";
+        let number = allocate(DISABLE_ACCESS).ok_or(none)?;
+        Ok(Key { number, of_pool: false })
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Puts mapped, readable and, as `writable` says, writable memory under this key.
     ///
     /// # Safety
-    /// The range is mapped, and the caller's: whoever has no open scope faults at stores to it.
-    pub(super) unsafe fn guard(&self, address: u64, length: u64) -> Result<()> {
-        let rights = (libc::PROT_READ | libc::PROT_WRITE) as libc::c_ulong;
+    /// The range is mapped, and the caller's: whoever lacks the key's rights faults at using it.
+    pub(super) unsafe fn guard(&self, address: u64, length: u64, writable: bool) -> Result<()> {
+        let rights = match writable {
+            true => (libc::PROT_READ | libc::PROT_WRITE) as libc::c_ulong,
+            false => libc::PROT_READ as libc::c_ulong,
+        };
         // SAFETY: the caller's promise; contents are not changed.
         let done = unsafe {
             libc::syscall(
@@ -111,7 +138,7 @@ impl Key {
         OPEN.with(|open| {
             let count = &open[self.number as usize];
             if count.get() == 0 {
-                register::set_rights(self.number, register::ALL);
+                set_rights(self.number, register::ALL);
             }
             count.set(count.get() + 1);
         });
@@ -123,7 +150,7 @@ impl Key {
             let count = &open[self.number as usize];
             match count.get() {
                 0 => return false,
-                1 => register::set_rights(self.number, register::READ_ONLY),
+                1 => set_rights(self.number, register::READ_ONLY),
                 _ => {}
             }
             count.set(count.get() - 1);
@@ -134,52 +161,17 @@ impl Key {
 
 impl Drop for Key {
     fn drop(&mut self) {
-        if let Ok(pool) = pool() {
+        if let (true, Ok(pool)) = (self.of_pool, pool()) {
             pool.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
         }
     }
 }
 
-/// The register: two bits a key, the lower one takes all rights away, the higher one stores.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod register {
-    use std::arch::asm;
-
-    pub(super) const ALL: u32 = 0b00;
-    pub(super) const READ_ONLY: u32 = 0b10;
-
-    /// Sets this thread's rights to the pages of a key: some 20 ns.
-    pub(super) fn set_rights(key: u32, rights: u32) {
-        let now = read();
-        let shift = 2 * key;
-        let wanted = now & !(0b11 << shift) | rights << shift;
-        if wanted != now {
-            write(wanted);
-        }
+/// Sets this thread's rights to the pages of a key: some 20 ns.
+fn set_rights(key: u32, rights: u32) {
+    let now = register::read();
+    let wanted = register::with(now, key, rights);
+    if wanted != now {
+        register::write(wanted);
     }
-
-    fn read() -> u32 {
-        let rights: u32;
-        // SAFETY: a key was allocated, so kernel and processor have the instruction; it wants zero
-        // in ecx, writes eax and edx, and touches no memory.
-        unsafe {
-            asm!("rdpkru", in("ecx") 0, out("eax") rights, out("edx") _, options(nomem, nostack));
-        }
-        rights
-    }
-
-    fn write(rights: u32) {
-        // SAFETY: as in `read`; it wants zeros in ecx and edx. Not `nomem`: no store may be moved
-        // by the compiler from one side of it to the other.
-        unsafe { asm!("wrpkru", in("eax") rights, in("ecx") 0, in("edx") 0, options(nostack)) };
-    }
-}
-
-/// Where no key can be had, nobody asks for rights.
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-mod register {
-    pub(super) const ALL: u32 = 0b00;
-    pub(super) const READ_ONLY: u32 = 0b10;
-
-    pub(super) fn set_rights(_key: u32, _rights: u32) {}
 }

@@ -280,15 +280,15 @@ impl Mapping {
             self.advise(address, length, Advice::LinuxDontFork);
             if let Some(key) = self.key.get() {
                 // SAFETY: the range is ours and was mapped just above; its owner knows of the key.
-                unsafe { key.guard(address, length) }?;
+                unsafe { key.guard(address, length, true) }?;
             }
         }
         Ok(())
     }
 
-    /// Puts the first `length` bytes, which are mapped writable, under a key, and whatever is mapped
-    /// writable later. An owner does that once.
-    pub(crate) fn guard_by(&self, key: &Arc<Key>, length: u64) -> Result<()> {
+    /// Puts the first `length` bytes under a key, which are mapped, and writable as `writable` says;
+    /// and whatever is mapped writable later. An owner does that once.
+    pub(crate) fn guard_by(&self, key: &Arc<Key>, length: u64, writable: bool) -> Result<()> {
         self.checked(self.base, length);
         if self.key.set(Arc::clone(key)).is_err() {
             return Err(Error::Unsupported { why: "the memory has a key already".to_string() });
@@ -297,7 +297,7 @@ impl Mapping {
             return Ok(());
         }
         // SAFETY: the range is ours, as asserted, and mapped, as the caller says.
-        unsafe { key.guard(self.base, length) }
+        unsafe { key.guard(self.base, length, writable) }
     }
 
     /// Tells the kernel that access will be random: no read-around, so that the page cache keeps

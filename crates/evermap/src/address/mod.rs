@@ -7,14 +7,18 @@
 //! a reservation. No reference is handed out here, only addresses: who turns them into references
 //! argues for that where it is done.
 
+mod access;
 mod anonymous;
 mod dirty;
 mod keys;
 mod mapping;
 mod maps;
 mod placement;
+mod register;
 mod view;
 mod watch;
+
+pub use access::{Access, AccessKey, ThreadRights};
 
 pub(crate) use anonymous::AnonymousRange;
 pub(crate) use dirty::PageScanner;

@@ -8,6 +8,7 @@ mod application;
 mod arenas;
 mod batch;
 mod catalog_access;
+mod guarded;
 pub mod guest;
 mod import;
 mod info;

@@ -12,6 +12,7 @@ use super::info::ObjectInfo;
 use super::inner::{Current, Inner, OpenObject};
 use super::options::Verify;
 use super::snapshot::busy_here;
+use crate::address::AccessKey;
 use crate::alloc::Heap;
 use crate::catalog::{self, Found, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
@@ -103,6 +104,10 @@ impl OpenSession {
         self.writer_mut().protect(protection)
     }
 
+    pub(super) fn guard_by(&mut self, key: &AccessKey) -> Result<()> {
+        self.writer_mut().guard_by(key)
+    }
+
     pub(super) fn head(&self) -> &Superblock {
         self.writer().head()
     }
@@ -156,7 +161,7 @@ impl OpenSession {
 
     pub(super) fn reserve(&mut self, bytes: u64) -> Result<()> {
         let protector = self.writer().protector();
-        let open = protector.as_deref().map(Protector::open).transpose()?;
+        let open = protector.as_deref().map(Protector::open_for_library).transpose()?;
         self.writer().make_room(bytes)?;
         drop(open);
         // New regions have to be in the catalog before the object has them.

@@ -263,6 +263,11 @@ impl RawSnapshot {
         Ok(RawSnapshot { shared: Shared::open_for(inner, name, application)? })
     }
 
+    /// The mapping.
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// The object's name when it was opened.
     pub fn name(&self) -> &str {
         self.shared.name()

@@ -73,6 +73,11 @@ impl<T: Persist> Session<T> {
         Session { open, root }
     }
 
+    /// The same, for looking at.
+    pub(super) fn session(&self) -> &OpenSession {
+        &self.open
+    }
+
     /// What both kinds of session share.
     pub(super) fn open_session(&mut self) -> &mut OpenSession {
         &mut self.open

@@ -11,6 +11,7 @@ use super::application::{ApplicationKey, check_application};
 use super::info::ObjectInfo;
 use super::inner::{Current, Inner, OpenObject};
 use super::options::Verify;
+use crate::address::AccessKey;
 use crate::catalog::{Found, Lease};
 use crate::error::{Error, Result};
 use crate::format::Superblock;
@@ -74,6 +75,11 @@ impl<T: Persist> Snapshot<T> {
         let shared = Shared::open_for(inner, name, application)?;
         let root = root_as::<T>(inner, name, shared.reader.superblock())?;
         Ok(Snapshot { shared, root, root_type: PhantomData })
+    }
+
+    /// The mapping.
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// What is known about the object.
@@ -214,6 +220,11 @@ impl Shared {
 
     pub(super) fn superblock(&self) -> &Superblock {
         self.reader.superblock()
+    }
+
+    /// Puts the mapping under an embedder's key.
+    pub(super) fn guard_by(&self, key: &AccessKey) -> Result<()> {
+        self.reader.guard_by(key)
     }
 
     /// Lays bytes over the object's own, for this process.

@@ -4,6 +4,9 @@
 //! register. Without, the first who opens it makes its pages writable for the whole process by
 //! `mprotect`, and the last who closes it takes that back.
 //!
+//! An object may also belong to an embedder, who put it under a key of its own: threads come and go
+//! with their rights to it, and a scope gives none. The library's own work gets them for its time.
+//!
 //! Nothing else in the crate knows which way it is: whoever stores, the program in its scope or the
 //! library in a commit, holds an [`Opened`]. Memory that the object gains meanwhile comes from
 //! inside of a scope: it is mapped writable, under the key if there is one.
@@ -14,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{error, info};
 
 use super::territory::Territory;
-use crate::address::Key;
+use crate::address::{Access, AccessKey, Key};
 use crate::error::Result;
 
 /// How an object's memory is kept closed to stores, where that is asked for.
@@ -46,9 +49,12 @@ pub enum InForce {
 /// The protection of one object during one writer's session.
 pub(crate) struct Protector {
     way: Way,
+    /// An embedder's, over the whole object.
+    embedder: Option<AccessKey>,
 }
 
 enum Way {
+    Nothing,
     Keys(Arc<Key>),
     Pages(Mutex<Pages>),
 }
@@ -63,34 +69,61 @@ struct Pages {
 #[must_use]
 pub(crate) struct Opened<'a> {
     protector: Option<&'a Protector>,
+    /// An embedder's key, and this thread's right to it before.
+    entered: Option<(&'a AccessKey, Access)>,
     /// A thread's right is given back by that thread.
     of_this_thread: PhantomData<*const ()>,
 }
 
 impl Protector {
-    /// Closes the object's memory; `None` when nothing is to be protected.
+    /// Closes the object's memory; `None` when nothing is to be protected. A page has one key: that
+    /// of the embedder, if there is one.
     pub(super) fn new(
         protection: Protection,
         territory: &Arc<Territory>,
+        embedder: Option<AccessKey>,
     ) -> Result<Option<Arc<Protector>>> {
         let way = match protection {
-            Protection::Off => return Ok(None),
-            Protection::Keys => match Key::take() {
-                Ok(key) => Way::of_key(Arc::new(key), territory)?,
-                Err(why) => {
-                    info!(why, "no memory protection key: mprotect instead");
-                    Way::of_pages(territory)?
+            Protection::Off if embedder.is_none() => return Ok(None),
+            Protection::Off => Way::Nothing,
+            Protection::Keys => {
+                let key = match embedder {
+                    Some(_) => Err("the embedder has put the object under a key of its own"),
+                    None => Key::take(),
+                };
+                match key {
+                    Ok(key) => Way::of_key(Arc::new(key), territory)?,
+                    Err(why) => {
+                        info!(why, "no memory protection key: mprotect instead");
+                        Way::of_pages(territory)?
+                    }
                 }
-            },
+            }
             Protection::Pages => Way::of_pages(territory)?,
         };
-        let protector = Protector { way };
+        let protector = Protector { way, embedder };
         info!(in_force = ?protector.in_force(), base = territory.base(), "write protection");
         Ok(Some(Arc::new(protector)))
     }
 
+    /// For an object that an embedder puts under a key of its own.
+    pub(super) fn of_embedder(
+        key: &AccessKey,
+        territory: &Territory,
+    ) -> Result<Option<Arc<Protector>>> {
+        territory.guard_by(key.key())?;
+        info!(key = key.number(), base = territory.base(), "under an embedder's key");
+        Ok(Some(Arc::new(Protector { way: Way::Nothing, embedder: Some(key.clone()) })))
+    }
+
+    /// The embedder's key.
+    pub(super) fn embedder(&self) -> Option<AccessKey> {
+        self.embedder.clone()
+    }
+
     pub(crate) fn in_force(&self) -> InForce {
         match self.way {
+            Way::Nothing => InForce::Nothing,
             Way::Keys(_) => InForce::Keys,
             Way::Pages(_) => InForce::Pages,
         }
@@ -99,12 +132,28 @@ impl Protector {
     /// Opens the object, until the value is dropped. Scopes nest.
     pub(crate) fn open(&self) -> Result<Opened<'_>> {
         self.begin()?;
-        Ok(Opened { protector: Some(self), of_this_thread: PhantomData })
+        Ok(Opened { protector: Some(self), entered: None, of_this_thread: PhantomData })
+    }
+
+    /// The same for work of the library's own, which an embedder's key does not keep out.
+    pub(crate) fn open_for_library(&self) -> Result<Opened<'_>> {
+        let entered = self.embedder.as_ref().map(|key| (key, key.open()));
+        let mut opened = Opened { protector: None, entered, of_this_thread: PhantomData };
+        self.begin()?;
+        opened.protector = Some(self);
+        Ok(opened)
+    }
+
+    /// The same for work that only reads.
+    pub(crate) fn open_for_reading(&self) -> Opened<'_> {
+        let entered = self.embedder.as_ref().map(|key| (key, key.open()));
+        Opened { protector: None, entered, of_this_thread: PhantomData }
     }
 
     /// Opens the object until [`end`](Protector::end): for callers without scopes.
     pub(crate) fn begin(&self) -> Result<()> {
         match &self.way {
+            Way::Nothing => {}
             Way::Keys(key) => key.open(),
             Way::Pages(pages) => {
                 let mut pages = lock(pages);
@@ -122,6 +171,7 @@ impl Protector {
     /// there was none.
     pub(crate) fn end(&self) -> bool {
         let pages = match &self.way {
+            Way::Nothing => return true,
             Way::Keys(key) => return key.close(),
             Way::Pages(pages) => pages,
         };
@@ -163,7 +213,7 @@ fn lock(pages: &Mutex<Pages>) -> MutexGuard<'_, Pages> {
 impl Opened<'_> {
     /// Of an object that is not protected.
     pub(crate) fn always() -> Opened<'static> {
-        Opened { protector: None, of_this_thread: PhantomData }
+        Opened { protector: None, entered: None, of_this_thread: PhantomData }
     }
 }
 
@@ -171,6 +221,9 @@ impl Drop for Opened<'_> {
     fn drop(&mut self) {
         if let Some(protector) = self.protector {
             protector.end();
+        }
+        if let Some((key, before)) = self.entered {
+            key.close(before);
         }
     }
 }

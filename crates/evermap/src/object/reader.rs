@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::superblock::{self, Loaded, LogSource};
 use super::verification::{BackgroundVerification, damage, verify_now};
 use super::{Environment, Place};
-use crate::address::{Mapping, Sharing, populate_runs};
+use crate::address::{AccessKey, Mapping, Sharing, populate_runs};
 use crate::commit::checksums::Tables;
 use crate::commit::gate;
 use crate::commit::{Log, LogPosition, Overlay, first_bad_mapped, for_each_run};
@@ -159,6 +159,15 @@ impl Reader {
                 }
                 return mapping.protect_read_only(first, pages);
             }
+        }
+        Ok(())
+    }
+
+    /// Puts what is mapped under an embedder's key.
+    pub(crate) fn guard_by(&self, key: &AccessKey) -> Result<()> {
+        let regions = self.superblock.regions().iter().zip(&self.mappings);
+        for (region, mapping) in regions {
+            mapping.guard_by(key.key(), region.length, false)?;
         }
         Ok(())
     }

@@ -187,7 +187,7 @@ impl Territory {
         if self.key.set(Arc::clone(key)).is_err() {
             return Err(Error::Unsupported { why: "the object has a key already".to_string() });
         }
-        held.iter().try_for_each(|h| h.mapping.guard_by(key, h.record.length))
+        held.iter().try_for_each(|h| h.mapping.guard_by(key, h.record.length, true))
     }
 
     /// Closes all that is mapped now to stores.
@@ -423,7 +423,7 @@ impl Territory {
         let mapped = file.allocate(offset, length).and_then(|()| {
             let mapping = Arc::new(self.space.claim(base, record.capacity)?);
             if let Some(key) = self.key.get() {
-                mapping.guard_by(key, 0)?;
+                mapping.guard_by(key, 0, true)?;
             }
             mapping.map(&*file, base, length, offset, Sharing::SharedWritable)?;
             match backing {

@@ -12,6 +12,7 @@ use super::superblock::hex;
 use super::territory::Territory;
 use super::verification::{BackgroundVerification, verify_now};
 use super::{Environment, Place};
+use crate::address::AccessKey;
 use crate::alloc::{Heap, HeapStatistics};
 use crate::commit::{
     Engine, Growth, LogPolicy, LogPosition, Memory, Overlay, Target, WriteOptions, gate,
@@ -117,8 +118,15 @@ impl Writer {
     /// Closes the object's memory to stores from now on, except in scopes of the protector that is
     /// given back.
     pub(crate) fn protect(&mut self, protection: Protection) -> Result<Option<Arc<Protector>>> {
-        self.protector = Protector::new(protection, &self.territory)?;
+        let embedder = self.protector.as_ref().and_then(|protector| protector.embedder());
+        self.protector = Protector::new(protection, &self.territory, embedder)?;
         Ok(self.protector.clone())
+    }
+
+    /// Puts the object's memory under an embedder's key from now on; before it is protected.
+    pub(crate) fn guard_by(&mut self, key: &AccessKey) -> Result<()> {
+        self.protector = Protector::of_embedder(key, &self.territory)?;
+        Ok(())
     }
 
     /// What keeps the memory closed to stores, for who stores by way of the heap.
@@ -183,11 +191,14 @@ impl Writer {
 
     /// What is allocated.
     pub(crate) fn statistics(&self) -> HeapStatistics {
+        let _open = self.protector.as_deref().map(Protector::open_for_reading);
         self.heap.statistics()
     }
 
     /// What lies where, uncommitted changes included. Nobody may change the object meanwhile.
     pub(crate) fn map(&mut self) -> Result<ObjectMap> {
+        let protector = self.protector.clone();
+        let _open = protector.as_deref().map(Protector::open_for_reading);
         let records = self.territory.records();
         let mut read = |address: u64, bytes: &mut [u8]| {
             let end = address + bytes.len() as u64;
@@ -463,7 +474,7 @@ impl Drop for Writer {
 
 /// What the library stores into a protected object, it stores in a scope of its own.
 fn opened(protector: Option<&Protector>) -> Result<Opened<'_>> {
-    protector.map_or_else(|| Ok(Opened::always()), Protector::open)
+    protector.map_or_else(|| Ok(Opened::always()), Protector::open_for_library)
 }
 
 /// Page 0 as it is in memory.

@@ -52,6 +52,7 @@ fn guest() {
         Some("kills") => kills(&orders),
         Some("direct") => direct(&orders),
         Some("protection") => protection(),
+        Some("compartments") => compartments(),
         _ => eprintln!("SKIPPED: this is not the machine that make test-vm boots"),
     }
 }
@@ -84,6 +85,19 @@ fn protection() {
     String::from_utf8_lossy(&output.stderr).lines().for_each(say);
     assert!(output.status.success(), "a promise of write protection is broken");
     assert!(said.contains("(keys) ... ok") && !said.contains("SKIPPED"), "the machine has no keys");
+}
+
+/// Runs the promises of compartments and of the outer wall.
+fn compartments() {
+    for program in ["/bin/compartments", "/bin/wall"] {
+        let output = Command::new(program).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        said.lines().for_each(say);
+        String::from_utf8_lossy(&output.stderr).lines().for_each(say);
+        assert!(output.status.success(), "a promise of {program} is broken");
+        assert!(!said.contains("SKIPPED: compartments"), "the machine has no keys");
+        assert!(!said.contains("SKIPPED: the outer wall"), "the kernel has no Landlock");
+    }
 }
 
 /// Commits on a disk that QEMU records, and writes into the same recording what is promised.

@@ -35,6 +35,7 @@ impl Parts {
     /// Starts a machine for one job.
     fn boot(&self, memory: &[String], disks: &[String], orders: &[(&str, String)]) -> Machine {
         let mut append = "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off".to_string();
+        append += " lsm=landlock";
         append += &format!(" memmap={}M!{}M", DIRECT_BYTES >> 20, DIRECT_OFFSET >> 20);
         orders.iter().for_each(|(name, value)| append += &format!(" evermap.{name}={value}"));
         let mut child = Command::new("qemu-system-x86_64")
@@ -284,4 +285,11 @@ fn kills_of_the_machine_lose_nothing_that_was_promised_on_persistent_memory() {
 fn write_protection_holds_with_memory_protection_keys() {
     let Some(parts) = Parts::find() else { return };
     parts.boot(&[], &[], &[("job", "protection".to_string())]).finish();
+}
+
+#[test]
+#[ignore = "boots a machine: make test-vm"]
+fn compartments_hold_where_there_are_keys_and_the_outer_wall_on_another_kernel() {
+    let Some(parts) = Parts::find() else { return };
+    parts.boot(&[], &[], &[("job", "compartments".to_string())]).finish();
 }

@@ -1,0 +1,89 @@
+//! System calls by what they are for, as far as both lists need them.
+
+use libc::*;
+
+/// Calls that newer architectures left out.
+#[cfg(target_arch = "x86_64")]
+pub(super) mod old {
+    pub(in super::super) const OPENING: &[i64] =
+        &[libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink];
+    pub(in super::super) const CHANGING: &[i64] =
+        &[libc::SYS_creat, libc::SYS_unlink, libc::SYS_rename, libc::SYS_mkdir, libc::SYS_rmdir];
+    pub(in super::super) const WAITING: &[i64] = &[libc::SYS_poll, libc::SYS_time];
+    pub(in super::super) const ATTRIBUTES: &[i64] = &[
+        libc::SYS_chmod,
+        libc::SYS_chown,
+        libc::SYS_lchown,
+        libc::SYS_utime,
+        libc::SYS_utimes,
+        libc::SYS_futimesat,
+    ];
+    pub(in super::super) const DANGEROUS: &[i64] = &[
+        libc::SYS_iopl,
+        libc::SYS_ioperm,
+        libc::SYS_modify_ldt,
+        libc::SYS__sysctl,
+        libc::SYS_uselib,
+    ];
+}
+
+/// Calls that newer architectures left out.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) mod old {
+    pub(in super::super) const OPENING: &[i64] = &[];
+    pub(in super::super) const CHANGING: &[i64] = &[];
+    pub(in super::super) const WAITING: &[i64] = &[];
+    pub(in super::super) const ATTRIBUTES: &[i64] = &[];
+    pub(in super::super) const DANGEROUS: &[i64] = &[];
+}
+
+/// Finding and opening files by name. Landlock says which.
+pub(super) const OPENING: &[i64] = &[
+    SYS_openat,
+    SYS_openat2,
+    SYS_newfstatat,
+    SYS_statx,
+    SYS_faccessat,
+    SYS_faccessat2,
+    SYS_readlinkat,
+    SYS_getdents64,
+    SYS_fstatfs,
+    SYS_fadvise64,
+    SYS_getcwd,
+    SYS_geteuid,
+    SYS_getuid,
+];
+
+/// Making, removing and renaming files. Landlock says which.
+pub(super) const CHANGING: &[i64] = &[
+    SYS_unlinkat,
+    SYS_renameat,
+    SYS_renameat2,
+    SYS_mkdirat,
+    SYS_ftruncate,
+    SYS_fallocate,
+    SYS_fsync,
+    SYS_fdatasync,
+];
+
+/// Changing what files are, not what they hold: Landlock has no say in these, so a filter that lets
+/// them through lets them through for any file that the user may change.
+pub(super) const ATTRIBUTES: &[i64] = &[
+    SYS_fchmod,
+    SYS_fchmodat,
+    SYS_fchown,
+    SYS_fchownat,
+    SYS_setxattr,
+    SYS_lsetxattr,
+    SYS_fsetxattr,
+    SYS_removexattr,
+    SYS_lremovexattr,
+    SYS_fremovexattr,
+    SYS_utimensat,
+    // fchmodat2, setxattrat, removexattrat, file_setattr: one number everywhere, which libc does not
+    // know everywhere.
+    452,
+    463,
+    466,
+    469,
+];

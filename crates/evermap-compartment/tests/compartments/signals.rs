@@ -1,0 +1,82 @@
+//! Signal handlers: they start with the kernel's rights, whatever the thread had.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use evermap::Access;
+use evermap_compartment::compartments::{Class, assign, shed_inherited_rights};
+
+use super::{BOTH, may, may_read, object, store};
+
+/// The address that handlers look at, and what they found: bit 0 for at once, bit 1 for after they
+/// took the rights of their thread's class.
+static ADDRESS: AtomicUsize = AtomicUsize::new(0);
+static FOUND: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+extern "C" fn look(_: libc::c_int) {
+    let address = ADDRESS.load(Ordering::Relaxed) as *const u8;
+    let at_once = usize::from(may_read(address));
+    shed_inherited_rights();
+    FOUND.store(at_once | usize::from(may_read(address)) << 1, Ordering::Relaxed);
+}
+
+fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
+    // SAFETY: the handler does what it does in a test, where nothing else is interrupted.
+    unsafe { libc::signal(signal, handler as *const () as usize) };
+}
+
+fn raise(signal: libc::c_int) {
+    // SAFETY: the signal is handled.
+    assert_eq!(unsafe { libc::raise(signal) }, 0);
+}
+
+pub fn handlers() {
+    let (_directory, store) = store();
+    let mut words = object(&store, "words");
+    let class = Class::define("writer").unwrap();
+    assign(&mut words, &[(class, Access::Write)]).unwrap();
+    ADDRESS.store(words.root().address as usize, Ordering::Relaxed);
+    handle(libc::SIGUSR1, look);
+    raise(libc::SIGUSR1);
+    assert_eq!(FOUND.load(Ordering::Relaxed), 0b00, "the thread has none either");
+    let _inside = class.enter();
+    raise(libc::SIGUSR1);
+    assert_eq!(FOUND.load(Ordering::Relaxed), 0b10);
+    assert_eq!(may(&words), BOTH, "returning brings the thread's rights back");
+}
+
+/// `sigjmp_buf` of the C library, with room to spare.
+#[repr(C, align(16))]
+struct Place([u64; 64]);
+
+unsafe extern "C" {
+    #[link_name = "__sigsetjmp"]
+    fn sigsetjmp(place: *mut Place, save: libc::c_int) -> libc::c_int;
+    fn siglongjmp(place: *mut Place, value: libc::c_int) -> !;
+}
+
+static PLACE: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn jump(_: libc::c_int) {
+    // SAFETY: the place was set by the function that raised the signal, and which has not returned.
+    unsafe { siglongjmp(PLACE.load(Ordering::Relaxed) as *mut Place, 1) };
+}
+
+pub fn jumps() {
+    let (_directory, store) = store();
+    let mut words = object(&store, "words");
+    let class = Class::define("writer").unwrap();
+    assign(&mut words, &[(class, Access::Write)]).unwrap();
+    let _inside = class.enter();
+    handle(libc::SIGUSR1, jump);
+    let place = Box::leak(Box::new(Place([0; 64])));
+    PLACE.store(std::ptr::from_mut(place) as usize, Ordering::Relaxed);
+    // SAFETY: nothing with a destructor lies between this frame and the handler, and no variable
+    // changes in between.
+    if unsafe { sigsetjmp(place, 1) } == 0 {
+        raise(libc::SIGUSR1);
+        unreachable!("the handler jumps");
+    }
+    assert!(!may_read(words.root().address), "the rights of the handler");
+    shed_inherited_rights();
+    assert_eq!(may(&words), BOTH);
+}

@@ -1,0 +1,104 @@
+//! Calls that a wall is there to refuse, made as directly as can be, so that the kernel answers.
+
+use std::path::Path;
+
+/// A call, by a name for messages; gives what the kernel gives.
+pub type Attempt = (&'static str, fn() -> i64);
+
+macro_rules! call {
+    ($number:ident $(, $argument:expr)*) => {
+        // SAFETY: wrong arguments are an error of the call; nothing that the program uses is named.
+        unsafe { libc::syscall(libc::$number $(, $argument)*) }
+    };
+}
+
+/// What neither wall lets through, with arguments that would do were the wall not there, or that
+/// fail with another error than `EPERM`.
+pub const DANGEROUS: &[Attempt] = &[
+    ("pkey_alloc", || call!(SYS_pkey_alloc, 0, 0)),
+    ("pkey_mprotect", || call!(SYS_pkey_mprotect, 0, 0, 0, -1)),
+    ("pkey_free", || call!(SYS_pkey_free, 77)),
+    ("ptrace", || call!(SYS_ptrace, libc::PTRACE_PEEKDATA, 0, 0, 0)),
+    ("process_vm_readv of itself", read_own_memory),
+    ("process_vm_writev", || call!(SYS_process_vm_writev, libc::getpid(), 0, 0, 0, 0, 0)),
+    ("io_uring_setup", || call!(SYS_io_uring_setup, 1, 0)),
+    ("userfaultfd", || call!(SYS_userfaultfd, 1)),
+    ("bpf", || call!(SYS_bpf, 99, 0, 0)),
+    ("perf_event_open", || call!(SYS_perf_event_open, 0, 0, -1, -1, 0)),
+    ("keyctl", || call!(SYS_keyctl, 0, -3)),
+    ("add_key", || call!(SYS_add_key, 0, 0, 0, 0, 0)),
+    ("mount", || call!(SYS_mount, 0, 0, 0, 0, 0)),
+    ("unshare", || call!(SYS_unshare, libc::CLONE_NEWUSER)),
+    ("clone into a name space", || {
+        call!(SYS_clone, libc::CLONE_NEWUSER | libc::CLONE_FS, 0, 0, 0, 0)
+    }),
+    ("setns", || call!(SYS_setns, -1, 0)),
+    ("open_by_handle_at", || call!(SYS_open_by_handle_at, -1, 0, 0)),
+    ("reboot", || call!(SYS_reboot, 0, 0, 0, 0)),
+    ("kexec_load", || call!(SYS_kexec_load, 0, 0, 0, -1)),
+    ("pidfd_getfd", || call!(SYS_pidfd_getfd, -1, 0, 0)),
+    ("typing into the terminal", || call!(SYS_ioctl, 0, libc::TIOCSTI, c"x".as_ptr())),
+];
+
+/// What the wall for a program of its own refuses as well.
+pub const ORDINARY: &[Attempt] = &[
+    ("openat", || call!(SYS_openat, libc::AT_FDCWD, c"/proc/version".as_ptr(), 0)),
+    ("openat2", || call!(SYS_openat2, libc::AT_FDCWD, c"/proc/version".as_ptr(), 0, 0)),
+    ("stat", || call!(SYS_statx, libc::AT_FDCWD, c"/proc/version".as_ptr(), 0, 0, 0)),
+    ("execve", || call!(SYS_execve, c"/bin/true".as_ptr(), 0, 0)),
+    ("fork", || call!(SYS_clone, libc::SIGCHLD, 0, 0, 0, 0)),
+    ("kill", || call!(SYS_kill, libc::getpid(), 0)),
+    ("prctl", || call!(SYS_prctl, libc::PR_GET_DUMPABLE)),
+    ("dup", || call!(SYS_dup, 1)),
+    ("unlink", || call!(SYS_unlinkat, libc::AT_FDCWD, c"/nothing".as_ptr(), 0)),
+    ("mmap", || call!(SYS_mmap, 0, 4096, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)),
+    ("mprotect", || call!(SYS_mprotect, 0, 0, libc::PROT_EXEC)),
+    ("chmod", || call!(SYS_fchmodat, libc::AT_FDCWD, c"/nothing".as_ptr(), 0)),
+];
+
+/// Sockets of all kinds.
+pub const SOCKETS: &[Attempt] = &[
+    ("a socket of the network", || call!(SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0)),
+    ("a socket of this machine", || call!(SYS_socket, libc::AF_UNIX, libc::SOCK_STREAM, 0)),
+];
+
+/// Changing what a file is.
+pub const ATTRIBUTES: &[Attempt] = &[
+    ("fchmodat", || call!(SYS_fchmodat, libc::AT_FDCWD, c"/nothing-there".as_ptr(), 0)),
+    ("fchownat", || call!(SYS_fchownat, libc::AT_FDCWD, c"/nothing-there".as_ptr(), 0, 0, 0)),
+    ("fchmod", || call!(SYS_fchmod, 77, 0)),
+    ("setxattr", || call!(SYS_setxattr, c"/nothing-there".as_ptr(), c"user.a".as_ptr(), 0, 0, 0)),
+    ("utimensat", || call!(SYS_utimensat, libc::AT_FDCWD, c"/nothing-there".as_ptr(), 0, 0)),
+];
+
+/// Reads a byte of this process by the back door.
+pub fn read_own_memory() -> i64 {
+    let (secret, mut found) = (7u8, 0u8);
+    let local = libc::iovec { iov_base: (&raw mut found).cast(), iov_len: 1 };
+    let remote = libc::iovec { iov_base: (&raw const secret).cast_mut().cast(), iov_len: 1 };
+    call!(SYS_process_vm_readv, libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+}
+
+/// The error a call gives; 0 for none.
+pub fn error_of(attempt: Attempt) -> i32 {
+    match attempt.1() {
+        -1 => std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Each of them has to be refused, by the filter and not for another reason.
+pub fn all_are_refused(attempts: &[Attempt]) {
+    for attempt in attempts {
+        assert_eq!(error_of(*attempt), libc::EPERM, "{}", attempt.0);
+    }
+}
+
+/// Prints the error of each call, for who started this inside of something.
+pub fn report(_: &Path) {
+    for list in [DANGEROUS, SOCKETS, ATTRIBUTES] {
+        for attempt in list {
+            println!("{}: {}", attempt.0, error_of(*attempt));
+        }
+    }
+}

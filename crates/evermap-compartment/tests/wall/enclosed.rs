@@ -1,0 +1,73 @@
+//! Programs that are started inside of a wall.
+
+use std::collections::HashMap;
+use std::process::Command;
+
+use evermap_compartment::wall::Enclosure;
+
+use super::attempts::{ATTRIBUTES, DANGEROUS, SOCKETS};
+use super::{myself, text};
+
+/// Runs a shell's command inside; its exit code and what it said.
+fn shell(enclosure: Enclosure, line: &str) -> (Option<i32>, String) {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", line]).current_dir("/");
+    enclosure.enclose(&mut command).unwrap();
+    let output = command.output().unwrap();
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
+pub fn files() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "text\n").unwrap();
+    let path = file.display();
+    let closed = Enclosure::new;
+    assert_eq!(shell(closed(), "echo started; exit 3"), (Some(3), "started\n".to_string()));
+    assert_ne!(shell(closed(), &format!("cat {path}")).0, Some(0));
+    let (code, said) = shell(closed().read(directory.path()), &format!("cat {path}"));
+    assert_eq!((code, said.as_str()), (Some(0), "text\n"));
+    let write = format!("echo more >> {path}");
+    assert_ne!(shell(closed().read(directory.path()), &write).0, Some(0));
+    assert_eq!(shell(closed().write(directory.path()), &write).0, Some(0));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "text\nmore\n");
+    assert_eq!(shell(closed(), "echo nothing > /dev/null").0, Some(0));
+
+    // Other processes' secrets, and one's own memory by way of a file.
+    let environment = format!("cat /proc/{}/environ", std::process::id());
+    assert_ne!(shell(closed(), &environment).0, Some(0));
+    assert_ne!(shell(closed(), "cat /proc/$PPID/mem").0, Some(0));
+    assert_ne!(shell(closed(), "echo > /proc/self/mem").0, Some(0));
+    // Without the system nothing starts.
+    let mut command = Command::new("/bin/sh");
+    closed().no_system().enclose(&mut command).unwrap();
+    assert!(command.output().is_err());
+}
+
+/// The error of each call, made inside.
+fn attempts(enclosure: Enclosure) -> HashMap<String, i32> {
+    let mut command = myself(&["--part", "attempts", "/"]);
+    enclosure.read(std::env::current_exe().unwrap()).enclose(&mut command).unwrap();
+    let output = command.current_dir("/").output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let pairs = said.lines().map(|line| line.rsplit_once(": ").unwrap());
+    pairs.map(|(name, error)| (name.to_string(), error.parse().unwrap())).collect()
+}
+
+pub fn calls() {
+    let errors = attempts(Enclosure::new());
+    for (name, _) in DANGEROUS.iter().chain(SOCKETS).chain(ATTRIBUTES) {
+        assert_eq!(errors[*name], libc::EPERM, "{name}");
+    }
+}
+
+pub fn exceptions() {
+    let errors = attempts(Enclosure::new().network().attributes());
+    for (name, _) in SOCKETS.iter().chain(ATTRIBUTES) {
+        assert_ne!(errors[*name], libc::EPERM, "{name}");
+    }
+    for (name, _) in DANGEROUS {
+        assert_eq!(errors[*name], libc::EPERM, "{name}");
+    }
+}

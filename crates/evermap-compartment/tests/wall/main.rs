@@ -1,0 +1,146 @@
+//! The outer wall: a program with its own `main`, for what it tests holds until the process ends.
+//!
+//! Each promise is a process of its own, started by name; what goes on inside of a wall is a child of
+//! that again. As root, every promise is tested a second time as an ordinary user.
+#![allow(clippy::unwrap_used)]
+
+mod attempts;
+mod commits;
+mod enclosed;
+mod own;
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Output};
+
+/// A name, and what shows that it is kept.
+type Promise = (&'static str, fn());
+
+const PROMISES: &[Promise] = &[
+    ("what_is_mapped_and_open_can_be_used_and_nothing_else_is_reachable", own::closed),
+    ("allocating_goes_on_without_mmap_in_threads_that_allocated_before", own::allocating),
+    ("memory_can_be_mapped_where_it_is_allowed_but_never_executed", own::memory),
+    ("threads_that_ran_before_are_held_too", own::earlier_threads),
+    ("threads_start_where_they_are_allowed_and_processes_never", own::new_threads),
+    ("allowed_paths_stay_open_and_no_others", own::paths),
+    ("paths_are_refused_while_threads_run_that_nobody_holds", own::paths_beside_threads),
+    ("a_path_that_is_not_there_is_named_and_nothing_is_closed", own::missing_path),
+    ("without_landlock_there_is_an_error_or_the_filter_alone", own::without_landlock),
+    ("an_open_session_commits_rolls_back_and_checkpoints", commits::commits),
+    ("it_grows_in_its_regions_and_a_new_one_is_a_typed_error", commits::grows_in_place),
+    ("with_its_store_open_it_gains_regions_and_closes", commits::gains_regions),
+    ("without_leave_a_commit_is_an_error_and_nothing_is_lost", commits::without_leave),
+    ("an_enclosed_program_opens_what_is_named_and_no_more", enclosed::files),
+    ("dangerous_calls_fail_in_an_enclosed_program", enclosed::calls),
+    ("attributes_change_and_sockets_open_only_where_that_is_allowed", enclosed::exceptions),
+];
+
+/// What is done inside of a wall.
+type Part = (&'static str, fn(&Path));
+
+const PARTS: &[Part] = &[
+    ("closed", own::closed_inside),
+    ("paths", own::paths_inside),
+    ("commits", commits::commits_inside),
+    ("grows-in-place", commits::grows_in_place_inside),
+    ("gains-regions", commits::gains_regions_inside),
+    ("without-leave", commits::without_leave_inside),
+    ("attempts", attempts::report),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["--promise", name] => {
+            PROMISES.iter().find(|(known, _)| *known == name).unwrap().1();
+            ExitCode::SUCCESS
+        }
+        ["--part", name, path] => {
+            PARTS.iter().find(|(known, _)| *known == name).unwrap().1(Path::new(path));
+            ExitCode::SUCCESS
+        }
+        _ => run_all(words.iter().find(|word| !word.starts_with('-')).copied()),
+    }
+}
+
+fn run_all(wanted: Option<&str>) -> ExitCode {
+    if !has_landlock() {
+        println!("SKIPPED: the outer wall: this kernel has no Landlock");
+        return ExitCode::SUCCESS;
+    }
+    let (users, mut failed) = (users(), 0);
+    for (name, _) in PROMISES.iter().filter(|(name, _)| wanted.is_none_or(|w| name.contains(w))) {
+        for &user in &users {
+            let output = as_user(myself(&["--promise", name]), user).output().unwrap();
+            let well = output.status.success();
+            let who = user.map_or("", |_| " (an ordinary user)");
+            println!("test {name}{who} ... {}", if well { "ok" } else { "FAILED" });
+            if !well {
+                println!("{}{}", text(&output.stdout), text(&output.stderr));
+                failed += 1;
+            }
+        }
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// This user, and another one where that is to be had: a user may start this program.
+fn users() -> Vec<Option<u32>> {
+    const NOBODY: u32 = 65534;
+    // SAFETY: the call cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let mut try_it = as_user(myself(&["--promise", PROMISES[7].0]), Some(NOBODY));
+    match is_root && try_it.output().is_ok_and(|output| output.status.success()) {
+        true => vec![None, Some(NOBODY)],
+        false => {
+            if is_root {
+                println!(
+                    "SKIPPED: as an ordinary user: none may start {:?}",
+                    std::env::current_exe()
+                );
+            }
+            vec![None]
+        }
+    }
+}
+
+fn as_user(mut command: Command, user: Option<u32>) -> Command {
+    if let Some(user) = user {
+        command.uid(user).gid(user).current_dir("/");
+        // Stores note where they are; root's place for that is not this user's.
+        let state = std::env::temp_dir().join(format!("evermap-wall-{}", std::process::id()));
+        command.env("XDG_STATE_HOME", state);
+    }
+    command
+}
+
+fn has_landlock() -> bool {
+    // `LANDLOCK_CREATE_RULESET_VERSION`.
+    // SAFETY: with this flag the call takes no pointer and makes nothing.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, 1) };
+    version >= 3
+}
+
+/// Does Landlock hold threads that run already?
+fn landlock_holds_all_threads() -> bool {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, 1) >= 8 }
+}
+
+fn myself(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(arguments);
+    command
+}
+
+/// Does a part in a process of its own; it has to end well.
+fn inside(part: &str, path: &Path) -> Output {
+    let output = myself(&["--part", part, path.to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
+    output
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
