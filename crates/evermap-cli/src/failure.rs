@@ -73,6 +73,13 @@ pub enum Failure {
     /// It ran, and ended so: nothing is to be said about that here.
     #[error("the command ended with {code}")]
     CommandEnded { code: u8 },
+    /// What `sandbox run` ran.
+    #[cfg(feature = "sandbox")]
+    #[error("{} ended: {why}", module.display())]
+    GuestEnded { module: PathBuf, why: String },
+    #[cfg(feature = "sandbox")]
+    #[error("{}", of_a_sandbox(.0))]
+    Sandbox(#[from] evermap_wasm::Error),
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
     /// A process that `demo` started.
@@ -118,6 +125,10 @@ impl Failure {
             #[cfg(feature = "view")]
             Failure::NotPrefetched { .. } => 11,
             Failure::CommandEnded { code } => *code,
+            #[cfg(feature = "sandbox")]
+            Failure::GuestEnded { .. } => 134,
+            #[cfg(feature = "sandbox")]
+            Failure::Sandbox(error) => exit_code_of_sandbox(error),
             Failure::Wall(_) => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -143,6 +154,29 @@ fn exit_code_of(error: &Error) -> u8 {
         Error::DiskFull { .. } | Error::OutOfAddresses { .. } => 7,
         Error::AlreadyExists { .. } | Error::StoreExists { .. } => 9,
         _ => 10,
+    }
+}
+
+#[cfg(feature = "sandbox")]
+fn exit_code_of_sandbox(error: &evermap_wasm::Error) -> u8 {
+    use evermap_wasm::Error;
+    match error {
+        Error::Store(error) => exit_code_of(error),
+        Error::InvalidName { .. } => 2,
+        Error::NoApplication { .. } | Error::NoObject { .. } => 3,
+        Error::DamagedTable { .. } | Error::NewerTable { .. } => 5,
+        Error::WrongKey { .. } | Error::NotBound { .. } | Error::PreopenHoldsStore { .. } => 6,
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Module { .. } => 125,
+        _ => 10,
+    }
+}
+
+#[cfg(feature = "sandbox")]
+fn of_a_sandbox(error: &evermap_wasm::Error) -> String {
+    match error {
+        evermap_wasm::Error::Store(error) => in_words_of_the_command(error),
+        other => other.to_string(),
     }
 }
 

@@ -54,7 +54,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Verb::Render(render) => render.run(&arguments.store()?),
         #[cfg(feature = "view")]
         Verb::Prefetch(prefetch) => prefetch.run(&arguments.store()?),
-        Verb::Sandbox(sandbox) => sandbox.run(),
+        Verb::Sandbox(sandbox) => sandbox.run(|| arguments.store()),
         Verb::Demo(demo) => demo.run(),
         Verb::Completions(completions) => completions.run(),
     }

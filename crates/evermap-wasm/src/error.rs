@@ -9,19 +9,23 @@ pub enum Error {
     /// The store refused something.
     #[error(transparent)]
     Store(#[from] evermap::Error),
-    /// The access table contradicts itself, or is none.
+    /// A table of the host's contradicts itself, or is none.
     #[error(
-        "the access table {} is damaged: {why}; restore it from a backup, or move it away: objects stay, and rights have to be granted anew", path.display()
+        "{what} {} is damaged: {why}; restore it from a backup, or move it away: objects stay, and rights have to be granted anew", path.display()
     )]
-    AccessTable {
+    DamagedTable {
+        /// Which table.
+        what: &'static str,
         /// The file.
         path: PathBuf,
         /// What was found.
         why: String,
     },
-    /// The access table was written by a newer version.
-    #[error("the access table {} has format {found}, this build knows 1; update Evermap", path.display())]
-    NewerAccessTable {
+    /// A table of the host's was written by a newer version.
+    #[error("{what} {} has format {found}, this build knows 1; update Evermap", path.display())]
+    NewerTable {
+        /// Which table.
+        what: &'static str,
         /// The file.
         path: PathBuf,
         /// The format.

@@ -12,7 +12,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let digits = text.as_bytes();
     if digits.len() != 2 * N {
@@ -22,6 +22,12 @@ fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
         *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
     }
     Some(bytes)
+}
+
+/// An Ed25519 public key from its 64 hexadecimal digits; none where these are none.
+pub fn public_key_of(digits: &str) -> Option<[u8; 32]> {
+    let bytes = from_hex::<32>(digits)?;
+    VerifyingKey::from_bytes(&bytes).is_ok().then_some(bytes)
 }
 
 /// Who a module is: the SHA-256 of its bytes, and the signatures that came with it.

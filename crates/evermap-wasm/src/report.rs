@@ -45,6 +45,7 @@ impl Counts {
             commit_calls: self.of(Import::Commit),
             stat_calls: self.of(Import::Stat),
             last_fault_calls: self.of(Import::LastFault),
+            other_calls: self.host_calls.saturating_sub(self.calls.iter().sum()),
             refused_calls: self.refused,
             commits: self.commits,
             mapped_bytes: self.mapped_bytes,
@@ -71,7 +72,9 @@ pub struct Report {
     pub stat_calls: u64,
     /// Calls of `last_fault`.
     pub last_fault_calls: u64,
-    /// Calls among these five that were refused.
+    /// Host calls that are none of these five: WASI's, and the embedder's own.
+    pub other_calls: u64,
+    /// Calls among the five that were refused.
     pub refused_calls: u64,
     /// Commits that had something to write.
     pub commits: u64,

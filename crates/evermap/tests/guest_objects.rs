@@ -307,10 +307,10 @@ fn a_file_that_was_cut_short_while_it_was_mapped_is_not_filled_up_with_zeros() {
     let (mut session, data) = fixture.write_with_room(&linear, 65536);
     linear.store(data, 1);
     session.commit().unwrap();
+    linear.store(data, 2);
     let uuid: String = session.uuid().iter().map(|byte| format!("{byte:02x}")).collect();
     let path = fixture.store.path().join("objects").join(uuid);
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
-    linear.store(data, 2);
     assert!(matches!(session.commit(), Err(Error::Damaged { .. })));
     assert!(matches!(session.close(), Err(Error::Damaged { .. })));
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 8192);

@@ -84,7 +84,7 @@ impl Listed {
                     created: output::utc(info.created),
                 })
             }
-            Err(Error::SchemaMismatch { .. }) => {
+            Err(Error::SchemaMismatch { .. } | Error::OtherKind { .. }) => {
                 let info = store.info(name)?;
                 Ok(Listed {
                     name: info.name,

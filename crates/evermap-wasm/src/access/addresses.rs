@@ -8,20 +8,20 @@ use std::sync::Arc;
 
 use evermap::guest::{GuestAddresses, GuestWindow};
 
-use super::file::AccessFile;
 use super::table::{Given, Object, Table};
 use crate::error::Error;
+use crate::kept::KeptFile;
 use crate::names::ObjectName;
 
 /// Gives addresses to one object.
 pub(crate) struct TableAddresses {
-    file: Arc<AccessFile>,
+    file: Arc<KeptFile<Table>>,
     object: ObjectName,
     window: GuestWindow,
 }
 
 impl TableAddresses {
-    pub(crate) fn of(file: &Arc<AccessFile>, object: &ObjectName) -> Arc<dyn GuestAddresses> {
+    pub(crate) fn of(file: &Arc<KeptFile<Table>>, object: &ObjectName) -> Arc<dyn GuestAddresses> {
         let window = GuestWindow::default();
         Arc::new(TableAddresses { file: Arc::clone(file), object: object.clone(), window })
     }

@@ -1,11 +1,9 @@
 //! Which application may use which objects, at which guest addresses, at which level.
 //!
 //! The table is the host's alone: a file in the store's directory that no guest can reach. This
-//! module answers questions about it and changes it; `table` is what it holds, `file` how it is
-//! kept, `addresses` how guest addresses are given.
+//! module answers questions about it and changes it; `table` is what it holds, `addresses` how guest addresses are given.
 
 mod addresses;
-mod file;
 mod table;
 
 use std::path::Path;
@@ -16,8 +14,8 @@ pub use table::{Access, ApplicationRow, Level, ModuleBinding, ObjectRow, RightRo
 
 use crate::application::{ApplicationId, SecretKey};
 use crate::error::{Error, Result};
+use crate::kept::KeptFile;
 use crate::names::ObjectName;
-use file::AccessFile;
 use table::Table;
 
 /// Bytes of guest addresses that an application may have when nobody says otherwise.
@@ -29,19 +27,19 @@ pub const QUOTA_BYTES_DEFAULT: u64 = 256 << 20;
 /// was revoked is gone with the next `map`.
 #[derive(Clone, Debug)]
 pub struct AccessTable {
-    file: Arc<AccessFile>,
+    file: Arc<KeptFile<Table>>,
 }
 
 impl AccessTable {
     /// The table of the store in a directory; it is made by the first change.
     pub fn of_store(directory: impl AsRef<Path>) -> AccessTable {
-        AccessTable { file: Arc::new(AccessFile::new(directory.as_ref())) }
+        AccessTable { file: Arc::new(KeptFile::new(directory.as_ref())) }
     }
 
     /// Makes an application, if there is none of this id, or checks that the key is its key.
     ///
     /// # Errors
-    /// `WrongKey`, `AccessTable` and the kernel's errors.
+    /// `WrongKey`, `DamagedTable` and the kernel's errors.
     pub fn enter(&self, id: &ApplicationId, key: &SecretKey) -> Result<()> {
         let verifier = key.verifier();
         let known = self.file.look(|table| {
@@ -60,7 +58,7 @@ impl AccessTable {
     /// Binds modules to an application: from now on it is theirs alone.
     ///
     /// # Errors
-    /// `NoApplication`, `AccessTable` and the kernel's errors.
+    /// `NoApplication`, `DamagedTable` and the kernel's errors.
     pub fn bind(&self, id: &ApplicationId, module: ModuleBinding) -> Result<()> {
         self.change_application(id, |row| {
             if !row.modules.contains(&module) {
@@ -133,7 +131,7 @@ impl AccessTable {
     /// What an application may do with an object.
     ///
     /// # Errors
-    /// `AccessTable` and the kernel's errors.
+    /// `DamagedTable` and the kernel's errors.
     pub fn level(&self, id: &ApplicationId, object: &ObjectName) -> Result<Level> {
         self.file.look(|table| {
             let owned = if object.owner() == id { Level::Write } else { Level::None };
@@ -158,7 +156,7 @@ impl AccessTable {
     /// Their addresses are not given again.
     ///
     /// # Errors
-    /// `AccessTable` and the kernel's errors.
+    /// `DamagedTable` and the kernel's errors.
     pub fn forget_missing(&self, exists: impl Fn(&str) -> bool) -> Result<()> {
         let gone = self.file.look(|table| table.objects.keys().any(|name| !exists(name)))?;
         if !gone {
@@ -173,12 +171,12 @@ impl AccessTable {
     /// All of it, for people.
     ///
     /// # Errors
-    /// `AccessTable` and the kernel's errors.
+    /// `DamagedTable` and the kernel's errors.
     pub fn read(&self) -> Result<Access> {
         self.file.look(Table::read)
     }
 
-    pub(crate) fn file(&self) -> &Arc<AccessFile> {
+    pub(crate) fn file(&self) -> &Arc<KeptFile<Table>> {
         &self.file
     }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::QUOTA_BYTES_DEFAULT;
 use crate::error::{Error, Result};
+use crate::kept::Kept;
 
 /// What an application may do with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -71,9 +72,15 @@ pub(super) struct Right {
     pub(super) level: Level,
 }
 
+impl Kept for Table {
+    const FILE: &'static str = "sandbox.access";
+    const MAGIC: &'static str = "evermap-access";
+    const CALLED: &'static str = "the access table";
+}
+
 /// The table, as its file has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Table {
+pub(crate) struct Table {
     pub(super) applications: BTreeMap<String, Application>,
     /// By their names in the store.
     pub(super) objects: BTreeMap<String, Object>,

@@ -1,10 +1,16 @@
 //! `evermap sandbox`: programs that are kept from what they have no business with.
 
 mod exec;
+#[cfg(feature = "sandbox")]
+mod guests;
+
+use std::path::Path;
 
 use crate::failure::Failure;
 
 use exec::Exec;
+#[cfg(feature = "sandbox")]
+use guests::{Grant, List, Revoke, Run};
 
 /// Run programs that are kept from what they have no business with
 #[derive(Debug, clap::Args)]
@@ -15,12 +21,36 @@ pub struct Sandbox {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
+    #[cfg(feature = "sandbox")]
+    Run(Run),
+    #[cfg(feature = "sandbox")]
+    Grant(Grant),
+    #[cfg(feature = "sandbox")]
+    Revoke(Revoke),
+    #[cfg(feature = "sandbox")]
+    List(List),
     Exec(Exec),
 }
 
 impl Sandbox {
-    pub fn run(&self) -> Result<(), Failure> {
+    /// The store is asked for by what needs one.
+    pub fn run(
+        &self,
+        store: impl FnOnce() -> Result<std::path::PathBuf, Failure>,
+    ) -> Result<(), Failure> {
+        #[cfg(feature = "sandbox")]
+        let with_store = |run: &dyn Fn(&Path) -> Result<(), Failure>| run(&store()?);
+        #[cfg(not(feature = "sandbox"))]
+        let _ = (store, Path::new(""));
         match &self.verb {
+            #[cfg(feature = "sandbox")]
+            Verb::Run(run) => with_store(&|store| run.run(store)),
+            #[cfg(feature = "sandbox")]
+            Verb::Grant(grant) => with_store(&|store| grant.run(store)),
+            #[cfg(feature = "sandbox")]
+            Verb::Revoke(revoke) => with_store(&|store| revoke.run(store)),
+            #[cfg(feature = "sandbox")]
+            Verb::List(list) => with_store(&|store| list.run(store)),
             Verb::Exec(exec) => exec.run(),
         }
     }

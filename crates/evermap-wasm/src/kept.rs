@@ -1,9 +1,9 @@
-//! How the access table is kept: a file that is replaced as a whole.
+//! How the host's own tables are kept: each in a file that is replaced as a whole.
 //!
 //! The first line says what it is: `evermap-access 1 LENGTH CRC32C`, the length in bytes and the
-//! checksum, in eight hexadecimal digits, of what follows, which is JSON. A new table is written
-//! beside the old one, flushed, and renamed over it; then the directory is flushed. Changes happen under a lock
-//! on a file of their own, so of two processes that change it none loses the other's.
+//! checksum, in eight hexadecimal digits, of what follows, which is JSON. A new file is written
+//! beside the old one, flushed, and renamed over it; then the directory is flushed. Changes happen under a
+//! lock on a file of its own, so of two processes that change something none loses the other's.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -13,47 +13,56 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::table::Table;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::error::{Error, Result};
 
-/// The table's file in the store's directory.
-const TABLE: &str = "sandbox.access";
-/// What a new one is called until it is complete.
-const NEW: &str = "sandbox.access.new";
-/// Locked while the table is changed.
+/// Locked while one of the files is changed.
 const LOCK: &str = "sandbox.lock";
 const FORMAT: &str = "1";
-const MAGIC: &str = "evermap-access";
+
+/// What is kept in a file of its own in the store's directory.
+pub(crate) trait Kept: Clone + Default + PartialEq + Serialize + DeserializeOwned {
+    /// The file's name.
+    const FILE: &'static str;
+    /// The first word in it.
+    const MAGIC: &'static str;
+    /// What people call it.
+    const CALLED: &'static str;
+}
 
 /// Which file was read: another one has another id, time or length.
 type Version = (u64, u64, i64, i64, u64);
 
+/// What was read last. Without a version when there was no file.
+type ReadLast<T> = Option<(Option<Version>, Arc<T>)>;
+
 #[derive(Debug)]
-pub(crate) struct AccessFile {
+pub(crate) struct KeptFile<T> {
     directory: PathBuf,
-    /// What was read last. Without a version when there was no file.
-    read: Mutex<Option<(Option<Version>, Arc<Table>)>>,
+    read: Mutex<ReadLast<T>>,
 }
 
-impl AccessFile {
-    pub(super) fn new(directory: &Path) -> AccessFile {
-        AccessFile { directory: directory.to_path_buf(), read: Mutex::default() }
+impl<T: Kept> KeptFile<T> {
+    pub(crate) fn new(directory: &Path) -> KeptFile<T> {
+        KeptFile { directory: directory.to_path_buf(), read: Mutex::default() }
     }
 
-    pub(super) fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     fn path(&self) -> PathBuf {
-        self.directory.join(TABLE)
+        self.directory.join(T::FILE)
     }
 
-    fn read_last(&self) -> MutexGuard<'_, Option<(Option<Version>, Arc<Table>)>> {
+    fn read_last(&self) -> MutexGuard<'_, ReadLast<T>> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the table. Costs a look at the file's id and time when it is the one that was read.
-    pub(super) fn look<R>(&self, ask: impl FnOnce(&Table) -> R) -> Result<R> {
+    pub(crate) fn look<R>(&self, ask: impl FnOnce(&T) -> R) -> Result<R> {
         let version = self.version()?;
         let known = self.read_last().clone().filter(|(known, _)| *known == version);
         let table = match known {
@@ -69,7 +78,7 @@ impl AccessFile {
     }
 
     /// Changes the table, durably; it stays as it is when `change` fails.
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Table) -> Result<R>) -> Result<R> {
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         let _lock = self.lock()?;
         let mut table = self.load()?;
         let before = table.clone();
@@ -102,7 +111,7 @@ impl AccessFile {
         }
     }
 
-    fn load(&self) -> Result<Table> {
+    fn load(&self) -> Result<T> {
         let path = self.path();
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
@@ -113,19 +122,20 @@ impl AccessFile {
                     .map_err(Error::io("read", &path))?;
                 bytes
             }
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Table::default()),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(T::default()),
             Err(e) => return Err(Error::io("open", &path)(e)),
         };
         parse(&path, &bytes)
     }
 
-    fn replace(&self, table: &Table) -> Result<()> {
-        let new = self.directory.join(NEW);
-        let body = serde_json::to_vec_pretty(table).map_err(|e| Error::AccessTable {
+    fn replace(&self, table: &T) -> Result<()> {
+        let new = self.directory.join(format!("{}.new", T::FILE));
+        let body = serde_json::to_vec_pretty(table).map_err(|e| Error::DamagedTable {
+            what: T::CALLED,
             path: self.path(),
             why: format!("it cannot be written: {e}"),
         })?;
-        let head = format!("{MAGIC} {FORMAT} {} {:08x}\n", body.len(), crc32c::crc32c(&body));
+        let head = format!("{} {FORMAT} {} {:08x}\n", T::MAGIC, body.len(), crc32c::crc32c(&body));
         // What a killed process left there.
         match fs::remove_file(&new) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
@@ -148,22 +158,23 @@ impl AccessFile {
     }
 }
 
-fn parse(path: &Path, bytes: &[u8]) -> Result<Table> {
-    let damaged = |why: String| Error::AccessTable { path: path.to_path_buf(), why };
+fn parse<T: Kept>(path: &Path, bytes: &[u8]) -> Result<T> {
+    let damaged =
+        |why: String| Error::DamagedTable { what: T::CALLED, path: path.to_path_buf(), why };
     let end = bytes.iter().position(|&b| b == b'\n');
     let Some((head, body)) = end.map(|end| (&bytes[..end], &bytes[end + 1..])) else {
         return Err(damaged("it has no first line".to_string()));
     };
     let head = String::from_utf8_lossy(head);
     let mut words = head.split(' ');
-    if words.next() != Some(MAGIC) {
-        return Err(damaged(format!("it does not begin with `{MAGIC}`")));
+    if words.next() != Some(T::MAGIC) {
+        return Err(damaged(format!("it does not begin with `{}`", T::MAGIC)));
     }
     match words.next() {
         Some(FORMAT) => {}
         Some(other) if other.parse::<u32>().is_ok_and(|format| format > 1) => {
             let found = other.to_string();
-            return Err(Error::NewerAccessTable { path: path.to_path_buf(), found });
+            return Err(Error::NewerTable { what: T::CALLED, path: path.to_path_buf(), found });
         }
         _ => return Err(damaged("its first line names no format".to_string())),
     }
@@ -182,17 +193,30 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Table> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::collections::BTreeSet;
+
+    use serde::Deserialize;
+
     use super::*;
 
-    fn file() -> (tempfile::TempDir, AccessFile) {
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    struct Words(BTreeSet<String>);
+
+    impl Kept for Words {
+        const FILE: &'static str = "words";
+        const MAGIC: &'static str = "test-words";
+        const CALLED: &'static str = "the words";
+    }
+
+    fn file() -> (tempfile::TempDir, KeptFile<Words>) {
         let directory = tempfile::tempdir().unwrap();
-        let file = AccessFile::new(directory.path());
+        let file = KeptFile::new(directory.path());
         (directory, file)
     }
 
-    fn add(file: &AccessFile, id: &str) {
-        file.change(|table| {
-            table.application(id, "v");
+    fn add(file: &KeptFile<Words>, id: &str) {
+        file.change(|words| {
+            words.0.insert(id.to_string());
             Ok(())
         })
         .unwrap();
@@ -201,19 +225,19 @@ mod tests {
     #[test]
     fn what_was_changed_is_there_for_another_process_at_once() {
         let (directory, file) = file();
-        let other = AccessFile::new(directory.path());
-        assert_eq!(other.look(|table| table.applications.len()).unwrap(), 0);
+        let other = KeptFile::<Words>::new(directory.path());
+        assert_eq!(other.look(|table| table.0.len()).unwrap(), 0);
         add(&file, "one");
-        assert_eq!(other.look(|table| table.applications.len()).unwrap(), 1);
+        assert_eq!(other.look(|table| table.0.len()).unwrap(), 1);
         add(&other, "two");
-        assert_eq!(file.look(|table| table.applications.len()).unwrap(), 2);
+        assert_eq!(file.look(|table| table.0.len()).unwrap(), 2);
     }
 
     #[test]
     fn only_its_owner_may_read_it() {
         let (directory, file) = file();
         add(&file, "one");
-        let mode = fs::metadata(directory.path().join(TABLE)).unwrap().mode();
+        let mode = fs::metadata(directory.path().join(Words::FILE)).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
@@ -221,23 +245,23 @@ mod tests {
     fn every_flipped_byte_and_every_cut_is_noticed() {
         let (directory, file) = file();
         add(&file, "one");
-        let path = directory.path().join(TABLE);
+        let path = directory.path().join(Words::FILE);
         let whole = fs::read(&path).unwrap();
         for at in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x10;
-            assert!(parse(&path, &bytes).is_err(), "byte {at}");
-            assert!(parse(&path, &whole[..at]).is_err(), "cut at {at}");
+            assert!(parse::<Words>(&path, &bytes).is_err(), "byte {at}");
+            assert!(parse::<Words>(&path, &whole[..at]).is_err(), "cut at {at}");
         }
-        parse(&path, &whole).unwrap();
+        parse::<Words>(&path, &whole).unwrap();
     }
 
     #[test]
     fn a_half_written_table_that_a_kill_left_is_in_nobodys_way() {
         let (directory, file) = file();
-        fs::write(directory.path().join(NEW), "half").unwrap();
+        fs::write(directory.path().join("words.new"), "half").unwrap();
         add(&file, "one");
-        assert_eq!(file.look(|table| table.applications.len()).unwrap(), 1);
+        assert_eq!(file.look(|table| table.0.len()).unwrap(), 1);
     }
 
     #[test]
@@ -245,8 +269,8 @@ mod tests {
         let (directory, file) = file();
         let elsewhere = directory.path().join("elsewhere");
         add(&file, "one");
-        fs::rename(directory.path().join(TABLE), &elsewhere).unwrap();
-        std::os::unix::fs::symlink(&elsewhere, directory.path().join(TABLE)).unwrap();
+        fs::rename(directory.path().join(Words::FILE), &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, directory.path().join(Words::FILE)).unwrap();
         assert!(file.look(|_| ()).is_err());
     }
 
@@ -255,10 +279,10 @@ mod tests {
         let (_directory, file) = file();
         add(&file, "one");
         let failed: Result<()> = file.change(|table| {
-            table.applications.clear();
+            table.0.clear();
             Err(Error::GuardTooLate)
         });
         assert!(failed.is_err());
-        assert_eq!(file.look(|table| table.applications.len()).unwrap(), 1);
+        assert_eq!(file.look(|table| table.0.len()).unwrap(), 1);
     }
 }

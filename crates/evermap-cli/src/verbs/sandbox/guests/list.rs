@@ -1,0 +1,64 @@
+//! `evermap sandbox list`: applications, their objects and their rights.
+
+use std::path::Path;
+
+use evermap_wasm::{AccessTable, ObjectRow};
+
+use crate::failure::Failure;
+use crate::output::{self, Output};
+
+/// List applications, their objects, and who may use what
+#[derive(Debug, clap::Args)]
+pub struct List {
+    /// One JSON object with all of it
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        let store = evermap::Store::open(directory)?;
+        let access = AccessTable::of_store(store.path()).read()?;
+        let mut output = Output::new();
+        if self.json {
+            output.json(&access)?;
+            return output.finish();
+        }
+        let applications: Vec<[String; 4]> = access
+            .applications
+            .iter()
+            .map(|row| {
+                let modules: Vec<String> = row.modules.iter().map(|m| m.to_string()).collect();
+                let modules = if modules.is_empty() { "any".into() } else { modules.join(" ") };
+                let (used, quota) = (output::bytes(row.used_bytes), output::bytes(row.quota_bytes));
+                [row.application.clone(), used, quota, modules]
+            })
+            .collect();
+        output.table(["APPLICATION", "USED", "QUOTA", "MODULES"], &applications, &[0, 3])?;
+        if !access.objects.is_empty() {
+            output.line("")?;
+            let objects: Vec<[String; 3]> = access.objects.iter().map(shown).collect();
+            output.table(["OBJECT", "BYTES", "ADDRESSES"], &objects, &[0, 2])?;
+        }
+        if !access.rights.is_empty() {
+            output.line("")?;
+            let rights: Vec<[String; 3]> = access
+                .rights
+                .iter()
+                .map(|row| [row.application.clone(), row.object.clone(), row.level.to_string()])
+                .collect();
+            output.table(["APPLICATION", "MAY USE", "LEVEL"], &rights, &[0, 1, 2])?;
+        }
+        output.finish()
+    }
+}
+
+fn shown(row: &ObjectRow) -> [String; 3] {
+    let ranges: Vec<String> = row
+        .addresses
+        .iter()
+        .map(|(base, bytes)| format!("{base:#x}..{:#x}", base + bytes))
+        .collect();
+    let bytes: u64 = row.addresses.iter().map(|(_, bytes)| bytes).sum();
+    [row.object.clone(), output::bytes(bytes), ranges.join(" ")]
+}

@@ -1,0 +1,178 @@
+//! `evermap sandbox run`: one run of a WebAssembly program.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use evermap_wasm::{
+    ApplicationId, End, GuestOptions, KeyRing, Module, Report, Sandbox, SandboxOptions,
+};
+
+use super::{Allowed, object_of, read_module};
+use crate::failure::Failure;
+use crate::output;
+
+/// Run a WebAssembly program whose heaps last
+///
+/// The program (a WASI command, built with `evermap-guest` or `nvheap.h`) opens objects of the store by
+/// name and has them in its own memory. It sees the standard streams, and of the file system what --dir and
+/// --dir-write name; the store's own files it cannot see.
+///
+/// It is run as an application, which its objects belong to: `sandbox grant` says what else that may
+/// use. The exit code is the program's own; 134 when it trapped or met its limits, 125 when it could not be
+/// started.
+#[derive(Debug, clap::Args)]
+pub struct Run {
+    /// The program, in WebAssembly's binary or text format
+    #[arg(value_name = "APP.wasm")]
+    module: PathBuf,
+    /// The application to run it as [default: the file's name without its ending]
+    #[arg(long, value_name = "ID")]
+    app: Option<String>,
+    /// Set a right for this run alone: NAME is an object of the application's, or OWNER:NAME; LEVEL is
+    /// none, snapshot, read or write
+    #[arg(long, value_name = "NAME:LEVEL")]
+    allow: Vec<Allowed>,
+    /// Let it read a directory, at a path of its own [default: the same]
+    #[arg(long, value_name = "DIR[::PATH]")]
+    dir: Vec<String>,
+    /// Let it read and write a directory
+    #[arg(long, value_name = "DIR[::PATH]")]
+    dir_write: Vec<String>,
+    /// Set a variable of its environment
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// End it after so many units of fuel, about one an instruction
+    #[arg(long, value_name = "UNITS")]
+    fuel: Option<u64>,
+    /// End it after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// Bound its memory; 1,281 MiB is the least, of which the window for objects is 1,024
+    #[arg(long, value_name = "MIB")]
+    memory: Option<usize>,
+    /// A detached signature of the module: 64 bytes, Ed25519 of the SHA-256 of its bytes
+    #[arg(long, value_name = "FILE")]
+    signature: Option<PathBuf>,
+    /// Say on stderr at its end what it cost: calls of the host, crossings, bytes, time
+    #[arg(long)]
+    report: bool,
+    /// Its arguments
+    #[arg(last = true, value_name = "ARGS")]
+    arguments: Vec<String>,
+}
+
+impl Run {
+    pub fn run(&self, directory: &Path) -> Result<(), Failure> {
+        // The guard comes before the engine; opening the sandbox sees to that.
+        let sandbox = SandboxOptions::new().cache().fuel(self.fuel.is_some()).open(directory)?;
+        let id = self.application()?;
+        let ring = KeyRing::of_store(sandbox.store().path());
+        let mut application = sandbox.application(id.clone(), ring.find_or_make(&id)?)?;
+        for (other, key) in ring.all()? {
+            application = application.with_key_of(other, key);
+        }
+        let module = self.module(&sandbox)?;
+        let options = self.options(&id)?;
+        let mut guest = sandbox.start(&module, &application, &options)?;
+        let end = guest.run()?;
+        if self.report {
+            tell(&guest.report());
+        }
+        drop(guest);
+        match end {
+            End::Exited(0) => Ok(()),
+            End::Exited(code) => Err(Failure::CommandEnded { code: code as u8 }),
+            other => Err(Failure::GuestEnded { module: self.module.clone(), why: why(&other) }),
+        }
+    }
+
+    fn application(&self) -> Result<ApplicationId, Failure> {
+        if let Some(id) = &self.app {
+            return Ok(id.parse()?);
+        }
+        let stem = self.module.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        stem.parse().map_err(|_| {
+            Failure::Usage(format!("`{stem}` cannot name an application; give one with --app ID"))
+        })
+    }
+
+    fn module(&self, sandbox: &Sandbox) -> Result<Module, Failure> {
+        let name = self.module.display().to_string();
+        let module = sandbox.compile(&name, &read_module(&self.module)?)?;
+        let Some(path) = &self.signature else { return Ok(module) };
+        let signature = <[u8; 64]>::try_from(read_module(path)?).map_err(|bytes| {
+            let (path, length) = (path.display(), bytes.len());
+            Failure::Usage(format!("{path} has {length} bytes, and a signature has 64"))
+        })?;
+        Ok(module.signed(signature))
+    }
+
+    fn options(&self, id: &ApplicationId) -> Result<GuestOptions, Failure> {
+        let name = self.module.file_name().map(|name| name.to_string_lossy().into_owned());
+        let mut options = GuestOptions::new().inherit_stdio().argument(name.unwrap_or_default());
+        for argument in &self.arguments {
+            options = options.argument(argument);
+        }
+        for variable in &self.env {
+            let (name, value) = variable.split_once('=').ok_or_else(|| {
+                Failure::Usage(format!("`{variable}` sets no variable; write NAME=VALUE"))
+            })?;
+            options = options.variable(name, value);
+        }
+        for (directories, writable) in [(&self.dir, false), (&self.dir_write, true)] {
+            for directory in directories {
+                let (host, guest) = directory.split_once("::").unwrap_or((directory, directory));
+                options = options.preopen(host, guest, writable);
+            }
+        }
+        for allowed in &self.allow {
+            options = options.allow(object_of(id, &allowed.object)?, allowed.level);
+        }
+        if let Some(fuel) = self.fuel {
+            options = options.fuel(fuel);
+        }
+        if let Some(seconds) = self.timeout {
+            let time = Duration::try_from_secs_f64(seconds)
+                .map_err(|e| Failure::Usage(format!("--timeout {seconds}: {e}")))?;
+            options = options.time_max(time);
+        }
+        if let Some(mib) = self.memory {
+            options = options.memory_bytes_max(mib.saturating_mul(1 << 20));
+        }
+        Ok(options)
+    }
+}
+
+fn why(end: &End) -> String {
+    match end {
+        End::Trapped(why) => format!("it trapped: {why}"),
+        End::Faulted { fault, window_offset } => format!(
+            "an object's memory failed it ({fault:?} at byte {window_offset:#x} of the window); `evermap check` looks at the store"
+        ),
+        End::OutOfFuel => "its fuel is used up; give more with --fuel".to_string(),
+        End::OutOfTime => "its time is over; give more with --timeout".to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// What a run cost, for people.
+fn tell(report: &Report) {
+    let elapsed_ms = report.elapsed_ns as f64 / 1e6;
+    eprintln!(
+        "{} host calls ({} crossings): {} map, {} unmap, {} commit, {} stat, {} last_fault, {} WASI and others; {} refused",
+        output::count(report.host_calls),
+        output::count(report.crossings),
+        report.map_calls,
+        report.unmap_calls,
+        report.commit_calls,
+        report.stat_calls,
+        report.last_fault_calls,
+        report.other_calls,
+        report.refused_calls,
+    );
+    eprintln!(
+        "{} of objects mapped, {} commits, {elapsed_ms:.1} ms",
+        output::bytes(report.mapped_bytes),
+        report.commits,
+    );
+}
