@@ -1,0 +1,132 @@
+//! reverse-complement: reads what fasta wrote, and writes each sequence from its end, with each letter's complement.
+//!
+//! A sequence has to be there as a whole before its first line can be written. From a file it is gathered in memory; in a
+//! heap it is there.
+
+use std::io::BufRead;
+
+use crate::blocks;
+use crate::error::{OfFile, Outcome, damaged};
+use crate::fasta::{self, LINE_LETTERS};
+use crate::hash::checksum_of;
+use crate::lines::{FileLines, Lines};
+use crate::options::Options;
+use crate::report::{Report, Watch};
+
+/// The file, and the block in the heap.
+pub const NAME: &str = "reverse-complement";
+
+/// One step of the program, by name.
+pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
+    match (options.variant.as_str(), options.step.as_str()) {
+        ("file", "run") => with_files(options, report),
+        _ => Err(options.unknown("`file run` and `heap run`, after those of fasta")),
+    }
+}
+
+fn with_files(options: &Options, report: &mut Report) -> Outcome<()> {
+    let (from, to) = (options.file(fasta::NAME), options.file(NAME));
+    let mut watch = Watch::start();
+    let mut reader = blocks::reader(&from, options.block_bytes)?;
+    let writer = blocks::writer(&to, options.block_bytes)?;
+    let mut lines = FileLines { writer, path: to.clone() };
+    let mut record = Vec::new();
+    if reader.read_until(b'>', &mut record).of(&from)? != 1 {
+        return Err(damaged(&from, "not a text of fasta; make it with `fasta file run`"));
+    }
+    loop {
+        record.clear();
+        if reader.read_until(b'>', &mut record).of(&from)? == 0 {
+            break;
+        }
+        let text = record.strip_suffix(b">").unwrap_or(&record);
+        reverse_complement(text, &mut lines)?;
+    }
+    let file = blocks::finish(lines.writer, &to)?;
+    report.time("work", watch.lap())?;
+    file.sync_all().of(&to)?;
+    report.time("durable", watch.lap())?;
+    report.time("total", watch.total())?;
+    if options.check {
+        let output = blocks::read_whole(&to, 1 << 20)?;
+        report.count("output", output.len() as u64, "bytes")?;
+        report.checksum(checksum_of(&output))?;
+    }
+    Ok(())
+}
+
+/// Writes a record's header, then its sequence from the end. The record is without its `>`.
+pub fn reverse_complement(record: &[u8], lines: &mut impl Lines) -> Outcome<()> {
+    let header_bytes = memchr::memchr(b'\n', record).map_or(record.len(), |end| end + 1);
+    let (header, sequence) = record.split_at(header_bytes);
+    lines.line(1, |line| line[0] = b'>')?;
+    for part in header.chunks(crate::lines::LINE_BYTES_MAX) {
+        lines.line(part.len(), |line| line.copy_from_slice(part))?;
+    }
+
+    let ends = memchr::memchr_iter(b'\n', sequence).count();
+    let mut left = sequence.len() - ends;
+    let mut letters = sequence.iter().rev().filter(|byte| **byte != b'\n');
+    while left > 0 {
+        let here = left.min(LINE_LETTERS);
+        lines.line(here + 1, |line| {
+            // There are as many letters as were counted.
+            line.iter_mut().zip(letters.by_ref().take(here)).for_each(|(place, letter)| {
+                *place = COMPLEMENT[usize::from(*letter)];
+            });
+            line[here] = b'\n';
+        })?;
+        left -= here;
+    }
+    Ok(())
+}
+
+/// Complements of the IUB codes, in capital letters; other bytes stay.
+static COMPLEMENT: [u8; 256] = {
+    let (codes, complements) = (b"ACGTUMRWSYKVHDBN", b"TGCAAKYWSRMBDHVN");
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = byte as u8;
+        byte += 1;
+    }
+    let mut code = 0;
+    while code < codes.len() {
+        table[codes[code] as usize] = complements[code];
+        table[codes[code].to_ascii_lowercase() as usize] = complements[code];
+        code += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::fasta::tests::text;
+    use crate::lines::MemoryLines;
+
+    fn reversed(text: &[u8]) -> Vec<u8> {
+        let mut output = vec![0; text.len()];
+        let mut lines = MemoryLines { rest: &mut output };
+        for record in text[1..].split(|byte| *byte == b'>') {
+            reverse_complement(record, &mut lines).unwrap();
+        }
+        output
+    }
+
+    #[test]
+    fn a_sequence_is_turned_and_complemented_and_its_lines_are_filled_anew() {
+        let sequence = [b"ACGTN".repeat(12), b"\nyk\n".to_vec()].concat();
+        let record = [b">ID\n", &sequence[..]].concat();
+        let expected = [b">ID\nMR", &b"NACGT".repeat(12)[..58], b"\nGT\n"].concat();
+        assert_eq!(reversed(&record), expected);
+    }
+
+    #[test]
+    fn turning_twice_gives_what_was_there() {
+        let text = text(50_000);
+        assert_eq!(reversed(&reversed(&text)).to_ascii_lowercase(), text.to_ascii_lowercase());
+    }
+}
