@@ -10,6 +10,7 @@ pub mod calls;
 pub mod classifier;
 pub mod error;
 pub mod fasta;
+pub mod generate;
 pub mod hash;
 pub mod hash_map;
 pub mod k_nucleotide;

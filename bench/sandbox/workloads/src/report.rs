@@ -37,7 +37,12 @@ impl Report {
 
     /// What the variants of a workload have to agree on.
     pub fn checksum(&mut self, checksum: u64) -> Outcome<()> {
-        self.line("checksum", &format!("{checksum:016x}"), "xxh3")
+        self.checksum_of("checksum", checksum)
+    }
+
+    /// As [`checksum`](Report::checksum), for a part.
+    pub fn checksum_of(&mut self, what: &str, checksum: u64) -> Outcome<()> {
+        self.line(what, &format!("{checksum:016x}"), "xxh3")
     }
 
     fn line(&mut self, what: &str, value: &str, unit: &str) -> Outcome<()> {
