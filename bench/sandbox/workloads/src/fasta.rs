@@ -128,14 +128,13 @@ fn sequence(
     lines: &mut impl Lines,
     mut letter: impl FnMut() -> u8,
 ) -> Outcome<()> {
-    lines.line(header.len(), |line| line.copy_from_slice(header))?;
-    let mut left = letters;
+    lines.put(header)?;
+    let (mut line, mut left) = ([b'\n'; LINE_LETTERS + 1], letters);
     while left > 0 {
         let here = left.min(LINE_LETTERS);
-        lines.line(here + 1, |line| {
-            line[..here].fill_with(&mut letter);
-            line[here] = b'\n';
-        })?;
+        line[..here].fill_with(&mut letter);
+        line[here] = b'\n';
+        lines.put(&line[..=here])?;
         left -= here;
     }
     Ok(())
@@ -164,16 +163,32 @@ pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::lines::MemoryLines;
 
     /// A small text.
     pub(crate) fn text(bytes: usize) -> Vec<u8> {
         let shape = Shape::within(bytes);
-        let mut text = vec![0; shape.bytes()];
-        let mut lines = MemoryLines { rest: &mut text };
-        write(shape, &mut lines).unwrap();
-        assert!(lines.rest.is_empty(), "a text of the size that was computed");
+        let text = in_memory(shape.bytes(), |lines| write(shape, lines));
+        assert_eq!(text.len(), shape.bytes(), "a text of the size that was computed");
         text
+    }
+
+    /// What was written.
+    pub(crate) fn in_memory(
+        bytes_max: usize,
+        write: impl FnOnce(&mut Text) -> Outcome<()>,
+    ) -> Vec<u8> {
+        let mut text = Text(Vec::with_capacity(bytes_max));
+        write(&mut text).unwrap();
+        text.0
+    }
+
+    pub(crate) struct Text(Vec<u8>);
+
+    impl Lines for Text {
+        fn put(&mut self, line: &[u8]) -> Outcome<()> {
+            self.0.extend(line);
+            Ok(())
+        }
     }
 
     #[test]

@@ -1,21 +1,19 @@
-//! Where programs write lines to: a file, through a buffer, or memory, straight to its place.
+//! Where programs write lines to: a file, through a buffer, or a heap.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::mem::MaybeUninit;
 use std::path::PathBuf;
 
 use crate::error::{OfFile, Outcome};
 
-/// The longest line, its end included.
-pub const LINE_BYTES_MAX: usize = 128;
-
 /// Takes lines one after the other.
 pub trait Lines {
-    /// Has the next `bytes` bytes, at most [`LINE_BYTES_MAX`], filled: all of them, since they hold anything before.
-    fn line(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) -> Outcome<()>;
+    /// Takes a line, its end included.
+    fn put(&mut self, line: &[u8]) -> Outcome<()>;
 }
 
-/// Lines of a file. A line is made beside the buffer and copied, as `fwrite` does.
+/// Lines of a file.
 pub struct FileLines {
     /// The buffer.
     pub writer: BufWriter<File>,
@@ -24,24 +22,28 @@ pub struct FileLines {
 }
 
 impl Lines for FileLines {
-    fn line(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) -> Outcome<()> {
-        let mut line = [0; LINE_BYTES_MAX];
-        fill(&mut line[..bytes]);
-        self.writer.write_all(&line[..bytes]).of(&self.path)
+    fn put(&mut self, line: &[u8]) -> Outcome<()> {
+        self.writer.write_all(line).of(&self.path)
     }
 }
 
-/// Lines in memory. There has to be room for all of them.
+/// Lines in memory, of which there has to be enough.
 pub struct MemoryLines<'a> {
-    /// What is not filled yet.
-    pub rest: &'a mut [u8],
+    /// What is not written yet.
+    pub rest: &'a mut [MaybeUninit<u8>],
 }
 
 impl Lines for MemoryLines<'_> {
-    fn line(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) -> Outcome<()> {
-        let (line, rest) = std::mem::take(&mut self.rest).split_at_mut(bytes);
-        fill(line);
+    fn put(&mut self, line: &[u8]) -> Outcome<()> {
+        let (here, rest) = std::mem::take(&mut self.rest).split_at_mut(line.len());
+        copy(line, here);
         self.rest = rest;
         Ok(())
     }
+}
+
+/// Copies to memory of the same size, of which it doesn't matter what it holds.
+pub fn copy(from: &[u8], to: &mut [MaybeUninit<u8>]) {
+    assert_eq!(from.len(), to.len());
+    to.iter_mut().zip(from).for_each(|(to, from)| _ = to.write(*from));
 }

@@ -59,24 +59,21 @@ fn with_files(options: &Options, report: &mut Report) -> Outcome<()> {
 pub fn reverse_complement(record: &[u8], lines: &mut impl Lines) -> Outcome<()> {
     let header_bytes = memchr::memchr(b'\n', record).map_or(record.len(), |end| end + 1);
     let (header, sequence) = record.split_at(header_bytes);
-    lines.line(1, |line| line[0] = b'>')?;
-    for part in header.chunks(crate::lines::LINE_BYTES_MAX) {
-        lines.line(part.len(), |line| line.copy_from_slice(part))?;
-    }
+    lines.put(b">")?;
+    lines.put(header)?;
 
-    let ends = memchr::memchr_iter(b'\n', sequence).count();
-    let mut left = sequence.len() - ends;
-    let mut letters = sequence.iter().rev().filter(|byte| **byte != b'\n');
-    while left > 0 {
-        let here = left.min(LINE_LETTERS);
-        lines.line(here + 1, |line| {
-            // There are as many letters as were counted.
-            line.iter_mut().zip(letters.by_ref().take(here)).for_each(|(place, letter)| {
-                *place = COMPLEMENT[usize::from(*letter)];
-            });
-            line[here] = b'\n';
-        })?;
-        left -= here;
+    let (mut line, mut here) = ([b'\n'; LINE_LETTERS + 1], 0);
+    for letter in sequence.iter().rev().filter(|byte| **byte != b'\n') {
+        line[here] = COMPLEMENT[usize::from(*letter)];
+        here += 1;
+        if here == LINE_LETTERS {
+            lines.put(&line)?;
+            here = 0;
+        }
+    }
+    if here > 0 {
+        line[here] = b'\n';
+        lines.put(&line[..=here])?;
     }
     Ok(())
 }
@@ -104,16 +101,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::fasta::tests::text;
-    use crate::lines::MemoryLines;
+    use crate::fasta::tests::{in_memory, text};
 
     fn reversed(text: &[u8]) -> Vec<u8> {
-        let mut output = vec![0; text.len()];
-        let mut lines = MemoryLines { rest: &mut output };
-        for record in text[1..].split(|byte| *byte == b'>') {
-            reverse_complement(record, &mut lines).unwrap();
-        }
-        output
+        in_memory(text.len(), |lines| {
+            let mut records = text[1..].split(|byte| *byte == b'>');
+            records.try_for_each(|record| reverse_complement(record, lines))
+        })
     }
 
     #[test]
