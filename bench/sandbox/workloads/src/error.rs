@@ -25,12 +25,31 @@ pub enum Error {
         /// What was found, and what to do.
         problem: String,
     },
+    /// A heap could not be opened, read or changed.
+    #[error(transparent)]
+    Heap(#[from] evermap_guest::Error),
+    /// What is needed is not in the heap.
+    #[error("heap `{heap}` has no `{what}`; {remedy}")]
+    NotInHeap {
+        /// The heap's name.
+        heap: String,
+        /// What is missing.
+        what: String,
+        /// What makes it.
+        remedy: &'static str,
+    },
     /// The command line asks for something that there is not.
     #[error("{0}")]
     Usage(String),
     /// Standard output could not be written to.
     #[error("standard output: {0}")]
     Output(io::Error),
+}
+
+impl From<evermap::Error> for Error {
+    fn from(error: evermap::Error) -> Error {
+        Error::Heap(error.into())
+    }
 }
 
 impl From<lexopt::Error> for Error {

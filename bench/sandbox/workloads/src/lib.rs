@@ -15,6 +15,7 @@ pub mod hash;
 pub mod hash_map;
 pub mod k_nucleotide;
 pub mod lines;
+pub mod named;
 pub mod options;
 pub mod random;
 pub mod report;

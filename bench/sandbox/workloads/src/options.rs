@@ -37,6 +37,8 @@ pub struct Options {
     pub corpus: Option<PathBuf>,
     /// What choices by chance begin with.
     pub seed: u64,
+    /// Whether files are flushed to the disk afterwards. What is in a heap is, by its commit.
+    pub durable: bool,
     /// Whether results are read again after the measurement, for their checksum.
     pub check: bool,
 }
@@ -54,6 +56,7 @@ pub const HELP: &str = "\
 --mails N         classifier: how many mails are classified (100)
 --corpus DIR      classifier: a folder with a folder of posts for each category
 --seed N          what choices by chance begin with (1)
+--no-durable      do not flush files to the disk afterwards
 --no-check        do not read results again for their checksum
 
 EVERMAP_STORE     natively: the store that heaps are in. Guests have the one of their host";
@@ -69,6 +72,7 @@ impl Options {
         while let Some(argument) = parser.next()? {
             match argument {
                 Arg::Short('h') | Arg::Long("help") => return Ok(None),
+                Arg::Long("no-durable") => options.durable = false,
                 Arg::Long("no-check") => options.check = false,
                 Arg::Long(name) => {
                     let name = name.to_string();
@@ -139,6 +143,7 @@ impl Default for Options {
             mails: 100,
             corpus: None,
             seed: 1,
+            durable: true,
             check: true,
         }
     }

@@ -3,10 +3,13 @@
 //! A name is `WORKLOAD.VARIANT.STEP.WHAT`. Figures come as they are known, so that a program that fails has said what
 //! came before.
 
+use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Outcome};
+use crate::error::{Error, OfFile, Outcome};
+use crate::options::Options;
 
 /// Where figures go.
 pub struct Report {
@@ -48,6 +51,21 @@ impl Report {
     fn line(&mut self, what: &str, value: &str, unit: &str) -> Outcome<()> {
         writeln!(self.output, "{}.{what} {value} {unit}", self.prefix).map_err(Error::Output)
     }
+}
+
+/// Flushes a file to the disk, if that is wanted, and reports how long it took.
+pub fn make_durable(
+    options: &Options,
+    file: &File,
+    path: &Path,
+    watch: &mut Watch,
+    report: &mut Report,
+) -> Outcome<()> {
+    if !options.durable {
+        return Ok(());
+    }
+    file.sync_all().of(path)?;
+    report.time("durable", watch.lap())
 }
 
 /// Measures the parts of a program one after the other.

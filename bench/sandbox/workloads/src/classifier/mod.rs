@@ -7,6 +7,7 @@
 
 mod compact;
 mod corpus;
+mod heap;
 mod postcard_file;
 mod train;
 
@@ -46,9 +47,15 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
             report.time("load", watch.lap())?;
             classify(options, &model, watch, report)
         }
-        _ => {
-            Err(options.unknown("`prepare` and `run`, each with `compact`, `postcard` and `heap`"))
+        ("heap", "prepare") => prepare(options, report, |_, trained| heap::store(trained)),
+        ("heap", "run") => {
+            let mut watch = Watch::start();
+            let snapshot = heap::open()?;
+            let model = snapshot.root::<heap::HeapModel>()?;
+            report.time("load", watch.lap())?;
+            classify(options, model, watch, report)
         }
+        _ => Err(options.unknown("`prepare` and `run` of `compact`, `postcard` and `heap`")),
     }
 }
 
@@ -148,7 +155,7 @@ fn classify(
         rest = after;
     }
     report.time("classify", watch.lap())?;
-    report.time("total", watch.total())?;
+    report.time("time", watch.total())?;
     report.count("vocabulary", model.vocabulary() as u64, "words")?;
     report.count("mails", count, "mails")?;
     report.count("right", right, "mails")?;

@@ -77,8 +77,14 @@ pub fn run<I: Input>(options: &Options, report: &mut Report) -> Outcome<()> {
             blocks::write_whole(&compressed(options, name), options.block_bytes, output)
         })?;
     }
-    watch.lap();
-    report.time("total", watch.total())?;
+    report.time("time", watch.lap())?;
+    if options.durable {
+        for name in &names {
+            let path = compressed(options, name);
+            std::fs::File::open(&path).and_then(|file| file.sync_all()).of(&path)?;
+        }
+        report.time("durable", watch.lap())?;
+    }
     totals.tell(report)?;
     if options.check { check(options, &names, report) } else { Ok(()) }
 }

@@ -8,6 +8,7 @@
 //! by `munmap`; variant `mmap` does that there.
 
 mod files;
+mod heap;
 
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,8 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("posix", "run") => files::run::<files::Posix>(options, report),
         ("mmap", "run") => files::run::<files::Mapped>(options, report),
+        ("heap", "prepare") => heap::prepare(options, report),
+        ("heap", "run") => heap::run(options, report),
         _ => Err(options.unknown("`posix run`, `mmap run`, `heap prepare` and `heap run`")),
     }
 }
@@ -38,8 +41,11 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
 /// The names of the inputs, in the order in which they are compressed.
 pub fn list(options: &Options) -> Outcome<Vec<String>> {
     let path = options.file(CACHE).join(LIST);
-    let list = blocks::read_whole(&path, options.block_bytes)?;
-    let list = str::from_utf8(&list).map_err(|error| damaged(&path, error.to_string()))?;
+    names(&blocks::read_whole(&path, options.block_bytes)?, &path)
+}
+
+fn names(list: &[u8], path: &Path) -> Outcome<Vec<String>> {
+    let list = str::from_utf8(list).map_err(|error| damaged(path, error.to_string()))?;
     let names = list.lines().filter_map(|line| line.split(' ').next());
     Ok(names.map(str::to_string).collect())
 }

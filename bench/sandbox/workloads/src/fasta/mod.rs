@@ -3,12 +3,14 @@
 //! In the spirit of the Computer Language Benchmarks Game, with a generator, a repeated sequence and weights of its
 //! own. What it writes is what `reverse-complement` and `k-nucleotide` read.
 
+mod heap;
+
 use crate::blocks;
-use crate::error::{OfFile, Outcome};
+use crate::error::Outcome;
 use crate::hash::checksum_of;
 use crate::lines::{FileLines, Lines};
 use crate::options::Options;
-use crate::report::{Report, Watch};
+use crate::report::{Report, Watch, make_durable};
 
 /// The file, and the block in the heap.
 pub const NAME: &str = "fasta";
@@ -50,6 +52,7 @@ const HOMO_SAPIENS: [(u8, usize); 4] = [(b'a', 1241), (b'c', 811), (b'g', 809), 
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("file", "run") => to_file(options, report),
+        ("heap", "run") => heap::run(options, report),
         _ => Err(options.unknown("`file run` and `heap run`")),
     }
 }
@@ -62,10 +65,8 @@ fn to_file(options: &Options, report: &mut Report) -> Outcome<()> {
     let mut lines = FileLines { writer, path: path.clone() };
     write(shape, &mut lines)?;
     let file = blocks::finish(lines.writer, &path)?;
-    report.time("write", watch.lap())?;
-    file.sync_all().of(&path)?;
-    report.time("durable", watch.lap())?;
-    report.time("total", watch.total())?;
+    report.time("time", watch.lap())?;
+    make_durable(options, &file, &path, &mut watch, report)?;
     report.count("output", shape.bytes() as u64, "bytes")?;
     if options.check {
         report.checksum(checksum_of(&blocks::read_whole(&path, 1 << 20)?))?;

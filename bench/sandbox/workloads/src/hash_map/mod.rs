@@ -4,6 +4,8 @@
 //! after entry, key and value, in the table's own order. That is as little to write and to read as can be: no lengths, no
 //! names, no check of what was read but that there is enough.
 
+mod heap;
+
 use std::io::{BufRead, Read, Write};
 
 use crate::blocks;
@@ -11,7 +13,7 @@ use crate::error::{OfFile, Outcome, damaged};
 use crate::hash::{Key, Map, Xxh3};
 use crate::options::Options;
 use crate::random::{Random, mix};
-use crate::report::{Report, Watch};
+use crate::report::{Report, Watch, make_durable};
 
 /// The file.
 pub const NAME: &str = "hash-map";
@@ -23,7 +25,9 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("file", "prepare") => store_file(options, report),
         ("file", "run") => look_up_after_loading(options, report),
-        _ => Err(options.unknown("`prepare` and `run`, each with `file` and `heap`")),
+        ("heap", "prepare") => heap::prepare(options, report),
+        ("heap", "run") => heap::run(options, report),
+        _ => Err(options.unknown("`prepare` and `run` of `file` and `heap`")),
     }
 }
 
@@ -46,9 +50,8 @@ fn store_file(options: &Options, report: &mut Report) -> Outcome<()> {
     }
     let file = blocks::finish(writer, &path)?;
     report.time("store", watch.lap())?;
-    file.sync_all().of(&path)?;
-    report.time("durable", watch.lap())?;
-    report.time("total", watch.total())?;
+    report.time("time", watch.total())?;
+    make_durable(options, &file, &path, &mut watch, report)?;
     report.count("entries", map.len() as u64, "entries")
 }
 
@@ -58,7 +61,7 @@ fn look_up_after_loading(options: &Options, report: &mut Report) -> Outcome<()> 
     report.time("load", watch.lap())?;
     let sum = look_up(options, map.len() as u64, |key| map.get(&Key(*key)).copied());
     report.time("lookups", watch.lap())?;
-    report.time("total", watch.total())?;
+    report.time("time", watch.total())?;
     report.count("entries", map.len() as u64, "entries")?;
     report.checksum(sum)
 }

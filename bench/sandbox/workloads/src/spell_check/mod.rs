@@ -2,6 +2,8 @@
 //!
 //! The words of the file's table are slices of the file that was read: nothing is allocated for each.
 
+mod heap;
+
 use std::collections::HashSet;
 use std::io::BufRead;
 
@@ -23,6 +25,8 @@ pub const WORD_BYTES_MIN: usize = 2;
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("file", "run") => with_files(options, report),
+        ("heap", "prepare") => heap::prepare(options, report),
+        ("heap", "run") => heap::run(report),
         _ => Err(options.unknown("`file run`, `heap prepare` and `heap run`")),
     }
 }
@@ -52,7 +56,7 @@ fn with_files(options: &Options, report: &mut Report) -> Outcome<()> {
     }
     finder.finish(check);
     report.time("check", watch.lap())?;
-    report.time("total", watch.total())?;
+    report.time("time", watch.total())?;
     report.count("dictionary", words.len() as u64, "words")?;
     found.tell(report)
 }

@@ -3,6 +3,8 @@
 //! A sequence has to be there as a whole before its first line can be written. From a file it is gathered in memory; in a
 //! heap it is there.
 
+mod heap;
+
 use std::io::BufRead;
 
 use crate::blocks;
@@ -11,7 +13,7 @@ use crate::fasta::{self, LINE_LETTERS};
 use crate::hash::checksum_of;
 use crate::lines::{FileLines, Lines};
 use crate::options::Options;
-use crate::report::{Report, Watch};
+use crate::report::{Report, Watch, make_durable};
 
 /// The file, and the block in the heap.
 pub const NAME: &str = "reverse-complement";
@@ -20,6 +22,7 @@ pub const NAME: &str = "reverse-complement";
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("file", "run") => with_files(options, report),
+        ("heap", "run") => heap::run(options, report),
         _ => Err(options.unknown("`file run` and `heap run`, after those of fasta")),
     }
 }
@@ -43,10 +46,8 @@ fn with_files(options: &Options, report: &mut Report) -> Outcome<()> {
         reverse_complement(text, &mut lines)?;
     }
     let file = blocks::finish(lines.writer, &to)?;
-    report.time("work", watch.lap())?;
-    file.sync_all().of(&to)?;
-    report.time("durable", watch.lap())?;
-    report.time("total", watch.total())?;
+    report.time("time", watch.lap())?;
+    make_durable(options, &file, &to, &mut watch, report)?;
     if options.check {
         let output = blocks::read_whole(&to, 1 << 20)?;
         report.count("output", output.len() as u64, "bytes")?;

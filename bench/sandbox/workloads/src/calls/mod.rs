@@ -3,6 +3,8 @@
 //! The file is warm and is read and written from its beginning to its end, without a buffer: one system call (in a guest, one
 //! call of the host and a system call) a block. The heap's pages are there before. Contents are the same on both sides.
 
+mod heap;
+
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{Read, Seek, Write};
@@ -25,6 +27,7 @@ const BLOCK_BYTES: [usize; 3] = [512, 4096, 65536];
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     match (options.variant.as_str(), options.step.as_str()) {
         ("file", "run") => with_file(options, report),
+        ("heap", "run") => heap::run(options, report),
         _ => Err(options.unknown("`file run` and `heap run`")),
     }
 }

@@ -1,0 +1,86 @@
+//! snappy in a heap: inputs are named blocks, and so are outputs.
+
+use std::path::PathBuf;
+
+use evermap_guest::Heap;
+
+use super::{CACHE, Check, Compressor, LIST, Totals, list};
+use crate::blocks;
+use crate::error::{Outcome, damaged};
+use crate::lines::copy;
+use crate::named;
+use crate::options::Options;
+use crate::report::{Report, Watch};
+
+const REMEDY: &str = "bring the cache into it with `snappy heap prepare`";
+
+/// Brings the cache into the heap.
+pub fn prepare(options: &Options, report: &mut Report) -> Outcome<()> {
+    let mut watch = Watch::start();
+    let mut heap = Heap::open(CACHE)?;
+    let (mut contents, names) = (Vec::new(), list(options)?);
+    for name in names.iter().map(String::as_str).chain([LIST]) {
+        let path = options.file(CACHE).join(name);
+        blocks::read_into(&path, options.block_bytes, &mut contents)?;
+        copy(&contents, named::replace(&mut heap, name, contents.len())?);
+        heap.free_named(&compressed(name))?;
+    }
+    report.time("time", watch.lap())?;
+    heap.commit()?;
+    report.time("durable", watch.lap())?;
+    report.count("files", names.len() as u64, "files")?;
+    Ok(heap.close()?)
+}
+
+/// Compresses all inputs.
+pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
+    remove_outputs()?;
+    let mut watch = Watch::start();
+    let mut heap = Heap::open(CACHE)?;
+    let names = names(&heap)?;
+    let (mut compressor, mut totals) = (Compressor::new(), Totals::default());
+    for name in &names {
+        let input = named::in_heap(&heap, name, REMEDY)?;
+        let output = compressor.compress(input);
+        let output = output.map_err(|error| damaged(&path(name), error.to_string()))?;
+        totals.add(input, output);
+        copy(output, named::replace(&mut heap, &compressed(name), output.len())?);
+    }
+    report.time("time", watch.lap())?;
+    heap.commit()?;
+    report.time("durable", watch.lap())?;
+    totals.tell(report)?;
+    if options.check {
+        let mut check = Check::default();
+        for name in &names {
+            let input = named::in_heap(&heap, name, REMEDY)?;
+            check.file(&path(name), input, named::in_heap(&heap, &compressed(name), REMEDY)?)?;
+        }
+        check.tell(report)?;
+    }
+    Ok(heap.close()?)
+}
+
+/// Each run begins without, as that with files does.
+fn remove_outputs() -> Outcome<()> {
+    let mut heap = Heap::open(CACHE)?;
+    for name in names(&heap)? {
+        heap.free_named(&compressed(&name))?;
+    }
+    heap.commit()?;
+    Ok(heap.close()?)
+}
+
+fn names(heap: &Heap) -> Outcome<Vec<String>> {
+    super::names(named::in_heap(heap, LIST, REMEDY)?, &path(LIST))
+}
+
+/// What an output's block is called.
+fn compressed(name: &str) -> String {
+    format!("{name}.sz")
+}
+
+/// For messages.
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(format!("heap {CACHE}: {name}"))
+}
