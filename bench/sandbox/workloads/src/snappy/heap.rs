@@ -1,10 +1,12 @@
-//! snappy in a heap: inputs are named blocks, and so are outputs.
+//! snappy in heaps: inputs are named blocks of one, outputs of another.
+//!
+//! Two, as there are two folders elsewhere: who only reads opens a snapshot, whose pages come in many at a time.
 
 use std::path::PathBuf;
 
-use evermap_guest::Heap;
+use evermap_guest::{Heap, Snapshot};
 
-use super::{CACHE, Check, Compressor, LIST, Totals, list};
+use super::{CACHE, COMPRESSED, Check, Compressor, LIST, Totals, list};
 use crate::blocks;
 use crate::error::{Outcome, damaged};
 use crate::lines::copy;
@@ -23,7 +25,6 @@ pub fn prepare(options: &Options, report: &mut Report) -> Outcome<()> {
         let path = options.file(CACHE).join(name);
         blocks::read_into(&path, options.block_bytes, &mut contents)?;
         copy(&contents, named::replace(&mut heap, name, contents.len())?);
-        heap.free_named(&compressed(name))?;
     }
     report.time("time", watch.lap())?;
     heap.commit()?;
@@ -36,15 +37,16 @@ pub fn prepare(options: &Options, report: &mut Report) -> Outcome<()> {
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     remove_outputs()?;
     let mut watch = Watch::start();
-    let mut heap = Heap::open(CACHE)?;
-    let names = names(&heap)?;
+    let cache = Snapshot::open(CACHE)?;
+    let mut heap = Heap::open(COMPRESSED)?;
+    let names = names(&cache)?;
     let (mut compressor, mut totals) = (Compressor::new(), Totals::default());
     for name in &names {
-        let input = named::in_heap(&heap, name, REMEDY)?;
+        let input = named::in_snapshot(&cache, name, REMEDY)?;
         let output = compressor.compress(input);
         let output = output.map_err(|error| damaged(&path(name), error.to_string()))?;
         totals.add(input, output);
-        copy(output, named::replace(&mut heap, &compressed(name), output.len())?);
+        copy(output, named::replace(&mut heap, name, output.len())?);
     }
     report.time("time", watch.lap())?;
     heap.commit()?;
@@ -53,8 +55,8 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     if options.check {
         let mut check = Check::default();
         for name in &names {
-            let input = named::in_heap(&heap, name, REMEDY)?;
-            check.file(&path(name), input, named::in_heap(&heap, &compressed(name), REMEDY)?)?;
+            let input = named::in_snapshot(&cache, name, REMEDY)?;
+            check.file(&path(name), input, named::in_heap(&heap, name, REMEDY)?)?;
         }
         check.tell(report)?;
     }
@@ -63,21 +65,17 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
 
 /// Each run begins without, as that with files does.
 fn remove_outputs() -> Outcome<()> {
-    let mut heap = Heap::open(CACHE)?;
-    for name in names(&heap)? {
-        heap.free_named(&compressed(&name))?;
+    let names = names(&Snapshot::open(CACHE)?)?;
+    let mut heap = Heap::open(COMPRESSED)?;
+    for name in names {
+        heap.free_named(&name)?;
     }
     heap.commit()?;
     Ok(heap.close()?)
 }
 
-fn names(heap: &Heap) -> Outcome<Vec<String>> {
-    super::names(named::in_heap(heap, LIST, REMEDY)?, &path(LIST))
-}
-
-/// What an output's block is called.
-fn compressed(name: &str) -> String {
-    format!("{name}.sz")
+fn names(cache: &Snapshot) -> Outcome<Vec<String>> {
+    super::names(named::in_snapshot(cache, LIST, REMEDY)?, &path(LIST))
 }
 
 /// For messages.
