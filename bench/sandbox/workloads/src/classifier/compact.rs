@@ -8,8 +8,8 @@
 
 use std::io::Write;
 
-use super::FileModel;
 use super::train::Trained;
+use super::{FileModel, Stored};
 use crate::blocks;
 use crate::error::{OfFile, Outcome, damaged};
 use crate::hash::{Map, Word, Xxh3};
@@ -19,7 +19,7 @@ const NAME: &str = "model.compact";
 const MAGIC: u32 = u32::from_le_bytes(*b"MODL");
 
 /// Writes it.
-pub fn store(options: &Options, trained: &Trained) -> Outcome<()> {
+pub fn store(options: &Options, trained: &Trained) -> Outcome<Stored> {
     let path = options.file(NAME);
     let mut writer = blocks::writer(&path, options.block_bytes)?;
     let header = [MAGIC, trained.posts.len() as u32, trained.words.len() as u32];
@@ -32,8 +32,7 @@ pub fn store(options: &Options, trained: &Trained) -> Outcome<()> {
         writer.write_all(&[word.len() as u8]).of(&path)?;
         writer.write_all(word).of(&path)?;
     }
-    blocks::finish(writer, &path)?;
-    Ok(())
+    Ok(Stored::File(blocks::finish(writer, &path)?, path))
 }
 
 /// Reads the file.

@@ -4,7 +4,7 @@ use evermap::{PMap, PVec, Persist};
 use evermap_guest::{Heap, Snapshot};
 
 use super::train::Trained;
-use super::{Model, row};
+use super::{Model, Stored, row};
 use crate::error::Outcome;
 
 const NAME: &str = "classifier";
@@ -39,7 +39,7 @@ impl Model for HeapModel {
 }
 
 /// Keeps it, instead of one that may be there.
-pub fn store(trained: &Trained) -> Outcome<()> {
+pub fn store(trained: &Trained) -> Outcome<Stored> {
     let mut heap = Heap::open(NAME)?;
     let mut model = heap.root_or::<HeapModel, _>(HeapModel {
         posts: PVec::new(),
@@ -55,8 +55,7 @@ pub fn store(trained: &Trained) -> Outcome<()> {
     for (word, row) in trained.words.iter().zip(0_u32..) {
         model.words.insert(&word[..], row)?;
     }
-    heap.commit()?;
-    Ok(heap.close()?)
+    Ok(Stored::Heap(heap))
 }
 
 /// Opens it.

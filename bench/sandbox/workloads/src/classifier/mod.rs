@@ -11,13 +11,17 @@ mod heap;
 mod postcard_file;
 mod train;
 
+use std::fs::File;
 use std::io::Write;
+use std::path::PathBuf;
+
+use evermap_guest::Heap;
 
 use crate::blocks;
 use crate::error::{OfFile, Outcome, damaged};
 use crate::hash::{Checksum, Map, Word};
 use crate::options::Options;
-use crate::report::{Report, Watch};
+use crate::report::{Report, Watch, make_durable};
 use crate::words::Words;
 use train::Trained;
 
@@ -104,17 +108,32 @@ fn row(counts: &[u32], categories: usize, number: u32) -> Option<&[u32]> {
     counts.get(first..first + categories)
 }
 
+/// A model that was stored, and is not durable yet.
+enum Stored {
+    File(File, PathBuf),
+    Heap(Heap),
+}
+
 fn prepare(
     options: &Options,
     report: &mut Report,
-    store: impl FnOnce(&Options, &Trained) -> Outcome<()>,
+    store: impl FnOnce(&Options, &Trained) -> Outcome<Stored>,
 ) -> Outcome<()> {
     let mut watch = Watch::start();
     let corpus = corpus::find(options)?;
     let trained = train::train(options, &corpus)?;
     report.time("train", watch.lap())?;
-    store(options, &trained)?;
+    let stored = store(options, &trained)?;
     report.time("store", watch.lap())?;
+    report.time("time", watch.total())?;
+    match stored {
+        Stored::File(file, path) => make_durable(options, &file, &path, &mut watch, report)?,
+        Stored::Heap(mut heap) => {
+            heap.commit()?;
+            report.time("durable", watch.lap())?;
+            heap.close()?;
+        }
+    }
     write_mails(options, &corpus)?;
     report.count("categories", trained.posts.len() as u64, "categories")?;
     report.count("posts", trained.posts.iter().map(|posts| u64::from(*posts)).sum(), "posts")?;

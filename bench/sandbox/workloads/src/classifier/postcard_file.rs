@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::FileModel;
 use super::train::Trained;
+use super::{FileModel, Stored};
 use crate::blocks;
 use crate::error::{Error, Outcome, damaged};
 use crate::hash::{Map, Word};
@@ -23,7 +23,7 @@ struct Kept<'a> {
 }
 
 /// Writes it.
-pub fn store(options: &Options, trained: &Trained) -> Outcome<()> {
+pub fn store(options: &Options, trained: &Trained) -> Outcome<Stored> {
     let path = options.file(NAME);
     let rows = trained.words.iter().zip(0..).map(|(word, row)| (Word(word), row));
     let kept = Kept {
@@ -34,8 +34,7 @@ pub fn store(options: &Options, trained: &Trained) -> Outcome<()> {
     };
     let mut writer = blocks::writer(&path, options.block_bytes)?;
     postcard::to_io(&kept, &mut writer).map_err(|error| of_postcard(options, error))?;
-    blocks::finish(writer, &path)?;
-    Ok(())
+    Ok(Stored::File(blocks::finish(writer, &path)?, path))
 }
 
 /// Reads the file.
