@@ -105,5 +105,7 @@ mod tests {
         for cut in 0..contents.len() {
             assert!(model(&options, &contents[..cut]).is_err(), "cut at {cut}");
         }
+        let other = [b"POST", &contents[4..]].concat();
+        assert!(model(&options, &other).is_err(), "a file of something else");
     }
 }

@@ -134,7 +134,29 @@ fn syllable(random: &mut Random) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_posts_in_folders_of_categories() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name: &str, seed| {
+            let options =
+                Options { data: folder.path().join(name), scale: 0.03, seed, ..Options::default() };
+            super::make(&options, &mut Report::new(String::new(), std::io::sink())).unwrap();
+            CATEGORIES.map(|category| {
+                let category = options.data.join(POSTS).join(category);
+                let posts = (0..30).map(|number| category.join(format!("{number:05}")));
+                assert_eq!(std::fs::read_dir(&category).unwrap().count(), 30);
+                posts.map(|post| std::fs::read(post).unwrap()).collect::<Vec<_>>()
+            })
+        };
+        let first = make("first", 1);
+        let bytes: usize = first.iter().flatten().map(Vec::len).sum();
+        assert!((2000..5000).contains(&(bytes / 300)), "{bytes}");
+        assert!(first == make("second", 1) && first != make("third", 2));
+    }
 
     #[test]
     fn posts_of_a_category_share_words_that_others_have_seldom() {
