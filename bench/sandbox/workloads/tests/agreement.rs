@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
@@ -29,8 +29,9 @@ struct Bench {
 impl Bench {
     fn new(machine: Machine) -> Bench {
         let bench = Bench { folder: tempfile::tempdir().unwrap(), machine };
-        let wordnet = bench.path().join("wordnet");
+        let wordnet = bench.path("wordnet");
         std::fs::create_dir(&wordnet).unwrap();
+        std::fs::create_dir(bench.path("data")).unwrap();
         for part in ["noun", "verb", "adj", "adv"] {
             let words =
                 "  1 a licence\nheap n 1\nwindow_pane n 1\nguest n 1\nobject n 1\nsnapshot n 1\n";
@@ -40,14 +41,15 @@ impl Bench {
         bench
     }
 
-    fn path(&self) -> &Path {
-        self.folder.path()
+    /// The data, and the store beside them: guests are not given a folder that the store lies in.
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     fn generate(&self, sets: &[&str]) -> Figures {
         let mut command = Command::new(env!("CARGO_BIN_EXE_generate"));
-        command.args(sets).arg("--data").arg(self.path()).args(["--scale", "0.02"]);
-        command.arg("--wordnet").arg(self.path().join("wordnet"));
+        command.args(sets).arg("--data").arg(self.path("data")).args(["--scale", "0.02"]);
+        command.arg("--wordnet").arg(self.path("wordnet"));
         command.arg("--source").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
         figures(command.output().unwrap())
     }
@@ -56,19 +58,19 @@ impl Bench {
         let mut command = match &self.machine {
             Machine::Native => {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_workload"));
-                command.args(line.split(' ')).arg("--data").arg(self.path());
+                command.args(line.split(' ')).arg("--data").arg(self.path("data"));
                 command
             }
             Machine::Guest { runner, module } => {
                 let mut command = Command::new(runner);
-                command.args([module.as_ref(), self.path(), &self.path().join("store")]);
+                command.arg(module).args([self.path("data"), self.path("store")]);
                 command.args(line.split(' '));
                 command
             }
         };
-        command.env("EVERMAP_STORE", self.path().join("store"));
+        command.env("EVERMAP_STORE", self.path("store"));
         // Not the user's registry of addresses.
-        command.env("XDG_STATE_HOME", self.path().join("state"));
+        command.env("XDG_STATE_HOME", self.path("state"));
         command
     }
 
