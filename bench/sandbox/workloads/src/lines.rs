@@ -36,14 +36,8 @@ pub struct MemoryLines<'a> {
 impl Lines for MemoryLines<'_> {
     fn put(&mut self, line: &[u8]) -> Outcome<()> {
         let (here, rest) = std::mem::take(&mut self.rest).split_at_mut(line.len());
-        copy(line, here);
+        here.write_copy_of_slice(line);
         self.rest = rest;
         Ok(())
     }
-}
-
-/// Copies to memory of the same size, of which it doesn't matter what it holds.
-pub fn copy(from: &[u8], to: &mut [MaybeUninit<u8>]) {
-    assert_eq!(from.len(), to.len());
-    to.iter_mut().zip(from).for_each(|(to, from)| _ = to.write(*from));
 }

@@ -5,7 +5,6 @@ use evermap_guest::Heap;
 use super::{Medium, NAME, bytes, contents, measure};
 use crate::error::Outcome;
 use crate::hash::checksum_of;
-use crate::lines::copy;
 use crate::named;
 use crate::options::Options;
 use crate::report::{Report, Watch};
@@ -16,7 +15,7 @@ const REMEDY: &str = "it was just made";
 pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
     let bytes = bytes(options);
     let mut heap = Heap::open(NAME)?;
-    copy(&contents(bytes), named::replace(&mut heap, NAME, bytes)?);
+    named::replace(&mut heap, NAME, bytes)?.write_copy_of_slice(&contents(bytes));
     heap.commit()?;
 
     let block = heap.block_mut(NAME)?.unwrap_or_default();

@@ -55,7 +55,7 @@ pub fn store(trained: &Trained) -> Outcome<Stored> {
     for (word, row) in trained.words.iter().zip(0_u32..) {
         model.words.insert(&word[..], row)?;
     }
-    Ok(Stored::Heap(heap))
+    Ok(Stored::Heap(Box::new(heap)))
 }
 
 /// Opens it.

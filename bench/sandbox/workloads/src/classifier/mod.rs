@@ -111,7 +111,7 @@ fn row(counts: &[u32], categories: usize, number: u32) -> Option<&[u32]> {
 /// A model that was stored, and is not durable yet.
 enum Stored {
     File(File, PathBuf),
-    Heap(Heap),
+    Heap(Box<Heap>),
 }
 
 fn prepare(

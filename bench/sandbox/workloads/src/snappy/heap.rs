@@ -9,7 +9,6 @@ use evermap_guest::{Heap, Snapshot};
 use super::{CACHE, COMPRESSED, Check, Compressor, LIST, Totals, list};
 use crate::blocks;
 use crate::error::{Outcome, damaged};
-use crate::lines::copy;
 use crate::named;
 use crate::options::Options;
 use crate::report::{Report, Watch};
@@ -24,7 +23,7 @@ pub fn prepare(options: &Options, report: &mut Report) -> Outcome<()> {
     for name in names.iter().map(String::as_str).chain([LIST]) {
         let path = options.file(CACHE).join(name);
         blocks::read_into(&path, options.block_bytes, &mut contents)?;
-        copy(&contents, named::replace(&mut heap, name, contents.len())?);
+        named::replace(&mut heap, name, contents.len())?.write_copy_of_slice(&contents);
     }
     report.time("time", watch.lap())?;
     heap.commit()?;
@@ -46,7 +45,7 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
         let output = compressor.compress(input);
         let output = output.map_err(|error| damaged(&path(name), error.to_string()))?;
         totals.add(input, output);
-        copy(output, named::replace(&mut heap, name, output.len())?);
+        named::replace(&mut heap, name, output.len())?.write_copy_of_slice(output);
     }
     report.time("time", watch.lap())?;
     heap.commit()?;
