@@ -21,6 +21,7 @@ use crate::report::Report;
 pub const NAME: &str = "calls";
 
 const BYTES: usize = 16 << 20;
+const CLOCK_CALLS: usize = 10_000;
 const BLOCK_BYTES: [usize; 3] = [512, 4096, 65536];
 
 /// One step of the program, by name.
@@ -41,6 +42,7 @@ fn with_file(options: &Options, report: &mut Report) -> Outcome<()> {
     let file = File::options().read(true).write(true).open(&path).of(&path)?;
     let mut medium = OfFiles { file, path: path.clone() };
     measure(options, bytes, &mut medium, report)?;
+    measure_clock(options, report)?;
     if options.check {
         report.checksum(checksum_of(&blocks::read_whole(&path, 1 << 20)?))?;
     }
@@ -125,6 +127,20 @@ pub fn measure(
     report.checksum_of("seen_checksum", seen.value())
 }
 
+/// What a call costs that does next to nothing: in a guest, the way to the host and back.
+fn measure_clock(options: &Options, report: &mut Report) -> Outcome<()> {
+    let mut rounds: Vec<Duration> = (0..=options.rounds)
+        .map(|_| {
+            let start = Instant::now();
+            for _ in 0..CLOCK_CALLS {
+                black_box(Instant::now());
+            }
+            start.elapsed()
+        })
+        .collect();
+    report.operation("clock", median_ns(&mut rounds, CLOCK_CALLS))
+}
+
 fn tell(
     operation: &str,
     block_bytes: usize,
@@ -132,11 +148,33 @@ fn tell(
     rounds: &mut [Duration],
     report: &mut Report,
 ) -> Outcome<()> {
-    let counted = &mut rounds[1..];
-    counted.sort_unstable();
-    let ns = counted[counted.len() / 2].as_nanos() as f64 / operations as f64;
+    let ns = median_ns(rounds, operations);
     report.operation(&format!("{operation}_{block_bytes}"), ns)?;
     // Bytes a nanosecond are thousands of megabytes a second.
     let megabytes = block_bytes as f64 / ns * 1e3;
     report.count(&format!("{operation}_{block_bytes}_volume"), megabytes as u64, "MB/s")
+}
+
+/// Of an operation, by the median of the rounds; the first one does not count.
+fn median_ns(rounds: &mut [Duration], operations: usize) -> f64 {
+    let counted = &mut rounds[1..];
+    counted.sort_unstable();
+    counted[counted.len() / 2].as_nanos() as f64 / operations as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_round_does_not_count() {
+        let mut rounds = [900, 30, 10, 20].map(Duration::from_micros);
+        assert_eq!(median_ns(&mut rounds, 100), 200.0);
+    }
+
+    #[test]
+    fn a_round_has_whole_blocks_of_each_size() {
+        let bytes = bytes(&Options { bytes: Some(100_000), ..Options::default() });
+        assert_eq!((bytes, contents(bytes).len()), (131_072, 131_072));
+    }
 }

@@ -84,6 +84,24 @@ mod tests {
     }
 
     #[test]
+    fn wordnet_has_the_words_of_a_language() {
+        let options = Options::default();
+        if !options.wordnet.exists() {
+            eprintln!(
+                "{} is not there (Debian: wordnet-base): not tested",
+                options.wordnet.display()
+            );
+            return;
+        }
+        let dictionary = dictionary(&options).unwrap();
+        let words: Vec<&[u8]> = crate::spell_check::lines(&dictionary).collect();
+        assert!(words.len() > 80_000 && words.is_sorted());
+        for word in ["heap", "window", "snapshot", "oxen"] {
+            assert!(words.contains(&word.as_bytes()), "{word}");
+        }
+    }
+
+    #[test]
     fn a_folder_without_wordnet_is_refused_by_name() {
         let options = Options { wordnet: "/nowhere".into(), ..Options::default() };
         let error = dictionary(&options).unwrap_err().to_string();
