@@ -1,4 +1,5 @@
-//! Files, read and written in blocks of a given size, as the C library's stdio does: one system call a block.
+//! Files, read and written in blocks of a given size, as the C library's stdio does: one system
+//! call a block.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};

@@ -1,8 +1,8 @@
 //! One hash function for everything: XXH3, which Evermap's maps use too.
 //!
-//! The standard library's maps get it by [`Xxh3`], so that a program with files and one with a heap hash alike. It is
-//! applied once to the bytes of a key: the standard `Hash` of strings and arrays would add a length or an end mark, and so a
-//! second call.
+//! The standard library's maps get it by [`Xxh3`], so that a program with files and one with a heap
+//! hash alike. It is applied once to the bytes of a key: the standard `Hash` of strings and arrays
+//! would add a length or an end mark, and so a second call.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};

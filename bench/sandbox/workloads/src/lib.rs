@@ -1,9 +1,9 @@
-//! Programs that keep their data in files or in a heap: what they read and compute is the same, and so is what comes
-//! out.
+//! Programs that keep their data in files or in a heap: what they read and compute is the same, and
+//! so is what comes out.
 //!
-//! One source for native programs and for WebAssembly guests (`wasm32-wasip1`). `workload NAME VARIANT STEP` does a step
-//! and prints figures, `generate SET` makes data sets. Every workload is a module here, with its variants: `file` in the
-//! module itself, `heap` in its submodule.
+//! One source for native programs and for WebAssembly guests (`wasm32-wasip1`). `workload NAME
+//! VARIANT STEP` does a step and prints figures, `generate SET` makes data sets. Every workload is
+//! a module here, with its variants: `file` in the module itself, `heap` in its submodule.
 
 pub mod blocks;
 pub mod calls;

@@ -6,8 +6,8 @@ use evermap_guest::{Heap, Snapshot};
 
 use crate::error::{Error, Outcome};
 
-/// A new block of this name, instead of one that may be there. Its contents are anything: the zeros that
-/// `allocate_named` gives would be written for nothing.
+/// A new block of this name, instead of one that may be there. Its contents are anything: the zeros
+/// that `allocate_named` gives would be written for nothing.
 pub fn replace<'h>(
     heap: &'h mut Heap,
     name: &str,
@@ -15,8 +15,8 @@ pub fn replace<'h>(
 ) -> Outcome<&'h mut [MaybeUninit<u8>]> {
     heap.free_named(name)?;
     let block = heap.allocate_named_raw(name.as_bytes(), bytes)?;
-    // SAFETY: the block is new and so large, and nobody else reaches it while the heap is borrowed exclusively. What it
-    // holds doesn't matter to `MaybeUninit`.
+    // SAFETY: the block is new and so large, and nobody else reaches it while the heap is borrowed
+    // exclusively. What it holds doesn't matter to `MaybeUninit`.
     Ok(unsafe { std::slice::from_raw_parts_mut(block.cast().as_ptr(), bytes) })
 }
 

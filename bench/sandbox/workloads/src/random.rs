@@ -34,7 +34,8 @@ impl Random {
     }
 }
 
-/// A number that looks like chance, and of which no two arguments have the same (the finaliser of SplitMix64).
+/// A number that looks like chance, and of which no two arguments have the same (the finaliser of
+/// SplitMix64).
 pub fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

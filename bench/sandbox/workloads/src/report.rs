@@ -1,7 +1,8 @@
-//! What a program says: one line a figure, `name value unit`, for people and for the program that started it.
+//! What a program says: one line a figure, `name value unit`, for people and for the program that
+//! started it.
 //!
-//! A name is `WORKLOAD.VARIANT.STEP.WHAT`. Figures come as they are known, so that a program that fails has said what
-//! came before.
+//! A name is `WORKLOAD.VARIANT.STEP.WHAT`. Figures come as they are known, so that a program that
+//! fails has said what came before.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! Words of a text: runs of ASCII letters, in small letters. Texts may come in pieces that end anywhere.
+//! Words of a text: runs of ASCII letters, in small letters. Texts may come in pieces that end
+//! anywhere.
 
 /// Longer words are cut: what is looked up has a bound.
 pub const WORD_BYTES_MAX: usize = 48;

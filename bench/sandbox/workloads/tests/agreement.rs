@@ -1,8 +1,9 @@
-//! Every workload, at a small scale, by the programs themselves: all variants have to come to the same result.
+//! Every workload, at a small scale, by the programs themselves: all variants have to come to the
+//! same result.
 //!
 //! Natively always; as guests too where `EVERMAP_GUEST_RUNNER` names a program that runs them:
-//! `RUNNER MODULE DATA STORE ARGUMENTS...` runs the module with these arguments, the folder `DATA` as its `.`, and heaps
-//! in `STORE`. `EVERMAP_GUEST_MODULE` is the module then.
+//! `RUNNER MODULE DATA STORE ARGUMENTS...` runs the module with these arguments, the folder `DATA`
+//! as its `.`, and heaps in `STORE`. `EVERMAP_GUEST_MODULE` is the module then.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! `generate [SET ...] [OPTIONS]`: makes the data sets that workloads read, and says how large they are.
+//! `generate [SET ...] [OPTIONS]`: makes the data sets that workloads read, and says how large they
+//! are.
 
 use std::io::stdout;
 use std::process::ExitCode;

@@ -1,7 +1,9 @@
-//! calls: what one operation costs: a block read from or written to a file, or copied out of or into a heap.
+//! calls: what one operation costs: a block read from or written to a file, or copied out of or
+//! into a heap.
 //!
-//! The file is warm and is read and written from its beginning to its end, without a buffer: one system call (in a guest, one
-//! call of the host and a system call) a block. The heap's pages are there before. Contents are the same on both sides.
+//! The file is warm and is read and written from its beginning to its end, without a buffer: one
+//! system call (in a guest, one call of the host and a system call) a block. The heap's pages are
+//! there before. Contents are the same on both sides.
 
 mod heap;
 
@@ -36,8 +38,8 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
 fn with_file(options: &Options, report: &mut Report) -> Outcome<()> {
     let path = options.file(NAME);
     let bytes = bytes(options);
-    // In small blocks, as programs write: what is written at once gets large folios in the page cache, and
-    // each small write into one costs many times as much on ext4.
+    // In small blocks, as programs write: what is written at once gets large folios in the page
+    // cache, and each small write into one costs many times as much on ext4.
     blocks::write_whole(&path, BLOCK_BYTES[1], &contents(bytes))?;
     let file = File::options().read(true).write(true).open(&path).of(&path)?;
     let mut medium = OfFiles { file, path: path.clone() };

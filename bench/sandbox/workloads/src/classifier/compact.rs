@@ -1,4 +1,5 @@
-//! The model in a format made for it: little-endian numbers of four bytes, and words with their lengths before them.
+//! The model in a format made for it: little-endian numbers of four bytes, and words with their
+//! lengths before them.
 //!
 //! ```text
 //! magic, categories, words          three numbers

@@ -1,4 +1,5 @@
-//! Which posts there are, in a folder with a folder for each category, and which of them are set aside as mails.
+//! Which posts there are, in a folder with a folder for each category, and which of them are set
+//! aside as mails.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,10 @@
-//! classifier: says which newsgroup mails belong to, by what it learned from others (naive Bayes, multinomial, each
-//! count one higher than it is).
+//! classifier: says which newsgroup mails belong to, by what it learned from others (naive Bayes,
+//! multinomial, each count one higher than it is).
 //!
-//! `prepare` sets mails aside by chance, learns from the rest, and keeps the model: how often each word occurs in each
-//! category. `run` has the model back and classifies the mails. Variants of the model: `compact`, a format of its own whose words are
-//! used where they were read to; `postcard`, a serialiser in wide use; and `heap`. The mails are read from a file by all.
+//! `prepare` sets mails aside by chance, learns from the rest, and keeps the model: how often each
+//! word occurs in each category. `run` has the model back and classifies the mails. Variants of the
+//! model: `compact`, a format of its own whose words are used where they were read to; `postcard`,
+//! a serialiser in wide use; and `heap`. The mails are read from a file by all.
 
 mod compact;
 mod corpus;
@@ -141,7 +142,8 @@ fn prepare(
     report.checksum(trained.checksum())
 }
 
-/// Mails go one after the other into one file, each behind a line with its category's number and its size.
+/// Mails go one after the other into one file, each behind a line with its category's number and
+/// its size.
 fn write_mails(options: &Options, corpus: &corpus::Corpus) -> Outcome<()> {
     let path = options.file(MAILS);
     let mut writer = blocks::writer(&path, options.block_bytes)?;

@@ -1,4 +1,5 @@
-//! The model as `postcard` writes it, the serialiser that a program takes which wants no format of its own.
+//! The model as `postcard` writes it, the serialiser that a program takes which wants no format of
+//! its own.
 //!
 //! Words are borrowed from what was read. Numbers are of variable length, so each one is decoded.
 

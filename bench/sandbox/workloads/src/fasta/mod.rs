@@ -1,7 +1,8 @@
-//! fasta: writes DNA sequences, line by line: one that repeats itself and two of letters drawn by weight.
+//! fasta: writes DNA sequences, line by line: one that repeats itself and two of letters drawn by
+//! weight.
 //!
-//! In the spirit of the Computer Language Benchmarks Game, with a generator, a repeated sequence and weights of its
-//! own. What it writes is what `reverse-complement` and `k-nucleotide` read.
+//! In the spirit of the Computer Language Benchmarks Game, with a generator, a repeated sequence
+//! and weights of its own. What it writes is what `reverse-complement` and `k-nucleotide` read.
 
 mod heap;
 
@@ -16,7 +17,8 @@ use crate::report::{Report, Watch, make_durable};
 pub const NAME: &str = "fasta";
 /// Letters of a line, without its end.
 pub const LINE_LETTERS: usize = 60;
-/// What the headers begin with; the last one's is that of the sequence that `k-nucleotide` counts in.
+/// What the headers begin with; the last one's is that of the sequence that `k-nucleotide` counts
+/// in.
 pub const HEADERS: [&[u8]; 3] = [
     b">ONE Homo sapiens repeat\n",
     b">TWO IUB ambiguity codes\n",

@@ -1,8 +1,9 @@
 //! Files like those in a browser's cache: 3,001, most of them small, most bytes in few large ones.
 //!
-//! Shares of kinds and sizes are chosen by hand, in the order that statistics of the web have them: images are the most
-//! frequent, then scripts and styles; half of the files are smaller than some 20 KB; a few films take a sixth of the space. What is
-//! compressed already stays as it is, so that about a third of all bytes can be saved.
+//! Shares of kinds and sizes are chosen by hand, in the order that statistics of the web have them:
+//! images are the most frequent, then scripts and styles; half of the files are smaller than some
+//! 20 KB; a few films take a sixth of the space. What is compressed already stays as it is, so that
+//! about a third of all bytes can be saved.
 
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! Posts like those of newsgroups: ten categories, each with words of its own among those of all.
 //!
-//! The words are invented, of syllables, and so is everything else. Real corpora have no licence, and are measured
-//! with `classifier --corpus`.
+//! The words are invented, of syllables, and so is everything else. Real corpora have no licence,
+//! and are measured with `classifier --corpus`.
 
 use std::collections::BTreeSet;
 use std::io::Write;

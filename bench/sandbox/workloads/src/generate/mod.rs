@@ -1,7 +1,7 @@
 //! Makes the data sets: the same ones from the same seed and sources.
 //!
-//! Nothing that is made here is kept in the repository: the words are WordNet's, the cache is put together from what the
-//! system's documentation has, and posts are invented.
+//! Nothing that is made here is kept in the repository: the words are WordNet's, the cache is put
+//! together from what the system's documentation has, and posts are invented.
 
 pub mod cache;
 pub mod mail;

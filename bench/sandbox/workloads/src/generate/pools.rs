@@ -1,11 +1,13 @@
-//! What files of a cache are made of: the contents of files that are there, sorted by what they are.
+//! What files of a cache are made of: the contents of files that are there, sorted by what they
+//! are.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{OfFile, Outcome};
 use crate::random::{Random, mix};
 
-/// A pool takes no more than this, so that a machine with much in its folders isn't read as a whole.
+/// A pool takes no more than this, so that a machine with much in its folders isn't read as a
+/// whole.
 const POOL_BYTES_MAX: usize = 96 << 20;
 /// Nothing can be put together from less.
 const POOL_BYTES_MIN: usize = 64 << 10;

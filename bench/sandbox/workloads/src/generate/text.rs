@@ -1,5 +1,5 @@
-//! The text that is checked for its spelling: words of the dictionary in sentences, as often as words are in a language,
-//! and some of them misspelled.
+//! The text that is checked for its spelling: words of the dictionary in sentences, as often as
+//! words are in a language, and some of them misspelled.
 
 use super::options::Options;
 use crate::blocks;

@@ -1,4 +1,5 @@
-//! The dictionary: the words of WordNet's index files, and irregular forms; a word a line, in small letters, in their order.
+//! The dictionary: the words of WordNet's index files, and irregular forms; a word a line, in small
+//! letters, in their order.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,10 @@
-//! hash-map: builds a map of many small entries, keeps it, and in another run has it back and looks keys up.
+//! hash-map: builds a map of many small entries, keeps it, and in another run has it back and looks
+//! keys up.
 //!
-//! Keys are 20 bytes, values numbers of eight. The file has a header of eight bytes, the number of entries, and then entry
-//! after entry, key and value, in the table's own order. That is as little to write and to read as can be: no lengths, no
-//! names, no check of what was read but that there is enough.
+//! Keys are 20 bytes, values numbers of eight. The file has a header of eight bytes, the number of
+//! entries, and then entry after entry, key and value, in the table's own order. That is as little
+//! to write and to read as can be: no lengths, no names, no check of what was read but that there
+//! is enough.
 
 mod heap;
 
@@ -89,7 +91,8 @@ fn load(options: &Options) -> Outcome<Map<Key, u64>> {
     Ok(map)
 }
 
-/// Looks keys up in an order by chance; gives the sum of what was found, and 0 if a key was missing.
+/// Looks keys up in an order by chance; gives the sum of what was found, and 0 if a key was
+/// missing.
 pub fn look_up(options: &Options, entries: u64, get: impl Fn(&[u8; 20]) -> Option<u64>) -> u64 {
     let mut random = Random::new(options.seed);
     let mut sum = 0_u64;

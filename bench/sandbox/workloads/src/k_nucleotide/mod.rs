@@ -1,6 +1,8 @@
-//! k-nucleotide: counts the sequences of k nucleotides in the last record of what fasta wrote, in a hash table.
+//! k-nucleotide: counts the sequences of k nucleotides in the last record of what fasta wrote, in a
+//! hash table.
 //!
-//! A nucleotide is two bits, a sequence a number; so k is at most 31. All lengths are counted in one pass.
+//! A nucleotide is two bits, a sequence a number; so k is at most 31. All lengths are counted in
+//! one pass.
 
 mod heap;
 

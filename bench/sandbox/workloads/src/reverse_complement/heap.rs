@@ -1,4 +1,5 @@
-//! reverse-complement from heap to heap: sequences are read where they are, and written to their place.
+//! reverse-complement from heap to heap: sequences are read where they are, and written to their
+//! place.
 
 use evermap_guest::{Heap, Snapshot};
 

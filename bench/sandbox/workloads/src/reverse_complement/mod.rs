@@ -1,7 +1,8 @@
-//! reverse-complement: reads what fasta wrote, and writes each sequence from its end, with each letter's complement.
+//! reverse-complement: reads what fasta wrote, and writes each sequence from its end, with each
+//! letter's complement.
 //!
-//! A sequence has to be there as a whole before its first line can be written. From a file it is gathered in memory; in a
-//! heap it is there.
+//! A sequence has to be there as a whole before its first line can be written. From a file it is
+//! gathered in memory; in a heap it is there.
 
 mod heap;
 

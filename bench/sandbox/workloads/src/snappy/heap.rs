@@ -1,6 +1,7 @@
 //! snappy in heaps: inputs are named blocks of one, outputs of another.
 //!
-//! Two, as there are two folders elsewhere: who only reads opens a snapshot, whose pages come in many at a time.
+//! Two, as there are two folders elsewhere: who only reads opens a snapshot, whose pages come in
+//! many at a time.
 
 use std::path::PathBuf;
 

@@ -1,11 +1,12 @@
-//! snappy: compresses the files of a browser's cache, one after the other, each into one of its own.
+//! snappy: compresses the files of a browser's cache, one after the other, each into one of its
+//! own.
 //!
-//! `posix` opens, reads, writes and closes files, a block at a time; `mmap` maps each input instead of reading it; `heap`
-//! has inputs and outputs as named blocks. All compress into the same memory first, whose size is only known afterwards,
-//! and put the result in its place.
+//! `posix` opens, reads, writes and closes files, a block at a time; `mmap` maps each input instead
+//! of reading it; `heap` has inputs and outputs as named blocks. All compress into the same memory
+//! first, whose size is only known afterwards, and put the result in its place.
 //!
-//! Guests have no `mmap`. What their C library offers under this name is memory into which the file is read at once, freed
-//! by `munmap`; variant `mmap` does that there.
+//! Guests have no `mmap`. What their C library offers under this name is memory into which the file
+//! is read at once, freed by `munmap`; variant `mmap` does that there.
 
 mod files;
 mod heap;

@@ -1,4 +1,5 @@
-//! spell-check in a heap: the dictionary is the table that it was left as, and the text is read where it is.
+//! spell-check in a heap: the dictionary is the table that it was left as, and the text is read
+//! where it is.
 
 use evermap::{PMap, PVec, Persist};
 use evermap_guest::{Heap, Snapshot};

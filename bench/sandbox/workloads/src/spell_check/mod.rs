@@ -1,6 +1,8 @@
-//! spell-check: loads a dictionary into a hash table, and finds the words of a text that are not in it.
+//! spell-check: loads a dictionary into a hash table, and finds the words of a text that are not in
+//! it.
 //!
-//! The words of the file's table are slices of the file that was read: nothing is allocated for each.
+//! The words of the file's table are slices of the file that was read: nothing is allocated for
+//! each.
 
 mod heap;
 
