@@ -1,0 +1,69 @@
+//! Which posts there are, in a folder with a folder for each category, and which of them are set
+//! aside as mails.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::POSTS;
+use crate::error::{OfFile, Outcome, damaged};
+use crate::options::Options;
+use crate::random::Random;
+
+/// The posts.
+#[derive(Debug)]
+pub struct Corpus {
+    /// To learn from: for each category, in the order of their names, its posts.
+    pub posts: Vec<Vec<PathBuf>>,
+    /// To be classified: each with its category's number, in an order by chance.
+    pub mails: Vec<(usize, PathBuf)>,
+}
+
+/// Finds the posts of the categories that are wanted.
+pub fn find(options: &Options) -> Outcome<Corpus> {
+    let folder = options.corpus.clone().unwrap_or_else(|| options.file(POSTS));
+    let mut categories = entries(&folder)?;
+    categories.retain(|category| category.is_dir());
+    categories.truncate(options.categories.unwrap_or(usize::MAX));
+    let posts = categories.iter().map(|category| entries(category));
+    let mut posts = posts.collect::<Outcome<Vec<_>>>()?;
+
+    let count: usize = posts.iter().map(Vec::len).sum();
+    if count < 2 * options.mails {
+        let problem = format!("has {count} posts, too few to set {} mails aside", options.mails);
+        return Err(damaged(&folder, problem));
+    }
+    let mails = set_aside(&mut posts, count, options);
+    Ok(Corpus { posts, mails })
+}
+
+/// What a folder holds, in the order of names.
+fn entries(folder: &Path) -> Outcome<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).of(folder)?;
+    let paths = entries.map(|entry| Ok(entry.of(folder)?.path()));
+    let mut paths = paths.collect::<Outcome<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn set_aside(posts: &mut [Vec<PathBuf>], count: usize, options: &Options) -> Vec<(usize, PathBuf)> {
+    let mut random = Random::new(options.seed);
+    let mut chosen = BTreeSet::new();
+    while chosen.len() < options.mails {
+        chosen.insert(random.below(count));
+    }
+    let (mut mails, mut number) = (Vec::new(), 0);
+    for (category, posts) in posts.iter_mut().enumerate() {
+        posts.retain(|post| {
+            let is_mail = chosen.contains(&number);
+            number += 1;
+            if is_mail {
+                mails.push((category, post.clone()));
+            }
+            !is_mail
+        });
+    }
+    for place in (1..mails.len()).rev() {
+        mails.swap(place, random.below(place + 1));
+    }
+    mails
+}

@@ -1,0 +1,39 @@
+//! Makes the data sets: the same ones from the same seed and sources.
+//!
+//! Nothing that is made here is kept in the repository: the words are WordNet's, the cache is put
+//! together from what the system's documentation has, and posts are invented.
+
+pub mod cache;
+pub mod mail;
+pub mod options;
+mod pools;
+pub mod text;
+pub mod words;
+
+use std::path::Path;
+
+use crate::error::{OfFile, Outcome};
+use crate::report::Report;
+use options::Options;
+
+/// Makes what the options say.
+pub fn run(options: &Options, report: &mut dyn FnMut(&str) -> Report) -> Outcome<()> {
+    for set in &options.sets {
+        let report = &mut report(set);
+        match set.as_str() {
+            "words" => words::make(options, report)?,
+            "text" => text::make(options, report)?,
+            "cache" => cache::make(options, report)?,
+            _ => mail::make(options, report)?,
+        }
+    }
+    Ok(())
+}
+
+/// A folder with nothing in it: files of an earlier run would be part of the set.
+fn empty_folder(folder: &Path) -> Outcome<()> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).of(folder)?;
+    }
+    std::fs::create_dir_all(folder).of(folder)
+}

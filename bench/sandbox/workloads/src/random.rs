@@ -1,0 +1,93 @@
+//! Random numbers that are the same in every run and on every machine: no floating point.
+
+/// xorshift64*.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// Numbers of this seed.
+    pub fn new(seed: u64) -> Random {
+        Random(mix(seed) | 1)
+    }
+
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// A number below `limit`, which is not 0.
+    pub fn number_below(&mut self, limit: u64) -> u64 {
+        ((u128::from(self.number()) * u128::from(limit)) >> 64) as u64
+    }
+
+    /// As [`number_below`](Random::number_below), for places in memory.
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.number_below(limit as u64) as usize
+    }
+
+    /// True `of_thousand` times in a thousand.
+    pub fn happens(&mut self, of_thousand: usize) -> bool {
+        self.below(1000) < of_thousand
+    }
+}
+
+/// A number that looks like chance, and of which no two arguments have the same (the finaliser of
+/// SplitMix64).
+pub fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
+}
+
+/// Ranks as words have them in a language: the weight of rank `r` is `1 / (r + 3)`.
+#[derive(Clone, Debug)]
+pub struct Zipf {
+    cumulative: Vec<u64>,
+}
+
+impl Zipf {
+    /// Ranks `0..ranks`.
+    pub fn new(ranks: usize) -> Zipf {
+        let mut sum = 0;
+        let weights = (0..ranks as u64).map(|rank| (1 << 40) / (rank + 3));
+        let cumulative = weights.map(|weight| {
+            sum += weight;
+            sum
+        });
+        Zipf { cumulative: cumulative.collect() }
+    }
+
+    /// A rank.
+    pub fn rank(&self, random: &mut Random) -> usize {
+        let sum = self.cumulative.last().map_or(1, |sum| *sum);
+        let point = random.number_below(sum);
+        self.cumulative.partition_point(|cumulative| *cumulative <= point)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_a_seed_are_the_same_in_every_run() {
+        let mut random = Random::new(42);
+        let numbers = [random.number(), random.number()];
+        assert_eq!(numbers, [3_580_622_183_945_639_842, 10_378_725_325_292_465_923]);
+        assert_ne!(Random::new(43).number(), numbers[0]);
+    }
+
+    #[test]
+    fn low_ranks_are_drawn_most_often_and_the_last_one_too() {
+        let (zipf, mut random) = (Zipf::new(10), Random::new(1));
+        let mut drawn = [0; 10];
+        for _ in 0..10_000 {
+            drawn[zipf.rank(&mut random)] += 1;
+        }
+        assert!(drawn[0] > 2 * drawn[5] && drawn[9] > 300, "{drawn:?}");
+    }
+}

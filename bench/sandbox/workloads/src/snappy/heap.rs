@@ -1,0 +1,84 @@
+//! snappy in heaps: inputs are named blocks of one, outputs of another.
+//!
+//! Two, as there are two folders elsewhere: who only reads opens a snapshot, whose pages come in
+//! many at a time.
+
+use std::path::PathBuf;
+
+use evermap_guest::{Heap, Snapshot};
+
+use super::{CACHE, COMPRESSED, Check, Compressor, LIST, Totals, list};
+use crate::blocks;
+use crate::error::{Outcome, damaged};
+use crate::named;
+use crate::options::Options;
+use crate::report::{Report, Watch};
+
+const REMEDY: &str = "bring the cache into it with `snappy heap prepare`";
+
+/// Brings the cache into the heap.
+pub fn prepare(options: &Options, report: &mut Report) -> Outcome<()> {
+    let mut watch = Watch::start();
+    let mut heap = Heap::open(CACHE)?;
+    let (mut contents, names) = (Vec::new(), list(options)?);
+    for name in names.iter().map(String::as_str).chain([LIST]) {
+        let path = options.file(CACHE).join(name);
+        blocks::read_into(&path, options.block_bytes, &mut contents)?;
+        named::replace(&mut heap, name, contents.len())?.write_copy_of_slice(&contents);
+    }
+    report.time("time", watch.lap())?;
+    heap.commit()?;
+    report.time("durable", watch.lap())?;
+    report.count("files", names.len() as u64, "files")?;
+    Ok(heap.close()?)
+}
+
+/// Compresses all inputs.
+pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
+    remove_outputs()?;
+    let mut watch = Watch::start();
+    let cache = Snapshot::open(CACHE)?;
+    let mut heap = Heap::open(COMPRESSED)?;
+    let names = names(&cache)?;
+    let (mut compressor, mut totals) = (Compressor::new(), Totals::default());
+    for name in &names {
+        let input = named::in_snapshot(&cache, name, REMEDY)?;
+        let output = compressor.compress(input);
+        let output = output.map_err(|error| damaged(&path(name), error.to_string()))?;
+        totals.add(input, output);
+        named::replace(&mut heap, name, output.len())?.write_copy_of_slice(output);
+    }
+    report.time("time", watch.lap())?;
+    heap.commit()?;
+    report.time("durable", watch.lap())?;
+    totals.tell(report)?;
+    if options.check {
+        let mut check = Check::default();
+        for name in &names {
+            let input = named::in_snapshot(&cache, name, REMEDY)?;
+            check.file(&path(name), input, named::in_heap(&heap, name, REMEDY)?)?;
+        }
+        check.tell(report)?;
+    }
+    Ok(heap.close()?)
+}
+
+/// Each run begins without, as that with files does.
+fn remove_outputs() -> Outcome<()> {
+    let names = names(&Snapshot::open(CACHE)?)?;
+    let mut heap = Heap::open(COMPRESSED)?;
+    for name in names {
+        heap.free_named(&name)?;
+    }
+    heap.commit()?;
+    Ok(heap.close()?)
+}
+
+fn names(cache: &Snapshot) -> Outcome<Vec<String>> {
+    super::names(named::in_snapshot(cache, LIST, REMEDY)?, &path(LIST))
+}
+
+/// For messages.
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(format!("heap {CACHE}: {name}"))
+}

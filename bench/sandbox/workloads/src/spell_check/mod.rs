@@ -1,0 +1,100 @@
+//! spell-check: loads a dictionary into a hash table, and finds the words of a text that are not in
+//! it.
+//!
+//! The words of the file's table are slices of the file that was read: nothing is allocated for
+//! each.
+
+mod heap;
+
+use std::collections::HashSet;
+use std::io::BufRead;
+
+use crate::blocks;
+use crate::error::{OfFile, Outcome};
+use crate::hash::{Checksum, Word, Xxh3};
+use crate::options::Options;
+use crate::report::{Report, Watch};
+use crate::words::Words;
+
+/// The dictionary: a word a line, in small letters.
+pub const DICTIONARY: &str = "words.txt";
+/// What is checked.
+pub const TEXT: &str = "text.txt";
+/// Shorter words are not checked.
+pub const WORD_BYTES_MIN: usize = 2;
+
+/// One step of the program, by name.
+pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
+    match (options.variant.as_str(), options.step.as_str()) {
+        ("file", "run") => with_files(options, report),
+        ("heap", "prepare") => heap::prepare(options, report),
+        ("heap", "run") => heap::run(report),
+        _ => Err(options.unknown("`file run`, `heap prepare` and `heap run`")),
+    }
+}
+
+fn with_files(options: &Options, report: &mut Report) -> Outcome<()> {
+    let mut watch = Watch::start();
+    let dictionary = blocks::read_whole(&options.file(DICTIONARY), options.block_bytes)?;
+    let words: HashSet<Word<'_>, Xxh3> = {
+        let mut words = HashSet::with_capacity_and_hasher(count_lines(&dictionary), Xxh3);
+        words.extend(lines(&dictionary).map(Word));
+        words
+    };
+    report.time("load", watch.lap())?;
+
+    let path = options.file(TEXT);
+    let mut text = blocks::reader(&path, options.block_bytes)?;
+    let (mut finder, mut found) = (Words::new(WORD_BYTES_MIN), Misspelled::default());
+    let mut check = |word: &[u8]| found.check(word, words.contains(&Word(word)));
+    loop {
+        let piece = text.fill_buf().of(&path)?;
+        if piece.is_empty() {
+            break;
+        }
+        finder.feed(piece, &mut check);
+        let bytes = piece.len();
+        text.consume(bytes);
+    }
+    finder.finish(check);
+    report.time("check", watch.lap())?;
+    report.time("time", watch.total())?;
+    report.count("dictionary", words.len() as u64, "words")?;
+    found.tell(report)
+}
+
+/// The words of a dictionary.
+pub fn lines(dictionary: &[u8]) -> impl Iterator<Item = &[u8]> {
+    dictionary.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+}
+
+/// How many words a dictionary has.
+pub fn count_lines(dictionary: &[u8]) -> usize {
+    memchr::memchr_iter(b'\n', dictionary).count()
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Misspelled {
+    words: u64,
+    misspelled: u64,
+    checksum: Checksum,
+}
+
+impl Misspelled {
+    /// Notes a word of the text.
+    pub fn check(&mut self, word: &[u8], known: bool) {
+        self.words += 1;
+        if !known {
+            self.misspelled += 1;
+            self.checksum.add(word);
+        }
+    }
+
+    /// Reports it.
+    pub fn tell(&self, report: &mut Report) -> Outcome<()> {
+        report.count("text", self.words, "words")?;
+        report.count("misspelled", self.misspelled, "words")?;
+        report.checksum(self.checksum.value())
+    }
+}
