@@ -287,8 +287,11 @@ fn table(view: &impl View) -> Result<Option<Buckets>> {
     let table = head.cast::<Table>();
     // SAFETY: the table's head lies in the object.
     let Table { names, buckets } = unsafe { table.read() };
-    // More do not fit into memory.
-    let possible = usize::try_from(buckets).ok().filter(|b| b.is_power_of_two() && *b <= 1 << 26);
+    // More do not fit into memory; and a table with more names than lists would have been made
+    // longer.
+    let possible = usize::try_from(buckets)
+        .ok()
+        .filter(|b| b.is_power_of_two() && *b <= 1 << 26 && names <= *b as u64);
     let buckets = possible.ok_or_else(damaged)?;
     view.place(address.addr(), table_bytes(buckets), align).ok_or_else(damaged)?;
     Ok(Some(Buckets { table, names, buckets }))

@@ -346,7 +346,8 @@ fn a_broken_table_of_names_is_an_error_and_leads_nowhere() {
     unsafe {
         let entry = bucket.read();
         let size = entry.add(2 * size_of::<usize>()).cast::<u64>();
-        let breaks: [(*mut u64, u64); 5] = [
+        let breaks: [(*mut u64, u64); 6] = [
+            (words, 65),
             (words.add(1), 63),
             (words.add(1), 1 << 40),
             (size, 1 << 40),

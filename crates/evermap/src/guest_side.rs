@@ -115,3 +115,39 @@ pub unsafe fn write_root(superblock: *mut u8, root: &RootRecord) {
         (&raw mut (*superblock).schema).write(schema);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_is_read_as_it_was_written_and_nothing_else_changes() {
+        let mut page: Superblock = bytemuck::Zeroable::zeroed();
+        page.commit_sequence = 7;
+        page.regions[0].base = 9;
+        let (tag, description) = ([3; 16], "Notes{count@0:u64}#8/8".to_string());
+        let root = RootRecord { address: 0x1001_0000, bytes: 8, tag, description };
+        // SAFETY: a superblock of our own.
+        let read = unsafe {
+            write_root((&raw mut page).cast(), &root);
+            read_root((&raw const page).cast())
+        };
+        assert_eq!(read, root);
+        assert_eq!((page.root_address, page.root_bytes), (0x1001_0000, 8));
+        assert_eq!((page.commit_sequence, page.regions[0].base), (7, 9));
+    }
+
+    #[test]
+    fn a_description_is_cut_between_characters_and_an_impossible_length_is_no_more_than_there_is() {
+        let mut page: Superblock = bytemuck::Zeroable::zeroed();
+        let description = "x".to_string() + &"\u{e4}".repeat(600);
+        let root = RootRecord { address: 1, bytes: 1, tag: [0; 16], description };
+        // SAFETY: a superblock of our own.
+        unsafe { write_root((&raw mut page).cast(), &root) };
+        assert_eq!(page.schema_length, 1023);
+        page.schema_length = u16::MAX;
+        // SAFETY: as above.
+        let read = unsafe { read_root((&raw const page).cast()) };
+        assert!(read.description.starts_with("x\u{e4}"));
+    }
+}
