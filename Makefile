@@ -11,8 +11,10 @@ SECONDS_EACH ?= 60
 
 # What is optional in the library is tested as well.
 FEATURES := --features evermap/serde
-# The viewer, which is no default member of the workspace: its layout engine takes minutes to build.
-VIEWER := --package evermap-view --package evermap-tv --package evermap-cli --features evermap-cli/view
+# The viewer and the sandbox, which are no default members of the workspace: a layout engine and a
+# compiler take minutes to build.
+HEAVY := --package evermap-view --package evermap-tv --package evermap-wasm --package evermap-cli \
+	--features evermap-cli/view,evermap-cli/sandbox
 # What `make view` shows.
 PAGE ?= examples/site/index.html
 
@@ -20,7 +22,7 @@ SHELL := /bin/bash
 # rustup puts cargo here, and a shell that was open before doesn't know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup build install uninstall demo view test fmt-check lint unit doc deny test-long test-races miri test-vm fuzz \
+.PHONY: help setup build install uninstall demo view sandbox test fmt-check lint unit doc deny test-long test-races miri test-vm fuzz \
 	bench pages clean
 .DEFAULT_GOAL := help
 
@@ -40,6 +42,12 @@ view: ## Build the viewer and show a page in a window; PAGE=URL, file or name
 	@scripts/setup.sh --with-view
 	$(CARGO) build --release --locked --package evermap-cli --features view
 	@scripts/view.sh "$$(scripts/target-dir.sh)/release/evermap" "$(PAGE)"
+
+sandbox: ## Build the sandbox and run a WebAssembly guest whose heap lasts, three times
+	@scripts/setup.sh --with-sandbox
+	$(CARGO) build --release --locked --package evermap-cli --features sandbox
+	$(CARGO) build --release --locked --package evermap-guest --example words --target wasm32-wasip1
+	@scripts/sandbox.sh "$$(scripts/target-dir.sh)"
 
 install: setup ## Install the C library; PREFIX=/usr/local, DESTDIR= for packagers
 	$(CARGO) build --release --locked --package evermap-c
@@ -65,17 +73,18 @@ fmt-check:
 
 lint:
 	$(CARGO) clippy $(FEATURES) --all-targets --locked -- -D warnings
-	$(CARGO) clippy $(VIEWER) --all-targets --locked -- -D warnings
+	$(CARGO) clippy $(HEAVY) --all-targets --locked -- -D warnings
 	$(CARGO) check --package evermap --locked
 
 unit:
 	$(CARGO) test $(FEATURES) --locked
-	$(CARGO) test --package evermap-view --package evermap-tv --locked
-	$(CARGO) test --package evermap-cli --features view --test view --test view_window --locked
+	$(CARGO) test --package evermap-view --package evermap-tv --package evermap-wasm --locked
+	$(CARGO) test --package evermap-cli --features view,sandbox --test view --test view_window --test guests --locked
 
 doc: ## Build the documentation of the crates; a warning is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps --locked
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package evermap-view --package evermap-tv --no-deps --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package evermap-view --package evermap-tv --package evermap-wasm \
+		--no-deps --locked
 
 deny:
 	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources

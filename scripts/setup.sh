@@ -7,16 +7,19 @@
 #   scripts/setup.sh --with-lints  rustfmt and clippy as well, for `make test`; and what some
 #                                  tests use, if it can be had: without it these are skipped
 #   scripts/setup.sh --with-view   what the viewer needs as well: fontconfig and a font
+#   scripts/setup.sh --with-sandbox  what the sandbox needs as well: Rust's target wasm32-wasip1
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 with_lints=no
 with_view=no
+with_sandbox=no
 case "${1:-}" in
     "") ;;
-    --with-lints) with_lints=yes; with_view=yes ;;
+    --with-lints) with_lints=yes; with_view=yes; with_sandbox=yes ;;
     --with-view) with_view=yes ;;
-    *) sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
+    --with-sandbox) with_sandbox=yes ;;
+    *) sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
 esac
 
 say() { echo "setup: $*"; }
@@ -26,6 +29,7 @@ at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; 
 
 manifest=Cargo.toml
 [ "$with_view" = no ] || manifest=crates/evermap-view/Cargo.toml
+[ "$with_sandbox" = no ] || manifest=crates/evermap-wasm/Cargo.toml
 rust_wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$manifest")
 rustup_advice="get it from https://rustup.rs; it brings everything the project needs (rust-toolchain.toml)"
 
@@ -121,6 +125,10 @@ if [ "$with_lints" = yes ]; then
     has c++ || tests_use+=(g++)
     has cmake || tests_use+=(cmake)
     has pkg-config || tests_use+=(pkg-config)
+    # A C compiler for guests, where it is packaged.
+    if ! has clang-19 && [ -n "$(apt_version clang-19)" ] && [ -n "$(apt_version wasi-libc)" ]; then
+        tests_use+=(clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32)
+    fi
 fi
 if [ ${#tests_use[@]} -gt 0 ]; then
     as_root=()
@@ -129,6 +137,20 @@ if [ ${#tests_use[@]} -gt 0 ]; then
     if ! { has apt-get && "${as_root[@]}" apt-get update --quiet &&
         "${as_root[@]}" apt-get install --yes --no-install-recommends "${tests_use[@]}"; }; then
         say "not installed: ${tests_use[*]}; tests that use them are skipped, pages may have no text"
+    fi
+fi
+
+# Guests in Rust are built for this target. Without it tests that build guests are skipped; the sandbox
+# itself, and guests that others built, need nothing of it.
+if [ "$with_sandbox" = yes ]; then
+    has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/wasm32-wasip1/lib" ]; }
+    if ! has_target && has rustup; then
+        say "adding Rust's target for guests: rustup target add wasm32-wasip1"
+        rustup target add wasm32-wasip1 || true
+    fi
+    if ! has_target; then
+        say "Rust's target wasm32-wasip1 is missing (rustup target add wasm32-wasip1; Debian: libstd-rust-web-dev of the same version)"
+        [ "$with_lints" = yes ] || exit 1
     fi
 fi
 

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Runs a WebAssembly guest three times: each run finds what the ones before put into its heap.
+#
+#   scripts/sandbox.sh TARGET-DIR
+set -euo pipefail
+evermap=$1/release/evermap
+guest=$1/wasm32-wasip1/release/examples/words.wasm
+store=$(mktemp -d)
+trap 'rm -rf "$store"' EXIT
+export EVERMAP_STORE=$store/store
+for words in "one two" "two three" "three three"; do
+    # shellcheck disable=SC2086 # words are words
+    echo "\$ evermap sandbox run words.wasm --report -- $words"
+    # shellcheck disable=SC2086
+    "$evermap" sandbox run "$guest" --report -- $words
+    echo
+done
+echo "\$ evermap sandbox list"
+"$evermap" sandbox list
+echo
+printf 'To run it yourself: %q sandbox run %q -- some words\n' "$evermap" "$guest"
