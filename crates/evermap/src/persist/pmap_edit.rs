@@ -405,6 +405,7 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
             .filter(|size| *size <= isize::MAX as usize)
             .ok_or(OVERFLOW)?;
         let align = align_of::<Entry<K, V>>();
+        // An entry has eight bytes or more: the cells take less, also of 32-bit addresses.
         let cells = heap.allocate_zeroed(size_of::<u32>() << bits, align_of::<u32>())?;
         let entries = match NonNull::new(self.entries) {
             None => heap.allocate(size, align),
