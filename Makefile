@@ -11,10 +11,10 @@ SECONDS_EACH ?= 60
 
 # What is optional in the library is tested as well.
 FEATURES := --features evermap/serde
-# The viewer and the sandbox, which are no default members of the workspace: a layout engine and a
-# compiler take minutes to build.
-HEAVY := --package evermap-view --package evermap-tv --package evermap-wasm --package evermap-cli \
-	--features evermap-cli/view,evermap-cli/sandbox
+# The viewer and the sandbox, which are no default members of the workspace: a layout engine and a compiler
+# take minutes to build. Apart, so that neither is built again for what the other makes of a dependency.
+VIEWER := --package evermap-view --package evermap-tv --package evermap-cli --features evermap-cli/view
+SANDBOX := --package evermap-wasm --package evermap-cli --features evermap-cli/sandbox
 # What `make view` shows.
 PAGE ?= examples/site/index.html
 
@@ -73,13 +73,17 @@ fmt-check:
 
 lint:
 	$(CARGO) clippy $(FEATURES) --all-targets --locked -- -D warnings
-	$(CARGO) clippy $(HEAVY) --all-targets --locked -- -D warnings
+	$(CARGO) clippy $(VIEWER) --all-targets --locked -- -D warnings
+	$(CARGO) clippy $(SANDBOX) --all-targets --locked -- -D warnings
 	$(CARGO) check --package evermap --locked
 
 unit:
 	$(CARGO) test $(FEATURES) --locked
-	$(CARGO) test --package evermap-view --package evermap-tv --package evermap-wasm --locked
-	$(CARGO) test --package evermap-cli --features view,sandbox --test view --test view_window --test guests --locked
+	$(CARGO) test --package evermap-view --package evermap-tv --locked
+	$(CARGO) test --package evermap-cli --features view --test view --test view_window --locked
+	$(CARGO) test $(SANDBOX) --locked --lib --test guests --test faults --test corners --test damage --test kills \
+		--test full
+	$(CARGO) test --package evermap-wasm --locked --doc
 
 doc: ## Build the documentation of the crates; a warning is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps --locked

@@ -235,7 +235,14 @@ impl Sandbox {
     /// `Module`.
     pub fn compile(&self, name: &str, bytes: &[u8]) -> Result<Module> {
         let failed = |why: String| Error::Module { name: name.to_string(), why };
-        let wasm = wat::parse_bytes(bytes).map_err(|e| failed(e.to_string()))?;
+        // The first line says what was wrong; the others draw the place.
+        let wasm = wat::parse_bytes(bytes).map_err(|e| {
+            let why = e.to_string();
+            failed(format!(
+                "it is no WebAssembly module, neither binary nor text: {}",
+                why.lines().next().unwrap_or_default()
+            ))
+        })?;
         let compiled = wasmtime::Module::from_binary(&self.engine, &wasm)
             .map_err(|e| failed(format!("{e:#}")))?;
         Ok(Module {
