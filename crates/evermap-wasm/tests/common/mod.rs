@@ -1,6 +1,8 @@
 //! What the tests of sandboxes share: a store, guests in WebAssembly's text format.
 #![allow(dead_code)]
 
+pub mod chance;
+
 use std::path::Path;
 
 use evermap_wasm::{
@@ -57,7 +59,17 @@ impl Fixture {
     }
 
     pub fn with(options: SandboxOptions) -> Fixture {
-        let directory = tempfile::tempdir().unwrap();
+        Fixture::made_in(tempfile::tempdir().unwrap(), options)
+    }
+
+    /// In memory, where there is a file system for that: for tests that open objects by the
+    /// thousand.
+    pub fn in_memory(options: SandboxOptions) -> Fixture {
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Fixture::made_in(directory.unwrap(), options)
+    }
+
+    fn made_in(directory: tempfile::TempDir, options: SandboxOptions) -> Fixture {
         let sandbox = options.open(directory.path().join("store")).unwrap();
         Fixture { directory, sandbox }
     }
