@@ -9,7 +9,8 @@ use evermap_wasm::{
     Application, End, Guest, GuestOptions, ObjectName, Sandbox, SandboxOptions, SecretKey,
 };
 
-/// Where a guest finds its first data: the object's metadata take 64 KiB at most.
+/// Where a guest finds its first data: the metadata of an object that was made for less than 4 MiB take
+/// 64 KiB at most.
 pub const DATA: u32 = 65536;
 
 /// A module with the imports, a memory with the window, and room for text above it. The body's functions can
@@ -69,7 +70,7 @@ impl Fixture {
         Fixture::made_in(directory.unwrap(), options)
     }
 
-    fn made_in(directory: tempfile::TempDir, options: SandboxOptions) -> Fixture {
+    pub fn made_in(directory: tempfile::TempDir, options: SandboxOptions) -> Fixture {
         let sandbox = options.open(directory.path().join("store")).unwrap();
         Fixture { directory, sandbox }
     }
