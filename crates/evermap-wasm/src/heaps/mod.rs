@@ -44,7 +44,7 @@ pub(crate) struct Tenant {
 }
 
 enum Mapped {
-    Session(GuestSession),
+    Session(Box<GuestSession>),
     Snapshot(GuestSnapshot),
 }
 
@@ -116,7 +116,7 @@ impl Heaps {
         }
         self.check_right(&name, level)?;
         let mapped = match level {
-            Level::Write => Mapped::Session(self.map_for_writing(&name, bytes)?),
+            Level::Write => Mapped::Session(Box::new(self.map_for_writing(&name, bytes)?)),
             _ => Mapped::Snapshot(self.map_for_reading(&name, level)?),
         };
         let base = mapped.base() as u32;
