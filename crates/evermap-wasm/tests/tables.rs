@@ -129,6 +129,8 @@ fn whatever_an_edited_access_table_says_the_host_does_not_panic() {
     let fixture = Fixture::in_memory(SandboxOptions::new());
     let mut guest = fixture.start("app", "");
     guest.map_well(65536, WRITE);
+    let second: i32 = guest.call("map_other", (65536u32, WRITE)).unwrap();
+    assert!(second > 0, "two objects have numbers that can be summed up");
     drop(guest);
     fixture.application("other");
     let access = fixture.sandbox.access();
