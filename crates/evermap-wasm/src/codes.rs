@@ -3,7 +3,7 @@
 use evermap::Error as StoreError;
 
 use crate::access::QUOTA_REFUSED;
-use crate::error::Error;
+use crate::error::{Error, is_disk_full};
 
 /// Why a call of a guest failed. The import gives the negative number; `last_fault` the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +131,10 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         match error {
             Error::Store(error) => error.into(),
+            Error::Io { source, .. } if is_disk_full(&source) => Refusal::new(
+                Code::DiskFull,
+                "no space left for the host's tables; nothing was lost, try again when there is",
+            ),
             other => {
                 tracing::warn!(error = %other, "the host could not serve a guest");
                 Refusal::new(Code::Io, "the host could not look up the application's rights")

@@ -148,5 +148,10 @@ impl Error {
     }
 }
 
+/// Is it that the file system, or somebody's share of it, is full?
+pub(crate) fn is_disk_full(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+}
+
 /// `Result` with this crate's [`enum@Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -4,12 +4,13 @@
 //! two can be in one guest. After that, an object may get addresses of another application's,
 //! but none that anybody who may map it has, or had.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use evermap::guest::{GuestAddresses, GuestWindow};
 
 use super::table::{Given, Object, Table};
-use crate::error::Error;
+use crate::error::{Error, is_disk_full};
 use crate::kept::KeptFile;
 use crate::names::ObjectName;
 
@@ -18,12 +19,64 @@ pub(crate) struct TableAddresses {
     file: Arc<KeptFile<Table>>,
     object: ObjectName,
     window: GuestWindow,
+    in_use: Mutex<InUse>,
+}
+
+/// What is known of the ranges that the object has.
+#[derive(Default)]
+struct InUse {
+    /// Those of the last commit are among them, so that all others are free.
+    all: bool,
+    ranges: Vec<Given>,
 }
 
 impl TableAddresses {
-    pub(crate) fn of(file: &Arc<KeptFile<Table>>, object: &ObjectName) -> Arc<dyn GuestAddresses> {
-        let window = GuestWindow::default();
-        Arc::new(TableAddresses { file: Arc::clone(file), object: object.clone(), window })
+    pub(crate) fn of(file: &Arc<KeptFile<Table>>, object: &ObjectName) -> Arc<TableAddresses> {
+        let (file, object) = (Arc::clone(file), object.clone());
+        let (window, in_use) = (GuestWindow::default(), Mutex::default());
+        Arc::new(TableAddresses { file, object, window, in_use })
+    }
+
+    fn in_use(&self) -> MutexGuard<'_, InUse> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says which ranges the object has, to its only writer: it gets the others that were given to
+    /// it before any new ones.
+    pub(crate) fn reuse_all_but(&self, leases: impl Iterator<Item = (u64, u64)>) {
+        let mut in_use = self.in_use();
+        in_use.all = true;
+        in_use.ranges = leases.map(|(base, bytes)| Given { base, bytes }).collect();
+    }
+
+    /// Takes back what was given to an object that was not made after all: nobody has seen it.
+    pub(crate) fn take_back(&self) {
+        let ranges = std::mem::take(&mut self.in_use().ranges);
+        let name = self.object.in_store();
+        let taken = self.file.change(|table| {
+            if let Some(object) = table.objects.get_mut(&name) {
+                object.given.retain(|given| !ranges.contains(given));
+                if object.given.is_empty() {
+                    table.objects.remove(&name);
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = taken {
+            tracing::warn!(%error, object = %self.object, "its guest addresses stay given");
+        }
+    }
+
+    /// A range that was given to the object before and that it does not have.
+    fn given_before(&self, table: &Table, bytes: u64) -> Option<Given> {
+        let in_use = self.in_use();
+        let object = table.objects.get(&self.object.in_store()).filter(|_| in_use.all)?;
+        object.given.iter().find_map(|given| {
+            let mut taken = in_use.ranges.clone();
+            taken.retain(|range| range.meets(given));
+            taken.sort_unstable_by_key(|range| range.base);
+            first_gap(given.base..given.end(), taken, bytes)
+        })
     }
 
     fn out_of(&self, bytes: u64, why: String) -> evermap::Error {
@@ -31,6 +84,9 @@ impl TableAddresses {
     }
 
     fn give(&self, table: &mut Table, bytes: u64) -> Result<Given, Refused> {
+        if let Some(given) = self.given_before(table, bytes) {
+            return Ok(given);
+        }
         let owner = self.object.owner().as_str();
         let quota_bytes = table.applications.get(owner).map_or(0, |row| row.quota_bytes);
         if table.used_bytes(owner).saturating_add(bytes) > quota_bytes {
@@ -38,7 +94,7 @@ impl TableAddresses {
         }
         let name = self.object.in_store();
         let everybodys = taken_by(table, &|_| true);
-        let apart = first_gap(&self.window, everybodys, bytes);
+        let apart = first_gap(self.window.addresses(), everybodys, bytes);
         let given = match apart {
             Some(given) => given,
             None => {
@@ -47,7 +103,7 @@ impl TableAddresses {
                         || table.rights.iter().any(|r| r.application == id && r.object == name)
                 };
                 let theirs = taken_by(table, &concerned);
-                first_gap(&self.window, theirs, bytes).ok_or(Refused::Window)?
+                first_gap(self.window.addresses(), theirs, bytes).ok_or(Refused::Window)?
             }
         };
         let new = || Object { owner: owner.to_string(), given: Vec::new() };
@@ -60,6 +116,9 @@ enum Refused {
     Quota(u64),
     Window,
 }
+
+/// What a table takes on a disk, at least.
+const TABLE_BYTES_MIN: u64 = 4096;
 
 /// How the reason is told that a quota is used up, so that a guest can be told which of the two it was.
 pub(crate) const QUOTA_REFUSED: &str = "quota";
@@ -75,7 +134,11 @@ impl GuestAddresses for TableAddresses {
             }
         });
         match (given, refused) {
-            (Ok(Some(given)), _) => Ok(given.base),
+            (Ok(Some(given)), _) => {
+                let base = given.base;
+                self.in_use().ranges.push(given);
+                Ok(base)
+            }
             (_, Some(Refused::Quota(quota_bytes))) => {
                 let owner = self.object.owner();
                 Err(self.out_of(
@@ -85,6 +148,9 @@ impl GuestAddresses for TableAddresses {
             }
             (_, Some(Refused::Window)) => {
                 Err(self.out_of(bytes, "the guest window has no such gap left".to_string()))
+            }
+            (Err(Error::Io { doing, path, source }), None) if is_disk_full(&source) => {
+                Err(evermap::Error::DiskFull { path, doing, needed_bytes: TABLE_BYTES_MIN })
             }
             (Err(Error::Io { source, doing, path }), None) => {
                 Err(evermap::Error::Io { path, doing, source })
@@ -107,15 +173,14 @@ fn taken_by(table: &Table, concerned: &dyn Fn(&str) -> bool) -> Vec<Given> {
 }
 
 /// The first gap of so many bytes between ranges in order, at a multiple of 4 MiB.
-fn first_gap(window: &GuestWindow, taken: Vec<Given>, bytes: u64) -> Option<Given> {
+fn first_gap(addresses: Range<u64>, taken: Vec<Given>, bytes: u64) -> Option<Given> {
     const ALIGN_BYTES: u64 = 4 << 20;
-    let addresses = window.addresses();
     let mut base = addresses.start;
     for range in taken {
         if base.checked_add(bytes)? <= range.base {
             break;
         }
-        base = base.max(range.end().next_multiple_of(ALIGN_BYTES));
+        base = base.max(range.end().checked_next_multiple_of(ALIGN_BYTES)?);
     }
     (base.checked_add(bytes)? <= addresses.end).then_some(Given { base, bytes })
 }
@@ -212,6 +277,28 @@ mod tests {
         store.table.grant(&id("b"), &"a:x".parse().unwrap(), Level::Snapshot).unwrap();
         assert!(store.lease("a:x", 4 * MIB).is_err(), "only addresses of b:big are left");
         assert!(store.lease("a:own", 4 * MIB).is_ok(), "which b cannot map");
+    }
+
+    #[test]
+    fn what_no_commit_has_is_given_to_the_same_object_again_and_to_no_other() {
+        let store = store(&["a"]);
+        let first = store.lease("a:x", 4 * MIB).unwrap();
+        let lost = store.lease("a:x", 8 * MIB).unwrap();
+        let other = store.lease("a:y", 4 * MIB).unwrap();
+        let addresses = TableAddresses::of(store.table.file(), &"a:x".parse().unwrap());
+        addresses.reuse_all_but([(first, 4 * MIB)].into_iter());
+        assert_eq!(addresses.lease(4 * MIB).unwrap(), lost);
+        assert_eq!(addresses.lease(4 * MIB).unwrap(), lost + 4 * MIB);
+        assert_eq!(addresses.lease(4 * MIB).unwrap(), other + 4 * MIB);
+    }
+
+    #[test]
+    fn what_was_given_for_an_object_that_was_not_made_is_taken_back() {
+        let store = store(&["a"]);
+        let addresses = TableAddresses::of(store.table.file(), &"a:x".parse().unwrap());
+        let base = addresses.lease(4 * MIB).unwrap();
+        addresses.take_back();
+        assert_eq!(store.lease("a:y", 4 * MIB).unwrap(), base);
     }
 
     #[test]

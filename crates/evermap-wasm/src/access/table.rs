@@ -44,7 +44,7 @@ impl Given {
         self.base.saturating_add(self.bytes)
     }
 
-    fn meets(&self, other: &Given) -> bool {
+    pub(super) fn meets(&self, other: &Given) -> bool {
         self.base < other.end() && other.base < self.end()
     }
 }
@@ -118,7 +118,9 @@ impl Table {
     /// Bytes of guest addresses that the objects of an application have.
     pub(super) fn used_bytes(&self, application: &str) -> u64 {
         let own = self.objects.values().filter(|object| object.owner == application);
-        own.flat_map(|object| &object.given).map(|given| given.bytes).sum()
+        let given = own.flat_map(|object| &object.given);
+        // Somebody may have edited the file.
+        given.fold(0, |sum: u64, given| sum.saturating_add(given.bytes))
     }
 
     /// The objects that an application may have mapped: its own, and those it has rights to.

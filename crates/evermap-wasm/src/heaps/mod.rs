@@ -10,9 +10,10 @@ mod linear;
 mod stat;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use evermap::guest::{GuestReading, GuestRegion, GuestSession, GuestSnapshot};
-use evermap::{Store, WriteOptions};
+use evermap::guest::{GuestAddresses, GuestReading, GuestRegion, GuestSession, GuestSnapshot};
+use evermap::{Error as StoreError, Store, WriteOptions};
 
 use crate::access::{AccessTable, Level, TableAddresses};
 use crate::application::{ApplicationId, SecretKey};
@@ -43,7 +44,7 @@ pub(crate) struct Tenant {
 }
 
 enum Mapped {
-    Session(GuestSession),
+    Session(Box<GuestSession>),
     Snapshot(GuestSnapshot),
 }
 
@@ -115,7 +116,7 @@ impl Heaps {
         }
         self.check_right(&name, level)?;
         let mapped = match level {
-            Level::Write => Mapped::Session(self.map_for_writing(&name, bytes)?),
+            Level::Write => Mapped::Session(Box::new(self.map_for_writing(&name, bytes)?)),
             _ => Mapped::Snapshot(self.map_for_reading(&name, level)?),
         };
         let base = mapped.base() as u32;
@@ -228,22 +229,34 @@ impl Heaps {
         let tenant = &self.tenant;
         let linear = self.need_linear()?;
         let store = self.store_for(name)?;
-        let addresses = TableAddresses::of(tenant.table.file(), name);
+        let given = TableAddresses::of(tenant.table.file(), name);
+        let addresses: Arc<dyn GuestAddresses> = given.clone();
         let in_store = name.in_store();
         let write = || store.write_guest(&in_store, linear.memory(), &addresses, &tenant.write);
         let opened = match write() {
-            Err(evermap::Error::NotFound { .. }) if *name.owner() == tenant.application => {
+            Err(StoreError::NotFound { .. }) if *name.owner() == tenant.application => {
                 tenant.table.forget_missing(|known| {
                     // Better to keep one too many than to forget one.
                     store.contains(known).unwrap_or(true)
                 })?;
                 let hint = u64::from(bytes).min(HINT_BYTES_MAX);
-                store.create_guest(&in_store, linear.memory().window(), &addresses, hint)?;
+                let window = linear.memory().window();
+                store.create_guest(&in_store, window, &addresses, hint).inspect_err(|error| {
+                    // After any other error it may be there.
+                    if matches!(
+                        error,
+                        StoreError::DiskFull { .. } | StoreError::OutOfAddresses { .. }
+                    ) {
+                        given.take_back();
+                    }
+                })?;
                 write()
             }
             opened => opened,
         };
-        Ok(opened?)
+        let session = opened?;
+        given.reuse_all_but(session.regions().iter().map(GuestRegion::lease));
+        Ok(session)
     }
 
     fn map_for_reading(&self, name: &ObjectName, level: Level) -> Result<GuestSnapshot, Refusal> {

@@ -1,13 +1,16 @@
 //! What the tests of sandboxes share: a store, guests in WebAssembly's text format.
 #![allow(dead_code)]
 
+pub mod chance;
+
 use std::path::Path;
 
 use evermap_wasm::{
     Application, End, Guest, GuestOptions, ObjectName, Sandbox, SandboxOptions, SecretKey,
 };
 
-/// Where a guest finds its first data: the object's metadata take 64 KiB at most.
+/// Where a guest finds its first data: the metadata of an object that was made for less than 4 MiB take
+/// 64 KiB at most.
 pub const DATA: u32 = 65536;
 
 /// A module with the imports, a memory with the window, and room for text above it. The body's functions can
@@ -57,7 +60,17 @@ impl Fixture {
     }
 
     pub fn with(options: SandboxOptions) -> Fixture {
-        let directory = tempfile::tempdir().unwrap();
+        Fixture::made_in(tempfile::tempdir().unwrap(), options)
+    }
+
+    /// In memory, where there is a file system for that: for tests that open objects by the
+    /// thousand.
+    pub fn in_memory(options: SandboxOptions) -> Fixture {
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Fixture::made_in(directory.unwrap(), options)
+    }
+
+    pub fn made_in(directory: tempfile::TempDir, options: SandboxOptions) -> Fixture {
         let sandbox = options.open(directory.path().join("store")).unwrap();
         Fixture { directory, sandbox }
     }
