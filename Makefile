@@ -15,6 +15,8 @@ FEATURES := --features evermap/serde
 # take minutes to build. Apart, so that neither is built again for what the other makes of a dependency.
 VIEWER := --package evermap-view --package evermap-tv --package evermap-cli --features evermap-cli/view
 SANDBOX := --package evermap-wasm --package evermap-cli --features evermap-cli/sandbox
+# All of `evermap-wasm`; of the command, the one of the same name.
+SANDBOX_TESTS := $(patsubst crates/evermap-wasm/tests/%.rs,--test %,$(wildcard crates/evermap-wasm/tests/*.rs))
 # What `make view` shows.
 PAGE ?= examples/site/index.html
 
@@ -81,14 +83,13 @@ unit:
 	$(CARGO) test $(FEATURES) --locked
 	$(CARGO) test --package evermap-view --package evermap-tv --locked
 	$(CARGO) test --package evermap-cli --features view --test view --test view_window --locked
-	$(CARGO) test $(SANDBOX) --locked --lib --test guests --test faults --test corners --test damage --test kills \
-		--test full
-	$(CARGO) test --package evermap-wasm --locked --doc
+	$(CARGO) test $(SANDBOX) --locked --lib $(SANDBOX_TESTS)
+	$(CARGO) test $(SANDBOX) --locked --doc
 
 doc: ## Build the documentation of the crates; a warning is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FEATURES) --no-deps --locked
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package evermap-view --package evermap-tv --package evermap-wasm \
-		--no-deps --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --package evermap-view --package evermap-tv --no-deps --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(SANDBOX) --no-deps --locked
 
 deny:
 	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources
