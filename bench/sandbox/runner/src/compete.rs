@@ -1,4 +1,5 @@
-//! Contestants in turns: each does its steps once in every round, and all have to come to the same results.
+//! Contestants in turns: each does its steps once in every round, and all have to come to the same
+//! results.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,8 @@ pub struct Contestant {
     pub machine: Machine,
     /// Done once, before the rounds, in a store that is the same in all of them.
     pub prepare: Vec<String>,
-    /// Done in every round, one after the other, in the same store: a new one, if nothing was prepared.
+    /// Done in every round, one after the other, in the same store: a new one, if nothing was
+    /// prepared.
     pub steps: Vec<Step>,
 }
 

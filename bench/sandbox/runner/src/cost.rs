@@ -1,4 +1,5 @@
-//! What a process costs beside time: page faults and bytes. These are counts, which a noisy machine does not change.
+//! What a process costs beside time: page faults and bytes. These are counts, which a noisy machine
+//! does not change.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,8 @@ pub struct Cost {
     pub dirtied_bytes: u64,
 }
 
-/// Whose faults are counted. Bytes are always those of this process and of the children that have ended.
+/// Whose faults are counted. Bytes are always those of this process and of the children that have
+/// ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     Own,

@@ -50,8 +50,8 @@ pub struct Goals {
 }
 
 impl Goals {
-    /// Holds ratios, one of each round, against a goal by their median; gives the last cell of a table: ratio, goal,
-    /// and whether it is met.
+    /// Holds ratios, one of each round, against a goal by their median; gives the last cell of a
+    /// table: ratio, goal, and whether it is met.
     pub fn judge(&mut self, what: &str, ratios: &Samples, goal: Goal) -> String {
         let (ratio, met) = (ratios.median(), goal.is_met(ratios.median()));
         self.lines.push(Line {

@@ -1,8 +1,9 @@
-//! `runner child guest MODULE DATA STORE ARGUMENTS...`: one run of a guest: the folder `DATA` as its `.`, heaps in
-//! `STORE`, its output on the standard output.
+//! `runner child guest MODULE DATA STORE ARGUMENTS...`: one run of a guest: the folder `DATA` as
+//! its `.`, heaps in `STORE`, its output on the standard output.
 //!
-//! The module is compiled once: its code is kept in wasmtime's cache, in a folder of the benchmark's. What a run cost is
-//! counted from the guest's first instruction to its last, without the start of the process and of the engine.
+//! The module is compiled once: its code is kept in wasmtime's cache, in a folder of the
+//! benchmark's. What a run cost is counted from the guest's first instruction to its last, without
+//! the start of the process and of the engine.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,8 @@ pub const HOP: &str = "EVERMAP_BENCH_HOP";
 
 /// All the guest addresses that there are.
 const QUOTA_BYTES: u64 = 1 << 30;
-/// So often a module would have to be used until wasmtime packs it anew, in a thread of its own, beside what is measured.
+/// So often a module would have to be used until wasmtime packs it anew, in a thread of its own,
+/// beside what is measured.
 const NEVER: u64 = u64::MAX;
 
 /// What a run cost.

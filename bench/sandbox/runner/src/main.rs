@@ -1,9 +1,10 @@
-//! Measures programs with files beside the same programs with heaps, natively and in a sandbox, and prints tables in
-//! Markdown.
+//! Measures programs with files beside the same programs with heaps, natively and in a sandbox, and
+//! prints tables in Markdown.
 //!
-//! `runner [SECTION ...]`; without sections, all of them. What is measured, and how, stands at the top of each
-//! section's file. Every run is a new process: native programs are started as they are, guests by `runner child
-//! guest`, which has their module compiled in a cache. Contestants take turns, and have to come to the same results.
+//! `runner [SECTION ...]`; without sections, all of them. What is measured, and how, stands at the
+//! top of each section's file. Every run is a new process: native programs are started as they are,
+//! guests by `runner child guest`, which has their module compiled in a cache. Contestants take
+//! turns, and have to come to the same results.
 
 mod bench;
 mod compete;

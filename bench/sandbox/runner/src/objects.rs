@@ -1,7 +1,9 @@
-//! Ten objects, and instances that load a word of each: the children that section `instances` measures.
+//! Ten objects, and instances that load a word of each: the children that section `instances`
+//! measures.
 //!
-//! The module is as small as can be, so that its objects are not lost in what it costs otherwise: it has only a
-//! function that makes an object, and one that maps a snapshot and loads the object's first word.
+//! The module is as small as can be, so that its objects are not lost in what it costs otherwise:
+//! it has only a function that makes an object, and one that maps a snapshot and loads the object's
+//! first word.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -18,7 +20,8 @@ pub const OBJECTS: usize = 10;
 /// Bytes of data of each.
 pub const OBJECT_BYTES: usize = 1 << 20;
 
-/// Names stand 16 bytes apart, data begin behind the metadata, of which an object has 64 KiB at most.
+/// Names stand 16 bytes apart, data begin behind the metadata, of which an object has 64 KiB at
+/// most.
 const MODULE: &str = r#"(module
     (import "evermap" "map" (func $map (param i32 i32 i32 i32) (result i32)))
     (import "evermap" "commit" (func $commit (param i32) (result i32)))
@@ -80,8 +83,8 @@ pub fn make(store: &str) -> Outcome {
     Ok(())
 }
 
-/// `runner child start COUNT STORE`: one instance that loads a word of `COUNT` objects, or of its own memory, and says
-/// when it had them.
+/// `runner child start COUNT STORE`: one instance that loads a word of `COUNT` objects, or of its
+/// own memory, and says when it had them.
 pub fn start(count: &str, store: &str) -> Outcome {
     let count = parse(count)?;
     let ready = Ready::new(store)?;
@@ -92,8 +95,9 @@ pub fn start(count: &str, store: &str) -> Outcome {
     Ok(())
 }
 
-/// `runner child instances COUNT ROUNDS STORE`: the same again and again in one process, each time without objects and
-/// with them; says what each took: objects, time to the last word, time of the end, faults.
+/// `runner child instances COUNT ROUNDS STORE`: the same again and again in one process, each time
+/// without objects and with them; says what each took: objects, time to the last word, time of the
+/// end, faults.
 pub fn instances(count: &str, rounds: &str, store: &str) -> Outcome {
     let (count, rounds) = (parse(count)?, parse(rounds)?);
     let ready = Ready::new(store)?;

@@ -1,4 +1,5 @@
-//! New processes: timed from the moment before they are started to the moment after their end is known, with what they cost.
+//! New processes: timed from the moment before they are started to the moment after their end is
+//! known, with what they cost.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,8 +1,10 @@
-//! What does one operation cost: a block that is read from or written to a file, or copied out of or into a heap?
+//! What does one operation cost: a block that is read from or written to a file, or copied out of
+//! or into a heap?
 //!
-//! Files by WASI in the thread that asks (`allow_blocking_current_thread`), by WASI as it is by default (other threads do
-//! the work), and natively; heaps in the guest and natively. All is warm: the file in the page cache, the heap's pages
-//! mapped. A figure is the median of the workload's own rounds; there are as many as rounds of the benchmark.
+//! Files by WASI in the thread that asks (`allow_blocking_current_thread`), by WASI as it is by
+//! default (other threads do the work), and natively; heaps in the guest and natively. All is warm:
+//! the file in the page cache, the heap's pages mapped. A figure is the median of the workload's
+//! own rounds; there are as many as rounds of the benchmark.
 
 use crate::Outcome;
 use crate::bench::{Bench, Machine};

@@ -1,5 +1,5 @@
-//! A model that was learned from 9,900 posts is had back, and classifies 100 mails: from a format made for it
-//! (`compact`), by a serialiser in wide use (`postcard`), and from a heap.
+//! A model that was learned from 9,900 posts is had back, and classifies 100 mails: from a format
+//! made for it (`compact`), by a serialiser in wide use (`postcard`), and from a heap.
 //!
 //! Nothing is written: models are learned and kept once, before the rounds.
 

@@ -1,15 +1,16 @@
-//! What do the runs of the other sections cost that a noisy clock does not change? Medians of counts.
+//! What do the runs of the other sections cost that a noisy clock does not change? Medians of
+//! counts.
 //!
-//! Of guests from their first instruction to their last; of native programs the whole process, with its start. The
-//! checks after the measurement are part of both. Written is what was given to `write` and its relatives, dirtied are
-//! pages that have to go to the disk.
+//! Of guests from their first instruction to their last; of native programs the whole process, with
+//! its start. The checks after the measurement are part of both. Written is what was given to
+//! `write` and its relatives, dirtied are pages that have to go to the disk.
 
 use crate::Outcome;
 use crate::bench::{Bench, Run};
 use crate::compete::samples;
 use crate::cost::Cost;
 use crate::guest::Account;
-use crate::sections::{grouped, megabytes};
+use crate::sections::grouped;
 use crate::table::Table;
 
 /// A line for each step of each contestant.
@@ -41,8 +42,8 @@ impl Counts {
             of_guest(|account| account.map_calls),
             of_guest(|account| account.commits),
             grouped(of_cost(|cost| cost.minor_faults)),
-            megabytes(of_cost(|cost| cost.written_bytes)),
-            megabytes(of_cost(|cost| cost.dirtied_bytes)),
+            grouped(of_cost(|cost| cost.written_bytes) / 1e3),
+            grouped(of_cost(|cost| cost.dirtied_bytes) / 1e3),
         ]);
     }
 
@@ -56,8 +57,8 @@ impl Counts {
             "calls of `map`",
             "commits",
             "minor faults",
-            "written, MB",
-            "dirtied, MB",
+            "written, kB",
+            "dirtied, kB",
         ]);
         self.lines.iter().for_each(|line| table.row(line));
         table
@@ -88,7 +89,7 @@ mod tests {
         counts.add("dna", "guest", "fasta", &guests);
         counts.add("dna", "native", "fasta", &[run(7, 1234, false)]);
         let text = counts.table().to_string();
-        assert!(text.contains("| dna | guest | fasta | 2,000 | 0 | 0 | 0 | 5 | 2.00 |"), "{text}");
-        assert!(text.contains("| dna | native | fasta |  |  |  |  | 1,234 | 2.00 |"), "{text}");
+        assert!(text.contains("| dna | guest | fasta | 2,000 | 0 | 0 | 0 | 5 | 2,000 |"), "{text}");
+        assert!(text.contains("| dna | native | fasta |  |  |  |  | 1,234 | 2,000 |"), "{text}");
     }
 }

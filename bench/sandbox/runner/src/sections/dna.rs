@@ -1,7 +1,9 @@
-//! DNA: 64 MB are written line by line, turned round, and counted; stdio's blocks have 512 bytes, 4 KiB and 64 KiB.
+//! DNA: 64 MB are written line by line, turned round, and counted; stdio's blocks have 512 bytes, 4
+//! KiB and 64 KiB.
 //!
-//! Each contestant does all three in every round, the later ones on what its first left: files are made anew, and so is
-//! the store. Time is that of the work; what makes it durable stands beside it.
+//! Each contestant does all three in every round, the later ones on what its first left: files are
+//! made anew, and so is the store. Time is that of the work; what makes it durable stands beside
+//! it.
 
 use crate::Outcome;
 use crate::bench::{Bench, Machine};

@@ -1,8 +1,9 @@
 //! A map of a million entries: what does it cost to build and keep it, and to have it back?
 //!
-//! Files are loaded into the standard library's map, in stdio's blocks of 4 and of 64 KiB; heaps have the map itself. The
-//! goals are against the larger blocks, which are the quicker ones. A heap brings its pages in as they are touched, so
-//! its reload alone says little: look at reload and lookups together.
+//! Files are loaded into the standard library's map, in stdio's blocks of 4 and of 64 KiB; heaps
+//! have the map itself. The goals are against the larger blocks, which are the quicker ones. A heap
+//! brings its pages in as they are touched, so its reload alone says little: look at reload and
+//! lookups together.
 
 use crate::Outcome;
 use crate::bench::{Bench, Machine};

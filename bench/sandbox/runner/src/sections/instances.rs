@@ -1,10 +1,10 @@
-//! What do ten objects cost an instance that starts? From its start to the first word of each, beside the same instance
-//! without objects, which loads a word of its own memory.
+//! What do ten objects cost an instance that starts? From its start to the first word of each,
+//! beside the same instance without objects, which loads a word of its own memory.
 //!
-//! Once as a whole process, from before its exec until it has the words: an engine is made, a small compiled module is
-//! taken from wasmtime's cache, the store is opened, an instance is made. And once in a process where all of that is
-//! ready, so that only the instance is left. Objects have a megabyte each and are in the page cache; they are
-//! mapped as snapshots.
+//! Once as a whole process, from before its exec until it has the words: an engine is made, a small
+//! compiled module is taken from wasmtime's cache, the store is opened, an instance is made. And
+//! once in a process where all of that is ready, so that only the instance is left. Objects have a
+//! megabyte each and are in the page cache; they are mapped as snapshots.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -34,7 +34,10 @@ struct Taken {
 pub fn report(bench: &mut Bench) -> Outcome {
     let shelf = bench.shelf()?;
     process::run(bench.child(&shelf).arg("make").arg(shelf.store()))?;
-    println!("{OBJECTS} objects of {} KiB.\n", OBJECT_BYTES >> 10);
+    println!(
+        "{OBJECTS} objects of {} KiB. Compiled code comes from wasmtime's cache, in a folder of the benchmark's.\n",
+        OBJECT_BYTES >> 10
+    );
     let whole = whole_processes(bench, &shelf)?;
     let inside = inside_one_process(bench, &shelf)?;
 
@@ -125,7 +128,8 @@ fn name(objects: usize) -> &'static str {
     if objects == 0 { "without objects" } else { "with ten" }
 }
 
-/// System calls of a whole process, as `strace` counts them. Not in the same runs: they are slow under it.
+/// System calls of a whole process, as `strace` counts them. Not in the same runs: they are slow
+/// under it.
 fn system_calls(bench: &Bench, shelf: &Shelf) -> Outcome {
     let mut counts = Vec::new();
     for objects in COUNTS {
@@ -162,7 +166,8 @@ fn system_calls(bench: &Bench, shelf: &Shelf) -> Outcome {
     Ok(())
 }
 
-/// Calls by name, from the summary of `strace -c`: share, seconds, each, calls, errors if there were any, name.
+/// Calls by name, from the summary of `strace -c`: share, seconds, each, calls, errors if there
+/// were any, name.
 fn calls(summary: &str) -> BTreeMap<String, u64> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();

@@ -11,7 +11,6 @@ pub mod spell_check;
 
 use crate::Outcome;
 use crate::compete::{Results, times};
-use crate::samples::figure;
 use crate::table::Table;
 
 /// A table of all contestants: parts of their time, and how often the time of `best` fits theirs.
@@ -52,11 +51,6 @@ fn grouped(count: f64) -> String {
     if count < 0.0 { format!("-{text}") } else { text }
 }
 
-/// Bytes, in MB.
-fn megabytes(bytes: f64) -> String {
-    figure(bytes / 1e6)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +59,5 @@ mod tests {
     fn digits_are_grouped_from_the_right() {
         let texts = [0.0, 999.0, 1000.0, 1234567.0, -65536.0].map(grouped);
         assert_eq!(texts, ["0", "999", "1,000", "1,234,567", "-65,536"]);
-        assert_eq!(megabytes(64e6), "64.0");
     }
 }

@@ -1,4 +1,5 @@
-//! A text of 9 MB is checked against WordNet's words: read from files into a table, or found in a heap with the table.
+//! A text of 9 MB is checked against WordNet's words: read from files into a table, or found in a
+//! heap with the table.
 //!
 //! Nothing is written: stores are filled once, before the rounds.
 
