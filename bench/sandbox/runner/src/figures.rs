@@ -63,6 +63,8 @@ mod tests {
         let figures = Figures::read(OUTPUT).unwrap();
         assert_eq!(figures.number("time").unwrap(), 12.5);
         assert_eq!(figures.checksums(), BTreeMap::from([("checksum", "00ff")]));
+        let parted = Figures::read("calls.heap.run.commit.first 3 ms\n").unwrap();
+        assert_eq!(parted.number("commit.first").unwrap(), 3.0);
         assert_eq!(figures.all().nth(1), Some(("time", "12.500", "ms")));
     }
 
