@@ -1,0 +1,224 @@
+//! Contestants in turns: each does its steps once in every round, and all have to come to the same
+//! results.
+
+use std::collections::BTreeMap;
+
+use crate::Outcome;
+use crate::bench::{Bench, Machine, Run, Shelf};
+use crate::raw::Origin;
+use crate::samples::{Samples, figure};
+
+/// Something to be done, and what tables call it.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub name: &'static str,
+    /// A workload, a variant, a step, options.
+    pub line: String,
+}
+
+/// Who does the same as the others in another way.
+#[derive(Clone, Debug)]
+pub struct Contestant {
+    pub name: &'static str,
+    pub machine: Machine,
+    /// Done once, before the rounds, in a store that is the same in all of them.
+    pub prepare: Vec<String>,
+    /// Done in every round, one after the other, in the same store: a new one, if nothing was
+    /// prepared.
+    pub steps: Vec<Step>,
+}
+
+impl Contestant {
+    pub fn new(name: &'static str, machine: Machine) -> Contestant {
+        Contestant { name, machine, prepare: Vec::new(), steps: Vec::new() }
+    }
+
+    pub fn prepare(mut self, line: impl Into<String>) -> Contestant {
+        self.prepare.push(line.into());
+        self
+    }
+
+    pub fn step(mut self, name: &'static str, line: impl Into<String>) -> Contestant {
+        self.steps.push(Step { name, line: line.into() });
+        self
+    }
+}
+
+/// The runs of all rounds that count.
+#[derive(Debug, Default)]
+pub struct Results {
+    runs: BTreeMap<(&'static str, &'static str), Vec<Run>>,
+}
+
+/// Lets them compete.
+pub fn compete(bench: &mut Bench, section: &str, contestants: &[Contestant]) -> Outcome<Results> {
+    let kept = contestants.iter().map(|contestant| prepare(bench, contestant));
+    let kept: Vec<Option<Shelf>> = kept.collect::<Outcome<_>>()?;
+    let (mut results, mut agreement) = (Results::default(), Agreement::default());
+    for round in 0..=bench.options.rounds {
+        for (contestant, kept) in contestants.iter().zip(&kept) {
+            let new = if kept.is_none() { Some(bench.shelf()?) } else { None };
+            let Some(shelf) = kept.as_ref().or(new.as_ref()) else { continue };
+            for step in &contestant.steps {
+                let run = bench.run(contestant.machine, &step.line, shelf)?;
+                agreement.check(contestant.name, step.name, &run)?;
+                let of = Origin { section, contestant: contestant.name, step: step.name, round };
+                note(bench, of, &run)?;
+                if round > 0 {
+                    results.runs.entry((contestant.name, step.name)).or_default().push(run);
+                }
+            }
+        }
+        eprintln!("{section}: round {round} of {}", bench.options.rounds);
+    }
+    for contestant in contestants {
+        for step in &contestant.steps {
+            bench.counts.add(
+                section,
+                contestant.name,
+                step.name,
+                results.of(contestant.name, step.name)?,
+            );
+        }
+    }
+    Ok(results)
+}
+
+fn prepare(bench: &Bench, contestant: &Contestant) -> Outcome<Option<Shelf>> {
+    if contestant.prepare.is_empty() {
+        return Ok(None);
+    }
+    let shelf = bench.shelf()?;
+    for line in &contestant.prepare {
+        bench.run(contestant.machine, line, &shelf)?;
+    }
+    Ok(Some(shelf))
+}
+
+/// Writes the figures of a run down.
+fn note(bench: &mut Bench, of: Origin<'_>, run: &Run) -> Outcome {
+    for (what, value, unit) in run.figures.all() {
+        bench.raw.add(of, what, value, unit)?;
+    }
+    let counts = [
+        ("minor_faults", run.cost.minor_faults, "faults"),
+        ("major_faults", run.cost.major_faults, "faults"),
+        ("written", run.cost.written_bytes, "bytes"),
+        ("dirtied", run.cost.dirtied_bytes, "bytes"),
+    ];
+    let account = run.account.iter().flat_map(|account| account.all());
+    for (what, count, unit) in counts.into_iter().chain(account) {
+        bench.raw.add(of, what, &count.to_string(), unit)?;
+    }
+    bench.raw.flush()
+}
+
+/// What the first run of a step came to, which all others have to come to as well.
+#[derive(Debug, Default)]
+struct Agreement {
+    first: BTreeMap<(&'static str, String), (&'static str, String)>,
+}
+
+impl Agreement {
+    fn check(&mut self, contestant: &'static str, step: &'static str, run: &Run) -> Outcome {
+        for (what, checksum) in run.figures.checksums() {
+            let found = (contestant, checksum.to_string());
+            let first = self.first.entry((step, what.to_string())).or_insert(found);
+            if first.1 != checksum {
+                return Err(format!(
+                    "{step}: `{what}` of {contestant} is {checksum}, and that of {} was {}: they did not do the same work",
+                    first.0, first.1
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Results {
+    /// The runs of a contestant's step.
+    pub fn of(&self, contestant: &str, step: &str) -> Outcome<&[Run]> {
+        let found = self.runs.iter().find(|(of, _)| **of == (contestant, step));
+        let (_, runs) = found.ok_or_else(|| format!("{contestant} did no {step}"))?;
+        Ok(runs)
+    }
+
+    /// The sum of figures, in each round.
+    pub fn sums(&self, contestant: &str, step: &str, whats: &[&str]) -> Outcome<Samples> {
+        Ok(samples(self.values(contestant, step, whats)?))
+    }
+
+    /// What `one` took by what `other` took, in each round.
+    pub fn ratios(&self, one: &str, other: &str, step: &str, whats: &[&str]) -> Outcome<Samples> {
+        let (one, other) = (self.values(one, step, whats)?, self.values(other, step, whats)?);
+        Ok(samples(one.iter().zip(&other).map(|(one, other)| one / other)))
+    }
+
+    fn values(&self, contestant: &str, step: &str, whats: &[&str]) -> Outcome<Vec<f64>> {
+        let sum = |run: &Run| whats.iter().map(|what| run.figures.number(what)).sum();
+        self.of(contestant, step)?.iter().map(sum).collect()
+    }
+}
+
+/// Of values.
+pub fn samples(values: impl IntoIterator<Item = f64>) -> Samples {
+    let mut samples = Samples::new();
+    values.into_iter().for_each(|value| samples.push(value));
+    samples
+}
+
+/// A ratio's cell, where there is no goal.
+pub fn times(ratios: &Samples) -> String {
+    format!("{} x", figure(ratios.median()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::cost::Cost;
+    use crate::figures::Figures;
+
+    fn run(time: f64, checksum: &str) -> Run {
+        let output =
+            format!("w.v.s.time {time} ms\nw.v.s.durable 1 ms\nw.v.s.checksum {checksum} xxh3\n");
+        let figures = Figures::read(&output).unwrap();
+        Run { figures, cost: Cost::default(), account: None }
+    }
+
+    fn results() -> Results {
+        let runs = BTreeMap::from([
+            (("files", "run"), vec![run(10.0, "a"), run(30.0, "a")]),
+            (("heap", "run"), vec![run(5.0, "a"), run(10.0, "a")]),
+        ]);
+        Results { runs }
+    }
+
+    #[test]
+    fn ratios_are_of_the_same_round() {
+        let ratios = results().ratios("files", "heap", "run", &["time"]).unwrap();
+        assert_eq!((ratios.min(), ratios.max(), ratios.count()), (2.0, 3.0, 2));
+        assert_eq!(times(&ratios), "2.50 x");
+    }
+
+    #[test]
+    fn parts_are_added_in_each_round() {
+        let sums = results().sums("files", "run", &["time", "durable"]).unwrap();
+        assert_eq!((sums.min(), sums.max()), (11.0, 31.0));
+        let error = results().sums("files", "walk", &["time"]).unwrap_err().to_string();
+        assert!(error.contains("files did no walk"), "{error}");
+    }
+
+    #[test]
+    fn another_result_ends_the_run_and_names_both() {
+        let mut agreement = Agreement::default();
+        agreement.check("files", "run", &run(1.0, "aa")).unwrap();
+        agreement.check("heap", "run", &run(2.0, "aa")).unwrap();
+        // Another step has a result of its own.
+        agreement.check("files", "other", &run(1.0, "bb")).unwrap();
+        let error = agreement.check("heap", "run", &run(2.0, "bb")).unwrap_err().to_string();
+        assert!(error.contains("heap is bb") && error.contains("files was aa"), "{error}");
+    }
+}

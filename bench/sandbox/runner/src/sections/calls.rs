@@ -1,0 +1,78 @@
+//! What does one operation cost: a block that is read from or written to a file, or copied out of
+//! or into a heap?
+//!
+//! Files by WASI in the thread that asks (`allow_blocking_current_thread`), by WASI as it is by
+//! default (other threads do the work), and natively; heaps in the guest and natively. All is warm:
+//! the file in the page cache, the heap's pages mapped. A figure is the median of the workload's
+//! own rounds; there are as many as rounds of the benchmark.
+
+use crate::Outcome;
+use crate::bench::{Bench, Machine};
+use crate::compete::{Contestant, compete, times};
+use crate::goals::Goal;
+use crate::table::Table;
+
+const WASI: &str = "WASI, blocking";
+const HOPPING: &str = "WASI, default";
+const FILES: &str = "files, native";
+const WINDOW: &str = "window, guest";
+const NATIVE: &str = "window, native";
+const ALL: [&str; 5] = [WASI, HOPPING, FILES, WINDOW, NATIVE];
+
+const STEP: &str = "run";
+const BLOCKS: [(&str, usize); 3] = [("512 B", 512), ("4 KiB", 4096), ("64 KiB", 65536)];
+
+pub fn report(bench: &mut Bench) -> Outcome {
+    let bytes = bench.options.size(16 << 20, 1 << 20);
+    let rounds = bench.options.size(3, 1);
+    let line = |variant| format!("calls {variant} run --bytes {bytes} --rounds {rounds}");
+    let contestants = [
+        Contestant::new(WASI, Machine::Guest).step(STEP, line("file")),
+        Contestant::new(HOPPING, Machine::GuestHopping).step(STEP, line("file")),
+        Contestant::new(FILES, Machine::Native).step(STEP, line("file")),
+        Contestant::new(WINDOW, Machine::Guest).step(STEP, line("heap")),
+        Contestant::new(NATIVE, Machine::Native).step(STEP, line("heap")),
+    ];
+    let results = compete(bench, "calls", &contestants)?;
+
+    let mut head = vec!["ns an operation"];
+    head.extend(ALL);
+    head.extend(["WASI default / window", "files native / window", "WASI blocking / window"]);
+    let mut table = Table::new(&head);
+    for operation in ["read", "write"] {
+        for (block, bytes) in BLOCKS {
+            let what = format!("{operation}_{bytes}");
+            let mut row = vec![format!("{operation} {block}")];
+            for name in ALL {
+                row.push(results.sums(name, STEP, &[&what])?.to_string());
+            }
+            for name in [HOPPING, FILES] {
+                row.push(times(&results.ratios(name, WINDOW, STEP, &[&what])?));
+            }
+            let ratios = results.ratios(WASI, WINDOW, STEP, &[&what])?;
+            row.push(match goal(operation, bytes) {
+                Some(goal) => {
+                    bench.goals.judge(&format!("{operation} {block}: WASI / window"), &ratios, goal)
+                }
+                None => times(&ratios),
+            });
+            table.row(&row);
+        }
+    }
+    print!("{table}");
+    let clock = |name| results.sums(name, STEP, &["clock"]);
+    println!(
+        "\n- the cheapest call there is, reading the clock, ns: in a guest {}, natively {}",
+        clock(WASI)?,
+        clock(FILES)?
+    );
+    Ok(())
+}
+
+fn goal(operation: &str, bytes: usize) -> Option<Goal> {
+    match (operation, bytes) {
+        ("read", 512) => Some(Goal::AtLeast(20.0)),
+        ("write", 512) => Some(Goal::AtLeast(50.0)),
+        _ => None,
+    }
+}

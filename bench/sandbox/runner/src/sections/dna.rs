@@ -1,0 +1,72 @@
+//! DNA: 64 MB are written line by line, turned round, and counted; stdio's blocks have 512 bytes, 4
+//! KiB and 64 KiB.
+//!
+//! Each contestant does all three in every round, the later ones on what its first left: files are
+//! made anew, and so is the store. Time is that of the work; what makes it durable stands beside
+//! it.
+
+use crate::Outcome;
+use crate::bench::{Bench, Machine};
+use crate::compete::{Contestant, compete};
+use crate::goals::Goal;
+use crate::sections::standings;
+
+const WASI_4: &str = "WASI, 4 KiB";
+const HEAP: &str = "heap, guest";
+const FILE_4: &str = "file, native, 4 KiB";
+const FILE_64: &str = "file, native, 64 KiB";
+const ALL: [&str; 8] = [
+    "WASI, 512 B",
+    WASI_4,
+    "WASI, 64 KiB",
+    HEAP,
+    "file, native, 512 B",
+    FILE_4,
+    FILE_64,
+    "heap, native",
+];
+const BLOCKS: [usize; 3] = [512, 4096, 65536];
+
+const FASTA: &str = "fasta";
+const REVERSE: &str = "reverse-complement";
+const COUNT: &str = "k-nucleotide";
+
+pub fn report(bench: &mut Bench) -> Outcome {
+    let bytes = bench.options.size(64 << 20, 1 << 20);
+    let contestant = |name, machine, variant: &str, options: &str| {
+        [FASTA, REVERSE, COUNT].into_iter().fold(Contestant::new(name, machine), |so_far, step| {
+            so_far.step(step, format!("{step} {variant} run --bytes {bytes}{options}"))
+        })
+    };
+    let mut contestants = Vec::new();
+    for (machine, names) in [(Machine::Guest, &ALL[..4]), (Machine::Native, &ALL[4..])] {
+        for (name, block) in names.iter().zip(BLOCKS) {
+            contestants.push(contestant(
+                *name,
+                machine,
+                "file",
+                &format!(" --block-bytes {block}"),
+            ));
+        }
+        contestants.extend(names.last().map(|name| contestant(*name, machine, "heap", "")));
+    }
+    let results = compete(bench, "dna", &contestants)?;
+
+    for (step, durable) in [(FASTA, true), (REVERSE, true), (COUNT, false)] {
+        let columns: [(&str, &[&str]); 3] =
+            [("time", &["time"]), ("durable", &["durable"]), ("both", &["time", "durable"])];
+        let columns = if durable { &columns[..] } else { &columns[..1] };
+        println!("### {step}, {bytes} bytes\n");
+        println!("{}", standings(&results, step, &ALL, columns, HEAP)?);
+    }
+    let time = &["time"][..];
+    let mut judge = |name: &str, goal| -> Outcome {
+        let ratios = results.ratios(name, HEAP, REVERSE, time)?;
+        let what = format!("{REVERSE}: {name} / {HEAP}");
+        println!("- {what}: {}", bench.goals.judge(&what, &ratios, goal));
+        Ok(())
+    };
+    judge(WASI_4, Goal::AtLeast(2.0))?;
+    judge(FILE_4, Goal::AtLeast(1.0))?;
+    judge(FILE_64, Goal::AtLeast(1.0))
+}

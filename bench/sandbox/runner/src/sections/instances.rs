@@ -1,0 +1,206 @@
+//! What do ten objects cost an instance that starts? From its start to the first word of each,
+//! beside the same instance without objects, which loads a word of its own memory.
+//!
+//! Once as a whole process, from before its exec until it has the words: an engine is made, a small
+//! compiled module is taken from wasmtime's cache, the store is opened, an instance is made. And
+//! once in a process where all of that is ready, so that only the instance is left. Objects have a
+//! megabyte each and are in the page cache; they are mapped as snapshots.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use crate::Outcome;
+use crate::bench::{Bench, Shelf};
+use crate::compete::samples;
+use crate::goals::Goal;
+use crate::objects::{OBJECT_BYTES, OBJECTS};
+use crate::process;
+use crate::raw::Origin;
+use crate::samples::figure;
+use crate::table::Table;
+
+const COUNTS: [usize; 2] = [0, OBJECTS];
+/// Instances of one process are quick: so many for each round.
+const REPEATS: usize = 20;
+
+/// What instances with some number of objects took.
+#[derive(Debug, Default)]
+struct Taken {
+    loaded_us: Vec<f64>,
+    ended_us: Vec<f64>,
+    faults: Vec<f64>,
+}
+
+pub fn report(bench: &mut Bench) -> Outcome {
+    let shelf = bench.shelf()?;
+    process::run(bench.child(&shelf).arg("make").arg(shelf.store()))?;
+    println!(
+        "{OBJECTS} objects of {} KiB. Compiled code comes from wasmtime's cache, in a folder of the benchmark's.\n",
+        OBJECT_BYTES >> 10
+    );
+    let whole = whole_processes(bench, &shelf)?;
+    let inside = inside_one_process(bench, &shelf)?;
+
+    let mut table = Table::new(&["µs", "without objects", "with ten", "more", "with / without"]);
+    let mut add = |what: &str, (none, ten): (&[f64], &[f64]), goal: Option<Goal>| {
+        let ratios = samples(ten.iter().zip(none).map(|(ten, none)| ten / none));
+        let more = samples(ten.iter().zip(none).map(|(ten, none)| ten - none));
+        let ratio = match goal {
+            Some(goal) => bench.goals.judge(&format!("ten objects, {what}"), &ratios, goal),
+            None => figure(ratios.median()),
+        };
+        let [none, ten] = [none, ten].map(|values| samples(values.iter().copied()).to_string());
+        table.row(&[what, &none, &ten, &figure(more.median()), &ratio]);
+    };
+    let goal = Some(Goal::AtMost(1.5));
+    let [none, ten] = &whole;
+    add("whole process, exec to first loads", (&none.loaded_us, &ten.loaded_us), goal);
+    add("whole process, exec to exit", (&none.ended_us, &ten.ended_us), None);
+    add("whole process: minor faults", (&none.faults, &ten.faults), None);
+    let [none, ten] = &inside;
+    add("inside a process, start to first loads", (&none.loaded_us, &ten.loaded_us), goal);
+    add("inside a process, end of the instance", (&none.ended_us, &ten.ended_us), None);
+    add("inside a process: minor faults", (&none.faults, &ten.faults), None);
+    print!("{table}");
+    system_calls(bench, &shelf)
+}
+
+fn start(bench: &Bench, shelf: &Shelf, objects: usize) -> Command {
+    let mut command = bench.child(shelf);
+    command.arg("start").arg(objects.to_string()).arg(shelf.store());
+    command
+}
+
+fn whole_processes(bench: &mut Bench, shelf: &Shelf) -> Outcome<[Taken; 2]> {
+    let mut taken = [Taken::default(), Taken::default()];
+    for round in 0..=bench.options.rounds {
+        for (objects, taken) in COUNTS.into_iter().zip(&mut taken) {
+            let ended = process::run(&mut start(bench, shelf, objects))?;
+            let loaded_ns: u64 = ended.output.trim().parse()?;
+            let loaded_ns = loaded_ns.checked_sub(ended.started_ns);
+            let loaded_ns = loaded_ns.ok_or("the words were there before the process")?;
+            let of =
+                Origin { section: "instances", contestant: name(objects), step: "process", round };
+            bench.raw.add(of, "loaded", &loaded_ns.to_string(), "ns")?;
+            bench.raw.add(of, "whole", &ended.whole.as_nanos().to_string(), "ns")?;
+            bench.raw.add(of, "minor_faults", &ended.cost.minor_faults.to_string(), "faults")?;
+            if round > 0 {
+                taken.loaded_us.push(loaded_ns as f64 / 1e3);
+                taken.ended_us.push(ended.whole.as_secs_f64() * 1e6);
+                taken.faults.push(ended.cost.minor_faults as f64);
+            }
+        }
+    }
+    Ok(taken)
+}
+
+fn inside_one_process(bench: &mut Bench, shelf: &Shelf) -> Outcome<[Taken; 2]> {
+    let repeats = bench.options.rounds * REPEATS;
+    let mut command = bench.child(shelf);
+    command.arg("instances").arg(OBJECTS.to_string()).arg(repeats.to_string()).arg(shelf.store());
+    let mut taken = [Taken::default(), Taken::default()];
+    for (line, text) in process::run(&mut command)?.output.lines().enumerate() {
+        let (objects, [loaded_ns, ended_ns, faults]) = instance(text)?;
+        let round = line / COUNTS.len() + 1;
+        let of = Origin { section: "instances", contestant: name(objects), step: "inside", round };
+        bench.raw.add(of, "loaded", &loaded_ns.to_string(), "ns")?;
+        bench.raw.add(of, "ended", &ended_ns.to_string(), "ns")?;
+        bench.raw.add(of, "minor_faults", &faults.to_string(), "faults")?;
+        let taken = &mut taken[usize::from(objects > 0)];
+        taken.loaded_us.push(loaded_ns as f64 / 1e3);
+        taken.ended_us.push(ended_ns as f64 / 1e3);
+        taken.faults.push(faults as f64);
+    }
+    bench.raw.flush()?;
+    Ok(taken)
+}
+
+/// A line of `runner child instances`: objects, and the three numbers.
+fn instance(line: &str) -> Outcome<(usize, [u64; 3])> {
+    let numbers: Vec<u64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+    let [objects, loaded_ns, ended_ns, faults] = numbers[..] else {
+        return Err(format!("not four numbers: `{line}`").into());
+    };
+    Ok((objects as usize, [loaded_ns, ended_ns, faults]))
+}
+
+fn name(objects: usize) -> &'static str {
+    if objects == 0 { "without objects" } else { "with ten" }
+}
+
+/// System calls of a whole process, as `strace` counts them. Not in the same runs: they are slow
+/// under it.
+fn system_calls(bench: &Bench, shelf: &Shelf) -> Outcome {
+    let mut counts = Vec::new();
+    for objects in COUNTS {
+        let start = start(bench, shelf, objects);
+        let summary = shelf.state().join("strace");
+        let mut command = Command::new("strace");
+        command
+            .args(["-c", "-f", "-o"])
+            .arg(&summary)
+            .arg(start.get_program())
+            .args(start.get_args());
+        command.envs(start.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        if let Err(error) = process::run(&mut command) {
+            eprintln!("system calls are not counted: {error}");
+            println!("\n- system calls are not counted: `strace` is missing, or may not trace");
+            return Ok(());
+        }
+        counts.push(calls(&std::fs::read_to_string(&summary)?));
+    }
+    let [none, ten] = &counts[..] else { return Ok(()) };
+    let mut table =
+        Table::new(&["system calls of the whole process", "without objects", "with ten", "more"]);
+    let mut names: Vec<&String> = none.keys().chain(ten.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let of = |counts: &BTreeMap<String, u64>| counts.get(name).copied().unwrap_or(0);
+        if of(none) != of(ten) {
+            let more = of(ten) as i64 - of(none) as i64;
+            table.row(&[name, &of(none).to_string(), &of(ten).to_string(), &more.to_string()]);
+        }
+    }
+    println!("\n{table}");
+    Ok(())
+}
+
+/// Calls by name, from the summary of `strace -c`: share, seconds, each, calls, errors if there
+/// were any, name.
+fn calls(summary: &str) -> BTreeMap<String, u64> {
+    let line = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        Some((fields.last()?.to_string(), fields.get(3)?.parse().ok()?))
+    };
+    summary.lines().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const SUMMARY: &str = "\
+% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 60.00    0.000300          10        30           mmap
+ 40.00    0.000200          20        10         3 openat
+------ ----------- ----------- --------- --------- ----------------
+100.00    0.000500          12        40         3 total
+";
+
+    #[test]
+    fn calls_are_counted_with_and_without_errors() {
+        let counts = calls(SUMMARY);
+        let expected = [("mmap", 30), ("openat", 10), ("total", 40)];
+        assert_eq!(counts, expected.map(|(name, count)| (name.to_string(), count)).into());
+    }
+
+    #[test]
+    fn an_instances_line_has_four_numbers() {
+        assert_eq!(instance("10 2000 30 4").unwrap(), (10, [2000, 30, 4]));
+        assert!(instance("10 2000").is_err() && instance("ten 1 2 3").is_err());
+    }
+}
