@@ -197,7 +197,7 @@ fn a_snapshot_keeps_what_the_guest_stores_there_to_itself() {
     writing.store(data, 7);
     session.commit().unwrap();
     let snapshot =
-        fixture.store.read_guest("app:heap", &reading.memory, GuestReading::Copy).unwrap();
+        fixture.store.read_guest("app:heap", &reading.memory, GuestReading::Private).unwrap();
     assert_eq!(reading.load(data), 7);
     reading.store(data, 8);
     writing.store(data + 8, 9);
@@ -205,7 +205,8 @@ fn a_snapshot_keeps_what_the_guest_stores_there_to_itself() {
     assert_eq!((reading.load(data), reading.load(data + 8)), (8, 0), "one commit, and its own");
     drop(snapshot);
     assert_eq!(reading.load(data), 0);
-    let again = fixture.store.read_guest("app:heap", &reading.memory, GuestReading::Copy).unwrap();
+    let again =
+        fixture.store.read_guest("app:heap", &reading.memory, GuestReading::Private).unwrap();
     assert_eq!((reading.load(data), reading.load(data + 8)), (7, 9));
     assert_eq!(again.sequence(), session.sequence());
 }
@@ -224,7 +225,7 @@ fn one_guest_writes_at_a_time() {
 fn an_object_is_mapped_once_in_a_memory() {
     let fixture = fixture();
     let linear = Linear::new();
-    let read = || fixture.store.read_guest("app:heap", &linear.memory, GuestReading::Copy);
+    let read = || fixture.store.read_guest("app:heap", &linear.memory, GuestReading::Private);
     let _snapshot = read().unwrap();
     assert!(matches!(read(), Err(Error::AddressTaken { .. })));
 }

@@ -262,7 +262,7 @@ impl Heaps {
     fn map_for_reading(&self, name: &ObjectName, level: Level) -> Result<GuestSnapshot, Refusal> {
         let reading = match level == Level::Read && self.tenant.read_only_pages {
             true => GuestReading::ReadOnly,
-            false => GuestReading::Copy,
+            false => GuestReading::Private,
         };
         let memory = self.need_linear()?.memory();
         Ok(self.store_for(name)?.read_guest(&name.in_store(), memory, reading)?)

@@ -327,7 +327,7 @@ pub enum GuestReading {
     /// Read. Its stores fault.
     ReadOnly,
     /// Read, and store for itself: nobody else sees that, and it is gone with the mapping.
-    Copy,
+    Private,
 }
 
 impl Store {
@@ -396,7 +396,7 @@ impl Store {
         let inner = &self.inner;
         let stores = match reading {
             GuestReading::ReadOnly => Stores::Fault,
-            GuestReading::Copy => Stores::StayHere,
+            GuestReading::Private => Stores::StayHere,
         };
         let none: Arc<dyn GuestAddresses> = Arc::new(NoAddresses);
         let environment = memory.environment(inner, &none);
