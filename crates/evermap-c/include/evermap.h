@@ -118,6 +118,8 @@ typedef enum em_status {
     EM_CHANGED_SINCE = 30,      /**< going back would lose commits [ESTALE] */
     EM_POINTS_ELSEWHERE = 31,   /**< the object has pointers to what stays [EXDEV] */
     EM_BAD_EXPORT = 32,         /**< not a whole export of an object [EBADMSG] */
+    EM_OTHER_KIND = 33,         /**< an object of a sandbox's guest [EMEDIUMTYPE] */
+    EM_BAD_GUEST_ROOT = 34,     /**< a guest's root outside of its object; in sandboxes only [EFAULT] */
     EM_CLOSED = 100,            /**< no open handle: closed, never opened, or NULL [EBADF] */
     EM_READ_ONLY = 101,         /**< the object is open for reading [EROFS] */
     EM_FORKED = 102,            /**< a forked child of the process that opened it [ECHILD] */

@@ -59,6 +59,8 @@ statuses! {
     CHANGED_SINCE = 30, ESTALE;
     POINTS_ELSEWHERE = 31, EXDEV;
     BAD_EXPORT = 32, EBADMSG;
+    OTHER_KIND = 33, EMEDIUMTYPE;
+    BAD_GUEST_ROOT = 34, EFAULT;
     CLOSED = 100, EBADF;
     READ_ONLY = 101, EROFS;
     FORKED = 102, ECHILD;
@@ -110,6 +112,8 @@ pub fn status_of(error: &Error) -> em_status {
         Error::ChangedSince { .. } => CHANGED_SINCE,
         Error::PointsElsewhere { .. } => POINTS_ELSEWHERE,
         Error::BadExport { .. } => BAD_EXPORT,
+        Error::OtherKind { .. } => OTHER_KIND,
+        Error::BadGuestRoot { .. } => BAD_GUEST_ROOT,
         // The enum may grow; the test beside this fails until the new variant has a status.
         _ => INTERNAL,
     }

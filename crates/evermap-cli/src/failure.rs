@@ -147,6 +147,7 @@ fn exit_code_of(error: &Error) -> u8 {
         | Error::Damaged { .. }
         | Error::SchemaMismatch { .. }
         | Error::OtherApplication { .. }
+        | Error::OtherKind { .. }
         | Error::BadRoot { .. }
         | Error::LogMissing { .. }
         | Error::BadExport { .. } => 5,

@@ -66,6 +66,8 @@ using nothing_kept = status_error<EM_NOTHING_KEPT>;
 using changed_since = status_error<EM_CHANGED_SINCE>;
 using points_elsewhere = status_error<EM_POINTS_ELSEWHERE>;
 using bad_export = status_error<EM_BAD_EXPORT>;
+using other_kind = status_error<EM_OTHER_KIND>;
+using bad_guest_root = status_error<EM_BAD_GUEST_ROOT>;
 using closed = status_error<EM_CLOSED>;
 using read_only = status_error<EM_READ_ONLY>;
 using forked = status_error<EM_FORKED>;
@@ -127,6 +129,8 @@ namespace detail {
     case EM_CHANGED_SINCE: throw changed_since(message);
     case EM_POINTS_ELSEWHERE: throw points_elsewhere(message);
     case EM_BAD_EXPORT: throw bad_export(message);
+    case EM_OTHER_KIND: throw other_kind(message);
+    case EM_BAD_GUEST_ROOT: throw bad_guest_root(message);
     case EM_CLOSED: throw closed(message);
     case EM_READ_ONLY: throw read_only(message);
     case EM_FORKED: throw forked(message);

@@ -8,7 +8,8 @@ pub type Attempt = (&'static str, fn() -> i64);
 macro_rules! call {
     ($number:ident $(, $argument:expr)*) => {
         // SAFETY: wrong arguments are an error of the call; nothing that the program uses is named.
-        unsafe { libc::syscall(libc::$number $(, $argument)*) }
+        // Each as wide as a register: of a narrower one on the stack the upper half is anything.
+        unsafe { libc::syscall(libc::$number $(, $argument as libc::c_long)*) }
     };
 }
 
