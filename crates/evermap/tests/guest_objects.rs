@@ -344,6 +344,15 @@ fn a_window_with_holes_has_them_from_the_beginning_and_again_after_an_object() {
 }
 
 #[test]
+fn an_audit_refuses_a_guest_object_by_name() {
+    let fixture = fixture();
+    let options = tools::AuditOptions::new();
+    let refused = tools::audit(fixture.store.path(), "app:heap", &options).unwrap_err();
+    assert!(matches!(refused, Error::OtherKind { .. }), "{refused}");
+    assert!(refused.to_string().contains("app:heap"), "{refused}");
+}
+
+#[test]
 fn a_guest_object_is_renamed_removed_and_backed_up_like_any_other() {
     let fixture = fixture();
     let linear = Linear::new();

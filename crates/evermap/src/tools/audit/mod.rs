@@ -129,6 +129,14 @@ pub fn audit(
 ) -> Result<AuditReport> {
     let directory = directory.as_ref();
     let opened = open(directory, name, &options.check)?;
+    // Its words are addresses of another memory, and of another width.
+    if opened.image.superblock().is_guest() {
+        return Err(crate::Error::OtherKind {
+            what: format!("object `{name}`"),
+            found: "a guest object",
+            remedy: "use check, backup and restore, which know such objects",
+        });
+    }
     let Opened { image, neighbours, .. } = &opened;
     let s = image.superblock();
     let mut memory = Memory::new(image, options.memory_bytes);
