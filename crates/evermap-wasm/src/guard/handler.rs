@@ -78,9 +78,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
 }
 
 fn slot_of(address: usize) -> Option<&'static Slot> {
-    SLOTS_OF_PROCESS.iter().find(|slot| {
-        address >= slot.start.load(Ordering::Acquire) && address < slot.end.load(Ordering::Acquire)
-    })
+    SLOTS_OF_PROCESS.iter().find(|slot| slot.watches(address))
 }
 
 fn answer(slot: &Slot, signal: c_int, address: usize) -> bool {

@@ -13,6 +13,7 @@ mod handler;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
+use evermap::guest::GuestWindow;
 use wasmtime::Engine;
 
 use crate::error::{Error, Result};
@@ -23,9 +24,8 @@ const SLOTS: usize = 1024;
 /// One guest's window, as the handler sees it.
 struct Slot {
     taken: AtomicBool,
-    /// Addresses of this process; equal when nothing is watched.
+    /// Where the window begins in this process; 0 when nothing is watched.
     start: AtomicUsize,
-    end: AtomicUsize,
     /// What happened, [`Fault`] as a number; 0 for nothing.
     fault: AtomicU32,
     /// Where.
@@ -38,12 +38,27 @@ static SLOTS_OF_PROCESS: [Slot; SLOTS] = [const {
     Slot {
         taken: AtomicBool::new(false),
         start: AtomicUsize::new(0),
-        end: AtomicUsize::new(0),
         fault: AtomicU32::new(0),
         address: AtomicUsize::new(0),
         engine: AtomicPtr::new(std::ptr::null_mut()),
     }
 }; SLOTS];
+
+impl Slot {
+    /// Is this an address of the window that is watched? That is one number, so that a guest that comes
+    /// or goes meanwhile, in another thread, is seen as a whole or not at all: the start of one window
+    /// with the end of another's would be one in which the handler replaces somebody else's memory.
+    fn watches(&self, address: usize) -> bool {
+        let start = self.start.load(Ordering::Acquire);
+        start != 0 && address.wrapping_sub(start) < window_bytes()
+    }
+}
+
+/// Every guest's window is as long.
+fn window_bytes() -> usize {
+    let window = GuestWindow::default().addresses();
+    (window.end - window.start) as usize
+}
 
 /// What a guest died of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +125,8 @@ unsafe impl Send for Watched {}
 unsafe impl Sync for Watched {}
 
 impl Watched {
-    /// Watches the addresses `start..end` of this process.
-    pub(crate) fn new(start: usize, end: usize, engine: &Engine) -> Result<Watched> {
+    /// Watches the window that begins at this address of the process.
+    pub(crate) fn new(start: usize, engine: &Engine) -> Result<Watched> {
         let free = |slot: &&Slot| {
             let claimed =
                 slot.taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed);
@@ -124,8 +139,8 @@ impl Watched {
         let engine = Box::into_raw(Box::new(engine.clone()));
         slot.fault.store(0, Ordering::Relaxed);
         slot.engine.store(engine, Ordering::Release);
+        // Last: from here on a handler looks at the rest.
         slot.start.store(start, Ordering::Release);
-        slot.end.store(end, Ordering::Release);
         Ok(Watched { slot, engine })
     }
 
@@ -143,7 +158,6 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.slot.end.store(0, Ordering::Release);
         self.slot.start.store(0, Ordering::Release);
         self.slot.engine.store(std::ptr::null_mut(), Ordering::Release);
         // SAFETY: made by `Box::into_raw` in `new`. A handler looks at it only for a fault in the

@@ -56,9 +56,8 @@ impl Linear {
         let memory = unsafe { GuestMemory::new(base, window, unmapped) }
             .map_err(|e| Refusal::new(Code::MemoryLayout, e.to_string()))?;
         let here = base.as_ptr().addr();
-        let watched = guarded_by
-            .map(|engine| Watched::new(here + start as usize, here + end as usize, engine))
-            .transpose()?;
+        let watched =
+            guarded_by.map(|engine| Watched::new(here + start as usize, engine)).transpose()?;
         Ok(Linear { base, bytes: bytes as u64, memory, watched })
     }
 
