@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
@@ -109,6 +109,11 @@ impl Fixture {
     fn write(&self, linear: &Linear) -> evermap::Result<GuestSession> {
         let options = WriteOptions::new();
         self.store.write_guest("app:heap", &linear.memory, &self.addresses, &options)
+    }
+
+    fn file_of(&self, session: &GuestSession) -> PathBuf {
+        let uuid: String = session.uuid().iter().map(|byte| format!("{byte:02x}")).collect();
+        self.store.path().join("objects").join(uuid)
     }
 
     /// Opens it for writing, with room for data; gives the first data address as well.
@@ -309,13 +314,33 @@ fn a_file_that_was_cut_short_while_it_was_mapped_is_not_filled_up_with_zeros() {
     linear.store(data, 1);
     session.commit().unwrap();
     linear.store(data, 2);
-    let uuid: String = session.uuid().iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = fixture.store.path().join("objects").join(uuid);
+    let path = fixture.file_of(&session);
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
     assert!(matches!(session.commit(), Err(Error::Damaged { .. })));
     assert!(matches!(session.close(), Err(Error::Damaged { .. })));
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 8192);
     assert!(matches!(fixture.write(&linear), Err(Error::Damaged { .. })));
+}
+
+#[test]
+fn growth_whose_file_was_cut_short_is_not_committed_and_the_last_commit_stays() {
+    let fixture = fixture();
+    let linear = Linear::new();
+    let (mut session, data) = fixture.write_with_room(&linear, 65536);
+    linear.store(data, 1);
+    session.commit().unwrap();
+    let path = fixture.file_of(&session);
+    let committed_bytes = std::fs::metadata(&path).unwrap().len();
+    session.grow_to(8 << 20).unwrap();
+    linear.store(data, 2);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(committed_bytes).unwrap();
+    assert!(matches!(session.commit(), Err(Error::Damaged { .. })));
+    drop(session);
+    let (session, _) = fixture.write_with_room(&linear, 0);
+    assert_eq!(linear.load(data), 1);
+    drop(session);
+    assert_sound(fixture.store.path());
 }
 
 #[test]

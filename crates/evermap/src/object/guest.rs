@@ -105,9 +105,9 @@ impl GuestWriter {
     /// Commits; false when nothing had changed. See [`Engine::commit`].
     pub(crate) fn commit(&mut self) -> Result<bool> {
         self.engine.check_usable()?;
-        self.check_length()?;
-        self.take_root()?;
         let growth = self.territory.growth();
+        self.check_length(growth.file_length)?;
+        self.take_root()?;
         let file_length = growth.file_length;
         let records = self.records();
         let head = &mut self.head;
@@ -134,18 +134,18 @@ impl GuestWriter {
         self.engine.close()
     }
 
-    /// Is the file as long as the last commit has it? What somebody cut off is not to be taken for
-    /// zeros.
-    fn check_length(&self) -> Result<()> {
-        let (length, committed) = (self.file.length()?, self.head.file_length);
-        if length >= committed {
+    /// Is the file as long as the last commit has it, and the next will? What somebody cut off is not
+    /// to be taken for zeros.
+    fn check_length(&self, next_bytes: u64) -> Result<()> {
+        let (length, needed) = (self.file.length()?, self.head.file_length.max(next_bytes));
+        if length >= needed {
             return Ok(());
         }
         Err(Error::Damaged {
             path: self.file.path().to_path_buf(),
             what: "the file's length",
             found: format!("{length} bytes"),
-            expected: format!("{committed} bytes: it was cut short while it was open"),
+            expected: format!("{needed} bytes: it was cut short while it was open"),
         })
     }
 
