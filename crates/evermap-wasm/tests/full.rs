@@ -72,6 +72,15 @@ impl Drop for Disk {
 
 struct Filler(PathBuf);
 
+impl Filler {
+    /// Gives so many bytes back.
+    fn leave(&self, bytes: u64) {
+        let file = File::options().write(true).open(&self.0).unwrap();
+        let length = file.metadata().unwrap().len();
+        file.set_len(length - bytes).unwrap();
+    }
+}
+
 impl Drop for Filler {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
@@ -165,6 +174,29 @@ fn growth_that_found_no_room_takes_no_addresses_however_often_it_is_tried() {
     let base = guest.map_well(MIB, WRITE);
     assert_eq!(guest.commit(base), 1);
     let filler = small.disk.fill_up();
+    for _ in 0..ATTEMPTS {
+        let refusal = guest.map(12 * MIB, WRITE);
+        guest.assert_disk_full(refusal);
+    }
+    drop(filler);
+    assert_eq!(guest.map_well(12 * MIB, WRITE), base);
+    guest.store(base + DATA, 5);
+    assert_eq!(guest.commit(base), 1);
+    drop(guest);
+    small.fixture.assert_sound();
+}
+
+#[test]
+fn regions_that_found_no_room_take_no_addresses_however_often_they_are_tried() {
+    let Some(small) = Small::new() else { return };
+    let mut guest = small.start();
+    let base = guest.map_well(MIB, WRITE);
+    assert_eq!(guest.commit(base), 1);
+    // The next one takes another region, to which addresses are given first: the host's table still has
+    // room, and the region's own beginning has none.
+    guest.map_well(4 * MIB - DATA, WRITE);
+    let filler = small.disk.fill_up();
+    filler.leave(32 << 10);
     for _ in 0..ATTEMPTS {
         let refusal = guest.map(12 * MIB, WRITE);
         guest.assert_disk_full(refusal);

@@ -44,21 +44,46 @@ impl TableAddresses {
     /// Says which ranges the object has, to its only writer: it gets the others that were given to
     /// it before any new ones.
     pub(crate) fn reuse_all_but(&self, leases: impl Iterator<Item = (u64, u64)>) {
+        let has: Vec<Given> = leases.map(|(base, bytes)| Given { base, bytes }).collect();
         let mut in_use = self.in_use();
-        in_use.all = true;
-        in_use.ranges = leases.map(|(base, bytes)| Given { base, bytes }).collect();
+        let is_new = !in_use.ranges.is_empty();
+        *in_use = InUse { all: true, ranges: has.clone() };
+        drop(in_use);
+        if let Err(error) = self.keep(&has, is_new) {
+            tracing::warn!(%error, object = %self.object, "its guest addresses are not in the table");
+        }
     }
 
-    /// Takes back what was given to an object that was not made after all: nobody has seen it.
+    /// Puts ranges back into the table that are not there: somebody may have taken a new object for
+    /// one that is gone, before it had its name; one that was renamed or restored has no row.
+    fn keep(&self, has: &[Given], is_new: bool) -> crate::error::Result<()> {
+        let (name, owner) = (self.object.in_store(), self.object.owner().as_str());
+        // Who forgets a new object may not have written that yet: only the lock waits for it.
+        if !is_new && self.file.look(|table| missing_of(table, &name, has).is_empty())? {
+            return Ok(());
+        }
+        self.file.change(|table| {
+            let missing = missing_of(table, &name, has);
+            if let Some(row) = table.applications.get_mut(owner) {
+                row.retired.retain(|retired| !missing.contains(retired));
+            }
+            if !missing.is_empty() {
+                let new = || Object { owner: owner.to_string(), given: Vec::new() };
+                table.objects.entry(name).or_insert_with(new).given.extend(missing);
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes back what was given to an object that was not made after all: nobody has seen it. Unless
+    /// somebody else was given something for it meanwhile, who may have made it and got this as well.
     pub(crate) fn take_back(&self) {
         let ranges = std::mem::take(&mut self.in_use().ranges);
         let name = self.object.in_store();
         let taken = self.file.change(|table| {
-            if let Some(object) = table.objects.get_mut(&name) {
-                object.given.retain(|given| !ranges.contains(given));
-                if object.given.is_empty() {
-                    table.objects.remove(&name);
-                }
+            let ours = |object: &Object| object.given.iter().all(|given| ranges.contains(given));
+            if table.objects.get(&name).is_some_and(ours) {
+                table.objects.remove(&name);
             }
             Ok(())
         });
@@ -159,6 +184,21 @@ impl GuestAddresses for TableAddresses {
             (Ok(None), None) => Err(self.out_of(bytes, "nothing was given".to_string())),
         }
     }
+
+    fn give_up(&self, base: u64, bytes: u64) {
+        let mut in_use = self.in_use();
+        // Of an object that is being made, `take_back` has to know all.
+        if in_use.all {
+            in_use.ranges.retain(|range| *range != Given { base, bytes });
+        }
+    }
+}
+
+/// Those of an object's ranges that the table does not know as its.
+fn missing_of(table: &Table, name: &str, has: &[Given]) -> Vec<Given> {
+    let given = table.objects.get(name).map_or(&[][..], |object| &object.given);
+    let known = |range: &Given| given.iter().any(|given| given.holds(range));
+    has.iter().filter(|range| !known(range)).cloned().collect()
 }
 
 /// What applications have, had, or may have mapped.
@@ -299,6 +339,34 @@ mod tests {
         let base = addresses.lease(4 * MIB).unwrap();
         addresses.take_back();
         assert_eq!(store.lease("a:y", 4 * MIB).unwrap(), base);
+    }
+
+    #[test]
+    fn what_was_given_is_not_taken_back_once_somebody_else_has_made_the_object() {
+        let store = store(&["a"]);
+        let of = || TableAddresses::of(store.table.file(), &"a:x".parse().unwrap());
+        let (slower, quicker) = (of(), of());
+        let lost = slower.lease(4 * MIB).unwrap();
+        let first = quicker.lease(4 * MIB).unwrap();
+        quicker.reuse_all_but([(first, 4 * MIB)].into_iter());
+        assert_eq!(quicker.lease(4 * MIB).unwrap(), lost);
+        slower.take_back();
+        assert_ne!(store.lease("a:y", 4 * MIB).unwrap(), lost, "an address of a:x");
+    }
+
+    #[test]
+    fn an_object_that_was_forgotten_while_it_was_made_is_known_when_it_is_there() {
+        let store = store(&["a", "b"]);
+        let object: ObjectName = "a:x".parse().unwrap();
+        let addresses = TableAddresses::of(store.table.file(), &object);
+        let first = addresses.lease(8 * MIB).unwrap();
+        let left_bytes = store.table.left_bytes(&id("a")).unwrap();
+        // Another guest makes something, and sees that the store has no such object yet.
+        store.remove("a:x");
+        addresses.reuse_all_but([(first, 8 * MIB)].into_iter());
+        assert_eq!(store.table.left_bytes(&id("a")).unwrap(), left_bytes);
+        store.table.grant(&id("b"), &object, Level::Snapshot).unwrap();
+        assert!(store.lease("a:x", 4 * MIB).is_ok_and(|more| more != first));
     }
 
     #[test]

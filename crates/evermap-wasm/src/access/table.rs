@@ -47,6 +47,10 @@ impl Given {
     pub(super) fn meets(&self, other: &Given) -> bool {
         self.base < other.end() && other.base < self.end()
     }
+
+    pub(super) fn holds(&self, other: &Given) -> bool {
+        self.base <= other.base && other.end() <= self.end()
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -72,6 +72,10 @@ pub trait GuestAddresses: Send + Sync {
     /// # Errors
     /// `OutOfAddresses` when the window or a quota is used up.
     fn lease(&self, bytes: u64) -> Result<u64>;
+
+    /// The object does not have this lease after all: no commit of it ever had, and nothing is mapped
+    /// there. The same object may be given it again, and no other.
+    fn give_up(&self, _base: u64, _bytes: u64) {}
 }
 
 /// The window of one guest's linear memory, into which objects are mapped.
@@ -157,8 +161,9 @@ impl Addresses for Displaced {
         self.addresses.lease(bytes).map(|address| self.here.to_here(address))
     }
 
-    /// They are never given again.
-    fn give_up(&self, _base: u64, _bytes: u64) {}
+    fn give_up(&self, base: u64, bytes: u64) {
+        self.addresses.give_up(self.here.to_object(base), bytes);
+    }
 }
 
 /// For opening what does not grow.
