@@ -124,7 +124,7 @@ fn code_of(error: &evermap::Error) -> Code {
         E::OutOfAddresses { .. } | E::AddressTaken { .. } => Code::OutOfAddresses,
         E::DiskFull { .. } | E::LogFull { .. } => Code::DiskFull,
         E::Damaged { .. } | E::LogMissing { .. } => Code::Damaged,
-        E::Foreign { .. } | E::NewerFormat { .. } => Code::OtherKind,
+        E::Foreign { .. } | E::NewerFormat { .. } | E::OtherKind { .. } => Code::OtherKind,
         E::Io { .. } => Code::Io,
         E::DurabilityUnknown { .. } => Code::DurabilityUnknown,
         E::SchemaMismatch { .. } => Code::OtherType,
@@ -144,6 +144,25 @@ mod tests {
         let codes: Vec<Code> = (1..=16).map(Code::of_number).collect();
         assert!(codes.iter().zip(1..).all(|(code, number)| *code as u32 == number));
         assert_eq!(Code::of_number(17), Code::Other);
+    }
+
+    #[test]
+    #[cfg(not(target_family = "wasm"))]
+    fn a_guests_object_is_of_another_kind_to_a_native_program() {
+        struct Granules(std::sync::atomic::AtomicU64);
+        impl evermap::guest::GuestAddresses for Granules {
+            fn lease(&self, bytes: u64) -> evermap::Result<u64> {
+                Ok(0x1000_0000 + self.0.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed))
+            }
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let store = evermap::Store::create_new(directory.path().join("store")).unwrap();
+        let granules: std::sync::Arc<dyn evermap::guest::GuestAddresses> =
+            std::sync::Arc::new(Granules(0.into()));
+        store.create_guest("notes", Default::default(), &granules, 0).unwrap();
+        for refused in [store.write_raw("notes").map(drop), store.read_raw("notes").map(drop)] {
+            assert_eq!(Error::of(&refused.unwrap_err(), "notes").code(), Code::OtherKind);
+        }
     }
 
     #[test]
