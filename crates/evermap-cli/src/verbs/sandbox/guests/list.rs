@@ -57,8 +57,21 @@ fn shown(row: &ObjectRow) -> [String; 3] {
     let ranges: Vec<String> = row
         .addresses
         .iter()
-        .map(|(base, bytes)| format!("{base:#x}..{:#x}", base + bytes))
+        .map(|(base, bytes)| format!("{base:#x}..{:#x}", base.saturating_add(*bytes)))
         .collect();
-    let bytes: u64 = row.addresses.iter().map(|(_, bytes)| bytes).sum();
+    // Somebody may have edited the file.
+    let bytes = row.addresses.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
     [row.object.clone(), output::bytes(bytes), ranges.join(" ")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_addresses_an_edited_table_has_they_are_shown() {
+        let addresses = vec![(u64::MAX, 1), (1, u64::MAX)];
+        let row = ObjectRow { object: "a:x".to_string(), owner: "a".to_string(), addresses };
+        assert!(shown(&row)[2].starts_with("0xffffffffffffffff..0xffffffffffffffff"));
+    }
 }
