@@ -45,6 +45,14 @@ pub(super) struct Rights {
     pub(super) bits: u32,
 }
 
+impl Rights {
+    /// The same, and none to the rest of the keys: a class that another thread is just defining says
+    /// nothing of any, and a thread that enters it is to keep nothing that it had.
+    pub(super) fn of_all(self, mask: u32) -> Rights {
+        Rights { mask: self.mask | mask, bits: self.bits | mask & !self.mask }
+    }
+}
+
 impl Class {
     /// The class of this name, which is made if there was none.
     ///
@@ -99,4 +107,21 @@ impl Class {
 /// Every class there is.
 pub(super) fn all() -> Vec<Class> {
     CLASSES.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_class_does_not_speak_of_yet_it_has_no_right_to() {
+        let nothing_said = Rights::default();
+        assert_eq!(
+            nothing_said.of_all(0b1111_0000),
+            Rights { mask: 0b1111_0000, bits: 0b1111_0000 }
+        );
+        let reads_one = Rights { mask: 0b0011_0000, bits: 0b0010_0000 };
+        assert_eq!(reads_one.of_all(0b1111_0000), Rights { mask: 0b1111_0000, bits: 0b1110_0000 });
+        assert_eq!(reads_one.of_all(0), reads_one);
+    }
 }

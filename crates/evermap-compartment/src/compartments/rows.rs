@@ -96,6 +96,7 @@ pub(super) fn no_rights() -> Rights {
 /// Puts rights in force for this thread. Without any key there is nothing to do, and no register.
 pub(super) fn put_in_force(rights: Rights) {
     if let Some(key) = ANY_KEY.get() {
+        let rights = rights.of_all(MASK.load(Ordering::Acquire));
         key.rights_here().with_bits(rights.mask, rights.bits).set();
     }
 }
