@@ -53,10 +53,29 @@ pub fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let handed_on: Vec<Handled> =
         HANDED_ON.iter().map(|signal| Handled::new(*signal, handler)).collect();
     drop(held_back);
-    let ended = child.wait();
+    let ended = wait_without_reaping(child.id());
+    // Before its number can be another's.
     COMMAND.store(0, Ordering::Relaxed);
+    let ended = ended.and_then(|()| child.wait());
     drop((handed_on, terminal));
     ended
+}
+
+/// Waits until a child has ended, and leaves its number taken.
+fn wait_without_reaping(child: u32) -> io::Result<()> {
+    // SAFETY: `siginfo_t` is plain data, for which zeros are a value.
+    let mut how: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: the structure lives through the call.
+        if unsafe { libc::waitid(libc::P_PID, child, &mut how, libc::WEXITED | libc::WNOWAIT) } == 0
+        {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
 }
 
 extern "C" fn hand_on(signal: libc::c_int) {
