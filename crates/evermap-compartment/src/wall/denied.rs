@@ -119,6 +119,9 @@ pub(super) fn program(exceptions: Exceptions) -> Result<BpfProgram> {
     for request in [TIOCSTI as u32, TIOCLINUX as u32] {
         when(&mut calls, SYS_ioctl, &[Holds::Is(1, request)]);
     }
+    // Limits of its own are the program's affair. Those of the user's other processes would end them: no
+    // processor time, no open files.
+    when(&mut calls, SYS_prlimit64, &[Holds::IsNot(0, 0)]);
     x32(&mut calls);
     calls.compile(refusal(), seccompiler::SeccompAction::Allow)
 }

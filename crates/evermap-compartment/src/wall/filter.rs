@@ -21,6 +21,8 @@ pub(super) struct Calls {
 pub(super) enum Holds {
     /// These 32 bits.
     Is(u8, u32),
+    /// Not these 32 bits.
+    IsNot(u8, u32),
     /// Of these bits of the low 32, those are set.
     Bits(u8, u32, u32),
 }
@@ -76,6 +78,9 @@ fn condition_of(holds: &Holds) -> std::result::Result<SeccompCondition, seccompi
     match *holds {
         Holds::Is(argument, value) => {
             SeccompCondition::new(argument, Dword, SeccompCmpOp::Eq, u64::from(value))
+        }
+        Holds::IsNot(argument, value) => {
+            SeccompCondition::new(argument, Dword, SeccompCmpOp::Ne, u64::from(value))
         }
         Holds::Bits(argument, mask, value) => {
             let operator = SeccompCmpOp::MaskedEq(u64::from(mask));

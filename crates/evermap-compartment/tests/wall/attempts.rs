@@ -38,6 +38,9 @@ pub const DANGEROUS: &[Attempt] = &[
     ("reboot", || call!(SYS_reboot, 0, 0, 0, 0)),
     ("kexec_load", || call!(SYS_kexec_load, 0, 0, 0, -1)),
     ("pidfd_getfd", || call!(SYS_pidfd_getfd, -1, 0, 0)),
+    ("limits of another process", || {
+        call!(SYS_prlimit64, libc::getppid(), libc::RLIMIT_CORE, 0, 0)
+    }),
     ("typing into the terminal", || call!(SYS_ioctl, 0, libc::TIOCSTI, c"x".as_ptr())),
 ];
 
