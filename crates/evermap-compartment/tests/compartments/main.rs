@@ -7,17 +7,17 @@
 mod around;
 mod faults;
 mod measure;
+#[path = "../common/promises.rs"]
+mod promises;
 mod rights;
 mod signals;
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use evermap::{RawSession, Store};
 use evermap_compartment::compartments;
-
-/// A name, and what shows that it is kept.
-type Promise = (&'static str, fn());
+use promises::{Promise, is_kept, myself, process_of};
 
 const PROMISES: &[Promise] = &[
     ("a_class_reads_and_stores_as_it_may", rights::as_assigned),
@@ -40,33 +40,20 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["--promise", name] => {
-            PROMISES.iter().find(|(known, _)| *known == name).unwrap().1();
-            ExitCode::SUCCESS
-        }
+        ["--promise", name] => promises::test(PROMISES, name),
         ["--fault", place, path] => faults::touch(place, Path::new(path)),
         ["--measure"] => measure::run(),
-        _ => run_all(words.iter().find(|word| !word.starts_with('-')).copied()),
+        _ => run_all(&promises::wanted(PROMISES, &words)),
     }
 }
 
-fn run_all(wanted: Option<&str>) -> ExitCode {
+fn run_all(names: &[&str]) -> ExitCode {
     if !compartments::available() {
         println!("SKIPPED: compartments: this machine has no memory protection keys");
         return without_keys();
     }
-    let mut failed = 0;
-    for (name, _) in PROMISES.iter().filter(|(name, _)| wanted.is_none_or(|w| name.contains(w))) {
-        let output = myself(&["--promise", name]).output().unwrap();
-        let well = output.status.success();
-        println!("test {name} ... {}", if well { "ok" } else { "FAILED" });
-        if !well {
-            let [out, err] = [&output.stdout, &output.stderr].map(|o| String::from_utf8_lossy(o));
-            println!("{:?}\n{out}{err}", output.status);
-            failed += 1;
-        }
-    }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let broken = names.iter().filter(|name| !is_kept(name, "", process_of(name)));
+    promises::end(broken.count() == 0)
 }
 
 /// What can be had without keys: an error that says so, and objects that are open to everybody.
@@ -83,12 +70,6 @@ fn without_keys() -> ExitCode {
     assert_eq!(get(&session), 8);
     println!("test without_keys_there_is_an_error_and_no_compartment ... ok");
     ExitCode::SUCCESS
-}
-
-fn myself(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(arguments);
-    command
 }
 
 fn store() -> (tempfile::TempDir, Store) {

@@ -8,13 +8,14 @@ mod attempts;
 mod commits;
 mod enclosed;
 mod own;
+#[path = "../common/promises.rs"]
+mod promises;
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Output};
 
-/// A name, and what shows that it is kept.
-type Promise = (&'static str, fn());
+use promises::{Promise, is_kept, myself, process_of};
 
 const PROMISES: &[Promise] = &[
     ("what_is_mapped_and_open_can_be_used_and_nothing_else_is_reachable", own::closed),
@@ -52,37 +53,28 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["--promise", name] => {
-            PROMISES.iter().find(|(known, _)| *known == name).unwrap().1();
-            ExitCode::SUCCESS
-        }
+        ["--promise", name] => promises::test(PROMISES, name),
         ["--part", name, path] => {
             PARTS.iter().find(|(known, _)| *known == name).unwrap().1(Path::new(path));
             ExitCode::SUCCESS
         }
-        _ => run_all(words.iter().find(|word| !word.starts_with('-')).copied()),
+        _ => run_all(&promises::wanted(PROMISES, &words)),
     }
 }
 
-fn run_all(wanted: Option<&str>) -> ExitCode {
+fn run_all(names: &[&str]) -> ExitCode {
     if !has_landlock() {
         println!("SKIPPED: the outer wall: this kernel has no Landlock");
         return ExitCode::SUCCESS;
     }
-    let (users, mut failed) = (users(), 0);
-    for (name, _) in PROMISES.iter().filter(|(name, _)| wanted.is_none_or(|w| name.contains(w))) {
+    let (users, mut all_kept) = (users(), true);
+    for name in names {
         for &user in &users {
-            let output = as_user(myself(&["--promise", name]), user).output().unwrap();
-            let well = output.status.success();
             let who = user.map_or("", |_| " (an ordinary user)");
-            println!("test {name}{who} ... {}", if well { "ok" } else { "FAILED" });
-            if !well {
-                println!("{}{}", text(&output.stdout), text(&output.stderr));
-                failed += 1;
-            }
+            all_kept &= is_kept(name, who, as_user(process_of(name), user));
         }
     }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    promises::end(all_kept)
 }
 
 /// This user, and another one where that is to be had: a user may start this program.
@@ -90,7 +82,7 @@ fn users() -> Vec<Option<u32>> {
     const NOBODY: u32 = 65534;
     // SAFETY: the call cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
-    let mut try_it = as_user(myself(&["--promise", PROMISES[7].0]), Some(NOBODY));
+    let mut try_it = as_user(process_of(PROMISES[7].0), Some(NOBODY));
     match is_root && try_it.output().is_ok_and(|output| output.status.success()) {
         true => vec![None, Some(NOBODY)],
         false => {
@@ -126,12 +118,6 @@ fn has_landlock() -> bool {
 fn landlock_holds_all_threads() -> bool {
     // SAFETY: as above.
     unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, 1) >= 8 }
-}
-
-fn myself(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(arguments);
-    command
 }
 
 /// Does a part in a process of its own; it has to end well.
