@@ -111,19 +111,12 @@ impl GuestWriter {
         let file_length = growth.file_length;
         let records = self.records();
         let head = &mut self.head;
-        let committed = self.engine.commit(growth, |sequence, page| {
-            head.commit_sequence = sequence;
-            head.log_required = 1;
-            head.seal(&records, file_length);
-            head.lay_over(page);
-        })?;
+        let seal = |number, page: &mut _| head.seal_commit(number, page, &records, file_length);
+        let committed = self.engine.commit(growth, seal)?;
         if committed {
             self.territory.mark_committed();
         }
-        if !Arc::ptr_eq(&self.file, self.engine.object()) {
-            self.file = Arc::clone(self.engine.object());
-            self.territory.switch_to(Arc::clone(&self.file));
-        }
+        self.territory.follow(&mut self.file, self.engine.object());
         Ok(committed)
     }
 

@@ -1,8 +1,9 @@
-//! Objects: superblock, regions, root, and the three ways to have one open.
+//! Objects: superblock, regions, root, and the four ways to have one open.
 //!
 //! A [`Draft`] is an object that is being made and has no name yet; a [`Reader`] maps exactly one
 //! commit for reading; a [`Writer`] maps the last commit privately and makes the next one, and so
-//! does a [`GuestWriter`], for a guest that has its allocator itself. All work on a file and a log given by path: names are the catalog's business.
+//! does a [`GuestWriter`], for a guest that has its allocator itself. All work on a file and a log given
+//! by path: names are the catalog's business.
 //!
 //! Who may do what meanwhile is decided by locks on bytes of the object file, see `commit::gate`.
 

@@ -372,6 +372,20 @@ impl Superblock {
         self.checksum = checksum(self);
     }
 
+    /// What a commit of this number has as page 0.
+    pub(crate) fn seal_commit(
+        &mut self,
+        sequence: u64,
+        page: &mut [u8; PAGE_BYTES as usize],
+        records: &[RegionRecord],
+        file_length: u64,
+    ) {
+        self.commit_sequence = sequence;
+        self.log_required = 1;
+        self.seal(records, file_length);
+        self.lay_over(page);
+    }
+
     /// Puts it over the checked part of page 0; the root area behind that is the program's.
     pub(crate) fn lay_over(&self, page: &mut [u8; PAGE_BYTES as usize]) {
         let bytes = &bytes_of(self)[..SUPERBLOCK_CHECKED_BYTES];

@@ -238,11 +238,16 @@ impl Territory {
         if there == length { Ok(()) } else { file.set_length(length) }
     }
 
-    /// The object file was replaced by another one with the same contents.
-    pub(crate) fn switch_to(&self, file: Arc<dyn File>) {
+    /// Goes on with the file that the engine has now, which may have replaced the object file by another
+    /// one with the same contents; and so does its owner, with `owners`.
+    pub(crate) fn follow(&self, owners: &mut Arc<dyn File>, engines: &Arc<dyn File>) {
+        if Arc::ptr_eq(owners, engines) {
+            return;
+        }
+        *owners = Arc::clone(engines);
         self.length_min.store(0, Ordering::Relaxed);
         self.write_behind.stop();
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(engines);
     }
 
     fn file(&self) -> Arc<dyn File> {

@@ -257,20 +257,13 @@ impl Writer {
         let file_length = growth.file_length;
         let head = &mut self.head;
         let records = self.territory.records();
-        let committed = self.engine.commit(growth, |sequence, page| {
-            head.commit_sequence = sequence;
-            head.log_required = 1;
-            head.seal(&records, file_length);
-            head.lay_over(page);
-        })?;
+        let seal = |number, page: &mut _| head.seal_commit(number, page, &records, file_length);
+        let committed = self.engine.commit(growth, seal)?;
         if committed {
             self.territory.mark_committed();
             self.grew |= grew;
         }
-        if !Arc::ptr_eq(&self.file, self.engine.object()) {
-            self.file = Arc::clone(self.engine.object());
-            self.territory.switch_to(Arc::clone(&self.file));
-        }
+        self.territory.follow(&mut self.file, self.engine.object());
         Ok(committed)
     }
 
@@ -443,12 +436,8 @@ impl Writer {
             regions: shorter.clone(),
             given_back: Vec::new(),
         };
-        self.engine.commit(growth, |sequence, page| {
-            head.commit_sequence = sequence;
-            head.log_required = 1;
-            head.seal(&shorter, length);
-            head.lay_over(page);
-        })?;
+        let seal = |number, page: &mut _| head.seal_commit(number, page, &shorter, length);
+        self.engine.commit(growth, seal)?;
         self.engine.sync()?;
         drop(alone);
         if !self.engine.forget_behind(length)? {
