@@ -100,7 +100,9 @@ impl GuestOptions {
         self
     }
 
-    /// Ends the guest after this time. The sandbox must have epochs, as it has by default.
+    /// Ends the guest after this time. The sandbox must have epochs, as it has by default. A call of
+    /// WASI that waits (`poll_oneoff`, a read of the standard input) is not cut off: the guest ends when it
+    /// returns.
     pub fn time_max(mut self, time: Duration) -> GuestOptions {
         self.time_max = Some(time);
         self
