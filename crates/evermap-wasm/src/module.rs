@@ -15,7 +15,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let digits = text.as_bytes();
-    if digits.len() != 2 * N {
+    // Numbers may have a sign, and digits may not.
+    if digits.len() != 2 * N || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
     for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
@@ -130,6 +131,12 @@ mod tests {
     fn the_hash_is_the_one_that_everybody_computes() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(ModuleIdentity::of(b"").sha256(), empty);
+    }
+
+    #[test]
+    fn a_sign_is_no_digit() {
+        assert_eq!(from_hex::<2>("0aFf"), Some([10, 255]));
+        assert!(["+a0f", "0a+f", "0a", "0a0f0", "zz0f"].iter().all(|t| from_hex::<2>(t).is_none()));
     }
 
     #[test]
