@@ -65,12 +65,18 @@ pub fn reverse_complement(record: &[u8], lines: &mut impl Lines) -> Outcome<()> 
     lines.put(header)?;
 
     let (mut line, mut here) = ([b'\n'; LINE_LETTERS + 1], 0);
-    for letter in sequence.iter().rev().filter(|byte| **byte != b'\n') {
-        line[here] = COMPLEMENT[usize::from(*letter)];
-        here += 1;
-        if here == LINE_LETTERS {
-            lines.put(&line)?;
-            here = 0;
+    for mut letters in sequence.rsplit(|byte| *byte == b'\n') {
+        while !letters.is_empty() {
+            let (rest, last) = letters.split_at(letters.len().saturating_sub(LINE_LETTERS - here));
+            let places = &mut line[here..here + last.len()];
+            for (place, letter) in places.iter_mut().zip(last.iter().rev()) {
+                *place = COMPLEMENT[usize::from(*letter)];
+            }
+            (here, letters) = (here + last.len(), rest);
+            if here == LINE_LETTERS {
+                lines.put(&line)?;
+                here = 0;
+            }
         }
     }
     if here > 0 {
