@@ -77,11 +77,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Word<'a> {
     }
 }
 
-/// A key of 20 bytes.
+/// A key of so many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key(pub [u8; 20]);
+pub struct Key<const BYTES: usize>(pub [u8; BYTES]);
 
-impl Hash for Key {
+impl<const BYTES: usize> Hash for Key<BYTES> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(&self.0);
     }

@@ -23,7 +23,7 @@ use crate::error::{OfFile, Outcome, damaged};
 use crate::hash::{Checksum, Map, Word};
 use crate::options::Options;
 use crate::report::{Report, Watch, make_durable};
-use crate::words::Words;
+use crate::words::{Found, Words};
 use train::Trained;
 
 /// The folder of the generator's posts, one folder a category.
@@ -212,9 +212,9 @@ impl<'a, M: Model> Classifier<'a, M> {
     /// The category that a mail belongs to most likely.
     fn category(&self, mail: &[u8]) -> usize {
         let mut scores = self.priors.clone();
-        let mut add = |word: &[u8]| {
+        let mut add = |word: &Found| {
             // A word that occurred nowhere says nothing.
-            let Some(row) = self.model.row(word) else { return };
+            let Some(row) = self.model.row(word.letters()) else { return };
             for ((score, count), divisor) in scores.iter_mut().zip(row).zip(&self.divisors) {
                 *score += (f64::from(*count) + 1.0).ln() - divisor;
             }

@@ -6,7 +6,7 @@ use crate::blocks;
 use crate::error::{Outcome, damaged};
 use crate::hash::{Checksum, Map};
 use crate::options::Options;
-use crate::words::{WORD_BYTES_MAX, Words};
+use crate::words::{Found, WORD_BYTES_MAX, Words};
 
 /// What was learned. Words are in their order, so that the model is the same in every run.
 #[derive(Debug)]
@@ -43,10 +43,8 @@ pub fn train(options: &Options, corpus: &Corpus) -> Outcome<Trained> {
         for path in posts {
             blocks::read_into(path, options.block_bytes, &mut post)?;
             let mut words = Words::new(WORD_BYTES_MIN);
-            let mut count = |word: &[u8]| {
-                let mut letters = [0; WORD_BYTES_MAX];
-                letters[..word.len()].copy_from_slice(word);
-                let row = *rows.entry(ShortWord { letters }).or_insert_with(|| {
+            let mut count = |word: &Found| {
+                let row = *rows.entry(ShortWord { letters: *word.padded() }).or_insert_with(|| {
                     counts.resize(counts.len() + categories, 0_u32);
                     (counts.len() / categories - 1) as u32
                 });

@@ -9,14 +9,12 @@ mod heap;
 use crate::blocks;
 use crate::error::Outcome;
 use crate::hash::checksum_of;
-use crate::lines::{FileLines, Lines};
+use crate::lines::{FileLines, LINE_LETTERS, Lines, Place};
 use crate::options::Options;
 use crate::report::{Report, Watch, make_durable};
 
 /// The file, and the block in the heap.
 pub const NAME: &str = "fasta";
-/// Letters of a line, without its end.
-pub const LINE_LETTERS: usize = 60;
 /// What the headers begin with; the last one's is that of the sequence that `k-nucleotide` counts
 /// in.
 pub const HEADERS: [&[u8]; 3] = [
@@ -132,12 +130,14 @@ fn sequence(
     mut letter: impl FnMut() -> u8,
 ) -> Outcome<()> {
     lines.put(header)?;
-    let (mut line, mut left) = ([b'\n'; LINE_LETTERS + 1], letters);
+    let mut left = letters;
     while left > 0 {
         let here = left.min(LINE_LETTERS);
-        line[..here].fill_with(&mut letter);
-        line[here] = b'\n';
-        lines.put(&line[..=here])?;
+        lines.fill(|places| {
+            places[..here].iter_mut().for_each(|place| place.put(letter()));
+            places[here].put(b'\n');
+            here + 1
+        })?;
         left -= here;
     }
     Ok(())
@@ -188,9 +188,18 @@ pub(crate) mod tests {
     pub(crate) struct Text(Vec<u8>);
 
     impl Lines for Text {
+        type Place = u8;
+
         fn put(&mut self, line: &[u8]) -> Outcome<()> {
             self.0.extend(line);
             Ok(())
+        }
+
+        fn fill(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> Outcome<usize> {
+            let mut line = [0; LINE_LETTERS + 1];
+            let bytes = write(&mut line);
+            self.put(&line[..bytes])?;
+            Ok(bytes)
         }
     }
 

@@ -9,7 +9,7 @@ use crate::error::{Outcome, damaged};
 use crate::hash::checksum_of;
 use crate::report::Report;
 use crate::spell_check::{DICTIONARY, WORD_BYTES_MIN};
-use crate::words::{WORD_BYTES_MAX, Words};
+use crate::words::{Found, WORD_BYTES_MAX, Words};
 
 const PARTS: [&str; 4] = ["noun", "verb", "adj", "adv"];
 
@@ -54,7 +54,8 @@ fn dictionary(options: &Options) -> Outcome<Vec<u8>> {
 fn add(line: &[u8], expressions: usize, words: &mut BTreeSet<Vec<u8>>) {
     for expression in line.split(|byte| *byte == b' ').take(expressions) {
         let mut finder = Words::new(WORD_BYTES_MIN);
-        let mut keep = |word: &[u8]| {
+        let mut keep = |found: &Found| {
+            let word = found.letters();
             if word.len() < WORD_BYTES_MAX {
                 words.insert(word.to_vec());
             }

@@ -35,7 +35,7 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
 
 fn store_file(options: &Options, report: &mut Report) -> Outcome<()> {
     let mut watch = Watch::start();
-    let mut map: Map<Key, u64> = Map::default();
+    let mut map: Map<Key<20>, u64> = Map::default();
     for number in 0..options.entries {
         map.insert(Key(key(number)), value(number));
     }
@@ -68,7 +68,7 @@ fn look_up_after_loading(options: &Options, report: &mut Report) -> Outcome<()> 
     report.checksum(sum)
 }
 
-fn load(options: &Options) -> Outcome<Map<Key, u64>> {
+fn load(options: &Options) -> Outcome<Map<Key<20>, u64>> {
     let path = options.file(NAME);
     let mut reader = blocks::reader(&path, options.block_bytes)?;
     let mut word = [0; 8];

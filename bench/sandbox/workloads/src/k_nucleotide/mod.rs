@@ -1,7 +1,7 @@
-//! k-nucleotide: counts the sequences of k nucleotides in the last record of what fasta wrote, in a
-//! hash table.
+//! k-nucleotide: counts the sequences of k nucleotides in the last record of what fasta wrote.
 //!
-//! A nucleotide is two bits, a sequence a number; so k is at most 31. All lengths are counted in
+//! A nucleotide is two bits, a sequence a number; so k is at most 31. Short sequences have a place
+//! each in a table, of longer ones those that occur are in a hash table. All lengths are counted in
 //! one pass.
 
 mod heap;
@@ -68,13 +68,48 @@ struct Counter {
     sequence: u64,
     /// How many there were, up to k.
     nucleotides: usize,
-    counts: Map<u64, u32>,
+    counts: Counts,
+}
+
+/// Counts by sequence.
+enum Counts {
+    /// Of all that there are.
+    Direct(Vec<u32>),
+    /// Of those that occur.
+    Hashed(Map<u64, u32>),
+}
+
+/// Longer sequences are hashed: up to here a table fits into a processor's cache.
+const DIRECT_K_MAX: usize = 8;
+
+impl Counts {
+    fn of(k: usize) -> Counts {
+        if k <= DIRECT_K_MAX {
+            Counts::Direct(vec![0; 1 << (2 * k)])
+        } else {
+            Counts::Hashed(Map::default())
+        }
+    }
+
+    /// What occurred, in order.
+    fn sorted(&self) -> Vec<(u64, u32)> {
+        match self {
+            Counts::Direct(counts) => {
+                (0..).zip(counts.iter().copied()).filter(|(_, count)| *count > 0).collect()
+            }
+            Counts::Hashed(counts) => {
+                let mut sorted: Vec<(u64, u32)> = counts.iter().map(|(s, n)| (*s, *n)).collect();
+                sorted.sort_unstable();
+                sorted
+            }
+        }
+    }
 }
 
 impl Counters {
     /// For these lengths.
     pub fn new(lengths: &[usize]) -> Counters {
-        let counter = |&k| Counter { k, sequence: 0, nucleotides: 0, counts: Map::default() };
+        let counter = |&k| Counter { k, sequence: 0, nucleotides: 0, counts: Counts::of(k) };
         Counters { counters: lengths.iter().map(counter).collect() }
     }
 
@@ -89,10 +124,8 @@ impl Counters {
     pub fn tell(&self, report: &mut Report) -> Outcome<()> {
         let mut checksum = Checksum::default();
         for Counter { k, counts, .. } in &self.counters {
+            let counts = counts.sorted();
             report.count(&format!("different_{k}"), counts.len() as u64, "sequences")?;
-            let mut counts: Vec<(u64, u32)> =
-                counts.iter().map(|(s, count)| (*s, *count)).collect();
-            counts.sort_unstable();
             for (sequence, count) in counts {
                 checksum.add_number(sequence);
                 checksum.add_number(u64::from(count));
@@ -104,23 +137,62 @@ impl Counters {
 
 impl Counter {
     fn feed(&mut self, piece: &[u8]) {
-        let mask = (1 << (2 * self.k)) - 1;
-        for byte in piece {
-            let code = match byte | 0x20 {
-                b'a' => 0,
-                b'c' => 1,
-                b'g' => 2,
-                b't' => 3,
-                _ => continue,
-            };
-            self.sequence = (self.sequence << 2 | code) & mask;
-            self.nucleotides += 1;
-            if self.nucleotides >= self.k {
-                *self.counts.entry(self.sequence).or_insert(0) += 1;
+        let Counter { k, sequence, nucleotides, counts } = self;
+        let sequences = Sequences { k: *k, sequence, nucleotides };
+        match counts {
+            Counts::Direct(counts) => sequences.each(piece, |sequence| {
+                if let Some(count) = counts.get_mut(sequence as usize) {
+                    *count += 1;
+                }
+            }),
+            Counts::Hashed(counts) => {
+                sequences.each(piece, |sequence| *counts.entry(sequence).or_insert(0) += 1);
             }
         }
     }
 }
+
+/// What is known of the sequences that have begun.
+struct Sequences<'a> {
+    k: usize,
+    sequence: &'a mut u64,
+    nucleotides: &'a mut usize,
+}
+
+impl Sequences<'_> {
+    /// Gives each sequence that ends in this piece.
+    fn each(self, piece: &[u8], mut take: impl FnMut(u64)) {
+        let mask = (1 << (2 * self.k)) - 1;
+        let (mut sequence, mut nucleotides) = (*self.sequence, *self.nucleotides);
+        for byte in piece {
+            let code = CODES[usize::from(*byte)];
+            if code == NO_NUCLEOTIDE {
+                continue;
+            }
+            sequence = (sequence << 2 | u64::from(code)) & mask;
+            nucleotides += 1;
+            if nucleotides >= self.k {
+                take(sequence);
+            }
+        }
+        (*self.sequence, *self.nucleotides) = (sequence, nucleotides);
+    }
+}
+
+const NO_NUCLEOTIDE: u8 = 4;
+
+/// Two bits for each nucleotide.
+static CODES: [u8; 256] = {
+    let mut table = [NO_NUCLEOTIDE; 256];
+    let mut code = 0;
+    while code < 4 {
+        let letter = b"acgt"[code];
+        table[letter as usize] = code as u8;
+        table[letter.to_ascii_uppercase() as usize] = code as u8;
+        code += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {
@@ -129,12 +201,7 @@ mod tests {
     fn count(lengths: &[usize], pieces: &[&[u8]]) -> Vec<Vec<(u64, u32)>> {
         let mut counters = Counters::new(lengths);
         pieces.iter().for_each(|piece| counters.feed(piece));
-        let sorted = |counter: Counter| {
-            let mut counts: Vec<(u64, u32)> = counter.counts.into_iter().collect();
-            counts.sort_unstable();
-            counts
-        };
-        counters.counters.into_iter().map(sorted).collect()
+        counters.counters.iter().map(|counter| counter.counts.sorted()).collect()
     }
 
     #[test]
@@ -145,6 +212,23 @@ mod tests {
         let twos = count(&[2], &[b"ac\nag", b"c\n"]);
         assert_eq!(twos[0], [(0b0001, 1), (0b0010, 1), (0b0100, 1), (0b1001, 1)]);
         assert_eq!(count(&[1, 2], &[b"a", b"C", b"\nAgc"]), [ones, twos].concat());
+    }
+
+    #[test]
+    fn hashed_sequences_are_those_of_a_table() {
+        let text: Vec<u8> = (0..5_000_u32).map(|n| b"acgt"[(n * n / 7 % 4) as usize]).collect();
+        let longest = DIRECT_K_MAX;
+        let counts = count(&[longest, longest + 1], &[&text]);
+        let mut shortened = std::collections::BTreeMap::new();
+        for (sequence, count) in &counts[1] {
+            *shortened.entry(sequence >> 2).or_insert(0) += count;
+        }
+        // The last sequence of the shorter ones is the beginning of no longer one.
+        let last = text[text.len() - longest..]
+            .iter()
+            .fold(0, |sequence, letter| sequence << 2 | u64::from(CODES[usize::from(*letter)]));
+        *shortened.entry(last).or_insert(0) += 1;
+        assert_eq!(counts[0], shortened.into_iter().collect::<Vec<_>>());
     }
 
     #[test]

@@ -10,9 +10,9 @@ use std::io::BufRead;
 
 use crate::blocks;
 use crate::error::{OfFile, Outcome, damaged};
-use crate::fasta::{self, LINE_LETTERS};
+use crate::fasta;
 use crate::hash::checksum_of;
-use crate::lines::{FileLines, Lines};
+use crate::lines::{FileLines, LINE_LETTERS, Lines, Place};
 use crate::options::Options;
 use crate::report::{Report, Watch, make_durable};
 
@@ -64,20 +64,37 @@ pub fn reverse_complement(record: &[u8], lines: &mut impl Lines) -> Outcome<()> 
     lines.put(b">")?;
     lines.put(header)?;
 
-    let (mut line, mut here) = ([b'\n'; LINE_LETTERS + 1], 0);
-    for letter in sequence.iter().rev().filter(|byte| **byte != b'\n') {
-        line[here] = COMPLEMENT[usize::from(*letter)];
-        here += 1;
-        if here == LINE_LETTERS {
-            lines.put(&line)?;
-            here = 0;
+    let (mut sequence, mut letters) = (sequence, &[][..]);
+    loop {
+        let written = lines.fill(|places| {
+            let mut here = 0;
+            while here < LINE_LETTERS {
+                if letters.is_empty() {
+                    if sequence.is_empty() {
+                        break;
+                    }
+                    let end = memchr::memrchr(b'\n', sequence);
+                    letters = &sequence[end.map_or(0, |end| end + 1)..];
+                    sequence = &sequence[..end.unwrap_or(0)];
+                }
+                let before = letters.len().saturating_sub(LINE_LETTERS - here);
+                let (rest, last) = letters.split_at(before);
+                let places = &mut places[here..here + last.len()];
+                for (place, letter) in places.iter_mut().zip(last.iter().rev()) {
+                    place.put(COMPLEMENT[usize::from(*letter)]);
+                }
+                (here, letters) = (here + last.len(), rest);
+            }
+            if here == 0 {
+                return 0;
+            }
+            places[here].put(b'\n');
+            here + 1
+        })?;
+        if written <= LINE_LETTERS {
+            return Ok(());
         }
     }
-    if here > 0 {
-        line[here] = b'\n';
-        lines.put(&line[..=here])?;
-    }
-    Ok(())
 }
 
 /// Complements of the IUB codes, in capital letters; other bytes stay.

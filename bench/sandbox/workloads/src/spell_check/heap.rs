@@ -9,15 +9,16 @@ use crate::blocks;
 use crate::error::Outcome;
 use crate::options::Options;
 use crate::report::{Report, Watch};
-use crate::words::Words;
+use crate::words::{Found, Short, Words, short};
 
 const NAME: &str = "spell-check";
 
 #[derive(Persist)]
 #[repr(C)]
 struct Root {
-    /// A set: values take no room.
-    dictionary: PMap<PVec<u8>, [u8; 0]>,
+    /// Sets: values take no room. Short words lie in the table itself.
+    short: PMap<Short, [u8; 0]>,
+    long: PMap<PVec<u8>, [u8; 0]>,
     text: PVec<u8>,
 }
 
@@ -27,11 +28,16 @@ pub fn prepare(options: &Options, report: &mut Report) -> Outcome<()> {
     let dictionary = blocks::read_whole(&options.file(DICTIONARY), options.block_bytes)?;
     let text = blocks::read_whole(&options.file(TEXT), options.block_bytes)?;
     let mut heap = Heap::open(NAME)?;
-    let mut root = heap.root_or::<Root, _>(Root { dictionary: PMap::new(), text: PVec::new() })?;
+    let mut root =
+        heap.root_or::<Root, _>(Root { short: PMap::new(), long: PMap::new(), text: PVec::new() })?;
     let mut root = root.fields();
-    root.dictionary.clear();
+    root.short.clear();
+    root.long.clear();
     for word in lines(&dictionary) {
-        root.dictionary.insert(word, [])?;
+        match short(word) {
+            Some(word) => root.short.insert(word, []).map(drop)?,
+            None => root.long.insert(word, []).map(drop)?,
+        }
     }
     root.text.assign(&text[..])?;
     report.time("time", watch.lap())?;
@@ -44,14 +50,20 @@ pub fn prepare(options: &Options, report: &mut Report) -> Outcome<()> {
 pub fn run(report: &mut Report) -> Outcome<()> {
     let mut watch = Watch::start();
     let snapshot = Snapshot::open(NAME)?;
-    let Root { dictionary, text } = snapshot.root::<Root>()?;
+    let Root { short, long, text } = snapshot.root::<Root>()?;
     report.time("load", watch.lap())?;
     let (mut finder, mut found) = (Words::new(WORD_BYTES_MIN), Misspelled::default());
-    let mut check = |word: &[u8]| found.check(word, dictionary.contains_key(word));
+    let mut check = |word: &Found| {
+        let known = match word.short() {
+            Some(word) => short.contains_key(word),
+            None => long.contains_key(word.letters()),
+        };
+        found.check(word.letters(), known);
+    };
     finder.feed(text, &mut check);
     finder.finish(check);
     report.time("check", watch.lap())?;
     report.time("time", watch.total())?;
-    report.count("dictionary", dictionary.len() as u64, "words")?;
+    report.count("dictionary", (short.len() + long.len()) as u64, "words")?;
     found.tell(report)
 }

@@ -11,10 +11,10 @@ use std::io::BufRead;
 
 use crate::blocks;
 use crate::error::{OfFile, Outcome};
-use crate::hash::{Checksum, Word, Xxh3};
+use crate::hash::{Checksum, Key, Word, Xxh3};
 use crate::options::Options;
 use crate::report::{Report, Watch};
-use crate::words::Words;
+use crate::words::{Found, SHORT_BYTES_MAX, Words, short};
 
 /// The dictionary: a word a line, in small letters.
 pub const DICTIONARY: &str = "words.txt";
@@ -36,17 +36,13 @@ pub fn run(options: &Options, report: &mut Report) -> Outcome<()> {
 fn with_files(options: &Options, report: &mut Report) -> Outcome<()> {
     let mut watch = Watch::start();
     let dictionary = blocks::read_whole(&options.file(DICTIONARY), options.block_bytes)?;
-    let words: HashSet<Word<'_>, Xxh3> = {
-        let mut words = HashSet::with_capacity_and_hasher(count_lines(&dictionary), Xxh3);
-        words.extend(lines(&dictionary).map(Word));
-        words
-    };
+    let words = Dictionary::of(&dictionary);
     report.time("load", watch.lap())?;
 
     let path = options.file(TEXT);
     let mut text = blocks::reader(&path, options.block_bytes)?;
     let (mut finder, mut found) = (Words::new(WORD_BYTES_MIN), Misspelled::default());
-    let mut check = |word: &[u8]| found.check(word, words.contains(&Word(word)));
+    let mut check = |word: &Found| found.check(word.letters(), words.contains(word));
     loop {
         let piece = text.fill_buf().of(&path)?;
         if piece.is_empty() {
@@ -61,6 +57,39 @@ fn with_files(options: &Options, report: &mut Report) -> Outcome<()> {
     report.time("time", watch.total())?;
     report.count("dictionary", words.len() as u64, "words")?;
     found.tell(report)
+}
+
+/// A dictionary that was read. Short words lie in the table itself, longer ones where they were read.
+struct Dictionary<'a> {
+    short: HashSet<Key<SHORT_BYTES_MAX>, Xxh3>,
+    long: HashSet<Word<'a>, Xxh3>,
+}
+
+impl<'a> Dictionary<'a> {
+    fn of(contents: &'a [u8]) -> Dictionary<'a> {
+        let mut words = Dictionary {
+            short: HashSet::with_capacity_and_hasher(count_lines(contents), Xxh3),
+            long: HashSet::with_hasher(Xxh3),
+        };
+        for word in lines(contents) {
+            match short(word) {
+                Some(word) => words.short.insert(Key(word)),
+                None => words.long.insert(Word(word)),
+            };
+        }
+        words
+    }
+
+    fn contains(&self, word: &Found) -> bool {
+        match word.short() {
+            Some(word) => self.short.contains(&Key(*word)),
+            None => self.long.contains(&Word(word.letters())),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
 }
 
 /// The words of a dictionary.
