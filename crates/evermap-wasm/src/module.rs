@@ -62,16 +62,17 @@ impl ModuleIdentity {
         self.sha256
     }
 
-    /// May the module be run as the application? Where nothing is bound, yes.
+    /// May the module be run as the application? Where nothing was ever bound, yes.
     ///
     /// # Errors
     /// `NotBound`, `NoApplication` and the access table's.
     pub fn check_bound(&self, table: &AccessTable, id: &ApplicationId) -> Result<()> {
-        let bindings = table.bindings(id)?;
-        if bindings.is_empty() || bindings.iter().any(|binding| self.is(binding)) {
-            return Ok(());
+        match table.bindings(id)? {
+            Some(bindings) if !bindings.iter().any(|binding| self.is(binding)) => {
+                Err(Error::NotBound { application: id.to_string(), module: self.sha256() })
+            }
+            _ => Ok(()),
         }
-        Err(Error::NotBound { application: id.to_string(), module: self.sha256() })
     }
 
     fn is(&self, binding: &ModuleBinding) -> bool {
@@ -151,6 +152,11 @@ mod tests {
         other.check_bound(&table, &id).unwrap();
         table.unbind(&id, &ModuleBinding::module(&one)).unwrap();
         assert!(one.check_bound(&table, &id).is_err());
+
+        table.unbind(&id, &ModuleBinding::module(&other)).unwrap();
+        assert!(other.check_bound(&table, &id).is_err(), "the last one taken back lets nobody in");
+        table.unbind_all(&id).unwrap();
+        one.check_bound(&table, &id).unwrap();
     }
 
     #[test]

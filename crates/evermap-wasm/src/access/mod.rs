@@ -61,25 +61,36 @@ impl AccessTable {
     /// `NoApplication`, `DamagedTable` and the kernel's errors.
     pub fn bind(&self, id: &ApplicationId, module: ModuleBinding) -> Result<()> {
         self.change_application(id, |row| {
-            if !row.modules.contains(&module) {
-                row.modules.push(module);
+            let modules = row.modules.get_or_insert_default();
+            if !modules.contains(&module) {
+                modules.push(module);
             }
         })
     }
 
-    /// Takes a binding back.
+    /// Takes a binding back. Without the last one no module may be run as the application:
+    /// [`unbind_all`](AccessTable::unbind_all) lets any.
     ///
     /// # Errors
     /// As [`bind`](AccessTable::bind).
     pub fn unbind(&self, id: &ApplicationId, module: &ModuleBinding) -> Result<()> {
-        self.change_application(id, |row| row.modules.retain(|bound| bound != module))
+        let retain = |modules: &mut Vec<_>| modules.retain(|bound| bound != module);
+        self.change_application(id, |row| row.modules.as_mut().map_or((), retain))
     }
 
-    /// What is bound to an application; none means that any module may be run as it.
+    /// Gives all bindings up: any module may be run as the application.
     ///
     /// # Errors
     /// As [`bind`](AccessTable::bind).
-    pub fn bindings(&self, id: &ApplicationId) -> Result<Vec<ModuleBinding>> {
+    pub fn unbind_all(&self, id: &ApplicationId) -> Result<()> {
+        self.change_application(id, |row| row.modules = None)
+    }
+
+    /// What is bound to an application; `None` means that any module may be run as it.
+    ///
+    /// # Errors
+    /// As [`bind`](AccessTable::bind).
+    pub fn bindings(&self, id: &ApplicationId) -> Result<Option<Vec<ModuleBinding>>> {
         self.file
             .look(|table| table.applications.get(id.as_str()).map(|row| row.modules.clone()))?
             .ok_or_else(|| self.no_application(id))

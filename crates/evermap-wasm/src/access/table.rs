@@ -57,7 +57,8 @@ impl Given {
 pub(super) struct Application {
     pub(super) key_verifier: String,
     pub(super) quota_bytes: u64,
-    pub(super) modules: Vec<ModuleBinding>,
+    /// None for any: no binding was ever made, or all were given up at once.
+    pub(super) modules: Option<Vec<ModuleBinding>>,
     /// Ranges of its objects that are gone: never to be given to it again.
     pub(super) retired: Vec<Given>,
 }
@@ -233,8 +234,8 @@ pub struct ApplicationRow {
     pub quota_bytes: u64,
     /// Bytes that they have.
     pub used_bytes: u64,
-    /// Which modules may be run as it; none for any.
-    pub modules: Vec<ModuleBinding>,
+    /// Which modules may be run as it; `None` for any.
+    pub modules: Option<Vec<ModuleBinding>>,
 }
 
 /// A guest object.

@@ -27,6 +27,9 @@ pub struct Grant {
     /// Bind all modules that are signed with this key: the 64 hexadecimal digits of an Ed25519 public key
     #[arg(long, value_name = "KEY")]
     signer: Vec<String>,
+    /// Let any module be run as it, whatever was bound before
+    #[arg(long, conflicts_with_all = ["module", "signer"])]
+    any_module: bool,
     /// How much of the window its objects may take [default of new ones: 256]
     #[arg(long, value_name = "MIB")]
     quota: Option<u64>,
@@ -39,6 +42,9 @@ impl Grant {
         let table = enter(&made_store(directory)?, &id)?;
         for binding in bindings {
             table.bind(&id, binding)?;
+        }
+        if self.any_module {
+            table.unbind_all(&id)?;
         }
         if let Some(mib) = self.quota {
             table.set_quota(&id, mib.saturating_mul(1 << 20))?;
@@ -62,7 +68,8 @@ pub struct Revoke {
     /// Objects: NAME of the application's own, or OWNER:NAME
     #[arg(value_name = "NAME")]
     objects: Vec<String>,
-    /// Bind this module no longer
+    /// Bind this module no longer. After the last one, no module may be run as the application (`grant
+    /// --any-module` lets any)
     #[arg(long, value_name = "APP.wasm")]
     module: Vec<PathBuf>,
     /// Bind this signer's modules no longer

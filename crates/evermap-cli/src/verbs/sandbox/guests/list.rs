@@ -28,8 +28,13 @@ impl List {
             .applications
             .iter()
             .map(|row| {
-                let modules: Vec<String> = row.modules.iter().map(|m| m.to_string()).collect();
-                let modules = if modules.is_empty() { "any".into() } else { modules.join(" ") };
+                let modules = match &row.modules {
+                    None => "any".to_string(),
+                    Some(bound) if bound.is_empty() => "none".to_string(),
+                    Some(bound) => {
+                        bound.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+                    }
+                };
                 let (used, quota) = (output::bytes(row.used_bytes), output::bytes(row.quota_bytes));
                 [row.application.clone(), used, quota, modules]
             })
