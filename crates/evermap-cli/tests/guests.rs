@@ -172,6 +172,30 @@ fn a_bound_module_keeps_others_out() {
     let refused = place.run(&["sandbox", "run", exits, "--app", "app"]);
     assert_eq!(refused.code, 6, "{refused:?}");
     assert!(refused.err.contains("is not bound to application `app`"), "{}", refused.err);
+
+    // Nobody gets in because the last one was put out.
+    assert_eq!(place.run(&["sandbox", "revoke", "app", "--module", counts]).code, 0);
+    assert_eq!(place.run(&["sandbox", "run", counts, "--app", "app"]).code, 6);
+    assert_eq!(place.run(&["sandbox", "grant", "app", "--any-module"]).code, 0);
+    assert_eq!(place.run(&["sandbox", "run", exits, "--app", "app"]).code, 7);
+}
+
+/// Waits for an hour of the monotonic clock.
+const SLEEPS: &str = r#"(module
+    (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+    (memory (export "memory") 1)
+    (func (export "_start")
+        (i32.store (i32.const 16) (i32.const 1))
+        (i64.store (i32.const 24) (i64.const 3600000000000))
+        (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))))"#;
+
+#[test]
+fn a_guest_that_waits_is_ended_when_its_time_is_over() {
+    let place = Place::new();
+    let module = place.file("sleeps.wat", SLEEPS);
+    let timed = place.run(&["sandbox", "run", module.to_str().unwrap(), "--timeout", "0.1"]);
+    assert_eq!(timed.code, 134, "{timed:?}");
+    assert!(timed.err.contains("--timeout"), "{}", timed.err);
 }
 
 #[test]

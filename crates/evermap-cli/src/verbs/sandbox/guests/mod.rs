@@ -3,6 +3,7 @@
 mod grant;
 mod list;
 mod run;
+mod watchdog;
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,9 @@ use crate::failure::Failure;
 pub use grant::{Grant, Revoke};
 pub use list::List;
 pub use run::Run;
+
+/// Why a guest ended, when it took too long.
+const OUT_OF_TIME: &str = "its time is over; give more with --timeout";
 
 /// `NAME:LEVEL`, or `OWNER:NAME:LEVEL` for another application's object.
 #[derive(Clone, Debug)]

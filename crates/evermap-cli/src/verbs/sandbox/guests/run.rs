@@ -7,7 +7,8 @@ use evermap_wasm::{
     ApplicationId, End, GuestOptions, KeyRing, Module, Report, Sandbox, SandboxOptions,
 };
 
-use super::{Allowed, object_of, read_module};
+use super::watchdog::Watchdog;
+use super::{Allowed, OUT_OF_TIME, object_of, read_module};
 use crate::failure::Failure;
 use crate::output;
 
@@ -73,8 +74,10 @@ impl Run {
         }
         let module = self.module(&sandbox)?;
         let options = self.options(&id)?;
+        let watchdog = self.time_max()?.map(|time| Watchdog::start(self.module.clone(), time));
         let mut guest = sandbox.start(&module, &application, &options)?;
         let end = guest.run()?;
+        drop(watchdog);
         if self.report {
             tell(&guest.report());
         }
@@ -131,15 +134,19 @@ impl Run {
         if let Some(fuel) = self.fuel {
             options = options.fuel(fuel);
         }
-        if let Some(seconds) = self.timeout {
-            let time = Duration::try_from_secs_f64(seconds)
-                .map_err(|e| Failure::Usage(format!("--timeout {seconds}: {e}")))?;
+        if let Some(time) = self.time_max()? {
             options = options.time_max(time);
         }
         if let Some(mib) = self.memory {
             options = options.memory_bytes_max(mib.saturating_mul(1 << 20));
         }
         Ok(options)
+    }
+
+    fn time_max(&self) -> Result<Option<Duration>, Failure> {
+        let Some(seconds) = self.timeout else { return Ok(None) };
+        let time = Duration::try_from_secs_f64(seconds);
+        time.map(Some).map_err(|e| Failure::Usage(format!("--timeout {seconds}: {e}")))
     }
 }
 
@@ -150,7 +157,7 @@ fn why(end: &End) -> String {
             "an object's memory failed it ({fault:?} at byte {window_offset:#x} of the window); `evermap check` looks at the store"
         ),
         End::OutOfFuel => "its fuel is used up; give more with --fuel".to_string(),
-        End::OutOfTime => "its time is over; give more with --timeout".to_string(),
+        End::OutOfTime => OUT_OF_TIME.to_string(),
         other => format!("{other:?}"),
     }
 }
