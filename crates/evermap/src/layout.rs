@@ -16,6 +16,13 @@ pub(crate) const OBJECTS: &str = "objects";
 /// Where objects are made.
 pub(crate) const BUILDING: &str = "building";
 
+/// What a sandbox's host (the crate `evermap-wasm`) keeps beside the objects: who may use which, at which
+/// guest addresses, and by which keys. The library looks into none of it. Whoever copies or moves a
+/// store takes them along: without them no guest gets its objects again.
+pub(crate) const HOST_TABLES: [&str; 2] = ["sandbox.access", "sandbox.keys"];
+/// Locked while one of those is changed; empty.
+pub(crate) const HOST_LOCK: &str = "sandbox.lock";
+
 /// Bytes of an object's id that are its maker's token. Tokens as lock offsets stay below every
 /// window, so they never meet an address.
 pub(crate) const TOKEN_BYTES: usize = 5;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use evermap::guest::{
     GuestAddresses, GuestMemory, GuestReading, GuestSession, GuestWindow, Unmapped,
 };
-use evermap::{Error, Store, WriteOptions, tools};
+use evermap::{Error, PString, PVec, Store, WriteOptions, tools};
 
 const GRANULE: u64 = 4 << 20;
 
@@ -375,6 +376,131 @@ fn an_audit_refuses_a_guest_object_by_name() {
     let refused = tools::audit(fixture.store.path(), "app:heap", &options).unwrap_err();
     assert!(matches!(refused, Error::OtherKind { .. }), "{refused}");
     assert!(refused.to_string().contains("app:heap"), "{refused}");
+}
+
+#[test]
+fn an_export_refuses_a_guest_object_by_name_and_writes_nothing() {
+    let fixture = fixture();
+    let options = tools::ExportOptions::new().force(true);
+    let mut file = Vec::new();
+    let refused = tools::export(fixture.store.path(), "app:heap", &mut file, &options).unwrap_err();
+    assert!(matches!(refused, Error::OtherKind { .. }), "{refused}");
+    assert!(refused.to_string().contains("app:heap"), "{refused}");
+    assert!(file.is_empty());
+}
+
+/// A store with a guest object, whose first word is a pointer of the guest's, beside a native one; closed.
+/// Gives its directory, and the address of that word.
+fn beside_native() -> (tempfile::TempDir, PathBuf, u64) {
+    let fixture = fixture();
+    let linear = Linear::new();
+    let (mut session, data) = fixture.write_with_room(&linear, 65536);
+    linear.store(data, data + 8);
+    linear.store(data + 8, 42);
+    session.commit().unwrap();
+    session.close().unwrap();
+    fixture.store.create::<PVec<PString>, _>("texts", ["one", "two"]).unwrap();
+    let Fixture { _directory: directory, store, .. } = fixture;
+    let path = store.path().to_path_buf();
+    drop(store);
+    (directory, path, data)
+}
+
+fn assert_has_both(path: &Path, data: u64) {
+    assert_sound(path);
+    let store = Store::open(path).unwrap();
+    let linear = Linear::new();
+    let snapshot = store.read_guest("app:heap", &linear.memory, GuestReading::Private).unwrap();
+    assert_eq!(linear.load(linear.load(data)), 42);
+    drop(snapshot);
+    let texts = store.read::<PVec<PString>>("texts").unwrap();
+    assert!(texts.iter().map(PString::as_str).eq(["one", "two"]));
+}
+
+#[test]
+fn a_rebase_moves_native_objects_and_leaves_guest_objects_at_their_guests_addresses() {
+    let (_directory, path, data) = beside_native();
+    let plan = tools::rebase(&path, &tools::RebaseOptions::new().dry_run(true)).unwrap();
+    let done = tools::rebase(&path, &tools::RebaseOptions::new()).unwrap();
+    for report in [&plan, &done] {
+        assert_eq!(report.guests, ["app:heap"]);
+        assert!(report.objects.iter().map(|object| object.object.as_str()).eq(["texts"]));
+    }
+    assert_has_both(&path, data);
+    // A guest goes on with it as if nothing had been.
+    let (store, linear, more) = (Store::open(&path).unwrap(), Linear::new(), addresses(1 << 30));
+    let mut session =
+        store.write_guest("app:heap", &linear.memory, &more, &WriteOptions::new()).unwrap();
+    linear.store(data + 16, 43);
+    assert!(session.commit().unwrap());
+    session.close().unwrap();
+    drop(store);
+    assert_has_both(&path, data);
+    let refused = tools::undo_rebase(&path, false).unwrap_err();
+    assert!(matches!(refused, Error::ChangedSince { .. }), "{refused}");
+    tools::undo_rebase(&path, true).unwrap();
+    assert_has_both(&path, data);
+}
+
+#[test]
+fn what_a_sandboxs_host_keeps_in_a_store_goes_along_with_a_rebase_and_back() {
+    let (_directory, path, _) = beside_native();
+    let tables = [path.join("sandbox.access"), path.join("sandbox.keys")];
+    for table in &tables {
+        std::fs::write(table, table.as_os_str().as_encoded_bytes()).unwrap();
+    }
+    tools::rebase(&path, &tools::RebaseOptions::new()).unwrap();
+    for table in &tables {
+        assert_eq!(std::fs::read(table).unwrap(), table.as_os_str().as_encoded_bytes());
+        let mode = std::fs::metadata(table).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "its owner's alone");
+    }
+    // Rights that were given since are not lost unasked.
+    let before = std::fs::read(&tables[0]).unwrap();
+    std::fs::write(&tables[0], "others").unwrap();
+    let refused = tools::undo_rebase(&path, false).unwrap_err();
+    assert!(refused.to_string().contains("sandbox.access"), "{refused}");
+    std::fs::write(&tables[0], before).unwrap();
+    tools::undo_rebase(&path, false).unwrap();
+    assert!(tables.iter().all(|table| table.exists()));
+}
+
+#[test]
+fn a_backup_has_what_a_sandboxs_host_keeps_and_a_restore_puts_it_back() {
+    let (directory, path, data) = beside_native();
+    let table = path.join("sandbox.keys");
+    let copy = directory.path().join("copy");
+    let options = tools::BackupOptions::new();
+    tools::backup(&path, &copy, &options).unwrap();
+    std::fs::write(&table, "keys").unwrap();
+    std::fs::write(path.join("sandbox.lock"), "").unwrap();
+    let refused = tools::restore(&copy, &path, true, &options).unwrap_err();
+    assert!(refused.to_string().contains("`sandbox.keys`, which the backup lacks"), "{refused}");
+    std::fs::remove_dir_all(&copy).unwrap();
+    tools::backup(&path, &copy, &options).unwrap();
+    std::fs::write(&table, "other keys").unwrap();
+    tools::restore(&copy, &path, true, &options).unwrap();
+    assert_eq!(std::fs::read(&table).unwrap(), b"keys");
+    assert_has_both(&path, data);
+}
+
+#[test]
+fn a_catalog_that_is_made_anew_names_guest_objects_that_share_addresses() {
+    let fixture = fixture();
+    let others = addresses(1 << 30);
+    fixture.store.create_guest("other:heap", GuestWindow::default(), &others, 0).unwrap();
+    let base = |name| fixture.store.info(name).unwrap().base_address;
+    assert_eq!(base("app:heap"), base("other:heap"));
+    let Fixture { _directory, store, .. } = fixture;
+    let path = store.path().to_path_buf();
+    drop(store);
+    std::fs::remove_file(path.join("catalog")).unwrap();
+    tools::check(&path, &tools::CheckOptions::new().repair(true)).unwrap();
+    let report = tools::check(&path, &tools::CheckOptions::new()).unwrap();
+    assert!(report.findings.is_empty(), "{report:?}");
+    let store = Store::open(&path).unwrap();
+    let names: BTreeSet<String> = store.list().unwrap().into_iter().collect();
+    assert!(names.iter().eq(["app:heap", "other:heap"]), "{names:?}");
 }
 
 #[test]

@@ -57,6 +57,7 @@ enum Line<'a> {
         to: Option<String>,
         met: Vec<Met>,
         objects: usize,
+        guests: &'a [String],
         kept_in: Option<String>,
     },
     Undone {
@@ -148,12 +149,17 @@ impl Rebase {
                     })
                     .collect(),
                 objects: report.objects.len(),
+                guests: &report.guests,
                 kept_in: report.kept_in.as_ref().map(|path| path.display().to_string()),
             })?;
             return output.finish();
         }
         for object in &report.objects {
             show(object, self.dry_run, &mut output)?;
+        }
+        for name in &report.guests {
+            let stays = "a guest object, which stays as it is: its addresses are a guest's";
+            output.line(&output::plain(&format!("{name}: {stays}")))?;
         }
         self.tell(&report, &mut output)?;
         output.finish()

@@ -17,7 +17,9 @@ use crate::api::{Options, Store, note_arenas, refuse_open_here};
 use crate::commit::Log;
 use crate::error::{Error, Result};
 use crate::format::{LOG_REQUIRED_OFFSET, PAGE_BYTES};
-use crate::layout::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, NEW_CATALOG, OBJECTS};
+use crate::layout::{
+    ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, HOST_LOCK, HOST_TABLES, NEW_CATALOG, OBJECTS,
+};
 use crate::object::{WRITER_BYTE, hex, lock_byte};
 use crate::storage::{File, LockKind, OpenMode, Storage, copy_contents, parent_of};
 
@@ -28,7 +30,7 @@ use super::keep::{PREFIX as KEPT_PREFIX, exists, stamp};
 use super::listing::Listing;
 use super::rebase::REBASE_PREFIX;
 use super::report::{Finding, Findings, Report};
-use super::{checksums, heap};
+use super::{checksums, heap, host_tables};
 
 /// How often the catalog may move on before its changes are held up.
 const ROUNDS_MAX: usize = 8;
@@ -203,7 +205,7 @@ pub fn restore(
     refuse_inside(&*storage, to, from)?;
     if there {
         // All of it is about to be removed.
-        refuse_other_things(&*storage, to)?;
+        refuse_other_things(&*storage, to, from)?;
         refuse_inside(&*storage, from, to)?;
     }
     let partial = Partial::create(&storage, to)?;
@@ -310,20 +312,32 @@ fn refuse_inside(storage: &dyn Storage, inner: &Path, outer: &Path) -> Result<()
     Ok(())
 }
 
-/// What is replaced has to be a store and nothing else: it is removed as a whole.
-fn refuse_other_things(storage: &dyn Storage, store: &Path) -> Result<()> {
+/// What is replaced has to be a store and nothing else: it is removed as a whole. A host's table of
+/// which the backup has none would be gone for good, and keys with it.
+fn refuse_other_things(storage: &dyn Storage, store: &Path, backup: &Path) -> Result<()> {
     let refuse = |why: String| Err(Error::StoreExists { path: store.to_path_buf(), why });
     if is_link(storage, store) {
         return refuse("a symbolic link is there; name the directory that it leads to".to_string());
     }
     let is_ours = |name: &str| {
-        let known = [ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, NEW_CATALOG, OBJECTS];
-        known.contains(&name) || name.starts_with(KEPT_PREFIX) || name.starts_with(REBASE_PREFIX)
+        let known = [ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, NEW_CATALOG, OBJECTS, HOST_LOCK];
+        let is_table = HOST_TABLES.contains(&name.strip_suffix(".new").unwrap_or(name));
+        is_table
+            || known.contains(&name)
+            || name.starts_with(KEPT_PREFIX)
+            || name.starts_with(REBASE_PREFIX)
     };
     let names = match storage.list(store) {
         Err(Error::Io { source, .. }) => return refuse(source.to_string()),
         other => other?,
     };
+    let there = storage.list(backup)?;
+    let is_lost = |name: &&str| names.iter().any(|n| n == name) && !there.iter().any(|n| n == name);
+    if let Some(name) = HOST_TABLES.iter().find(|name| is_lost(name)) {
+        return refuse(format!(
+            "it holds `{name}`, which the backup lacks; copy that into the backup to keep it"
+        ));
+    }
     match names.iter().find(|name| !is_ours(name)) {
         None => Ok(()),
         Some(name) => refuse(format!("it holds `{name}`, which is no part of a store")),
@@ -384,6 +398,9 @@ impl Copier<'_> {
                 listing = self.listing()?;
             }
         }
+        // Behind the objects: a table may have addresses of objects that the copy lacks, as after a
+        // kill, and never lacks those of one that it has.
+        host_tables::copy(&*self.storage, self.look.directory, &self.to)?;
         self.storage.sync_directory(&self.to.join(OBJECTS))?;
         self.storage.sync_directory(&self.to)
     }

@@ -13,6 +13,7 @@ mod checksums;
 mod export;
 mod files;
 mod heap;
+mod host_tables;
 mod image;
 mod keep;
 mod listing;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use crate::catalog::{Found, Lease};
 use crate::commit::Log;
 use crate::error::Error;
-use crate::object::{Place, WRITER_BYTE, lease_of};
+use crate::object::{Place, WRITER_BYTE};
 use crate::storage::{File, OpenMode};
 
 use super::check::CheckOptions;
 use super::image::Image;
+use super::repair::leases_of;
 use super::report::{Finding, Findings, ObjectReport, Repair, Severity};
 use super::{checksums, heap, log};
 
@@ -70,9 +71,7 @@ fn check_image(
 ) -> crate::Result<()> {
     let image = Image::open(&*options.storage, &subject.place)?;
     let s = image.superblock();
-    // A guest object's addresses are none of the store's.
-    let regions = s.regions().iter().filter(|_| !s.is_guest());
-    looked.leases = regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect();
+    looked.leases = leases_of(&image);
     looked.own_name = Some(s.name());
     check_names(&image, subject, findings);
     check_length(&image, findings)?;

@@ -260,8 +260,10 @@ impl Mender<'_> {
     }
 }
 
-/// The addresses of an object's regions.
+/// The addresses of an object's regions, as far as they are the store's: those of a guest object are
+/// no concern of the catalog.
 pub(super) fn leases_of(image: &Image) -> Vec<Lease> {
-    let regions = image.superblock().regions().iter();
+    let s = image.superblock();
+    let regions = s.regions().iter().filter(|_| !s.is_guest());
     regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect()
 }

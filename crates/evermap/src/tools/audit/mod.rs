@@ -25,7 +25,7 @@ use super::check::CheckOptions;
 use super::image::Image;
 pub(super) use blocks::{Bits, Lies};
 pub(super) use memory::Memory;
-pub(super) use open::{Neighbours, Opened, is_gone, open, open_found, read_listing};
+pub(super) use open::{Neighbours, Opened, is_gone, open, open_found, read_listing, refuse_guest};
 pub(super) use path::path_of;
 use ranges::Ranges;
 pub use ranges::{Confidence, MemoryMap};
@@ -96,7 +96,8 @@ impl AuditOptions {
 /// seconds for five million blocks, and 10 bytes of memory for each beside the pages.
 ///
 /// # Errors
-/// `NoStore`, `NotFound`, and `Damaged` when the catalog or the object's superblock cannot be read.
+/// `NoStore`, `NotFound`, `OtherKind` for a guest object, and `Damaged` when the catalog or the
+/// object's superblock cannot be read.
 /// What is wrong behind that is in the report.
 ///
 /// ```
@@ -129,14 +130,8 @@ pub fn audit(
 ) -> Result<AuditReport> {
     let directory = directory.as_ref();
     let opened = open(directory, name, &options.check)?;
-    // Its words are addresses of another memory, and of another width.
-    if opened.image.superblock().is_guest() {
-        return Err(crate::Error::OtherKind {
-            what: format!("object `{name}`"),
-            found: "a guest object",
-            remedy: "use check, backup and restore, which know such objects",
-        });
-    }
+    let remedy = "use check, backup and restore, which know such objects";
+    refuse_guest(opened.image.superblock(), name, remedy)?;
     let Opened { image, neighbours, .. } = &opened;
     let s = image.superblock();
     let mut memory = Memory::new(image, options.memory_bytes);

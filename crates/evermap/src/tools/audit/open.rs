@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::catalog::{Found, check_name};
 use crate::error::{Error, Result};
+use crate::format::Superblock;
 use crate::layout::{BUILDING, CATALOG, OBJECTS};
 use crate::object::lease_of;
 use crate::tools::check::{CheckOptions, Look, catalog_image};
@@ -83,6 +84,19 @@ pub(in crate::tools) fn open(
     let image = open_found(&look, &listing, (name, found))?;
     let neighbours = Neighbours::of(&listing, &catalog);
     Ok(Opened { image, neighbours })
+}
+
+/// Refuses a guest object to a tool that follows pointers: its words are addresses of another
+/// memory, and of another width.
+pub(in crate::tools) fn refuse_guest(
+    superblock: &Superblock,
+    name: &str,
+    remedy: &'static str,
+) -> Result<()> {
+    if !superblock.is_guest() {
+        return Ok(());
+    }
+    Err(Error::OtherKind { what: format!("object `{name}`"), found: "a guest object", remedy })
 }
 
 /// What is missing when an object's file is.

@@ -9,11 +9,13 @@ use crate::error::{Error, Result};
 use crate::format::{KIND_OBJECT, PAGE_BYTES};
 use crate::object::{Identity, Place, WRITER_BYTE, hex, lease_of, lock_byte};
 use crate::storage::{LockKind, OpenMode, Storage};
+use crate::tools::audit::refuse_guest;
 use crate::tools::image::Image;
 use crate::tools::rebase::{Head, Moves, Relocation, place_in, plan, write};
 use crate::tools::report::Findings;
 use crate::tools::{heap, repair::leases_of};
 
+use super::GUESTS_TRAVEL;
 use super::file::{POINTS_ELSEWHERE, Reader};
 
 /// How an object is imported.
@@ -96,7 +98,8 @@ pub struct ImportReport {
 /// rewritten as by a [`rebase`](crate::tools::rebase). Appears durably, or not at all.
 ///
 /// # Errors
-/// `Foreign`, `NewerFormat` and `BadExport` for what is no whole export; `AlreadyExists` when the
+/// `Foreign`, `NewerFormat` and `BadExport` for what is no whole export, `OtherKind` for one of a guest
+/// object, which no build that knows such objects writes; `AlreadyExists` when the
 /// name is taken, `InvalidName`, `NoStore`, `DiskFull`, `OutOfAddresses`, `NotPermitted`.
 pub fn import(
     directory: impl AsRef<Path>,
@@ -107,6 +110,7 @@ pub fn import(
     let old_name = reader.superblock.name();
     let name = options.name.clone().unwrap_or_else(|| old_name.clone());
     // Before a store is made for it.
+    refuse_guest(&reader.superblock, &old_name, GUESTS_TRAVEL)?;
     check_name(&name)?;
     let store = match options.create {
         true => options.store.open_or_create(directory)?,
@@ -186,4 +190,26 @@ fn check(storage: &dyn Storage, staged: &Place, options: &ImportOptions) -> Resu
         return Err(bad("regions that overlap".to_string(), "regions apart".to_string()));
     }
     Ok(image)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{FEATURE_GUEST, Superblock};
+    use crate::tools::export::file::Writer;
+
+    #[test]
+    fn an_export_of_a_guest_object_is_refused_before_a_store_is_made_for_it() {
+        let mut superblock: Box<Superblock> = bytemuck::zeroed_box();
+        superblock.features_incompatible = FEATURE_GUEST;
+        superblock.file_length = PAGE_BYTES;
+        superblock.set_name("app:heap");
+        let mut file = Vec::new();
+        Writer::begin(&mut file, Path::new("-"), &superblock, 0).unwrap().finish().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (path, options) = (directory.path().join("store"), ImportOptions::new().create(true));
+        let refused = import(&path, &mut file.as_slice(), &options).unwrap_err();
+        assert!(matches!(&refused, Error::OtherKind { what, .. } if what.contains("app:heap")));
+        assert!(!path.exists());
+    }
 }

@@ -17,7 +17,7 @@ use crate::format::{PAGE_BYTES, RegionRecord, checksum_table_bytes};
 
 use super::audit::{
     Bits, Lies, Memory, Neighbours, Opened, Pointer, Spot, Walked, Watch, Wrong, open, path_of,
-    walk,
+    refuse_guest, walk,
 };
 use super::check::CheckOptions;
 use super::image::Image;
@@ -27,6 +27,9 @@ use file::{POINTS_ELSEWHERE, RUN_PAGES_MAX, Writer};
 pub use import::{ImportOptions, ImportReport, import};
 
 const PAGE: usize = PAGE_BYTES as usize;
+/// What there is instead for an object that belongs to a guest: rights, addresses and a key that
+/// another store would not have.
+const GUESTS_TRAVEL: &str = "copy the whole store with backup, which takes its access table along";
 /// Bytes of the object that are in memory during the walk.
 const WALK_BYTES: u64 = 1 << 30;
 
@@ -86,7 +89,7 @@ pub struct ExportReport {
 ///
 /// # Errors
 /// `PointsElsewhere` when the object has pointers to other objects and `force` does not allow them,
-/// `Damaged` when it is, `NoStore`, `NotFound`; and what writing gives.
+/// `OtherKind` for a guest object, `Damaged` when it is, `NoStore`, `NotFound`; and what writing gives.
 ///
 /// ```
 /// use evermap::{PVec, Store, tools};
@@ -110,6 +113,7 @@ pub fn export(
 ) -> Result<ExportReport> {
     let opened = open(directory.as_ref(), name, &options.check)?;
     let image = &opened.image;
+    refuse_guest(image.superblock(), name, GUESTS_TRAVEL)?;
     let called = options.called.clone().unwrap_or_else(|| PathBuf::from("-"));
     refuse_damage(image)?;
     let (walked, elsewhere) = look_elsewhere(&opened, name)?;

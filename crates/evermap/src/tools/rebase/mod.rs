@@ -25,7 +25,9 @@ use crate::storage::{LockKind, OpenMode, Storage};
 use super::audit::{Neighbours, open_found, read_listing};
 use super::backup::refuse_damage;
 use super::check::{CheckOptions, Look, catalog_image, check};
+use super::host_tables;
 use super::listing::Listing;
+use relocate::write_unmoved;
 pub(super) use relocate::{Head, Moves, place_in, plan, write};
 pub use report::{Hit, HitKind, RebaseReport, Relocation, UndoReport};
 pub(super) use swap::PREFIX as REBASE_PREFIX;
@@ -115,6 +117,9 @@ impl RebaseOptions {
 }
 
 /// Moves the store in a directory to other addresses.
+///
+/// Guest objects stay as they are: their addresses are those of a guest's memory, wherever the store
+/// is. What a sandbox's host keeps in the store's directory goes along.
 ///
 /// Nobody may have it open. The old files are kept in `rebase-<time>` in the store's directory, so
 /// it takes twice the room until that is removed. Dying at any point leaves the store as it was or
@@ -270,13 +275,21 @@ impl Work<'_> {
         let storage = self.options.storage();
         for (name, found) in &self.listing.objects {
             let image = open_found(self.look, &self.listing, (name, found))?;
+            let s = image.superblock();
+            let base = self.moves.of(s.arena_base).unwrap_or(s.arena_base);
+            let head = Head { arena: (base, s.arena_length), identity: None };
+            let place = |folder| place_in(folder, found.uuid, self.listing.store_uuid);
+            // At home in its guest's memory, wherever the store is.
+            if s.is_guest() {
+                if let Some(folder) = folder {
+                    write_unmoved(&**storage, &image, &head, &place(folder))?;
+                }
+                self.report.guests.push(name.clone());
+                continue;
+            }
             let plan = plan(&image, name, &self.moves, self.options.samples)?;
             if let Some(folder) = folder {
-                let s = image.superblock();
-                let base = self.moves.of(s.arena_base).unwrap_or(s.arena_base);
-                let head = Head { arena: (base, s.arena_length), identity: None };
-                let place = place_in(folder, found.uuid, self.listing.store_uuid);
-                write(&**storage, &plan, &head, &place)?;
+                write(&**storage, &plan, &head, &place(folder))?;
             }
             self.report.objects.push(plan.report);
         }
@@ -312,6 +325,8 @@ impl Work<'_> {
         // Noted for the store's own directory, when it is there.
         let options = self.options.store.clone().arena_registry(None);
         write_catalog(&made.path, &options, contents)?;
+        // Last, so that what a host does meanwhile has the least time to be missed.
+        host_tables::copy(&*storage, &self.report.directory, &made.path)?;
         for folder in [objects, made.path.clone()] {
             storage.sync_directory(&folder)?;
         }
@@ -403,6 +418,9 @@ fn changed_since(
     // A catalog that was made anew is at its first commit.
     if catalog.superblock().commit_sequence > 1 {
         return Ok(Some("objects were made, removed, renamed or grown".to_string()));
+    }
+    if let Some(name) = host_tables::differing(&**storage, directory, kept)? {
+        return Ok(Some(format!("a sandbox's host changed {name}")));
     }
     let now = read_listing(&catalog)?;
     let (look, old_look) =

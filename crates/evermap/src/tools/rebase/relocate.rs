@@ -301,6 +301,18 @@ pub(in crate::tools) fn write(
     Ok(target)
 }
 
+/// Writes the object as it is into a new file, flushed; what changes is in its head.
+pub(super) fn write_unmoved(
+    storage: &dyn Storage,
+    image: &Image,
+    head: &Head,
+    place: &Place,
+) -> Result<()> {
+    let target = write_image(storage, image, &place.path)?;
+    write_head(image.superblock(), &Moves::default(), head, &*target)?;
+    target.sync_data()
+}
+
 fn offset_of(image: &Image, address: u64) -> Option<u64> {
     let inside = |r: &&RegionRecord| (r.base..r.base + r.length).contains(&address);
     let region = image.superblock().regions().iter().find(inside)?;

@@ -90,8 +90,10 @@ pub struct RebaseReport {
     /// Base, bytes and directory of the arenas of other stores that meet the place that was asked
     /// for, by the user's arena registry: no process can have both open.
     pub met: Vec<(u64, u64, PathBuf)>,
-    /// Each object.
+    /// Each object that moves.
     pub objects: Vec<Relocation>,
+    /// The names of guest objects, which stay as they are: their addresses are a guest's.
+    pub guests: Vec<String>,
     /// Where the old files are; `None` for a dry run.
     pub kept_in: Option<PathBuf>,
 }
