@@ -267,7 +267,10 @@ fn build_evermap(folder: &Path, nodes: u64, threads: usize) -> Outcome<Built> {
     let root = build(&Evermap(session.heap()), nodes, threads);
     let build_us = us_since(start);
     let resident_bytes = resident_bytes()? - before;
-    session.set_root(NonNull::new(root.cast()), NODE_BYTES as u64, [0; 16], "a tree of nodes")?;
+    // SAFETY: the tag is no Rust type's.
+    unsafe {
+        session.set_root(NonNull::new(root.cast()), NODE_BYTES as u64, [0; 16], "a tree of nodes")
+    }?;
     session.commit()?;
     let durable_us = us_since(start);
     // SAFETY: the tree was just built, and nobody changes it.

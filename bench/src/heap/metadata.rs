@@ -70,7 +70,10 @@ pub fn child(folder: &Path, nodes: u64) -> Outcome {
     store.create_raw(OBJECT)?;
     let mut session = store.write_raw(OBJECT)?;
     let root = build(&Evermap(session.heap()), nodes, 1);
-    session.set_root(NonNull::new(root.cast()), NODE_BYTES as u64, [0; 16], "a tree of nodes")?;
+    // SAFETY: the tag is no Rust type's.
+    unsafe {
+        session.set_root(NonNull::new(root.cast()), NODE_BYTES as u64, [0; 16], "a tree of nodes")
+    }?;
     session.commit()?;
     session.close()?;
     let mut random = Random::new(5);
@@ -117,7 +120,8 @@ fn make_holes(store: &Store, random: &mut Random) -> Outcome<Vec<NonNull<u8>>> {
     }
     let mut nodes: Vec<NonNull<u8>> =
         nodes.into_iter().filter_map(|node| NonNull::new(node.cast())).collect();
-    session.set_root(None, 0, [0; 16], "")?;
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(None, 0, [0; 16], "") }?;
     for node in nodes.drain(..nodes.len() / FREED_PART) {
         // SAFETY: the node is allocated, and the tree is not used any more.
         unsafe { session.heap().free(node) };

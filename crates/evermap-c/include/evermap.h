@@ -632,7 +632,8 @@ em_status em_root_description(em_object *object, char *buffer, size_t size);
 
 /** Makes `root` the object's root with the next commit: an allocated block of the object with at
  * least `size` bytes, or NULL for none. `tag` may be NULL (zeros), `description` too ("").
- * The old root's memory is left alone.
+ * The old root's memory is left alone. Who gives the id of a Rust type as the tag has a valid value of
+ * that type there, in blocks of this object: Rust programs believe it.
  * Errors: EM_BAD_ROOT when it is no such block (em_commit() looks again: it may have been freed),
  * EM_READ_ONLY. */
 em_status em_set_root(em_object *object, void *root, size_t size,

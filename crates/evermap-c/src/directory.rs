@@ -179,9 +179,11 @@ unsafe fn table_with_room(object: &Object, heap: &Heap) -> Result<NonNull<Table>
             }
         }
     }
-    object.set_root(new.as_ptr() as usize, bytes as u64, TAG, DESCRIPTION)?;
+    // SAFETY: the tag is no Rust type's.
+    unsafe { object.set_root(new.as_ptr() as usize, bytes as u64, TAG, DESCRIPTION) }?;
     if let Some(old) = old {
-        heap.try_free(old.cast())?;
+        // SAFETY: nothing leads to the old table any more.
+        unsafe { heap.try_free(old.cast()) }?;
     }
     Ok(new)
 }

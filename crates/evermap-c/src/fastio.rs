@@ -236,6 +236,7 @@ pub unsafe extern "C" fn set_prime_node(name: *const c_char, node: *mut c_void) 
         let object = share(unsafe { mapped(name) }?)?;
         let heap = object.heap()?;
         let bytes = NonNull::new(node.cast()).map_or(0, |block| heap.usable_size(block));
-        object.set_root(node as usize, bytes as u64, [0; TAG_BYTES], "")
+        // SAFETY: the tag is no Rust type's.
+        unsafe { object.set_root(node as usize, bytes as u64, [0; TAG_BYTES], "") }
     })
 }

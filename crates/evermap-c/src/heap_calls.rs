@@ -62,7 +62,8 @@ pub unsafe extern "C" fn em_realloc(
 #[inline]
 pub fn free(object: *mut em_object, pointer: *mut c_void) -> Result<()> {
     match NonNull::new(pointer.cast::<u8>()) {
-        Some(block) => share(object)?.on_heap(|heap| Ok(heap.try_free(block)?)),
+        // SAFETY: the caller gives up a block of its own; one that is none is refused here.
+        Some(block) => share(object)?.on_heap(|heap| Ok(unsafe { heap.try_free(block) }?)),
         None => Ok(()),
     }
 }

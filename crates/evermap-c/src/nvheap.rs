@@ -96,7 +96,8 @@ pub unsafe extern "C" fn nvmalloc(name: *const c_char, size: usize) -> *mut c_vo
             // SAFETY: the lock is held, and the name is not in the table.
             let named = unsafe { directory::insert(&object, name, block.as_ptr(), size as u64) };
             if let Err(failure) = named {
-                object.heap()?.try_free(block)?;
+                // SAFETY: just allocated, and nobody has it.
+                unsafe { object.heap()?.try_free(block) }?;
                 return Err(failure);
             }
             Ok(block.as_ptr().cast())

@@ -225,9 +225,12 @@ impl Object {
 
     /// Changes the root with the next commit.
     ///
+    /// # Safety
+    /// As [`RawSession::set_root`](evermap::RawSession::set_root), until that commit.
+    ///
     /// # Errors
     /// `BAD_ROOT`, `READ_ONLY`.
-    pub fn set_root(
+    pub unsafe fn set_root(
         &self,
         address: usize,
         bytes: u64,
@@ -255,7 +258,8 @@ impl Object {
         let changed = on_session!(self, session => {
             if root.pending {
                 let block = NonNull::new(root.address as *mut u8);
-                session.set_root(block, root.bytes, root.tag, &root.description)?;
+                // SAFETY: promised to `set_root`, which alone makes a root pending.
+                unsafe { session.set_root(block, root.bytes, root.tag, &root.description) }?;
             }
             Ok(session.commit()?)
         })?;

@@ -251,7 +251,8 @@ pub unsafe extern "C" fn em_set_root(
             // SAFETY: a text, by the caller's promise.
             false => unsafe { text(description, "the description") }?,
         };
-        share(object)?.set_root(root as usize, size as u64, tag, description)
+        // SAFETY: who gives the tag of a Rust type has such a value there, as the header says.
+        unsafe { share(object)?.set_root(root as usize, size as u64, tag, description) }
     })
 }
 

@@ -18,13 +18,15 @@ fn place() -> Place {
     let (root, next, _lost) = (block(64), block(128), block(4_000));
     let gone = block(70_000);
     let own = Box::new(1u64);
-    session.heap().try_free(gone.cast()).expect("freed");
+    // SAFETY: nothing refers to the block.
+    unsafe { session.heap().try_free(gone.cast()) }.expect("freed");
     let words = [next.as_ptr() as u64, &raw const *own as u64, gone.as_ptr() as u64];
     for (at, word) in words.into_iter().enumerate() {
         // SAFETY: the root has eight words.
         unsafe { root.add(at).write(word) };
     }
-    session.set_root(Some(root.cast()), 64, [0; 16], "").expect("a root");
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(root.cast()), 64, [0; 16], "") }.expect("a root");
     session.commit().expect("committed");
     session.close().expect("closed");
     place
@@ -194,7 +196,8 @@ fn an_audit_says_when_what_nothing_reaches_may_be_no_leak() {
         // SAFETY: the block has eight words; a tagged pointer is no address.
         unsafe { blocks[0].cast::<u64>().write(blocks[1].as_ptr() as u64 | 1 << 63) };
         if has_root {
-            session.set_root(Some(blocks[0]), 64, [0; 16], "").expect("a root");
+            // SAFETY: the tag is no Rust type's.
+            unsafe { session.set_root(Some(blocks[0]), 64, [0; 16], "") }.expect("a root");
         }
         session.commit().expect("committed");
         session.close().expect("closed");

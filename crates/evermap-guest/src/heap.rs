@@ -116,7 +116,8 @@ impl Heap {
             let heap = self.writer.heap()?;
             let root =
                 build_root::<T, S>(heap, source).map_err(|e| self.writer.allocation_error(&e))?;
-            if let Err(error) = self.writer.set_root(&RawRoot::typed(root)) {
+            // SAFETY: a valid value of that type, built in this heap.
+            if let Err(error) = unsafe { self.writer.set_root(&RawRoot::typed(root)) } {
                 // SAFETY: just built, and nobody has it.
                 unsafe { release_root(self.writer.heap()?, root) };
                 return Err(error);
@@ -173,7 +174,8 @@ impl Heap {
     /// # Errors
     /// `Other` when it is no allocated block of this object.
     pub unsafe fn free(&self, block: NonNull<u8>) -> Result<()> {
-        self.writer.heap()?.try_free(block).map_err(|e| Error::of(&e, self.name()))
+        // SAFETY: the caller's promise.
+        unsafe { self.writer.heap()?.try_free(block) }.map_err(|e| Error::of(&e, self.name()))
     }
 
     /// What the object says of its root, whatever that is.
@@ -201,14 +203,18 @@ impl Heap {
         tag: [u8; 16],
         description: &str,
     ) -> Result<()> {
-        let Some(root) = root else { return self.writer.set_root(&RawRoot::none()) };
+        let Some(root) = root else {
+            // SAFETY: no root is of no type.
+            return unsafe { self.writer.set_root(&RawRoot::none()) };
+        };
         let usable = self.writer.heap()?.usable_size(root);
         if usable == 0 || usable < bytes {
             let why = format!("{root:p} is no allocated block of {bytes} bytes in it");
             return Err(self.writer.error(Code::BadRoot, why));
         }
         let (address, description) = (root.as_ptr(), description.to_string());
-        self.writer.set_root(&RawRoot { address, bytes: bytes as u64, tag, description })
+        // SAFETY: the caller's promise.
+        unsafe { self.writer.set_root(&RawRoot { address, bytes: bytes as u64, tag, description }) }
     }
 
     pub(crate) fn writer(&self) -> &Writer {

@@ -34,7 +34,8 @@ fn address(block: NonNull<u64>) -> u64 {
 }
 
 fn finish(mut session: RawSession, root: NonNull<u64>, bytes: u64) {
-    session.set_root(Some(root.cast()), bytes, [0; 16], "").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(root.cast()), bytes, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
 }
@@ -113,7 +114,8 @@ fn random_graph(session: &RawSession, random: &mut Random) -> Model {
         }
     }
     for block in freed {
-        session.heap().try_free(block.cast()).unwrap();
+        // SAFETY: nothing refers to the block.
+        unsafe { session.heap().try_free(block.cast()) }.unwrap();
     }
     model
 }
@@ -175,7 +177,8 @@ fn what_nothing_reaches_is_doubted_when_the_root_leads_nowhere() {
     let mut session = store.write_raw("raw").unwrap();
     let (root, next) = (block(&session, 8), block(&session, 8));
     block(&session, 8);
-    session.set_root(Some(root.cast()), 64, [0; 16], "").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(root.cast()), 64, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     let report = look(&store, "raw");
     assert_eq!((report.reached_blocks, report.doubt()), (1, Some(Doubt::NoPointers)));
@@ -204,7 +207,8 @@ fn each_kind_of_pointer_is_told_with_its_path() {
     put(leaf, 3, address(gone));
     put(leaf, 4, address(root) / 65_536 * 65_536 - 4096);
     put(leaf, 5, address(root) + (1 << 33));
-    session.heap().try_free(gone.cast()).unwrap();
+    // SAFETY: nothing refers to the block.
+    unsafe { session.heap().try_free(gone.cast()) }.unwrap();
     finish(session, root, 64);
 
     let map = MemoryMap::of_this_process().unwrap();
@@ -314,7 +318,9 @@ fn a_typed_object_is_counted_by_type_and_its_numbers_are_no_pointers() {
     unsafe {
         moved.cast::<u8>().copy_from(NonNull::new(root.address).unwrap(), root.bytes as usize)
     };
-    session.set_root(Some(moved.cast()), root.bytes, [1; 16], &root.description).unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(moved.cast()), root.bytes, [1; 16], &root.description) }
+        .unwrap();
     session.commit().unwrap();
     session.close().unwrap();
     let report = look(&store, "book");
@@ -387,7 +393,8 @@ fn what_is_wrong_in_a_typed_object_has_the_names_of_its_fields() {
     let free = {
         let mut session = store.write_raw("e").unwrap();
         let gone = block(&session, 8);
-        session.heap().try_free(gone.cast()).unwrap();
+        // SAFETY: nothing refers to the block.
+        unsafe { session.heap().try_free(gone.cast()) }.unwrap();
         session.commit().unwrap();
         address(gone)
     };

@@ -103,7 +103,8 @@ fn raw_objects_of_several_regions_and_with_a_key_are_carried_whole() {
         // SAFETY: as above.
         unsafe { node.add(1).write(number) };
         last = node.as_ptr() as u64;
-        session.set_root(Some(node.cast()), 16, [3; 16], "a list").unwrap();
+        // SAFETY: the tag is no Rust type's.
+        unsafe { session.set_root(Some(node.cast()), 16, [3; 16], "a list") }.unwrap();
     }
     session.commit().unwrap();
     session.close().unwrap();
@@ -152,7 +153,8 @@ fn pointers_to_other_objects_are_refused_unless_forced() {
     let root = session.heap().allocate_zeroed(64, 8).unwrap();
     // SAFETY: inside of the block.
     unsafe { root.cast::<u64>().add(3).write(other + 70_000) };
-    session.set_root(Some(root), 64, [0; 16], "").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(root), 64, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
     let refused = export(store.path(), "raw", &mut Vec::new(), &ExportOptions::new());

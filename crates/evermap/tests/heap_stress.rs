@@ -76,7 +76,8 @@ impl Block {
 
     fn free(self, heap: &Heap) {
         self.check();
-        heap.try_free(NonNull::new(self.address as *mut u8).unwrap()).unwrap();
+        // SAFETY: nothing refers to the block.
+        unsafe { heap.try_free(NonNull::new(self.address as *mut u8).unwrap()) }.unwrap();
     }
 }
 

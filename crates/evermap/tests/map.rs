@@ -145,7 +145,8 @@ fn maps_agree_with_the_allocator_after_any_operations() {
             blocks.push(session.heap().allocate(size as usize, 16).unwrap());
             if below(2) == 0 {
                 let at = below(blocks.len() as u64) as usize;
-                session.heap().try_free(blocks.swap_remove(at)).unwrap();
+                // SAFETY: nothing refers to the block.
+                unsafe { session.heap().try_free(blocks.swap_remove(at)) }.unwrap();
             }
         }
         let map = session.map().unwrap();
@@ -169,9 +170,11 @@ fn space_that_was_given_back_is_drawn_as_never_written() {
     let mut session = test.write_raw("heap").unwrap();
     let large = session.heap().allocate_zeroed(4 << 20, 16).unwrap();
     let behind = session.heap().allocate_zeroed(2 << 20, 16).unwrap();
-    session.set_root(Some(behind), 0, [0; 16], "").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(behind), 0, [0; 16], "") }.unwrap();
     session.commit().unwrap();
-    session.heap().try_free(large).unwrap();
+    // SAFETY: nothing refers to the block.
+    unsafe { session.heap().try_free(large) }.unwrap();
     if session.shrink().unwrap() == 0 {
         eprintln!("SKIPPED: the file system has no holes");
         return;

@@ -18,13 +18,15 @@ fn a_raw_object_has_no_root_until_a_commit_gives_it_one() {
 
     let mut session = store.write_raw("heap").unwrap();
     let block = session.heap().allocate_zeroed(100, 16).unwrap();
-    session.set_root(Some(block), 100, [7; 16], "a hundred bytes").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(block), 100, [7; 16], "a hundred bytes") }.unwrap();
     session.rollback().unwrap();
     assert!(session.root().address.is_null());
 
     let block = session.heap().allocate_zeroed(100, 16).unwrap();
     session.commit().unwrap();
-    session.set_root(Some(block), 100, [7; 16], "a hundred bytes").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(block), 100, [7; 16], "a hundred bytes") }.unwrap();
     assert!(session.commit().unwrap(), "a root alone is worth a commit");
     assert!(!session.commit().unwrap());
     session.close().unwrap();
@@ -48,13 +50,16 @@ fn a_root_that_is_no_block_of_the_object_is_refused() {
     let two = store.write_raw("two").unwrap();
     let foreign = two.heap().allocate(10, 16).unwrap();
     let freed = one.heap().allocate(1000, 16).unwrap();
-    one.heap().try_free(freed).unwrap();
+    // SAFETY: nothing refers to the block.
+    unsafe { one.heap().try_free(freed) }.unwrap();
     let small = one.heap().allocate(16, 16).unwrap();
     for (root, bytes) in [(foreign, 10), (freed, 10), (small, 17)] {
-        let refused = one.set_root(Some(root), bytes, [0; 16], "");
+        // SAFETY: the tag is no Rust type's.
+        let refused = unsafe { one.set_root(Some(root), bytes, [0; 16], "") };
         assert!(matches!(refused, Err(Error::BadRoot { .. })), "{refused:?}");
     }
-    one.set_root(Some(small), 16, [0; 16], "").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { one.set_root(Some(small), 16, [0; 16], "") }.unwrap();
 }
 
 #[test]

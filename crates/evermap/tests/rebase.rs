@@ -102,7 +102,8 @@ fn random_object(store: &Store, name: &str, random: &mut Random) -> HashMap<u64,
             unsafe { block.add(random.below(words) as usize).write(value) };
         }
     }
-    session.set_root(Some(blocks[0].0.cast()), 16, [0; 16], "").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(blocks[0].0.cast()), 16, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
     blocks.iter().map(|(block, words)| (block.as_ptr() as u64, *words)).collect()
@@ -199,7 +200,8 @@ fn words_of_untyped_objects_are_changed_by_their_value_and_the_dry_run_tells_eac
     let mut session = store.write_raw("raw").unwrap();
     let block = session.heap().allocate_zeroed(64, 8).unwrap().cast::<u64>();
     let gone = session.heap().allocate(4096, 8).unwrap();
-    session.heap().try_free(gone).unwrap();
+    // SAFETY: nothing refers to the block.
+    unsafe { session.heap().try_free(gone) }.unwrap();
     let own = block.as_ptr() as u64;
     let other = base + 70_000;
     for (at, value) in
@@ -208,7 +210,8 @@ fn words_of_untyped_objects_are_changed_by_their_value_and_the_dry_run_tells_eac
         // SAFETY: inside of the block.
         unsafe { block.add(at).write(*value) };
     }
-    session.set_root(Some(block.cast()), 64, [0; 16], "").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(block.cast()), 64, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
     let (path, _directory) = store.close();

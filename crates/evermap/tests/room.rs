@@ -37,7 +37,8 @@ fn commit_number(store: &Store, number: u64) -> *mut u64 {
     let block = session.heap().allocate(8, 8).unwrap().cast::<u64>();
     // SAFETY: the block is this function's own.
     unsafe { block.write(number) };
-    session.set_root(Some(block.cast()), 8, [0; 16], "a number").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(block.cast()), 8, [0; 16], "a number") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
     block.as_ptr()

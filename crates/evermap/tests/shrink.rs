@@ -39,10 +39,12 @@ fn with_holes(store: &Store) -> (RawSession, Vec<NonNull<u8>>) {
     store.create_raw("heap").unwrap();
     let mut session = store.write_raw("heap").unwrap();
     let blocks: Vec<_> = (0..16).map(|n| filled(&session, MIB, n)).collect();
-    session.set_root(Some(blocks[0]), MIB as u64, [0; 16], "").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(blocks[0]), MIB as u64, [0; 16], "") }.unwrap();
     session.commit().unwrap();
     for block in blocks.iter().skip(1).step_by(2) {
-        session.heap().try_free(*block).unwrap();
+        // SAFETY: nothing refers to the block.
+        unsafe { session.heap().try_free(*block) }.unwrap();
     }
     (session, blocks.into_iter().step_by(2).collect())
 }
@@ -135,7 +137,8 @@ fn a_session_goes_on_after_it_was_shrunk() {
         kept.push(filled(&session, 5000, round));
         session.commit().unwrap();
         for block in blocks {
-            session.heap().try_free(block).unwrap();
+            // SAFETY: nothing refers to the block.
+            unsafe { session.heap().try_free(block) }.unwrap();
         }
         session.shrink().unwrap();
         if round == 3 {

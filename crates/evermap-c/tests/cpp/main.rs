@@ -369,7 +369,9 @@ mod journal {
         }
         let journal = Journal { first, last, entries: texts.len() as u64 };
         let root = block(session, journal).cast();
-        session.set_root(Some(root), size_of::<Journal>() as u64, TAG, "journal.h").unwrap();
+        // SAFETY: the tag is no Rust type's.
+        unsafe { session.set_root(Some(root), size_of::<Journal>() as u64, TAG, "journal.h") }
+            .unwrap();
     }
 
     /// All entries of the journal in a snapshot.

@@ -83,7 +83,8 @@ fn object(store: &Store, name: &str) -> RawSession {
     store.create_raw(name).unwrap();
     let mut session = store.write_raw(name).unwrap();
     let block = session.heap().allocate(8, 8).unwrap();
-    session.set_root(Some(block), 8, [0; 16], "a number").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(block), 8, [0; 16], "a number") }.unwrap();
     put(&session, 7);
     session.commit().unwrap();
     session

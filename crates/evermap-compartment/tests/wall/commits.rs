@@ -15,7 +15,8 @@ fn make(directory: &Path) {
     store.create_raw("heap").unwrap();
     let mut session = store.write_raw("heap").unwrap();
     let block = session.heap().allocate(BYTES, 16).unwrap();
-    session.set_root(Some(block), BYTES as u64, [0; 16], "bytes").unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(block), BYTES as u64, [0; 16], "bytes") }.unwrap();
     fill(&session, 1);
     session.commit().unwrap();
     session.close().unwrap();

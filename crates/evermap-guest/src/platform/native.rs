@@ -64,9 +64,13 @@ impl Writer {
         Error::of(error, self.name())
     }
 
-    pub(crate) fn set_root(&mut self, root: &RawRoot) -> Result<()> {
+    /// # Safety
+    /// As `Heap::set_root_raw`.
+    pub(crate) unsafe fn set_root(&mut self, root: &RawRoot) -> Result<()> {
         let address = std::ptr::NonNull::new(root.address);
-        let set = self.session.set_root(address, root.bytes, root.tag, &root.description);
+        let (tag, description) = (root.tag, &root.description);
+        // SAFETY: the caller's promise.
+        let set = unsafe { self.session.set_root(address, root.bytes, tag, description) };
         set.map_err(|e| Error::of(&e, self.session.name()))
     }
 

@@ -57,7 +57,9 @@ impl Writer {
         refused.unwrap_or_else(|| Error::of(error, &self.grounds.name))
     }
 
-    pub(crate) fn set_root(&mut self, root: &RawRoot) -> Result<()> {
+    /// # Safety
+    /// As `Heap::set_root_raw`.
+    pub(crate) unsafe fn set_root(&mut self, root: &RawRoot) -> Result<()> {
         self.mapped_mut()?.mapping.set_root(root);
         Ok(())
     }

@@ -194,11 +194,35 @@ impl Heap {
 
     /// Frees a block after checking that it is one.
     ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let store = evermap::Store::create_new(directory.path().join("store"))?;
+    /// # store.create_raw("heap")?;
+    /// let session = store.write_raw("heap")?;
+    /// let block = session.heap().allocate(80, 8)?;
+    /// // SAFETY: nothing refers to the block.
+    /// let (freed, again) = unsafe { (session.heap().try_free(block), session.heap().try_free(block)) };
+    /// assert!(freed.is_ok());
+    /// assert!(matches!(again, Err(evermap::Error::InvalidFree { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Safety
+    /// If `block` is an allocated block of this object, nothing refers to it: no reference that Rust has,
+    /// and no value in the object that is used again, such as a container whose elements lie there. Any
+    /// other pointer is refused.
+    ///
     /// # Errors
     /// `InvalidFree` when `block` is not an allocated block of this object: a pointer from
     /// elsewhere, into the middle of a block, or one that was freed already.
     #[inline]
-    pub fn try_free(&self, block: NonNull<u8>) -> Result<()> {
+    pub unsafe fn try_free(&self, block: NonNull<u8>) -> Result<()> {
+        self.free_checked(block)
+    }
+
+    /// The same without a promise, for this crate's tests and fuzzing, whose blocks hold no values.
+    #[inline]
+    pub(crate) fn free_checked(&self, block: NonNull<u8>) -> Result<()> {
         let address = block.as_ptr() as u64;
         match self.free_quickly(address) {
             true => Ok(()),

@@ -70,7 +70,8 @@ impl RawSession {
     /// // SAFETY: ten numbers fit the block, which is nobody else's; the scope is open.
     /// unsafe { block.cast::<[u64; 10]>().write([7; 10]) };
     /// drop(scope); // from here on, storing to the block is a fault
-    /// session.set_root(Some(block), 80, [0; 16], "ten numbers")?;
+    /// // SAFETY: the tag is no Rust type's.
+    /// unsafe { session.set_root(Some(block), 80, [0; 16], "ten numbers") }?;
     /// session.commit()?;
     /// session.close()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -310,16 +311,20 @@ impl ProtectedRawSession {
 
     /// As [`RawSession::set_root`]; no scope is needed.
     ///
+    /// # Safety
+    /// As there.
+    ///
     /// # Errors
     /// As there.
-    pub fn set_root(
+    pub unsafe fn set_root(
         &mut self,
         root: Option<NonNull<u8>>,
         bytes: u64,
         tag: [u8; 16],
         description: &str,
     ) -> Result<()> {
-        self.session.set_root(root, bytes, tag, description)
+        // SAFETY: the caller's promise.
+        unsafe { self.session.set_root(root, bytes, tag, description) }
     }
 
     hand_on!();

@@ -54,7 +54,8 @@ impl RawRoot {
 /// let block = session.heap().allocate(80, 8)?;
 /// // SAFETY: ten numbers fit the block, which is nobody else's.
 /// unsafe { block.cast::<[u64; 10]>().write([7; 10]) };
-/// session.set_root(Some(block), 80, [0; 16], "ten numbers")?;
+/// // SAFETY: the tag is no Rust type's.
+/// unsafe { session.set_root(Some(block), 80, [0; 16], "ten numbers") }?;
 /// session.commit()?;
 /// session.close()?;
 ///
@@ -108,9 +109,14 @@ impl RawSession {
     /// Makes `root` the object's root, with the next commit: an allocated block of the object, of
     /// at least `bytes` bytes; `None` for no root. The old root's memory is left alone.
     ///
+    /// # Safety
+    /// Who uses another tag than a Rust type's [`type_id`](crate::type_id) has nothing to promise.
+    /// Else `root` holds a valid value of that type, which owns blocks of this object alone, and nobody
+    /// frees or changes it but through sessions that open the object as of that type.
+    ///
     /// # Errors
     /// `BadRoot` when it is not such a block.
-    pub fn set_root(
+    pub unsafe fn set_root(
         &mut self,
         root: Option<NonNull<u8>>,
         bytes: u64,

@@ -87,7 +87,7 @@ fn operate(heap: &Heap, data: u64, operations: &[u8]) {
             1 => {
                 let address = data.wrapping_add(number * 16);
                 if let Some(block) = NonNull::new(address as *mut u8) {
-                    let _ = heap.try_free(block);
+                    let _ = heap.free_checked(block);
                 }
             }
             _ => {

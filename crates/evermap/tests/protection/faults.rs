@@ -22,8 +22,10 @@ fn make(store: &Store) {
     unsafe { block.cast::<[u64; NUMBERS]>().write([7; NUMBERS]) };
     // A block behind it that is free, and backed by the file.
     let free = session.heap().allocate(8 * NUMBERS, 16).unwrap();
-    session.heap().try_free(free).unwrap();
-    session.set_root(Some(block), 8 * NUMBERS as u64, [0; 16], "numbers").unwrap();
+    // SAFETY: nothing refers to the block.
+    unsafe { session.heap().try_free(free) }.unwrap();
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(block), 8 * NUMBERS as u64, [0; 16], "numbers") }.unwrap();
     session.commit().unwrap();
     session.close().unwrap();
 }
@@ -194,7 +196,8 @@ fn prepare(
             let behind = grow(session, 100_000);
             session.commit().unwrap();
             let scope = session.scope().unwrap();
-            scope.heap().try_free(std::ptr::NonNull::new(block).unwrap()).unwrap();
+            // SAFETY: nothing refers to the block.
+            unsafe { scope.heap().try_free(std::ptr::NonNull::new(block).unwrap()) }.unwrap();
             drop(scope);
             session.shrink().unwrap();
             session.release(1 << 30).unwrap();

@@ -21,7 +21,8 @@ pub fn run() -> ExitCode {
         store.create_raw("heap").unwrap();
         let mut session = store.write_raw("heap").unwrap();
         let block = session.heap().allocate_zeroed(bytes, 4096).unwrap();
-        session.set_root(Some(block), bytes as u64, [0; 16], "").unwrap();
+        // SAFETY: the tag is no Rust type's.
+        unsafe { session.set_root(Some(block), bytes as u64, [0; 16], "") }.unwrap();
         session.commit().unwrap();
         session.close().unwrap();
         for protection in [Protection::Off, Protection::Pages, Protection::Keys] {

@@ -226,7 +226,7 @@ impl Lockstep {
             let Some((address, size, fill)) = self.take() else { return };
             self.workers[worker].run(&self.heap, move |heap| {
                 check_filled(pointer(address), size, fill);
-                heap.try_free(pointer(address)).unwrap();
+                heap.free_checked(pointer(address)).unwrap();
             });
             self.freed.push(address);
         }
@@ -238,7 +238,7 @@ impl Lockstep {
             let Some((address, ..)) = self.take() else { return };
             let worker = if self.random.below(2) == 0 { worker } else { 0 };
             self.workers[worker]
-                .run(&self.heap, move |heap| heap.try_free(pointer(address)).unwrap());
+                .run(&self.heap, move |heap| heap.free_checked(pointer(address)).unwrap());
             self.freed.push(address);
         }
     }
@@ -265,7 +265,7 @@ impl Lockstep {
         // It may lie inside a block of another size by now; then it is no block's beginning.
         for address in [address, address + 1] {
             self.workers[worker].run(&self.heap, move |heap| {
-                let refused = heap.try_free(pointer(address));
+                let refused = heap.free_checked(pointer(address));
                 assert!(matches!(refused, Err(Error::InvalidFree { .. })), "{address:#x}");
             });
         }
@@ -392,7 +392,7 @@ fn threads_in_any_order_leave_metadata_that_says_exactly_what_is_allocated() {
             lockstep.step();
         }
         for (address, ..) in std::iter::from_fn(|| lockstep.take()).collect::<Vec<_>>() {
-            lockstep.heap.try_free(pointer(address)).unwrap();
+            lockstep.heap.free_checked(pointer(address)).unwrap();
         }
         lockstep.heap.tidy();
         lockstep.check();

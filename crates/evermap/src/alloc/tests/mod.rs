@@ -102,7 +102,7 @@ proptest! {
         for (address, (size, fill)) in std::mem::take(&mut model.blocks) {
             let block = NonNull::new(address as *mut u8).unwrap();
             check_filled(block, size, fill);
-            heap.try_free(block).unwrap();
+            heap.free_checked(block).unwrap();
         }
         heap.tidy();
         let left = heap.statistics();
@@ -115,7 +115,7 @@ fn freed_twice_or_never_allocated_is_told_apart_from_allocated() {
     let heap = Heap::anonymous().unwrap();
     let refused = |address: usize| {
         let block = NonNull::new(address as *mut u8).unwrap();
-        assert!(matches!(heap.try_free(block), Err(Error::InvalidFree { .. })), "{address:#x}");
+        assert!(matches!(heap.free_checked(block), Err(Error::InvalidFree { .. })), "{address:#x}");
     };
     for size in [1, 100, 5000, 100_000, 3_000_000] {
         let keep = heap.allocate(size, 16).unwrap();
@@ -123,9 +123,9 @@ fn freed_twice_or_never_allocated_is_told_apart_from_allocated() {
         let address = block.as_ptr() as usize;
         refused(address + 16);
         refused(address + 1);
-        heap.try_free(block).unwrap();
+        heap.free_checked(block).unwrap();
         refused(address);
-        heap.try_free(keep).unwrap();
+        heap.free_checked(keep).unwrap();
     }
     refused(16);
     refused(&heap as *const Heap as usize);
@@ -161,13 +161,13 @@ fn four_threads_allocate_and_free_at_once() {
                         let (address, size) = mine.swap_remove(i / 2 % mine.len());
                         let block = NonNull::new(address as *mut u8).unwrap();
                         check_filled(block, size, thread);
-                        heap.try_free(block).unwrap();
+                        heap.free_checked(block).unwrap();
                     }
                 }
                 for (address, size) in mine {
                     let block = NonNull::new(address as *mut u8).unwrap();
                     check_filled(block, size, thread);
-                    heap.try_free(block).unwrap();
+                    heap.free_checked(block).unwrap();
                 }
             });
         }

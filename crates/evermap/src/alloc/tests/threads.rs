@@ -32,7 +32,7 @@ fn what_other_threads_free_is_allocated_again_before_the_heap_grows() {
     let count = 10 * CHUNK_BYTES as usize / 512;
     let blocks = allocate(&heap, 512, count);
     let before = heap.statistics().free_chunks;
-    elsewhere(|| blocks.into_iter().for_each(|block| heap.try_free(block.0).unwrap()));
+    elsewhere(|| blocks.into_iter().for_each(|block| heap.free_checked(block.0).unwrap()));
     assert_eq!(heap.live_blocks(), 0);
     allocate(&heap, 512, count);
     let after = heap.statistics();
@@ -45,18 +45,18 @@ fn a_block_is_freed_once_whichever_threads_try() {
     let heap = Heap::anonymous().unwrap();
     let blocks = allocate(&heap, 100, 3);
     let refused = |block: Block| {
-        assert!(matches!(heap.try_free(block.0), Err(Error::InvalidFree { .. })));
+        assert!(matches!(heap.free_checked(block.0), Err(Error::InvalidFree { .. })));
     };
     let [first, second, third] = blocks[..] else { unreachable!() };
     elsewhere(|| {
-        heap.try_free(first.0).unwrap();
+        heap.free_checked(first.0).unwrap();
         refused(first);
     });
     refused(first);
-    heap.try_free(second.0).unwrap();
+    heap.free_checked(second.0).unwrap();
     refused(second);
     elsewhere(|| refused(second));
-    heap.try_free(third.0).unwrap();
+    heap.free_checked(third.0).unwrap();
     assert_eq!(heap.live_blocks(), 0);
 }
 
@@ -68,7 +68,7 @@ fn slabs_of_threads_that_ended_are_used_by_the_others() {
         let kept = elsewhere(|| {
             let mut blocks = allocate(&heap, 700, 200);
             let kept = blocks.split_off(197);
-            blocks.into_iter().for_each(|block| heap.try_free(block.0).unwrap());
+            blocks.into_iter().for_each(|block| heap.free_checked(block.0).unwrap());
             kept
         });
         assert_eq!(heap.live_blocks(), (round + 1) * kept.len());
@@ -84,7 +84,7 @@ fn slabs_that_an_earlier_session_left_are_used_before_fresh_ones() {
     let ground = Remembering::new();
     let mut heap = ground.heap();
     let blocks = allocate(&heap, 1000, 65 * 6);
-    blocks.iter().step_by(2).for_each(|block| heap.try_free(block.0).unwrap());
+    blocks.iter().step_by(2).for_each(|block| heap.free_checked(block.0).unwrap());
     heap.settle();
     let slabs = |heap: &Heap| heap.statistics().classes.iter().map(|c| c.slabs).sum::<u64>();
     let before = slabs(&heap);
@@ -95,7 +95,7 @@ fn slabs_that_an_earlier_session_left_are_used_before_fresh_ones() {
     elsewhere(|| allocate(&next, 1000, 80));
     assert_eq!(slabs(&next), before);
     // Blocks of the earlier session are freed by who comes first.
-    blocks.iter().skip(1).step_by(2).for_each(|block| next.try_free(block.0).unwrap());
+    blocks.iter().skip(1).step_by(2).for_each(|block| next.free_checked(block.0).unwrap());
     next.tidy();
     assert_eq!(next.live_blocks(), 160);
 }
@@ -111,7 +111,7 @@ fn a_thousand_scattered_allocations_in_a_heap_full_of_holes_change_few_pages_of_
     // A third of all is freed at random.
     for _ in 0..blocks.len() / 3 {
         let at = random.below(blocks.len());
-        heap.try_free(blocks.swap_remove(at).0).unwrap();
+        heap.free_checked(blocks.swap_remove(at).0).unwrap();
     }
     let mut settled = heap;
     settled.settle();
@@ -153,11 +153,11 @@ fn a_large_block_whose_length_is_damaged_is_not_freed_over_its_neighbours() {
     let at = record.base + PAGE_BYTES + (chunks.next_multiple_of(64) + chunk * 576 + 24) as u64;
     // SAFETY: the field `large_chunks` of the block's record.
     unsafe { (at as *mut u64).write(3) };
-    assert!(matches!(heap.try_free(large), Err(Error::InvalidFree { .. })));
+    assert!(matches!(heap.free_checked(large), Err(Error::InvalidFree { .. })));
     // SAFETY: as above.
     unsafe { (at as *mut u64).write(u64::MAX) };
-    assert!(matches!(heap.try_free(large), Err(Error::InvalidFree { .. })));
-    neighbours.into_iter().for_each(|block| heap.try_free(block.0).unwrap());
+    assert!(matches!(heap.free_checked(large), Err(Error::InvalidFree { .. })));
+    neighbours.into_iter().for_each(|block| heap.free_checked(block.0).unwrap());
 }
 
 #[test]
@@ -165,11 +165,11 @@ fn large_blocks_take_the_shortest_run_and_neighbours_are_joined() {
     let heap = Remembering::of_chunks(64).heap();
     let chunk = CHUNK_BYTES as usize;
     let blocks: Vec<_> = [2, 1, 4, 1, 3, 1].map(|n| heap.allocate(n * chunk, 1).unwrap()).into();
-    [0, 2, 4].iter().for_each(|n| heap.try_free(blocks[*n]).unwrap());
+    [0, 2, 4].iter().for_each(|n| heap.free_checked(blocks[*n]).unwrap());
     assert_eq!(heap.allocate(3 * chunk, 1).unwrap(), blocks[4], "the run of three");
     assert_eq!(heap.allocate(2 * chunk, 1).unwrap(), blocks[0], "the run of two");
-    heap.try_free(blocks[1]).unwrap();
-    heap.try_free(blocks[3]).unwrap();
+    heap.free_checked(blocks[1]).unwrap();
+    heap.free_checked(blocks[3]).unwrap();
     assert_eq!(heap.allocate(6 * chunk, 1).unwrap(), blocks[1], "one, four and one, joined");
     let aligned = heap.allocate(chunk, 8 * chunk).unwrap();
     assert!((aligned.as_ptr() as usize).is_multiple_of(8 * chunk));
@@ -218,6 +218,6 @@ fn a_ground_that_refuses_leaves_the_heap_as_it_was() {
     assert_eq!(blocks.len(), 4 * 64);
     assert!(heap.allocate(1000, 16).is_err() && heap.allocate(100_000, 16).is_err());
     let last = blocks.split_off(100);
-    elsewhere(|| last.into_iter().for_each(|block| heap.try_free(block.0).unwrap()));
+    elsewhere(|| last.into_iter().for_each(|block| heap.free_checked(block.0).unwrap()));
     assert_eq!((0..1000).take_while(|_| heap.allocate(1000, 16).is_ok()).count(), 156);
 }

@@ -113,7 +113,8 @@ impl AuditOptions {
 ///     root.cast::<[u64; 8]>().write([&raw const *foreign as u64, 0, 0, 0, 0, 0, 0, 0]);
 ///     lost.cast::<[u64; 8]>().write([0; 8]);
 /// }
-/// session.set_root(Some(root), 64, [0; 16], "")?;
+/// // SAFETY: the tag is no Rust type's.
+/// unsafe { session.set_root(Some(root), 64, [0; 16], "") }?;
 /// session.commit()?;
 /// session.close()?;
 ///
