@@ -78,6 +78,7 @@ lint:
 	$(CARGO) clippy $(VIEWER) --all-targets --locked -- -D warnings
 	$(CARGO) clippy $(SANDBOX) --all-targets --locked -- -D warnings
 	$(CARGO) check --package evermap --locked
+	@scripts/lint-guests.sh
 
 unit:
 	$(CARGO) test $(FEATURES) --locked

@@ -91,7 +91,9 @@ impl Heap {
     }
 
     /// Allocates a block of zeros, aligned to 16, that is found by its name (1 to 255 bytes) in
-    /// this and later runs.
+    /// this and later runs. Memory that holds zeros already is not stored to, so what is not used of
+    /// a large block takes no room on the disk; for one that is written as a whole at once,
+    /// [`allocate_named_with`](Heap::allocate_named_with) is cheaper.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -108,13 +110,7 @@ impl Heap {
     /// `AlreadyExists`, `InvalidName`, `OtherType`, `Damaged`, and those of
     /// [`allocate`](Heap::allocate). Nothing has changed then.
     pub fn allocate_named(&mut self, name: &str, bytes: usize) -> Result<&mut [u8]> {
-        let mut block = self.allocate_named_raw(name.as_bytes(), bytes)?;
-        // SAFETY: the block is new, and all of it is written; as long as the heap is borrowed
-        // exclusively nobody else reaches it.
-        unsafe {
-            block.cast::<u8>().write_bytes(0, bytes);
-            Ok(block.as_mut())
-        }
+        self.allocate_named_with(name, bytes, |_| Ok(()))
     }
 
     /// The same with unspecified contents.
@@ -122,18 +118,34 @@ impl Heap {
     /// # Errors
     /// As [`allocate_named`](Heap::allocate_named).
     pub fn allocate_named_raw(&mut self, name: &[u8], bytes: usize) -> Result<NonNull<[u8]>> {
+        self.check_new_name(name)?;
+        let block = NonNull::slice_from_raw_parts(self.allocate_block(bytes)?, bytes);
+        self.name_block(name, block)?;
+        Ok(block)
+    }
+
+    /// Can a block get this name?
+    pub(crate) fn check_new_name(&self, name: &[u8]) -> Result<()> {
         check_name(self.writer(), name)?;
         if find(self.writer(), name)?.is_some() {
             let why = format!("it has a block `{}` already", String::from_utf8_lossy(name));
             return Err(self.writer().error(Code::AlreadyExists, why));
         }
-        let block = self.allocate(bytes, ALIGNMENT)?;
-        if let Err(error) = self.insert(name, block, bytes) {
+        Ok(())
+    }
+
+    pub(crate) fn allocate_block(&self, bytes: usize) -> Result<NonNull<u8>> {
+        self.allocate(bytes, ALIGNMENT)
+    }
+
+    /// Gives a new block its name, which was checked; frees the block when that fails.
+    pub(crate) fn name_block(&mut self, name: &[u8], block: NonNull<[u8]>) -> Result<()> {
+        let named = self.insert(name, block.cast(), block.len());
+        if named.is_err() {
             // SAFETY: just allocated, and nobody has it.
-            unsafe { self.free(block)? };
-            return Err(error);
+            unsafe { self.free(block.cast())? };
         }
-        Ok(NonNull::slice_from_raw_parts(block, bytes))
+        named
     }
 
     /// Frees the block of a name, and the name; false when there is none.

@@ -114,6 +114,13 @@ impl From<evermap::Error> for Error {
     }
 }
 
+/// For code that writes a block as a [`Write`](std::io::Write).
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> std::io::Error {
+        std::io::Error::other(error)
+    }
+}
+
 fn code_of(error: &evermap::Error) -> Code {
     use evermap::Error as E;
     match error {

@@ -35,6 +35,7 @@ mod blocks;
 #[cfg(all(feature = "c", target_family = "wasm"))]
 mod c;
 mod error;
+mod filling;
 mod heap;
 #[cfg(target_family = "wasm")]
 mod imports;
@@ -46,6 +47,7 @@ mod snapshot;
 mod stat;
 
 pub use error::{Code, Error, Result};
+pub use filling::BlockWriter;
 pub use heap::Heap;
 #[cfg(not(target_family = "wasm"))]
 pub use platform::use_store;

@@ -3,6 +3,8 @@
 //! an empty store for each run.)
 #![allow(clippy::unwrap_used)]
 
+use std::io::Write;
+
 use evermap::{Build, Built, PBTree, PBox, PMap, PString, PVec, Persist, Slot, type_id};
 use evermap_guest::{Code, Heap, Snapshot};
 
@@ -319,6 +321,104 @@ fn blocks_are_found_by_their_names_in_the_next_run() {
         assert_eq!(block.map(<[u8]>::len), (number % 2 == 1).then_some(number));
     }
     assert_eq!(snapshot.block("block 7").unwrap().unwrap(), [99, 7, 7, 7, 7, 7, 7]);
+}
+
+#[test]
+fn a_block_holds_what_was_written_when_it_was_made_and_zeros_behind_that() {
+    let mut heap = open("filled");
+    // Memory that was used before.
+    for bytes in [100, 10_000, 300_000] {
+        heap.allocate_named("old", bytes).unwrap().fill(9);
+        assert!(heap.free_named("old").unwrap());
+        let name = format!("new {bytes}");
+        let written = bytes / 3;
+        let block = heap.allocate_named_with(&name, bytes, |block| {
+            assert_eq!(block.unwritten().len(), bytes);
+            for number in 0..written {
+                block.write_all(&[number as u8])?;
+            }
+            assert_eq!((block.written(), block.unwritten().len()), (written, bytes - written));
+            std::io::Result::Ok(())
+        });
+        let block = block.unwrap();
+        assert!(block[..written].iter().enumerate().all(|(at, byte)| *byte == at as u8));
+        assert!(block.len() == bytes && block[written..].iter().all(|byte| *byte == 0));
+    }
+    heap.commit().unwrap();
+    heap.close().unwrap();
+    let snapshot = Snapshot::open("filled").unwrap();
+    let block = snapshot.block("new 10000").unwrap().unwrap();
+    assert_eq!((block[3332], block[3333]), (3332u32 as u8, 0));
+}
+
+#[test]
+fn a_block_that_could_not_be_written_is_not_there() {
+    let mut heap = open("unfilled");
+    heap.allocate_named("first", 10).unwrap();
+    heap.commit().unwrap();
+    let mut places = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let full = heap.allocate_named_with("second", 100_000, |block| {
+            places.insert(block.unwritten().as_ptr());
+            block.write_all(&[1; 100_001])
+        });
+        assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::WriteZero);
+        assert_eq!(heap.block("second").unwrap(), None);
+    }
+    assert_eq!(places.len(), 1, "the allocator has all of it back");
+    let taken = heap.allocate_named_with("first", 10, |_| -> evermap_guest::Result<()> {
+        panic!("nothing is written to a block that cannot have its name")
+    });
+    assert_eq!(taken.unwrap_err().code(), Code::AlreadyExists);
+}
+
+#[cfg(not(target_family = "wasm"))]
+#[test]
+fn a_block_whose_writer_panics_is_free_again() {
+    let mut heap = open("panics");
+    heap.allocate_named("first", 10).unwrap();
+    heap.commit().unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = heap.allocate_named_with("second", 10, |_| -> evermap_guest::Result<()> {
+            panic!("as this test wants")
+        });
+    }));
+    assert!(panicked.is_err());
+    assert!(heap.block("second").unwrap().is_none() && !heap.commit().unwrap());
+}
+
+#[cfg(not(target_family = "wasm"))]
+#[test]
+fn a_block_of_zeros_that_nobody_writes_makes_no_page_the_programs_own() {
+    const BYTES: usize = 8 << 20;
+    let mut heap = open("zeros");
+    heap.allocate_named("large", BYTES).unwrap();
+    heap.commit().unwrap();
+    heap.free_named("large").unwrap();
+    heap.commit().unwrap();
+    let block = heap.allocate_named("large", BYTES).unwrap().as_ptr_range();
+    let own = private_dirty_kib(block.start.addr()..block.end.addr());
+    assert!(own <= 64, "{own} KiB");
+}
+
+/// Of memory that a process has mapped in this range.
+#[cfg(not(target_family = "wasm"))]
+fn private_dirty_kib(range: std::ops::Range<usize>) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut inside, mut sum) = (false, 0);
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        let ends = first.split_once('-').map(|ends| {
+            [ends.0, ends.1].map(|end| usize::from_str_radix(end, 16).unwrap_or_default())
+        });
+        if let Some([start, end]) = ends {
+            inside = start < range.end && range.start < end;
+        } else if inside && first == "Private_Dirty:" {
+            sum += words.next().unwrap().parse::<usize>().unwrap();
+        }
+    }
+    sum
 }
 
 #[test]

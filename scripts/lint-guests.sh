@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Clippy over what guests are built of: much of it is compiled for their target alone. Skipped, visibly, where
+# that target isn't installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+CARGO="${CARGO:-cargo}"
+TARGET=wasm32-wasip1
+
+library="$("${RUSTC:-rustc}" --print target-libdir --target "$TARGET" 2>/dev/null || true)"
+if [ -z "$library" ] || [ ! -d "$library" ]; then
+    echo "SKIPPED: lints of the crates for guests: get their target with \`rustup target add $TARGET\`" >&2
+    exit 0
+fi
+set -x
+"$CARGO" clippy --package evermap-guest --all-targets --all-features --target "$TARGET" --locked -- -D warnings
