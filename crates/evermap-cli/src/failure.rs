@@ -21,6 +21,12 @@ pub enum Failure {
     NoMatch,
     #[error("{0}")]
     Usage(String),
+    /// A verb that stands behind a feature.
+    #[error(
+        "this build has no `{verb}`: build it with `cargo install --locked --path crates/evermap-cli \
+         --features {feature}`, or see it at work with `make {feature}`"
+    )]
+    NotBuilt { verb: String, feature: &'static str },
     #[error("cannot tell where your data directory is: set HOME, EVERMAP_STORE or --store")]
     NoHome,
     #[error(transparent)]
@@ -111,7 +117,10 @@ impl Failure {
         match self {
             Failure::Output(_) if self.is_closed_pipe() => 0,
             Failure::NoMatch => 1,
-            Failure::Usage(_) | Failure::NoHome | Failure::Selector(_) => 2,
+            Failure::Usage(_)
+            | Failure::NotBuilt { .. }
+            | Failure::NoHome
+            | Failure::Selector(_) => 2,
             Failure::Store(error) => exit_code_of(error),
             Failure::Document { .. } | Failure::DamageFound(_) => 5,
             Failure::StoreInTheWay { .. } | Failure::FileInTheWay { .. } => 9,

@@ -7,6 +7,7 @@
 //! The verbs that read must start fast: `query` on a warm store is a matter of a millisecond for
 //! the whole process, so nothing is set up before it is asked for.
 
+mod absent;
 mod arguments;
 mod failure;
 mod output;
@@ -23,7 +24,16 @@ use arguments::{Arguments, Verb};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+            match absent::explain(&error, words.skip(1)) {
+                Some(failure) => return failure.report(),
+                None => error.exit(),
+            }
+        }
+    };
     output::trace_to_stderr(arguments.verbose);
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,

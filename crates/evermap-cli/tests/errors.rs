@@ -40,6 +40,41 @@ fn wrong_usage_is_2() {
 }
 
 #[test]
+fn a_verb_that_this_build_lacks_is_2_and_says_how_to_get_it() {
+    let place = Place::new();
+    let lacks = |feature: &str, verbs: &[&[&str]]| {
+        for verb in verbs {
+            let ran = place.run(verb);
+            assert_eq!(ran.code, 2, "{ran:?}");
+            for said in [format!("--features {feature}`"), format!("`make {feature}`")] {
+                assert!(ran.err.contains(&said), "{ran:?}");
+            }
+        }
+    };
+    // A word that is no verb of any build stays what it is.
+    place.fails(2, "unrecognized subcommand 'run'", &["run", "APP.wasm"]);
+    place.fails(2, "unrecognized subcommand 'view'", &["sandbox", "view"]);
+    let completions = place.ok(&["completions", "bash"]);
+    assert_eq!(completions.contains("revoke"), cfg!(feature = "sandbox"));
+    assert_eq!(completions.contains("prefetch"), cfg!(feature = "view"));
+    // Nor is a verb that is lacking anywhere that says what there is.
+    let told = place.ok(&["--help"]) + &place.ok(&["sandbox", "--help"]);
+    let is_told = |verb: &str| told.lines().any(|line| line.starts_with(&format!("  {verb} ")));
+    assert!(is_told("exec") && is_told("query"));
+    if cfg!(not(feature = "sandbox")) {
+        assert!(!is_told("run") && !is_told("grant"), "{told}");
+        let run = ["sandbox", "run", "--dir", ".", "APP.wasm", "--", "--help"];
+        let list: &[&str] = &["sandbox", "list", "--json"];
+        let grant: &[&str] = &["sandbox", "grant", "app", "name:read", "--quota", "8"];
+        lacks("sandbox", &[&run, list, grant, &["sandbox", "revoke", "--help"]]);
+    }
+    if cfg!(not(feature = "view")) {
+        assert!(!is_told("view") && !is_told("render"), "{told}");
+        lacks("view", &[&["view", "page.html"], &["render", "-h"], &["prefetch"]]);
+    }
+}
+
+#[test]
 fn names_that_cannot_be_are_2_and_are_not_made() {
     let place = with_page();
     let long = "x".repeat(300);
