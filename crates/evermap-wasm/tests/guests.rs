@@ -267,6 +267,21 @@ fn a_quota_bounds_what_an_application_takes() {
 }
 
 #[test]
+fn an_object_whose_growth_is_refused_is_mapped_all_the_same() {
+    let fixture = Fixture::new();
+    let mut guest = fixture.start("app", "");
+    let base = guest.map_well(65536, WRITE);
+    guest.store(base + DATA, 7);
+    assert_eq!(guest.commit(base), 1);
+    guest.unmap(base);
+    fixture.sandbox.access().set_quota(&"app".parse().unwrap(), 8 << 20).unwrap();
+    assert_eq!(guest.map(9 << 20, WRITE), refused(Code::Quota));
+    assert_eq!(guest.commit(base), 1, "it is mapped, and has grown as far as it could");
+    assert_eq!((guest.map(0, WRITE), guest.load(base + DATA)), (base as i32, 7));
+    assert_eq!(guest.unmap(base), 0);
+}
+
+#[test]
 fn a_removed_objects_addresses_meet_nothing_new() {
     let fixture = Fixture::new();
     let mut guest = fixture.start("app", "");
