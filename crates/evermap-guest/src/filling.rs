@@ -42,7 +42,7 @@ impl BlockWriter<'_> {
     ///     }
     ///     // SAFETY: the loop wrote all of them.
     ///     unsafe { block.advance(256) };
-    ///     evermap_guest::Result::Ok(())
+    ///     evermap_guest::Result::<()>::Ok(())
     /// })?;
     /// assert_eq!(squares[..5], [0, 1, 4, 9, 16]);
     /// # heap.close()?;

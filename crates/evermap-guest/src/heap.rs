@@ -139,6 +139,19 @@ impl Heap {
     /// Forgets everything done since the last commit. Pointers to blocks that were allocated since
     /// are dangling then.
     ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # evermap_guest::use_store(directory.path().join("store"))?;
+    /// let mut heap = evermap_guest::Heap::open("number")?;
+    /// heap.root_or::<u64, _>(1)?;
+    /// heap.commit()?;
+    /// *heap.root_mut::<u64>()? = 2;
+    /// heap.rollback()?;
+    /// assert_eq!(*heap.root::<u64>()?, 1);
+    /// # heap.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// `Busy` when another program was quicker to write the object, and those of
     /// [`open`](Heap::open). The heap gives `NotMapped` from then on.
@@ -188,6 +201,22 @@ impl Heap {
 
     /// Makes a block the object's root, with the next commit; `None` for no root. The old root's
     /// memory is left alone. `tag` tells the kinds of roots apart.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # evermap_guest::use_store(directory.path().join("store"))?;
+    /// let mut heap = evermap_guest::Heap::open("numbers")?;
+    /// let block = heap.allocate(80, 8)?;
+    /// // SAFETY: ten numbers fit the block, which nobody else has; the tag is no Rust type's.
+    /// unsafe {
+    ///     block.cast::<[u64; 10]>().write([7; 10]);
+    ///     heap.set_root_raw(Some(block), 80, *b"ten numbers.....", "ten numbers")?;
+    /// }
+    /// heap.commit()?;
+    /// assert_eq!(heap.root_raw()?.bytes, 80);
+    /// # heap.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Safety
     /// Who uses another tag than a Rust type's [`type_id`](evermap::type_id) has nothing to

@@ -21,6 +21,20 @@ use crate::names::ObjectName;
 use crate::report::Report;
 
 /// What a guest is given, and how much of it.
+///
+/// ```
+/// use std::time::Duration;
+/// use evermap_wasm::{GuestOptions, Level};
+///
+/// let options = GuestOptions::new()
+///     .argument("player")
+///     .variable("LANG", "C.UTF-8")
+///     .inherit_stdio()
+///     .allow("editor:notes".parse()?, Level::Snapshot)
+///     .time_max(Duration::from_secs(10));
+/// # let _ = options;
+/// # Ok::<(), evermap_wasm::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct GuestOptions {
     pub(crate) arguments: Vec<String>,
@@ -227,6 +241,21 @@ pub enum End {
 }
 
 /// One instance of a module. Dropping it unmaps its objects, forgetting what it did not commit.
+///
+/// ```
+/// use evermap_wasm::{End, GuestOptions, Sandbox, SecretKey};
+/// # let directory = tempfile::tempdir()?;
+/// let sandbox = Sandbox::open(directory.path().join("store"))?;
+/// let module = sandbox.compile("sums", br#"(module
+///     (func (export "add") (param i32 i32) (result i32) (i32.add (local.get 0) (local.get 1)))
+///     (func (export "trap") unreachable))"#)?;
+/// let application = sandbox.application("sums".parse()?, SecretKey::random()?)?;
+/// let mut guest = sandbox.start(&module, &application, &GuestOptions::new())?;
+/// assert_eq!(guest.call_with::<_, i32>("add", (2, 3))?, Ok(5));
+/// // A guest that ends badly is an answer, and no error.
+/// assert!(matches!(guest.call("trap")?, End::Trapped(_)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Guest<T: 'static = ()> {
     // Before the store: it may still advance the epoch of its engine.
     _timer: Option<Timer>,

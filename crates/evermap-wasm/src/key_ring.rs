@@ -23,6 +23,14 @@ impl Kept for Keys {
 }
 
 /// The key ring of one store: the file `sandbox.keys`, owner-only.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// let ring = evermap_wasm::KeyRing::of_store(directory.path());
+/// let key = ring.find_or_make(&"player".parse()?)?;
+/// assert_eq!(ring.find(&"player".parse()?)?, Some(key));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct KeyRing {
     file: KeptFile<Keys>,

@@ -95,6 +95,14 @@ impl ModuleIdentity {
 impl ModuleBinding {
     /// Binds modules by their signer's Ed25519 public key.
     ///
+    /// ```
+    /// use evermap_wasm::{ModuleBinding, public_key_of};
+    /// let digits = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+    /// let key = public_key_of(digits).ok_or("64 hexadecimal digits")?;
+    /// assert_eq!(ModuleBinding::signer(&key)?, ModuleBinding::Signer(digits.to_string()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// `BadSignature` when these bytes are no public key.
     pub fn signer(public_key: &[u8; 32]) -> Result<ModuleBinding> {
@@ -106,6 +114,19 @@ impl ModuleBinding {
     }
 
     /// Binds one module.
+    ///
+    /// ```
+    /// use evermap_wasm::{ModuleBinding, Sandbox, SecretKey};
+    /// # let directory = tempfile::tempdir()?;
+    /// let sandbox = Sandbox::open(directory.path().join("store"))?;
+    /// let (ours, other) = (sandbox.compile("ours", b"(module)")?, br#"(module (memory 1))"#);
+    /// let player = sandbox.application("player".parse()?, SecretKey::random()?)?;
+    /// sandbox.access().bind(player.id(), ModuleBinding::module(ours.identity()))?;
+    /// // From now on nothing else is run as the player.
+    /// let other = sandbox.compile("other", other)?;
+    /// assert!(sandbox.start(&other, &player, &Default::default()).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn module(identity: &ModuleIdentity) -> ModuleBinding {
         ModuleBinding::Sha256(identity.sha256())
     }

@@ -17,6 +17,18 @@ use crate::layout;
 use crate::module::ModuleIdentity;
 
 /// How a sandbox is made.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// let sandbox = evermap_wasm::SandboxOptions::new()
+///     .fuel(true)
+///     .config(|config| {
+///         config.wasm_simd(true);
+///     })
+///     .open(directory.path().join("store"))?;
+/// assert!(sandbox.store().list()?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct SandboxOptions {
     config: Config,

@@ -16,6 +16,13 @@ static STORE: Mutex<Option<Store>> = Mutex::new(None);
 /// In a native program: opens objects in this store from now on, and not in the one that the
 /// environment variable `EVERMAP_STORE` names. Makes the store when there is none.
 ///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// evermap_guest::use_store(directory.path().join("store"))?;
+/// assert!(!evermap_guest::Heap::open("new")?.has_root()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// When there can be no store.
 pub fn use_store(directory: impl Into<PathBuf>) -> Result<()> {

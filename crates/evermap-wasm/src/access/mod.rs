@@ -25,6 +25,20 @@ pub const QUOTA_BYTES_DEFAULT: u64 = 256 << 20;
 ///
 /// Clones are the same table. Questions look at the file again when it was replaced; a right that
 /// was revoked is gone with the next `map`.
+///
+/// ```
+/// use evermap_wasm::{AccessTable, ApplicationId, Level, SecretKey};
+/// # let directory = tempfile::tempdir()?;
+/// let table = AccessTable::of_store(directory.path());
+/// let player: ApplicationId = "player".parse()?;
+/// table.enter(&player, &SecretKey::random()?)?;
+/// table.set_quota(&player, 64 << 20)?;
+/// // From its next `map` on, it may look at its own playlist, and not change it.
+/// let playlist = "player:playlist".parse()?;
+/// table.grant(&player, &playlist, Level::Snapshot)?;
+/// assert_eq!(table.level(&player, &playlist)?, Level::Snapshot);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct AccessTable {
     file: Arc<KeptFile<Table>>,
