@@ -34,19 +34,34 @@ const COUNTS: &str = r#"(module
 
 /// An example of the guests' crate, built for guests; none, with a notice, where that cannot be.
 fn built(example: &str) -> Option<PathBuf> {
+    let messages = built_by(&["build", "--example", example])?;
+    executable(&messages, example)
+}
+
+/// The same of its tests.
+fn built_tests(tests: &str) -> Option<PathBuf> {
+    let messages = built_by(&["test", "--no-run", "--test", tests])?;
+    executable(&messages, tests)
+}
+
+/// The program of this name that cargo's messages tell of.
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+    let messages = messages.lines().map(|line| serde_json::from_str(line).unwrap());
+    let found = messages.filter_map(|message: serde_json::Value| {
+        let of_this = message["target"]["name"] == name;
+        of_this.then(|| Some(PathBuf::from(message["executable"].as_str()?)))?
+    });
+    Some(found.last().unwrap())
+}
+
+/// What cargo says of building a part of the guests' crate for guests.
+fn built_by(arguments: &[&str]) -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guests");
     let done = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--release",
-            "--locked",
-            "--package",
-            "evermap-guest",
-            "--example",
-            example,
-        ])
-        .args(["--target", "wasm32-wasip1", "--target-dir"])
+        .args(arguments)
+        .args(["--release", "--locked", "--package", "evermap-guest"])
+        .args(["--message-format", "json", "--target", "wasm32-wasip1", "--target-dir"])
         .arg(&target)
         .current_dir(&root)
         .env_remove("CARGO_TARGET_DIR")
@@ -61,7 +76,7 @@ fn built(example: &str) -> Option<PathBuf> {
         );
         return None;
     }
-    Some(target.join("wasm32-wasip1/release/examples").join(format!("{example}.wasm")))
+    Some(String::from_utf8(done.stdout).unwrap())
 }
 
 /// A program in C, with the guests' library; none, with a notice, where that cannot be.
@@ -122,6 +137,30 @@ fn a_rust_guest_finds_its_words_again() {
     assert!(list.out.contains("words:words") && list.out.contains("0x10000000"), "{}", list.out);
     let check = place.run(&["check"]);
     assert_eq!(check.code, 0, "{check:?}");
+}
+
+#[test]
+fn a_guest_reads_what_another_application_shares_with_it() {
+    let Some(module) = built("words") else { return };
+    let place = Place::new();
+    let module = module.to_str().unwrap();
+    assert_eq!(place.run(&["sandbox", "run", module, "--", "one", "two"]).code, 0);
+    let reader = ["sandbox", "run", module, "--app", "reader", "--", "--show", "words:words"];
+    assert_ne!(place.run(&reader).code, 0, "before anything is shared");
+    assert_eq!(place.run(&["sandbox", "grant", "reader", "words:words:snapshot"]).code, 0);
+    let shown = place.run(&reader);
+    assert_eq!((shown.code, &shown.out[..]), (0, "run 1\none: 1\ntwo: 1\n"), "{shown:?}");
+    assert_eq!(place.run(&["sandbox", "revoke", "reader", "words:words"]).code, 0);
+    assert_ne!(place.run(&reader).code, 0, "after it was taken back");
+}
+
+#[test]
+fn guests_keep_the_promises_of_their_crate() {
+    let Some(tests) = built_tests("api") else { return };
+    let place = Place::new();
+    let ran = place.run(&["sandbox", "run", tests.to_str().unwrap(), "--app", "api"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains("an_object_with_two_names_is_open_once"), "{}", ran.out);
 }
 
 #[test]

@@ -43,16 +43,25 @@ impl Drop for OpenName {
     }
 }
 
-/// The rule of the host, so that programs of their own keep to it, too.
+/// The rule of the host, so that programs of their own keep to it, too. Only a guest has others beside
+/// it, whose objects are called `OWNER:NAME`.
 fn check(name: &str) -> Result<()> {
-    let letter = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    let length = (1..=NAME_BYTES_MAX).contains(&name.len());
-    if length && !name.starts_with('.') && name.bytes().all(letter) {
+    let valid = match name.split_once(':') {
+        Some((owner, name)) => cfg!(target_family = "wasm") && is_part(owner) && is_part(name),
+        None => is_part(name),
+    };
+    if valid {
         return Ok(());
     }
     let why = "no object has such a name; use 1 to 64 ASCII letters, digits, `.`, `_` and `-`, and \
-               no `.` at the beginning";
+               no `.` at the beginning (in a guest, another application's object is OWNER:NAME)";
     Err(Error::new(Code::InvalidName, name, why))
+}
+
+fn is_part(name: &str) -> bool {
+    let letter = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    let length = (1..=NAME_BYTES_MAX).contains(&name.len());
+    length && !name.starts_with('.') && name.bytes().all(letter)
 }
 
 #[cfg(test)]
@@ -64,7 +73,9 @@ mod tests {
         let long = "n".repeat(NAME_BYTES_MAX);
         assert!(["a", "Notes-2.old_", &long].iter().all(|name| check(name).is_ok()));
         let longer = "n".repeat(NAME_BYTES_MAX + 1);
-        assert!(["", ".a", "a/b", "ä", "a b", &longer].iter().all(|name| check(name).is_err()));
+        let others = ["", ".a", "a/b", "ä", "a b", &longer, ":", "a:", ":a", "a:.b", "a:b:c"];
+        assert!(others.iter().all(|name| check(name).is_err()));
+        assert_eq!(check("owner:name").is_ok(), cfg!(target_family = "wasm"));
     }
 
     #[test]

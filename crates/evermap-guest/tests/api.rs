@@ -471,3 +471,22 @@ fn a_broken_table_of_names_is_an_error_and_leads_nowhere() {
         assert_eq!(heap.block("a").unwrap_err().code(), Code::Damaged);
     }
 }
+
+/// Run as the application `api`.
+#[cfg(target_family = "wasm")]
+#[test]
+fn an_object_with_two_names_is_open_once() {
+    let mut heap = open("named-twice");
+    write(&mut heap, 3);
+    assert_eq!(Heap::open("api:named-twice").unwrap_err().code(), Code::Busy);
+    assert_eq!(Snapshot::open("api:named-twice").unwrap_err().code(), Code::Busy);
+    check(heap.root().unwrap(), 3);
+    heap.commit().unwrap();
+    heap.close().unwrap();
+
+    let one = Snapshot::open("api:named-twice").unwrap();
+    assert_eq!(Snapshot::open("named-twice").unwrap_err().code(), Code::Busy);
+    check(one.root().unwrap(), 3);
+    one.close().unwrap();
+    check(Snapshot::open("named-twice").unwrap().root().unwrap(), 3);
+}

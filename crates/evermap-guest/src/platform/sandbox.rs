@@ -135,6 +135,10 @@ impl View for Reader {
     }
 }
 
+/// Where objects are mapped. An application's own object has two names, `NAME` and `OWNER:NAME`, but
+/// one address.
+static MAPPED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
 /// An object in memory; unmapped when dropped. Who has one sees to it that nothing refers to the
 /// object's memory then.
 struct Mapping {
@@ -144,14 +148,30 @@ struct Mapping {
 
 impl Mapping {
     fn of(name: &str, level: Level) -> Result<Mapping> {
+        let mut mapped = lock(&MAPPED);
         let address = map_object(name, 0, level)?;
+        if mapped.contains(&address) {
+            // Nothing was mapped by this call.
+            let why = "it is open in this program already, under its other name; close that first";
+            return Err(Error::new(Code::Busy, name, why));
+        }
+        mapped.push(address);
         Ok(Mapping { address, name: name.to_string() })
     }
 
     fn end(self) -> Result<()> {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: see above; `this` is not dropped.
-        unsafe { unmap_object(this.address, &this.name) }
+        unsafe { this.unmap() }
+    }
+
+    /// # Safety
+    /// Nothing refers to the object's memory, and this is called once.
+    unsafe fn unmap(&self) -> Result<()> {
+        let mut mapped = lock(&MAPPED);
+        mapped.retain(|address| *address != self.address);
+        // SAFETY: the caller's promise.
+        unsafe { unmap_object(self.address, &self.name) }
     }
 
     fn superblock(&self) -> *mut u8 {
@@ -179,7 +199,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: see above.
-        let _ = unsafe { unmap_object(self.address, &self.name) };
+        let _ = unsafe { self.unmap() };
     }
 }
 

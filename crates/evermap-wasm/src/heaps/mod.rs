@@ -112,6 +112,10 @@ impl Heaps {
                 );
                 return Err(Refusal::new(Code::Busy, words));
             }
+            // What it has it keeps; it gets no more when the right was taken back.
+            if bytes > 0 {
+                self.check_right(&name, level)?;
+            }
             return self.grow(base, bytes).map(|()| base);
         }
         self.check_right(&name, level)?;
