@@ -5,11 +5,12 @@
 //! beside the old one, flushed, and renamed over it; then the directory is flushed. Changes happen under a
 //! lock on a file of its own, so of two processes that change something none loses the other's.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -32,16 +33,42 @@ pub(crate) trait Kept: Clone + Default + PartialEq + Serialize + DeserializeOwne
     const CALLED: &'static str;
 }
 
-/// Which file was read: another one has another id, time or length.
-type Version = (u64, u64, i64, i64, u64);
+/// Which file was read: another one has another id, time or length, and one that was replaced has
+/// fewer names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Version {
+    device: u64,
+    inode: u64,
+    names: u64,
+    changed: (i64, i64),
+    length: u64,
+}
 
-/// What was read last. Without a version when there was no file.
-type ReadLast<T> = Option<(Option<Version>, Arc<T>)>;
+/// A file that was changed so long ago shows each further change by its time, however coarse the
+/// clock of its file system is.
+const SETTLED_AFTER_SECONDS: i64 = 3;
 
 #[derive(Debug)]
 pub(crate) struct KeptFile<T> {
     directory: PathBuf,
-    read: Mutex<ReadLast<T>>,
+    read: Mutex<Option<ReadLast<T>>>,
+}
+
+/// What was read last.
+#[derive(Debug)]
+struct ReadLast<T> {
+    /// Where from; none when there was no file.
+    source: Option<Source>,
+    table: Arc<T>,
+}
+
+#[derive(Debug)]
+struct Source {
+    file: File,
+    version: Version,
+    /// The file answers for its name: it had it when its last change was long ago, so that taking
+    /// the name away shows.
+    settled: bool,
 }
 
 impl<T: Kept> KeptFile<T> {
@@ -57,33 +84,48 @@ impl<T: Kept> KeptFile<T> {
         self.directory.join(T::FILE)
     }
 
-    fn read_last(&self) -> MutexGuard<'_, ReadLast<T>> {
+    fn read_last(&self) -> MutexGuard<'_, Option<ReadLast<T>>> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the table. Costs a look at the file's id and time when it is the one that was read.
+    /// Asks the table. Costs a look at the file's state when it is the one that was read.
     pub(crate) fn look<R>(&self, ask: impl FnOnce(&T) -> R) -> Result<R> {
-        let version = self.version()?;
-        let known = self.read_last().clone().filter(|(known, _)| *known == version);
+        let known = self.known()?;
         let table = match known {
-            Some((_, table)) => table,
+            Some(table) => table,
             None => {
-                let table = Arc::new(self.load()?);
-                // One that is replaced right now is read again the next time.
-                *self.read_last() = Some((version, Arc::clone(&table)));
+                let read = self.load()?;
+                let table = Arc::clone(&read.table);
+                *self.read_last() = Some(read);
                 table
             }
         };
         Ok(ask(&table))
     }
 
+    /// What was read last, if that is what there is.
+    fn known(&self) -> Result<Option<Arc<T>>> {
+        let mut last = self.read_last();
+        let Some(ReadLast { source, table }) = last.as_mut() else { return Ok(None) };
+        let same = match source {
+            Some(source) if source.settled => source.is_unchanged(),
+            Some(source) => {
+                let same = self.version()? == Some(source.version);
+                source.settled = same && source.version.is_settled();
+                same
+            }
+            None => self.version()?.is_none(),
+        };
+        Ok(same.then(|| Arc::clone(table)))
+    }
+
     /// Changes the table, durably; it stays as it is when `change` fails.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         let _lock = self.lock()?;
-        let mut table = self.load()?;
-        let before = table.clone();
+        let before = self.load()?.table;
+        let mut table = T::clone(&before);
         let result = change(&mut table)?;
-        if table != before {
+        if table != *before {
             self.replace(&table)?;
             *self.read_last() = None;
         }
@@ -105,27 +147,30 @@ impl<T: Kept> KeptFile<T> {
 
     fn version(&self) -> Result<Option<Version>> {
         match fs::symlink_metadata(self.path()) {
-            Ok(m) => Ok(Some((m.dev(), m.ino(), m.ctime(), m.ctime_nsec(), m.len()))),
+            Ok(found) => Ok(Some(Version::of(&found))),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Error::io("look at", self.path())(e)),
         }
     }
 
-    fn load(&self) -> Result<T> {
+    fn load(&self) -> Result<ReadLast<T>> {
         let path = self.path();
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-        let bytes = match options.open(&path) {
-            Ok(mut file) => {
-                let mut bytes = Vec::new();
-                std::io::Read::read_to_end(&mut file, &mut bytes)
-                    .map_err(Error::io("read", &path))?;
-                bytes
+        let mut file = match options.open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                return Ok(ReadLast { source: None, table: Arc::default() });
             }
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(T::default()),
             Err(e) => return Err(Error::io("open", &path)(e)),
         };
-        parse(&path, &bytes)
+        // Before it is read: what is changed meanwhile is another version.
+        let found = file.metadata().map_err(Error::io("look at", &path))?;
+        let version = Version::of(&found);
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(Error::io("read", &path))?;
+        let table = Arc::new(parse(&path, &bytes)?);
+        Ok(ReadLast { source: Some(Source { file, version, settled: false }), table })
     }
 
     fn replace(&self, table: &T) -> Result<()> {
@@ -155,6 +200,29 @@ impl<T: Kept> KeptFile<T> {
         File::open(&self.directory)
             .and_then(|directory| directory.sync_all())
             .map_err(Error::io("flush", &self.directory))
+    }
+}
+
+impl Version {
+    fn of(found: &Metadata) -> Version {
+        Version {
+            device: found.dev(),
+            inode: found.ino(),
+            names: found.nlink(),
+            changed: (found.ctime(), found.ctime_nsec()),
+            length: found.len(),
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        now as i64 - self.changed.0 > SETTLED_AFTER_SECONDS
+    }
+}
+
+impl Source {
+    fn is_unchanged(&self) -> bool {
+        self.file.metadata().is_ok_and(|found| Version::of(&found) == self.version)
     }
 }
 
@@ -272,6 +340,48 @@ mod tests {
         fs::rename(directory.path().join(Words::FILE), &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, directory.path().join(Words::FILE)).unwrap();
         assert!(file.look(|_| ()).is_err());
+    }
+
+    /// As if what was read last had not changed for a while.
+    fn settle(file: &KeptFile<Words>) {
+        file.look(|_| ()).unwrap();
+        file.read_last().as_mut().unwrap().source.as_mut().unwrap().settled = true;
+        // Coarse clocks tick every 10 ms at least.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_table_that_has_not_changed_for_long_is_seen_to_change() {
+        let (directory, file) = file();
+        add(&file, "one");
+        settle(&file);
+        let known = file.known().unwrap().unwrap();
+        assert_eq!(file.look(|table| table.0.len()).unwrap(), 1);
+        add(&KeptFile::<Words>::new(directory.path()), "two");
+        assert_eq!(file.look(|table| table.0.len()).unwrap(), 2, "replaced");
+        settle(&file);
+        let path = directory.path().join(Words::FILE);
+        let replaced = fs::read(&path).unwrap();
+        file.replace(&known).unwrap();
+        fs::write(&path, &replaced).unwrap();
+        assert_eq!(file.look(|table| table.0.len()).unwrap(), 2, "written in its place");
+        settle(&file);
+        fs::rename(&path, directory.path().join("elsewhere")).unwrap();
+        assert_eq!(file.look(|table| table.0.len()).unwrap(), 0, "moved away");
+        fs::rename(directory.path().join("elsewhere"), &path).unwrap();
+        assert_eq!(file.look(|table| table.0.len()).unwrap(), 2, "and back");
+    }
+
+    #[test]
+    fn a_table_that_was_changed_just_now_is_looked_for_by_its_name() {
+        let (directory, file) = file();
+        add(&file, "one");
+        for _ in 0..3 {
+            assert_eq!(file.look(|table| table.0.len()).unwrap(), 1);
+            assert!(!file.read_last().as_ref().unwrap().source.as_ref().unwrap().settled);
+        }
+        fs::remove_file(directory.path().join(Words::FILE)).unwrap();
+        assert_eq!(file.look(|table| table.0.len()).unwrap(), 0);
     }
 
     #[test]
