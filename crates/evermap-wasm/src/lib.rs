@@ -35,7 +35,7 @@ pub use access::{
 pub use application::{ApplicationId, SecretKey};
 pub use codes::Code;
 pub use error::{Error, Result};
-pub use evermap::guest::Unmapped;
+pub use evermap::guest::{GuestReaders, Unmapped};
 pub use guard::{Fault, FaultGuard};
 pub use guest::{End, Guest, GuestOptions, State};
 pub use key_ring::KeyRing;

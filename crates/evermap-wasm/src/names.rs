@@ -30,7 +30,8 @@ pub(crate) fn is_name(name: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectName {
     owner: ApplicationId,
-    name: String,
+    /// Owner, colon, name: what the store calls it, and asked for at every `map`.
+    whole: String,
 }
 
 impl ObjectName {
@@ -42,7 +43,8 @@ impl ObjectName {
         if !is_name(name) {
             return Err(Error::InvalidName { what: "an object", name: name.to_string() });
         }
-        Ok(ObjectName { owner: owner.clone(), name: name.to_string() })
+        let whole = [owner.as_str(), ":", name].concat();
+        Ok(ObjectName { owner: owner.clone(), whole })
     }
 
     /// The application that made it.
@@ -52,12 +54,12 @@ impl ObjectName {
 
     /// What that calls it.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.whole[self.owner.as_str().len() + 1..]
     }
 
     /// What the store calls it.
-    pub fn in_store(&self) -> String {
-        self.to_string()
+    pub fn in_store(&self) -> &str {
+        &self.whole
     }
 }
 
@@ -73,6 +75,6 @@ impl FromStr for ObjectName {
 
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.owner, self.name)
+        f.write_str(&self.whole)
     }
 }

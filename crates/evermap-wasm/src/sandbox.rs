@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use evermap::Store;
-use evermap::guest::Unmapped;
+use evermap::guest::{GuestReaders, Unmapped};
+use evermap::{ApplicationKey, Store};
 use wasmtime::{Cache, Config, Engine, Linker, StoreLimitsBuilder};
 
 use crate::access::AccessTable;
@@ -133,7 +134,8 @@ impl SandboxOptions {
         guard.map(FaultGuard::check_order).transpose()?;
         let store = Store::open_or_create(&directory)?;
         let table = AccessTable::of_store(store.path());
-        Ok(Sandbox { engine, store, table, options: self })
+        let readers = Arc::new(GuestReaders::new(&store));
+        Ok(Sandbox { engine, store, readers, table, options: self })
     }
 }
 
@@ -168,6 +170,8 @@ const MEMORY_RESERVATION_BYTES: u64 = 1 << 32;
 pub struct Sandbox {
     engine: Engine,
     store: Store,
+    /// Objects that guests read, kept open for the next guest.
+    readers: Arc<GuestReaders>,
     table: AccessTable,
     options: SandboxOptions,
 }
@@ -199,7 +203,8 @@ impl Module {
 #[derive(Clone, Debug)]
 pub struct Application {
     id: ApplicationId,
-    key: SecretKey,
+    /// What its objects carry.
+    key: ApplicationKey,
     other_keys: BTreeMap<ApplicationId, SecretKey>,
 }
 
@@ -229,6 +234,11 @@ impl Sandbox {
     /// Its store.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// What its guests have read and the next ones may read again: how many objects are kept open.
+    pub fn readers(&self) -> &GuestReaders {
+        &self.readers
     }
 
     /// Who may do what.
@@ -271,6 +281,7 @@ impl Sandbox {
     /// `WrongKey`, and the access table's.
     pub fn application(&self, id: ApplicationId, key: SecretKey) -> Result<Application> {
         self.table.enter(&id, &key)?;
+        let key = key.application_key()?;
         Ok(Application { id, key, other_keys: BTreeMap::new() })
     }
 
@@ -303,9 +314,10 @@ impl Sandbox {
         self.check_preopens(options)?;
         let tenant = Tenant {
             store: self.store.clone(),
+            readers: Arc::clone(&self.readers),
             table: self.table.clone(),
             application: application.id.clone(),
-            key: application.key.clone(),
+            key: application.key,
             other_keys: application.other_keys.clone(),
             allowed: options.allowed.clone(),
             write: options.write.clone(),

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
 use evermap::guest::{
-    GuestAddresses, GuestMemory, GuestReading, GuestSession, GuestWindow, Unmapped,
+    GuestAddresses, GuestMemory, GuestReaders, GuestReading, GuestSession, GuestWindow, Unmapped,
 };
 use evermap::{Error, PString, PVec, Store, WriteOptions, tools};
 
@@ -367,6 +367,52 @@ fn a_window_with_holes_has_them_from_the_beginning_and_again_after_an_object() {
     assert!(writable(data));
     drop(session);
     assert!(!writable(data));
+}
+
+#[test]
+fn snapshots_that_end_together_leave_zeros_and_sessions_where_they_are() {
+    let fixture = fixture();
+    let names = ["app:one", "app:two", "app:three", "app:four"];
+    for name in names {
+        let (store, window) = (&fixture.store, GuestWindow::default());
+        store.create_guest(name, window, &fixture.addresses, 0).unwrap();
+    }
+    let linear = Linear::new();
+    let readers = GuestReaders::new(&fixture.store);
+    for _ in 0..3 {
+        let read = |name| readers.read(name, None, &linear.memory, GuestReading::Private).unwrap();
+        let [one, two, four] = ["app:one", "app:two", "app:four"].map(read);
+        let options = WriteOptions::new();
+        let mut session = fixture
+            .store
+            .write_guest("app:three", &linear.memory, &fixture.addresses, &options)
+            .unwrap();
+        let bases = [one.base(), two.base(), session.base(), four.base()];
+        assert!(bases.is_sorted());
+        for base in bases {
+            assert_ne!(linear.load(base), 0, "its magic");
+            // What lies behind an object is the guest's own memory.
+            linear.store(base + GRANULE - 0x8000, 5);
+        }
+        linear.store(bases[2] + 3072, linear.load(bases[2] + 3072) + 1);
+        linear.memory.end_all(vec![four, one, two]);
+        for base in [bases[0], bases[1], bases[3]] {
+            assert_eq!((linear.load(base), linear.load(base + 65536)), (0, 0));
+            linear.store(base, 6);
+            linear.store(base, 0);
+        }
+        assert_ne!(linear.load(bases[2]), 0);
+        assert!(session.commit().unwrap());
+        session.close().unwrap();
+    }
+    assert_eq!(readers.reused_count(), 6);
+    let session = fixture
+        .store
+        .write_guest("app:three", &linear.memory, &fixture.addresses, &WriteOptions::new())
+        .unwrap();
+    assert_eq!(linear.load(session.base() + 3072), 3);
+    drop(session);
+    assert_sound(fixture.store.path());
 }
 
 #[test]

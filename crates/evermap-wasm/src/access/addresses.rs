@@ -59,17 +59,17 @@ impl TableAddresses {
     fn keep(&self, has: &[Given], is_new: bool) -> crate::error::Result<()> {
         let (name, owner) = (self.object.in_store(), self.object.owner().as_str());
         // Who forgets a new object may not have written that yet: only the lock waits for it.
-        if !is_new && self.file.look(|table| missing_of(table, &name, has).is_empty())? {
+        if !is_new && self.file.look(|table| missing_of(table, name, has).is_empty())? {
             return Ok(());
         }
         self.file.change(|table| {
-            let missing = missing_of(table, &name, has);
+            let missing = missing_of(table, name, has);
             if let Some(row) = table.applications.get_mut(owner) {
                 row.retired.retain(|retired| !missing.contains(retired));
             }
             if !missing.is_empty() {
                 let new = || Object { owner: owner.to_string(), given: Vec::new() };
-                table.objects.entry(name).or_insert_with(new).given.extend(missing);
+                table.objects.entry(name.to_string()).or_insert_with(new).given.extend(missing);
             }
             Ok(())
         })
@@ -82,8 +82,8 @@ impl TableAddresses {
         let name = self.object.in_store();
         let taken = self.file.change(|table| {
             let ours = |object: &Object| object.given.iter().all(|given| ranges.contains(given));
-            if table.objects.get(&name).is_some_and(ours) {
-                table.objects.remove(&name);
+            if table.objects.get(name).is_some_and(ours) {
+                table.objects.remove(name);
             }
             Ok(())
         });
@@ -95,7 +95,7 @@ impl TableAddresses {
     /// A range that was given to the object before and that it does not have.
     fn given_before(&self, table: &Table, bytes: u64) -> Option<Given> {
         let in_use = self.in_use();
-        let object = table.objects.get(&self.object.in_store()).filter(|_| in_use.all)?;
+        let object = table.objects.get(self.object.in_store()).filter(|_| in_use.all)?;
         object.given.iter().find_map(|given| {
             let mut taken = in_use.ranges.clone();
             taken.retain(|range| range.meets(given));
@@ -132,7 +132,7 @@ impl TableAddresses {
             }
         };
         let new = || Object { owner: owner.to_string(), given: Vec::new() };
-        table.objects.entry(name).or_insert_with(new).given.push(given.clone());
+        table.objects.entry(name.to_string()).or_insert_with(new).given.push(given.clone());
         Ok(given)
     }
 }

@@ -132,9 +132,9 @@ impl AccessTable {
                 return Err(no_application());
             }
             if object.owner() != id {
-                table.check_meets_nothing(id.as_str(), &object.in_store())?;
+                table.check_meets_nothing(id.as_str(), object.in_store())?;
             }
-            table.set_right(id.as_str(), &object.in_store(), level);
+            table.set_right(id.as_str(), object.in_store(), level);
             Ok(())
         })
     }
@@ -145,7 +145,7 @@ impl AccessTable {
     /// # Errors
     /// `NoObject` when there is no such row.
     pub fn revoke(&self, id: &ApplicationId, object: &ObjectName) -> Result<()> {
-        self.file.change(|table| match table.remove_right(id.as_str(), &object.in_store()) {
+        self.file.change(|table| match table.remove_right(id.as_str(), object.in_store()) {
             true => Ok(()),
             false => {
                 Err(Error::NoObject { application: id.to_string(), object: object.to_string() })
@@ -160,7 +160,7 @@ impl AccessTable {
     pub fn level(&self, id: &ApplicationId, object: &ObjectName) -> Result<Level> {
         self.file.look(|table| {
             let owned = if object.owner() == id { Level::Write } else { Level::None };
-            table.right(id.as_str(), &object.in_store()).unwrap_or(owned)
+            table.right(id.as_str(), object.in_store()).unwrap_or(owned)
         })
     }
 

@@ -12,8 +12,10 @@ mod stat;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evermap::guest::{GuestAddresses, GuestReading, GuestRegion, GuestSession, GuestSnapshot};
-use evermap::{Error as StoreError, Store, WriteOptions};
+use evermap::guest::{
+    GuestAddresses, GuestReaders, GuestReading, GuestRegion, GuestSession, GuestSnapshot,
+};
+use evermap::{ApplicationKey, Error as StoreError, Store, WriteOptions};
 
 use crate::access::{AccessTable, Level, TableAddresses};
 use crate::application::{ApplicationId, SecretKey};
@@ -31,9 +33,11 @@ const HINT_BYTES_MAX: u64 = 16 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
     pub(crate) store: Store,
+    /// What guests of the sandbox have read.
+    pub(crate) readers: Arc<GuestReaders>,
     pub(crate) table: AccessTable,
     pub(crate) application: ApplicationId,
-    pub(crate) key: SecretKey,
+    pub(crate) key: ApplicationKey,
     /// Keys of other applications whose objects it may have rights to.
     pub(crate) other_keys: BTreeMap<ApplicationId, SecretKey>,
     /// Rights for this run alone; they stand above the table's.
@@ -89,7 +93,16 @@ impl Heaps {
 
     /// Unmaps everything; what was not committed is forgotten.
     pub(crate) fn clear(&mut self) {
-        self.open.clear();
+        let mut snapshots = Vec::new();
+        for open in std::mem::take(&mut self.open).into_values() {
+            match open.mapped {
+                Mapped::Session(session) => drop(session),
+                Mapped::Snapshot(snapshot) => snapshots.push(snapshot),
+            }
+        }
+        if let Some(linear) = &self.linear {
+            linear.memory().end_all(snapshots);
+        }
     }
 
     fn need_linear(&self) -> Result<&Linear, Refusal> {
@@ -232,11 +245,11 @@ impl Heaps {
     fn map_for_writing(&self, name: &ObjectName, bytes: u32) -> Result<GuestSession, Refusal> {
         let tenant = &self.tenant;
         let linear = self.need_linear()?;
-        let store = self.store_for(name)?;
+        let store = tenant.store.for_application(self.key_of(name.owner())?);
         let given = TableAddresses::of(tenant.table.file(), name);
         let addresses: Arc<dyn GuestAddresses> = given.clone();
         let in_store = name.in_store();
-        let write = || store.write_guest(&in_store, linear.memory(), &addresses, &tenant.write);
+        let write = || store.write_guest(in_store, linear.memory(), &addresses, &tenant.write);
         let opened = match write() {
             Err(StoreError::NotFound { .. }) if *name.owner() == tenant.application => {
                 tenant.table.forget_missing(|known| {
@@ -245,7 +258,7 @@ impl Heaps {
                 })?;
                 let hint = u64::from(bytes).min(HINT_BYTES_MAX);
                 let window = linear.memory().window();
-                store.create_guest(&in_store, window, &addresses, hint).inspect_err(|error| {
+                store.create_guest(in_store, window, &addresses, hint).inspect_err(|error| {
                     // After any other error it may be there.
                     if matches!(
                         error,
@@ -269,20 +282,20 @@ impl Heaps {
             false => GuestReading::Private,
         };
         let memory = self.need_linear()?.memory();
-        Ok(self.store_for(name)?.read_guest(&name.in_store(), memory, reading)?)
+        let key = Some(self.key_of(name.owner())?);
+        Ok(self.tenant.readers.read(name.in_store(), key, memory, reading)?)
     }
 
-    /// The store, with the key of the object's owner.
-    fn store_for(&self, name: &ObjectName) -> Result<Store, Refusal> {
+    fn key_of(&self, owner: &ApplicationId) -> Result<ApplicationKey, Refusal> {
         let tenant = &self.tenant;
-        let key = match *name.owner() == tenant.application {
-            true => &tenant.key,
-            false => tenant.other_keys.get(name.owner()).ok_or_else(|| {
-                let words = format!("the host has no key of application `{}`", name.owner());
-                Refusal::new(Code::Denied, words)
-            })?,
-        };
-        Ok(tenant.store.for_application(key.application_key()?))
+        if *owner == tenant.application {
+            return Ok(tenant.key);
+        }
+        let key = tenant.other_keys.get(owner).ok_or_else(|| {
+            let words = format!("the host has no key of application `{owner}`");
+            Refusal::new(Code::Denied, words)
+        })?;
+        Ok(key.application_key()?)
     }
 
     fn grow(&mut self, base: u32, bytes: u32) -> Result<(), Refusal> {

@@ -137,8 +137,16 @@ pub(crate) struct AddressSpace {
 #[derive(Debug, Default)]
 struct State {
     reservations: Vec<Reservation>,
-    /// Ranges of live mappings: base, end.
-    mapped: Vec<(u64, u64)>,
+    /// Ranges of live mappings.
+    mapped: Vec<Claimed>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Claimed {
+    base: u64,
+    end: u64,
+    /// Nothing is mapped there any more; the claim is about to end.
+    cleared: bool,
 }
 
 impl AddressSpace {
@@ -191,7 +199,7 @@ impl AddressSpace {
                 remedy: "the object belongs to another store; import it there",
             });
         }
-        if state.mapped.iter().any(|&(b, e)| b < end && e > base) {
+        if state.mapped.iter().any(|c| c.base < end && c.end > base) {
             return Err(Error::AddressTaken {
                 what: self.owner.clone(),
                 base,
@@ -200,8 +208,48 @@ impl AddressSpace {
                 remedy: "close that object first",
             });
         }
-        state.mapped.push((base, end));
+        state.mapped.push(Claimed { base, end, cleared: false });
         Ok(Mapping { space: Arc::clone(self), base, length, key: OnceLock::new() })
+    }
+
+    /// Takes many mappings back to what the space has where nothing is mapped, by as few system
+    /// calls as possible: what lies between two of them goes as well, where it is nobody's claim.
+    /// They may only be dropped then. Clearing each of ten by itself took four times as long.
+    pub(crate) fn clear_all<'a>(&self, mappings: impl Iterator<Item = &'a Mapping>) {
+        let mut state = lock(&self.state);
+        let ours = mappings.filter(|m| std::ptr::eq(Arc::as_ptr(&m.space), self));
+        let mut bases: Vec<u64> = ours.map(|m| m.base).collect();
+        bases.sort_unstable();
+        state.mapped.sort_unstable_by_key(|claimed| claimed.base);
+        let goes = |claimed: &Claimed| bases.binary_search(&claimed.base).is_ok();
+        for run in state.mapped.chunk_by_mut(|one, next| goes(one) == goes(next)) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let (base, end) = (first.base, last.end);
+            // Of those that could not be cleared each tries once more when it is dropped.
+            if goes(first) && self.vacate(pointer(base), end - base).is_ok() {
+                run.iter_mut().for_each(|claimed| claimed.cleared = true);
+            }
+        }
+    }
+
+    /// Puts what the space has where nothing is mapped over a range that is its claims' or
+    /// nobody's.
+    fn vacate(&self, at: *mut c_void, length: u64) -> Result<()> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let rights = match self.vacancy {
+            Vacancy::Hole => ProtFlags::empty(),
+            Vacancy::Zeros => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        // SAFETY: the range lies in the space, whose owner lets it be mapped over; nobody else has
+        // a claim to it.
+        unsafe { mm::mmap_anonymous(at, length as usize, rights, flags) }
+            .map(|_| ())
+            .map_err(|e| Error::Unsupported { why: format!("mmap failed: {e}") })
+    }
+
+    /// Was a claim's range cleared together with others?
+    fn is_cleared(&self, base: u64) -> bool {
+        lock(&self.state).mapped.iter().any(|claimed| claimed.base == base && claimed.cleared)
     }
 }
 
@@ -212,6 +260,8 @@ pub(crate) enum Sharing {
     ReadOnly,
     /// Stores stay in this process until they are committed.
     PrivateWritable,
+    /// Stores stay in this process, and are never committed: a forked child has what there is.
+    PrivateCopy,
     /// Stores go to the file's page cache at once: for bytes no commit speaks of yet.
     SharedWritable,
 }
@@ -263,7 +313,7 @@ impl Mapping {
         let at = self.checked(address, length);
         let (protection, flags) = match sharing {
             Sharing::ReadOnly => (ProtFlags::READ, MapFlags::PRIVATE),
-            Sharing::PrivateWritable => {
+            Sharing::PrivateWritable | Sharing::PrivateCopy => {
                 (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE)
             }
             Sharing::SharedWritable => (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED),
@@ -275,7 +325,7 @@ impl Mapping {
             mm::mmap(at, length as usize, protection, flags, file.descriptor(), file_offset)
         };
         mapped.map_err(|e| Error::from_io(e.into(), "map", file.path()))?;
-        if sharing != Sharing::ReadOnly {
+        if matches!(sharing, Sharing::PrivateWritable | Sharing::SharedWritable) {
             // A forked child must not inherit half-done work (and a commit in it would be wrong).
             self.advise(address, length, Advice::LinuxDontFork);
             if let Some(key) = self.key.get() {
@@ -349,16 +399,7 @@ impl Mapping {
         if length == 0 {
             return Ok(());
         }
-        let at = self.checked(address, length);
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        let rights = match self.space.vacancy {
-            Vacancy::Hole => ProtFlags::empty(),
-            Vacancy::Zeros => ProtFlags::READ | ProtFlags::WRITE,
-        };
-        // SAFETY: the range is ours; what was there before we mapped something is put back in place.
-        unsafe { mm::mmap_anonymous(at, length as usize, rights, flags) }
-            .map(|_| ())
-            .map_err(|e| Error::Unsupported { why: format!("mmap failed: {e}") })
+        self.space.vacate(self.checked(address, length), length)
     }
 
     fn advise(&self, address: u64, length: u64, advice: Advice) {
@@ -373,9 +414,9 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // Should the kernel refuse (it ran out of map entries), the old pages stay visible to
         // nobody: the range is never claimed again in this process.
-        if self.clear(self.base, self.length).is_ok() {
+        if self.space.is_cleared(self.base) || self.clear(self.base, self.length).is_ok() {
             let base = self.base;
-            lock(&self.space.state).mapped.retain(|&(b, _)| b != base);
+            lock(&self.space.state).mapped.retain(|claimed| claimed.base != base);
         } else {
             // The pages keep the key, so nobody else may have it.
             std::mem::forget(self.key.take());

@@ -47,6 +47,35 @@ pub(super) struct CatalogAccess {
     pub(super) changed: bool,
 }
 
+/// A commit of the catalog, as it was looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CatalogVersion {
+    sequence: u64,
+    pub(super) position: LogPosition,
+}
+
+impl CatalogVersion {
+    pub(super) fn of(reader: &Reader) -> CatalogVersion {
+        let sequence = reader.superblock().commit_sequence;
+        CatalogVersion { sequence, position: reader.log_position() }
+    }
+}
+
+/// Tells whether the catalog has changed, without locking it and without waiting for who does.
+#[derive(Debug)]
+pub(super) struct CatalogWatch {
+    log_file: Arc<dyn File>,
+}
+
+impl CatalogWatch {
+    /// Was this the last commit when it was asked? Every change is a record of the log before it
+    /// is seen anywhere else. Two small reads; false also when nobody knows.
+    pub(super) fn is_last(&self, version: CatalogVersion) -> bool {
+        let CatalogVersion { sequence, position } = version;
+        Log::stands_at(&*self.log_file, position, sequence).unwrap_or(false)
+    }
+}
+
 /// Where the catalog itself gets addresses from when it outgrows its region.
 struct CatalogAddresses {
     book: Arc<LeaseBook>,
@@ -111,6 +140,11 @@ impl CatalogAccess {
             replayed: false,
             changed: false,
         })
+    }
+
+    /// For asking whether it has changed.
+    pub(super) fn watch(&self) -> CatalogWatch {
+        CatalogWatch { log_file: Arc::clone(&self.log_file) }
     }
 
     /// Calls `look` with the catalog as of its last commit.

@@ -11,16 +11,18 @@ use std::sync::Arc;
 
 use super::application::check_application;
 use super::batch::Batch;
+pub use super::guest_readers::GuestReaders;
 use super::info::ObjectInfo;
 use super::inner::Inner;
 use super::options::Verify;
 use super::store::Store;
-use crate::address::{AddressSpace, AnonymousRange, Vacancy};
+use crate::address::{AddressSpace, AnonymousRange, Mapping, Vacancy};
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
-use crate::format::{CHUNK_BYTES, GuestRecord, PAGE_BYTES, RegionRecord};
+use crate::format::{CHUNK_BYTES, GuestRecord, PAGE_BYTES, RegionRecord, Superblock};
 use crate::object::{
-    Addresses, Displacement, Environment, GuestDraft, GuestWriter, Place, Reader, Stores, lease_of,
+    Addresses, Displacement, Environment, GuestDraft, GuestWriter, Place, Reader, ReadyObject,
+    ReadySnapshot, Stores, lease_of,
 };
 
 /// Bytes of a pointer in a guest object.
@@ -137,6 +139,23 @@ impl GuestMemory {
     /// Which guest addresses it has.
     pub fn window(&self) -> GuestWindow {
         self.window
+    }
+
+    /// Ends snapshots of this memory all at once, which costs less than one by one: for a guest that
+    /// has ended. What it stored between them, where no object is, goes as well.
+    pub fn end_all(&self, snapshots: Vec<GuestSnapshot>) {
+        self.space.clear_all(snapshots.iter().flat_map(GuestSnapshot::mappings));
+    }
+
+    /// Maps what is ready; `None` where it is to be opened anew.
+    pub(super) fn map_ready(
+        &self,
+        ready: &Arc<ReadyObject>,
+        reading: GuestReading,
+    ) -> Result<Option<GuestSnapshot>> {
+        let here = Displacement::by(self.memory_base);
+        let mapped = ready.map(&self.space, here, reading.stores())?;
+        Ok(mapped.map(|snapshot| GuestSnapshot(Mapped::Ready(snapshot))))
     }
 
     fn environment(&self, inner: &Arc<Inner>, addresses: &Arc<dyn GuestAddresses>) -> Environment {
@@ -305,24 +324,44 @@ impl Drop for GuestSession {
 }
 
 /// One commit of a guest object, mapped into a guest's memory.
-pub struct GuestSnapshot {
-    reader: Reader,
+pub struct GuestSnapshot(pub(super) Mapped);
+
+/// How a snapshot came to be mapped.
+pub(super) enum Mapped {
+    /// By opening the object.
+    Opened(Box<Reader>),
+    /// From a file that was open.
+    Ready(ReadySnapshot),
 }
 
 impl GuestSnapshot {
     /// Guest address of the superblock.
     pub fn base(&self) -> u64 {
-        self.reader.superblock().regions[0].base
+        self.superblock().regions[0].base
     }
 
     /// Its regions.
     pub fn regions(&self) -> Vec<GuestRegion> {
-        self.reader.superblock().regions().iter().copied().map(GuestRegion).collect()
+        self.superblock().regions().iter().copied().map(GuestRegion).collect()
     }
 
     /// Number of the commit.
     pub fn sequence(&self) -> u64 {
-        self.reader.superblock().commit_sequence
+        self.superblock().commit_sequence
+    }
+
+    fn superblock(&self) -> &Superblock {
+        match &self.0 {
+            Mapped::Opened(reader) => reader.superblock(),
+            Mapped::Ready(ready) => ready.superblock(),
+        }
+    }
+
+    fn mappings(&self) -> &[Mapping] {
+        match &self.0 {
+            Mapped::Opened(reader) => reader.mappings(),
+            Mapped::Ready(ready) => ready.mappings(),
+        }
     }
 }
 
@@ -333,6 +372,15 @@ pub enum GuestReading {
     ReadOnly,
     /// Read, and store for itself: nobody else sees that, and it is gone with the mapping.
     Private,
+}
+
+impl GuestReading {
+    pub(super) fn stores(self) -> Stores {
+        match self {
+            GuestReading::ReadOnly => Stores::Fault,
+            GuestReading::Private => Stores::StayHere,
+        }
+    }
 }
 
 impl Store {
@@ -398,23 +446,31 @@ impl Store {
         memory: &GuestMemory,
         reading: GuestReading,
     ) -> Result<GuestSnapshot> {
+        self.read_guest_with(name, memory, reading).map(|reader| {
+            // Large, and a guest has few.
+            GuestSnapshot(Mapped::Opened(Box::new(reader)))
+        })
+    }
+
+    pub(super) fn read_guest_with(
+        &self,
+        name: &str,
+        memory: &GuestMemory,
+        reading: GuestReading,
+    ) -> Result<Reader> {
         let inner = &self.inner;
-        let stores = match reading {
-            GuestReading::ReadOnly => Stores::Fault,
-            GuestReading::Private => Stores::StayHere,
-        };
         let none: Arc<dyn GuestAddresses> = Arc::new(NoAddresses);
         let environment = memory.environment(inner, &none);
         inner.find_and_open(name, |found| {
             let reader = inner.with_place(name, found.uuid, |place| {
-                Reader::open_for(&environment, place, stores)
+                Reader::open_for(&environment, place, reading.stores())
             })?;
             check_application(inner, name, reader.superblock(), self.application)?;
             check_window(name, &reader.superblock().guest, memory.window)?;
             if inner.options.verify != Verify::Superblock {
                 reader.verify()?;
             }
-            Ok(GuestSnapshot { reader })
+            Ok(reader)
         })
     }
 }
@@ -432,7 +488,7 @@ pub(super) fn info(inner: &Arc<Inner>, name: &str) -> Result<ObjectInfo> {
 }
 
 /// Refuses an object for other pointers, or for another window.
-fn check_window(name: &str, found: &GuestRecord, window: GuestWindow) -> Result<()> {
+pub(super) fn check_window(name: &str, found: &GuestRecord, window: GuestWindow) -> Result<()> {
     if *found == window.record() {
         return Ok(());
     }

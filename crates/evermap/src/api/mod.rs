@@ -10,6 +10,7 @@ mod batch;
 mod catalog_access;
 mod guarded;
 pub mod guest;
+mod guest_readers;
 mod import;
 mod info;
 mod inner;

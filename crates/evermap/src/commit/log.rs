@@ -65,6 +65,16 @@ pub(crate) struct Log {
 pub(crate) struct LogPosition {
     salt: u64,
     tail: u64,
+    slot: u64,
+    generation: u64,
+}
+
+#[cfg(test)]
+impl LogPosition {
+    /// How often the log was emptied, and one.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
 }
 
 impl Log {
@@ -179,6 +189,24 @@ impl Log {
         })
     }
 
+    /// Does the log stand where it stood, without another record and without a reset? Two reads of
+    /// 64 bytes, and no lock: what a commit that is going on has half written counts as none. True
+    /// says that no commit had been made when it was asked; false may be said too often.
+    pub(crate) fn stands_at(file: &dyn File, position: LogPosition, sequence: u64) -> Result<bool> {
+        // A reset writes the header that was not in use, with a higher generation.
+        let mut header = LogHeader::zeroed();
+        let other = (1 - position.slot) * LOG_SLOT_BYTES;
+        file.read_at(bytemuck::bytes_of_mut(&mut header), other)?;
+        if header.magic == LOG_MAGIC && header.generation > position.generation {
+            return Ok(false);
+        }
+        let mut head = LogRecord::zeroed();
+        file.read_at(bytemuck::bytes_of_mut(&mut head), position.tail)?;
+        Ok(head.magic != LOG_RECORD_MAGIC
+            || head.salt != position.salt
+            || head.sequence != sequence + 1)
+    }
+
     /// An object asked for this log once, and so log and name are durable: it has records, or was
     /// emptied, and neither happens before.
     pub(crate) fn was_needed(&self) -> bool {
@@ -192,7 +220,8 @@ impl Log {
 
     /// Where the log stands.
     pub(crate) fn position(&self) -> LogPosition {
-        LogPosition { salt: self.header.salt, tail: self.tail }
+        let LogHeader { salt, generation, .. } = self.header;
+        LogPosition { salt, tail: self.tail, slot: self.slot, generation }
     }
 
     /// Bytes of records since the last reset.

@@ -14,6 +14,7 @@ mod guest;
 mod map;
 mod protector;
 mod reader;
+mod ready;
 mod superblock;
 mod territory;
 mod verification;
@@ -37,6 +38,7 @@ pub use map::{
 pub use protector::{InForce, Protection};
 pub(crate) use protector::{Opened, Protector};
 pub(crate) use reader::{Reader, Stores};
+pub(crate) use ready::{ReadyObject, ReadySnapshot};
 pub(crate) use superblock::{
     Loaded, LogSource, checksum as superblock_checksum, hex, peek, read as read_superblock,
 };

@@ -83,9 +83,10 @@ impl Reader {
         environment.check_kind(place, &superblock)?;
         let regions = environment.displacement().records_here(superblock.regions());
         let read_only = stores == Stores::Fault;
-        let sharing = match read_only && overlay.is_empty() {
-            true => Sharing::ReadOnly,
-            false => Sharing::PrivateWritable,
+        let sharing = match stores {
+            Stores::StayHere => Sharing::PrivateCopy,
+            Stores::Fault if overlay.is_empty() => Sharing::ReadOnly,
+            Stores::Fault => Sharing::PrivateWritable,
         };
         let mut mappings = Vec::new();
         for region in &regions {
@@ -161,6 +162,11 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// What is mapped, a mapping a region.
+    pub(crate) fn mappings(&self) -> &[Mapping] {
+        &self.mappings
     }
 
     /// Puts what is mapped under an embedder's key.

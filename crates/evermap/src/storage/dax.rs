@@ -29,7 +29,7 @@ use rustix::mm::{self, Advice, MapFlags, MremapFlags, ProtFlags};
 use tracing::{debug, trace};
 
 use super::real::DiskFile;
-use super::{File, LockKind};
+use super::{File, FileState, LockKind};
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 
@@ -292,6 +292,10 @@ impl File for DaxFile {
 
     fn has_a_name(&self) -> Result<bool> {
         self.plain.has_a_name()
+    }
+
+    fn state(&self) -> Result<FileState> {
+        self.plain.state()
     }
 
     fn clone_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {

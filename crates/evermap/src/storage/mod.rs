@@ -49,6 +49,18 @@ pub(crate) struct FileIdentity {
     pub inode: u64,
 }
 
+/// What the file system says of an open file, beside what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileState {
+    /// Bytes.
+    pub length: u64,
+    /// False once its last name was removed.
+    pub named: bool,
+    /// When contents, name or rights were changed last: seconds and nanoseconds, as coarse as the
+    /// kernel's clock. Zeros where nobody knows.
+    pub changed: (i64, i64),
+}
+
 /// A namespace of files.
 pub(crate) trait Storage: Send + Sync + std::fmt::Debug {
     /// Opens a file; never follows a symbolic link. New files are readable by their owner only.
@@ -134,6 +146,10 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     fn with_path(&self, path: &Path) -> Result<Arc<dyn File>>;
     /// False once its last name was removed.
     fn has_a_name(&self) -> Result<bool>;
+    /// Length, name and time of the last change: one call.
+    fn state(&self) -> Result<FileState> {
+        Ok(FileState { length: self.length()?, named: self.has_a_name()?, changed: (0, 0) })
+    }
     /// Makes this (empty) file share the blocks of the first `length` bytes of `source`, or of
     /// more; false where the file system cannot.
     fn clone_from(&self, source: &dyn File, length: u64) -> Result<bool>;

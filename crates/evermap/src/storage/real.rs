@@ -17,7 +17,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use tracing::trace;
 
 use super::dax::DaxFile;
-use super::{File, FileIdentity, FileSystem, LockKind, OpenMode, Storage};
+use super::{File, FileIdentity, FileState, FileSystem, LockKind, OpenMode, Storage};
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 
@@ -440,6 +440,15 @@ impl File for DiskFile {
     fn has_a_name(&self) -> Result<bool> {
         let stat = fs::fstat(&self.descriptor).map_err(|e| self.error(e, "look at"))?;
         Ok(stat.st_nlink > 0)
+    }
+
+    fn state(&self) -> Result<FileState> {
+        let stat = fs::fstat(&self.descriptor).map_err(|e| self.error(e, "look at"))?;
+        Ok(FileState {
+            length: stat.st_size as u64,
+            named: stat.st_nlink > 0,
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        })
     }
 
     fn clone_from(&self, source: &dyn File, length: u64) -> Result<bool> {
