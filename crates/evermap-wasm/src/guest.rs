@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use evermap::WriteOptions;
-use wasmtime::{CallHook, Engine, Instance, Linker, Store, StoreLimits, Trap, UpdateDeadline};
+use wasmtime::{CallHook, Engine, Instance, InstancePre, Store, StoreLimits, Trap, UpdateDeadline};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder};
 
@@ -269,7 +269,6 @@ pub struct Guest<T: 'static = ()> {
 
 pub(crate) struct Start<'a> {
     pub(crate) name: &'a str,
-    pub(crate) module: &'a wasmtime::Module,
     pub(crate) objection: Option<&'a str>,
     pub(crate) unmapped: evermap::guest::Unmapped,
     pub(crate) guarded: bool,
@@ -279,11 +278,11 @@ pub(crate) struct Start<'a> {
 impl<T: Send + 'static> Guest<T> {
     pub(crate) fn start(
         start: &Start<'_>,
-        linker: &Linker<State<T>>,
+        prepared: &InstancePre<State<T>>,
         state: State<T>,
         options: &GuestOptions,
     ) -> Result<Guest<T>> {
-        let engine = linker.engine().clone();
+        let engine = prepared.module().engine().clone();
         let failed = |why: wasmtime::Error| Error::Module {
             name: start.name.to_string(),
             why: format!("{why:#}"),
@@ -315,17 +314,17 @@ impl<T: Send + 'static> Guest<T> {
         let (name, ended) = (start.name.to_string(), None);
         let elapsed = Duration::ZERO;
         let mut guest = Guest { _timer: timer, store, instance: None, name, elapsed, ended };
-        guest.instantiate(start, linker, &engine).map_err(failed)?;
+        guest.instantiate(start, prepared, &engine).map_err(failed)?;
         Ok(guest)
     }
 
     fn instantiate(
         &mut self,
         start: &Start<'_>,
-        linker: &Linker<State<T>>,
+        prepared: &InstancePre<State<T>>,
         engine: &Engine,
     ) -> wasmtime::Result<()> {
-        let instance = linker.instantiate(&mut self.store, start.module)?;
+        let instance = prepared.instantiate(&mut self.store)?;
         self.instance = Some(instance);
         let linear = match (start.objection, instance.get_memory(&mut self.store, "memory")) {
             (Some(why), _) => Err(layout(why)),

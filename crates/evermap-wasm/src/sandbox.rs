@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use evermap::guest::{GuestReaders, Unmapped};
 use evermap::{ApplicationKey, Store};
-use wasmtime::{Cache, Config, Engine, Linker, StoreLimitsBuilder};
+use wasmtime::{Cache, Config, Engine, InstancePre, Linker, StoreLimitsBuilder};
 
 use crate::access::AccessTable;
 use crate::application::{ApplicationId, SecretKey};
@@ -177,13 +177,23 @@ pub struct Sandbox {
 }
 
 /// A compiled module.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Module {
     compiled: wasmtime::Module,
+    /// With its imports found, once it was started.
+    prepared: Arc<OnceLock<InstancePre<State<()>>>>,
     name: String,
     identity: ModuleIdentity,
     /// Why objects cannot be mapped into its instances.
     objection: Option<String>,
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Module { name, identity, .. } = self;
+        let mut shown = f.debug_struct("Module");
+        shown.field("name", name).field("identity", identity).finish_non_exhaustive()
+    }
 }
 
 impl Module {
@@ -269,6 +279,7 @@ impl Sandbox {
             .map_err(|e| failed(format!("{e:#}")))?;
         Ok(Module {
             compiled,
+            prepared: Arc::default(),
             name: name.to_string(),
             identity: ModuleIdentity::of(bytes),
             objection: layout::objection(&wasm),
@@ -295,7 +306,18 @@ impl Sandbox {
         application: &Application,
         options: &GuestOptions,
     ) -> Result<Guest> {
-        self.start_with(module, application, options, (), |_| Ok(()))
+        if !Engine::same(module.compiled.engine(), &self.engine) {
+            return self.start_with(module, application, options, (), |_| Ok(()));
+        }
+        let prepared = match module.prepared.get() {
+            Some(prepared) => prepared,
+            None => {
+                // Another thread's is as good.
+                let prepared = self.prepare(module, |_| Ok(()))?;
+                module.prepared.get_or_init(|| prepared)
+            }
+        };
+        self.start_prepared(module, prepared, application, options, ())
     }
 
     /// The same, with functions and state of the embedder's own.
@@ -309,6 +331,33 @@ impl Sandbox {
         options: &GuestOptions,
         host: T,
         add: impl FnOnce(&mut Linker<State<T>>) -> wasmtime::Result<()>,
+    ) -> Result<Guest<T>> {
+        let prepared = self.prepare(module, add)?;
+        self.start_prepared(module, &prepared, application, options, host)
+    }
+
+    /// Finds what a module imports. It takes longer than all else of a start, so it is kept where the
+    /// embedder has nothing of its own to add.
+    fn prepare<T: Send + 'static>(
+        &self,
+        module: &Module,
+        add: impl FnOnce(&mut Linker<State<T>>) -> wasmtime::Result<()>,
+    ) -> Result<InstancePre<State<T>>> {
+        let mut linker = Linker::new(&self.engine);
+        let prepared = wasmtime_wasi::p1::add_to_linker_sync(&mut linker, State::wasi_mut)
+            .and_then(|()| add_to_linker(&mut linker, State::heaps_mut))
+            .and_then(|()| add(&mut linker))
+            .and_then(|()| linker.instantiate_pre(&module.compiled));
+        prepared.map_err(|e| Error::Module { name: module.name.clone(), why: format!("{e:#}") })
+    }
+
+    fn start_prepared<T: Send + 'static>(
+        &self,
+        module: &Module,
+        prepared: &InstancePre<State<T>>,
+        application: &Application,
+        options: &GuestOptions,
+        host: T,
     ) -> Result<Guest<T>> {
         module.identity.check_bound(&self.table, &application.id)?;
         self.check_preopens(options)?;
@@ -328,20 +377,14 @@ impl Sandbox {
             limits = limits.memory_size(bytes);
         }
         let state = State::new(Heaps::new(tenant), options.wasi()?, limits.build(), host);
-        let mut linker = Linker::new(&self.engine);
-        let added = wasmtime_wasi::p1::add_to_linker_sync(&mut linker, State::wasi_mut)
-            .and_then(|()| add_to_linker(&mut linker, State::heaps_mut))
-            .and_then(|()| add(&mut linker));
-        added.map_err(|e| Error::Module { name: module.name.clone(), why: format!("{e:#}") })?;
         let start = Start {
             name: &module.name,
-            module: &module.compiled,
             objection: module.objection.as_deref(),
             unmapped: self.options.unmapped,
             guarded: self.options.guard,
             epochs: self.options.epochs,
         };
-        Guest::start(&start, &linker, state, options)
+        Guest::start(&start, prepared, state, options)
     }
 
     /// No directory that a guest sees may hold the store, or lie in it.
