@@ -201,6 +201,24 @@ fn rights_are_granted_held_to_and_revoked() {
 }
 
 #[test]
+fn a_heap_is_opened_again_by_its_application_from_a_backup_and_after_a_restore() {
+    let place = Place::new();
+    let module = place.file("counts.wat", COUNTS);
+    let module = module.to_str().unwrap();
+    let run = || place.run(&["sandbox", "run", module]).code;
+    assert_eq!(run(), 1);
+    let copy = place.path("copy");
+    let copy = copy.to_str().unwrap();
+    assert_eq!(place.run(&["backup", copy]).code, 0);
+    assert_eq!((run(), run()), (2, 3));
+    let restored = place.run(&["restore", copy, "--force"]);
+    assert_eq!(restored.code, 0, "{restored:?}");
+    assert_eq!(run(), 2);
+    let of_the_copy = place.bare(&["--store", copy, "sandbox", "run", module]).status().unwrap();
+    assert_eq!(of_the_copy.code(), Some(2));
+}
+
+#[test]
 fn a_bound_module_keeps_others_out() {
     let place = Place::new();
     let (counts, exits) = (place.file("counts.wat", COUNTS), place.file("exits.wat", EXITS));
