@@ -47,11 +47,11 @@ fn built_tests(tests: &str) -> Option<PathBuf> {
 /// The program of this name that cargo's messages tell of.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().map(|line| serde_json::from_str(line).unwrap());
-    let found = messages.filter_map(|message: serde_json::Value| {
+    let mut found = messages.filter_map(|message: serde_json::Value| {
         let of_this = message["target"]["name"] == name;
         of_this.then(|| Some(PathBuf::from(message["executable"].as_str()?)))?
     });
-    Some(found.last().unwrap())
+    Some(found.next().unwrap())
 }
 
 /// What cargo says of building a part of the guests' crate for guests.
