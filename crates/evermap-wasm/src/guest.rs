@@ -202,7 +202,7 @@ impl<T> State<T> {
     fn check_alive(&self) -> wasmtime::Result<()> {
         match self.death() {
             Some(death) => Err(wasmtime::Error::from(death)),
-            None if self.expired.load(Ordering::Relaxed) => {
+            None if self.expired.load(Ordering::Acquire) => {
                 Err(wasmtime::Error::from(Death::Expired))
             }
             None => Ok(()),
@@ -306,6 +306,10 @@ impl<T: Send + 'static> Guest<T> {
             store.epoch_deadline_callback(|context| {
                 context.data().check_alive().map(|()| UpdateDeadline::Continue(1))
             });
+        }
+        if options.time_max.is_some() && !start.epochs {
+            let why = "its time has a bound, and nothing would end it: the sandbox was made without epochs";
+            return Err(failed(wasmtime::Error::msg(why)));
         }
         let timer = options
             .time_max
@@ -449,13 +453,20 @@ struct Timer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// How long a guest whose time is over may go on until it is told again.
+const NEXT_EPOCH: Duration = Duration::from_millis(10);
+
 impl Timer {
     fn start(engine: Engine, expired: Arc<AtomicBool>, time: Duration) -> Result<Timer> {
         let (cancel, cancelled) = mpsc::channel();
         let wait = move || {
-            if cancelled.recv_timeout(time) == Err(mpsc::RecvTimeoutError::Timeout) {
-                expired.store(true, Ordering::Relaxed);
+            let mut next = time;
+            // Again and again: a guest that was just asking whether its time is over may have set its
+            // next deadline behind the epoch that was to end it.
+            while cancelled.recv_timeout(next) == Err(mpsc::RecvTimeoutError::Timeout) {
+                expired.store(true, Ordering::Release);
                 engine.increment_epoch();
+                next = NEXT_EPOCH;
             }
         };
         let thread = std::thread::Builder::new()

@@ -337,6 +337,34 @@ fn a_guest_ends_when_its_time_or_its_fuel_does() {
 }
 
 #[test]
+fn a_time_that_nothing_would_end_is_refused() {
+    let fixture = Fixture::with(evermap_wasm::SandboxOptions::new().epochs(false));
+    let module = fixture.sandbox.compile("test", module("").as_bytes()).unwrap();
+    let short = GuestOptions::new().time_max(std::time::Duration::from_millis(50));
+    let refused = fixture.sandbox.start(&module, &fixture.application("app"), &short);
+    let why = refused.map(drop).unwrap_err().to_string();
+    assert!(why.contains("without epochs"), "{why}");
+}
+
+#[test]
+fn guests_whose_times_end_together_all_end() {
+    let fixture = Fixture::new();
+    let spin = r#"(func (export "spin") (loop $again (br $again)))"#;
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for round in 1..=10 {
+                    let short = std::time::Duration::from_millis(round % 3 + 1);
+                    let short = GuestOptions::new().time_max(short);
+                    let mut guest = fixture.start_with("app", spin, &short);
+                    assert_eq!(guest.0.call("spin").unwrap(), End::OutOfTime);
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn a_directory_that_holds_the_store_is_not_given_to_a_guest() {
     let fixture = Fixture::new();
     let module = fixture.sandbox.compile("test", module("").as_bytes()).unwrap();

@@ -2,8 +2,8 @@
 //! measures.
 //!
 //! The module is as small as can be, so that its objects are not lost in what it costs otherwise:
-//! it has only a function that makes an object, and one that maps a snapshot and loads the object's
-//! first word.
+//! it has only a function that makes an object, and one that maps snapshots and loads the first word
+//! of each: a guest maps what it wants by itself, and is not entered anew for each object.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -37,10 +37,16 @@ const MODULE: &str = r#"(module
         (if (i32.lt_s (local.get $base) (i32.const 0)) (then (return (local.get $base))))
         (memory.fill (i32.add (local.get $base) (i32.const 65536)) (local.get $byte) (local.get $bytes))
         (call $commit (local.get $base)))
-    (func (export "first_word") (param $number i32) (result i32) (local $base i32)
-        (local.set $base (call $object (local.get $number) (i32.const 0) (i32.const 1)))
-        (if (i32.lt_s (local.get $base) (i32.const 0)) (then (return (local.get $base))))
-        (i32.load (i32.add (local.get $base) (i32.const 65536))))
+    (func (export "first_words") (param $count i32) (result i32)
+        (local $number i32) (local $base i32) (local $sum i32)
+        (loop $next
+            (local.set $base (call $object (local.get $number) (i32.const 0) (i32.const 1)))
+            (if (i32.lt_s (local.get $base) (i32.const 0)) (then (return (local.get $base))))
+            (local.set $sum (i32.add (local.get $sum)
+                (i32.load (i32.add (local.get $base) (i32.const 65536)))))
+            (local.set $number (i32.add (local.get $number) (i32.const 1)))
+            (br_if $next (i32.lt_u (local.get $number) (local.get $count))))
+        (local.get $sum))
     (func (export "own_word") (result i32) (i32.load (i32.const 0x50000000))))"#;
 
 /// Which byte an object is filled with.
@@ -129,12 +135,12 @@ fn line(objects: usize, loaded: Duration, ended: Duration, faults: u64) -> Strin
 fn load(guest: &mut Guest, count: usize) -> Outcome {
     if count == 0 {
         called(guest.call_with::<_, i32>("own_word", ())?)?;
+        return Ok(());
     }
-    for number in 0..count {
-        let word = called(guest.call_with::<_, i32>("first_word", number as i32)?)?;
-        if word != i32::from_ne_bytes([byte_of(number) as u8; 4]) {
-            return Err(format!("object {number} has {word:#x} as its first word").into());
-        }
+    let sum = called(guest.call_with::<_, i32>("first_words", count as i32)?)?;
+    let word = |number| i32::from_ne_bytes([byte_of(number) as u8; 4]);
+    if sum != (0..count).map(word).fold(0, i32::wrapping_add) {
+        return Err(format!("the first words of {count} objects sum up to {sum:#x}").into());
     }
     Ok(())
 }

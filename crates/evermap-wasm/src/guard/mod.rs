@@ -10,7 +10,7 @@
 
 mod handler;
 
-use std::sync::Once;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use evermap::guest::GuestWindow;
@@ -81,19 +81,21 @@ impl FaultGuard {
     /// # Errors
     /// When the kernel refuses.
     pub fn install() -> Result<FaultGuard> {
-        static INSTALLED: Once = Once::new();
-        let mut result = Ok(());
-        INSTALLED.call_once(|| {
+        static REFUSED: OnceLock<Option<i32>> = OnceLock::new();
+        let refused = REFUSED.get_or_init(|| {
             // SAFETY: the handler is async-signal-safe, see there, and goes on to those that were
             // there before for every fault that is not its own.
-            result = unsafe { handler::install() };
+            let installed = unsafe { handler::install() };
+            installed.err().map(|error| error.raw_os_error().unwrap_or(libc::EINVAL))
         });
-        result.map_err(|source| Error::Io {
-            path: "SIGBUS and SIGSEGV".into(),
-            doing: "install handlers for",
-            source,
-        })?;
-        Ok(FaultGuard(()))
+        match refused {
+            None => Ok(FaultGuard(())),
+            Some(errno) => Err(Error::Io {
+                path: "SIGBUS and SIGSEGV".into(),
+                doing: "install handlers for",
+                source: std::io::Error::from_raw_os_error(*errno),
+            }),
+        }
     }
 
     /// After an engine was made: does its handler lie above the guard's?
