@@ -8,6 +8,7 @@
 # EVERMAP_BENCH_ROUNDS   how often everything is measured; default: 11
 # EVERMAP_BENCH_QUICK    1: small data, two rounds: does everything work?
 # EVERMAP_BENCH_WAIT     0: do not wait for a quiet moment before a section
+# EVERMAP_BENCH_MEMORY   0: do not have the host of a virtual machine give memory before each step
 # EVERMAP_WORDNET        folder with WordNet's index files; default: /usr/share/wordnet
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

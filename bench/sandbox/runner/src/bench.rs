@@ -10,6 +10,7 @@ use crate::cost::Cost;
 use crate::figures::Figures;
 use crate::goals::Goals;
 use crate::guest::{ACCOUNT, Account, CACHE, HOP};
+use crate::memory;
 use crate::options::Options;
 use crate::process::{self, Ended};
 use crate::raw::Raw;
@@ -89,6 +90,9 @@ impl Bench {
 
     /// Runs `line`: a workload, a variant, a step, options.
     pub fn run(&self, machine: Machine, line: &str, shelf: &Shelf) -> Outcome<Run> {
+        if self.options.warm_memory {
+            memory::warm()?;
+        }
         match machine {
             Machine::Native => self.run_natively(line, shelf),
             Machine::Guest => self.run_guest(line, shelf, "0"),

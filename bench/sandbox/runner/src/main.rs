@@ -13,6 +13,7 @@ mod figures;
 mod goals;
 mod guest;
 mod machine;
+mod memory;
 mod objects;
 mod options;
 mod process;

@@ -17,6 +17,8 @@ pub struct Options {
     pub rounds: usize,
     /// Small data, to see that everything works.
     pub quick: bool,
+    /// The host gives memory before each step, see `memory`.
+    pub warm_memory: bool,
     /// The folder on the disk that is measured: data sets, stores, compiled modules.
     pub folder: PathBuf,
     /// The data sets, which guests are given.
@@ -38,7 +40,8 @@ pub fn help(names: &[&str]) -> String {
          EVERMAP_BENCH_RESULTS  folder for tables and raw figures (results in that folder)\n\
          EVERMAP_BENCH_ROUNDS   how often everything is measured ({ROUNDS})\n\
          EVERMAP_BENCH_QUICK=1  small data and {ROUNDS_QUICK} rounds: does it work?\n\
-         EVERMAP_BENCH_WAIT=0   do not wait for a quiet moment before a section",
+         EVERMAP_BENCH_WAIT=0   do not wait for a quiet moment before a section\n\
+         EVERMAP_BENCH_MEMORY=0 do not have the host of a virtual machine give memory before each step",
         names.join(", ")
     )
 }
@@ -79,6 +82,7 @@ impl Options {
             sections: arguments.to_vec(),
             rounds,
             quick,
+            warm_memory: variable("EVERMAP_BENCH_MEMORY").is_none_or(|value| value != "0"),
             folder: path("EVERMAP_BENCH_DIR")?,
             data: path("EVERMAP_BENCH_DATA")?,
             results: path("EVERMAP_BENCH_RESULTS")?,

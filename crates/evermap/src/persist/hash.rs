@@ -61,6 +61,7 @@ pub trait PersistHash {
 macro_rules! integers {
     ($($integer:ident)*) => {$(
         impl PersistHash for $integer {
+            #[inline]
             fn persist_hash(&self, state: u64) -> u64 {
                 xxh3_64_with_seed(&self.to_le_bytes(), state)
             }
@@ -71,10 +72,13 @@ macro_rules! integers {
 integers!(u16 u32 u64 u128 i8 i16 i32 i64 i128);
 
 impl PersistHash for u8 {
+    #[inline]
     fn persist_hash(&self, state: u64) -> u64 {
         xxh3_64_with_seed(&[*self], state)
     }
 
+    // A constant length decides which way XXH3 goes.
+    #[inline]
     fn persist_hash_slice(slice: &[u8], state: u64) -> u64 {
         xxh3_64_with_seed(slice, state)
     }

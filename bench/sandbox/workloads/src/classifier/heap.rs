@@ -6,6 +6,7 @@ use evermap_guest::{Heap, Snapshot};
 use super::train::Trained;
 use super::{Model, Stored, row};
 use crate::error::Outcome;
+use crate::words::{Found, Short, short};
 
 const NAME: &str = "classifier";
 
@@ -15,8 +16,9 @@ const NAME: &str = "classifier";
 pub struct HeapModel {
     posts: PVec<u32>,
     totals: PVec<u32>,
-    /// Numbers of rows.
-    words: PMap<PVec<u8>, u32>,
+    /// Numbers of rows. Short words lie in the table itself.
+    short: PMap<Short, u32>,
+    long: PMap<PVec<u8>, u32>,
     counts: PVec<u32>,
 }
 
@@ -30,11 +32,15 @@ impl Model for HeapModel {
     }
 
     fn vocabulary(&self) -> usize {
-        self.words.len()
+        self.short.len() + self.long.len()
     }
 
-    fn row(&self, word: &[u8]) -> Option<&[u32]> {
-        row(&self.counts, self.posts.len(), *self.words.get(word)?)
+    fn row(&self, word: &Found) -> Option<&[u32]> {
+        let number = match word.short() {
+            Some(word) => self.short.get(word),
+            None => self.long.get(word.letters()),
+        };
+        row(&self.counts, self.posts.len(), *number?)
     }
 }
 
@@ -44,16 +50,21 @@ pub fn store(trained: &Trained) -> Outcome<Stored> {
     let mut model = heap.root_or::<HeapModel, _>(HeapModel {
         posts: PVec::new(),
         totals: PVec::new(),
-        words: PMap::new(),
+        short: PMap::new(),
+        long: PMap::new(),
         counts: PVec::new(),
     })?;
     let mut model = model.fields();
     model.posts.assign(&trained.posts)?;
     model.totals.assign(&trained.totals)?;
     model.counts.assign(&trained.counts)?;
-    model.words.clear();
+    model.short.clear();
+    model.long.clear();
     for (word, row) in trained.words.iter().zip(0_u32..) {
-        model.words.insert(&word[..], row)?;
+        match short(word) {
+            Some(word) => model.short.insert(word, row).map(drop)?,
+            None => model.long.insert(&word[..], row).map(drop)?,
+        }
     }
     Ok(Stored::Heap(Box::new(heap)))
 }

@@ -20,10 +20,10 @@ use evermap_guest::Heap;
 
 use crate::blocks;
 use crate::error::{OfFile, Outcome, damaged};
-use crate::hash::{Checksum, Map, Word};
+use crate::hash::{Checksum, Key, Map, Word, Xxh3};
 use crate::options::Options;
 use crate::report::{Report, Watch, make_durable};
-use crate::words::{Found, Words};
+use crate::words::{Found, SHORT_BYTES_MAX, Words, short};
 use train::Trained;
 
 /// The folder of the generator's posts, one folder a category.
@@ -73,15 +73,46 @@ pub trait Model {
     /// How many different words there are.
     fn vocabulary(&self) -> usize;
     /// How often a word occurs in the posts of each category.
-    fn row(&self, word: &[u8]) -> Option<&[u32]>;
+    fn row(&self, word: &Found) -> Option<&[u32]>;
 }
 
-/// A model that was read from a file: the words lie in what was read.
+/// Numbers of rows by word. Short words lie in the table itself, longer ones where they were read.
+#[derive(Default)]
+struct Rows<'a> {
+    short: Map<Key<SHORT_BYTES_MAX>, u32>,
+    long: Map<Word<'a>, u32>,
+}
+
+impl<'a> Rows<'a> {
+    /// With room for so many short words.
+    fn with_capacity(words: usize) -> Rows<'a> {
+        Rows { short: Map::with_capacity_and_hasher(words, Xxh3), long: Map::default() }
+    }
+
+    fn insert(&mut self, word: &'a [u8], row: u32) {
+        match short(word) {
+            Some(word) => self.short.insert(Key(word), row),
+            None => self.long.insert(Word(word), row),
+        };
+    }
+
+    fn get(&self, word: &Found) -> Option<u32> {
+        match word.short() {
+            Some(word) => self.short.get(&Key(*word)).copied(),
+            None => self.long.get(&Word(word.letters())).copied(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
+}
+
+/// A model that was read from a file.
 struct FileModel<'a> {
     posts: Vec<u32>,
     totals: Vec<u32>,
-    /// Numbers of rows.
-    words: Map<Word<'a>, u32>,
+    words: Rows<'a>,
     counts: Vec<u32>,
 }
 
@@ -98,8 +129,8 @@ impl Model for FileModel<'_> {
         self.words.len()
     }
 
-    fn row(&self, word: &[u8]) -> Option<&[u32]> {
-        row(&self.counts, self.posts.len(), *self.words.get(&Word(word))?)
+    fn row(&self, word: &Found) -> Option<&[u32]> {
+        row(&self.counts, self.posts.len(), self.words.get(word)?)
     }
 }
 
@@ -214,7 +245,7 @@ impl<'a, M: Model> Classifier<'a, M> {
         let mut scores = self.priors.clone();
         let mut add = |word: &Found| {
             // A word that occurred nowhere says nothing.
-            let Some(row) = self.model.row(word.letters()) else { return };
+            let Some(row) = self.model.row(word) else { return };
             for ((score, count), divisor) in scores.iter_mut().zip(row).zip(&self.divisors) {
                 *score += (f64::from(*count) + 1.0).ln() - divisor;
             }
@@ -235,11 +266,15 @@ mod tests {
 
     #[test]
     fn a_mail_goes_where_its_words_occurred() {
+        let mut words = Rows::default();
+        words.insert(b"heap", 0);
+        words.insert(b"goal-of-many-letters", 2);
+        words.insert(b"goal", 1);
         let model = FileModel {
             posts: vec![5, 5],
             totals: vec![30, 30],
-            words: [(Word(b"heap"), 0), (Word(b"goal"), 1)].into_iter().collect(),
-            counts: vec![20, 1, 1, 20],
+            words,
+            counts: vec![20, 1, 1, 20, 0, 0],
         };
         let classifier = Classifier::new(&model);
         assert_eq!(classifier.category(b"A heap, a heap! And one goal."), 0);

@@ -3,24 +3,52 @@
 //!
 //! Words are borrowed from what was read. Numbers are of variable length, so each one is decoded.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::train::Trained;
-use super::{FileModel, Stored};
+use super::{FileModel, Rows, Stored};
 use crate::blocks;
 use crate::error::{Error, Outcome, damaged};
 use crate::hash::{Map, Word};
 use crate::options::Options;
 
 const NAME: &str = "model.postcard";
+/// A file may say that it has more words than it has; there is no room made for more than this.
+const WORDS_BELIEVED: usize = 1 << 20;
 
+/// `W` is a map from words to numbers of rows.
 #[derive(Serialize, Deserialize)]
-struct Kept<'a> {
+struct Kept<W> {
     posts: Vec<u32>,
     totals: Vec<u32>,
-    #[serde(borrow)]
-    words: Map<Word<'a>, u32>,
+    words: W,
     counts: Vec<u32>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Rows<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words;
+
+        impl<'de> Visitor<'de> for Words {
+            type Value = Rows<'de>;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("words with the numbers of their rows")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Rows<'de>, M::Error> {
+                let mut rows =
+                    Rows::with_capacity(map.size_hint().unwrap_or(0).min(WORDS_BELIEVED));
+                while let Some((Word(word), row)) = map.next_entry()? {
+                    rows.insert(word, row);
+                }
+                Ok(rows)
+            }
+        }
+
+        deserializer.deserialize_map(Words)
+    }
 }
 
 /// Writes it.
@@ -30,7 +58,7 @@ pub fn store(options: &Options, trained: &Trained) -> Outcome<Stored> {
     let kept = Kept {
         posts: trained.posts.clone(),
         totals: trained.totals.clone(),
-        words: rows.collect(),
+        words: rows.collect::<Map<Word<'_>, u32>>(),
         counts: trained.counts.clone(),
     };
     let mut writer = blocks::writer(&path, options.block_bytes)?;
@@ -45,7 +73,7 @@ pub fn read(options: &Options) -> Outcome<Vec<u8>> {
 
 /// The model in what was read.
 pub fn model<'a>(options: &Options, contents: &'a [u8]) -> Outcome<FileModel<'a>> {
-    let kept: Kept<'a> =
+    let kept: Kept<Rows<'a>> =
         postcard::from_bytes(contents).map_err(|error| of_postcard(options, error))?;
     let Kept { posts, totals, words, counts } = kept;
     if totals.len() != posts.len() || counts.len() != posts.len() * words.len() {
