@@ -270,6 +270,8 @@ fn what_goes_wrong_is_said_in_a_line_with_a_remedy() {
     let text = place.file("text.wasm", "no module");
     let text = place.run(&["sandbox", "run", text.to_str().unwrap()]);
     assert!(text.code == 125 && text.err.contains("text.wasm"), "{text:?}");
+    let list = place.run(&["sandbox", "list"]);
+    assert!(!list.out.contains("text"), "what was never run is no application: {}", list.out);
     let directory = place.path("").to_str().unwrap().to_string();
     let held = place.run(&["sandbox", "run", module, "--dir", &directory]);
     assert!(held.code == 6 && held.err.contains("preopen another directory"), "{held:?}");

@@ -67,13 +67,14 @@ impl Run {
         // The guard comes before the engine; opening the sandbox sees to that.
         let sandbox = SandboxOptions::new().cache().fuel(self.fuel.is_some()).open(directory)?;
         let id = self.application()?;
+        // Before the application is made: a mistake leaves none behind.
+        let module = self.module(&sandbox)?;
+        let options = self.options(&id)?;
         let ring = KeyRing::of_store(sandbox.store().path());
         let mut application = sandbox.application(id.clone(), ring.find_or_make(&id)?)?;
         for (other, key) in ring.all()? {
             application = application.with_key_of(other, key);
         }
-        let module = self.module(&sandbox)?;
-        let options = self.options(&id)?;
         let watchdog = self.time_max()?.map(|time| Watchdog::start(self.module.clone(), time));
         let mut guest = sandbox.start(&module, &application, &options)?;
         let end = guest.run()?;
