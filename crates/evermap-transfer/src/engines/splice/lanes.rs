@@ -1,0 +1,144 @@
+//! Lanes: pipes that work at the same time, each on spans of its own, between two ends that have offsets.
+//!
+//! As a file's spans are shared out, so a lane needs nothing of another's. The kernel serialises what it must: two drains into
+//! one inode take turns at its lock, which is why two pipes gain where filling waits and nowhere else.
+
+use super::pipe::Pipe;
+use crate::end::Ends;
+use crate::engines::calls::has_ended;
+use crate::engines::{Stop, WhyNot};
+use crate::meter::Meter;
+use crate::span::{Span, Work};
+
+/// How a file is shared out between lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// Each lane has one part: with two lanes, halves.
+    Parts,
+    /// Each takes the next chunk that is as long as its pipe.
+    Interleaved,
+}
+
+/// Parts begin at multiples of this: smaller pieces of a page-cache folio would be locked by two lanes in turn.
+const PART_BYTES: u64 = 1 << 20;
+
+/// The spans of each lane.
+pub(super) fn share_out(spans: &[Span], lanes: usize, pattern: Pattern, chunk_bytes: u64) -> Vec<Vec<Span>> {
+    let mut shares = vec![Vec::new(); lanes];
+    let total: u64 = spans.iter().map(Span::bytes).sum();
+    let part_bytes = match pattern {
+        Pattern::Parts => total.div_ceil(lanes as u64).next_multiple_of(PART_BYTES),
+        Pattern::Interleaved => chunk_bytes.max(1),
+    };
+    let mut taken: u64 = 0;
+    for span in spans {
+        let mut at = span.begin;
+        while at < span.end {
+            let part = taken / part_bytes;
+            let until = at + (span.end - at).min((part + 1) * part_bytes - taken);
+            shares[(part % lanes as u64) as usize].push(Span::new(at, until));
+            taken += until - at;
+            at = until;
+        }
+    }
+    shares
+}
+
+/// Moves each lane's share in a thread of its own, and strikes off what arrived.
+pub(super) fn run(
+    pipes: &mut [Pipe],
+    shares: &[Vec<Span>],
+    ends: &Ends<'_>,
+    work: &mut Work,
+    meter: &Meter,
+) -> Result<(), Stop> {
+    let outcomes: Vec<(Vec<Span>, Result<(), Stop>)> = std::thread::scope(|scope| {
+        let mut lanes = pipes.iter_mut().zip(shares).filter(|(_, share)| !share.is_empty());
+        let first = lanes.next();
+        let others: Vec<_> = lanes.map(|(pipe, share)| scope.spawn(move || lane(pipe, share, ends, meter))).collect();
+        let first = first.map(|(pipe, share)| lane(pipe, share, ends, meter));
+        let joined = others.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| (Vec::new(), Err(Stop::Refused(WhyNot::new("a lane broke")))))
+        });
+        first.into_iter().chain(joined).collect()
+    });
+    let mut result = Ok(());
+    for (arrived, outcome) in outcomes {
+        arrived.into_iter().for_each(|part| work.arrived_at(part));
+        // One that failed matters more than one that was only refused, and the earliest of equals.
+        if matches!((&result, &outcome), (Ok(()), Err(_)) | (Err(Stop::Refused(_)), Err(Stop::Failed { .. }))) {
+            result = outcome;
+        }
+    }
+    result
+}
+
+/// One lane: what arrived, and what stopped it.
+fn lane(pipe: &mut Pipe, share: &[Span], ends: &Ends<'_>, meter: &Meter) -> (Vec<Span>, Result<(), Stop>) {
+    let mut arrived = Vec::with_capacity(share.len());
+    for span in share {
+        let mut at = span.begin;
+        let outcome = span_through(pipe, *span, &mut at, ends, meter);
+        arrived.push(Span::new(span.begin, at));
+        if outcome.is_err() {
+            return (arrived, outcome);
+        }
+    }
+    (arrived, Ok(()))
+}
+
+/// Moves `span`; `at` is always the target's offset.
+fn span_through(pipe: &mut Pipe, span: Span, at: &mut u64, ends: &Ends<'_>, meter: &Meter) -> Result<(), Stop> {
+    while *at < span.end {
+        if pipe.fill(ends, meter, *at, span.end - *at)? == 0 {
+            return Err(match has_ended(ends, *at, meter)? {
+                true => Stop::SourceEnded { at_bytes: *at },
+                false => Stop::Refused(WhyNot::new(format!("splice moves nothing at byte {at}, where there is more"))),
+            });
+        }
+        while pipe.held_bytes() > 0 {
+            let drained = pipe.drain(ends, meter, *at)? as u64;
+            *at += drained;
+            meter.arrived(drained);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_byte_is_in_one_share(
+            lengths in prop::collection::vec((1u64..5_000_000, 1u64..3_000_000), 1..5),
+            lanes in 1usize..6,
+            interleaved: bool,
+        ) {
+            let mut begin = 0;
+            let spans: Vec<Span> = lengths.iter().map(|(gap, length)| {
+                let span = Span::new(begin + gap, begin + gap + length);
+                begin = span.end;
+                span
+            }).collect();
+            let pattern = if interleaved { Pattern::Interleaved } else { Pattern::Parts };
+            let shares = share_out(&spans, lanes, pattern, 1 << 20);
+            prop_assert_eq!(shares.len(), lanes);
+            let mut work = Work::new(spans.clone());
+            for part in shares.iter().flatten() {
+                let before = work.bytes();
+                work.arrived_at(*part);
+                prop_assert_eq!(work.bytes().map(|left| left + part.bytes()), before);
+            }
+            prop_assert!(work.is_done());
+        }
+    }
+
+    #[test]
+    fn two_lanes_have_halves() {
+        let shares = share_out(&[Span::new(0, 8 << 20)], 2, Pattern::Parts, 1 << 20);
+        assert_eq!(shares, [vec![Span::new(0, 4 << 20)], vec![Span::new(4 << 20, 8 << 20)]]);
+    }
+}

@@ -1,0 +1,120 @@
+//! What can go wrong with a transfer: the thing, the cause, the remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+/// As everywhere in this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Which end of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Where bytes come from. Never changed.
+    Source,
+    /// Where they go.
+    Target,
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Side::Source => "source",
+            Side::Target => "target",
+        })
+    }
+}
+
+/// Why a transfer did not happen, or not wholly. The target's name has what it had before, unless an error says
+/// otherwise; the source is never changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A call failed on one of the files.
+    #[error("cannot {operation} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as in "cannot ...".
+        operation: &'static str,
+        /// On which file or address.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No room, found before the first byte wherever the file system can say so.
+    #[error(
+        "no space for {} ({needed_bytes} bytes): free some on its disk, or name a target on another one; \
+         nothing is left behind",
+        path.display()
+    )]
+    NoSpace {
+        /// The file that was to be made.
+        path: PathBuf,
+        /// The data that it takes.
+        needed_bytes: u64,
+    },
+    /// Source and target are one file.
+    #[error("{} and {} are the same file: nothing to copy; name another target", source_path.display(), target_path.display())]
+    SameFile {
+        /// As named.
+        source_path: PathBuf,
+        /// As named.
+        target_path: PathBuf,
+    },
+    /// The source is not what it was when the transfer began.
+    #[error("{} changed while it was copied ({what}): copy it again when nobody writes to it", path.display())]
+    SourceChanged {
+        /// The source.
+        path: PathBuf,
+        /// What gave it away.
+        what: String,
+    },
+    /// What was read back from the target is not what the source has.
+    #[error(
+        "{} is not what {} has: first difference at byte {offset_bytes}; the copy was discarded: check the target's disk \
+         and memory",
+        target_path.display(), source_path.display()
+    )]
+    Differs {
+        /// What was copied.
+        source_path: PathBuf,
+        /// What was read back.
+        target_path: PathBuf,
+        /// Where they first differ.
+        offset_bytes: u64,
+    },
+    /// The engine that was asked for by name cannot do it.
+    #[error("engine `{engine}` cannot move {} to {}: {why}; leave `engine` out to have one picked", source_path.display(), target_path.display())]
+    Refused {
+        /// Its name.
+        engine: &'static str,
+        /// From here.
+        source_path: PathBuf,
+        /// To here.
+        target_path: PathBuf,
+        /// Its reason.
+        why: String,
+    },
+    /// Somebody asked it to stop.
+    #[error("interrupted; {left}")]
+    Cancelled {
+        /// What is left behind, in words.
+        left: String,
+    },
+    /// The two ends of a connection do not understand each other, or one of them went away.
+    #[error("connection with {address}: {what}")]
+    Peer {
+        /// The other end.
+        address: String,
+        /// What happened, and what to do.
+        what: String,
+    },
+    /// Arguments that no transfer can be made of.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl Error {
+    /// For `map_err` on a call on a file.
+    pub fn io<E: Into<io::Error>>(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(E) -> Error {
+        move |source| Error::Io { operation, path: path.into(), source: source.into() }
+    }
+}

@@ -1,0 +1,23 @@
+//! Moves bytes by the cheapest path the Linux kernel has.
+//!
+//! There are many ways to bring a file's bytes elsewhere: read and write, a mapping that is written,
+//! `sendfile`, `splice` through one pipe or several, `copy_file_range`, shared extents, a ring of direct reads
+//! and writes. Each wins somewhere and loses elsewhere. This crate has all of them as *engines* behind
+//! one trait, knows by measurement which one wins where, falls back from one to the next where a file system
+//! refuses, and has the manners of a tool that is trusted with data: holes stay holes, attributes are kept,
+//! a copy has its name only when it is complete.
+//!
+//! `docs/transfer.md` is the contract: what each engine costs, how one is picked, what is promised.
+
+pub mod engines;
+mod end;
+mod error;
+mod meter;
+
+mod span;
+
+
+pub use end::{End, Ends, Kind};
+pub use error::{Error, Result, Side};
+pub use meter::Meter;
+pub use span::{Span, Work};
