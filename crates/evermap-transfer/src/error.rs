@@ -93,6 +93,12 @@ pub enum Error {
         /// Its reason.
         why: String,
     },
+    /// Another process is copying to the same target, and both want to be resumable.
+    #[error("{} is being written by another copy: wait for it, or copy without `resume`", path.display())]
+    Busy {
+        /// The unfinished copy.
+        path: PathBuf,
+    },
     /// Somebody asked it to stop.
     #[error("interrupted; {left}")]
     Cancelled {
@@ -114,7 +120,10 @@ pub enum Error {
 
 impl Error {
     /// For `map_err` on a call on a file.
-    pub fn io<E: Into<io::Error>>(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(E) -> Error {
+    pub fn io<E: Into<io::Error>>(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(E) -> Error {
         move |source| Error::Io { operation, path: path.into(), source: source.into() }
     }
 }

@@ -9,15 +9,24 @@
 //!
 //! `docs/transfer.md` is the contract: what each engine costs, how one is picked, what is promised.
 
-pub mod engines;
+mod copy;
+mod drive;
 mod end;
+pub mod engines;
 mod error;
+mod file;
 mod meter;
-
+mod observe;
+mod policy;
+mod report;
 mod span;
+mod sys;
 
-
+pub use copy::Copy;
 pub use end::{End, Ends, Kind};
 pub use error::{Error, Result, Side};
 pub use meter::Meter;
+pub use observe::{Residency, Usage, residency};
+pub use policy::{Durability, Reflink};
+pub use report::{EngineUse, FileReport, NotKept, NotUsed};
 pub use span::{Span, Work};

@@ -45,9 +45,20 @@ fn wait(descriptors: &[(BorrowedFd<'_>, PollFlags)]) {
 }
 
 /// What an errno of a call that one engine makes, and others don't, stands for.
-pub(super) fn refusal_or_failure(call: &str, side: Side, operation: &'static str, errno: Errno) -> Stop {
+pub(super) fn refusal_or_failure(
+    call: &str,
+    side: Side,
+    operation: &'static str,
+    errno: Errno,
+) -> Stop {
     match errno {
-        Errno::INVAL | Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::BADF | Errno::PERM | Errno::NOTTY
+        Errno::INVAL
+        | Errno::XDEV
+        | Errno::OPNOTSUPP
+        | Errno::NOSYS
+        | Errno::BADF
+        | Errno::PERM
+        | Errno::NOTTY
         | Errno::TXTBSY => Stop::Refused(WhyNot::new(format!("{call} says: {errno}"))),
         errno => Stop::Failed { side, operation, errno },
     }
@@ -78,7 +89,9 @@ pub(super) fn ended(
     meter: &Meter,
 ) -> Result<(), Stop> {
     if !has_ended(ends, offset, meter)? {
-        return Err(Stop::Refused(WhyNot::new(format!("{call} moves nothing at byte {offset}, where there is more"))));
+        return Err(Stop::Refused(WhyNot::new(format!(
+            "{call} moves nothing at byte {offset}, where there is more"
+        ))));
     }
     match work.first() {
         Some(span) if !span.is_open() => Err(Stop::SourceEnded { at_bytes: offset }),

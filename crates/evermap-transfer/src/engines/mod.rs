@@ -10,7 +10,7 @@ mod calls;
 mod read_write;
 mod splice;
 
-use crate::end::Ends;
+use crate::end::{Ends, Kind};
 use crate::error::{Error, Side};
 use crate::meter::Meter;
 use crate::span::Work;
@@ -31,7 +31,13 @@ pub trait Engine: Send {
     ///
     /// `Ok` means that something arrived, or that nothing is due any more. Whatever stops it, `work` is true: all that
     /// is not in it is in the target.
-    fn step(&mut self, ends: &Ends<'_>, work: &mut Work, meter: &Meter, bytes_max: u64) -> Result<(), Stop>;
+    fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        work: &mut Work,
+        meter: &Meter,
+        bytes_max: u64,
+    ) -> Result<(), Stop>;
 
     /// Brings what it holds to the target where it cannot be had from the source again, as the bytes of a pipe or a
     /// socket that were taken already; forgets the rest. Called once, after the last step, successful or not.
@@ -104,6 +110,23 @@ impl EngineKind {
         }
     }
 
+    /// How often the processor copies each byte on this way between these ends: measured by sampling the kernel's
+    /// copy routines, see `docs/transfer.md`. Copies by devices are not counted.
+    pub fn copies(self, ends: &Ends<'_>) -> u8 {
+        let to_socket = ends.target.kind() == Kind::Socket;
+        match self {
+            EngineKind::ReadWrite | EngineKind::Uring => 2,
+            EngineKind::MmapWrite => 1,
+            EngineKind::Sendfile
+            | EngineKind::Splice
+            | EngineKind::DualPipe
+            | EngineKind::DualPipeInterleaved
+            | EngineKind::UringSplice => u8::from(!to_socket),
+            EngineKind::CopyFileRange => 1,
+            EngineKind::Reflink | EngineKind::MmapDirect | EngineKind::UringDirect => 0,
+        }
+    }
+
     /// The one of this name.
     pub fn from_name(name: &str) -> Option<EngineKind> {
         EngineKind::ALL.into_iter().find(|kind| kind.name() == name)
@@ -148,7 +171,9 @@ pub fn make(kind: EngineKind, tuning: &Tuning) -> Box<dyn Engine> {
     match kind {
         EngineKind::Splice => Box::new(Splice::new(kind, tuning, Pattern::Parts)),
         EngineKind::DualPipe => Box::new(Splice::dual(kind, tuning, Pattern::Parts)),
-        EngineKind::DualPipeInterleaved => Box::new(Splice::dual(kind, tuning, Pattern::Interleaved)),
+        EngineKind::DualPipeInterleaved => {
+            Box::new(Splice::dual(kind, tuning, Pattern::Interleaved))
+        }
         _ => Box::new(ReadWrite::new(tuning)),
     }
 }
@@ -198,16 +223,24 @@ impl Stop {
     pub fn into_error(self, engine: EngineKind, ends: &Ends<'_>) -> Error {
         let (source, target) = (ends.source.path().to_path_buf(), ends.target.path().to_path_buf());
         match self {
-            Stop::Refused(why) => {
-                Error::Refused { engine: engine.name(), source_path: source, target_path: target, why: why.0 }
-            }
+            Stop::Refused(why) => Error::Refused {
+                engine: engine.name(),
+                source_path: source,
+                target_path: target,
+                why: why.0,
+            },
             Stop::SourceEnded { at_bytes } => Error::SourceChanged {
                 path: source,
-                what: format!("it ended at byte {at_bytes}, and had {} before", ends.source.size_bytes()),
+                what: format!(
+                    "it ended at byte {at_bytes}, and had {} before",
+                    ends.source.size_bytes()
+                ),
             },
-            Stop::Failed { side: Side::Target, errno: rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT, .. } => {
-                Error::NoSpace { path: target, needed_bytes: ends.source.size_bytes() }
-            }
+            Stop::Failed {
+                side: Side::Target,
+                errno: rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT,
+                ..
+            } => Error::NoSpace { path: target, needed_bytes: ends.source.size_bytes() },
             Stop::Failed { side, operation, errno } => {
                 let path = if side == Side::Source { source } else { target };
                 Error::Io { operation, path, source: errno.into() }

@@ -64,12 +64,19 @@ impl Engine for Splice {
         self.lay_pipes()
     }
 
-    fn step(&mut self, ends: &Ends<'_>, work: &mut Work, meter: &Meter, bytes_max: u64) -> Result<(), Stop> {
+    fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        work: &mut Work,
+        meter: &Meter,
+        bytes_max: u64,
+    ) -> Result<(), Stop> {
         self.lay_pipes().map_err(Stop::Refused)?;
         let is_open = work.bytes().is_none();
         if self.lanes > 1 && !is_open && ends.have_offsets() {
             let chunk_bytes = self.pipes[0].capacity_bytes() as u64;
-            let shares = lanes::share_out(&work.take(bytes_max), self.lanes, self.pattern, chunk_bytes);
+            let shares =
+                lanes::share_out(&work.take(bytes_max), self.lanes, self.pattern, chunk_bytes);
             return lanes::run(&mut self.pipes, &shares, ends, work, meter);
         }
         if self.lanes > 1 && !is_open && ends.source.reads_at_offsets() {

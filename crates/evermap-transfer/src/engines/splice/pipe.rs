@@ -4,7 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice};
+use rustix::pipe::{
+    PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
+};
 
 use crate::end::Ends;
 use crate::engines::calls::{persist, refusal_or_failure};
@@ -66,20 +68,30 @@ impl Pipe {
         let filled = persist(meter, &[(source.fd(), PollFlags::IN)], || {
             let mut at = offset;
             let at = source.reads_at_offsets().then_some(&mut at);
-            meter.filling(|| splice(source.fd(), at, &self.writer, None, bytes_max, SpliceFlags::empty()))
+            meter.filling(|| {
+                splice(source.fd(), at, &self.writer, None, bytes_max, SpliceFlags::empty())
+            })
         })?;
-        let filled = filled.map_err(|errno| refusal_or_failure("splice", Side::Source, "read", errno))?;
+        let filled =
+            filled.map_err(|errno| refusal_or_failure("splice", Side::Source, "read", errno))?;
         self.held_bytes += filled;
         Ok(filled)
     }
 
     /// Brings some of what it holds to `offset` of the target; says how much.
-    pub(super) fn drain(&mut self, ends: &Ends<'_>, meter: &Meter, offset: u64) -> Result<usize, Stop> {
+    pub(super) fn drain(
+        &mut self,
+        ends: &Ends<'_>,
+        meter: &Meter,
+        offset: u64,
+    ) -> Result<usize, Stop> {
         let target = &ends.target;
         let drained = persist(meter, &[(target.fd(), PollFlags::OUT)], || {
             let mut at = offset;
             let at = target.writes_at_offsets().then_some(&mut at);
-            meter.draining(|| splice(&self.reader, None, target.fd(), at, self.held_bytes, SpliceFlags::empty()))
+            meter.draining(|| {
+                splice(&self.reader, None, target.fd(), at, self.held_bytes, SpliceFlags::empty())
+            })
         })?;
         match drained {
             Ok(0) => Err(Stop::Failed { side: Side::Target, operation: "write", errno: Errno::IO }),

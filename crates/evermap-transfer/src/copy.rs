@@ -1,0 +1,220 @@
+//! Copying by name: the builder, and what a target's name means.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::engines::{EngineKind, Tuning};
+use crate::error::{Error, Result};
+use crate::file::{self, Identity, Options, Place, Placing, Source, c_name, look};
+use crate::meter::Meter;
+use crate::policy::rates::Kept;
+use crate::policy::{Durability, Reflink, Wish};
+use crate::report::FileReport;
+
+/// A copy of a file to a name, in place of what has it.
+///
+/// ```
+/// # let place = tempfile::tempdir()?;
+/// # let (from, to) = (place.path().join("from"), place.path().join("to"));
+/// std::fs::write(&from, "what is to be copied")?;
+/// let report = evermap_transfer::Copy::new(&from, &to).verify(true).run()?;
+/// assert_eq!(report.size_bytes, 20);
+/// assert_eq!(std::fs::read(&to)?, b"what is to be copied");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Copy {
+    source: PathBuf,
+    target: PathBuf,
+    options: Options,
+    meter: Arc<Meter>,
+}
+
+impl Copy {
+    /// From `source` to `target`; if that is a directory, to the source's name in it. Symbolic links are followed on both
+    /// sides.
+    pub fn new(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Copy {
+        Copy {
+            source: source.into(),
+            target: target.into(),
+            options: Options::default(),
+            meter: Arc::default(),
+        }
+    }
+
+    /// This engine and no other; what it cannot move is an error.
+    pub fn engine(mut self, engine: EngineKind) -> Copy {
+        self.options.wish.engine = Some(engine);
+        self
+    }
+
+    /// What engines are told; [`Tuning::default`] has the measured values.
+    pub fn tuning(mut self, tuning: Tuning) -> Copy {
+        self.options.tuning = tuning;
+        self
+    }
+
+    /// What holds when [`Copy::run`] returns; [`Durability::None`] unless it is said.
+    pub fn durability(mut self, durability: Durability) -> Copy {
+        self.options.wish.durability = durability;
+        self
+    }
+
+    /// Whether extents may be shared with the source; where it is possible, unless it is said.
+    pub fn reflink(mut self, reflink: Reflink) -> Copy {
+        self.options.wish.reflink = reflink;
+        self
+    }
+
+    /// Reads the copy back from where it was stored, before it gets its name, and compares it with the source.
+    pub fn verify(mut self, verify: bool) -> Copy {
+        self.options.verify = verify;
+        self
+    }
+
+    /// Leaves a part when it is interrupted, and goes on with the one that is there, if it is of this source as it is now. What it has is compared with
+    /// the source first.
+    pub fn resume(mut self, resume: bool) -> Copy {
+        self.options.resume = resume;
+        self
+    }
+
+    /// Asks what is cached before and after, for the report.
+    pub fn explain(mut self, explain: bool) -> Copy {
+        self.options.explain = explain;
+        self
+    }
+
+    /// Set to true, by another thread or a signal handler, it ends the copy soon with [`Error::Cancelled`].
+    pub fn cancelled_by(mut self, cancelled: Arc<AtomicBool>) -> Copy {
+        self.meter = Arc::new(Meter::new(cancelled));
+        self
+    }
+
+    /// What it counts while it runs: for progress, from another thread.
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
+    }
+
+    /// Copies.
+    ///
+    /// # Errors
+    ///
+    /// All of [`Error`]; the target's name has what it had before then.
+    pub fn run(&self) -> Result<FileReport> {
+        let file = open_source(&self.source)?;
+        let stat = look(file.as_fd()).map_err(Error::io("look at", &self.source))?;
+        let source = Source { file: file.as_fd(), path: &self.source };
+        match resolve(&self.source, &self.target, &Identity::of(&stat))? {
+            Resolved::Name { directory, path } => {
+                let name = file_name(&path)?;
+                let opened = fs::open(
+                    &directory,
+                    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                    Mode::empty(),
+                )
+                .map_err(Error::io("open the directory", &directory))?;
+                let place = Place {
+                    directory: opened.as_fd(),
+                    name: &c_name(name)?,
+                    path: &path,
+                    placing: Placing::Replacing,
+                };
+                file::copy_at(source, place, &self.options, &self.meter)
+            }
+            Resolved::Stream(target) => {
+                file::write_into(source, target.as_fd(), &self.target, &self.options, &self.meter)
+            }
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            wish: Wish::default(),
+            tuning: Tuning::default(),
+            verify: false,
+            resume: false,
+            explain: false,
+            kept: Kept::of_user(),
+        }
+    }
+}
+
+/// What a target's name stands for.
+enum Resolved {
+    /// A name in a directory, which a regular file has or nothing.
+    Name { directory: PathBuf, path: PathBuf },
+    /// Something that is written into: a FIFO, a device.
+    Stream(OwnedFd),
+}
+
+fn open_source(path: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    fs::open(path, flags, Mode::empty()).map_err(Error::io("open", path))
+}
+
+/// Finds out what is there.
+fn resolve(source: &Path, target: &Path, identity: &Identity) -> Result<Resolved> {
+    let into = |directory: &Path| Ok(directory.join(file_name(source)?));
+    let path = match std::fs::metadata(target) {
+        Ok(metadata) if metadata.is_dir() => into(target)?,
+        _ => target.to_path_buf(),
+    };
+    let stat = match fs::stat(&path) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return name_that_is_free(path),
+        Err(errno) => return Err(Error::io("look at", path)(errno)),
+    };
+    if (stat.st_dev, stat.st_ino) == (identity.device, identity.inode) {
+        return Err(Error::SameFile { source_path: source.into(), target_path: path });
+    }
+    match fs::FileType::from_raw_mode(stat.st_mode) {
+        fs::FileType::RegularFile => {
+            // Behind its links, so that what is replaced is the file and not the link.
+            let path = std::fs::canonicalize(&path).map_err(Error::io("follow", &path))?;
+            name_in(path)
+        }
+        fs::FileType::Directory => Err(Error::io("replace the directory", path)(Errno::ISDIR)),
+        _ => {
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+            fs::open(&path, flags, Mode::empty())
+                .map(Resolved::Stream)
+                .map_err(Error::io("open", path))
+        }
+    }
+}
+
+/// Nothing is there, or a link to nothing.
+fn name_that_is_free(path: PathBuf) -> Result<Resolved> {
+    if std::fs::symlink_metadata(&path).is_ok() {
+        return Err(Error::Usage(format!(
+            "{} is a symbolic link to nothing: remove it, or name what it should point to",
+            path.display()
+        )));
+    }
+    if std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).ends_with(b"/") {
+        return Err(Error::io("find the directory", path)(Errno::NOENT));
+    }
+    name_in(path)
+}
+
+fn name_in(path: PathBuf) -> Result<Resolved> {
+    let directory = match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory.to_path_buf(),
+        _ => PathBuf::from("."),
+    };
+    Ok(Resolved::Name { directory, path })
+}
+
+fn file_name(path: &Path) -> Result<&std::ffi::OsStr> {
+    path.file_name().ok_or_else(|| {
+        Error::Usage(format!("{} names no file: give a path that ends with a name", path.display()))
+    })
+}

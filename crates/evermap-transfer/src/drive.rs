@@ -1,0 +1,257 @@
+//! Goes through a plan: engine after engine, each from where the last one's bytes arrived.
+//!
+//! Knows no names and no attributes: two ends, what is due, and the engines in their order.
+
+use std::time::Instant;
+
+use crate::end::Ends;
+use crate::engines::{self, EngineKind, Stop, Tuning};
+use crate::error::Error;
+use crate::meter::Meter;
+use crate::observe;
+use crate::policy::adapt::{Adapt, WINDOW_BYTES, Window};
+use crate::policy::rates::Kept;
+use crate::policy::{Choice, Facts, Plan, Wish, plan};
+use crate::span::{Span, Work};
+
+/// Sources of which more is resident are not read ahead, and their filling does not wait.
+const ADAPTED_RESIDENT_MAX: f64 = 0.9;
+/// Files that are shorter are over before a race between engines would gain anything.
+const RACED_BYTES_MIN: u64 = 256 << 20;
+/// What each engine moves at a time in a race.
+const HEAT_BYTES: u64 = 8 << 20;
+/// How often each one runs.
+const HEATS: usize = 3;
+
+/// What came of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Driven {
+    /// The engines that moved something, and how much.
+    pub(crate) moved: Vec<(EngineKind, u64)>,
+    /// Why the first of them was chosen.
+    pub(crate) why: String,
+    /// Why not others, those included that were tried and refused.
+    pub(crate) not: Vec<Choice>,
+    /// What was tried while it ran.
+    pub(crate) log: Vec<String>,
+}
+
+/// How a piece of work is to be driven.
+#[derive(Clone)]
+pub(crate) struct Drive<'a> {
+    pub(crate) ends: &'a Ends<'a>,
+    pub(crate) facts: &'a Facts,
+    pub(crate) wish: &'a Wish,
+    pub(crate) tuning: &'a Tuning,
+    pub(crate) meter: &'a Meter,
+    /// Where measurements are kept.
+    pub(crate) kept: &'a Kept,
+    /// Called once, before the first byte is moved; not when extents are shared, which takes no room.
+    pub(crate) reserve: &'a dyn Fn(&Work) -> Result<(), Error>,
+}
+
+impl Driven {
+    /// Puts what a further step was driven with to this.
+    pub(crate) fn add(&mut self, step: Driven) {
+        step.moved.into_iter().for_each(|(engine, bytes)| note_moved(self, engine, bytes));
+        if self.why.is_empty() {
+            self.why = step.why;
+            self.not = step.not;
+            self.log = step.log;
+        }
+    }
+}
+
+impl Drive<'_> {
+    /// Moves all that is due.
+    pub(crate) fn run(&self, work: &mut Work) -> (Driven, Result<(), Error>) {
+        let mut driven = Driven::default();
+        let mut wish = *self.wish;
+        let mut reserved = false;
+        if self.may_race(work) {
+            if let Err(error) = (self.reserve)(work) {
+                return (driven, Err(error));
+            }
+            reserved = true;
+            wish.warm = self.fastest(work, &mut driven);
+        }
+        let Plan { choices, not } = plan(self.facts, &wish);
+        driven.not = not;
+        let result = self.go_through(&choices, reserved, work, &mut driven);
+        (driven, result)
+    }
+
+    fn go_through(
+        &self,
+        choices: &[Choice],
+        mut reserved: bool,
+        work: &mut Work,
+        driven: &mut Driven,
+    ) -> Result<(), Error> {
+        let mut last_stop = None;
+        for choice in choices {
+            if work.is_done() {
+                break;
+            }
+            if !reserved && choice.engine != EngineKind::Reflink {
+                (self.reserve)(work)?;
+                reserved = true;
+            }
+            let before_bytes = self.meter.arrived_bytes();
+            let outcome = match self.adapts(choice, work) {
+                true => self.adapting(work, driven),
+                false => self.with(choice.engine, self.tuning, work, u64::MAX),
+            };
+            let moved_bytes = self.meter.arrived_bytes() - before_bytes;
+            note_moved(driven, choice.engine, moved_bytes);
+            if moved_bytes > 0 && driven.why.is_empty() {
+                driven.why.clone_from(&choice.why);
+            }
+            match outcome {
+                Ok(()) => last_stop = None,
+                Err(Stop::Refused(why)) => {
+                    tracing::debug!(engine = %choice.engine, %why, "refused");
+                    driven.not.push(Choice { engine: choice.engine, why: why.0.clone() });
+                    last_stop = Some((choice.engine, Stop::Refused(why)));
+                }
+                Err(stop) => return Err(stop.into_error(choice.engine, self.ends)),
+            }
+        }
+        match last_stop {
+            Some((engine, stop)) if !work.is_done() => Err(stop.into_error(engine, self.ends)),
+            _ => Ok(()),
+        }
+    }
+
+    /// One engine until the work is done, `bytes_max` have arrived, or it stops; drained in any case.
+    fn with(
+        &self,
+        kind: EngineKind,
+        tuning: &Tuning,
+        work: &mut Work,
+        bytes_max: u64,
+    ) -> Result<(), Stop> {
+        let mut engine = engines::make(kind, tuning);
+        engine.probe(self.ends).map_err(Stop::Refused)?;
+        let until_bytes = self.meter.arrived_bytes().saturating_add(bytes_max);
+        let mut outcome = Ok(());
+        while outcome.is_ok() && !work.is_done() && self.meter.arrived_bytes() < until_bytes {
+            outcome =
+                engine.step(self.ends, work, self.meter, until_bytes - self.meter.arrived_bytes());
+        }
+        let drained = engine.drain(self.ends, work, self.meter);
+        outcome.and(drained)
+    }
+
+    fn adapts(&self, choice: &Choice, work: &Work) -> bool {
+        choice.engine == EngineKind::Splice
+            && self.wish.engine.is_none()
+            && self.ends.have_offsets()
+            && work.bytes().is_some_and(|bytes| bytes >= 2 * WINDOW_BYTES)
+            && self.facts.resident.is_some_and(|share| share <= ADAPTED_RESIDENT_MAX)
+    }
+
+    /// A splice in windows, whose lanes follow what is measured.
+    fn adapting(&self, work: &mut Work, driven: &mut Driven) -> Result<(), Stop> {
+        let mut adapt = Adapt::new();
+        let mut outcome = Ok(());
+        while outcome.is_ok() && !work.is_done() {
+            let setting = adapt.setting();
+            if setting.read_ahead {
+                self.advise(work, 2 * WINDOW_BYTES);
+            }
+            let bytes_max = match adapt.is_settled() && !setting.read_ahead {
+                true => u64::MAX,
+                false => WINDOW_BYTES,
+            };
+            let before = (
+                self.meter.arrived_bytes(),
+                self.meter.fill_ns(),
+                self.meter.drain_ns(),
+                Instant::now(),
+            );
+            let tuning = Tuning { lanes: setting.lanes, ..self.tuning.clone() };
+            outcome = self.with(EngineKind::Splice, &tuning, work, bytes_max);
+            adapt.observe(Window {
+                bytes: self.meter.arrived_bytes() - before.0,
+                fill_ns: self.meter.fill_ns() - before.1,
+                drain_ns: self.meter.drain_ns() - before.2,
+                wall_ns: before.3.elapsed().as_nanos() as u64,
+            });
+        }
+        driven.log.extend(adapt.into_log());
+        outcome
+    }
+
+    /// Asks the kernel to read what comes next.
+    fn advise(&self, work: &Work, bytes: u64) {
+        for Span { begin, end } in work.take(bytes) {
+            self.meter.called();
+            let length = std::num::NonZeroU64::new(end - begin);
+            // Advice: what does not take it is read all the same.
+            let _ = rustix::fs::fadvise(
+                self.ends.source.fd(),
+                begin,
+                length,
+                rustix::fs::Advice::WillNeed,
+            );
+        }
+    }
+
+    fn may_race(&self, work: &Work) -> bool {
+        let first = plan(self.facts, self.wish).choices.first().map(|choice| choice.engine);
+        self.wish.engine.is_none()
+            && self.ends.have_offsets()
+            && matches!(first, Some(EngineKind::MmapWrite | EngineKind::Splice))
+            && self.facts.resident.is_some_and(|share| share > ADAPTED_RESIDENT_MAX)
+            && work.bytes().is_some()
+    }
+
+    /// The fastest engine for cached files between these devices: as kept, else by a race over the first bytes of a
+    /// large file, in turns, judged by processor time.
+    fn fastest(&self, work: &mut Work, driven: &mut Driven) -> Option<EngineKind> {
+        let (source, target) = (self.ends.source.device(), self.ends.target.device());
+        if let Some(engine) = self.kept.fastest(source, target) {
+            return Some(engine);
+        }
+        if work.bytes().is_none_or(|bytes| bytes < RACED_BYTES_MIN) {
+            return None;
+        }
+        let mut runners = vec![EngineKind::MmapWrite, EngineKind::Splice];
+        if self.ends.share_a_file_system() {
+            runners.push(EngineKind::CopyFileRange);
+        }
+        let mut best_ns = vec![f64::INFINITY; runners.len()];
+        for _ in 0..HEATS {
+            for (runner, best_ns) in runners.iter().zip(&mut best_ns) {
+                let (before, start) = (self.meter.arrived_bytes(), observe::processor_time());
+                // One that stops is out of the race; if it failed for good, the plan's engines will say so.
+                let outcome = self.with(*runner, self.tuning, work, HEAT_BYTES);
+                let bytes = self.meter.arrived_bytes() - before;
+                note_moved(driven, *runner, bytes);
+                if outcome.is_err() || bytes == 0 {
+                    continue;
+                }
+                let spent_ns = (observe::processor_time() - start).as_nanos() as f64;
+                *best_ns = best_ns.min(spent_ns / (bytes as f64 / (1 << 20) as f64));
+            }
+        }
+        let measured: Vec<(EngineKind, f64)> =
+            runners.into_iter().zip(best_ns).filter(|(_, ns)| ns.is_finite()).collect();
+        for (engine, ns_per_mib) in &measured {
+            driven.log.push(format!("{engine} takes {:.0} us a MiB", ns_per_mib / 1000.0));
+        }
+        self.kept.keep_warm(source, target, &measured);
+        measured.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(engine, _)| engine)
+    }
+}
+
+fn note_moved(driven: &mut Driven, engine: EngineKind, bytes: u64) {
+    if bytes == 0 {
+        return;
+    }
+    match driven.moved.iter_mut().find(|(kind, _)| *kind == engine) {
+        Some((_, sum)) => *sum += bytes,
+        None => driven.moved.push((engine, bytes)),
+    }
+}

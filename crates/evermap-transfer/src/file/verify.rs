@@ -1,0 +1,160 @@
+//! Reading back: what was stored, not what was sent.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use rustix::fs::{Advice, fadvise, fdatasync};
+use rustix::io::{Errno, pread};
+
+use super::identity::look;
+use crate::error::{Error, Result};
+use crate::meter::Meter;
+use crate::observe::extents;
+use crate::span::Span;
+
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// A file and its name in messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Named<'a> {
+    pub(crate) file: BorrowedFd<'a>,
+    pub(crate) path: &'a Path,
+}
+
+/// Compares all of two files; an error names the first byte that differs. The target is flushed, and its pages are dropped from the cache
+/// first, so that they come from where they were stored.
+pub(crate) fn compare(source: Named<'_>, target: Named<'_>, meter: &Meter) -> Result<()> {
+    fdatasync(target.file).map_err(Error::io("flush", target.path))?;
+    // Advice: what stays cached is compared as well, only less honestly.
+    let _ = fadvise(target.file, 0, None, Advice::DontNeed);
+    let size_of = |named: Named<'_>| {
+        look(named.file)
+            .map(|stat| (stat.stx_size, stat.stx_blocks * 512))
+            .map_err(Error::io("look at", named.path))
+    };
+    let (sizes, target_sizes) = (size_of(source)?, size_of(target)?);
+    let differs = |offset_bytes| Error::Differs {
+        source_path: source.path.into(),
+        target_path: target.path.into(),
+        offset_bytes,
+    };
+    if sizes.0 != target_sizes.0 {
+        return Err(differs(sizes.0.min(target_sizes.0)));
+    }
+    // What is a hole in both is equal. Where both have data it is compared twice, which only costs time; and rarely occurs,
+    // as the extents of a copy are those of its source.
+    let of_source =
+        extents(source.file, sizes.0, sizes.1).map_err(Error::io("read", source.path))?;
+    let of_target =
+        extents(target.file, sizes.0, target_sizes.1).map_err(Error::io("read", target.path))?;
+    let spans = union(of_source, of_target);
+    match first_difference(source, target, &spans, meter)? {
+        Some(offset_bytes) => Err(differs(offset_bytes)),
+        None => Ok(()),
+    }
+}
+
+/// Where two files first differ within `spans`.
+pub(crate) fn first_difference(
+    source: Named<'_>,
+    target: Named<'_>,
+    spans: &[Span],
+    meter: &Meter,
+) -> Result<Option<u64>> {
+    let mut buffers = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+    for span in spans {
+        let mut at = span.begin;
+        while at < span.end {
+            if meter.is_cancelled() {
+                return Err(Error::Cancelled { left: "nothing is left behind".into() });
+            }
+            let wanted = (span.end - at).min(CHUNK_BYTES as u64) as usize;
+            let read = read_fully(source, &mut buffers.0[..wanted], at)?;
+            let read_back = read_fully(target, &mut buffers.1[..wanted], at)?;
+            let (a, b) = (&buffers.0[..read], &buffers.1[..read_back]);
+            if a != b {
+                let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+                return Ok(Some(at + same as u64));
+            }
+            if read == 0 {
+                break;
+            }
+            at += read as u64;
+        }
+    }
+    Ok(None)
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_fully(named: Named<'_>, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    let mut read_bytes = 0;
+    while read_bytes < buffer.len() {
+        match pread(named.file, &mut buffer[read_bytes..], offset + read_bytes as u64) {
+            Ok(0) => break,
+            Ok(read) => read_bytes += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::io("read", named.path)(errno)),
+        }
+    }
+    Ok(read_bytes)
+}
+
+/// All that is in one or the other, ascending.
+fn union(a: Vec<Span>, b: Vec<Span>) -> Vec<Span> {
+    let mut all = a;
+    all.extend(b);
+    all.sort_by_key(|span| span.begin);
+    let mut joined: Vec<Span> = Vec::with_capacity(all.len());
+    for span in all {
+        match joined.last_mut() {
+            Some(last) if span.begin <= last.end => last.end = last.end.max(span.end),
+            _ => joined.push(span),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    fn compared(change: impl Fn(&std::fs::File)) -> Result<()> {
+        let files = [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
+        for file in &files {
+            file.set_len(8 << 20).unwrap();
+            file.write_all_at(&[7; 10_000], 3 << 20).unwrap();
+        }
+        change(&files[1]);
+        let named = |index: usize| Named { file: files[index].as_fd(), path: Path::new("file") };
+        compare(named(0), named(1), &Meter::default())
+    }
+
+    #[test]
+    fn equal_files_are_equal() {
+        compared(|_| ()).unwrap();
+        // A hole and zeros are the same bytes.
+        compared(|file| file.write_all_at(&[0; 4096], 1 << 20).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn the_first_byte_that_differs_is_named() {
+        for at in [0, (3 << 20) + 9_999, (8 << 20) - 1] {
+            let result = compared(|file| file.write_all_at(&[1], at).unwrap());
+            assert!(
+                matches!(result, Err(Error::Differs { offset_bytes, .. }) if offset_bytes == at),
+                "{result:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_copy_that_is_too_short_differs_at_its_end() {
+        let result = compared(|file| file.set_len(5 << 20).unwrap());
+        assert!(
+            matches!(result, Err(Error::Differs { offset_bytes, .. }) if offset_bytes == 5 << 20)
+        );
+    }
+}

@@ -1,0 +1,18 @@
+//! Which engine, and why not the others.
+//!
+//! `facts` asks the kernel once; `plan` is a pure function of what it said and of what the user wishes, so that each
+//! decision can be tested by its figures alone; `adapt` changes the number of lanes while a splice runs.
+//! Every threshold stands here, with the measurement behind it.
+
+pub(crate) mod adapt;
+mod facts;
+mod file_systems;
+mod plan;
+pub(crate) mod rates;
+
+#[cfg(test)]
+pub(crate) use facts::Direct;
+pub(crate) use facts::Facts;
+pub(crate) use file_systems::{name as file_system_name, writes_reserved_room_otherwise};
+pub(crate) use plan::{Choice, Plan, Wish, plan};
+pub use plan::{Durability, Reflink};

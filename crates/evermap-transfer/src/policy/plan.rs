@@ -1,0 +1,347 @@
+//! Facts and wishes in, engines in their order out. Pure: asks nothing, changes nothing.
+
+use super::facts::{COLD_BYTES_MIN, Facts, SMALL_BYTES_MAX};
+use super::file_systems::{checks_what_is_written, has_many_devices, is_memory, never_shares};
+use crate::end::Kind;
+use crate::engines::EngineKind;
+
+/// A source of which less than this is resident is cold: reading around what is cached costs more than reading it again.
+const COLD_RESIDENT_MAX: f64 = 0.25;
+/// A copy of more than this share of the memory that is available would push out what others use.
+const MEMORY_SHARE_MAX: f64 = 0.25;
+
+/// What shall hold when a copy is said to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
+pub enum Durability {
+    /// The kernel has it: a power cut within half a minute may lose it.
+    #[default]
+    None,
+    /// Its contents are on the disk before it has its name.
+    Data,
+    /// The same, and its name is on the disk too.
+    Full,
+}
+
+/// Whether extents may be shared with the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
+pub enum Reflink {
+    /// Where it is possible.
+    #[default]
+    Auto,
+    /// The copy has blocks of its own: damage to one is no damage to both.
+    Never,
+    /// Nothing else will do.
+    Always,
+}
+
+/// What the user wants of the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Wish {
+    /// This engine, and no other.
+    pub(crate) engine: Option<EngineKind>,
+    pub(crate) durability: Durability,
+    pub(crate) reflink: Reflink,
+    /// What was measured best for warm files between these devices.
+    pub(crate) warm: Option<EngineKind>,
+}
+
+/// An engine, and why it has its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) engine: EngineKind,
+    pub(crate) why: String,
+}
+
+/// The engines to try, in order, and why the others are none of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Plan {
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) not: Vec<Choice>,
+}
+
+impl Plan {
+    fn then(&mut self, engine: EngineKind, why: impl Into<String>) {
+        if !self.choices.iter().any(|choice| choice.engine == engine) {
+            self.choices.push(Choice { engine, why: why.into() });
+        }
+    }
+
+    fn not(&mut self, engine: EngineKind, why: impl Into<String>) {
+        self.not.push(Choice { engine, why: why.into() });
+    }
+}
+
+/// Decides.
+pub(crate) fn plan(facts: &Facts, wish: &Wish) -> Plan {
+    let mut plan = Plan::default();
+    if let Some(engine) = wish.engine {
+        plan.then(engine, "asked for by name");
+        return plan;
+    }
+    if wish.reflink == Reflink::Always {
+        plan.then(EngineKind::Reflink, "shared extents were asked for, and nothing else");
+        return plan;
+    }
+    match (facts.source, facts.target) {
+        (Kind::File | Kind::Block, Kind::File | Kind::Block) if facts.size_bytes > 0 => {
+            between_files(&mut plan, facts, wish);
+        }
+        (Kind::File | Kind::Block, Kind::Socket | Kind::Pipe) if facts.size_bytes > 0 => {
+            to_a_stream(&mut plan, facts)
+        }
+        (Kind::Socket | Kind::Pipe, _) if !facts.target_appends => {
+            plan.then(EngineKind::Splice, "from a stream: one copy instead of two");
+        }
+        (Kind::Generated, _) => {
+            for engine in [EngineKind::Splice, EngineKind::Sendfile, EngineKind::CopyFileRange] {
+                plan.not(engine, "the source makes its contents up when it is read");
+            }
+        }
+        _ => {}
+    }
+    plan.then(
+        EngineKind::ReadWrite,
+        match plan.choices.is_empty() {
+            true => "serves every kind of end",
+            false => "what all others fall back to",
+        },
+    );
+    plan
+}
+
+fn between_files(plan: &mut Plan, facts: &Facts, wish: &Wish) {
+    shared(plan, facts, wish);
+    if facts.data_bytes <= SMALL_BYTES_MAX {
+        plan.then(EngineKind::ReadWrite, "up to 256 KiB: one read and one write");
+        return;
+    }
+    direct(plan, facts, wish);
+    warm(plan, facts, wish);
+}
+
+fn shared(plan: &mut Plan, facts: &Facts, wish: &Wish) {
+    let engine = EngineKind::Reflink;
+    let one_file_system = facts.same_device
+        || (facts.source_file_system == facts.target_file_system
+            && has_many_devices(facts.source_file_system));
+    match () {
+        () if wish.reflink == Reflink::Never => plan.not(engine, "sharing extents was not wanted"),
+        () if !one_file_system => {
+            plan.not(engine, "source and target are on different file systems")
+        }
+        () if never_shares(facts.target_file_system) => {
+            let name = super::file_system_name(facts.target_file_system);
+            plan.not(engine, format!("{name} does not share extents"));
+        }
+        () => plan.then(engine, "one file system that may share extents: no byte moves"),
+    }
+}
+
+/// Rings of direct reads and writes, where the cache would not help.
+fn direct(plan: &mut Plan, facts: &Facts, wish: &Wish) {
+    let (both, mapped) = (EngineKind::UringDirect, EngineKind::MmapDirect);
+    let is_cold = facts.resident.is_some_and(|share| share < COLD_RESIDENT_MAX);
+    let is_durable = wish.durability != Durability::None;
+    let is_large = facts
+        .available_bytes
+        .is_some_and(|bytes| facts.data_bytes as f64 > bytes as f64 * MEMORY_SHARE_MAX);
+    let why_not = match () {
+        () if facts.data_bytes < COLD_BYTES_MIN => {
+            Some("less than 16 MiB: a ring costs more than it saves".to_string())
+        }
+        () if !is_cold && !is_durable && !is_large => Some(
+            "the source is cached, and the copy neither durable nor large: the cache is faster"
+                .to_string(),
+        ),
+        () if is_memory(facts.target_file_system) => Some("the target is in memory".to_string()),
+        () if facts.direct.target.is_none() => {
+            Some("the target does no direct I/O, or does not say so".to_string())
+        }
+        () if checks_what_is_written(facts.target_file_system) => Some(
+            "the target's file system sums what is written, and would copy it first".to_string(),
+        ),
+        () => None,
+    };
+    if let Some(why_not) = why_not {
+        plan.not(both, why_not.clone());
+        plan.not(mapped, why_not);
+        return;
+    }
+    let why = match () {
+        () if is_large => "larger than a quarter of the memory there is: passes the cache by",
+        () if is_durable => "to be durable: written to the device once, without a copy",
+        () => "cold: read and written past the cache, without a copy",
+    };
+    match is_cold {
+        false => plan.then(
+            mapped,
+            "cached and to be written to the device: its pages are written from where they are",
+        ),
+        true => plan.not(mapped, "the source is cold"),
+    }
+    match facts.direct.source {
+        Some(_) => plan.then(both, why),
+        None => plan.not(both, "the source does no direct I/O, or does not say so"),
+    }
+}
+
+/// Through the page cache.
+fn warm(plan: &mut Plan, facts: &Facts, wish: &Wish) {
+    let is_cold = facts.resident.is_some_and(|share| share < COLD_RESIDENT_MAX);
+    if is_cold {
+        plan.then(
+            EngineKind::Splice,
+            "cold, and through the cache: lanes are added where filling waits",
+        );
+    }
+    if let Some(engine) = wish.warm {
+        plan.then(engine, "cached: was the fastest between these devices");
+    }
+    match facts.same_device {
+        true => {
+            plan.then(
+                EngineKind::MmapWrite,
+                "cached, one file system: one copy, and the fewest turns",
+            );
+            plan.then(EngineKind::CopyFileRange, "one file system: one copy in the kernel");
+        }
+        false => {
+            plan.not(EngineKind::CopyFileRange, "source and target are on different file systems")
+        }
+    }
+    plan.then(EngineKind::Splice, "one copy through a pipe of 1 MiB");
+    plan.then(EngineKind::MmapWrite, "one copy from a mapping");
+    plan.then(EngineKind::Sendfile, "one copy through the kernel's own pipe");
+}
+
+fn to_a_stream(plan: &mut Plan, facts: &Facts) {
+    if facts.size_bytes <= SMALL_BYTES_MAX {
+        plan.then(EngineKind::Sendfile, "up to 256 KiB: one call, and no copy");
+    }
+    plan.then(EngineKind::Splice, "to a stream: no copy");
+    plan.then(EngineKind::Sendfile, "to a stream: no copy");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::end::Alignment;
+    use crate::policy::Direct;
+
+    const EXT4: i64 = 0xef53;
+    const XFS: i64 = 0x5846_5342;
+    const BTRFS: i64 = 0x9123_683e;
+    const TMPFS: i64 = 0x0102_1994;
+    const GIB: u64 = 1 << 30;
+
+    fn facts(size_bytes: u64, resident: f64, file_systems: (i64, i64)) -> Facts {
+        let alignment = Some(Alignment { memory_bytes: 512, offset_bytes: 512 });
+        Facts {
+            source: Kind::File,
+            target: Kind::File,
+            target_appends: false,
+            size_bytes,
+            data_bytes: size_bytes,
+            source_file_system: file_systems.0,
+            target_file_system: file_systems.1,
+            same_device: file_systems.0 == file_systems.1,
+            direct: Direct { source: alignment, target: alignment },
+            resident: Some(resident),
+            available_bytes: Some(16 * GIB),
+        }
+    }
+
+    fn first(facts: &Facts, wish: Wish) -> EngineKind {
+        plan(facts, &wish).choices[0].engine
+    }
+
+    fn durable() -> Wish {
+        Wish { durability: Durability::Data, ..Wish::default() }
+    }
+
+    #[test]
+    fn what_makes_its_contents_up_is_read() {
+        let proc = Facts {
+            source: Kind::Generated,
+            size_bytes: 0,
+            data_bytes: 0,
+            ..facts(0, 1.0, (0x9fa0, EXT4))
+        };
+        assert_eq!(first(&proc, Wish::default()), EngineKind::ReadWrite);
+        let empty = facts(0, 1.0, (EXT4, EXT4));
+        assert_eq!(first(&empty, Wish::default()), EngineKind::ReadWrite);
+    }
+
+    #[test]
+    fn extents_are_shared_where_they_can_be_and_may_be() {
+        assert_eq!(first(&facts(GIB, 1.0, (XFS, XFS)), Wish::default()), EngineKind::Reflink);
+        assert_eq!(first(&facts(4096, 1.0, (XFS, XFS)), durable()), EngineKind::Reflink);
+        let never = Wish { reflink: Reflink::Never, ..Wish::default() };
+        assert_eq!(first(&facts(GIB, 1.0, (XFS, XFS)), never), EngineKind::MmapWrite);
+        let subvolumes = Facts { same_device: false, ..facts(GIB, 1.0, (BTRFS, BTRFS)) };
+        assert_eq!(first(&subvolumes, Wish::default()), EngineKind::Reflink);
+    }
+
+    #[test]
+    fn what_is_small_is_read_and_written() {
+        assert_eq!(first(&facts(256 << 10, 0.0, (EXT4, EXT4)), durable()), EngineKind::ReadWrite);
+    }
+
+    #[test]
+    fn the_cache_is_passed_by_when_it_would_not_help() {
+        let cold = facts(64 << 20, 0.0, (EXT4, EXT4));
+        assert_eq!(first(&cold, Wish::default()), EngineKind::UringDirect);
+        assert_eq!(first(&facts(64 << 20, 1.0, (EXT4, EXT4)), durable()), EngineKind::MmapDirect);
+        let large = facts(8 * GIB, 0.1, (EXT4, EXT4));
+        assert_eq!(first(&large, Wish::default()), EngineKind::UringDirect);
+        assert_eq!(first(&facts(8 << 20, 0.0, (EXT4, EXT4)), Wish::default()), EngineKind::Splice);
+    }
+
+    #[test]
+    fn direct_writes_go_to_no_file_system_that_would_copy_them() {
+        let never = Wish { reflink: Reflink::Never, ..durable() };
+        let engines = |facts: &Facts| {
+            plan(facts, &never).choices.iter().map(|c| c.engine).collect::<Vec<_>>()
+        };
+        for target in [BTRFS, TMPFS] {
+            let chosen = engines(&facts(64 << 20, 0.0, (EXT4, target)));
+            assert!(!chosen.contains(&EngineKind::UringDirect), "{chosen:?}");
+            assert!(!chosen.contains(&EngineKind::MmapDirect), "{chosen:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_cached_goes_through_the_cache() {
+        let same = facts(GIB, 1.0, (EXT4, EXT4));
+        assert_eq!(first(&same, Wish::default()), EngineKind::MmapWrite);
+        let measured = Wish { warm: Some(EngineKind::CopyFileRange), ..Wish::default() };
+        assert_eq!(first(&same, measured), EngineKind::CopyFileRange);
+        assert_eq!(first(&facts(GIB, 1.0, (EXT4, TMPFS)), Wish::default()), EngineKind::Splice);
+    }
+
+    #[test]
+    fn streams_are_spliced() {
+        let socket = Facts { target: Kind::Socket, ..facts(GIB, 1.0, (EXT4, 0)) };
+        assert_eq!(first(&socket, Wish::default()), EngineKind::Splice);
+        let received = Facts { source: Kind::Socket, size_bytes: 0, ..facts(0, 1.0, (0, EXT4)) };
+        assert_eq!(first(&received, Wish::default()), EngineKind::Splice);
+        let appending = Facts { target_appends: true, ..received };
+        assert_eq!(first(&appending, Wish::default()), EngineKind::ReadWrite);
+    }
+
+    #[test]
+    fn every_plan_ends_with_what_always_works() {
+        for size in [0, 1, 4096, 300_000, 64 << 20, 20 * GIB] {
+            for resident in [0.0, 0.5, 1.0] {
+                for pair in [(EXT4, EXT4), (XFS, BTRFS), (BTRFS, TMPFS), (TMPFS, TMPFS)] {
+                    let plan = plan(&facts(size, resident, pair), &Wish::default());
+                    assert!(
+                        plan.choices.iter().any(|choice| choice.engine == EngineKind::ReadWrite)
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! What a copy of one file promises, whatever it is moved by.
+#![allow(clippy::unwrap_used)]
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use evermap_transfer::engines::EngineKind;
+use evermap_transfer::{Copy, Durability, Error, Reflink};
+use tempfile::TempDir;
+
+fn place() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Bytes that no two places of a file have in common.
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length.div_ceil(8) as u64).flat_map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).take(length).collect()
+}
+
+fn names(directory: &Path) -> Vec<std::ffi::OsString> {
+    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+fn from_to(place: &TempDir) -> (PathBuf, PathBuf) {
+    (place.path().join("from"), place.path().join("to"))
+}
+
+#[test]
+fn every_size_arrives_whole_by_every_engine_that_takes_it() {
+    let place = place();
+    let (from, to) = from_to(&place);
+    for size in [0, 1, 4095, 4096, 4097, 256 << 10, (256 << 10) + 1, (3 << 20) + 511, 20 << 20] {
+        let content = bytes(size);
+        fs::write(&from, &content).unwrap();
+        for engine in [None].into_iter().chain(EngineKind::ALL.map(Some)) {
+            let copy = Copy::new(&from, &to).verify(true);
+            let copy = match engine {
+                Some(engine) => copy.engine(engine),
+                None => copy,
+            };
+            match copy.run() {
+                Ok(report) => assert_eq!(report.size_bytes, size as u64),
+                Err(Error::Refused { .. }) if engine.is_some() => continue,
+                Err(error) => panic!("{engine:?}, {size} bytes: {error}"),
+            }
+            assert!(fs::read(&to).unwrap() == content, "{engine:?}, {size} bytes");
+        }
+    }
+    assert_eq!(names(place.path()), ["from", "to"]);
+}
+
+#[test]
+fn holes_at_start_middle_and_end_stay_holes() {
+    let place = place();
+    let (from, to) = from_to(&place);
+    for data in [vec![], vec![0], vec![32 << 20], vec![(64 << 20) - 4096], vec![1 << 20, 33 << 20]] {
+        let file = File::create(&from).unwrap();
+        file.set_len(64 << 20).unwrap();
+        data.iter().for_each(|at| file.write_all_at(&bytes(4096), *at).unwrap());
+        let report = Copy::new(&from, &to).durability(Durability::Data).verify(true).run().unwrap();
+        let (source, target) = (fs::metadata(&from).unwrap(), fs::metadata(&to).unwrap());
+        assert_eq!(target.len(), 64 << 20);
+        assert!(target.blocks() <= source.blocks().max(data.len() as u64 * 8), "{} blocks", target.blocks());
+        assert_eq!(report.data_bytes, data.len() as u64 * 4096);
+        assert_eq!(report.hole_bytes, (64 << 20) - report.data_bytes);
+    }
+}
+
+#[test]
+fn a_target_has_what_it_had_when_a_copy_is_stopped() {
+    let place = place();
+    let (from, to) = from_to(&place);
+    fs::write(&from, bytes(8 << 20)).unwrap();
+    fs::write(&to, "before").unwrap();
+    let result = Copy::new(&from, &to).cancelled_by(Arc::new(AtomicBool::new(true))).run();
+    assert!(matches!(result, Err(Error::Cancelled { .. })), "{result:?}");
+    assert_eq!(fs::read(&to).unwrap(), b"before");
+    assert_eq!(names(place.path()), ["from", "to"]);
+}
+
+#[test]
+fn an_interrupted_copy_is_gone_on_with_where_it_was() {
+    let place = place();
+    let (from, to) = from_to(&place);
+    let content = bytes(200 << 20);
+    fs::write(&from, &content).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let copy = Copy::new(&from, &to).resume(true).engine(EngineKind::ReadWrite).cancelled_by(Arc::clone(&stop));
+    let meter = copy.meter();
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while meter.arrived_bytes() < 100 << 20 {
+                std::thread::yield_now();
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        copy.run()
+    });
+    let Err(Error::Cancelled { left }) = result else { panic!("{result:?}") };
+    assert!(left.contains(".to.evermap-part"), "{left}");
+    assert!(!to.exists());
+    let report = Copy::new(&from, &to).resume(true).run().unwrap();
+    assert!(report.resumed_bytes >= 64 << 20, "{}", report.resumed_bytes);
+    assert_eq!(report.resumed_bytes + report.moved_bytes(), 200 << 20);
+    assert!(fs::read(&to).unwrap() == content);
+    assert_eq!(names(place.path()), ["from", "to"]);
+}
+
+/// Leaves a part with its first 64 MiB or more.
+fn interrupted(from: &Path, to: &Path) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let copy = Copy::new(from, to).resume(true).engine(EngineKind::ReadWrite).cancelled_by(Arc::clone(&stop));
+    let meter = copy.meter();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while meter.arrived_bytes() < 65 << 20 {
+                std::thread::yield_now();
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        copy.run().unwrap_err();
+    });
+}
+
+#[test]
+fn a_part_that_was_damaged_or_is_of_another_source_is_begun_anew() {
+    let place = place();
+    let (from, to) = from_to(&place);
+    let content = bytes(100 << 20);
+    fs::write(&from, &content).unwrap();
+    interrupted(&from, &to);
+    let part = place.path().join(".to.evermap-part");
+    File::options().write(true).open(&part).unwrap().write_all_at(b"damage", 1 << 20).unwrap();
+    let report = Copy::new(&from, &to).resume(true).run().unwrap();
+    assert_eq!(report.resumed_bytes, 0);
+    assert!(fs::read(&to).unwrap() == content);
+
+    fs::remove_file(&to).unwrap();
+    interrupted(&from, &to);
+    let other: Vec<u8> = content.iter().map(|byte| byte ^ 1).collect();
+    fs::write(&from, &other).unwrap();
+    let report = Copy::new(&from, &to).resume(true).run().unwrap();
+    assert_eq!(report.resumed_bytes, 0);
+    assert!(fs::read(&to).unwrap() == other);
+    assert_eq!(names(place.path()), ["from", "to"]);
+}
+
+#[test]
+fn a_file_is_not_copied_onto_itself_under_any_name() {
+    let place = place();
+    let (from, to) = from_to(&place);
+    fs::write(&from, "content").unwrap();
+    fs::hard_link(&from, &to).unwrap();
+    symlink(&from, place.path().join("link")).unwrap();
+    for target in [&from, &to, &place.path().join("link"), place.path()] {
+        let result = Copy::new(&from, target).run();
+        assert!(matches!(result, Err(Error::SameFile { .. })), "{result:?}");
+    }
+    assert_eq!(fs::read(&from).unwrap(), b"content");
+}
+
+#[test]
+fn a_directory_means_the_name_in_it_and_a_link_the_file_behind_it() {
+    let place = place();
+    let (from, _) = from_to(&place);
+    fs::write(&from, "content").unwrap();
+    fs::create_dir(place.path().join("directory")).unwrap();
+    Copy::new(&from, place.path().join("directory")).run().unwrap();
+    assert_eq!(fs::read(place.path().join("directory/from")).unwrap(), b"content");
+
+    fs::write(place.path().join("behind"), "before").unwrap();
+    symlink("behind", place.path().join("link")).unwrap();
+    Copy::new(&from, place.path().join("link")).run().unwrap();
+    assert!(fs::symlink_metadata(place.path().join("link")).unwrap().is_symlink());
+    assert_eq!(fs::read(place.path().join("behind")).unwrap(), b"content");
+
+    symlink("nowhere", place.path().join("dangling")).unwrap();
+    let result = Copy::new(&from, place.path().join("dangling")).run();
+    assert!(matches!(result, Err(Error::Usage(_))), "{result:?}");
+}
+
+#[test]
+fn names_have_any_bytes_and_any_length() {
+    let place = place();
+    let (from, _) = from_to(&place);
+    fs::write(&from, "content").unwrap();
+    let long = vec![b'n'; 255];
+    for name in [b"line\nline".as_slice(), b"\xff\xfe", b" ", b"-", &long] {
+        let to = place.path().join(OsStr::from_bytes(name));
+        for _ in 0..2 {
+            Copy::new(&from, &to).durability(Durability::Full).run().unwrap();
+        }
+        assert_eq!(fs::read(&to).unwrap(), b"content");
+    }
+}
+
+#[test]
+fn what_makes_its_contents_up_is_copied_whole() {
+    let place = place();
+    let (_, to) = from_to(&place);
+    for source in ["/proc/version", "/proc/self/maps", "/sys/kernel/mm/transparent_hugepage/enabled"] {
+        if !Path::new(source).exists() {
+            continue;
+        }
+        let report = Copy::new(source, &to).run().unwrap();
+        let content = fs::read(&to).unwrap();
+        assert!(!content.is_empty(), "{source}");
+        assert_eq!(report.size_bytes, content.len() as u64);
+        if source == "/proc/version" {
+            assert_eq!(content, fs::read(source).unwrap());
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_written_or_found_is_named() {
+    let place = place();
+    let (from, to) = from_to(&place);
+    let said = |result: Result<_, Error>| result.map(|_: evermap_transfer::FileReport| ()).unwrap_err().to_string();
+    let missing = said(Copy::new(&from, &to).run());
+    assert!(missing.contains("from") && missing.contains("No such file"), "{missing}");
+    fs::write(&from, "content").unwrap();
+    let no_directory = said(Copy::new(&from, place.path().join("none/to")).run());
+    assert!(no_directory.contains("none"), "{no_directory}");
+    let refused = said(Copy::new("/proc/version", &to).engine(EngineKind::Reflink).run());
+    assert!(refused.contains("reflink"), "{refused}");
+    assert!(!to.exists());
+}
+
+#[test]
+fn shared_extents_or_nothing_is_what_always_means() {
+    let place = place();
+    let (from, to) = from_to(&place);
+    fs::write(&from, bytes(1 << 20)).unwrap();
+    match Copy::new(&from, &to).reflink(Reflink::Always).run() {
+        Ok(report) => assert_eq!(report.engines[0].engine, EngineKind::Reflink),
+        Err(Error::Refused { .. }) => assert!(!to.exists()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_source_that_grows_while_it_is_copied_is_an_error() {
+    let place = place();
+    let (from, to) = from_to(&place);
+    fs::write(&from, bytes(100 << 20)).unwrap();
+    let copy = Copy::new(&from, &to).engine(EngineKind::ReadWrite);
+    let meter = copy.meter();
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while meter.arrived_bytes() == 0 {
+                std::thread::yield_now();
+            }
+            File::options().append(true).open(&from).unwrap().write_all_at(b"more", 100 << 20).unwrap();
+        });
+        copy.run()
+    });
+    assert!(matches!(result, Err(Error::SourceChanged { .. })), "{result:?}");
+    assert!(!to.exists());
+}
+
+#[test]
+fn a_source_that_is_cut_short_while_it_is_copied_is_an_error() {
+    let place = place();
+    let (from, to) = from_to(&place);
+    for engine in EngineKind::ALL {
+        fs::write(&from, bytes(64 << 20)).unwrap();
+        let copy = Copy::new(&from, &to).engine(engine);
+        let meter = copy.meter();
+        let result = std::thread::scope(|scope| {
+            let over = Arc::new(AtomicBool::new(false));
+            let cut = scope.spawn({
+                let (over, meter, from) = (Arc::clone(&over), &meter, &from);
+                move || {
+                    while meter.arrived_bytes() == 0 && !over.load(Ordering::Relaxed) {
+                        std::thread::yield_now();
+                    }
+                    File::options().write(true).open(from).unwrap().set_len(1000).unwrap();
+                }
+            });
+            let result = copy.run();
+            over.store(true, Ordering::Relaxed);
+            cut.join().unwrap();
+            result
+        });
+        match result {
+            // Too late: all had arrived, and the source was looked at before it was cut.
+            Ok(_) => fs::remove_file(&to).unwrap(),
+            Err(Error::SourceChanged { .. } | Error::Refused { .. }) => assert!(!to.exists()),
+            Err(error) => panic!("{engine}: {error}"),
+        }
+    }
+}
