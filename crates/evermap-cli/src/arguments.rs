@@ -7,7 +7,7 @@ use etcetera::BaseStrategy;
 
 use crate::failure::Failure;
 use crate::verbs::{
-    Audit, Backup, Check, Completions, Demo, Export, Import, Info, Ls, Map, Mv, Parse, Query,
+    Audit, Backup, Check, Completions, Copy, Demo, Export, Import, Info, Ls, Map, Mv, Parse, Query,
     Rebase, Restore, Rm, Sandbox, Stats,
 };
 
@@ -31,7 +31,10 @@ Exit codes:
    8  the document cannot be parsed
    9  the name is taken
   10  anything else
-  11  a page cannot be fetched or laid out";
+  11  a page cannot be fetched or laid out
+  12  the source changed while it was copied, or the copy differs from it
+  13  the connection to the other end broke, or it speaks otherwise
+ 130  interrupted";
 
 /// Parses HTML and XML documents once and keeps them open: every later process queries them in
 /// microseconds, whatever their size.
@@ -69,6 +72,7 @@ pub enum Verb {
     Export(Export),
     Import(Import),
     Rebase(Rebase),
+    Copy(Copy),
     #[cfg(feature = "view")]
     View(View),
     #[cfg(feature = "view")]

@@ -86,6 +86,8 @@ pub enum Failure {
     #[cfg(feature = "sandbox")]
     #[error("{}", of_a_sandbox(.0))]
     Sandbox(#[from] evermap_wasm::Error),
+    #[error(transparent)]
+    Transfer(#[from] evermap_transfer::Error),
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
     /// A process that `demo` started.
@@ -96,11 +98,16 @@ pub enum Failure {
 impl Failure {
     /// Says what went wrong and gives the exit code.
     pub fn report(&self) -> ExitCode {
+        self.say();
+        ExitCode::from(self.exit_code())
+    }
+
+    /// Says what went wrong.
+    pub fn say(&self) {
         if !self.is_silent() {
             // Nobody is left to tell when stderr is closed too.
             let _ = writeln!(io::stderr(), "evermap: {}", output::plain(&self.to_string()));
         }
-        ExitCode::from(self.exit_code())
     }
 
     /// Whoever reads our output may stop before its end; and `query` that finds nothing says so by
@@ -138,6 +145,7 @@ impl Failure {
             Failure::GuestEnded { .. } => 134,
             #[cfg(feature = "sandbox")]
             Failure::Sandbox(error) => exit_code_of_sandbox(error),
+            Failure::Transfer(error) => exit_code_of_transfer(error),
             Failure::Wall(_) => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -163,6 +171,20 @@ fn exit_code_of(error: &Error) -> u8 {
         Error::NotPermitted { .. } => 6,
         Error::DiskFull { .. } | Error::OutOfAddresses { .. } => 7,
         Error::AlreadyExists { .. } | Error::StoreExists { .. } => 9,
+        _ => 10,
+    }
+}
+
+fn exit_code_of_transfer(error: &evermap_transfer::Error) -> u8 {
+    use evermap_transfer::Error;
+    match error {
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Usage(_) | Error::SameFile { .. } => 2,
+        Error::Busy { .. } => 4,
+        Error::NoSpace { .. } => 7,
+        Error::SourceChanged { .. } | Error::Differs { .. } => 12,
+        Error::Peer { .. } => 13,
+        Error::Cancelled { .. } => 130,
         _ => 10,
     }
 }

@@ -65,6 +65,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         #[cfg(feature = "view")]
         Verb::Prefetch(prefetch) => prefetch.run(&arguments.store()?),
         Verb::Sandbox(sandbox) => sandbox.run(|| arguments.store()),
+        Verb::Copy(copy) => copy.run(),
         Verb::Demo(demo) => demo.run(),
         Verb::Completions(completions) => completions.run(),
     }

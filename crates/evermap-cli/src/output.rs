@@ -91,6 +91,12 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
+/// Something that is no failure, and worth a line on stderr.
+pub fn warn(text: &str) {
+    // Nobody is left to tell when stderr is closed.
+    let _ = writeln!(io::stderr(), "evermap: {}", plain(text));
+}
+
 /// `4.10 kB`: decimal units, as file managers and disks have them.
 pub fn bytes(count: u64) -> String {
     humansize::format_size(count, humansize::DECIMAL)

@@ -19,7 +19,7 @@ const REDRAW: Duration = Duration::from_millis(100);
 /// Sources below this are parsed long before the patience ends; no thread is started for them.
 const SOURCE_BYTES_MIN: u64 = 4 << 20;
 
-/// A bar for one document; dropping it takes it off the screen.
+/// A bar for one document or file; dropping it takes it off the screen.
 pub struct Progress {
     position_bytes: Arc<AtomicU64>,
     drawer: Option<(Sender<()>, JoinHandle<()>)>,
@@ -28,10 +28,25 @@ pub struct Progress {
 impl Progress {
     pub fn of(name: &str, doing: &'static str, source_bytes: u64) -> Progress {
         let position_bytes = Arc::new(AtomicU64::new(0));
+        let position = Arc::clone(&position_bytes);
+        let mut drawn = Progress::following(name, doing, source_bytes, move || {
+            position.load(Ordering::Relaxed)
+        });
+        drawn.position_bytes = position_bytes;
+        drawn
+    }
+
+    /// One that asks for the position itself.
+    pub fn following(
+        name: &str,
+        doing: &'static str,
+        source_bytes: u64,
+        position: impl Fn() -> u64 + Send + 'static,
+    ) -> Progress {
         let wanted = source_bytes >= SOURCE_BYTES_MIN && std::io::stderr().is_terminal();
         let drawer = wanted.then(|| {
             let (stop, stopped) = channel();
-            let (name, position) = (name.to_string(), Arc::clone(&position_bytes));
+            let name = name.to_string();
             let thread = std::thread::spawn(move || {
                 let wait = |time| stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
                 if wait(PATIENCE) {
@@ -40,7 +55,7 @@ impl Progress {
             });
             (stop, thread)
         });
-        Progress { position_bytes, drawer }
+        Progress { position_bytes: Arc::default(), drawer }
     }
 
     /// The parser has come this far.
@@ -93,7 +108,7 @@ fn draw(
     name: &str,
     doing: &str,
     total: u64,
-    position: &AtomicU64,
+    position: &dyn Fn() -> u64,
     wait: impl Fn(Duration) -> bool,
 ) {
     let bar = ProgressBar::new(total).with_message(name.to_string());
@@ -105,7 +120,7 @@ fn draw(
         return;
     };
     loop {
-        let now = position.load(Ordering::Relaxed);
+        let now = position();
         let style = match now == 0 || now >= total {
             true => &unknown,
             false => &known,

@@ -30,3 +30,4 @@ pub use observe::{Residency, Usage, residency};
 pub use policy::{Durability, Reflink};
 pub use report::{EngineUse, FileReport, NotKept, NotUsed};
 pub use span::{Span, Work};
+pub use sys::cancelled_by_signals;

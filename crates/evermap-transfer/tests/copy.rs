@@ -19,11 +19,15 @@ fn place() -> TempDir {
 
 /// Bytes that no two places of a file have in common.
 fn bytes(length: usize) -> Vec<u8> {
-    (0..length.div_ceil(8) as u64).flat_map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).take(length).collect()
+    (0..length.div_ceil(8) as u64)
+        .flat_map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+        .take(length)
+        .collect()
 }
 
 fn names(directory: &Path) -> Vec<std::ffi::OsString> {
-    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     names
 }
@@ -60,14 +64,19 @@ fn every_size_arrives_whole_by_every_engine_that_takes_it() {
 fn holes_at_start_middle_and_end_stay_holes() {
     let place = place();
     let (from, to) = from_to(&place);
-    for data in [vec![], vec![0], vec![32 << 20], vec![(64 << 20) - 4096], vec![1 << 20, 33 << 20]] {
+    for data in [vec![], vec![0], vec![32 << 20], vec![(64 << 20) - 4096], vec![1 << 20, 33 << 20]]
+    {
         let file = File::create(&from).unwrap();
         file.set_len(64 << 20).unwrap();
         data.iter().for_each(|at| file.write_all_at(&bytes(4096), *at).unwrap());
         let report = Copy::new(&from, &to).durability(Durability::Data).verify(true).run().unwrap();
         let (source, target) = (fs::metadata(&from).unwrap(), fs::metadata(&to).unwrap());
         assert_eq!(target.len(), 64 << 20);
-        assert!(target.blocks() <= source.blocks().max(data.len() as u64 * 8), "{} blocks", target.blocks());
+        assert!(
+            target.blocks() <= source.blocks().max(data.len() as u64 * 8),
+            "{} blocks",
+            target.blocks()
+        );
         assert_eq!(report.data_bytes, data.len() as u64 * 4096);
         assert_eq!(report.hole_bytes, (64 << 20) - report.data_bytes);
     }
@@ -92,7 +101,10 @@ fn an_interrupted_copy_is_gone_on_with_where_it_was() {
     let content = bytes(200 << 20);
     fs::write(&from, &content).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let copy = Copy::new(&from, &to).resume(true).engine(EngineKind::ReadWrite).cancelled_by(Arc::clone(&stop));
+    let copy = Copy::new(&from, &to)
+        .resume(true)
+        .engine(EngineKind::ReadWrite)
+        .cancelled_by(Arc::clone(&stop));
     let meter = copy.meter();
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -116,7 +128,10 @@ fn an_interrupted_copy_is_gone_on_with_where_it_was() {
 /// Leaves a part with its first 64 MiB or more.
 fn interrupted(from: &Path, to: &Path) {
     let stop = Arc::new(AtomicBool::new(false));
-    let copy = Copy::new(from, to).resume(true).engine(EngineKind::ReadWrite).cancelled_by(Arc::clone(&stop));
+    let copy = Copy::new(from, to)
+        .resume(true)
+        .engine(EngineKind::ReadWrite)
+        .cancelled_by(Arc::clone(&stop));
     let meter = copy.meter();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -205,7 +220,9 @@ fn names_have_any_bytes_and_any_length() {
 fn what_makes_its_contents_up_is_copied_whole() {
     let place = place();
     let (_, to) = from_to(&place);
-    for source in ["/proc/version", "/proc/self/maps", "/sys/kernel/mm/transparent_hugepage/enabled"] {
+    for source in
+        ["/proc/version", "/proc/self/maps", "/sys/kernel/mm/transparent_hugepage/enabled"]
+    {
         if !Path::new(source).exists() {
             continue;
         }
@@ -223,7 +240,9 @@ fn what_makes_its_contents_up_is_copied_whole() {
 fn what_cannot_be_read_written_or_found_is_named() {
     let place = place();
     let (from, to) = from_to(&place);
-    let said = |result: Result<_, Error>| result.map(|_: evermap_transfer::FileReport| ()).unwrap_err().to_string();
+    let said = |result: Result<_, Error>| {
+        result.map(|_: evermap_transfer::FileReport| ()).unwrap_err().to_string()
+    };
     let missing = said(Copy::new(&from, &to).run());
     assert!(missing.contains("from") && missing.contains("No such file"), "{missing}");
     fs::write(&from, "content").unwrap();
@@ -258,7 +277,12 @@ fn a_source_that_grows_while_it_is_copied_is_an_error() {
             while meter.arrived_bytes() == 0 {
                 std::thread::yield_now();
             }
-            File::options().append(true).open(&from).unwrap().write_all_at(b"more", 100 << 20).unwrap();
+            File::options()
+                .append(true)
+                .open(&from)
+                .unwrap()
+                .write_all_at(b"more", 100 << 20)
+                .unwrap();
         });
         copy.run()
     });

@@ -4,6 +4,7 @@ mod audit;
 mod backup;
 mod check;
 mod completions;
+mod copy;
 mod demo;
 mod export;
 mod info;
@@ -17,6 +18,7 @@ mod restore;
 mod rm;
 mod sandbox;
 mod stats;
+mod transfer;
 #[cfg(feature = "view")]
 mod view;
 
@@ -24,6 +26,7 @@ pub use audit::Audit;
 pub use backup::Backup;
 pub use check::Check;
 pub use completions::Completions;
+pub use copy::Copy;
 pub use demo::Demo;
 pub use export::{Export, Import};
 pub use info::Info;

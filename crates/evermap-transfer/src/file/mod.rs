@@ -30,7 +30,7 @@ use crate::span::{Span, Work};
 
 pub(crate) use identity::{Identity, look};
 use part::Part;
-pub(crate) use target::{Placing, Target, beside, c_name, with_temporary_name};
+pub(crate) use target::{Placing, Target, c_name};
 use verify::Named;
 
 /// Extents below this are found to have no room by writing them, which is one call as well.

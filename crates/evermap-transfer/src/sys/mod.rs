@@ -2,3 +2,5 @@
 
 pub(crate) mod cachestat;
 pub(crate) mod rusage;
+mod signals;
+pub use signals::cancelled_by_signals;

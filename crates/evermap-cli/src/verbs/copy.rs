@@ -1,0 +1,151 @@
+//! `evermap copy`: files by the cheapest path there is.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::ValueEnum;
+use evermap_transfer::engines::{EngineKind, Tuning};
+use evermap_transfer::{Durability, FileReport, Reflink};
+
+use super::transfer::explain;
+use crate::failure::Failure;
+use crate::output::{self, Output};
+use crate::progress::Progress;
+
+/// Copy files by the cheapest path there is
+///
+/// A copy has its name only when it is complete; what had the name keeps it until then. Holes stay holes, and owner, mode,
+/// times, ACLs and extended attributes are kept as far as you may. Which way the bytes go is picked by what is cached, by file
+/// system, size and durability; `--explain` tells what was picked and why.
+#[derive(Debug, clap::Args)]
+pub struct Copy {
+    /// What to copy, and last where to: a name, or a directory to copy into
+    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DEST"])]
+    paths: Vec<PathBuf>,
+    /// What holds when the command ends: `data` is on the disk, `full` under its name
+    #[arg(long, value_name = "LEVEL", default_value = "none")]
+    durability: Level,
+    /// Share blocks with the source where the file system can
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    reflink: When,
+    /// Read the copy back from the disk, and compare it with the source, before it gets its name
+    #[arg(long)]
+    verify: bool,
+    /// When interrupted, leave a part; go on with the one that is there
+    #[arg(long)]
+    resume: bool,
+    /// Move the bytes this way and no other
+    #[arg(long, value_name = "NAME", value_parser = engine)]
+    engine: Option<EngineKind>,
+    /// How many pipes `--engine splice` works with at a time
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=64))]
+    lanes: u8,
+    /// Tell which way was picked and why, and what it has cost
+    #[arg(long)]
+    explain: bool,
+    /// The same as JSON, an object a source
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Level {
+    None,
+    Data,
+    Full,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum When {
+    Auto,
+    Never,
+    Always,
+}
+
+/// An engine by its name.
+pub fn engine(name: &str) -> Result<EngineKind, String> {
+    EngineKind::from_name(name).ok_or_else(|| {
+        let names: Vec<_> = EngineKind::ALL.iter().map(|kind| kind.name()).collect();
+        format!("no engine has this name; there are {}", names.join(", "))
+    })
+}
+
+impl Copy {
+    pub fn run(&self) -> Result<(), Failure> {
+        let Some((target, sources)) = self.paths.split_last() else {
+            return Err(Failure::Usage("name what to copy, and where to".into()));
+        };
+        if sources.len() > 1 && !target.is_dir() {
+            return Err(Failure::Usage(format!(
+                "{} is no directory: several sources are copied into one",
+                target.display()
+            )));
+        }
+        let cancelled = evermap_transfer::cancelled_by_signals();
+        let mut output = Output::new();
+        // One that cannot be copied keeps the others from nothing; the first failure is the command's.
+        let mut failed = None;
+        for source in sources {
+            match self.copy(source, target, &cancelled) {
+                Ok(report) => self.tell(source, &report, &mut output)?,
+                Err(failure) if failed.is_none() && !matches!(failure.exit_code(), 130) => {
+                    failed = Some(failure)
+                }
+                Err(failure) if failure.exit_code() == 130 => return Err(failure),
+                Err(failure) => failure.say(),
+            }
+        }
+        output.finish()?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn copy(
+        &self,
+        source: &Path,
+        target: &Path,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Result<FileReport, Failure> {
+        let mut copy = evermap_transfer::Copy::new(source, target)
+            .durability(match self.durability {
+                Level::None => Durability::None,
+                Level::Data => Durability::Data,
+                Level::Full => Durability::Full,
+            })
+            .reflink(match self.reflink {
+                When::Auto => Reflink::Auto,
+                When::Never => Reflink::Never,
+                When::Always => Reflink::Always,
+            })
+            .verify(self.verify)
+            .resume(self.resume)
+            .explain(self.explain || self.json)
+            .tuning(Tuning { lanes: self.lanes.into(), ..Tuning::default() })
+            .cancelled_by(Arc::clone(cancelled));
+        if let Some(engine) = self.engine {
+            copy = copy.engine(engine);
+        }
+        let size_bytes = std::fs::metadata(source).map_or(0, |metadata| metadata.len());
+        let meter = copy.meter();
+        let progress =
+            Progress::following(&source.display().to_string(), "copying", size_bytes, move || {
+                meter.arrived_bytes()
+            });
+        let copied = copy.run();
+        drop(progress);
+        Ok(copied?)
+    }
+
+    fn tell(&self, source: &Path, report: &FileReport, output: &mut Output) -> Result<(), Failure> {
+        if self.json {
+            return output.json(report);
+        }
+        for not in &report.not_kept {
+            output::warn(&format!("{}: {} not kept: {}", not.path.display(), not.what, not.why));
+        }
+        if self.explain {
+            explain(&source.display().to_string(), report, output)?;
+        }
+        Ok(())
+    }
+}

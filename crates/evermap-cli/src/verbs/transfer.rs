@@ -1,0 +1,105 @@
+//! What the verbs that move bytes tell about it.
+
+use std::time::Duration;
+
+use evermap_transfer::{FileReport, Residency};
+
+use crate::failure::Failure;
+use crate::output::{self, Output};
+
+/// A report for people: a line a question.
+pub fn explain(name: &str, report: &FileReport, output: &mut Output) -> Result<(), Failure> {
+    let usage = &report.usage;
+    let seconds = |seconds: f64| output::duration(Duration::from_secs_f64(seconds.max(0.0)));
+    let rate = match usage.wall_s > 0.0 {
+        true => output::bytes((report.moved_bytes() as f64 / usage.wall_s) as u64),
+        false => output::bytes(0),
+    };
+    output.line(&format!(
+        "{name}: {} in {}, {rate}/s",
+        output::bytes(report.size_bytes),
+        seconds(usage.wall_s)
+    ))?;
+    let mut row = |name: &str, text: String| output.line(&format!("  {name:<9} {text}"));
+    for used in &report.engines {
+        row("engine", format!("{}: {}", used.engine, output::bytes(used.bytes)))?;
+    }
+    if !report.why.is_empty() {
+        row("because", report.why.clone())?;
+    }
+    for line in &report.log {
+        row("tried", line.clone())?;
+    }
+    for not in &report.not_used {
+        row("not", format!("{}: {}", not.engine, not.why))?;
+    }
+    let resumed = match report.resumed_bytes {
+        0 => String::new(),
+        bytes => format!(", {} from an earlier copy", output::bytes(bytes)),
+    };
+    row(
+        "bytes",
+        format!(
+            "{} data, {} holes{resumed}",
+            output::bytes(report.data_bytes),
+            output::bytes(report.hole_bytes)
+        ),
+    )?;
+    let each = report
+        .processor_ms_per_gib()
+        .map(|ms| format!("; {ms:.0} ms of processor a GiB"))
+        .unwrap_or_default();
+    row(
+        "time",
+        format!(
+            "{} user, {} system, {} flushing{each}",
+            seconds(usage.user_s),
+            seconds(usage.system_s),
+            seconds(report.flush_s)
+        ),
+    )?;
+    if let Some(copies) = report.copies_per_byte() {
+        row("copies", format!("{copies:.2} of each byte, by the processor"))?;
+    }
+    row("calls", format!("{} that moved data", output::count(report.calls)))?;
+    row(
+        "switches",
+        format!(
+            "{} voluntary, {} not",
+            output::count(usage.voluntary_switches),
+            output::count(usage.involuntary_switches)
+        ),
+    )?;
+    row(
+        "faults",
+        format!(
+            "{} minor, {} major",
+            output::count(usage.minor_faults),
+            output::count(usage.major_faults)
+        ),
+    )?;
+    if let Some(line) = cached(report) {
+        row("cached", line)?;
+    }
+    if report.verified {
+        row("verified", "read back from the disk, and equal".into())?;
+    }
+    Ok(())
+}
+
+/// How much of both files is in the page cache.
+fn cached(report: &FileReport) -> Option<String> {
+    let share = |residency: Option<Residency>| {
+        residency.map(|residency| match report.size_bytes {
+            0 => "0 %".to_string(),
+            size => format!(
+                "{:.0} %",
+                (residency.resident_bytes as f64 / size as f64 * 100.0).min(100.0)
+            ),
+        })
+    };
+    let before = share(report.source_resident_before)?;
+    let after = share(report.source_resident_after).unwrap_or_default();
+    let target = share(report.target_resident_after).unwrap_or_default();
+    Some(format!("source {before} before and {after} after, target {target}"))
+}
