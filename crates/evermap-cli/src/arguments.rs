@@ -7,8 +7,8 @@ use etcetera::BaseStrategy;
 
 use crate::failure::Failure;
 use crate::verbs::{
-    Audit, Backup, Check, Completions, Copy, Demo, Export, Import, Info, Ls, Map, Mv, Parse, Query,
-    Rebase, Restore, Rm, Sandbox, Stats,
+    Audit, Backup, Bench, Check, Completions, Copy, Demo, Export, Import, Info, Ls, Map, Mv, Parse,
+    Query, Rebase, Restore, Rm, Sandbox, Stats,
 };
 
 #[cfg(feature = "view")]
@@ -73,6 +73,7 @@ pub enum Verb {
     Import(Import),
     Rebase(Rebase),
     Copy(Copy),
+    Bench(Bench),
     #[cfg(feature = "view")]
     View(View),
     #[cfg(feature = "view")]

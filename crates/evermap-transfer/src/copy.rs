@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::file::{self, Identity, Options, Place, Placing, Source, c_name, look};
+use crate::measure::device_rates;
 use crate::meter::Meter;
 use crate::policy::rates::Kept;
 use crate::policy::{Durability, Reflink, Wish};
@@ -125,7 +126,11 @@ impl Copy {
                     path: &path,
                     placing: Placing::Replacing,
                 };
-                file::copy_at(source, place, &self.options, &self.meter)
+                let mut report = file::copy_at(source, place, &self.options, &self.meter)?;
+                if self.options.explain {
+                    report.device = device_rates(&directory);
+                }
+                Ok(report)
             }
             Resolved::Stream(target) => {
                 file::write_into(source, target.as_fd(), &self.target, &self.options, &self.meter)

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::engines::EngineKind;
+use crate::measure::DeviceRates;
 use crate::observe::{Residency, Usage};
 
 /// An engine and what it moved.
@@ -72,6 +73,8 @@ pub struct FileReport {
     pub source_resident_after: Option<Residency>,
     /// Of the target, after.
     pub target_resident_after: Option<Residency>,
+    /// What the target's device can do by itself, if that was asked and is known.
+    pub device: Option<DeviceRates>,
     /// Whether it was read back and compared.
     pub verified: bool,
     /// Attributes that the target does not have.
@@ -90,6 +93,14 @@ impl FileReport {
         let copied: f64 =
             self.engines.iter().map(|used| used.bytes as f64 * f64::from(used.copies)).sum();
         (self.moved_bytes() > 0).then(|| copied / self.moved_bytes() as f64)
+    }
+
+    /// The share of the device's own rate that was reached: of the slower of its reading and writing.
+    pub fn device_share(&self) -> Option<f64> {
+        let device = self.device?;
+        let limit = device.read_bytes_per_s.min(device.write_bytes_per_s);
+        (self.usage.wall_s > 0.0 && limit > 0.0)
+            .then(|| self.moved_bytes() as f64 / self.usage.wall_s / limit)
     }
 
     /// Data that was moved or shared by this copy itself.

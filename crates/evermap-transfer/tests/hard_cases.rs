@@ -49,8 +49,11 @@ fn argument(name: &str) -> Option<PathBuf> {
 #[test]
 #[ignore = "a program that other tests start"]
 fn act_of_copying_for_ever() {
-    let (Some(a), Some(b), Some(to)) = (argument("A"), argument("B"), argument("TO")) else { return };
-    let durability = if argument("DURABLE").is_some() { Durability::Full } else { Durability::None };
+    let (Some(a), Some(b), Some(to)) = (argument("A"), argument("B"), argument("TO")) else {
+        return;
+    };
+    let durability =
+        if argument("DURABLE").is_some() { Durability::Full } else { Durability::None };
     loop {
         for from in [&a, &b] {
             Copy::new(from, &to).durability(durability).run().unwrap();
@@ -82,7 +85,8 @@ fn whoever_is_killed_while_copying_leaves_one_whole_state() {
         if round % 4 == 0 {
             arguments.push(("DURABLE", PathBuf::from("yes")));
         }
-        let arguments: Vec<_> = arguments.iter().map(|(name, value)| (*name, value.as_path())).collect();
+        let arguments: Vec<_> =
+            arguments.iter().map(|(name, value)| (*name, value.as_path())).collect();
         let copying = Killed(child("act_of_copying_for_ever", &arguments).spawn().unwrap());
         let start = std::time::Instant::now();
         while !to.exists() && start.elapsed() < Duration::from_secs(20) {
@@ -94,7 +98,10 @@ fn whoever_is_killed_while_copying_leaves_one_whole_state() {
         assert!(contents.contains(&content), "{} bytes", content.len());
         // A new file's only other name is there for the instant between its link and its rename.
         let left: Vec<_> = names(&path("into")).into_iter().filter(|name| name != "to").collect();
-        assert!(left.len() <= 1 && left.iter().all(|name| name.starts_with(".to.evermap-")), "{left:?}");
+        assert!(
+            left.len() <= 1 && left.iter().all(|name| name.starts_with(".to.evermap-")),
+            "{left:?}"
+        );
         fs::remove_dir_all(path("into")).unwrap();
     }
     assert_eq!(fs::read(path("a")).unwrap(), contents[0]);
@@ -194,7 +201,10 @@ fn a_fifo_is_copied_from_and_into() {
         reading.join().unwrap()
     });
     assert!(read == content);
-    assert!(fs::symlink_metadata(&fifo).unwrap().permissions().mode() & 0o170_000 == 0o010_000, "still a FIFO");
+    assert!(
+        fs::symlink_metadata(&fifo).unwrap().permissions().mode() & 0o170_000 == 0o010_000,
+        "still a FIFO"
+    );
 }
 
 #[test]

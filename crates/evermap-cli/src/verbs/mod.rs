@@ -2,6 +2,7 @@
 
 mod audit;
 mod backup;
+mod bench;
 mod check;
 mod completions;
 mod copy;
@@ -24,6 +25,7 @@ mod view;
 
 pub use audit::Audit;
 pub use backup::Backup;
+pub use bench::Bench;
 pub use check::Check;
 pub use completions::Completions;
 pub use copy::Copy;

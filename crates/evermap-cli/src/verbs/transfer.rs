@@ -81,6 +81,17 @@ pub fn explain(name: &str, report: &FileReport, output: &mut Output) -> Result<(
     if let Some(line) = cached(report) {
         row("cached", line)?;
     }
+    if let (Some(device), Some(share)) = (report.device, report.device_share()) {
+        row(
+            "device",
+            format!(
+                "reads {}/s and writes {}/s by itself: {:.0} % of the slower",
+                output::bytes(device.read_bytes_per_s as u64),
+                output::bytes(device.write_bytes_per_s as u64),
+                share * 100.0
+            ),
+        )?;
+    }
     if report.verified {
         row("verified", "read back from the disk, and equal".into())?;
     }

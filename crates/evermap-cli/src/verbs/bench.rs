@@ -1,0 +1,165 @@
+//! `evermap bench`: what this machine can do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Subcommand;
+use evermap_transfer::engines::EngineKind;
+use evermap_transfer::{Cell, Measure};
+
+use super::copy::engine;
+use crate::failure::Failure;
+use crate::output::{self, Output};
+
+/// Measure what this machine can do
+#[derive(Debug, clap::Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Transfer(Transfer),
+}
+
+/// Move files by every engine there is, in turns, and compare
+///
+/// The files have no names, and are gone afterwards. Times are from opening to closing, in this process.
+#[derive(Debug, clap::Args)]
+struct Transfer {
+    /// Where files are read, and written unless --into says where
+    #[arg(value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+    /// Where files are written
+    #[arg(long, value_name = "DIR")]
+    into: Option<PathBuf>,
+    /// Sizes of the files, as 4096, 64K or 1G
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "4K,1M,64M", value_parser = size)]
+    sizes: Vec<u64>,
+    /// How often each engine moves each file
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Only these engines
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = engine)]
+    engines: Vec<EngineKind>,
+    /// Drop the source from the page cache before each round
+    #[arg(long)]
+    cold: bool,
+    /// Until the bytes are on the disk
+    #[arg(long)]
+    sync: bool,
+    /// All rounds, as one JSON list
+    #[arg(long)]
+    json: bool,
+}
+
+/// `64K`, `1G`: powers of 1024, as memory has them.
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number: u64 =
+        digits.parse().map_err(|_| "give a number of bytes, as 4096, 64K or 1G".to_string())?;
+    match number.checked_mul(1 << unit) {
+        Some(bytes) if (1..=1 << 40).contains(&bytes) => Ok(bytes),
+        _ => Err("a file of 1 byte to 1024G".to_string()),
+    }
+}
+
+impl Bench {
+    pub fn run(&self) -> Result<(), Failure> {
+        let What::Transfer(transfer) = &self.what;
+        transfer.run()
+    }
+}
+
+impl Transfer {
+    fn run(&self) -> Result<(), Failure> {
+        let mut measure = Measure::new(&self.directory)
+            .sizes(self.sizes.iter().copied())
+            .rounds(self.rounds.into())
+            .cold(self.cold)
+            .synced(self.sync);
+        if let Some(into) = &self.into {
+            measure = measure.into_directory(into);
+        }
+        if !self.engines.is_empty() {
+            measure = measure.engines(self.engines.iter().copied());
+        }
+        let cells = measure.run()?;
+        let mut output = Output::new();
+        match self.json {
+            true => output.json(&cells)?,
+            false => self.table(&cells, &mut output)?,
+        }
+        output.finish()
+    }
+
+    fn table(&self, cells: &[Cell], output: &mut Output) -> Result<(), Failure> {
+        for size in &self.sizes {
+            let of_size: Vec<&Cell> =
+                cells.iter().filter(|cell| cell.size_bytes == *size).collect();
+            let base = of_size
+                .iter()
+                .find(|cell| cell.engine == EngineKind::ReadWrite)
+                .and_then(|cell| cell.median_s());
+            let rows: Vec<[String; 8]> = of_size.iter().map(|cell| row(cell, base)).collect();
+            let state = match (self.cold, self.sync) {
+                (true, true) => "cold, until on the disk",
+                (true, false) => "cold",
+                (false, true) => "cached, until on the disk",
+                (false, false) => "cached",
+            };
+            output.line(&format!("{}, {state}, {} rounds", output::bytes(*size), self.rounds))?;
+            let head = [
+                "engine",
+                "median",
+                "least",
+                "bytes/ms",
+                "processor",
+                "calls",
+                "switches",
+                "read-write =",
+            ];
+            output.table(head, &rows, &[0])?;
+            if let Some(line) = pipes(&of_size) {
+                output.line(&line)?;
+            }
+            output.line("")?;
+        }
+        Ok(())
+    }
+}
+
+fn row(cell: &Cell, base: Option<f64>) -> [String; 8] {
+    let time = |seconds: Option<f64>| {
+        seconds.map(|s| output::duration(Duration::from_secs_f64(s.max(0.0)))).unwrap_or_default()
+    };
+    if cell.refused.is_some() {
+        let [a, b, c, d, e, f] = <[String; 6]>::default();
+        return [cell.engine.to_string(), "-".into(), a, b, c, d, e, f];
+    }
+    [
+        cell.engine.to_string(),
+        time(cell.median_s()),
+        time(cell.wall_s.first().copied()),
+        cell.bytes_per_ms().map(|rate| output::count(rate as u64)).unwrap_or_default(),
+        time(cell.processor_median_s()),
+        output::count(cell.calls),
+        output::count(cell.switches),
+        base.zip(cell.median_s())
+            .map(|(base, median)| format!("{:.2} x", base / median))
+            .unwrap_or_default(),
+    ]
+}
+
+/// Two pipes against one.
+fn pipes(cells: &[&Cell]) -> Option<String> {
+    let median = |engine| cells.iter().find(|cell| cell.engine == engine)?.median_s();
+    let (one, two) = (median(EngineKind::Splice)?, median(EngineKind::DualPipe)?);
+    Some(format!("two pipes = {:.2} x one pipe", one / two))
+}

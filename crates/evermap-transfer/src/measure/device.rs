@@ -1,0 +1,95 @@
+//! What a device can do by itself: direct reads and writes, several at a time, of a file that nobody caches.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::fs::{self, Advice, FallocateFlags, Mode, OFlags};
+use rustix::io::{Errno, pread, pwrite};
+
+use crate::file::look;
+use crate::policy::rates::{DeviceRate, Kept};
+
+/// What is written and read: long enough to show a rate, over in a tenth of a second.
+const FILE_BYTES: u64 = 64 << 20;
+/// At a time: what keeps a device busy.
+const THREADS: u64 = 8;
+const CHUNK_BYTES: usize = 1 << 20;
+/// Satisfies every device there is.
+const ALIGNMENT: usize = 4096;
+/// A disk with less than this free is not written to for a measurement.
+const FREE_BYTES_MIN: u64 = 1 << 30;
+
+/// A device's rates, in bytes a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct DeviceRates {
+    /// Reading.
+    pub read_bytes_per_s: f64,
+    /// Writing, until it is on the device.
+    pub write_bytes_per_s: f64,
+}
+
+/// The rates of the device that `directory` is on; `None` where it does no direct I/O, cannot be written to, or has little room left.
+///
+/// Measured once for each device, by 64 MiB that are written and read past the page cache, and kept in the user's cache directory.
+pub fn device_rates(directory: &Path) -> Option<DeviceRates> {
+    let kept = Kept::of_user();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = fs::open(directory, flags, Mode::empty()).ok()?;
+    let stat = look(opened.as_fd()).ok()?;
+    let device = fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+    if let Some(rate) = kept.device(device) {
+        return Some(DeviceRates { read_bytes_per_s: rate.read, write_bytes_per_s: rate.write });
+    }
+    let rates = measured(opened.as_fd())?;
+    kept.keep_device(
+        device,
+        DeviceRate { read: rates.read_bytes_per_s, write: rates.write_bytes_per_s },
+    );
+    Some(rates)
+}
+
+fn measured(directory: BorrowedFd<'_>) -> Option<DeviceRates> {
+    let free = fs::fstatvfs(directory).ok()?;
+    if free.f_bavail.saturating_mul(free.f_frsize) < FREE_BYTES_MIN {
+        return None;
+    }
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::DIRECT | OFlags::CLOEXEC;
+    let file = fs::openat(directory, c".", flags, Mode::RUSR | Mode::WUSR).ok()?;
+    fs::fallocate(&file, FallocateFlags::empty(), 0, FILE_BYTES).ok()?;
+    let write = |at: u64, chunk: &mut [u8]| pwrite(&file, chunk, at);
+    // Once for the blocks to be had, once for the figure.
+    timed(write)?;
+    let write_s = timed(write)?;
+    fs::fdatasync(&file).ok()?;
+    // Advice; direct reads don't look there anyway.
+    let _ = fs::fadvise(&file, 0, None, Advice::DontNeed);
+    let read_s = timed(|at, chunk| pread(&file, chunk, at))?;
+    let rate = |seconds: f64| FILE_BYTES as f64 / seconds;
+    Some(DeviceRates { read_bytes_per_s: rate(read_s), write_bytes_per_s: rate(write_s) })
+}
+
+/// Seconds that it takes several threads to do all of the file.
+fn timed(call: impl Fn(u64, &mut [u8]) -> Result<usize, Errno> + Sync) -> Option<f64> {
+    let start = Instant::now();
+    let share_bytes = FILE_BYTES / THREADS;
+    let done = std::thread::scope(|scope| {
+        let call = &call;
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let mut buffer = vec![0xa5u8; CHUNK_BYTES + ALIGNMENT];
+                    let begin = buffer.as_ptr().align_offset(ALIGNMENT);
+                    let chunk = &mut buffer[begin..begin + CHUNK_BYTES];
+                    let first = thread * share_bytes;
+                    (first..first + share_bytes)
+                        .step_by(CHUNK_BYTES)
+                        .all(|at| matches!(call(at, chunk), Ok(CHUNK_BYTES)))
+                })
+            })
+            .collect();
+        threads.into_iter().all(|thread| thread.join().unwrap_or(false))
+    });
+    done.then(|| start.elapsed().as_secs_f64())
+}
