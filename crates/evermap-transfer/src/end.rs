@@ -56,8 +56,10 @@ impl<'a> End<'a> {
     pub fn new(descriptor: BorrowedFd<'a>, path: &Path) -> Result<End<'a>> {
         let look = |what| Error::io(what, path);
         let flags = fs::StatxFlags::BASIC_STATS | fs::StatxFlags::DIOALIGN;
-        let stat = fs::statx(descriptor, c"", fs::AtFlags::EMPTY_PATH, flags).map_err(look("look at"))?;
-        let file_system = fs::fstatfs(descriptor).map_err(look("look at the file system of"))?.f_type as i64;
+        let stat =
+            fs::statx(descriptor, c"", fs::AtFlags::EMPTY_PATH, flags).map_err(look("look at"))?;
+        let file_system =
+            fs::fstatfs(descriptor).map_err(look("look at the file system of"))?.f_type as i64;
         let status = fs::fcntl_getfl(descriptor).map_err(look("look at"))?;
         let kind = match FileType::from_raw_mode(stat.stx_mode.into()) {
             FileType::RegularFile if is_generated(file_system) => Kind::Generated,
@@ -67,11 +69,16 @@ impl<'a> End<'a> {
             FileType::BlockDevice => Kind::Block,
             FileType::Directory => {
                 let source = rustix::io::Errno::ISDIR.into();
-                return Err(Error::Io { operation: "move the bytes of", path: path.into(), source });
+                return Err(Error::Io {
+                    operation: "move the bytes of",
+                    path: path.into(),
+                    source,
+                });
             }
             _ => Kind::Character,
         };
-        let known = stat.stx_mask & fs::StatxFlags::DIOALIGN.bits() != 0 && stat.stx_dio_offset_align > 0;
+        let known =
+            stat.stx_mask & fs::StatxFlags::DIOALIGN.bits() != 0 && stat.stx_dio_offset_align > 0;
         Ok(End {
             descriptor,
             path: path.into(),

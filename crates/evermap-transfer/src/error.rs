@@ -114,7 +114,10 @@ pub enum Error {
 
 impl Error {
     /// For `map_err` on a call on a file.
-    pub fn io<E: Into<io::Error>>(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(E) -> Error {
+    pub fn io<E: Into<io::Error>>(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(E) -> Error {
         move |source| Error::Io { operation, path: path.into(), source: source.into() }
     }
 }

@@ -9,13 +9,12 @@
 //!
 //! `docs/transfer.md` is the contract: what each engine costs, how one is picked, what is promised.
 
-pub mod engines;
 mod end;
+pub mod engines;
 mod error;
 mod meter;
-
 mod span;
-
+mod sys;
 
 pub use end::{End, Ends, Kind};
 pub use error::{Error, Result, Side};

@@ -33,7 +33,13 @@ impl ReadWrite {
     }
 
     /// Fills the buffer from `offset`; 0 is the end of the source.
-    fn fill(&mut self, ends: &Ends<'_>, meter: &Meter, offset: u64, bytes_max: usize) -> Result<usize, Stop> {
+    fn fill(
+        &mut self,
+        ends: &Ends<'_>,
+        meter: &Meter,
+        offset: u64,
+        bytes_max: usize,
+    ) -> Result<usize, Stop> {
         let source = &ends.source;
         let buffer = &mut self.buffer[..bytes_max];
         let read = persist(meter, &[(source.fd(), PollFlags::IN)], || {
@@ -59,13 +65,21 @@ impl ReadWrite {
             })?;
             match written {
                 // A file system that takes nothing and gives no reason would be asked for ever.
-                Ok(0) => return Err(Stop::Failed { side: Side::Target, operation: "write", errno: Errno::IO }),
+                Ok(0) => {
+                    return Err(Stop::Failed {
+                        side: Side::Target,
+                        operation: "write",
+                        errno: Errno::IO,
+                    });
+                }
                 Ok(written) => {
                     self.held.0 += written;
                     work.arrived(written as u64);
                     meter.arrived(written as u64);
                 }
-                Err(errno) => return Err(Stop::Failed { side: Side::Target, operation: "write", errno }),
+                Err(errno) => {
+                    return Err(Stop::Failed { side: Side::Target, operation: "write", errno });
+                }
             }
         }
         Ok(())
@@ -81,10 +95,18 @@ impl Engine for ReadWrite {
         Ok(())
     }
 
-    fn step(&mut self, ends: &Ends<'_>, work: &mut Work, meter: &Meter, bytes_max: u64) -> Result<(), Stop> {
+    fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        work: &mut Work,
+        meter: &Meter,
+        bytes_max: u64,
+    ) -> Result<(), Stop> {
         if self.buffer.is_empty() {
             self.buffer = vec![0; self.chunk_bytes];
         }
+        // Left over from a step that failed.
+        self.drain(ends, work, meter)?;
         let mut left = bytes_max;
         while left > 0 {
             let Some(span) = work.first() else { break };

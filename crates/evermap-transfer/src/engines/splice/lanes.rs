@@ -23,7 +23,12 @@ pub enum Pattern {
 const PART_BYTES: u64 = 1 << 20;
 
 /// The spans of each lane.
-pub(super) fn share_out(spans: &[Span], lanes: usize, pattern: Pattern, chunk_bytes: u64) -> Vec<Vec<Span>> {
+pub(super) fn share_out(
+    spans: &[Span],
+    lanes: usize,
+    pattern: Pattern,
+    chunk_bytes: u64,
+) -> Vec<Vec<Span>> {
     let mut shares = vec![Vec::new(); lanes];
     let total: u64 = spans.iter().map(Span::bytes).sum();
     let part_bytes = match pattern {
@@ -55,10 +60,14 @@ pub(super) fn run(
     let outcomes: Vec<(Vec<Span>, Result<(), Stop>)> = std::thread::scope(|scope| {
         let mut lanes = pipes.iter_mut().zip(shares).filter(|(_, share)| !share.is_empty());
         let first = lanes.next();
-        let others: Vec<_> = lanes.map(|(pipe, share)| scope.spawn(move || lane(pipe, share, ends, meter))).collect();
+        let others: Vec<_> = lanes
+            .map(|(pipe, share)| scope.spawn(move || lane(pipe, share, ends, meter)))
+            .collect();
         let first = first.map(|(pipe, share)| lane(pipe, share, ends, meter));
         let joined = others.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| (Vec::new(), Err(Stop::Refused(WhyNot::new("a lane broke")))))
+            thread
+                .join()
+                .unwrap_or_else(|_| (Vec::new(), Err(Stop::Refused(WhyNot::new("a lane broke")))))
         });
         first.into_iter().chain(joined).collect()
     });
@@ -66,7 +75,10 @@ pub(super) fn run(
     for (arrived, outcome) in outcomes {
         arrived.into_iter().for_each(|part| work.arrived_at(part));
         // One that failed matters more than one that was only refused, and the earliest of equals.
-        if matches!((&result, &outcome), (Ok(()), Err(_)) | (Err(Stop::Refused(_)), Err(Stop::Failed { .. }))) {
+        if matches!(
+            (&result, &outcome),
+            (Ok(()), Err(_)) | (Err(Stop::Refused(_)), Err(Stop::Failed { .. }))
+        ) {
             result = outcome;
         }
     }
@@ -74,7 +86,12 @@ pub(super) fn run(
 }
 
 /// One lane: what arrived, and what stopped it.
-fn lane(pipe: &mut Pipe, share: &[Span], ends: &Ends<'_>, meter: &Meter) -> (Vec<Span>, Result<(), Stop>) {
+fn lane(
+    pipe: &mut Pipe,
+    share: &[Span],
+    ends: &Ends<'_>,
+    meter: &Meter,
+) -> (Vec<Span>, Result<(), Stop>) {
     let mut arrived = Vec::with_capacity(share.len());
     for span in share {
         let mut at = span.begin;
@@ -88,12 +105,20 @@ fn lane(pipe: &mut Pipe, share: &[Span], ends: &Ends<'_>, meter: &Meter) -> (Vec
 }
 
 /// Moves `span`; `at` is always the target's offset.
-fn span_through(pipe: &mut Pipe, span: Span, at: &mut u64, ends: &Ends<'_>, meter: &Meter) -> Result<(), Stop> {
+fn span_through(
+    pipe: &mut Pipe,
+    span: Span,
+    at: &mut u64,
+    ends: &Ends<'_>,
+    meter: &Meter,
+) -> Result<(), Stop> {
     while *at < span.end {
         if pipe.fill(ends, meter, *at, span.end - *at)? == 0 {
             return Err(match has_ended(ends, *at, meter)? {
                 true => Stop::SourceEnded { at_bytes: *at },
-                false => Stop::Refused(WhyNot::new(format!("splice moves nothing at byte {at}, where there is more"))),
+                false => Stop::Refused(WhyNot::new(format!(
+                    "splice moves nothing at byte {at}, where there is more"
+                ))),
             });
         }
         while pipe.held_bytes() > 0 {

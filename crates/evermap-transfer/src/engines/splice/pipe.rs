@@ -1,10 +1,12 @@
 //! A pipe as a place where the kernel keeps references to pages between two splices.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice};
+use rustix::pipe::{
+    PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
+};
 
 use crate::end::Ends;
 use crate::engines::calls::{persist, refusal_or_failure};
@@ -18,7 +20,7 @@ const CAPACITY_BYTES_MIN: usize = 64 << 10;
 
 /// A pipe of our own.
 #[derive(Debug)]
-pub(super) struct Pipe {
+pub(in crate::engines) struct Pipe {
     reader: OwnedFd,
     writer: OwnedFd,
     capacity_bytes: usize,
@@ -27,7 +29,7 @@ pub(super) struct Pipe {
 
 impl Pipe {
     /// One that holds `wanted_bytes`, or as much as this user may have.
-    pub(super) fn new(wanted_bytes: usize) -> Result<Pipe, WhyNot> {
+    pub(in crate::engines) fn new(wanted_bytes: usize) -> Result<Pipe, WhyNot> {
         let why = |errno: Errno| WhyNot::new(format!("no pipe is to be had: {errno}"));
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(why)?;
         // Refused above `/proc/sys/fs/pipe-max-size`: what it has then is what counts.
@@ -44,17 +46,27 @@ impl Pipe {
     }
 
     /// What it can hold.
-    pub(super) fn capacity_bytes(&self) -> usize {
+    pub(in crate::engines) fn capacity_bytes(&self) -> usize {
         self.capacity_bytes
     }
 
+    /// Where it is read.
+    pub(in crate::engines) fn reader(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
+    }
+
+    /// Where it is written.
+    pub(in crate::engines) fn writer(&self) -> BorrowedFd<'_> {
+        self.writer.as_fd()
+    }
+
     /// What is in it.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(in crate::engines) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
     /// Takes up to `bytes_max` from the source; 0 is an end that is to be confirmed.
-    pub(super) fn fill(
+    pub(in crate::engines) fn fill(
         &mut self,
         ends: &Ends<'_>,
         meter: &Meter,
@@ -66,20 +78,30 @@ impl Pipe {
         let filled = persist(meter, &[(source.fd(), PollFlags::IN)], || {
             let mut at = offset;
             let at = source.reads_at_offsets().then_some(&mut at);
-            meter.filling(|| splice(source.fd(), at, &self.writer, None, bytes_max, SpliceFlags::empty()))
+            meter.filling(|| {
+                splice(source.fd(), at, &self.writer, None, bytes_max, SpliceFlags::empty())
+            })
         })?;
-        let filled = filled.map_err(|errno| refusal_or_failure("splice", Side::Source, "read", errno))?;
+        let filled =
+            filled.map_err(|errno| refusal_or_failure("splice", Side::Source, "read", errno))?;
         self.held_bytes += filled;
         Ok(filled)
     }
 
     /// Brings some of what it holds to `offset` of the target; says how much.
-    pub(super) fn drain(&mut self, ends: &Ends<'_>, meter: &Meter, offset: u64) -> Result<usize, Stop> {
+    pub(in crate::engines) fn drain(
+        &mut self,
+        ends: &Ends<'_>,
+        meter: &Meter,
+        offset: u64,
+    ) -> Result<usize, Stop> {
         let target = &ends.target;
         let drained = persist(meter, &[(target.fd(), PollFlags::OUT)], || {
             let mut at = offset;
             let at = target.writes_at_offsets().then_some(&mut at);
-            meter.draining(|| splice(&self.reader, None, target.fd(), at, self.held_bytes, SpliceFlags::empty()))
+            meter.draining(|| {
+                splice(&self.reader, None, target.fd(), at, self.held_bytes, SpliceFlags::empty())
+            })
         })?;
         match drained {
             Ok(0) => Err(Stop::Failed { side: Side::Target, operation: "write", errno: Errno::IO }),
@@ -92,7 +114,7 @@ impl Pipe {
     }
 
     /// What is in it, read out: for ends that no splice can bring it to.
-    pub(super) fn read_out(&mut self) -> Result<Vec<u8>, Errno> {
+    pub(in crate::engines) fn read_out(&mut self) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; self.held_bytes];
         let mut read_bytes = 0;
         while read_bytes < bytes.len() {

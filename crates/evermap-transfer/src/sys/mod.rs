@@ -1,0 +1,11 @@
+//! What the crate asks of the kernel and `rustix` has no safe call for: mappings, memory for rings, shared extents.
+//!
+//! `unsafe` is here and in the ring (`engines::ring::queue`), nowhere else.
+
+mod clone;
+mod mapping;
+mod memory;
+
+pub(crate) use clone::clone_range;
+pub(crate) use mapping::{Mapping, page_bytes};
+pub(crate) use memory::Memory;
