@@ -37,7 +37,7 @@ pub(super) fn persist<T>(
 }
 
 /// Until any is ready, a signal comes, or the patience ends.
-fn wait(descriptors: &[(BorrowedFd<'_>, PollFlags)]) {
+pub(super) fn wait(descriptors: &[(BorrowedFd<'_>, PollFlags)]) {
     let mut polled: Vec<PollFd<'_>> =
         descriptors.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
     // A failure to wait is a wait that was short: the call itself says what is wrong.
@@ -61,6 +61,23 @@ pub(super) fn refusal_or_failure(
         | Errno::NOTTY
         | Errno::TXTBSY => Stop::Refused(WhyNot::new(format!("{call} says: {errno}"))),
         errno => Stop::Failed { side, operation, errno },
+    }
+}
+
+/// The same after a call that both reads and writes, and does not tell which of the two failed: if the source cannot be
+/// read at `offset` the ordinary way either, it is the source.
+pub(super) fn refusal_or_failure_of_either(
+    call: &str,
+    ends: &Ends<'_>,
+    offset: u64,
+    errno: Errno,
+) -> Stop {
+    let stop = refusal_or_failure(call, Side::Target, "write", errno);
+    match (&stop, rustix::io::pread(ends.source.fd(), &mut [0u8], offset)) {
+        (Stop::Failed { .. }, Err(errno)) if errno != Errno::INTR => {
+            Stop::Failed { side: Side::Source, operation: "read", errno }
+        }
+        _ => stop,
     }
 }
 

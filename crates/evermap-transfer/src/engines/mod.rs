@@ -7,7 +7,13 @@
 //! Engines know nothing of names, attributes, policy or progress bars.
 
 mod calls;
+mod copy_file_range;
+mod direct;
+mod mapped;
 mod read_write;
+mod reflink;
+mod ring;
+mod sendfile;
 mod splice;
 
 use crate::end::{Ends, Kind};
@@ -15,7 +21,12 @@ use crate::error::{Error, Side};
 use crate::meter::Meter;
 use crate::span::Work;
 
+pub use copy_file_range::CopyFileRange;
+pub use mapped::{MmapDirect, MmapWrite};
 pub use read_write::ReadWrite;
+pub use reflink::Reflink;
+pub use ring::{Uring, UringSplice};
+pub use sendfile::Sendfile;
 pub use splice::{Pattern, Splice};
 
 /// One way to move bytes.
@@ -40,7 +51,8 @@ pub trait Engine: Send {
     ) -> Result<(), Stop>;
 
     /// Brings what it holds to the target where it cannot be had from the source again, as the bytes of a pipe or a
-    /// socket that were taken already; forgets the rest. Called once, after the last step, successful or not.
+    /// socket that were taken already; forgets the rest. Called after the last step, successful or not; once
+    /// more, or before another step, if the target would not take it then.
     fn drain(&mut self, ends: &Ends<'_>, work: &mut Work, meter: &Meter) -> Result<(), Stop>;
 }
 
@@ -144,6 +156,10 @@ impl std::fmt::Display for EngineKind {
 pub struct Tuning {
     /// Bytes a call of reading and writing: 256 KiB stay in the processor's cache between the two.
     pub chunk_bytes: usize,
+    /// Bytes of the source that are mapped at a time.
+    pub window_bytes: usize,
+    /// The same, to be written directly: one write that keeps the device busy.
+    pub direct_window_bytes: usize,
     /// Bytes a pipe holds: 1 MiB is what an unprivileged user may have, and eight times fewer calls than 64 KiB.
     pub pipe_bytes: usize,
     /// Pipes that work at a time, in engines that have lanes.
@@ -158,6 +174,8 @@ impl Default for Tuning {
     fn default() -> Tuning {
         Tuning {
             chunk_bytes: 256 << 10,
+            window_bytes: 8 << 20,
+            direct_window_bytes: 16 << 20,
             pipe_bytes: 1 << 20,
             lanes: 1,
             ring_depth: 8,
@@ -169,12 +187,19 @@ impl Default for Tuning {
 /// Makes an engine.
 pub fn make(kind: EngineKind, tuning: &Tuning) -> Box<dyn Engine> {
     match kind {
+        EngineKind::ReadWrite => Box::new(ReadWrite::new(tuning)),
+        EngineKind::MmapWrite => Box::new(MmapWrite::new(tuning)),
+        EngineKind::MmapDirect => Box::new(MmapDirect::new(tuning)),
+        EngineKind::Sendfile => Box::new(Sendfile),
         EngineKind::Splice => Box::new(Splice::new(kind, tuning, Pattern::Parts)),
         EngineKind::DualPipe => Box::new(Splice::dual(kind, tuning, Pattern::Parts)),
         EngineKind::DualPipeInterleaved => {
             Box::new(Splice::dual(kind, tuning, Pattern::Interleaved))
         }
-        _ => Box::new(ReadWrite::new(tuning)),
+        EngineKind::CopyFileRange => Box::new(CopyFileRange),
+        EngineKind::Reflink => Box::new(Reflink),
+        EngineKind::Uring | EngineKind::UringDirect => Box::new(Uring::new(kind, tuning)),
+        EngineKind::UringSplice => Box::new(UringSplice::new(tuning)),
     }
 }
 

@@ -105,6 +105,8 @@ impl Engine for ReadWrite {
         if self.buffer.is_empty() {
             self.buffer = vec![0; self.chunk_bytes];
         }
+        // Left over from a step that failed.
+        self.drain(ends, work, meter)?;
         let mut left = bytes_max;
         while left > 0 {
             let Some(span) = work.first() else { break };

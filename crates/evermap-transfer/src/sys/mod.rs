@@ -1,6 +1,16 @@
-//! What rustix lacks, each call in a file of its own: the only unsafe code outside the rings.
+//! What the crate asks of the kernel and `rustix` has no safe call for: mappings, memory for rings, shared extents, looks at
+//! caches, and signals.
+//!
+//! `unsafe` is here and in the ring (`engines::ring::queue`), nowhere else.
 
 pub(crate) mod cachestat;
+mod clone;
+mod mapping;
+mod memory;
 pub(crate) mod rusage;
 mod signals;
+
+pub(crate) use clone::clone_range;
+pub(crate) use mapping::{Mapping, page_bytes};
+pub(crate) use memory::Memory;
 pub use signals::cancelled_by_signals;

@@ -11,10 +11,10 @@ mod pipe;
 mod stream;
 
 pub use lanes::Pattern;
-use pipe::Pipe;
+pub(super) use pipe::Pipe;
 
 use super::{Engine, EngineKind, ReadWrite, Stop, Tuning, WhyNot};
-use crate::end::{Ends, Kind};
+use crate::end::Ends;
 use crate::error::Side;
 use crate::meter::Meter;
 use crate::span::Work;
@@ -27,13 +27,15 @@ pub struct Splice {
     lanes: usize,
     pattern: Pattern,
     pipes: Vec<Pipe>,
+    /// What was read out of a pipe, and has not arrived.
+    rest: Option<ReadWrite>,
 }
 
 impl Splice {
     /// With one pipe a lane, `tuning.lanes` of them.
     pub fn new(kind: EngineKind, tuning: &Tuning, pattern: Pattern) -> Splice {
         let lanes = tuning.lanes.max(1);
-        Splice { kind, tuning: tuning.clone(), lanes, pattern, pipes: Vec::new() }
+        Splice { kind, tuning: tuning.clone(), lanes, pattern, pipes: Vec::new(), rest: None }
     }
 
     /// With two at least.
@@ -50,6 +52,15 @@ impl Splice {
         }
         Ok(())
     }
+
+    /// Writes what was read out of a pipe.
+    fn bring_rest(&mut self, ends: &Ends<'_>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
+        if let Some(rest) = &mut self.rest {
+            rest.drain(ends, work, meter)?;
+            self.rest = None;
+        }
+        Ok(())
+    }
 }
 
 impl Engine for Splice {
@@ -58,7 +69,7 @@ impl Engine for Splice {
     }
 
     fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
-        if ends.target.appends() && ends.target.kind() == Kind::File {
+        if ends.target.appends() {
             return Err(WhyNot::new("splice refuses a target that was opened for appending"));
         }
         self.lay_pipes()
@@ -71,6 +82,11 @@ impl Engine for Splice {
         meter: &Meter,
         bytes_max: u64,
     ) -> Result<(), Stop> {
+        self.bring_rest(ends, work, meter)?;
+        if ends.source.reads_at_offsets() {
+            // After a step that failed: what they hold is read again, from the target's offset.
+            self.pipes.retain(|pipe| pipe.held_bytes() == 0);
+        }
         self.lay_pipes().map_err(Stop::Refused)?;
         let is_open = work.bytes().is_none();
         if self.lanes > 1 && !is_open && ends.have_offsets() {
@@ -87,14 +103,13 @@ impl Engine for Splice {
 
     fn drain(&mut self, ends: &Ends<'_>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
         // What came from a file can be read again, from the target's offset. What came from a stream is nowhere
-        // else, and what refused a splice takes a write.
+        // else, and what refused a splice takes a write. It is kept until it is there: a full target may be emptied.
         for mut pipe in self.pipes.drain(..) {
             if pipe.held_bytes() > 0 && !ends.source.reads_at_offsets() {
-                let bytes = pipe.read_out();
                 let failed = |errno| Stop::Failed { side: Side::Source, operation: "read", errno };
-                ReadWrite::holding(bytes.map_err(failed)?).drain(ends, work, meter)?;
+                self.rest = Some(ReadWrite::holding(pipe.read_out().map_err(failed)?));
             }
         }
-        Ok(())
+        self.bring_rest(ends, work, meter)
     }
 }

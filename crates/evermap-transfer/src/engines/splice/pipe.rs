@@ -1,6 +1,6 @@
 //! A pipe as a place where the kernel keeps references to pages between two splices.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ const CAPACITY_BYTES_MIN: usize = 64 << 10;
 
 /// A pipe of our own.
 #[derive(Debug)]
-pub(super) struct Pipe {
+pub(in crate::engines) struct Pipe {
     reader: OwnedFd,
     writer: OwnedFd,
     capacity_bytes: usize,
@@ -29,7 +29,7 @@ pub(super) struct Pipe {
 
 impl Pipe {
     /// One that holds `wanted_bytes`, or as much as this user may have.
-    pub(super) fn new(wanted_bytes: usize) -> Result<Pipe, WhyNot> {
+    pub(in crate::engines) fn new(wanted_bytes: usize) -> Result<Pipe, WhyNot> {
         let why = |errno: Errno| WhyNot::new(format!("no pipe is to be had: {errno}"));
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(why)?;
         // Refused above `/proc/sys/fs/pipe-max-size`: what it has then is what counts.
@@ -46,17 +46,27 @@ impl Pipe {
     }
 
     /// What it can hold.
-    pub(super) fn capacity_bytes(&self) -> usize {
+    pub(in crate::engines) fn capacity_bytes(&self) -> usize {
         self.capacity_bytes
     }
 
+    /// Where it is read.
+    pub(in crate::engines) fn reader(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
+    }
+
+    /// Where it is written.
+    pub(in crate::engines) fn writer(&self) -> BorrowedFd<'_> {
+        self.writer.as_fd()
+    }
+
     /// What is in it.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(in crate::engines) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
     /// Takes up to `bytes_max` from the source; 0 is an end that is to be confirmed.
-    pub(super) fn fill(
+    pub(in crate::engines) fn fill(
         &mut self,
         ends: &Ends<'_>,
         meter: &Meter,
@@ -79,7 +89,7 @@ impl Pipe {
     }
 
     /// Brings some of what it holds to `offset` of the target; says how much.
-    pub(super) fn drain(
+    pub(in crate::engines) fn drain(
         &mut self,
         ends: &Ends<'_>,
         meter: &Meter,
@@ -104,7 +114,7 @@ impl Pipe {
     }
 
     /// What is in it, read out: for ends that no splice can bring it to.
-    pub(super) fn read_out(&mut self) -> Result<Vec<u8>, Errno> {
+    pub(in crate::engines) fn read_out(&mut self) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; self.held_bytes];
         let mut read_bytes = 0;
         while read_bytes < bytes.len() {

@@ -20,6 +20,8 @@ pub(super) fn run(
     meter: &Meter,
     bytes_max: u64,
 ) -> Result<(), Stop> {
+    // Left over from a step that failed.
+    drain(pipe, ends, work, meter)?;
     let mut left = bytes_max;
     while left > 0 {
         let Some(span) = work.first() else { break };

@@ -1,0 +1,73 @@
+//! `copy_file_range`: the file system copies, shares extents, or asks a server to, as it can.
+//!
+//! Between file systems it says EXDEV; kernels from 5.3 to 5.18 return 0 for files that make their contents up; and any
+//! of its refusals may come after some of the file was moved. The account is the target's, so all of them are the same:
+//! another engine goes on.
+
+use rustix::fs::copy_file_range;
+
+use super::calls::{CALL_BYTES_MAX, ended, persist, refusal_or_failure_of_either};
+use super::{Engine, EngineKind, Stop, WhyNot};
+use crate::end::{Ends, Kind};
+use crate::meter::Meter;
+use crate::span::Work;
+
+/// The engine `copy-file-range`.
+#[derive(Debug)]
+pub struct CopyFileRange;
+
+impl Engine for CopyFileRange {
+    fn kind(&self) -> EngineKind {
+        EngineKind::CopyFileRange
+    }
+
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+        if ends.source.kind() != Kind::File || ends.target.kind() != Kind::File {
+            return Err(WhyNot::new("copy_file_range moves between regular files only"));
+        }
+        if ends.target.appends() {
+            return Err(WhyNot::new(
+                "copy_file_range refuses a target that was opened for appending",
+            ));
+        }
+        if ends.source.identity() == ends.target.identity() {
+            return Err(WhyNot::new("copy_file_range refuses ranges of one file that overlap"));
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        work: &mut Work,
+        meter: &Meter,
+        bytes_max: u64,
+    ) -> Result<(), Stop> {
+        let mut left = bytes_max;
+        while left > 0 {
+            let Some(span) = work.first() else { break };
+            let wanted = span.bytes().min(left).min(CALL_BYTES_MAX) as usize;
+            let copied = persist(meter, &[], || {
+                let (mut from, mut to) = (span.begin, span.begin);
+                let (source, target) = (ends.source.fd(), ends.target.fd());
+                meter.draining(|| {
+                    copy_file_range(source, Some(&mut from), target, Some(&mut to), wanted)
+                })
+            })?;
+            let copied = copied.map_err(|errno| {
+                refusal_or_failure_of_either("copy_file_range", ends, span.begin, errno)
+            })? as u64;
+            if copied == 0 {
+                return ended(ends, work, "copy_file_range", span.begin, meter);
+            }
+            work.arrived(copied);
+            meter.arrived(copied);
+            left = left.saturating_sub(copied);
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! The engine `mmap-write`: windows of the source are mapped and written, to whatever takes a write.
+
+use super::{move_window, probe, refuse_open, window_of};
+use crate::end::Ends;
+use crate::engines::{Engine, EngineKind, Stop, Tuning, WhyNot};
+use crate::meter::Meter;
+use crate::span::{Span, Work};
+use crate::sys::page_bytes;
+
+/// The engine `mmap-write`.
+#[derive(Debug)]
+pub struct MmapWrite {
+    window_bytes: u64,
+}
+
+impl MmapWrite {
+    /// With windows of `tuning.window_bytes`.
+    pub fn new(tuning: &Tuning) -> MmapWrite {
+        MmapWrite { window_bytes: (tuning.window_bytes as u64).max(page_bytes()) }
+    }
+}
+
+impl Engine for MmapWrite {
+    fn kind(&self) -> EngineKind {
+        EngineKind::MmapWrite
+    }
+
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+        probe(ends)
+    }
+
+    fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        work: &mut Work,
+        meter: &Meter,
+        bytes_max: u64,
+    ) -> Result<(), Stop> {
+        let mut left = bytes_max;
+        while left > 0 {
+            let Some(span) = work.first() else { break };
+            refuse_open(span)?;
+            let part = window_of(
+                Span::new(span.begin, span.begin + span.bytes().min(left)),
+                self.window_bytes,
+            );
+            move_window(ends, ends.target.fd(), work, meter, part)?;
+            left -= part.bytes();
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
+        Ok(())
+    }
+}

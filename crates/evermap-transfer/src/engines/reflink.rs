@@ -1,0 +1,135 @@
+//! `FICLONERANGE`: the target's file system lets both files have the same extents. No byte moves, until one is written.
+//!
+//! Whole blocks can be shared, and the source's last one, if the target does not go on behind it. What is asked for
+//! beyond that is a refusal.
+
+use rustix::fs::{fstat, fstatfs};
+
+use super::calls::{ended, persist, refusal_or_failure};
+use super::{Engine, EngineKind, Stop, WhyNot};
+use crate::end::{Ends, Kind};
+use crate::error::Side;
+use crate::meter::Meter;
+use crate::span::{Span, Work};
+use crate::sys;
+
+/// A file of very many extents takes a while to be shared: so much a call, that a cancelled transfer stops soon.
+const TURN_BYTES_MAX: u64 = 16 << 30;
+
+/// File systems that are known to share nothing; others are asked.
+const SHARE_NOTHING: [i64; 5] = [
+    0xef53,      // ext2, ext3, ext4
+    0x0102_1994, // tmpfs
+    0x8584_58f6, // ramfs
+    0x4d44,      // vfat
+    0x2011_bab0, // exfat
+];
+
+const BTRFS: i64 = 0x9123_683e;
+
+/// The engine `reflink`.
+#[derive(Debug)]
+pub struct Reflink;
+
+/// What can be shared at the begin of a span, or why nothing can.
+enum Share {
+    Bytes(u64),
+    Nothing(WhyNot),
+    SourceEnded,
+}
+
+impl Reflink {
+    /// What one call can share of `span`.
+    fn share(ends: &Ends<'_>, span: Span) -> Result<Share, Stop> {
+        let failed = |errno| Stop::Failed { side: Side::Source, operation: "look at", errno };
+        // As it is now: a source that was cut short meanwhile is refused with EINVAL, like much else.
+        let source_bytes = fstat(ends.source.fd()).map_err(failed)?.st_size as u64;
+        let block_bytes = (fstatfs(ends.target.fd()).map_err(failed)?.f_bsize as u64).max(512);
+        if span.begin >= source_bytes {
+            return Ok(Share::SourceEnded);
+        }
+        if !span.begin.is_multiple_of(block_bytes) {
+            let why = format!(
+                "byte {} is within a block of {block_bytes} bytes, and blocks are shared whole",
+                span.begin
+            );
+            return Ok(Share::Nothing(WhyNot::new(why)));
+        }
+        let until = span.end.min(source_bytes);
+        let bytes = (until - span.begin).min(TURN_BYTES_MAX);
+        if span.begin + bytes == source_bytes {
+            return Ok(Share::Bytes(bytes));
+        }
+        match bytes / block_bytes * block_bytes {
+            0 => {
+                let why = format!(
+                    "byte {until} is within a block of {block_bytes} bytes, and blocks are shared whole"
+                );
+                Ok(Share::Nothing(WhyNot::new(why)))
+            }
+            bytes => Ok(Share::Bytes(bytes)),
+        }
+    }
+}
+
+impl Engine for Reflink {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Reflink
+    }
+
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+        if ends.source.kind() != Kind::File || ends.target.kind() != Kind::File {
+            return Err(WhyNot::new("only regular files share extents"));
+        }
+        // Each subvolume of btrfs has a device number of its own, and shares extents with the others.
+        let may_share = ends.share_a_file_system()
+            || [&ends.source, &ends.target].iter().all(|end| end.file_system() == BTRFS);
+        if !may_share {
+            return Err(WhyNot::new("source and target are on different file systems"));
+        }
+        if ends.source.identity() == ends.target.identity() {
+            return Err(WhyNot::new("source and target are one file"));
+        }
+        if ends.target.appends() {
+            return Err(WhyNot::new(
+                "no extent is shared with a target that was opened for appending",
+            ));
+        }
+        if SHARE_NOTHING.contains(&ends.target.file_system()) {
+            return Err(WhyNot::new("the file system shares no extents"));
+        }
+        Ok(())
+    }
+
+    /// Sharing costs by the extent and not by the byte, so `_bytes_max` is not heeded.
+    fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        work: &mut Work,
+        meter: &Meter,
+        _bytes_max: u64,
+    ) -> Result<(), Stop> {
+        while let Some(span) = work.first() {
+            let bytes = match Self::share(ends, span)? {
+                Share::Bytes(bytes) => bytes,
+                Share::Nothing(why) => return Err(Stop::Refused(why)),
+                Share::SourceEnded => return ended(ends, work, "FICLONERANGE", span.begin, meter),
+            };
+            let shared = persist(meter, &[], || {
+                meter.draining(|| {
+                    sys::clone_range(ends.source.fd(), ends.target.fd(), span.begin, bytes)
+                })
+            })?;
+            shared.map_err(|errno| {
+                refusal_or_failure("FICLONERANGE", Side::Target, "share extents with", errno)
+            })?;
+            work.arrived(bytes);
+            meter.arrived(bytes);
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
+        Ok(())
+    }
+}

@@ -1,0 +1,289 @@
+//! The engines `uring` and `uring-direct`: several parts of a file are read and written at the same time, each
+//! through a buffer of its own.
+//!
+//! Direct, the device has enough to do and no processor copies a byte. Through the cache it is two copies, as by `read`
+//! and `write`, and never better than those.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use super::queue::{Done, Flight, Ring};
+use super::{Parts, broken, graver, refuse_open};
+use crate::end::{Ends, Kind};
+use crate::engines::calls::refusal_or_failure;
+use crate::engines::direct::{Blocks, move_ragged, refuse_checksums, reopen_source, reopen_target};
+use crate::engines::{Engine, EngineKind, Stop, Tuning, WhyNot};
+use crate::error::Side;
+use crate::meter::Meter;
+use crate::span::{Span, Work};
+use crate::sys::{Memory, page_bytes};
+
+/// The engines `uring` and `uring-direct`.
+#[derive(Debug)]
+pub struct Uring {
+    kind: EngineKind,
+    depth: usize,
+    slot_bytes: usize,
+    ring: Option<Ring>,
+}
+
+impl Uring {
+    /// `tuning.ring_depth` buffers of `tuning.chunk_bytes`, or, direct, of `tuning.ring_chunk_bytes`.
+    pub fn new(kind: EngineKind, tuning: &Tuning) -> Uring {
+        let slot_bytes = match kind {
+            EngineKind::UringDirect => tuning.ring_chunk_bytes,
+            _ => tuning.chunk_bytes,
+        };
+        let slot_bytes = slot_bytes
+            .next_multiple_of(page_bytes() as usize)
+            .clamp(page_bytes() as usize, 1 << 30);
+        Uring { kind, depth: tuning.ring_depth.clamp(1, 256), slot_bytes, ring: None }
+    }
+
+    fn is_direct(&self) -> bool {
+        self.kind == EngineKind::UringDirect
+    }
+
+    /// The ring, made when there is none that this thread may use.
+    fn ring(&mut self) -> Result<&mut Ring, WhyNot> {
+        let ring = match self.ring.take().filter(Ring::is_usable) {
+            Some(ring) => ring,
+            None => {
+                let memory = Memory::new(self.depth, self.slot_bytes).map_err(|errno| {
+                    WhyNot::new(format!("no memory for a ring's buffers: {errno}"))
+                })?;
+                Ring::new(self.depth, memory)?
+            }
+        };
+        Ok(self.ring.insert(ring))
+    }
+
+    /// The descriptors that do direct I/O, and the blocks that they do it in.
+    fn open_direct(&self, ends: &Ends<'_>) -> Result<(OwnedFd, OwnedFd, Blocks), WhyNot> {
+        let blocks = Blocks::of([&ends.source, &ends.target])?;
+        if !(self.slot_bytes as u64).is_multiple_of(blocks.bytes()) {
+            return Err(WhyNot::new(format!(
+                "buffers of {} bytes are no whole blocks",
+                self.slot_bytes
+            )));
+        }
+        refuse_checksums(&ends.target)?;
+        Ok((reopen_source(ends)?, reopen_target(ends)?, blocks))
+    }
+}
+
+impl Engine for Uring {
+    fn kind(&self) -> EngineKind {
+        self.kind
+    }
+
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+        if ends.source.kind() != Kind::File || !ends.have_offsets() {
+            return Err(WhyNot::new(
+                "a ring reads a file and writes another, at offsets of its own choice",
+            ));
+        }
+        if self.is_direct() {
+            self.open_direct(ends)?;
+        }
+        self.ring().map(drop)
+    }
+
+    fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        work: &mut Work,
+        meter: &Meter,
+        bytes_max: u64,
+    ) -> Result<(), Stop> {
+        refuse_open(work)?;
+        let slot_bytes = self.slot_bytes as u64;
+        if !self.is_direct() {
+            let parts = Parts::new(work.take(bytes_max), slot_bytes);
+            let files = (ends.source.fd(), ends.target.fd());
+            let ring = self.ring().map_err(Stop::Refused)?;
+            return Copying::new(files, parts, 1).run(ring, ends, work, meter, Vec::new());
+        }
+        let (source, target, blocks) = self.open_direct(ends).map_err(Stop::Refused)?;
+        let (mut ragged, mut whole) = (Vec::new(), Vec::new());
+        for span in work.take(blocks.whole(bytes_max)) {
+            let (head, body, tail) = blocks.split(span);
+            ragged.extend([head, tail]);
+            whole.push(body);
+        }
+        let parts = Parts::new(whole, slot_bytes);
+        let ring = self.ring().map_err(Stop::Refused)?;
+        Copying::new((source.as_fd(), target.as_fd()), parts, blocks.bytes())
+            .run(ring, ends, work, meter, ragged)
+    }
+
+    fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
+        // Its buffers are of files, and its memory is of use to nobody any more.
+        self.ring = None;
+        Ok(())
+    }
+}
+
+/// A part in a slot: read up to `filled`, then written up to `written`.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    part: Span,
+    filled: usize,
+    written: usize,
+}
+
+/// One step of such an engine.
+#[derive(Debug)]
+struct Copying<'f> {
+    source: BorrowedFd<'f>,
+    target: BorrowedFd<'f>,
+    parts: Parts,
+    slots: Vec<Option<Slot>>,
+    /// Reads and writes begin and end at multiples of this.
+    block_bytes: u64,
+    /// Whole blocks that did not go as they should: ordinary reads and writes find out why.
+    odd: Vec<Span>,
+    stop: Option<Stop>,
+}
+
+impl<'f> Copying<'f> {
+    fn new(files: (BorrowedFd<'f>, BorrowedFd<'f>), parts: Parts, block_bytes: u64) -> Copying<'f> {
+        let (source, target) = files;
+        Copying {
+            source,
+            target,
+            parts,
+            slots: Vec::new(),
+            block_bytes,
+            odd: Vec::new(),
+            stop: None,
+        }
+    }
+
+    /// Moves all parts, then `ragged` ones, and what turned out to be odd.
+    fn run(
+        mut self,
+        ring: &'f mut Ring,
+        ends: &Ends<'_>,
+        work: &mut Work,
+        meter: &Meter,
+        ragged: Vec<Span>,
+    ) -> Result<(), Stop> {
+        self.slots = vec![None; ring.slots()];
+        let mut flight = ring.flight();
+        let outcome = self.fly(&mut flight, work, meter);
+        drop(flight);
+        outcome?;
+        if let Some(stop) = self.stop {
+            return Err(stop);
+        }
+        let mut others = ragged;
+        others.extend(self.odd);
+        others.sort_by_key(|part| part.begin);
+        others.into_iter().try_for_each(|part| move_ragged(ends, work, meter, part))
+    }
+
+    /// Until nothing is on its way, and nothing more is to be.
+    fn fly(&mut self, flight: &mut Flight<'f>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
+        loop {
+            if meter.is_cancelled() {
+                self.stop = graver(self.stop.take(), Stop::Cancelled);
+            }
+            self.begin_parts(flight).map_err(broken)?;
+            if flight.in_flight() == 0 {
+                return Ok(());
+            }
+            for done in flight.wait(meter).map_err(broken)? {
+                self.go_on(flight, done, work, meter).map_err(broken)?;
+            }
+        }
+    }
+
+    /// Gives each free slot a part to read.
+    fn begin_parts(&mut self, flight: &mut Flight<'f>) -> Result<(), Errno> {
+        for index in 0..self.slots.len() {
+            if self.stop.is_some() || !self.odd.is_empty() {
+                return Ok(());
+            }
+            if self.slots[index].is_none() {
+                let Some(part) = self.parts.next() else { return Ok(()) };
+                self.slots[index] = Some(Slot { part, filled: 0, written: 0 });
+                self.push(flight, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts in what a slot needs next.
+    fn push(&self, flight: &mut Flight<'f>, index: usize) -> Result<(), Errno> {
+        let Some(Slot { part, filled, written }) = self.slots[index] else { return Ok(()) };
+        let bytes = part.bytes() as usize;
+        match filled < bytes {
+            true => flight.read(
+                index as u64,
+                self.source,
+                index,
+                filled..bytes,
+                part.begin + filled as u64,
+            ),
+            false => flight.write(
+                index as u64,
+                self.target,
+                index,
+                written..bytes,
+                part.begin + written as u64,
+            ),
+        }
+    }
+
+    /// After an operation of a slot.
+    fn go_on(
+        &mut self,
+        flight: &mut Flight<'f>,
+        done: Done,
+        work: &mut Work,
+        meter: &Meter,
+    ) -> Result<(), Errno> {
+        let index = done.tag as usize;
+        let Some(mut slot) = self.slots.get_mut(index).and_then(Option::take) else {
+            return Ok(());
+        };
+        let is_filled = slot.filled as u64 == slot.part.bytes();
+        match done.result {
+            Ok(moved) if is_filled && moved > 0 => {
+                let at = slot.part.begin + slot.written as u64;
+                work.arrived_at(Span::new(at, at + moved as u64));
+                meter.arrived(moved as u64);
+                slot.written += moved;
+            }
+            Ok(moved) if moved > 0 => slot.filled += moved,
+            Err(Errno::INTR) => {}
+            Err(errno) if errno != Errno::AGAIN => {
+                let stop = match is_filled {
+                    true => refusal_or_failure("a write in a ring", Side::Target, "write", errno),
+                    false => refusal_or_failure("a read in a ring", Side::Source, "read", errno),
+                };
+                self.stop = graver(self.stop.take(), stop);
+                return Ok(());
+            }
+            // Nothing moved: perhaps the source has ended.
+            _ => {
+                self.odd.push(Span::new(slot.part.begin + slot.written as u64, slot.part.end));
+                return Ok(());
+            }
+        }
+        let is_over = slot.written as u64 == slot.part.bytes();
+        if is_over || (self.stop.is_some() && slot.filled as u64 != slot.part.bytes()) {
+            return Ok(());
+        }
+        let at = if is_filled { slot.written } else { slot.filled } as u64;
+        if !at.is_multiple_of(self.block_bytes) {
+            // Moved up to the middle of a block, which is no place to go on directly.
+            self.odd.push(Span::new(slot.part.begin + slot.written as u64, slot.part.end));
+            return Ok(());
+        }
+        self.slots[index] = Some(slot);
+        self.push(flight, index)
+    }
+}

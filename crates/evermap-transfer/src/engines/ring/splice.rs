@@ -1,0 +1,299 @@
+//! The engine `uring-splice`: two pipes, each filled and drained by a pair of linked splices, so that one is filled while
+//! the other is drained.
+//!
+//! A splice of a ring runs in a thread of the kernel's. If the first of a pair moves less than it was asked for, the
+//! second is cancelled, and put in anew for what the pipe holds. To a stream, pipes are drained in order: only
+//! the one whose turn it is has a pair, the other is filled ahead.
+
+use std::collections::VecDeque;
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+
+use super::queue::{Done, Flight, Ring};
+use super::{Parts, broken, graver, refuse_open};
+use crate::end::{Ends, Kind};
+use crate::engines::calls::{ended, refusal_or_failure, wait};
+use crate::engines::splice::Pipe;
+use crate::engines::{Engine, EngineKind, Stop, Tuning, WhyNot};
+use crate::error::Side;
+use crate::meter::Meter;
+use crate::span::{Span, Work};
+use crate::sys::{Memory, page_bytes};
+
+/// One is filled while the other is drained; more would wait for the target's lock.
+const PIPES: usize = 2;
+
+/// The engine `uring-splice`.
+#[derive(Debug)]
+pub struct UringSplice {
+    pipe_bytes: usize,
+    pipes: Vec<Pipe>,
+    ring: Option<Ring>,
+}
+
+impl UringSplice {
+    /// With pipes of `tuning.pipe_bytes`.
+    pub fn new(tuning: &Tuning) -> UringSplice {
+        UringSplice { pipe_bytes: tuning.pipe_bytes, pipes: Vec::new(), ring: None }
+    }
+
+    /// Makes what is missing.
+    fn lay(&mut self) -> Result<(), WhyNot> {
+        while self.pipes.len() < PIPES {
+            self.pipes.push(Pipe::new(self.pipe_bytes)?);
+        }
+        if !self.ring.as_ref().is_some_and(Ring::is_usable) {
+            // Splices use no memory, and a ring has some: pages that are never touched.
+            let memory = Memory::new(1, page_bytes() as usize)
+                .map_err(|errno| WhyNot::new(format!("no memory for a ring: {errno}")))?;
+            self.ring = Some(Ring::new(4 * PIPES, memory)?);
+        }
+        Ok(())
+    }
+}
+
+impl Engine for UringSplice {
+    fn kind(&self) -> EngineKind {
+        EngineKind::UringSplice
+    }
+
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+        if ends.source.kind() != Kind::File {
+            return Err(WhyNot::new("linked splices take from regular files only"));
+        }
+        if ends.target.appends() {
+            return Err(WhyNot::new("splice refuses a target that was opened for appending"));
+        }
+        if !ends.target.writes_at_offsets() && ends.target.kind() != Kind::Socket {
+            return Err(WhyNot::new("linked splices go to files and sockets only"));
+        }
+        self.lay()
+    }
+
+    fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        work: &mut Work,
+        meter: &Meter,
+        bytes_max: u64,
+    ) -> Result<(), Stop> {
+        refuse_open(work)?;
+        self.lay().map_err(Stop::Refused)?;
+        let Some(ring) = self.ring.as_mut() else { return Ok(()) };
+        let part_bytes = self.pipes.iter().map(Pipe::capacity_bytes).min().unwrap_or(1) as u64;
+        let mut splicing = Splicing {
+            ends,
+            pipes: &self.pipes,
+            lanes: vec![None; self.pipes.len()],
+            turns: VecDeque::new(),
+            parts: Parts::new(work.take(bytes_max), part_bytes),
+            ended_at: None,
+            stop: None,
+        };
+        let mut flight = ring.flight();
+        let outcome = splicing.fly(&mut flight, work, meter);
+        drop(flight);
+        let (ended_at, stop) = (splicing.ended_at, splicing.stop);
+        if outcome.is_err() || ended_at.is_some() || stop.is_some() {
+            // What lies in the pipes can be read again, from the target's offset.
+            self.pipes.clear();
+        }
+        outcome?;
+        match (stop, ended_at) {
+            (Some(stop), _) => Err(stop),
+            (None, Some(at_bytes)) => ended(ends, work, "splice", at_bytes, meter),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
+        self.pipes.clear();
+        self.ring = None;
+        Ok(())
+    }
+}
+
+/// A part on its way through a pipe.
+#[derive(Debug, Clone, Copy)]
+struct Lane {
+    /// What has not arrived of it.
+    part: Span,
+    /// What of that the pipe holds. Below zero between the two halves of a pair that are entered in the other order.
+    held: i64,
+    /// Operations that are not over.
+    operations: usize,
+    /// Whether the last fill was an end that is to be confirmed.
+    found_end: bool,
+}
+
+/// What an operation does; its tag is this, times two, and the lane.
+const FILL: u64 = 0;
+const DRAIN: u64 = 1;
+
+fn tag(index: usize, what: u64) -> u64 {
+    index as u64 * 2 + what
+}
+
+/// One step.
+#[derive(Debug)]
+struct Splicing<'f> {
+    ends: &'f Ends<'f>,
+    pipes: &'f [Pipe],
+    lanes: Vec<Option<Lane>>,
+    /// Lanes in the order of their parts.
+    turns: VecDeque<usize>,
+    parts: Parts,
+    ended_at: Option<u64>,
+    stop: Option<Stop>,
+}
+
+impl<'f> Splicing<'f> {
+    fn fly(&mut self, flight: &mut Flight<'f>, work: &mut Work, meter: &Meter) -> Result<(), Stop> {
+        let mut has_cancelled = false;
+        loop {
+            if meter.is_cancelled() && !has_cancelled {
+                has_cancelled = true;
+                self.stop = graver(self.stop.take(), Stop::Cancelled);
+                // A peer that takes nothing would be waited for, for ever.
+                self.cancel(flight).map_err(broken)?;
+            }
+            self.begin_parts(flight).map_err(broken)?;
+            if flight.in_flight() == 0 {
+                return Ok(());
+            }
+            for done in flight.wait(meter).map_err(broken)? {
+                self.note(done, work, meter);
+            }
+            for index in 0..self.lanes.len() {
+                self.go_on(flight, index).map_err(broken)?;
+            }
+        }
+    }
+
+    /// Whether nothing new is to be begun.
+    fn is_stopping(&self) -> bool {
+        self.stop.is_some() || self.ended_at.is_some()
+    }
+
+    /// Whether a lane's bytes may go to the target now.
+    fn may_drain(&self, index: usize) -> bool {
+        self.ends.target.writes_at_offsets() || self.turns.front() == Some(&index)
+    }
+
+    /// Gives each free pipe a part.
+    fn begin_parts(&mut self, flight: &mut Flight<'f>) -> Result<(), Errno> {
+        for index in 0..self.lanes.len() {
+            if self.is_stopping() {
+                return Ok(());
+            }
+            if self.lanes[index].is_none() {
+                let Some(part) = self.parts.next() else { return Ok(()) };
+                self.lanes[index] = Some(Lane { part, held: 0, operations: 0, found_end: false });
+                self.turns.push_back(index);
+                self.go_on(flight, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts in what a lane needs next, if it waits for nothing.
+    fn go_on(&mut self, flight: &mut Flight<'f>, index: usize) -> Result<(), Errno> {
+        let Some(mut lane) = self.lanes[index].filter(|lane| lane.operations == 0) else {
+            return Ok(());
+        };
+        if lane.part.is_empty() {
+            self.lanes[index] = None;
+            self.turns.retain(|turn| *turn != index);
+            // It may be another one's turn now.
+            return (0..self.lanes.len()).try_for_each(|other| self.go_on(flight, other));
+        }
+        if lane.found_end && lane.held == 0 {
+            self.ended_at =
+                Some(self.ended_at.map_or(lane.part.begin, |at| at.min(lane.part.begin)));
+        }
+        // Once it is to stop, nothing new is begun; what a pipe holds can be read again.
+        if self.stop.is_some() || (self.ended_at.is_some() && lane.held == 0) {
+            return Ok(());
+        }
+        let may_drain = self.may_drain(index);
+        if lane.held == 0 {
+            let bytes = lane.part.bytes() as usize;
+            self.fill(flight, index, lane.part.begin, bytes, may_drain)?;
+            lane.operations += 1;
+            if may_drain {
+                self.drain(flight, index, lane.part.begin, bytes)?;
+                lane.operations += 1;
+            }
+        } else if may_drain {
+            self.drain(flight, index, lane.part.begin, lane.held as usize)?;
+            lane.operations += 1;
+        }
+        self.lanes[index] = Some(lane);
+        Ok(())
+    }
+
+    fn fill(
+        &self,
+        flight: &mut Flight<'f>,
+        index: usize,
+        at: u64,
+        bytes: usize,
+        is_linked: bool,
+    ) -> Result<(), Errno> {
+        let from = (self.ends.source.fd(), Some(at));
+        flight.splice(tag(index, FILL), from, (self.pipes[index].writer(), None), bytes, is_linked)
+    }
+
+    fn drain(
+        &self,
+        flight: &mut Flight<'f>,
+        index: usize,
+        at: u64,
+        bytes: usize,
+    ) -> Result<(), Errno> {
+        let target = &self.ends.target;
+        let to = (target.fd(), target.writes_at_offsets().then_some(at));
+        flight.splice(tag(index, DRAIN), (self.pipes[index].reader(), None), to, bytes, false)
+    }
+
+    /// Enters into a lane what became of one of its operations.
+    fn note(&mut self, done: Done, work: &mut Work, meter: &Meter) {
+        let index = (done.tag / 2) as usize;
+        let Some(lane) = self.lanes.get_mut(index).and_then(Option::as_mut) else { return };
+        lane.operations -= 1;
+        let stop = match (done.tag % 2, done.result) {
+            (FILL, Ok(moved)) => {
+                lane.held += moved as i64;
+                lane.found_end = moved == 0;
+                return;
+            }
+            (_, Ok(moved)) if moved > 0 => {
+                let arrived = Span::new(lane.part.begin, lane.part.begin + moved as u64);
+                work.arrived_at(arrived);
+                meter.arrived(moved as u64);
+                lane.part.begin = arrived.end;
+                lane.held -= moved as i64;
+                return;
+            }
+            // The link was broken by a fill that was short, or somebody cancelled: the lane, or the stop, says.
+            (_, Err(Errno::CANCELED | Errno::INTR)) => return,
+            (_, Err(Errno::AGAIN)) => return wait(&[(self.ends.target.fd(), PollFlags::OUT)]),
+            (FILL, Err(errno)) => refusal_or_failure("splice", Side::Source, "read", errno),
+            (_, Err(errno)) => refusal_or_failure("splice", Side::Target, "write", errno),
+            (_, Ok(_)) => Stop::Failed { side: Side::Target, operation: "write", errno: Errno::IO },
+        };
+        self.stop = graver(self.stop.take(), stop);
+    }
+
+    /// Cancels all that is on its way.
+    fn cancel(&self, flight: &mut Flight<'f>) -> Result<(), Errno> {
+        for (index, lane) in self.lanes.iter().enumerate() {
+            if lane.is_some_and(|lane| lane.operations > 0) {
+                flight.cancel(tag(index, FILL))?;
+                flight.cancel(tag(index, DRAIN))?;
+            }
+        }
+        Ok(())
+    }
+}

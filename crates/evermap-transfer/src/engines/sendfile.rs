@@ -1,0 +1,78 @@
+//! `sendfile`: the kernel's own pipe between a file and anything. One call may move 2 GiB.
+//!
+//! It writes where the target stands, so the position of a file's descriptor is set, and moves on.
+
+use rustix::event::PollFlags;
+use rustix::fs::{SeekFrom, seek, sendfile};
+
+use super::calls::{CALL_BYTES_MAX, ended, persist, refusal_or_failure_of_either};
+use super::{Engine, EngineKind, Stop, WhyNot};
+use crate::end::Ends;
+use crate::meter::Meter;
+use crate::span::{Span, Work};
+
+/// So much a call, that a cancelled transfer stops soon.
+const TURN_BYTES_MAX: u64 = 64 << 20;
+const _: () = assert!(TURN_BYTES_MAX <= CALL_BYTES_MAX);
+
+/// The engine `sendfile`.
+#[derive(Debug)]
+pub struct Sendfile;
+
+impl Sendfile {
+    /// One call at `span`'s begin. Says what arrived; 0 is an end that is to be confirmed.
+    fn send(ends: &Ends<'_>, meter: &Meter, span: Span, bytes_max: u64) -> Result<usize, Stop> {
+        let (source, target) = (&ends.source, &ends.target);
+        let sent = persist(meter, &[(target.fd(), PollFlags::OUT)], || {
+            if target.writes_at_offsets() {
+                // Set anew each time: an interrupted call leaves it where nobody says.
+                seek(target.fd(), SeekFrom::Start(span.begin))?;
+            }
+            let mut at = span.begin;
+            meter.draining(|| sendfile(target.fd(), source.fd(), Some(&mut at), bytes_max as usize))
+        })?;
+        sent.map_err(|errno| refusal_or_failure_of_either("sendfile", ends, span.begin, errno))
+    }
+}
+
+impl Engine for Sendfile {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Sendfile
+    }
+
+    fn probe(&mut self, ends: &Ends<'_>) -> Result<(), WhyNot> {
+        if !ends.source.reads_at_offsets() {
+            return Err(WhyNot::new("sendfile takes from files only"));
+        }
+        if ends.target.appends() {
+            return Err(WhyNot::new("sendfile refuses a target that was opened for appending"));
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        work: &mut Work,
+        meter: &Meter,
+        bytes_max: u64,
+    ) -> Result<(), Stop> {
+        let mut left = bytes_max;
+        while left > 0 {
+            let Some(span) = work.first() else { break };
+            let sent =
+                Self::send(ends, meter, span, span.bytes().min(left).min(TURN_BYTES_MAX))? as u64;
+            if sent == 0 {
+                return ended(ends, work, "sendfile", span.begin, meter);
+            }
+            work.arrived(sent);
+            meter.arrived(sent);
+            left -= sent;
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self, _ends: &Ends<'_>, _work: &mut Work, _meter: &Meter) -> Result<(), Stop> {
+        Ok(())
+    }
+}

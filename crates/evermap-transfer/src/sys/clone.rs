@@ -1,0 +1,40 @@
+//! `FICLONERANGE`: a range of one file becomes a range of another, by sharing its extents.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+use rustix::ioctl::{Setter, ioctl, opcode};
+
+/// `struct file_clone_range`.
+#[repr(C)]
+struct FileCloneRange {
+    source: i64,
+    source_offset: u64,
+    /// 0 would mean up to the source's end.
+    bytes: u64,
+    target_offset: u64,
+}
+
+const FICLONERANGE: rustix::ioctl::Opcode = opcode::write::<FileCloneRange>(0x94, 13);
+const _: () = assert!(size_of::<FileCloneRange>() == 32);
+
+/// Shares `bytes` at `offset` of `source` with `target`, at the same offset.
+pub(crate) fn clone_range(
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    offset: u64,
+    bytes: u64,
+) -> Result<(), Errno> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let range = FileCloneRange {
+        source: source.as_raw_fd().into(),
+        source_offset: offset,
+        bytes,
+        target_offset: offset,
+    };
+    // SAFETY: the number is FICLONERANGE, which reads one `struct file_clone_range` and keeps nothing of it; the
+    // descriptor in it is borrowed for as long as the call takes.
+    unsafe { ioctl(target, Setter::<FICLONERANGE, FileCloneRange>::new(range)) }
+}

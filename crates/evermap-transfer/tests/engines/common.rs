@@ -1,0 +1,232 @@
+//! Files with known contents, places to put them, and a run of one engine with its account checked.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use evermap_transfer::engines::{self, EngineKind, Stop, Tuning};
+use evermap_transfer::{Ends, Meter, Span, Work};
+use tempfile::TempDir;
+
+/// Parts so small that a few hundred kilobytes take many of them.
+pub fn small() -> Tuning {
+    Tuning {
+        chunk_bytes: 16 << 10,
+        window_bytes: 64 << 10,
+        direct_window_bytes: 64 << 10,
+        pipe_bytes: 64 << 10,
+        lanes: 1,
+        ring_depth: 4,
+        ring_chunk_bytes: 32 << 10,
+    }
+}
+
+/// A directory on some file system.
+pub struct Place {
+    pub name: &'static str,
+    // Dropped in this order: files before their file system.
+    directory: TempDir,
+    _mount: Option<Mount>,
+}
+
+impl Place {
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A file with these contents, open for both.
+    pub fn file(&self, name: &str, contents: &[u8]) -> (File, PathBuf) {
+        let path = self.path().join(name);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .unwrap();
+        file.write_all_at(contents, 0).unwrap();
+        (file, path)
+    }
+}
+
+/// The disk that the tests are built on.
+pub fn disk() -> Place {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    Place { name: "disk", directory, _mount: None }
+}
+
+/// Memory.
+pub fn memory() -> Option<Place> {
+    match tempfile::tempdir_in("/dev/shm") {
+        Ok(directory) => Some(Place { name: "tmpfs", directory, _mount: None }),
+        Err(error) => skip(&format!("/dev/shm: {error}")),
+    }
+}
+
+/// Those that are always there.
+pub fn places() -> Vec<Place> {
+    [Some(disk()), memory()].into_iter().flatten().collect()
+}
+
+/// A file system of its own, with room for `mebibytes`: `tmpfs`, or one that is made in an image file. `None`, said aloud,
+/// where that takes rights or programs that are not here.
+pub fn made(file_system: &'static str, mebibytes: u64) -> Option<Place> {
+    let mount = Mount::new(file_system, mebibytes)?;
+    let directory = tempfile::tempdir_in(mount.point.path()).unwrap();
+    Some(Place { name: file_system, directory, _mount: Some(mount) })
+}
+
+/// Says aloud that something is not tested here.
+pub fn skip<T>(why: &str) -> Option<T> {
+    eprintln!("SKIPPED: {why}");
+    None
+}
+
+/// A mounted file system; unmounted, and its loop device freed, when it is dropped, also by a panic.
+pub struct Mount {
+    point: TempDir,
+    _image: Option<tempfile::NamedTempFile>,
+}
+
+impl Mount {
+    fn new(file_system: &str, mebibytes: u64) -> Option<Mount> {
+        let point = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let at = point.path().to_str().unwrap();
+        if file_system == "tmpfs" {
+            let size = format!("size={mebibytes}m");
+            return match run("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", at]) {
+                true => Some(Mount { point, _image: None }),
+                false => skip("mounting a tmpfs takes root"),
+            };
+        }
+        let image = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        image.as_file().set_len(mebibytes << 20).unwrap();
+        let path = image.path().to_str().unwrap();
+        if !run(&format!("mkfs.{file_system}"), &["-q", path]) {
+            return skip(&format!("no mkfs.{file_system}"));
+        }
+        match run("mount", &["-o", "loop", path, at]) {
+            true => Some(Mount { point, _image: Some(image) }),
+            false => skip(&format!(
+                "mounting {file_system} takes root, a loop device and the kernel's module"
+            )),
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // A file that a panicking thread still has open would keep it busy; detached, it goes when that is closed.
+        if !run("umount", &[self.point.path().to_str().unwrap()]) {
+            run("umount", &["-l", self.point.path().to_str().unwrap()]);
+        }
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> bool {
+    let status =
+        Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// Bytes of which no two neighbouring pages are alike.
+pub fn noise(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut made = Vec::with_capacity(bytes + 8);
+    while made.len() < bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        made.extend_from_slice(&state.to_le_bytes());
+    }
+    made.truncate(bytes);
+    made
+}
+
+/// Moves `work` with one engine, `step_bytes` at a time, and drains it. `None` if it refuses these ends.
+pub fn attempt(
+    kind: EngineKind,
+    tuning: &Tuning,
+    ends: &Ends<'_>,
+    work: &mut Work,
+    meter: &Meter,
+    step_bytes: u64,
+) -> Option<Result<(), Stop>> {
+    let mut engine = engines::make(kind, tuning);
+    assert_eq!(engine.kind(), kind);
+    engine.probe(ends).ok()?;
+    let mut outcome = Ok(());
+    while outcome.is_ok() && !work.is_done() {
+        let before = work.clone();
+        outcome = engine.step(ends, work, meter, step_bytes);
+        assert!(outcome.is_err() || *work != before, "{kind}: a step that is `Ok` moves something");
+    }
+    let drained = engine.drain(ends, work, meter);
+    Some(outcome.and(drained))
+}
+
+/// The same, to the end: what one engine refuses, `read-write` does.
+pub fn finish(
+    kind: EngineKind,
+    tuning: &Tuning,
+    ends: &Ends<'_>,
+    work: &mut Work,
+    step_bytes: u64,
+) {
+    let meter = Meter::default();
+    match attempt(kind, tuning, ends, work, &meter, step_bytes) {
+        Some(Err(Stop::Refused(_))) | None => {
+            attempt(EngineKind::ReadWrite, tuning, ends, work, &meter, u64::MAX).unwrap().unwrap();
+        }
+        Some(outcome) => outcome.unwrap_or_else(|stop| panic!("{kind}: {stop:?}")),
+    }
+    assert!(work.is_done());
+}
+
+/// All of a file.
+pub fn whole(bytes: usize) -> Work {
+    Work::new([Span::new(0, bytes as u64)])
+}
+
+/// What a file has.
+pub fn contents(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap()
+}
+
+/// Says where they differ, not what a megabyte of each is.
+#[track_caller]
+pub fn assert_same(what: &str, found: &[u8], expected: &[u8]) {
+    if let Some(at) = found.iter().zip(expected).position(|(found, expected)| found != expected) {
+        panic!("{what}: differs at byte {at} of {} and {}", found.len(), expected.len());
+    }
+    assert_eq!(found.len(), expected.len(), "{what}: length");
+}
+
+/// All that is not due any more is in the target.
+#[track_caller]
+pub fn assert_account(what: &str, work: &Work, target: &Path, source: &[u8]) {
+    let found = contents(target);
+    let mut at = 0;
+    for due in work.spans().iter().chain([&Span::new(source.len() as u64, u64::MAX)]) {
+        let (begin, end) = (at as usize, due.begin as usize);
+        assert!(
+            found.len() >= end || begin == end,
+            "{what}: {end} bytes are said to be there, {} are",
+            found.len()
+        );
+        if begin < end {
+            assert_same(what, &found[begin..end], &source[begin..end]);
+        }
+        at = due.end.min(source.len() as u64);
+    }
+}
+
+/// Whether this kernel lets this process have rings.
+pub fn has_rings() -> bool {
+    let place = disk();
+    let ((source, from), (target, to)) = (place.file("source", b"x"), place.file("target", b""));
+    let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
+    let probed = engines::make(EngineKind::Uring, &small()).probe(&ends);
+    probed.map_err(|why| skip::<()>(&why.0)).is_ok()
+}

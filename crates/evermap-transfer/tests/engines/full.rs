@@ -1,0 +1,159 @@
+//! Targets without room.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+use evermap_transfer::engines::{self, EngineKind, Stop};
+use evermap_transfer::{Ends, Meter, Side, Work};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use super::common::*;
+
+/// Removes the file, and waits until its room may be used: journals give it back when they are written.
+fn make_room(place: &Place, filler: &std::path::Path) {
+    if std::fs::remove_file(filler).is_ok() {
+        rustix::fs::syncfs(std::fs::File::open(place.path()).unwrap()).unwrap();
+    }
+}
+
+/// Fills `place` but for about `left` bytes. Room is made by removing the file.
+fn fill_up(place: &Place, left: u64) -> std::path::PathBuf {
+    let (filler, path) = place.file("filler", b"");
+    let (mut filled, mut chunk) = (0, 32u64 << 20);
+    while chunk >= 64 << 10 {
+        let free = rustix::fs::statvfs(place.path()).unwrap();
+        // Root may use what is kept for it.
+        let is_too_much = free.f_bfree * free.f_frsize < left + chunk;
+        match !is_too_much
+            && rustix::fs::fallocate(&filler, FallocateFlags::empty(), filled, chunk).is_ok()
+        {
+            true => filled += chunk,
+            false => chunk /= 2,
+        }
+    }
+    path
+}
+
+#[test]
+fn a_full_target_fails_and_room_made_meanwhile_is_used() {
+    // xfs gives room back some time after a file was removed, which no test can wait for.
+    for (file_system, mebibytes) in [("tmpfs", 4), ("ext4", 48)] {
+        let Some(place) = made(file_system, mebibytes) else { continue };
+        let sources = disk();
+        let bytes = noise(3 << 20, 6);
+        let (source, from) = sources.file("source", &bytes);
+        for first in EngineKind::ALL {
+            for second in [
+                first,
+                EngineKind::ReadWrite,
+                EngineKind::Splice,
+                EngineKind::UringSplice,
+                EngineKind::UringDirect,
+            ] {
+                let filler = fill_up(&place, 1 << 20);
+                let (target, to) = place.file("target", b"");
+                let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
+                let (meter, mut work) = (Meter::default(), whole(bytes.len()));
+                let mut engine = engines::make(first, &small());
+                if engine.probe(&ends).is_ok() {
+                    let what = format!("{first}, then {second}, on {file_system}");
+                    let stop = loop {
+                        match engine.step(&ends, &mut work, &meter, 700_000) {
+                            Ok(()) => assert!(
+                                !work.is_done(),
+                                "{what}: more arrived than there is room for"
+                            ),
+                            Err(stop) => break stop,
+                        }
+                    };
+                    let is_full = matches!(
+                        stop,
+                        Stop::Failed { side: Side::Target, errno: Errno::NOSPC, .. }
+                    );
+                    assert!(is_full || matches!(stop, Stop::Refused(_)), "{what}: {stop:?}");
+                    assert_account(&what, &work, &to, &bytes);
+                    make_room(&place, &filler);
+                    if first == second && is_full {
+                        // The same one, as it was left.
+                        while !work.is_done() {
+                            engine.step(&ends, &mut work, &meter, 700_000).unwrap();
+                        }
+                    }
+                    engine.drain(&ends, &mut work, &meter).unwrap();
+                    finish(second, &small(), &ends, &mut work, 700_000);
+                    assert_same(&what, &contents(&to), &bytes);
+                }
+                make_room(&place, &filler);
+                drop(target);
+                make_room(&place, &to);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_taken_from_a_stream_survives_a_full_target() {
+    let Some(place) = made("tmpfs", 4) else { return };
+    let bytes = noise(3 << 20, 7);
+    for kind in EngineKind::ALL {
+        for second in [EngineKind::ReadWrite, EngineKind::Splice] {
+            let filler = fill_up(&place, 1 << 20);
+            let (target, to) = place.file("target", b"");
+            let (mut peer, ours) = UnixStream::pair().unwrap();
+            let ends = Ends::new((&ours, "peer".as_ref()), (&target, &to)).unwrap();
+            let mut engine = engines::make(kind, &small());
+            if engine.probe(&ends).is_ok() {
+                let (meter, mut work) = (Meter::default(), Work::open(0));
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        peer.write_all(&bytes).unwrap();
+                        peer.shutdown(std::net::Shutdown::Both).unwrap();
+                    });
+                    let stop = loop {
+                        if let Err(stop) = engine.step(&ends, &mut work, &meter, 100_000) {
+                            break stop;
+                        }
+                    };
+                    assert!(
+                        matches!(
+                            stop,
+                            Stop::Failed { side: Side::Target, errno: Errno::NOSPC, .. }
+                        ),
+                        "{stop:?}"
+                    );
+                    // Still no room: what it holds stays with it.
+                    let again = engine.drain(&ends, &mut work, &meter);
+                    assert!(
+                        matches!(again, Ok(()) | Err(Stop::Failed { .. })),
+                        "{kind}: {again:?}"
+                    );
+                    make_room(&place, &filler);
+                    engine.drain(&ends, &mut work, &meter).unwrap();
+                    finish(second, &small(), &ends, &mut work, 100_000);
+                });
+                assert_same(&format!("{kind}, then {second}"), &contents(&to), &bytes);
+            }
+            make_room(&place, &filler);
+            std::fs::remove_file(&to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_device_that_is_always_full_fails() {
+    let place = disk();
+    let bytes = noise(300_000, 2);
+    let (source, from) = place.file("source", &bytes);
+    for kind in EngineKind::ALL {
+        let target = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let ends = Ends::new((&source, &from), (&target, "/dev/full".as_ref())).unwrap();
+        let mut work = whole(bytes.len());
+        match attempt(kind, &small(), &ends, &mut work, &Meter::default(), u64::MAX) {
+            None | Some(Err(Stop::Refused(_))) => {}
+            Some(Err(Stop::Failed { side: Side::Target, errno: Errno::NOSPC, .. })) => {}
+            other => panic!("{kind}: {other:?}"),
+        }
+        assert_eq!(work, whole(bytes.len()), "{kind}");
+    }
+}
