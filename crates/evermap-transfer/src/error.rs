@@ -113,6 +113,9 @@ pub enum Error {
         /// What happened, and what to do.
         what: String,
     },
+    /// Some of a tree could not be copied; the report says what, and what became of the rest.
+    #[error("{0}")]
+    Incomplete(Box<crate::tree::TreeReport>),
     /// Arguments that no transfer can be made of.
     #[error("{0}")]
     Usage(String),

@@ -22,10 +22,12 @@ mod policy;
 mod report;
 mod span;
 mod sys;
+pub mod tree;
 
 pub use copy::Copy;
 pub use end::{End, Ends, Kind};
 pub use error::{Error, Result, Side};
+pub use file::Preserve;
 pub use measure::{Cell, DeviceRates, Measure, device_rates};
 pub use meter::Meter;
 pub use observe::{Residency, Usage, residency};

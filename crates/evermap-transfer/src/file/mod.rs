@@ -3,6 +3,8 @@
 //! What is promised here: the target's name has what it had before, or the whole copy; the source is never written to; holes stay
 //! holes; what cannot be kept is said. The order of the steps is the promise (`docs/transfer.md`, section 5).
 
+mod acl;
+pub(crate) mod attributes;
 mod identity;
 mod journal;
 mod part;
@@ -28,9 +30,10 @@ use crate::policy::{Durability, Facts, Wish, writes_reserved_room_otherwise};
 use crate::report::{EngineUse, FileReport, NotUsed};
 use crate::span::{Span, Work};
 
+pub use attributes::Preserve;
 pub(crate) use identity::{Identity, look};
 use part::Part;
-pub(crate) use target::{Placing, Target, c_name};
+pub(crate) use target::{Placing, Target, beside, c_name};
 use verify::Named;
 
 /// Extents below this are found to have no room by writing them, which is one call as well.

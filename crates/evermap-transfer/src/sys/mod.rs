@@ -5,12 +5,14 @@
 
 pub(crate) mod cachestat;
 mod clone;
+mod close;
 mod mapping;
 mod memory;
 pub(crate) mod rusage;
 mod signals;
 
 pub(crate) use clone::clone_range;
+pub(crate) use close::close;
 pub(crate) use mapping::{Mapping, page_bytes};
 pub(crate) use memory::Memory;
 pub use signals::cancelled_by_signals;

@@ -1,0 +1,129 @@
+//! What is no regular file and no directory: symbolic links, FIFOs, sockets, devices; and further names of what was copied.
+
+use std::ffi::{CStr, CString};
+
+use rustix::fs::{self, AtFlags, FileType, Mode, Stat};
+use rustix::io::Errno;
+
+use super::links::Name;
+use super::meter::TreeMeter;
+use super::worker::{At, Worker};
+use crate::error::Result;
+use crate::file::attributes::{Attributes, Made, Refusal, Subject};
+
+impl Worker<'_> {
+    /// Makes the same symbolic link, wherever it leads.
+    pub(super) fn symlink(&mut self, at: &At<'_>, stat: &Stat, has_links: bool) -> Result<()> {
+        let leads_to = fs::readlinkat(&at.pair.source, at.name, Vec::new())
+            .map_err(|errno| self.shared.source_error("read the link", at, errno))?;
+        let ((), temporary) = self
+            .make_at(at, "make the link", |target, name| fs::symlinkat(&leads_to, target, name))?;
+        self.complete_named(at, stat, temporary, false, has_links)?;
+        TreeMeter::count(&self.shared.meter.symlinks, 1);
+        Ok(())
+    }
+
+    /// Makes a FIFO, socket or device like the source's. Where this user may not, that is noted.
+    pub(super) fn special(&mut self, at: &At<'_>, stat: &Stat, has_links: bool) -> Result<()> {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let mode = Mode::from_raw_mode(stat.st_mode & 0o777);
+        let made = self.make_at(at, "make", |target, name| {
+            match fs::mknodat(target, name, kind, mode, stat.st_rdev as _) {
+                Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::INVAL)) => Ok(Err(errno)),
+                other => other.map(Ok),
+            }
+        })?;
+        match made {
+            (Ok(()), temporary) => self.complete_named(at, stat, temporary, true, has_links)?,
+            (Err(errno), _) => {
+                let what = match kind {
+                    FileType::Fifo => "FIFO",
+                    FileType::Socket => "socket",
+                    _ => "device",
+                };
+                self.refusals.push(Refusal::new(what, errno.to_string()));
+                return Ok(());
+            }
+        }
+        TreeMeter::count(&self.shared.meter.special, 1);
+        Ok(())
+    }
+
+    /// Attributes of what cannot be opened, and its name.
+    fn complete_named(
+        &mut self,
+        at: &At<'_>,
+        stat: &Stat,
+        temporary: Option<CString>,
+        has_mode: bool,
+        has_links: bool,
+    ) -> Result<()> {
+        let name = temporary.as_deref().unwrap_or(at.name);
+        let completed = self.keep_named(at, stat, name, has_mode).and_then(|()| match &temporary {
+            Some(temporary) => self.shared.publish_file(at, temporary, has_links),
+            None => Ok(()),
+        });
+        if completed.is_err() {
+            let _ = fs::unlinkat(&at.pair.target, name, AtFlags::empty());
+        }
+        completed
+    }
+
+    fn keep_named(&mut self, at: &At<'_>, stat: &Stat, name: &CStr, has_mode: bool) -> Result<()> {
+        let shared = self.shared;
+        let source = Subject::Named(std::os::fd::AsFd::as_fd(&at.pair.source), at.name);
+        let xattrs = self
+            .keeper
+            .xattrs(source, &mut self.refusals)
+            .map_err(|(operation, errno)| shared.source_error(operation, at, errno))?;
+        let target = Subject::Named(std::os::fd::AsFd::as_fd(&at.pair.target), name);
+        let made = fs::statat(&at.pair.target, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|errno| shared.target_error("look at", at, errno))?;
+        // Links have no ACLs.
+        let made = Made { may_have_acl: has_mode && at.directory.gives_acls, ..Made::of(&made) };
+        self.keeper
+            .keep(&Attributes::of(stat), &xattrs, target, &made, has_mode, &mut self.refusals)
+            .map_err(|(operation, errno)| shared.target_error(operation, at, errno))
+    }
+
+    /// Gives what was copied a further name. `false` where that can't be: then it is copied again.
+    pub(super) fn link(&mut self, at: &At<'_>, first: &Name) -> Result<bool> {
+        let shared = self.shared;
+        // The first name's directory may be complete, closed to this user, or gone with what failed.
+        let Ok(pair) = shared.descriptors.pair(&first.directory, &shared.roots) else {
+            self.refusals
+                .push(Refusal::new("hard link", "the first name's directory cannot be reached"));
+            return Ok(false);
+        };
+        let made = self.make_at(at, "link", |target, name| {
+            match fs::linkat(&pair.target, &first.name, target, name, AtFlags::empty()) {
+                Err(
+                    errno @ (Errno::XDEV
+                    | Errno::MLINK
+                    | Errno::PERM
+                    | Errno::ACCESS
+                    | Errno::NOENT
+                    | Errno::OPNOTSUPP),
+                ) => Ok(Err(errno)),
+                other => other.map(Ok),
+            }
+        })?;
+        match made {
+            (Ok(()), temporary) => {
+                if let Some(temporary) = temporary {
+                    let published = shared.publish_file(at, &temporary, true);
+                    if published.is_err() {
+                        let _ = fs::unlinkat(&at.pair.target, &temporary, AtFlags::empty());
+                    }
+                    published?;
+                }
+                TreeMeter::count(&shared.meter.links, 1);
+                Ok(true)
+            }
+            (Err(errno), _) => {
+                self.refusals.push(Refusal::new("hard link", errno.to_string()));
+                Ok(false)
+            }
+        }
+    }
+}

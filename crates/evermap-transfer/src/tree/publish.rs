@@ -1,0 +1,282 @@
+//! Giving names to what is complete, and making it durable before.
+//!
+//! Durability costs a tree one `syncfs`, and not an `fsync` for each file: an `fsync` commits the file system's journal and flushes the
+//! device's cache, and ten thousand of them do so ten thousand times; `syncfs` writes everything that is dirty, in the order of the
+//! disk, commits once and flushes once. What it costs is that other programs' dirty pages on that file system are written,
+//! too. Nothing has its name before that: what replaces files one by one is held back, some thousands at a
+//! time, and gets its names together.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::directory::{Directory, Place};
+use super::queue::lock;
+use super::remove;
+use super::shared::{Shared, target_error};
+use super::worker::At;
+use crate::error::{Error, Result};
+use crate::policy::Durability;
+
+/// Held back at a time: so many temporary names at most are left by a kill.
+const HELD_MAX: usize = 4096;
+
+/// Something complete that has not its name.
+#[derive(Debug)]
+enum Item {
+    File { directory: Arc<Directory>, temporary: CString, name: CString },
+    Tree(Arc<Directory>),
+}
+
+/// What is complete and has not its name; and all fresh directories that are being filled.
+#[derive(Debug, Default)]
+pub(super) struct Unpublished {
+    held: Mutex<Vec<Item>>,
+    fresh: Mutex<Vec<Arc<Directory>>>,
+    /// One descriptor for each file system that something is published on, by device number.
+    file_systems: Mutex<Vec<(u64, OwnedFd)>>,
+}
+
+impl Unpublished {
+    /// A directory under a temporary name has been made: it is published or removed, whatever happens.
+    pub(super) fn begun(&self, directory: &Arc<Directory>) {
+        lock(&self.fresh).push(Arc::clone(directory));
+    }
+
+    fn ended(&self, directory: &Arc<Directory>) {
+        lock(&self.fresh).retain(|fresh| !Arc::ptr_eq(fresh, directory));
+    }
+
+    /// Something will be published in this directory.
+    pub(super) fn publishes_on(&self, device: u64, directory: BorrowedFd<'_>) -> Result<(), Errno> {
+        let mut file_systems = lock(&self.file_systems);
+        if file_systems.iter().all(|(known, _)| *known != device) {
+            file_systems.push((device, rustix::io::fcntl_dupfd_cloexec(directory, 0)?));
+        }
+        Ok(())
+    }
+}
+
+impl Shared<'_> {
+    /// Gives a file its name, or holds it back until it is durable. `at_once`: its name is needed for others to be linked to.
+    pub(super) fn publish_file(&self, at: &At<'_>, temporary: &CStr, at_once: bool) -> Result<()> {
+        let target = at.pair.target.as_fd();
+        if self.is_durable() && !at_once {
+            at.directory.due.fetch_add(1, Ordering::Relaxed);
+            return self.hold(Item::File {
+                directory: Arc::clone(at.directory),
+                temporary: temporary.to_owned(),
+                name: at.name.to_owned(),
+            });
+        }
+        if self.is_durable() {
+            flush_one(target, temporary).map_err(|errno| self.target_error("flush", at, errno))?;
+        }
+        fs::renameat(target, temporary, target, at.name)
+            .map_err(|errno| self.target_error("replace", at, errno))
+    }
+
+    /// A fresh directory has everything in it. Gives back the parent, if nothing is held back.
+    pub(super) fn publish_tree(&self, directory: &Arc<Directory>) -> Option<Arc<Directory>> {
+        let has_failed = directory.failed.load(Ordering::Relaxed);
+        if has_failed && !self.options.keep_going {
+            self.discard(directory);
+            return directory.parent.clone();
+        }
+        if self.is_durable() {
+            if let Err(error) = self.hold(Item::Tree(Arc::clone(directory))) {
+                self.failed(directory, error);
+            }
+            return None;
+        }
+        if let Err(error) = self.name_tree(directory) {
+            self.failed(directory, error);
+        }
+        directory.parent.clone()
+    }
+
+    fn hold(&self, item: Item) -> Result<()> {
+        let mut held = lock(&self.unpublished.held);
+        held.push(item);
+        if held.len() < HELD_MAX {
+            return Ok(());
+        }
+        let full = std::mem::take(&mut *held);
+        drop(held);
+        self.publish(full)
+    }
+
+    /// Makes what is held back durable, and names it. Called at the end until nothing is left: what becomes complete by it may
+    /// be held back in turn.
+    pub(super) fn publish_held(&self) -> Result<bool> {
+        let held = std::mem::take(&mut *lock(&self.unpublished.held));
+        if held.is_empty() {
+            return Ok(false);
+        }
+        self.publish(held)?;
+        Ok(true)
+    }
+
+    fn publish(&self, items: Vec<Item>) -> Result<()> {
+        if let Err(error) = self.flush() {
+            // Nothing of it is known to be on the disk, so nothing gets its name.
+            items.iter().for_each(|item| self.drop_item(item));
+            return Err(error);
+        }
+        for item in items {
+            let parent = match &item {
+                Item::File { directory, temporary, name } => {
+                    if let Err(error) = self.name_file(directory, temporary, name) {
+                        self.drop_item(&item);
+                        self.failed(directory, error);
+                    }
+                    Some(Arc::clone(directory))
+                }
+                Item::Tree(directory) => {
+                    if let Err(error) = self.name_tree(directory) {
+                        self.failed(directory, error);
+                    }
+                    directory.parent.clone()
+                }
+            };
+            if let Some(parent) = parent {
+                self.completed(parent);
+            }
+        }
+        Ok(())
+    }
+
+    fn name_file(&self, directory: &Arc<Directory>, temporary: &CStr, name: &CStr) -> Result<()> {
+        let pair = self.descriptors.pair(directory, &self.roots)?;
+        fs::renameat(&pair.target, temporary, &pair.target, name).map_err(|errno| {
+            target_error("replace", directory.path(&self.roots.target, Some(name)), errno)
+        })
+    }
+
+    fn name_tree(&self, directory: &Arc<Directory>) -> Result<()> {
+        let Place::Fresh(temporary) = &directory.place else { return Ok(()) };
+        let path = || directory.path(&self.roots.target, None);
+        let named = self.in_parent(directory, |parent| {
+            let once = fs::renameat_with(
+                parent,
+                temporary,
+                parent,
+                &directory.name,
+                RenameFlags::NOREPLACE,
+            );
+            match once {
+                // A file system without this flag: it still replaces no directory that has anything in it.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    fs::renameat(parent, temporary, parent, &directory.name)
+                }
+                other => other,
+            }
+        });
+        match named {
+            Ok(Ok(())) => {
+                directory.is_named.store(true, Ordering::Release);
+                self.unpublished.ended(directory);
+                Ok(())
+            }
+            Ok(Err(errno)) => {
+                self.discard(directory);
+                Err(target_error("give its name to the copy", path(), errno))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn in_parent<T>(
+        &self,
+        directory: &Arc<Directory>,
+        call: impl FnOnce(BorrowedFd<'_>) -> T,
+    ) -> Result<T> {
+        match (&directory.parent, &self.target_parent) {
+            (Some(parent), _) => {
+                Ok(call(self.descriptors.pair(parent, &self.roots)?.target.as_fd()))
+            }
+            (None, Some(parent)) => Ok(call(parent.as_fd())),
+            (None, None) => {
+                Err(Error::io("reach the parent of", self.roots.target.clone())(Errno::NOENT))
+            }
+        }
+    }
+
+    /// Removes what is under a temporary name; says so when it can't.
+    fn discard(&self, directory: &Arc<Directory>) {
+        let Place::Fresh(temporary) = &directory.place else { return };
+        self.unpublished.ended(directory);
+        let failed = match self.in_parent(directory, |parent| remove::tree(parent, temporary)) {
+            Ok(Ok(()) | Err(Errno::NOENT)) => return,
+            Ok(Err(errno)) => {
+                let path = directory.path(&self.roots.target, None).with_file_name(os(temporary));
+                Error::io("remove the incomplete copy", path)(errno)
+            }
+            Err(error) => error,
+        };
+        self.failed(directory, failed);
+    }
+
+    fn drop_item(&self, item: &Item) {
+        match item {
+            Item::File { directory, temporary, .. } => {
+                if let Ok(pair) = self.descriptors.pair(directory, &self.roots) {
+                    let _ = fs::unlinkat(&pair.target, temporary, AtFlags::empty());
+                }
+            }
+            Item::Tree(directory) => self.discard(directory),
+        }
+    }
+
+    /// Removes all that has no name of its own, after the threads have ended before their work was done.
+    pub(super) fn discard_all(&self) {
+        for item in std::mem::take(&mut *lock(&self.unpublished.held)) {
+            self.drop_item(&item);
+        }
+        let fresh = std::mem::take(&mut *lock(&self.unpublished.fresh));
+        fresh.iter().for_each(|directory| self.discard(directory));
+    }
+
+    /// Brings everything on the target's file systems to the disk.
+    fn flush(&self) -> Result<()> {
+        for (_, directory) in lock(&self.unpublished.file_systems).iter() {
+            fs::syncfs(directory)
+                .map_err(Error::io("flush the file system of", &self.roots.target))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the names durable, too.
+    pub(super) fn flush_names(&self) -> Result<()> {
+        if self.options.durability != Durability::Full {
+            return Ok(());
+        }
+        let Some(parent) = &self.target_parent else { return self.flush() };
+        // Opened anew: for making names, no right to read it was needed.
+        let path = &self.roots.target;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let failed = "flush the directory of";
+        let parent =
+            fs::openat(parent, c".", flags, Mode::empty()).map_err(Error::io(failed, path))?;
+        fs::fsync(parent).map_err(Error::io(failed, path))
+    }
+}
+
+/// A file that is needed under its name at once.
+fn flush_one(directory: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match fs::openat(directory, name, flags, Mode::empty()) {
+        Ok(file) => fs::fdatasync(file)
+            .or_else(|errno| if errno == Errno::INVAL { Ok(()) } else { Err(errno) }),
+        // No file, or none that this user may read.
+        Err(_) => fs::syncfs(directory),
+    }
+}
+
+fn os(name: &CStr) -> &std::ffi::OsStr {
+    std::os::unix::ffi::OsStrExt::from_bytes(name.to_bytes())
+}

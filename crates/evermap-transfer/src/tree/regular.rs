@@ -1,0 +1,268 @@
+//! Regular files: small ones with as few calls as there can be, the rest by the way that single files go.
+//!
+//! A small file without holes takes ten calls: open, stat, read, list of extended attributes; create, write; stat of the source
+//! again; times; two closes. Buffers are the thread's, and nothing is allocated.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{self, AtFlags, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::{Errno, pread, pwrite};
+
+use super::directory::Manners;
+use super::meter::TreeMeter;
+use super::worker::{At, Worker};
+use crate::error::{Error, Result};
+use crate::file::attributes::{Attributes, Made, Subject, Xattr};
+use crate::file::{self, Identity, Place, Placing, Source};
+use crate::meter::Meter;
+use crate::sys::close;
+
+/// Up to here a file is read at once and written at once; `docs/transfer.md`, section 4.
+pub(super) const SMALL_BYTES: usize = 256 << 10;
+
+/// The unit of `st_blocks`, whatever the file system's own is.
+const BLOCK_BYTES: u64 = 512;
+
+/// A target that was created, and its name until it is published.
+pub(super) struct New {
+    descriptor: OwnedFd,
+    temporary: Option<CString>,
+    made: Made,
+}
+
+impl Worker<'_> {
+    /// Copies one; `stat` was taken of `source` when it was opened.
+    pub(super) fn regular(
+        &mut self,
+        at: &At<'_>,
+        source: &OwnedFd,
+        stat: &Stat,
+        has_links: bool,
+    ) -> Result<()> {
+        let is_small = stat.st_size as u64 <= SMALL_BYTES as u64;
+        let source = source.as_fd();
+        if !is_small || !self.read_small(at, source, stat)? {
+            return self.large(at, source, stat, has_links);
+        }
+        let attributes = Attributes::of(stat);
+        let failed = |(operation, errno)| self.shared.source_error(operation, at, errno);
+        let xattrs =
+            self.keeper.xattrs(Subject::Open(source), &mut self.refusals).map_err(failed)?;
+        let new = self.create(at, &attributes, &xattrs)?;
+        let name = new.temporary.clone();
+        let written = self.fill(at, source, stat, &attributes, &xattrs, new);
+        let published = match (written, name.as_deref()) {
+            (Ok(()), Some(temporary)) => self.shared.publish_file(at, temporary, has_links),
+            (written, _) => written,
+        };
+        if published.is_err() {
+            let _ =
+                fs::unlinkat(&at.pair.target, name.as_deref().unwrap_or(at.name), AtFlags::empty());
+        }
+        published?;
+        let bytes: usize = self.spans.iter().map(|(begin, end)| end - begin).sum();
+        let meter = self.shared.meter;
+        TreeMeter::count(&meter.files, 1);
+        TreeMeter::count(&meter.bytes, bytes as u64);
+        if bytes as i64 != stat.st_size as i64 {
+            TreeMeter::count(&meter.hole_bytes, stat.st_size as u64 - bytes as u64);
+        }
+        Ok(())
+    }
+
+    /// Reads all there is into the buffer, and notes where it is. `false`: this is no file that says the
+    /// truth about its size, or it changes.
+    fn read_small(&mut self, at: &At<'_>, source: BorrowedFd<'_>, stat: &Stat) -> Result<bool> {
+        let size = stat.st_size as usize;
+        if self.buffer.is_empty() {
+            // One more than can be in it: a read that leaves that free has seen the end.
+            self.buffer = vec![0; SMALL_BYTES + 1];
+        }
+        self.spans.clear();
+        let failed = |errno| self.shared.source_error("read", at, errno);
+        if (stat.st_blocks as u64) * BLOCK_BYTES >= size as u64 {
+            let read =
+                persist(|| pread(source, &mut self.buffer[..size + 1], 0)).map_err(failed)?;
+            self.spans.extend((size > 0).then_some((0, size)));
+            return Ok(read == size);
+        }
+        let mut offset = 0;
+        while offset < size {
+            let begin = match fs::seek(source, SeekFrom::Data(offset as u64)) {
+                Ok(begin) => begin as usize,
+                Err(Errno::NXIO) => break,
+                Err(Errno::INVAL) => return Ok(false),
+                Err(errno) => return Err(failed(errno)),
+            };
+            let end = fs::seek(source, SeekFrom::Hole(begin as u64)).map_err(failed)? as usize;
+            if begin >= size || end > size || end <= begin {
+                return Ok(false);
+            }
+            let read = persist(|| pread(source, &mut self.buffer[begin..end], begin as u64))
+                .map_err(failed)?;
+            if read != end - begin {
+                return Ok(false);
+            }
+            self.spans.push((begin, end));
+            offset = end;
+        }
+        Ok(true)
+    }
+
+    /// Creates the target: under its own name where nobody sees it, else under a temporary one.
+    fn create(&mut self, at: &At<'_>, attributes: &Attributes, xattrs: &[Xattr]) -> Result<New> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (mode, got) = self.keeper.creation_mode(attributes, xattrs, at.directory.is_hidden());
+        let (descriptor, temporary) =
+            self.make_at(at, "make", |target, name| fs::openat(target, name, flags, mode))?;
+        let manners = match at.directory.manners.get() {
+            Some(manners) => *manners,
+            None => self.learn(at, descriptor.as_fd(), mode, got)?,
+        };
+        let may_have_acl = at.directory.gives_acls;
+        let mode = if manners.modes_hold && !may_have_acl { got } else { Made::UNKNOWN };
+        let made = Made { uid: manners.uid, gid: manners.gid, mode, may_have_acl };
+        Ok(New { descriptor, temporary, made })
+    }
+
+    /// Looks at the first file made in a directory: those after it are given the same owner, and treat modes the same.
+    fn learn(&self, at: &At<'_>, made: BorrowedFd<'_>, mode: Mode, got: u32) -> Result<Manners> {
+        let stat =
+            fs::fstat(made).map_err(|errno| self.shared.target_error("look at", at, errno))?;
+        let modes_hold = stat.st_mode & 0o7777 == got && mode.as_raw_mode() != 0;
+        let manners = Manners { uid: stat.st_uid, gid: stat.st_gid, modes_hold };
+        Ok(*at.directory.manners.get_or_init(|| manners))
+    }
+
+    /// Writes what was read, makes sure that it is still what the source has, and brings the attributes.
+    fn fill(
+        &mut self,
+        at: &At<'_>,
+        source: BorrowedFd<'_>,
+        before: &Stat,
+        attributes: &Attributes,
+        xattrs: &[Xattr],
+        new: New,
+    ) -> Result<()> {
+        let target = new.descriptor.as_fd();
+        let failed = |errno| self.shared.target_error("write", at, errno);
+        for &(begin, end) in &self.spans {
+            let mut written = begin;
+            while written < end {
+                match persist(|| pwrite(target, &self.buffer[written..end], written as u64)) {
+                    // A file system that takes nothing and gives no reason would be asked for ever.
+                    Ok(0) => return Err(failed(Errno::IO)),
+                    Ok(bytes) => written += bytes,
+                    Err(errno) => return Err(failed(errno)),
+                }
+            }
+        }
+        if self.spans.last().map_or(0, |(_, end)| *end) != before.st_size as usize {
+            fs::ftruncate(target, before.st_size as u64).map_err(failed)?;
+        }
+        let after =
+            fs::fstat(source).map_err(|errno| self.shared.source_error("look at", at, errno))?;
+        if let Some(what) = identity_of(before).differs(&identity_of(&after)) {
+            return Err(Error::SourceChanged { path: self.shared.source_path(at), what });
+        }
+        self.keeper
+            .keep(attributes, xattrs, Subject::Open(target), &new.made, true, &mut self.refusals)
+            .map_err(|(operation, errno)| self.shared.target_error(operation, at, errno))?;
+        close(new.descriptor).map_err(failed)
+    }
+
+    /// One that is not small, or not what it seems: by the way that single files go, then attributes and name as for all
+    /// others.
+    fn large(
+        &mut self,
+        at: &At<'_>,
+        source: BorrowedFd<'_>,
+        stat: &Stat,
+        has_links: bool,
+    ) -> Result<()> {
+        let shared = self.shared;
+        let (source_path, target_path) = (shared.source_path(at), shared.target_path(at));
+        let temporary = (!at.directory.is_hidden()).then(|| self.temporary.name(at.name));
+        let name = temporary.as_deref().unwrap_or(at.name);
+        // Under a temporary name nobody looks for it, so that it need not be without one.
+        let place = Place {
+            directory: at.pair.target.as_fd(),
+            name,
+            path: &target_path,
+            placing: Placing::Direct,
+        };
+        let meter = Meter::new(Arc::clone(shared.meter.cancelled()));
+        let report = file::copy_at(
+            Source { file: source, path: &source_path },
+            place,
+            &shared.file,
+            &meter,
+        )?;
+        let completed = self.keep_large(at, source, stat, name).and_then(|()| match &temporary {
+            Some(temporary) => shared.publish_file(at, temporary, has_links),
+            None => Ok(()),
+        });
+        if completed.is_err() {
+            let _ = fs::unlinkat(&at.pair.target, name, AtFlags::empty());
+        }
+        completed?;
+        report.not_kept.into_iter().for_each(|not_kept| shared.not_kept(not_kept));
+        TreeMeter::count(&shared.meter.files, 1);
+        TreeMeter::count(&shared.meter.bytes, report.data_bytes);
+        TreeMeter::count(&shared.meter.hole_bytes, report.hole_bytes);
+        Ok(())
+    }
+
+    fn keep_large(
+        &mut self,
+        at: &At<'_>,
+        source: BorrowedFd<'_>,
+        stat: &Stat,
+        name: &CStr,
+    ) -> Result<()> {
+        let shared = self.shared;
+        let failed = |errno| shared.target_error("open", at, errno);
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let target = fs::openat(&at.pair.target, name, flags, Mode::empty()).map_err(failed)?;
+        let xattrs = self
+            .keeper
+            .xattrs(Subject::Open(source), &mut self.refusals)
+            .map_err(|(operation, errno)| shared.source_error(operation, at, errno))?;
+        let made = Made::of(&fs::fstat(&target).map_err(failed)?);
+        let made = Made { may_have_acl: at.directory.gives_acls, ..made };
+        self.keeper
+            .keep(
+                &Attributes::of(stat),
+                &xattrs,
+                Subject::Open(target.as_fd()),
+                &made,
+                true,
+                &mut self.refusals,
+            )
+            .map_err(|(operation, errno)| shared.target_error(operation, at, errno))?;
+        close(target).map_err(failed)
+    }
+}
+
+/// What a change shows in.
+fn identity_of(stat: &Stat) -> Identity {
+    Identity {
+        device: stat.st_dev as u64,
+        inode: stat.st_ino as u64,
+        size_bytes: stat.st_size as u64,
+        modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
+        changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
+    }
+}
+
+fn persist<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}

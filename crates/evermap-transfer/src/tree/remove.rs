@@ -1,0 +1,145 @@
+//! Takes away what was made under a temporary name: never through a symbolic link, never outside it.
+//!
+//! Without recursion and with a bounded number of descriptors, as a tree may be deeper than either has room for. The way
+//! back up is `..`, and device and inode say whether that is where it came from.
+
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir};
+use rustix::io::Errno;
+
+use super::directory::{DIRECTORY, DeviceInode, identity};
+
+/// Directories above the one that is being emptied that stay open.
+const OPEN_MAX: usize = 16;
+
+/// A directory that is being emptied.
+struct Level {
+    name: CString,
+    identity: DeviceInode,
+    /// Closed when it is far above.
+    descriptor: Option<OwnedFd>,
+    /// Its directories that are still there.
+    directories: Vec<CString>,
+}
+
+/// Removes the directory `name` with all that is in it.
+pub(super) fn tree(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    let mut levels = vec![enter(parent, name)?];
+    while let Some(level) = levels.last_mut() {
+        if let Some(next) = level.directories.pop() {
+            let below = enter(open_of(level)?, &next)?;
+            levels.push(below);
+            if let Some(far) = levels.len().checked_sub(OPEN_MAX + 1) {
+                levels[far].descriptor = None;
+            }
+            continue;
+        }
+        let Some(level) = levels.pop() else { break };
+        match levels.last_mut() {
+            Some(above) => {
+                if above.descriptor.is_none() {
+                    above.descriptor = Some(back_up(&level, above.identity)?);
+                }
+                remove_directory(open_of(above)?, &level.name)?;
+            }
+            None => remove_directory(parent, &level.name)?,
+        }
+    }
+    Ok(())
+}
+
+fn open_of(level: &Level) -> Result<BorrowedFd<'_>, Errno> {
+    level.descriptor.as_ref().map(AsFd::as_fd).ok_or(Errno::BADF)
+}
+
+fn remove_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
+        // Attributes may have been brought to the parent already, write permission not among them.
+        Err(Errno::ACCESS) => {
+            fs::fchmod(parent, Mode::RWXU)?;
+            fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
+        }
+        other => other,
+    }
+}
+
+fn back_up(level: &Level, expected: DeviceInode) -> Result<OwnedFd, Errno> {
+    let above = fs::openat(open_of(level)?, c"..", DIRECTORY, Mode::empty())?;
+    match identity(&fs::fstat(&above)?) == expected {
+        true => Ok(above),
+        false => Err(Errno::STALE),
+    }
+}
+
+/// Opens a directory and removes all in it but directories.
+fn enter(parent: BorrowedFd<'_>, name: &CStr) -> Result<Level, Errno> {
+    let descriptor = open(parent, name)?;
+    let identity = identity(&fs::fstat(&descriptor)?);
+    let mut directories = Vec::new();
+    let mut buffer = [MaybeUninit::<u8>::uninit(); 16 << 10];
+    // Removing while reading may skip names on some file systems, so it is read until nothing was found.
+    loop {
+        let mut removed = 0;
+        directories.clear();
+        fs::seek(&descriptor, fs::SeekFrom::Start(0))?;
+        let mut listing = RawDir::new(&descriptor, &mut buffer);
+        while let Some(entry) = listing.next() {
+            let entry = entry?;
+            let (name, kind) = (entry.file_name(), entry.file_type());
+            if name == c"." || name == c".." {
+                continue;
+            }
+            if kind == FileType::Directory || !unlink(descriptor.as_fd(), name)? {
+                directories.push(name.to_owned());
+            } else {
+                removed += 1;
+            }
+        }
+        if removed == 0 {
+            return Ok(Level {
+                name: name.to_owned(),
+                identity,
+                descriptor: Some(descriptor),
+                directories,
+            });
+        }
+    }
+}
+
+/// Whether the name is gone; `false` for a directory.
+fn unlink(directory: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
+    let result = match fs::unlinkat(directory, name, AtFlags::empty()) {
+        Err(Errno::ACCESS) => {
+            fs::fchmod(directory, Mode::RWXU)?;
+            fs::unlinkat(directory, name, AtFlags::empty())
+        }
+        other => other,
+    };
+    match result {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::ISDIR) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    match fs::openat(parent, name, DIRECTORY, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            // The parent's own mode may be what is in the way.
+            let node = match fs::openat(parent, name, flags, Mode::empty()) {
+                Err(Errno::ACCESS) => {
+                    fs::fchmod(parent, Mode::RWXU)?;
+                    fs::openat(parent, name, flags, Mode::empty())?
+                }
+                other => other?,
+            };
+            fs::chmod(format!("/proc/self/fd/{}", node.as_raw_fd()), Mode::RWXU)?;
+            fs::openat(parent, name, DIRECTORY, Mode::empty())
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,145 @@
+//! What the threads of one copy share: what is asked for, what there is to do, what went wrong.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use rustix::io::Errno;
+
+use super::TreeOptions;
+use super::directory::{Descriptors, DeviceInode, Directory, Roots};
+use super::links::Links;
+use super::listing::Names;
+use super::meter::TreeMeter;
+use super::publish::Unpublished;
+use super::queue::{Queue, lock};
+use super::worker::At;
+use crate::error::{Error, Result};
+use crate::file::{
+    self,
+    attributes::{Keeper, Refusal},
+};
+use crate::policy::Durability;
+use crate::report::NotKept;
+
+/// A piece of work.
+#[derive(Debug)]
+pub(super) enum Task {
+    /// List the uppermost directory, which is open.
+    Uppermost(Arc<Directory>),
+    /// Copy these entries, `from..to`, none of them known to be a directory.
+    Files { directory: Arc<Directory>, names: Arc<Names>, from: usize, to: usize },
+    /// Enter these directories, from this one on.
+    Directories { parent: Arc<Directory>, names: Arc<Names>, next: usize },
+}
+
+/// A list that keeps the first of its things, and counts the others.
+#[derive(Debug)]
+pub(super) struct Bounded<T> {
+    pub(super) kept: Vec<T>,
+    pub(super) total: u64,
+    max: usize,
+}
+
+impl<T> Bounded<T> {
+    pub(super) fn new(max: usize) -> Bounded<T> {
+        Bounded { kept: Vec::new(), total: 0, max }
+    }
+
+    fn push(&mut self, thing: impl FnOnce() -> T) {
+        self.total += 1;
+        if self.kept.len() < self.max {
+            self.kept.push(thing());
+        }
+    }
+}
+
+/// One copy.
+#[derive(Debug)]
+pub(super) struct Shared<'a> {
+    pub(super) options: &'a TreeOptions,
+    pub(super) meter: &'a TreeMeter,
+    pub(super) keeper: Keeper,
+    /// How files go that are not small.
+    pub(super) file: file::Options,
+    pub(super) roots: Roots,
+    /// Where the uppermost directory gets its name, if it is new.
+    pub(super) target_parent: Option<OwnedFd>,
+    pub(super) source_identity: DeviceInode,
+    pub(super) target_identity: DeviceInode,
+    pub(super) queue: Queue<Task>,
+    pub(super) descriptors: Descriptors,
+    pub(super) links: Links,
+    pub(super) unpublished: Unpublished,
+    pub(super) errors: Mutex<Bounded<Error>>,
+    pub(super) not_kept: Mutex<Bounded<NotKept>>,
+}
+
+impl Shared<'_> {
+    pub(super) fn is_durable(&self) -> bool {
+        self.options.durability != Durability::None
+    }
+
+    pub(super) fn source_path(&self, at: &At<'_>) -> PathBuf {
+        at.directory.path(&self.roots.source, Some(at.name))
+    }
+
+    pub(super) fn target_path(&self, at: &At<'_>) -> PathBuf {
+        at.directory.path(&self.roots.target, Some(at.name))
+    }
+
+    pub(super) fn source_error(&self, operation: &'static str, at: &At<'_>, errno: Errno) -> Error {
+        Error::io(operation, self.source_path(at))(errno)
+    }
+
+    pub(super) fn target_error(&self, operation: &'static str, at: &At<'_>, errno: Errno) -> Error {
+        target_error(operation, self.target_path(at), errno)
+    }
+
+    /// Something in `directory` could not be copied. The others are, unless none of them would have room.
+    pub(super) fn failed(&self, directory: &Arc<Directory>, error: Error) {
+        if matches!(error, Error::Cancelled { .. }) {
+            return self.queue.stop();
+        }
+        let is_hopeless = matches!(error, Error::NoSpace { .. });
+        lock(&self.errors).push(|| error);
+        if let Some(fresh) = directory.fresh() {
+            fresh.failed.store(true, Ordering::Relaxed);
+        }
+        if is_hopeless && !self.options.keep_going {
+            self.queue.stop();
+        }
+    }
+
+    pub(super) fn not_kept(&self, not_kept: NotKept) {
+        lock(&self.not_kept).push(|| not_kept);
+    }
+
+    /// Notes what was refused of one target.
+    pub(super) fn refused(&self, refusals: &mut Vec<Refusal>, path: impl Fn() -> PathBuf) {
+        if refusals.is_empty() {
+            return;
+        }
+        let mut not_kept = lock(&self.not_kept);
+        for refusal in refusals.drain(..) {
+            not_kept.push(|| refusal.at(&path()));
+        }
+    }
+
+    /// `Err` when somebody wants it to stop.
+    pub(super) fn go_on(&self) -> Result<()> {
+        match self.meter.is_cancelled() {
+            true => Err(Error::Cancelled { left: String::new() }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// An error on the target's side, where a full disk has a name of its own.
+pub(super) fn target_error(operation: &'static str, path: PathBuf, errno: Errno) -> Error {
+    match errno {
+        Errno::NOSPC | Errno::DQUOT => Error::NoSpace { path, needed_bytes: 0 },
+        errno => Error::io(operation, path)(errno),
+    }
+}

@@ -1,0 +1,56 @@
+//! Names for what is not complete: `.NAME.evermap-XXXXXXXX`.
+
+use std::ffi::{CStr, CString};
+
+use crate::file::beside;
+
+/// Makes names, for one thread. Another thread or process makes other ones: the first is random, and those after it follow
+/// from it without a call.
+#[derive(Debug)]
+pub(super) struct Temporary {
+    state: u64,
+}
+
+impl Temporary {
+    pub(super) fn new() -> Temporary {
+        // Without randomness the names are the time's: they are created exclusively, so that is slow at worst.
+        let state = getrandom::u64().unwrap_or_else(|_| {
+            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            since.map_or(1, |since| since.as_nanos() as u64)
+        });
+        Temporary { state }
+    }
+
+    /// A name for what will be `name`; too long a one is cut.
+    pub(super) fn name(&mut self, name: &CStr) -> CString {
+        beside(name, &format!(".evermap-{:08x}", self.next() >> 32))
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_differ_and_say_what_they_stand_for() {
+        let mut temporary = Temporary::new();
+        let (first, second) = (temporary.name(c"data"), temporary.name(c"data"));
+        assert_ne!(first, second);
+        assert!(first.to_bytes().starts_with(b".data.evermap-") && first.to_bytes().len() == 22);
+    }
+
+    #[test]
+    fn the_longest_name_has_a_temporary_one() {
+        let long = CString::new(vec![b'x'; 255]).unwrap_or_default();
+        assert_eq!(Temporary::new().name(&long).to_bytes().len(), 255);
+    }
+}
