@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
-use crate::file::{self, Identity, Options, Place, Placing, Source, c_name, look};
+use crate::file::{self, Identity, Options, Place, Placing, Preserve, Source, c_name, look};
 use crate::measure::device_rates;
 use crate::meter::Meter;
 use crate::policy::rates::Kept;
@@ -85,6 +85,12 @@ impl Copy {
         self
     }
 
+    /// What is kept beside the bytes; all of it, unless it is said.
+    pub fn preserve(mut self, preserve: Preserve) -> Copy {
+        self.options.preserve = preserve;
+        self
+    }
+
     /// Asks what is cached before and after, for the report.
     pub fn explain(mut self, explain: bool) -> Copy {
         self.options.explain = explain;
@@ -146,6 +152,7 @@ impl Default for Options {
             tuning: Tuning::default(),
             verify: false,
             resume: false,
+            preserve: Preserve::default(),
             explain: false,
             kept: Kept::of_user(),
         }

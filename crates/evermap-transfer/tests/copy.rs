@@ -322,3 +322,35 @@ fn a_source_that_is_cut_short_while_it_is_copied_is_an_error() {
         }
     }
 }
+
+#[test]
+fn a_copy_has_mode_times_and_extended_attributes_of_its_source() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = place();
+    let (from, to) = from_to(&place);
+    fs::write(&from, "content").unwrap();
+    fs::set_permissions(&from, fs::Permissions::from_mode(0o641)).unwrap();
+    let has_xattrs =
+        match rustix::fs::setxattr(&from, "user.note", b"kept", rustix::fs::XattrFlags::empty()) {
+            Ok(()) => true,
+            Err(_) => {
+                eprintln!("SKIPPED: this file system has no extended attributes of users");
+                false
+            }
+        };
+    let times = fs::FileTimes::new()
+        .set_modified(std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_007, 123_456_789))
+        .set_accessed(std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_009, 987_654_321));
+    File::options().write(true).open(&from).unwrap().set_times(times).unwrap();
+    let report = Copy::new(&from, &to).run().unwrap();
+    assert_eq!(report.not_kept, []);
+    let copied = fs::metadata(&to).unwrap();
+    assert_eq!(copied.mode() & 0o7777, 0o641);
+    assert_eq!((copied.mtime(), copied.mtime_nsec()), (1_000_000_007, 123_456_789));
+    assert_eq!((copied.atime(), copied.atime_nsec()), (1_000_000_009, 987_654_321));
+    if has_xattrs {
+        let mut value = [0; 16];
+        let length = rustix::fs::getxattr(&to, "user.note", &mut value).unwrap();
+        assert_eq!(&value[..length], b"kept");
+    }
+}

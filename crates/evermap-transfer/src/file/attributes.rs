@@ -221,6 +221,13 @@ impl Keeper {
         Keeper { preserve, umask: umask(), list: vec![0; 1 << 10] }
     }
 
+    /// One for a single file that is made with no more rights than its owner's: the umask matters only where the mode is
+    /// not kept.
+    pub(crate) fn for_one(preserve: Preserve) -> Keeper {
+        let umask = if preserve.mode { None } else { umask() };
+        Keeper { preserve, umask, list: vec![0; 1 << 10] }
+    }
+
     pub(crate) fn preserve(&self) -> Preserve {
         self.preserve
     }

@@ -31,6 +31,7 @@ use crate::report::{EngineUse, FileReport, NotUsed};
 use crate::span::{Span, Work};
 
 pub use attributes::Preserve;
+use attributes::{Attributes, Keeper, Made, Subject, gives_acls};
 pub(crate) use identity::{Identity, look};
 use part::Part;
 pub(crate) use target::{Placing, Target, beside, c_name};
@@ -46,6 +47,8 @@ pub(crate) struct Options {
     pub(crate) tuning: Tuning,
     pub(crate) verify: bool,
     pub(crate) resume: bool,
+    /// Kept beside the bytes, where the file gets its name here.
+    pub(crate) preserve: Preserve,
     /// Ask what is cached, before and after, for the report.
     pub(crate) explain: bool,
     pub(crate) kept: Kept,
@@ -78,6 +81,9 @@ pub(crate) fn copy_at(
     let start = Moment::now();
     let stat = look(source.file).map_err(Error::io("look at", source.path))?;
     let identity = Identity::of(&stat);
+    // Before it is read, which changes the time of its last access.
+    let attributes =
+        Attributes::of(&fs::fstat(source.file).map_err(Error::io("look at", source.path))?);
     let spans = observe::extents(source.file, identity.size_bytes, stat.stx_blocks * 512);
     let spans = spans.map_err(Error::io("find the data of", source.path))?;
     let data_bytes = spans.iter().map(Span::bytes).sum();
@@ -105,7 +111,7 @@ pub(crate) fn copy_at(
             }
             false => (None, Target::new(place.directory, place.name, place.path, place.placing)?),
         };
-    let copy = Copying { source, place, options, meter, identity };
+    let copy = Copying { source, place, options, meter, identity, attributes };
     copy.contents(&target, &mut work, part.as_mut(), &mut report)
         .and_then(|()| copy.finish(&target, &mut report))
         .map_err(|error| match (error, &part) {
@@ -181,6 +187,7 @@ struct Copying<'a> {
     options: &'a Options,
     meter: &'a Meter,
     identity: Identity,
+    attributes: Attributes,
 }
 
 impl Copying<'_> {
@@ -290,6 +297,9 @@ impl Copying<'_> {
 
     /// Attributes, flushing, reading back: all that comes before the name.
     fn finish(&self, target: &Target<'_>, report: &mut FileReport) -> Result<()> {
+        if self.place.placing == Placing::Replacing {
+            self.keep_attributes(target, report)?;
+        }
         if self.options.verify {
             let source = Named { file: self.source.file, path: self.source.path };
             let stored = Named { file: target.as_fd(), path: target.path() };
@@ -306,6 +316,31 @@ impl Copying<'_> {
         };
         flushed.map_err(|errno| self.not_written(errno, "flush"))?;
         report.flush_s += flushing.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Owner, extended attributes, mode, times. (Of what is within a new directory, whoever fills that sees to them.)
+    fn keep_attributes(&self, target: &Target<'_>, report: &mut FileReport) -> Result<()> {
+        let mut keeper = Keeper::for_one(self.options.preserve);
+        let mut refusals = Vec::new();
+        let failed = |path| move |(operation, errno)| Error::io(operation, path)(errno);
+        let xattrs = keeper
+            .xattrs(Subject::Open(self.source.file), &mut refusals)
+            .map_err(failed(self.source.path))?;
+        let stat = fs::fstat(target).map_err(Error::io("look at", target.path()))?;
+        let may_have_acl = gives_acls(self.place.directory);
+        let made = Made { may_have_acl, ..Made::of(&stat) };
+        keeper
+            .keep(
+                &self.attributes,
+                &xattrs,
+                Subject::Open(target.as_fd()),
+                &made,
+                true,
+                &mut refusals,
+            )
+            .map_err(failed(target.path()))?;
+        report.not_kept = refusals.into_iter().map(|refusal| refusal.at(self.place.path)).collect();
         Ok(())
     }
 
