@@ -86,6 +86,9 @@ pub enum Failure {
     #[cfg(feature = "sandbox")]
     #[error("{}", of_a_sandbox(.0))]
     Sandbox(#[from] evermap_wasm::Error),
+    /// `copy --keep-going`, after it said what.
+    #[error("{count} of what was to be copied was not; the rest was")]
+    NotAllCopied { count: u64 },
     #[error(transparent)]
     Transfer(#[from] evermap_transfer::Error),
     #[error("no wall, and nothing was started: {0}")]
@@ -145,6 +148,7 @@ impl Failure {
             Failure::GuestEnded { .. } => 134,
             #[cfg(feature = "sandbox")]
             Failure::Sandbox(error) => exit_code_of_sandbox(error),
+            Failure::NotAllCopied { .. } => 10,
             Failure::Transfer(error) => exit_code_of_transfer(error),
             Failure::Wall(_) => 125,
             Failure::NotStarted { .. } => 126,
@@ -185,6 +189,7 @@ fn exit_code_of_transfer(error: &evermap_transfer::Error) -> u8 {
         Error::SourceChanged { .. } | Error::Differs { .. } => 12,
         Error::Peer { .. } => 13,
         Error::Cancelled { .. } => 130,
+        Error::Incomplete(report) => report.errors.first().map_or(10, exit_code_of_transfer),
         _ => 10,
     }
 }

@@ -1,5 +1,6 @@
 //! Copying by name: the builder, and what a target's name means.
 
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,11 +14,13 @@ use crate::error::{Error, Result};
 use crate::file::{self, Identity, Options, Place, Placing, Preserve, Source, c_name, look};
 use crate::measure::device_rates;
 use crate::meter::Meter;
+use crate::observe::Moment;
 use crate::policy::rates::Kept;
 use crate::policy::{Durability, Reflink, Wish};
-use crate::report::FileReport;
+use crate::report::{FileReport, TreeSummary};
+use crate::tree::{self, TreeMeter, TreeOptions};
 
-/// A copy of a file to a name, in place of what has it.
+/// A copy of a file to a name, in place of what has it; or of a directory with all that is in it.
 ///
 /// ```
 /// # let place = tempfile::tempdir()?;
@@ -33,7 +36,9 @@ pub struct Copy {
     source: PathBuf,
     target: PathBuf,
     options: Options,
+    tree: TreeOptions,
     meter: Arc<Meter>,
+    tree_meter: Arc<TreeMeter>,
 }
 
 impl Copy {
@@ -44,7 +49,9 @@ impl Copy {
             source: source.into(),
             target: target.into(),
             options: Options::default(),
+            tree: TreeOptions::default(),
             meter: Arc::default(),
+            tree_meter: Arc::default(),
         }
     }
 
@@ -99,13 +106,32 @@ impl Copy {
 
     /// Set to true, by another thread or a signal handler, it ends the copy soon with [`Error::Cancelled`].
     pub fn cancelled_by(mut self, cancelled: Arc<AtomicBool>) -> Copy {
-        self.meter = Arc::new(Meter::new(cancelled));
+        self.meter = Arc::new(Meter::new(Arc::clone(&cancelled)));
+        self.tree_meter = Arc::new(TreeMeter::new(cancelled));
+        self
+    }
+
+    /// Of a tree that has things which cannot be copied, publishes the rest, and lists those.
+    pub fn keep_going(mut self, keep_going: bool) -> Copy {
+        self.tree.keep_going = keep_going;
+        self
+    }
+
+    /// Of a tree, leaves out what is on other file systems.
+    pub fn one_file_system(mut self, one_file_system: bool) -> Copy {
+        self.tree.one_file_system = one_file_system;
+        self
+    }
+
+    /// How many threads copy a tree; as many as there are processors, up to 8, unless it is said.
+    pub fn threads(mut self, threads: NonZeroUsize) -> Copy {
+        self.tree.threads = Some(threads);
         self
     }
 
     /// What it counts while it runs: for progress, from another thread.
-    pub fn meter(&self) -> Arc<Meter> {
-        Arc::clone(&self.meter)
+    pub fn progress(&self) -> Progress {
+        Progress { file: Arc::clone(&self.meter), tree: Arc::clone(&self.tree_meter) }
     }
 
     /// Copies.
@@ -116,32 +142,91 @@ impl Copy {
     pub fn run(&self) -> Result<FileReport> {
         let file = open_source(&self.source)?;
         let stat = look(file.as_fd()).map_err(Error::io("look at", &self.source))?;
+        if fs::FileType::from_raw_mode(stat.stx_mode.into()) == fs::FileType::Directory {
+            return self.run_tree();
+        }
         let source = Source { file: file.as_fd(), path: &self.source };
         match resolve(&self.source, &self.target, &Identity::of(&stat))? {
-            Resolved::Name { directory, path } => {
-                let name = file_name(&path)?;
-                let opened = fs::open(
-                    &directory,
-                    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-                    Mode::empty(),
-                )
-                .map_err(Error::io("open the directory", &directory))?;
-                let place = Place {
-                    directory: opened.as_fd(),
-                    name: &c_name(name)?,
-                    path: &path,
-                    placing: Placing::Replacing,
-                };
-                let mut report = file::copy_at(source, place, &self.options, &self.meter)?;
-                if self.options.explain {
-                    report.device = device_rates(&directory);
-                }
-                Ok(report)
-            }
+            Resolved::Name { directory, path } => self.run_file(source, &directory, &path),
             Resolved::Stream(target) => {
                 file::write_into(source, target.as_fd(), &self.target, &self.options, &self.meter)
             }
         }
+    }
+
+    fn run_file(&self, source: Source<'_>, directory: &Path, path: &Path) -> Result<FileReport> {
+        let name = file_name(path)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = fs::open(directory, flags, Mode::empty())
+            .map_err(Error::io("open the directory", directory))?;
+        let place = Place {
+            directory: opened.as_fd(),
+            name: &c_name(name)?,
+            path,
+            placing: Placing::Replacing,
+        };
+        let mut report = file::copy_at(source, place, &self.options, &self.meter)?;
+        if self.options.explain {
+            report.device = device_rates(directory);
+        }
+        Ok(report)
+    }
+
+    fn run_tree(&self) -> Result<FileReport> {
+        if self.options.resume {
+            return Err(Error::Usage(format!(
+                "{} is a directory: only files are copied in parts that can be resumed; leave `resume` out",
+                self.source.display()
+            )));
+        }
+        let target = match std::fs::metadata(&self.target) {
+            Ok(metadata) if metadata.is_dir() => self.target.join(directory_name(&self.source)?),
+            _ => self.target.clone(),
+        };
+        let options = TreeOptions {
+            preserve: self.options.preserve,
+            durability: self.options.wish.durability,
+            reflink: self.options.wish.reflink,
+            ..self.tree.clone()
+        };
+        let start = Moment::now();
+        let copied = tree::copy(&self.source, &target, &options, &self.tree_meter)?;
+        let counts = copied.counts;
+        Ok(FileReport {
+            size_bytes: counts.bytes + counts.hole_bytes,
+            data_bytes: counts.bytes,
+            hole_bytes: counts.hole_bytes,
+            usage: start.since(),
+            tree: Some(TreeSummary {
+                outcome: copied.outcome,
+                counts,
+                threads: copied.threads,
+                errors: copied.errors.iter().map(ToString::to_string).collect(),
+                errors_total: copied.errors_total,
+                not_kept_total: copied.not_kept_total,
+            }),
+            not_kept: copied.not_kept,
+            ..FileReport::default()
+        })
+    }
+}
+
+/// What a copy counts while it runs, for progress.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    file: Arc<Meter>,
+    tree: Arc<TreeMeter>,
+}
+
+impl Progress {
+    /// Bytes that have arrived.
+    pub fn arrived_bytes(&self) -> u64 {
+        self.file.arrived_bytes() + self.tree.counts().bytes
+    }
+
+    /// Files of a tree that are complete.
+    pub fn files(&self) -> u64 {
+        self.tree.counts().files
     }
 }
 
@@ -229,4 +314,13 @@ fn file_name(path: &Path) -> Result<&std::ffi::OsStr> {
     path.file_name().ok_or_else(|| {
         Error::Usage(format!("{} names no file: give a path that ends with a name", path.display()))
     })
+}
+
+/// What a directory is called within another one: `.` and `..` have names, too.
+fn directory_name(path: &Path) -> Result<std::ffi::OsString> {
+    if let Some(name) = path.file_name() {
+        return Ok(name.to_os_string());
+    }
+    let path = std::fs::canonicalize(path).map_err(Error::io("follow", path))?;
+    Ok(file_name(&path)?.to_os_string())
 }

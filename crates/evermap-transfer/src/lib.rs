@@ -24,7 +24,7 @@ mod span;
 mod sys;
 pub mod tree;
 
-pub use copy::Copy;
+pub use copy::{Copy, Progress};
 pub use end::{End, Ends, Kind};
 pub use error::{Error, Result, Side};
 pub use file::Preserve;
@@ -32,6 +32,6 @@ pub use measure::{Cell, DeviceRates, Measure, device_rates};
 pub use meter::Meter;
 pub use observe::{Residency, Usage, residency};
 pub use policy::{Durability, Reflink};
-pub use report::{EngineUse, FileReport, NotKept, NotUsed};
+pub use report::{EngineUse, FileReport, NotKept, NotUsed, TreeSummary};
 pub use span::{Span, Work};
 pub use sys::cancelled_by_signals;

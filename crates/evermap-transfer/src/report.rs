@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::engines::EngineKind;
 use crate::measure::DeviceRates;
 use crate::observe::{Residency, Usage};
+use crate::tree::{Counts, Outcome};
 
 /// An engine and what it moved.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +42,25 @@ pub struct NotKept {
     pub why: String,
 }
 
-/// How one file was copied.
+/// What there is to say of a tree beside the bytes.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct TreeSummary {
+    /// What became of the target.
+    pub outcome: Outcome,
+    /// Files, directories, links.
+    pub counts: Counts,
+    /// Threads that copied.
+    pub threads: usize,
+    /// What could not be copied, the first of it.
+    pub errors: Vec<String>,
+    /// How much of that there is, listed or not.
+    pub errors_total: u64,
+    /// How much there is that was not kept, listed or not.
+    pub not_kept_total: u64,
+}
+
+/// How a file was copied, or a tree.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FileReport {
@@ -77,6 +96,8 @@ pub struct FileReport {
     pub device: Option<DeviceRates>,
     /// Whether it was read back and compared.
     pub verified: bool,
+    /// Of a directory and what is in it.
+    pub tree: Option<TreeSummary>,
     /// Attributes that the target does not have.
     pub not_kept: Vec<NotKept>,
 }

@@ -105,7 +105,7 @@ fn an_interrupted_copy_is_gone_on_with_where_it_was() {
         .resume(true)
         .engine(EngineKind::ReadWrite)
         .cancelled_by(Arc::clone(&stop));
-    let meter = copy.meter();
+    let meter = copy.progress();
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
             while meter.arrived_bytes() < 100 << 20 {
@@ -132,7 +132,7 @@ fn interrupted(from: &Path, to: &Path) {
         .resume(true)
         .engine(EngineKind::ReadWrite)
         .cancelled_by(Arc::clone(&stop));
-    let meter = copy.meter();
+    let meter = copy.progress();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while meter.arrived_bytes() < 65 << 20 {
@@ -271,7 +271,7 @@ fn a_source_that_grows_while_it_is_copied_is_an_error() {
     let (from, to) = from_to(&place);
     fs::write(&from, bytes(100 << 20)).unwrap();
     let copy = Copy::new(&from, &to).engine(EngineKind::ReadWrite);
-    let meter = copy.meter();
+    let meter = copy.progress();
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
             while meter.arrived_bytes() == 0 {
@@ -297,7 +297,7 @@ fn a_source_that_is_cut_short_while_it_is_copied_is_an_error() {
     for engine in EngineKind::ALL {
         fs::write(&from, bytes(64 << 20)).unwrap();
         let copy = Copy::new(&from, &to).engine(engine);
-        let meter = copy.meter();
+        let meter = copy.progress();
         let result = std::thread::scope(|scope| {
             let over = Arc::new(AtomicBool::new(false));
             let cut = scope.spawn({

@@ -35,6 +35,12 @@ pub struct Copy {
     /// When interrupted, leave a part; go on with the one that is there
     #[arg(long)]
     resume: bool,
+    /// Of a directory, copy what can be copied, and list the rest
+    #[arg(long)]
+    keep_going: bool,
+    /// Of a directory, leave out what is on other file systems
+    #[arg(long)]
+    one_file_system: bool,
     /// Move the bytes this way and no other
     #[arg(long, value_name = "NAME", value_parser = engine)]
     engine: Option<EngineKind>,
@@ -88,7 +94,12 @@ impl Copy {
         let mut failed = None;
         for source in sources {
             match self.copy(source, target, &cancelled) {
-                Ok(report) => self.tell(source, &report, &mut output)?,
+                Ok(report) => {
+                    self.tell(source, &report, &mut output)?;
+                    if let Some(tree) = report.tree.as_ref().filter(|tree| tree.errors_total > 0) {
+                        failed.get_or_insert(Failure::NotAllCopied { count: tree.errors_total });
+                    }
+                }
                 Err(failure) if failed.is_none() && !matches!(failure.exit_code(), 130) => {
                     failed = Some(failure)
                 }
@@ -119,14 +130,20 @@ impl Copy {
             })
             .verify(self.verify)
             .resume(self.resume)
+            .keep_going(self.keep_going)
+            .one_file_system(self.one_file_system)
             .explain(self.explain || self.json)
             .tuning(Tuning { lanes: self.lanes.into(), ..Tuning::default() })
             .cancelled_by(Arc::clone(cancelled));
         if let Some(engine) = self.engine {
             copy = copy.engine(engine);
         }
-        let size_bytes = std::fs::metadata(source).map_or(0, |metadata| metadata.len());
-        let meter = copy.meter();
+        // Of a tree nobody knows before it is copied.
+        let size_bytes = match std::fs::metadata(source) {
+            Ok(metadata) if metadata.is_file() => metadata.len(),
+            _ => u64::MAX,
+        };
+        let meter = copy.progress();
         let progress =
             Progress::following(&source.display().to_string(), "copying", size_bytes, move || {
                 meter.arrived_bytes()
@@ -139,6 +156,9 @@ impl Copy {
     fn tell(&self, source: &Path, report: &FileReport, output: &mut Output) -> Result<(), Failure> {
         if self.json {
             return output.json(report);
+        }
+        for error in report.tree.iter().flat_map(|tree| &tree.errors) {
+            output::warn(error);
         }
         for not in &report.not_kept {
             output::warn(&format!("{}: {} not kept: {}", not.path.display(), not.what, not.why));

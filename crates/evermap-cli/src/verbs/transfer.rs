@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evermap_transfer::{FileReport, Residency};
+use evermap_transfer::{FileReport, Residency, TreeSummary};
 
 use crate::failure::Failure;
 use crate::output::{self, Output};
@@ -12,7 +12,7 @@ pub fn explain(name: &str, report: &FileReport, output: &mut Output) -> Result<(
     let usage = &report.usage;
     let seconds = |seconds: f64| output::duration(Duration::from_secs_f64(seconds.max(0.0)));
     let rate = match usage.wall_s > 0.0 {
-        true => output::bytes((report.moved_bytes() as f64 / usage.wall_s) as u64),
+        true => output::bytes((report.data_bytes as f64 / usage.wall_s) as u64),
         false => output::bytes(0),
     };
     output.line(&format!(
@@ -21,6 +21,9 @@ pub fn explain(name: &str, report: &FileReport, output: &mut Output) -> Result<(
         seconds(usage.wall_s)
     ))?;
     let mut row = |name: &str, text: String| output.line(&format!("  {name:<9} {text}"));
+    if let Some(tree) = &report.tree {
+        row("tree", of_a_tree(tree))?;
+    }
     for used in &report.engines {
         row("engine", format!("{}: {}", used.engine, output::bytes(used.bytes)))?;
     }
@@ -61,7 +64,9 @@ pub fn explain(name: &str, report: &FileReport, output: &mut Output) -> Result<(
     if let Some(copies) = report.copies_per_byte() {
         row("copies", format!("{copies:.2} of each byte, by the processor"))?;
     }
-    row("calls", format!("{} that moved data", output::count(report.calls)))?;
+    if report.tree.is_none() {
+        row("calls", format!("{} that moved data", output::count(report.calls)))?;
+    }
     row(
         "switches",
         format!(
@@ -96,6 +101,24 @@ pub fn explain(name: &str, report: &FileReport, output: &mut Output) -> Result<(
         row("verified", "read back from the disk, and equal".into())?;
     }
     Ok(())
+}
+
+/// What there was in a tree.
+fn of_a_tree(tree: &TreeSummary) -> String {
+    let counts = &tree.counts;
+    let named = [
+        (counts.files, "files"),
+        (counts.directories, "directories"),
+        (counts.links, "hard links"),
+        (counts.symlinks, "symbolic links"),
+        (counts.special, "special files"),
+    ];
+    let there: Vec<String> = named
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(number, name)| format!("{} {name}", output::count(*number)))
+        .collect();
+    format!("{}; {} threads", there.join(", "), tree.threads)
 }
 
 /// How much of both files is in the page cache.
