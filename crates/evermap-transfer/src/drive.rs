@@ -202,7 +202,10 @@ impl Drive<'_> {
         let first = plan(self.facts, self.wish).choices.first().map(|choice| choice.engine);
         self.wish.engine.is_none()
             && self.ends.have_offsets()
-            && matches!(first, Some(EngineKind::MmapWrite | EngineKind::Splice))
+            && matches!(
+                first,
+                Some(EngineKind::MmapWrite | EngineKind::Splice | EngineKind::CopyFileRange)
+            )
             && self.facts.resident.is_some_and(|share| share > ADAPTED_RESIDENT_MAX)
             && work.bytes().is_some()
     }

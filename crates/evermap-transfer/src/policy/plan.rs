@@ -200,6 +200,13 @@ fn warm(plan: &mut Plan, facts: &Facts, wish: &Wish) {
         plan.then(engine, "cached: was the fastest between these devices");
     }
     match facts.same_device {
+        // There is no write-back and no block to be found: the kernel's own way is the shortest.
+        true if is_memory(facts.target_file_system) => {
+            plan.then(
+                EngineKind::CopyFileRange,
+                "one file system in memory: one copy in the kernel",
+            );
+        }
         true => {
             plan.then(
                 EngineKind::MmapWrite,
@@ -319,6 +326,8 @@ mod tests {
         let measured = Wish { warm: Some(EngineKind::CopyFileRange), ..Wish::default() };
         assert_eq!(first(&same, measured), EngineKind::CopyFileRange);
         assert_eq!(first(&facts(GIB, 1.0, (EXT4, TMPFS)), Wish::default()), EngineKind::Splice);
+        let memory = facts(GIB, 1.0, (TMPFS, TMPFS));
+        assert_eq!(first(&memory, Wish::default()), EngineKind::CopyFileRange);
     }
 
     #[test]

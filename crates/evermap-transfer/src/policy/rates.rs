@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use crate::engines::EngineKind;
 
+/// What is older is measured again: disks are exchanged, kernels renewed.
+const DAYS_MAX: u64 = 30;
 /// More lines than this are somebody else's file.
 const LINES_MAX: usize = 10_000;
 
@@ -45,12 +47,13 @@ impl Kept {
     pub(crate) fn fastest(&self, source: u64, target: u64) -> Option<EngineKind> {
         self.lines()
             .filter_map(|line| {
-                let mut words = line.split_whitespace().skip_while(|word| *word != "warm").skip(1);
+                let mut words = line.strip_prefix("warm ")?.split_whitespace();
                 let from: u64 = words.next()?.parse().ok()?;
                 let to: u64 = words.next()?.parse().ok()?;
                 let engine = EngineKind::from_name(words.next()?)?;
                 let ns_per_mib: f64 = words.next()?.parse().ok()?;
-                (from == source && to == target).then_some((engine, ns_per_mib))
+                let is_fresh = is_fresh(words.next()?.parse().ok()?);
+                (from == source && to == target && is_fresh).then_some((engine, ns_per_mib))
             })
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(engine, _)| engine)
@@ -59,8 +62,10 @@ impl Kept {
     /// Keeps what engines took, in nanoseconds a MiB.
     pub(crate) fn keep_warm(&self, source: u64, target: u64, measured: &[(EngineKind, f64)]) {
         let prefix = format!("warm {source} {target} ");
-        let lines =
-            measured.iter().map(|(engine, ns_per_mib)| format!("{prefix}{engine} {ns_per_mib:.0}"));
+        let day = today();
+        let lines = measured
+            .iter()
+            .map(|(engine, ns_per_mib)| format!("{prefix}{engine} {ns_per_mib:.0} {day}"));
         self.replace(&prefix, lines);
     }
 
@@ -69,13 +74,14 @@ impl Kept {
         let prefix = format!("device {device} ");
         let line = self.lines().find(|line| line.starts_with(&prefix))?;
         let mut words = line[prefix.len()..].split_whitespace();
-        Some(DeviceRate { read: words.next()?.parse().ok()?, write: words.next()?.parse().ok()? })
+        let (read, write) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        is_fresh(words.next()?.parse().ok()?).then_some(DeviceRate { read, write })
     }
 
     /// Keeps what a device can do.
     pub(crate) fn keep_device(&self, device: u64, rate: DeviceRate) {
         let prefix = format!("device {device} ");
-        let line = format!("{prefix}{:.0} {:.0}", rate.read, rate.write);
+        let line = format!("{prefix}{:.0} {:.0} {}", rate.read, rate.write, today());
         self.replace(&prefix, [line]);
     }
 
@@ -105,6 +111,17 @@ impl Kept {
     }
 }
 
+/// Days since 1970, as the system's clock has it.
+fn today() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |time| time.as_secs() / 86_400)
+}
+
+/// A day in the future was written by a clock that was wrong.
+fn is_fresh(day: u64) -> bool {
+    today().checked_sub(day).is_some_and(|age| age <= DAYS_MAX)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -123,6 +140,17 @@ mod tests {
         assert_eq!(kept.fastest(1, 2), Some(EngineKind::Splice));
         assert_eq!(kept.device(7), Some(DeviceRate { read: 2e9, write: 1e9 }));
         assert_eq!(kept.device(8), None);
+    }
+
+    #[test]
+    fn what_is_a_month_old_is_measured_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("rates");
+        let old = today() - DAYS_MAX - 1;
+        fs::write(&file, format!("warm 1 2 splice 300 {old}\ndevice 7 2 1 {old}\n")).unwrap();
+        let kept = Kept::at(file);
+        assert_eq!(kept.fastest(1, 2), None);
+        assert_eq!(kept.device(7), None);
     }
 
     #[test]
