@@ -342,7 +342,7 @@ fn a_copy_has_mode_times_and_extended_attributes_of_its_source() {
         .set_modified(std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_007, 123_456_789))
         .set_accessed(std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_009, 987_654_321));
     File::options().write(true).open(&from).unwrap().set_times(times).unwrap();
-    let report = Copy::new(&from, &to).run().unwrap();
+    let report = Copy::new(&from, &to).verify(true).run().unwrap();
     assert_eq!(report.not_kept, []);
     let copied = fs::metadata(&to).unwrap();
     assert_eq!(copied.mode() & 0o7777, 0o641);

@@ -295,17 +295,18 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Attributes, flushing, reading back: all that comes before the name.
+    /// Reading back, attributes, flushing: all that comes before the name.
     fn finish(&self, target: &Target<'_>, report: &mut FileReport) -> Result<()> {
-        if self.place.placing == Placing::Replacing {
-            self.keep_attributes(target, report)?;
-        }
         if self.options.verify {
             let source = Named { file: self.source.file, path: self.source.path };
             let stored = Named { file: target.as_fd(), path: target.path() };
             verify::compare(source, stored, self.meter)?;
             self.source_is_unchanged()?;
             report.verified = true;
+        }
+        // After the last read of the target, which would change the time of its last access.
+        if self.place.placing == Placing::Replacing {
+            self.keep_attributes(target, report)?;
         }
         let flushing = Instant::now();
         // A file that is within a new directory is flushed with all of that.
