@@ -1,0 +1,169 @@
+//! `copy` and `bench transfer`: what they do, say, and leave.
+
+mod common;
+
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use common::Place;
+
+fn names(place: &Place, directory: &str) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(place.path(directory))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_copy_says_nothing_and_keeps_what_the_source_has() {
+    let place = Place::new();
+    place.file("from", "content");
+    assert_eq!(place.ok(&["copy", "from", "to"]), "");
+    let (from, to) = (place.path("from").metadata().unwrap(), place.path("to").metadata().unwrap());
+    assert_eq!(std::fs::read(place.path("to")).unwrap(), b"content");
+    assert_eq!((from.mode(), from.mtime_nsec()), (to.mode(), to.mtime_nsec()));
+}
+
+#[test]
+fn explain_names_the_engine_and_why_not_the_others() {
+    let place = Place::new();
+    place.file("from", vec![7; 1 << 20]);
+    let said = place.ok(&[
+        "copy",
+        "from",
+        "to",
+        "--explain",
+        "--verify",
+        "--durability",
+        "full",
+        "--reflink",
+        "never",
+    ]);
+    for part in [
+        "1.05 MB",
+        "engine ",
+        "because",
+        "not       reflink: sharing extents was not wanted",
+        "verified",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let named = place.ok(&["copy", "from", "to", "--explain", "--engine", "sendfile"]);
+    assert!(named.contains("engine    sendfile: 1.05 MB"), "{named}");
+}
+
+#[test]
+fn json_has_what_explain_says() {
+    let place = Place::new();
+    place.file("from", vec![7; 300_000]);
+    place.file("other", "x");
+    std::fs::create_dir(place.path("into")).unwrap();
+    let said = place.ok(&["copy", "from", "other", "into", "--json", "--engine", "read-write"]);
+    let reports: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(reports.len(), 2);
+    assert_eq!(reports[0]["size_bytes"], 300_000);
+    assert_eq!(reports[0]["engines"][0]["engine"], "read-write");
+    assert_eq!(reports[0]["engines"][0]["copies"], 2);
+    assert!(reports[0]["usage"]["wall_s"].as_f64().unwrap() > 0.0);
+    assert_eq!(names(&place, "into"), ["from", "other"]);
+}
+
+#[test]
+fn a_tree_is_copied_and_counted() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("tree/inner")).unwrap();
+    place.file("tree/a", "a");
+    place.file("tree/inner/b", vec![1; 400_000]);
+    let said = place.ok(&["copy", "tree", "copied", "--explain"]);
+    assert!(said.contains("2 files, 2 directories"), "{said}");
+    assert_eq!(std::fs::read(place.path("copied/inner/b")).unwrap(), vec![1; 400_000]);
+    place.fails(2, "lies in tree", &["copy", "tree", "tree/inner/new"]);
+}
+
+#[test]
+fn each_cause_has_its_exit_code_and_nothing_is_left() {
+    let place = Place::new();
+    place.file("from", "content");
+    place.file("file", "a file");
+    std::fs::create_dir(place.path("directory")).unwrap();
+    place.fails(2, "same file", &["copy", "from", "from"]);
+    place.fails(2, "no directory", &["copy", "from", "file", "file"]);
+    place.fails(
+        2,
+        "no engine has this name; there are read-write",
+        &["copy", "from", "to", "--engine", "x"],
+    );
+    place.fails(3, "missing", &["copy", "missing", "to"]);
+    place.fails(3, "nowhere", &["copy", "from", "nowhere/to"]);
+    place.fails(2, "names no file", &["copy", "/", ".."]);
+    place.fails(
+        10,
+        "engine `reflink` cannot move",
+        &["copy", "/proc/version", "to", "--engine", "reflink"],
+    );
+    assert_eq!(names(&place, "."), ["directory", "file", "from"]);
+    // One that cannot be copied keeps the others from nothing.
+    place.fails(3, "missing", &["copy", "missing", "from", "directory"]);
+    assert_eq!(names(&place, "directory"), ["from"]);
+}
+
+#[test]
+fn an_interrupt_ends_a_copy_with_130_and_leaves_nothing() {
+    let place = Place::new();
+    let fifo = place.path("fifo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let mut child = place.bare(&["copy", "fifo", "to"]).stderr(Stdio::piped()).spawn().unwrap();
+    // It waits for more than what it gets here.
+    let mut writer = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    writer.write_all(&[1; 1000]).unwrap();
+    let start = Instant::now();
+    let id = rustix::process::Pid::from_child(&child);
+    // Once, as a second one is meant to kill; and when it has long been waiting, which only a system that is overloaded
+    // beyond reason would not have let it do.
+    std::thread::sleep(Duration::from_secs(1));
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    drop(writer);
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted; nothing is left behind"), "{said}");
+    assert_eq!(names(&place, "."), ["fifo"]);
+}
+
+#[test]
+fn bench_compares_the_engines_on_the_users_disk() {
+    let place = Place::new();
+    let said = place
+        .ok(&["bench", "transfer", ".", "--sizes", "4K,64K", "--rounds", "2", "--sync", "--cold"]);
+    for part in ["4.10 kB, cold, until on the disk", "read-write", "splice", "two pipes = "] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let json = place.ok(&[
+        "bench",
+        "transfer",
+        "--sizes",
+        "8K",
+        "--rounds",
+        "3",
+        "--engines",
+        "splice",
+        "--json",
+    ]);
+    let cells: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(cells[0]["wall_s"].as_array().unwrap().len(), 3);
+    place.fails(2, "as 4096, 64K or 1G", &["bench", "transfer", "--sizes", "many"]);
+    assert_eq!(names(&place, "."), Vec::<String>::new());
+}
