@@ -417,9 +417,7 @@ fn drop_acls(target: Subject<'_>, xattrs: &[Xattr]) -> Result<(), Failure> {
 
 /// Whether a directory gives what is made in it an ACL.
 pub(crate) fn gives_acls(directory: BorrowedFd<'_>) -> bool {
-    // An empty buffer asks for the length.
-    let mut nothing: [u8; 0] = [];
-    fs::fgetxattr(directory, acl::DEFAULT, &mut nothing[..]).is_ok_and(|length| length > 0)
+    fs::fgetxattr_query(directory, acl::DEFAULT).is_ok_and(|length| length > 0)
 }
 
 /// Takes the default ACL from a directory that was just made, so that nothing made in it gets one.

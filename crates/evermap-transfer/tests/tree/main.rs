@@ -1,0 +1,12 @@
+//! Trees: what is kept, what is merged, what is left when something goes wrong.
+#![allow(clippy::unwrap_used)]
+
+mod child;
+mod compare;
+mod failures;
+mod keeps;
+mod kills;
+mod make;
+mod merges;
+mod shapes;
+mod unprivileged;
