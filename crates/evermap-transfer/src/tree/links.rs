@@ -54,7 +54,7 @@ impl Links {
     pub(super) fn claim(
         &self,
         inode: DeviceInode,
-        names: u64,
+        names: impl Into<u64>,
         directory: &Arc<Directory>,
         name: &CStr,
     ) -> Claim {
@@ -62,7 +62,7 @@ impl Links {
         let Some(known) = inodes.get_mut(&inode) else {
             inodes.insert(
                 inode,
-                Inode { state: State::Copying(Vec::new()), unseen: names.saturating_sub(1) },
+                Inode { state: State::Copying(Vec::new()), unseen: names.into().saturating_sub(1) },
             );
             return Claim::First;
         };

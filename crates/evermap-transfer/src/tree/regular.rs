@@ -66,7 +66,7 @@ impl Worker<'_> {
         let meter = self.shared.meter;
         TreeMeter::count(&meter.files, 1);
         TreeMeter::count(&meter.bytes, bytes as u64);
-        if bytes as i64 != stat.st_size as i64 {
+        if bytes as u64 != stat.st_size as u64 {
             TreeMeter::count(&meter.hole_bytes, stat.st_size as u64 - bytes as u64);
         }
         Ok(())
@@ -250,11 +250,11 @@ impl Worker<'_> {
 /// What a change shows in.
 fn identity_of(stat: &Stat) -> Identity {
     Identity {
-        device: stat.st_dev as u64,
-        inode: stat.st_ino as u64,
+        device: stat.st_dev,
+        inode: stat.st_ino,
         size_bytes: stat.st_size as u64,
-        modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
-        changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
+        modified: (stat.st_mtime, stat.st_mtime_nsec as u32),
+        changed: (stat.st_ctime, stat.st_ctime_nsec as u32),
     }
 }
 

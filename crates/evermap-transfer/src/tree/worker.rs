@@ -188,7 +188,7 @@ impl<'a> Worker<'a> {
         let inode = identity(stat);
         // What waits here is due in its directory; if it need not wait, that is taken back.
         at.directory.due.fetch_add(1, Ordering::Relaxed);
-        let claim = self.shared.links.claim(inode, stat.st_nlink as u64, at.directory, at.name);
+        let claim = self.shared.links.claim(inode, stat.st_nlink, at.directory, at.name);
         if !matches!(claim, Claim::Noted) {
             at.directory.due.fetch_sub(1, Ordering::Relaxed);
         }
@@ -201,7 +201,7 @@ impl<'a> Worker<'a> {
             Claim::First => {
                 let copied = copy(self, true);
                 let first = Name { directory: Arc::clone(at.directory), name: at.name.to_owned() };
-                let waiting = self.shared.links.settle(inode, copied.is_ok().then(|| first));
+                let waiting = self.shared.links.settle(inode, copied.is_ok().then_some(first));
                 for name in waiting {
                     let names = Arc::new(Names::one(&name.name, FileType::Unknown));
                     let task = Task::Files { directory: name.directory, names, from: 0, to: 1 };
