@@ -169,7 +169,9 @@ fn run(shared: &Shared<'_>, root: &Root, threads: usize) -> Duration {
             .map(|thread| scope.spawn(move || timed(&mut || Worker::new(shared, thread).run())))
             .collect();
         let own = timed(&mut || Worker::new(shared, 0).run());
-        others.into_iter().fold(own, |sum, thread| sum + thread.join().unwrap_or_default())
+        others.into_iter().fold(own, |sum, thread| {
+            sum + thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     })
 }
 

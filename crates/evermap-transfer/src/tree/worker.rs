@@ -35,6 +35,17 @@ pub(super) struct At<'a> {
     pub(super) name: &'a CStr,
 }
 
+/// Ends the other threads, too, if this one ends by a panic: what it had taken would be waited for without end.
+struct EndsAll<'a>(&'a Shared<'a>);
+
+impl Drop for EndsAll<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.queue.stop();
+        }
+    }
+}
+
 /// One thread's tools. Its buffers grow once and are used for all files.
 pub(super) struct Worker<'a> {
     pub(super) shared: &'a Shared<'a>,
@@ -65,6 +76,7 @@ impl<'a> Worker<'a> {
 
     /// Until nothing is left to do, for any thread.
     pub(super) fn run(&mut self) {
+        let _ends = EndsAll(self.shared);
         while let Some(task) = self.shared.queue.next(self.thread) {
             self.perform(task);
             self.shared.queue.finished();
@@ -155,12 +167,16 @@ impl<'a> Worker<'a> {
             });
         }
         // A FIFO that has the name by now would be waited for without `NONBLOCK`.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let source =
-            self.open(at.pair.source.as_fd(), at.name, flags).map_err(|errno| match errno {
-                Errno::LOOP | Errno::NXIO => self.changed(at),
-                errno => self.shared.source_error("open", at, errno),
-            })?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut opened = self.open(at.pair.source.as_fd(), at.name, flags | OFlags::NONBLOCK);
+        // Somebody has a lease on it, as file servers do: that is worth waiting for.
+        if let (Err(Errno::AGAIN), FileType::RegularFile) = (&opened, kind) {
+            opened = self.open(at.pair.source.as_fd(), at.name, flags);
+        }
+        let source = opened.map_err(|errno| match errno {
+            Errno::LOOP | Errno::NXIO => self.changed(at),
+            errno => self.shared.source_error("open", at, errno),
+        })?;
         let stat = fs::fstat(&source).map_err(look)?;
         if !is_file(&stat) {
             return Err(self.changed(at));

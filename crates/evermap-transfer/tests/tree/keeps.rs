@@ -24,8 +24,7 @@ fn a_copy_has_all_that_its_source_has() {
     assert!(temporary_names(place.path()).is_empty());
     let after: Vec<_> =
         tree(&source).into_values().map(|node| (node.modified, node.accessed)).collect();
-    let noted: Vec<_> =
-        before.into_values().map(|node| (node.modified, node.accessed)).collect();
+    let noted: Vec<_> = before.into_values().map(|node| (node.modified, node.accessed)).collect();
     if is_root() {
         assert_eq!(after, noted, "the source was touched");
     }
