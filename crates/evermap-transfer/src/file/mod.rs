@@ -8,6 +8,7 @@ pub(crate) mod attributes;
 mod identity;
 mod journal;
 mod part;
+mod subject;
 mod target;
 mod verify;
 

@@ -103,3 +103,55 @@ impl Links {
         waiting
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::file::attributes::{Attributes, Made};
+    use crate::tree::directory::{Pair, Place};
+
+    fn directory() -> Arc<Directory> {
+        let open = || std::os::fd::OwnedFd::from(std::fs::File::open(".").unwrap());
+        let pair = Arc::new(Pair { source: open(), target: open() });
+        let stat = rustix::fs::fstat(&pair.source).unwrap();
+        let (attributes, made) = (Attributes::of(&stat), Made::of(&stat));
+        let (name, identities) = (CString::default(), ((0, 0), (0, 0)));
+        let place = Place::Existing;
+        Arc::new(Directory::new(
+            None,
+            name,
+            place,
+            attributes,
+            vec![],
+            made,
+            false,
+            identities,
+            pair,
+        ))
+    }
+
+    #[test]
+    fn all_names_are_linked_to_the_first_and_then_the_inode_is_forgotten() {
+        let (links, directory) = (Links::default(), directory());
+        let claim = |name| links.claim((1, 2), 3u64, &directory, name);
+        let first = Name { directory: Arc::clone(&directory), name: c"first".into() };
+        assert!(matches!(claim(c"first"), Claim::First));
+        assert!(matches!(claim(c"meanwhile"), Claim::Noted));
+        let waiting = links.settle((1, 2), Some(first));
+        assert_eq!(waiting.len(), 1);
+        assert!(matches!(claim(c"meanwhile"), Claim::Copied(_)));
+        assert!(matches!(claim(c"later"), Claim::Copied(_)));
+        assert!(lock(&links.inodes).is_empty());
+    }
+
+    #[test]
+    fn another_name_is_the_first_when_the_first_could_not_be_copied() {
+        let (links, directory) = (Links::default(), directory());
+        let claim = |name| links.claim((1, 2), 2u64, &directory, name);
+        assert!(matches!(claim(c"first"), Claim::First));
+        assert!(matches!(claim(c"second"), Claim::Noted));
+        assert_eq!(links.settle((1, 2), None).len(), 1);
+        assert!(matches!(claim(c"second"), Claim::First));
+    }
+}

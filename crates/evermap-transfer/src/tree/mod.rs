@@ -9,7 +9,9 @@
 //! complete when nothing in it is due any more, and gets its attributes then (`directory`, `worker`); small
 //! files have a path of their own (`regular`). `docs/transfer.md`, section 6, has the promises.
 
+mod complete;
 mod directory;
+mod enter;
 mod links;
 mod listing;
 mod meter;

@@ -10,8 +10,8 @@ use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::directory::{DIRECTORY, DeviceInode, Directory, Pair, Place, identity};
+use super::enter::inherited_acls;
 use super::temporary::Temporary;
-use super::worker::inherited_acls;
 use crate::error::{Error, Result};
 use crate::file::attributes::{Attributes, Keeper, Made, Refusal, Subject, Xattr};
 

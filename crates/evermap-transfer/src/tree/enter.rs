@@ -1,0 +1,240 @@
+//! Entering a directory: its target is opened or made, and what is in it is read and shared out.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{self, AtFlags, Mode};
+use rustix::io::Errno;
+
+use super::directory::{DIRECTORY, DeviceInode, Directory, Pair, Place, identity};
+use super::listing::{Listing, Names};
+use super::meter::TreeMeter;
+use super::shared::Task;
+use super::worker::{At, Worker};
+use crate::error::{Error, Result};
+use crate::file::attributes::{self, Attributes, Keeper, Made, Subject, Xattr};
+
+/// Files of one directory that are given to a thread at a time. Directories with fewer have one thread, which has the lock
+/// that creating takes to itself.
+const SHARE_FILES: usize = 128;
+/// Shares of the directory that is being read that wait for other threads; beyond that the reader copies some
+/// itself before it reads on.
+const SHARES_WAITING: usize = 16;
+/// Bytes of one call that reads a directory: as the C library has it.
+const LISTING_BYTES: usize = 32 << 10;
+
+impl Worker<'_> {
+    /// Enters a directory: opens it, makes or opens its target, and shares out what is in it.
+    pub(super) fn directory(&mut self, parent: &Arc<Directory>, name: &CStr) -> Result<()> {
+        let shared = self.shared;
+        let pair = shared.descriptors.pair(parent, &shared.roots)?;
+        let at = At { directory: parent, pair: &pair, name };
+        let source = shared
+            .descriptors
+            .relieving(|| self.open(at.pair.source.as_fd(), name, DIRECTORY))
+            .map_err(|errno| shared.source_error("open the directory", &at, errno))?;
+        let entered = self.enter(&at, source);
+        shared.refused(&mut self.refusals, || shared.target_path(&at));
+        let (directory, pair) = entered?;
+        parent.due.fetch_add(1, Ordering::Relaxed);
+        if matches!(directory.place, Place::Fresh(_)) {
+            shared.unpublished.begun(&directory);
+        }
+        shared.descriptors.opened(&directory);
+        self.list(&directory, &pair);
+        shared.completed(directory);
+        Ok(())
+    }
+
+    fn enter(&mut self, at: &At<'_>, source: OwnedFd) -> Result<(Arc<Directory>, Arc<Pair>)> {
+        let shared = self.shared;
+        let source_failed = |(operation, errno)| shared.source_error(operation, at, errno);
+        let stat = fs::fstat(&source).map_err(|errno| source_failed(("look at", errno)))?;
+        let source_identity = identity(&stat);
+        if source_identity == shared.target_identity {
+            return Err(Error::Usage(format!(
+                "{} is the target, which lies in the source by way of a mount: name another target",
+                shared.source_path(at).display()
+            )));
+        }
+        let xattrs = self
+            .keeper
+            .xattrs(Subject::Open(source.as_fd()), &mut self.refusals)
+            .map_err(source_failed)?;
+        let (target, place) = self.target_of(at)?;
+        let temporary =
+            if let Place::Fresh(temporary) = &place { Some(temporary.clone()) } else { None };
+        let pair = Pair { source, target };
+        let entered = self.begin(at, pair, place, Attributes::of(&stat), xattrs, source_identity);
+        if let (Err(_), Some(temporary)) = (&entered, temporary) {
+            let _ = fs::unlinkat(&at.pair.target, temporary, AtFlags::REMOVEDIR);
+        }
+        entered
+    }
+
+    /// Looks at the target of a directory, which is open on both sides now.
+    fn begin(
+        &mut self,
+        at: &At<'_>,
+        pair: Pair,
+        place: Place,
+        attributes: Attributes,
+        xattrs: Vec<Xattr>,
+        source_identity: DeviceInode,
+    ) -> Result<(Arc<Directory>, Arc<Pair>)> {
+        let shared = self.shared;
+        let failed = |errno| shared.target_error("make the directory", at, errno);
+        let stat = fs::fstat(&pair.target).map_err(failed)?;
+        let target_identity = identity(&stat);
+        if target_identity == shared.source_identity {
+            return Err(Error::Usage(format!(
+                "{} is the source: a tree is not merged into itself; name another target",
+                shared.target_path(at).display()
+            )));
+        }
+        if matches!(place, Place::Existing) && target_identity.0 != at.directory.target_identity.0 {
+            shared
+                .unpublished
+                .publishes_on(target_identity.0, pair.target.as_fd())
+                .map_err(failed)?;
+        }
+        let mut made = Made::of(&stat);
+        let mut gives_acls = false;
+        if !matches!(place, Place::Within) {
+            (made.may_have_acl, gives_acls) =
+                inherited_acls(&shared.keeper, &place, &pair).map_err(failed)?;
+        }
+        let pair = Arc::new(pair);
+        let (parent, name) = (Some(Arc::clone(at.directory)), at.name.to_owned());
+        let identities = (source_identity, target_identity);
+        let opened = Arc::clone(&pair);
+        let directory = Directory::new(
+            parent, name, place, attributes, xattrs, made, gives_acls, identities, opened,
+        );
+        Ok((Arc::new(directory), pair))
+    }
+
+    /// The directory in the target: the one that is there, or a new one.
+    fn target_of(&mut self, at: &At<'_>) -> Result<(OwnedFd, Place)> {
+        let shared = self.shared;
+        let failed = |errno| shared.target_error("make the directory", at, errno);
+        let open = |name: &CStr| {
+            shared
+                .descriptors
+                .relieving(|| fs::openat(&at.pair.target, name, DIRECTORY, Mode::empty()))
+        };
+        if at.directory.is_hidden() {
+            fs::mkdirat(&at.pair.target, at.name, Mode::RWXU).map_err(failed)?;
+            return Ok((open(at.name).map_err(failed)?, Place::Within));
+        }
+        match open(at.name) {
+            Ok(target) => Ok((target, Place::Existing)),
+            Err(Errno::NOENT) => {
+                let make =
+                    |target: BorrowedFd<'_>, name: &CStr| fs::mkdirat(target, name, Mode::RWXU);
+                let ((), temporary) = self.make_at(at, "make the directory", make)?;
+                let temporary = temporary.unwrap_or_else(|| at.name.to_owned());
+                match open(&temporary) {
+                    Ok(target) => Ok((target, Place::Fresh(temporary))),
+                    Err(errno) => {
+                        let _ = fs::unlinkat(&at.pair.target, &temporary, AtFlags::REMOVEDIR);
+                        Err(failed(errno))
+                    }
+                }
+            }
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                let path = shared.target_path(at);
+                Err(Error::io("make a directory in the place of what is no directory,", path)(
+                    Errno::NOTDIR,
+                ))
+            }
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Reads a directory and shares out what is in it.
+    pub(super) fn list(&mut self, directory: &Arc<Directory>, pair: &Pair) {
+        TreeMeter::count(&self.shared.meter.directories, 1);
+        let uppermost = self.shared.source_identity;
+        if self.shared.options.one_file_system && directory.source_identity.0 != uppermost.0 {
+            return;
+        }
+        let mut buffer = [MaybeUninit::<u8>::uninit(); LISTING_BYTES];
+        let mut listing = Listing::new(pair.source.as_fd(), &mut buffer);
+        let mut directories = Names::default();
+        loop {
+            let mut files = Names::default();
+            let piece = listing.piece(&mut files, &mut directories);
+            self.share_out(directory, pair, files);
+            match piece {
+                Ok(true) if !self.shared.queue.is_stopped() => {}
+                Ok(_) => break,
+                Err(errno) => {
+                    let path = directory.path(&self.shared.roots.source, None);
+                    self.shared.failed(directory, Error::io("read the directory", path)(errno));
+                    break;
+                }
+            }
+        }
+        self.push_directories(directory, directories);
+    }
+
+    /// What is few is copied at once. Of many files, shares are left to whoever has nothing to do.
+    fn share_out(&mut self, directory: &Arc<Directory>, pair: &Pair, mut files: Names) {
+        files.sort_by_inode();
+        let length = files.len();
+        if length <= SHARE_FILES {
+            return self.files(directory, pair, &files, 0, length);
+        }
+        let names = Arc::new(files);
+        for from in (0..length).step_by(SHARE_FILES) {
+            let to = length.min(from + SHARE_FILES);
+            directory.due.fetch_add(1, Ordering::Relaxed);
+            let task = Task::Files {
+                directory: Arc::clone(directory),
+                names: Arc::clone(&names),
+                from,
+                to,
+            };
+            self.shared.queue.push(self.thread, task);
+        }
+        let is_own = |task: &Task| matches!(task, Task::Files { directory: of, .. } if Arc::ptr_eq(of, directory));
+        while let Some(task) =
+            self.shared.queue.next_own_beyond(self.thread, SHARES_WAITING, is_own)
+        {
+            self.perform(task);
+            self.shared.queue.finished();
+        }
+    }
+
+    pub(super) fn push_directories(&mut self, parent: &Arc<Directory>, mut names: Names) {
+        if names.len() == 0 {
+            return;
+        }
+        names.sort_by_inode();
+        parent.due.fetch_add(1, Ordering::Relaxed);
+        let task =
+            Task::Directories { parent: Arc::clone(parent), names: Arc::new(names), next: 0 };
+        self.shared.queue.push(self.thread, task);
+    }
+}
+
+/// Whether a directory may have an ACL that the source has not, and whether it gives ACLs to what is made in it. One that
+/// was just made gives none after this: in a fresh directory everything is as in the source.
+pub(super) fn inherited_acls(
+    keeper: &Keeper,
+    place: &Place,
+    pair: &Pair,
+) -> Result<(bool, bool), Errno> {
+    let target = pair.target.as_fd();
+    let gives_acls = attributes::gives_acls(target);
+    match place {
+        _ if !keeper.preserve().xattrs => Ok((false, gives_acls)),
+        Place::Existing => Ok((true, gives_acls)),
+        _ if gives_acls => attributes::take_default_acl(target).map(|()| (true, false)),
+        _ => Ok((false, false)),
+    }
+}
