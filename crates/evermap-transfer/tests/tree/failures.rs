@@ -2,8 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,7 +153,8 @@ fn a_full_disk_leaves_nothing_of_a_new_target() {
 
 #[test]
 fn a_source_that_is_written_to_is_an_error() {
-    for bytes in [100, 1 << 20] {
+    // In place, and beyond the end; of a small file and of a large one.
+    for (bytes, grows) in [(100, false), (100, true), (1 << 20, false), (1 << 20, true)] {
         let place = fast();
         let source = place.path().join("source");
         fs::create_dir(&source).unwrap();
@@ -162,14 +162,17 @@ fn a_source_that_is_written_to_is_an_error() {
         fs::write(&file, vec![0; bytes]).unwrap();
         let done = Arc::new(AtomicBool::new(false));
         let writer = {
-            let (done, mut file) =
-                (Arc::clone(&done), fs::OpenOptions::new().append(true).open(&file).unwrap());
+            let done = Arc::clone(&done);
+            let file = fs::OpenOptions::new().write(true).open(&file).unwrap();
             std::thread::spawn(move || {
+                let mut end = bytes as u64;
                 while !done.load(Ordering::Relaxed) {
-                    file.write_all(b"more").unwrap();
+                    file.write_all_at(b"more", if grows { end } else { 0 }).unwrap();
+                    end += 4;
                     // It must not outgrow the copy.
-                    if file.metadata().unwrap().len() > 2 * bytes as u64 {
-                        file.set_len(bytes as u64).unwrap();
+                    if grows && end > 2 * bytes as u64 {
+                        end = bytes as u64;
+                        file.set_len(end).unwrap();
                     }
                 }
             })
