@@ -344,3 +344,60 @@ pub(super) struct Roots {
     pub(super) source: PathBuf,
     pub(super) target: PathBuf,
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// The directory that tests run in, on both sides.
+    pub(in super::super) fn pair() -> Arc<Pair> {
+        let open = || OwnedFd::from(std::fs::File::open(".").unwrap());
+        Arc::new(Pair { source: open(), target: open() })
+    }
+
+    pub(in super::super) fn child(
+        parent: Option<Arc<Directory>>,
+        pair: &Arc<Pair>,
+    ) -> Arc<Directory> {
+        let stat = fs::fstat(&pair.source).unwrap();
+        let (attributes, made) = (Attributes::of(&stat), Made::of(&stat));
+        let (name, identities) = (c"name".to_owned(), (identity(&stat), identity(&stat)));
+        let (place, pair) = (Place::Existing, Arc::clone(pair));
+        Arc::new(Directory::new(
+            parent,
+            name,
+            place,
+            attributes,
+            vec![],
+            made,
+            false,
+            identities,
+            pair,
+        ))
+    }
+
+    #[test]
+    fn the_oldest_pairs_are_closed_when_there_are_too_many() {
+        let (descriptors, pair) = (Descriptors::new(8), pair());
+        let uppermost = child(None, &pair);
+        let directories: Vec<_> =
+            (0..50).map(|_| child(Some(Arc::clone(&uppermost)), &pair)).collect();
+        directories.iter().for_each(|directory| descriptors.opened(directory));
+        let open = directories.iter().filter(|directory| directory.is_open()).count();
+        assert!((1..=8).contains(&open), "{open} are open");
+        assert!(directories[49].is_open() && !directories[0].is_open());
+    }
+
+    #[test]
+    fn a_tree_deeper_than_the_stack_is_forgotten() {
+        let small = std::thread::Builder::new().stack_size(128 << 10);
+        let forgotten = small.spawn(|| {
+            let pair = pair();
+            let deepest =
+                (0..50_000).fold(child(None, &pair), |parent, _| child(Some(parent), &pair));
+            drop(deepest);
+        });
+        forgotten.unwrap().join().unwrap();
+    }
+}

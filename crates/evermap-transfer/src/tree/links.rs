@@ -108,27 +108,10 @@ impl Links {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::file::attributes::{Attributes, Made};
-    use crate::tree::directory::{Pair, Place};
+    use crate::tree::directory::tests::{child, pair};
 
     fn directory() -> Arc<Directory> {
-        let open = || std::os::fd::OwnedFd::from(std::fs::File::open(".").unwrap());
-        let pair = Arc::new(Pair { source: open(), target: open() });
-        let stat = rustix::fs::fstat(&pair.source).unwrap();
-        let (attributes, made) = (Attributes::of(&stat), Made::of(&stat));
-        let (name, identities) = (CString::default(), ((0, 0), (0, 0)));
-        let place = Place::Existing;
-        Arc::new(Directory::new(
-            None,
-            name,
-            place,
-            attributes,
-            vec![],
-            made,
-            false,
-            identities,
-            pair,
-        ))
+        child(None, &pair())
     }
 
     #[test]
