@@ -166,6 +166,30 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_is_woken_by_a_task_and_by_the_end() {
+        let queue = Queue::new(2);
+        queue.push(0, 1);
+        assert_eq!(queue.next(0), Some(1));
+        let wait_for_waiter = || {
+            while queue.waiting.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| (queue.next(1), queue.next(1)));
+            wait_for_waiter();
+            queue.push(0, 2);
+            while queue.waiting.load(Ordering::SeqCst) > 0 {
+                std::thread::yield_now();
+            }
+            wait_for_waiter();
+            queue.finished();
+            queue.finished();
+            assert_eq!(waiter.join().ok(), Some((Some(2), None)));
+        });
+    }
+
+    #[test]
     fn a_thread_takes_its_newest_and_steals_the_oldest() {
         let queue = Queue::new(2);
         (1..=3).for_each(|task| queue.push(0, task));
