@@ -147,6 +147,38 @@ fn what_was_taken_from_a_stream_survives_a_full_target() {
 }
 
 #[test]
+fn a_full_pipe_before_a_full_target_is_emptied_before_more_is_taken() {
+    let Some(place) = made("tmpfs", 4) else { return };
+    let bytes = noise(1 << 20, 8);
+    let (target, to) = place.file("target", b"");
+    let filler = fill_up(&place, 0);
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let ends = Ends::new((&reader, "pipe".as_ref()), (&target, &to)).unwrap();
+    let (meter, mut work) = (Meter::default(), Work::open(0));
+    std::thread::scope(|scope| {
+        // Full before the first step, so that the engine's own pipe is filled to its last page.
+        let mut writer = std::fs::File::from(writer);
+        writer.write_all(&bytes[..64 << 10]).unwrap();
+        let rest = &bytes[64 << 10..];
+        scope.spawn(move || writer.write_all(rest).unwrap());
+        let mut engine = engines::make(EngineKind::Splice, &small());
+        for _ in 0..3 {
+            let stop = engine.step(&ends, &mut work, &meter, u64::MAX).unwrap_err();
+            assert!(
+                matches!(stop, Stop::Failed { side: Side::Target, errno: Errno::NOSPC, .. }),
+                "{stop:?}"
+            );
+        }
+        make_room(&place, &filler);
+        while !work.is_done() {
+            engine.step(&ends, &mut work, &meter, u64::MAX).unwrap();
+        }
+        engine.drain(&ends, &mut work, &meter).unwrap();
+    });
+    assert_same("splice", &contents(&to), &bytes);
+}
+
+#[test]
 fn a_device_that_is_always_full_fails() {
     let place = disk();
     let bytes = noise(300_000, 2);

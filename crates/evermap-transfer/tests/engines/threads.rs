@@ -3,36 +3,63 @@
 use evermap_transfer::engines::{self, EngineKind, Stop, Tuning};
 use evermap_transfer::{Ends, Meter};
 
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
 use super::common::*;
+
+/// Runs `claim` in a thread that may not make this call.
+fn without(call: libc::c_long, claim: impl FnOnce() + Send) {
+    let sandboxed = || {
+        let forbidden = [(call, Vec::new())].into_iter().collect();
+        let (allow, refuse) = (SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32));
+        let machine = std::env::consts::ARCH.try_into().unwrap();
+        let program: BpfProgram =
+            SeccompFilter::new(forbidden, allow, refuse, machine).unwrap().try_into().unwrap();
+        // Of this thread, and what it starts.
+        seccompiler::apply_filter(&program).unwrap();
+        claim();
+    };
+    std::thread::scope(|scope| scope.spawn(sandboxed).join()).unwrap();
+}
 
 #[test]
 fn rings_that_are_forbidden_are_a_refusal() {
     let place = disk();
     let bytes = noise(1 << 20, 41);
-    let (source, from) = place.file("source", &bytes);
-    let (target, to) = place.file("target", b"");
-    // A filter is of one thread, and what that starts.
-    let sandboxed = || {
-        let forbidden = [(libc::SYS_io_uring_setup, Vec::new())].into_iter().collect();
-        let (allow, refuse) = (
-            seccompiler::SeccompAction::Allow,
-            seccompiler::SeccompAction::Errno(libc::EPERM as u32),
-        );
-        let machine = std::env::consts::ARCH.try_into().unwrap();
-        let filter = seccompiler::SeccompFilter::new(forbidden, allow, refuse, machine).unwrap();
-        let program: seccompiler::BpfProgram = filter.try_into().unwrap();
-        seccompiler::apply_filter(&program).unwrap();
+    let ((source, from), (target, to)) = (place.file("source", &bytes), place.file("target", b""));
+    without(libc::SYS_io_uring_setup, || {
         let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
         for kind in [EngineKind::Uring, EngineKind::UringSplice, EngineKind::UringDirect] {
-            let why = engines::make(kind, &Tuning::default()).probe(&ends).unwrap_err();
-            assert!(!why.0.is_empty(), "{kind}");
-            let (meter, mut work) = (Meter::default(), whole(bytes.len()));
-            let stop =
-                engines::make(kind, &Tuning::default()).step(&ends, &mut work, &meter, u64::MAX);
+            let mut engine = engines::make(kind, &Tuning::default());
+            assert!(engine.probe(&ends).is_err(), "{kind}");
+            let stop = engine.step(&ends, &mut whole(bytes.len()), &Meter::default(), u64::MAX);
             assert!(matches!(stop, Err(Stop::Refused(_))), "{kind}: {stop:?}");
         }
-    };
-    std::thread::scope(|scope| scope.spawn(sandboxed).join()).unwrap();
+    });
+}
+
+#[test]
+fn rings_do_without_pinned_memory() {
+    if !has_rings() {
+        return;
+    }
+    let place = disk();
+    let bytes = noise((3 << 20) + 17, 43);
+    let (source, from) = place.file("source", &bytes);
+    without(libc::SYS_io_uring_register, || {
+        for kind in [EngineKind::Uring, EngineKind::UringDirect] {
+            let (target, to) = place.file("target", b"");
+            let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
+            let mut work = whole(bytes.len());
+            match attempt(kind, &small(), &ends, &mut work, &Meter::default(), u64::MAX) {
+                None => assert!(kind == EngineKind::UringDirect && ends.target.direct().is_none()),
+                Some(outcome) => {
+                    outcome.unwrap();
+                    assert_same(kind.name(), &contents(&to), &bytes);
+                }
+            }
+        }
+    });
 }
 
 #[test]
