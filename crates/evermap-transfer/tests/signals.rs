@@ -1,12 +1,13 @@
 //! Signals at any moment, with a handler that does not have calls restarted: every engine goes on. A program of its own,
-//! as a timer's signals go to all threads of a process.
+//! as a handler is of a whole process.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use evermap_transfer::engines::{self, EngineKind, Stop, Tuning};
 use evermap_transfer::{Ends, Meter, Span, Work};
@@ -17,32 +18,40 @@ extern "C" fn count(_: libc::c_int) {
     SIGNALS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A signal every 150 us, of time or of processor time, until it is dropped.
-struct Storm;
-
-impl Storm {
-    fn new() -> Storm {
-        // SAFETY: the structure is zeros and a handler, which only adds to an atomic number.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = count as *const () as usize;
-            assert_eq!(libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut()), 0);
-        }
-        Storm::every(150);
-        Storm
-    }
-
-    fn every(us: libc::suseconds_t) {
-        let interval = libc::timeval { tv_sec: 0, tv_usec: us };
-        let timer = libc::itimerval { it_interval: interval, it_value: interval };
-        // SAFETY: the structure is whole, and nothing of it is kept.
-        assert_eq!(unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) }, 0);
+/// Has the handler called for each signal, and calls not restarted after it.
+fn handle() {
+    // SAFETY: the structure is zeros and a handler, which only adds to an atomic number.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = count as *const () as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()), 0);
     }
 }
 
-impl Drop for Storm {
+/// Sends signals to this thread while `work` is done: a process's own would go to the main thread, which only waits.
+fn storm(work: impl FnOnce()) {
+    // SAFETY: asks for this thread's name.
+    let thread = unsafe { libc::pthread_self() };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                // SAFETY: the thread lives: it waits for this one at the end of the scope.
+                unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        });
+        // Also told when the work panics, or the storm would have no end.
+        let _over = Over(&is_over);
+        work();
+    });
+}
+
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
     fn drop(&mut self) {
-        Storm::every(0);
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -57,7 +66,7 @@ fn create(directory: &Path, name: &str) -> (File, PathBuf) {
     (file, path)
 }
 
-/// Moves all; what the engine refuses, `read-write` does.
+/// Moves all; what the engine refuses beforehand, `read-write` does.
 fn run(kind: EngineKind, ends: &Ends<'_>, work: &mut Work) {
     let tuning = Tuning {
         chunk_bytes: 16 << 10,
@@ -69,16 +78,18 @@ fn run(kind: EngineKind, ends: &Ends<'_>, work: &mut Work) {
     };
     let meter = Meter::default();
     let mut engine = engines::make(kind, &tuning);
+    // Refused later, for reasons that only the file system knows.
+    let may_refuse = [EngineKind::Reflink, EngineKind::CopyFileRange].contains(&kind);
     let mut outcome = engine.probe(ends).map_err(Stop::Refused);
+    let is_served =
+        outcome.is_ok() && (!may_refuse && work.bytes().is_some() || kind == EngineKind::ReadWrite);
     while outcome.is_ok() && !work.is_done() {
         outcome = engine.step(ends, work, &meter, 1 << 20);
     }
     engine.drain(ends, work, &meter).unwrap();
     match outcome {
         Ok(()) => {}
-        Err(Stop::Refused(_)) if kind != EngineKind::ReadWrite => {
-            run(EngineKind::ReadWrite, ends, work)
-        }
+        Err(Stop::Refused(_)) if !is_served => run(EngineKind::ReadWrite, ends, work),
         Err(stop) => panic!("{kind}: {stop:?}"),
     }
 }
@@ -90,14 +101,14 @@ fn signals_disturb_no_engine() {
         tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).ok(),
         tempfile::tempdir_in("/dev/shm").ok(),
     ];
-    let storm = Storm::new();
+    handle();
     for place in places.iter().flatten() {
         let (mut source, from) = create(place.path(), "source");
         source.write_all(&bytes).unwrap();
         for kind in EngineKind::ALL {
             let (target, to) = create(place.path(), "target");
             let ends = Ends::new((&source, &from), (&target, &to)).unwrap();
-            run(kind, &ends, &mut Work::new([Span::new(0, bytes.len() as u64)]));
+            storm(|| run(kind, &ends, &mut Work::new([Span::new(0, bytes.len() as u64)])));
             assert!(std::fs::read(&to).unwrap() == bytes, "{kind} to a file");
 
             let (near, mut far) = UnixStream::pair().unwrap();
@@ -108,7 +119,7 @@ fn signals_disturb_no_engine() {
                     received
                 });
                 let ends = Ends::new((&source, &from), (&near, "peer".as_ref())).unwrap();
-                run(kind, &ends, &mut Work::new([Span::new(0, bytes.len() as u64)]));
+                storm(|| run(kind, &ends, &mut Work::new([Span::new(0, bytes.len() as u64)])));
                 drop(near);
                 receiver.join().unwrap()
             });
@@ -120,11 +131,10 @@ fn signals_disturb_no_engine() {
                 let bytes = &bytes;
                 scope.spawn(move || near.write_all(bytes).unwrap());
                 let ends = Ends::new((&far, "peer".as_ref()), (&target, &to)).unwrap();
-                run(kind, &ends, &mut Work::open(0));
+                storm(|| run(kind, &ends, &mut Work::open(0)));
             });
             assert!(std::fs::read(&to).unwrap() == bytes, "{kind} from a socket");
         }
     }
-    drop(storm);
     assert!(SIGNALS.load(Ordering::Relaxed) > 100, "there were signals");
 }

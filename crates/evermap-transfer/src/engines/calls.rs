@@ -14,6 +14,11 @@ use crate::meter::Meter;
 /// The most that one call of `read`, `write`, `sendfile`, `splice` or `copy_file_range` moves.
 pub(crate) const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
+/// So much at a time of calls that would move 2 GiB and look for nothing but a signal that kills: a cancelled transfer
+/// stops soon, and a call costs nothing beside it. Whole blocks of any file system.
+pub(super) const TURN_BYTES_MAX: u64 = 64 << 20;
+const _: () = assert!(TURN_BYTES_MAX <= CALL_BYTES_MAX);
+
 /// How long a descriptor is waited for before somebody may have cancelled.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 

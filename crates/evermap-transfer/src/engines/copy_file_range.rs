@@ -6,7 +6,7 @@
 
 use rustix::fs::copy_file_range;
 
-use super::calls::{CALL_BYTES_MAX, ended, persist, refusal_or_failure_of_either};
+use super::calls::{TURN_BYTES_MAX, ended, persist, refusal_or_failure_of_either};
 use super::{Engine, EngineKind, Stop, WhyNot};
 use crate::end::{Ends, Kind};
 use crate::meter::Meter;
@@ -46,7 +46,7 @@ impl Engine for CopyFileRange {
         let mut left = bytes_max;
         while left > 0 {
             let Some(span) = work.first() else { break };
-            let wanted = span.bytes().min(left).min(CALL_BYTES_MAX) as usize;
+            let wanted = span.bytes().min(left).min(TURN_BYTES_MAX) as usize;
             let copied = persist(meter, &[], || {
                 let (mut from, mut to) = (span.begin, span.begin);
                 let (source, target) = (ends.source.fd(), ends.target.fd());

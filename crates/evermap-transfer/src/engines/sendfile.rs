@@ -1,19 +1,15 @@
-//! `sendfile`: the kernel's own pipe between a file and anything. One call may move 2 GiB.
+//! `sendfile`: the kernel's own pipe between a file and anything. One call could move 2 GiB.
 //!
 //! It writes where the target stands, so the position of a file's descriptor is set, and moves on.
 
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek, sendfile};
 
-use super::calls::{CALL_BYTES_MAX, ended, persist, refusal_or_failure_of_either};
+use super::calls::{TURN_BYTES_MAX, ended, persist, refusal_or_failure_of_either};
 use super::{Engine, EngineKind, Stop, WhyNot};
 use crate::end::Ends;
 use crate::meter::Meter;
 use crate::span::{Span, Work};
-
-/// So much a call, that a cancelled transfer stops soon.
-const TURN_BYTES_MAX: u64 = 64 << 20;
-const _: () = assert!(TURN_BYTES_MAX <= CALL_BYTES_MAX);
 
 /// The engine `sendfile`.
 #[derive(Debug)]

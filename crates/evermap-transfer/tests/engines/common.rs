@@ -174,10 +174,15 @@ pub fn finish(
     work: &mut Work,
     step_bytes: u64,
 ) {
+    use EngineKind::*;
+    // Extents, blocks and holes are known when they are met; these know all that they need beforehand.
+    let knows = [Splice, DualPipe, DualPipeInterleaved, Sendfile, Uring, UringSplice, UringDirect];
+    let may_refuse = !knows.contains(&kind) || work.bytes().is_none();
     let meter = Meter::default();
     match attempt(kind, tuning, ends, work, &meter, step_bytes) {
+        Some(Err(Stop::Refused(why))) if !may_refuse => panic!("{kind}: {why}"),
         Some(Err(Stop::Refused(_))) | None => {
-            attempt(EngineKind::ReadWrite, tuning, ends, work, &meter, u64::MAX).unwrap().unwrap();
+            attempt(ReadWrite, tuning, ends, work, &meter, u64::MAX).unwrap().unwrap();
         }
         Some(outcome) => outcome.unwrap_or_else(|stop| panic!("{kind}: {stop:?}")),
     }

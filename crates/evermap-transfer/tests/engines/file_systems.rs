@@ -7,6 +7,9 @@ use evermap_transfer::{Ends, Meter, Span, Work};
 
 use super::common::*;
 
+/// Begins and ends.
+type Pairs<'a> = &'a [(u64, u64)];
+
 #[test]
 fn every_engine_on_every_file_system() {
     for file_system in ["xfs", "btrfs", "ext4"] {
@@ -33,7 +36,7 @@ fn reflink_shares_whole_blocks_and_the_last_one_of_the_source() {
         let bytes = noise((1 << 20) + 1234, 32);
         let (source, from) = place.file("source", &bytes);
         let size = bytes.len() as u64;
-        let cases: [(&[(u64, u64)], &[(u64, u64)]); 5] = [
+        let cases: [(Pairs<'_>, Pairs<'_>); 5] = [
             (&[(0, size)], &[]),
             (&[(8192, size)], &[]),
             // Up to the last whole block; the rest is for another engine.
@@ -42,7 +45,7 @@ fn reflink_shares_whole_blocks_and_the_last_one_of_the_source() {
             (&[(100, 9000)], &[(100, 9000)]),
         ];
         for (due, left) in cases {
-            let spans = |pairs: &[(u64, u64)]| {
+            let spans = |pairs: Pairs<'_>| {
                 Work::new(pairs.iter().map(|(begin, end)| Span::new(*begin, *end)))
             };
             let (target, to) = place.file("target", b"");

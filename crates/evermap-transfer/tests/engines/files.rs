@@ -143,9 +143,8 @@ fn a_span_beyond_what_32_bits_can_say() {
     }
 }
 
-/// The only calls here that are asked for more than one of them moves.
 #[test]
-fn a_call_that_stops_at_its_limit_is_made_again() {
+fn a_span_longer_than_any_call_moves_arrives_whole() {
     let Some(place) = memory() else { return };
     let size_bytes = 0x7fff_f000u64 + (1 << 20) + 5;
     let free = rustix::fs::statvfs(place.path()).unwrap();

@@ -9,3 +9,4 @@ mod files;
 mod full;
 mod replaced;
 mod streams;
+mod threads;

@@ -11,8 +11,11 @@ use evermap_transfer::{Ends, Meter, Span, Work};
 
 use super::common::*;
 
-/// A connection: one end for an engine, the other for a thread.
-fn connections() -> [(&'static str, Box<dyn Descriptor>, Box<dyn Descriptor>); 4] {
+/// Its name, an end for an engine, the other for a thread.
+type Connection = (&'static str, Box<dyn Descriptor>, Box<dyn Descriptor>);
+
+/// One of each kind.
+fn connections() -> [Connection; 4] {
     let (near, far) = UnixStream::pair().unwrap();
     let (near_waiting, far_waiting) = UnixStream::pair().unwrap();
     near_waiting.set_nonblocking(true).unwrap();

@@ -87,11 +87,7 @@ fn move_window(
             }
         };
         let size_bytes = source_bytes(ends)?;
-        // A stream has what it was given, and stands behind it.
-        let counted = match offset {
-            Some(_) => written.min(size_bytes.saturating_sub(at)),
-            None => written,
-        };
+        let counted = counted(at, written, size_bytes, offset.is_none());
         work.arrived_at(Span::new(at, at + counted));
         meter.arrived(counted);
         at += counted;
@@ -100,6 +96,15 @@ fn move_window(
         }
     }
     Ok(())
+}
+
+/// How many of the bytes that were written at `at` count, when the source has `size_bytes` after that. What was written
+/// from behind its end was never in it. A stream has what it was given, though, and stands behind it.
+fn counted(at: u64, written: u64, size_bytes: u64, is_stream: bool) -> u64 {
+    match is_stream {
+        true => written,
+        false => written.min(size_bytes.saturating_sub(at)),
+    }
 }
 
 /// Maps `part` and brings its pages in.
@@ -151,6 +156,14 @@ fn refuse_open(span: Span) -> Result<(), Stop> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_written_from_behind_the_end_does_not_count() {
+        assert_eq!(counted(100, 50, 150, false), 50);
+        assert_eq!(counted(100, 50, 149, false), 49);
+        assert_eq!(counted(100, 50, 99, false), 0);
+        assert_eq!(counted(100, 50, 99, true), 50);
+    }
 
     #[test]
     fn a_window_ends_at_a_multiple_of_its_size() {

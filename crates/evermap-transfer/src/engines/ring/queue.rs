@@ -32,7 +32,8 @@ pub(super) struct Ring {
     memory: ManuallyDrop<Memory>,
     /// Whether the kernel has pinned the memory once, and need not for each operation.
     is_registered: bool,
-    in_flight: usize,
+    /// What the operations are called that are on their way.
+    in_flight: Vec<u64>,
     /// Who made it: the kernel lets nobody else put operations in.
     thread: ThreadId,
 }
@@ -68,7 +69,7 @@ impl Ring {
             uring,
             memory: ManuallyDrop::new(memory),
             is_registered: false,
-            in_flight: 0,
+            in_flight: Vec::new(),
             thread: std::thread::current().id(),
         };
         ring.register();
@@ -77,7 +78,7 @@ impl Ring {
 
     /// Whether this thread may use it.
     pub(super) fn is_usable(&self) -> bool {
-        self.thread == std::thread::current().id() && self.in_flight == 0
+        self.thread == std::thread::current().id() && self.in_flight.is_empty()
     }
 
     /// How many slots its memory has.
@@ -112,7 +113,7 @@ impl std::fmt::Debug for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        if self.in_flight == 0 {
+        if self.in_flight.is_empty() {
             // SAFETY: dropped once, here; nothing is on its way that would use the memory.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         }
@@ -130,7 +131,7 @@ pub(super) struct Flight<'f> {
 impl<'f> Flight<'f> {
     /// How many operations are on their way.
     pub(super) fn in_flight(&self) -> usize {
-        self.ring.in_flight
+        self.ring.in_flight.len()
     }
 
     /// Reads from `offset` of `file` into a part of slot `slot`.
@@ -202,11 +203,14 @@ impl<'f> Flight<'f> {
         unsafe { self.push(entry.flags(flags)) }
     }
 
-    /// Asks the kernel to give up the operations of this name. They are still to be waited for.
-    pub(super) fn cancel(&mut self, tag: u64) -> Result<(), Errno> {
-        let entry = opcode::AsyncCancel::new(tag).build().user_data(CANCELLING);
-        // SAFETY: it names neither memory nor descriptors.
-        unsafe { self.push(entry) }
+    /// Asks the kernel to give up what is on its way. That is still to be waited for, and may have moved something.
+    pub(super) fn cancel(&mut self) -> Result<(), Errno> {
+        for tag in self.ring.in_flight.clone() {
+            let entry = opcode::AsyncCancel::new(tag).build().user_data(CANCELLING);
+            // SAFETY: it names neither memory nor descriptors.
+            unsafe { self.push(entry) }?;
+        }
+        Ok(())
     }
 
     /// Hands over what was put in, and waits until any operation is over: then says which are. Says none when a
@@ -216,12 +220,15 @@ impl<'f> Flight<'f> {
         let outcome = self.enter(1);
         let mut all_done = Vec::new();
         for completion in self.ring.uring.completion() {
-            self.ring.in_flight -= 1;
+            let tag = completion.user_data();
+            if let Some(at) = self.ring.in_flight.iter().position(|other| *other == tag) {
+                self.ring.in_flight.swap_remove(at);
+            }
             let result = match completion.result() {
                 error if error < 0 => Err(Errno::from_raw_os_error(-error)),
                 moved => Ok(moved as usize),
             };
-            all_done.push(Done { tag: completion.user_data(), result });
+            all_done.push(Done { tag, result });
         }
         all_done.retain(|done| done.tag != CANCELLING);
         match all_done.is_empty() {
@@ -260,7 +267,7 @@ impl<'f> Flight<'f> {
         self.make_room(1)?;
         // SAFETY: the caller's promise.
         unsafe { self.ring.uring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
-        self.ring.in_flight += 1;
+        self.ring.in_flight.push(entry.get_user_data());
         Ok(())
     }
 
@@ -281,8 +288,9 @@ impl<'f> Flight<'f> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         let meter = Meter::default();
-        let mut failed_waits = 0;
-        while self.ring.in_flight > 0 && failed_waits < FAILED_WAITS_MAX {
+        // A peer that takes nothing would be waited for, for ever.
+        let mut failed_waits = usize::from(self.in_flight() > 0 && self.cancel().is_err());
+        while self.in_flight() > 0 && failed_waits < FAILED_WAITS_MAX {
             failed_waits += usize::from(self.wait(&meter).is_err());
         }
         // What is left could not be waited for: the ring keeps its memory, see its `drop`.

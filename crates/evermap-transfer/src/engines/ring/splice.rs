@@ -156,7 +156,7 @@ impl<'f> Splicing<'f> {
                 has_cancelled = true;
                 self.stop = graver(self.stop.take(), Stop::Cancelled);
                 // A peer that takes nothing would be waited for, for ever.
-                self.cancel(flight).map_err(broken)?;
+                flight.cancel().map_err(broken)?;
             }
             self.begin_parts(flight).map_err(broken)?;
             if flight.in_flight() == 0 {
@@ -284,16 +284,5 @@ impl<'f> Splicing<'f> {
             (_, Ok(_)) => Stop::Failed { side: Side::Target, operation: "write", errno: Errno::IO },
         };
         self.stop = graver(self.stop.take(), stop);
-    }
-
-    /// Cancels all that is on its way.
-    fn cancel(&self, flight: &mut Flight<'f>) -> Result<(), Errno> {
-        for (index, lane) in self.lanes.iter().enumerate() {
-            if lane.is_some_and(|lane| lane.operations > 0) {
-                flight.cancel(tag(index, FILL))?;
-                flight.cancel(tag(index, DRAIN))?;
-            }
-        }
-        Ok(())
     }
 }
