@@ -56,12 +56,12 @@ impl Journal {
         let file = fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
         let mut header = [0; HEADER_BYTES];
         let read = read_fully(&file, &mut header, 0)?;
-        if let (HEADER_BYTES, Some((salt, of))) = (read, decode_header(&header)) {
-            if of == *source {
-                let mut journal = Journal { file, name: name.into(), salt, records: 0 };
-                let spans = journal.read_records(source.size_bytes)?;
-                return Ok((journal, spans));
-            }
+        if let (HEADER_BYTES, Some((salt, of))) = (read, decode_header(&header))
+            && of == *source
+        {
+            let mut journal = Journal { file, name: name.into(), salt, records: 0 };
+            let spans = journal.read_records(source.size_bytes)?;
+            return Ok((journal, spans));
         }
         let mut journal = Journal { file, name: name.into(), salt: 0, records: 0 };
         journal.begin_anew(source)?;

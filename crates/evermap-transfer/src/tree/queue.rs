@@ -175,11 +175,17 @@ mod tests {
                 std::thread::yield_now();
             }
         };
+        let has_first = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| (queue.next(1), queue.next(1)));
+            // Said by the waiter itself: it may wait again before anybody sees that it did not.
+            let waiter = scope.spawn(|| {
+                let first = queue.next(1);
+                has_first.store(true, Ordering::SeqCst);
+                (first, queue.next(1))
+            });
             wait_for_waiter();
             queue.push(0, 2);
-            while queue.waiting.load(Ordering::SeqCst) > 0 {
+            while !has_first.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
             wait_for_waiter();
