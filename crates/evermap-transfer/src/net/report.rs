@@ -1,0 +1,114 @@
+//! What a transfer did, for people and for programs.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::engines::EngineKind;
+use crate::meter::Meter;
+
+/// What one connection carried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Connection {
+    /// The other end.
+    pub peer: String,
+    /// The engine that moved its bytes last; none if there were none, or they were thrown away.
+    pub engine: Option<EngineKind>,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// In so many spans.
+    pub spans: u64,
+}
+
+/// What moving the bytes took, on this side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Bytes of data that crossed the network, without holes.
+    pub bytes: u64,
+    /// From the first connection to the end of the transfer.
+    pub wall: Duration,
+    /// Processor time of this whole process meanwhile, in the program.
+    pub user: Duration,
+    /// The same, in the kernel.
+    pub system: Duration,
+    /// System calls that moved data.
+    pub calls: u64,
+    /// Each of the connections.
+    pub connections: Vec<Connection>,
+    /// Engines that come earlier in the plan than the one used, and why they did not serve.
+    pub refused: Vec<(EngineKind, String)>,
+}
+
+impl Traffic {
+    /// The engine that moved the bytes, of the first connection that moved any.
+    pub fn engine(&self) -> Option<EngineKind> {
+        self.connections.iter().find_map(|connection| connection.engine)
+    }
+}
+
+/// What a sender did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct SendReport {
+    /// The file that was sent.
+    pub path: PathBuf,
+    /// Its size; for a stream what was read of it.
+    pub size_bytes: u64,
+    /// Whether the receiver read back what it stored, and it was what the source has.
+    pub verified: bool,
+    /// Whether the receiver said that it has published the file. Never so when it throws away, nor with raw bytes.
+    pub published: bool,
+    /// What it took.
+    pub traffic: Traffic,
+}
+
+/// What a receiver did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ReceiveReport {
+    /// The file that was published; none if the bytes were thrown away.
+    pub path: Option<PathBuf>,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Whether it was read back, and is what the sender has.
+    pub verified: bool,
+    /// Which of its attributes the file system or this user's rights don't allow.
+    pub not_kept: Vec<String>,
+    /// What it took.
+    pub traffic: Traffic,
+}
+
+/// Counts from now on.
+#[derive(Debug)]
+pub(super) struct Stopwatch {
+    start: Instant,
+    used: (Duration, Duration),
+}
+
+impl Stopwatch {
+    pub(super) fn start() -> Stopwatch {
+        Stopwatch { start: Instant::now(), used: crate::sys::usage::of_process() }
+    }
+
+    pub(super) fn traffic(
+        &self,
+        meter: &Meter,
+        connections: Vec<Connection>,
+        refused: Vec<(EngineKind, String)>,
+    ) -> Traffic {
+        let (user, system) = crate::sys::usage::of_process();
+        Traffic {
+            bytes: meter.arrived_bytes(),
+            wall: self.start.elapsed(),
+            user: user.saturating_sub(self.used.0),
+            system: system.saturating_sub(self.used.1),
+            calls: meter.calls(),
+            connections,
+            refused,
+        }
+    }
+}
