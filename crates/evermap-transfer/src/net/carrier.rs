@@ -3,6 +3,8 @@
 //! The first that serves moves span after span. When the kernel refuses it, the next one goes on where it was: the account of
 //! what has arrived is kept by offsets at the target, or by the order of a stream.
 
+use std::collections::VecDeque;
+
 use crate::end::Ends;
 use crate::engines::{self, Engine, EngineKind, Stop, Tuning, WhyNot};
 use crate::meter::Meter;
@@ -22,7 +24,7 @@ pub(super) const FROM_A_SOCKET: [EngineKind; 2] = [EngineKind::Splice, EngineKin
 /// The engine of one connection, and those that would follow.
 pub(super) struct Carrier {
     engine: Option<Box<dyn Engine>>,
-    next: std::vec::IntoIter<EngineKind>,
+    next: VecDeque<EngineKind>,
     tuning: Tuning,
     /// The one that moved bytes last.
     used: Option<EngineKind>,
@@ -34,7 +36,7 @@ impl Carrier {
     pub(super) fn new(kinds: &[EngineKind]) -> Carrier {
         Carrier {
             engine: None,
-            next: kinds.to_vec().into_iter(),
+            next: kinds.iter().copied().collect(),
             tuning: Tuning::default(),
             used: None,
             refused: Vec::new(),
@@ -72,7 +74,7 @@ impl Carrier {
     }
 
     fn next_engine(&mut self, ends: &Ends<'_>) -> Option<Box<dyn Engine>> {
-        for kind in self.next.by_ref() {
+        while let Some(kind) = self.next.pop_front() {
             let mut engine = engines::make(kind, &self.tuning);
             match engine.probe(ends) {
                 Ok(()) => return Some(engine),

@@ -90,7 +90,14 @@ impl Socket {
             )));
         }
         let is_tcp = sockopt::socket_domain(&descriptor).map_err(look)? != AddressFamily::UNIX;
-        let peer = rustix::net::getpeername(&descriptor).map_err(look)?;
+        let peer = match rustix::net::getpeername(&descriptor) {
+            Ok(peer) => peer,
+            Err(Errno::NOTCONN) => {
+                let what = "it went away before anything was said, or was never connected".into();
+                return Err(Error::Peer { address: otherwise.into(), what });
+            }
+            Err(errno) => return Err(look(errno)),
+        };
         let address = match peer.and_then(named) {
             Some(address) => address,
             None => otherwise.to_string(),

@@ -21,7 +21,7 @@ const THROWN_BYTES: usize = 1 << 20;
 /// Where the bytes of one connection go.
 pub(super) enum Taker<'a> {
     /// To a file or a stream, by engines.
-    Engines { ends: Ends<'a>, carrier: Carrier },
+    Engines { ends: Box<Ends<'a>>, carrier: Carrier },
     /// Nowhere: TCP drops bytes by their number, without a copy. The buffer only has a length: none of its pages is ever touched.
     Nowhere { buffer: Vec<u8> },
 }
@@ -38,7 +38,7 @@ impl<'a> Taker<'a> {
             source: End::new(socket.as_fd(), &socket.path())?,
             target: End::new(target.as_fd(), path)?,
         };
-        Ok(Taker::Engines { ends, carrier: Carrier::new(kinds) })
+        Ok(Taker::Engines { ends: Box::new(ends), carrier: Carrier::new(kinds) })
     }
 
     /// Into nothing. UNIX sockets cannot drop bytes, so theirs are spliced to `/dev/null`, which is opened into `nowhere`.
