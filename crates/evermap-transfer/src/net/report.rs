@@ -1,10 +1,10 @@
 //! What a transfer did, for people and for programs.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use crate::engines::EngineKind;
 use crate::meter::Meter;
+use crate::observe::{Moment, Usage};
 
 /// What one connection carried.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,18 +21,14 @@ pub struct Connection {
 }
 
 /// What moving the bytes took, on this side.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Traffic {
     /// Bytes of data that crossed the network, without holes.
     pub bytes: u64,
-    /// From the first connection to the end of the transfer.
-    pub wall: Duration,
-    /// Processor time of this whole process meanwhile, in the program.
-    pub user: Duration,
-    /// The same, in the kernel.
-    pub system: Duration,
+    /// What it has cost this whole process, from the first connection to the end of the transfer.
+    pub usage: Usage,
     /// System calls that moved data.
     pub calls: u64,
     /// Each of the connections.
@@ -49,7 +45,7 @@ impl Traffic {
 }
 
 /// What a sender did.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SendReport {
@@ -66,7 +62,7 @@ pub struct SendReport {
 }
 
 /// What a receiver did.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ReceiveReport {
@@ -82,30 +78,17 @@ pub struct ReceiveReport {
     pub traffic: Traffic,
 }
 
-/// Counts from now on.
-#[derive(Debug)]
-pub(super) struct Stopwatch {
-    start: Instant,
-    used: (Duration, Duration),
-}
-
-impl Stopwatch {
-    pub(super) fn start() -> Stopwatch {
-        Stopwatch { start: Instant::now(), used: crate::sys::usage::of_process() }
-    }
-
-    pub(super) fn traffic(
-        &self,
+impl Traffic {
+    /// Of a transfer that began at `begin`.
+    pub(super) fn since(
+        begin: &Moment,
         meter: &Meter,
         connections: Vec<Connection>,
         refused: Vec<(EngineKind, String)>,
     ) -> Traffic {
-        let (user, system) = crate::sys::usage::of_process();
         Traffic {
             bytes: meter.arrived_bytes(),
-            wall: self.start.elapsed(),
-            user: user.saturating_sub(self.used.0),
-            system: system.saturating_sub(self.used.1),
+            usage: begin.since(),
             calls: meter.calls(),
             connections,
             refused,

@@ -12,7 +12,6 @@ pub(crate) mod queue;
 pub(crate) mod rusage;
 mod signals;
 pub(crate) mod sigpipe;
-pub(crate) mod usage;
 
 pub(crate) use clone::clone_range;
 pub(crate) use close::close;

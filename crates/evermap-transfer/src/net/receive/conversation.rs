@@ -8,13 +8,14 @@ use super::{Receive, data};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::net::digest::{Digester, chunks};
-use crate::net::report::{ReceiveReport, Stopwatch};
+use crate::net::report::{ReceiveReport, Traffic};
 use crate::net::socket::{Patience, Socket};
 use crate::net::store::Unnamed;
 use crate::net::watch::with_signs;
 use crate::net::wire::{
     DIGEST_CHUNK_BYTES, Frame, HELLO_BYTES, Hello, Malformed, Manifest, Reason, name_of,
 };
+use crate::observe::Moment;
 
 /// How long the sender is waited for to have taken the reason why this end gives up.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -78,8 +79,8 @@ pub(super) fn receive(
     manifest: &Manifest,
     joins: &mut Joins<'_>,
 ) -> Result<ReceiveReport> {
-    let watch = Stopwatch::start();
-    let received = whole(receive, target, first, hello, manifest, joins, &watch);
+    let begin = Moment::now();
+    let received = whole(receive, target, first, hello, manifest, joins, &begin);
     if let Err(error) = &received {
         let (reason, text) = in_words_for_the_sender(error);
         say_failed(first, reason, &text);
@@ -94,7 +95,7 @@ fn whole(
     hello: Hello,
     manifest: &Manifest,
     joins: &mut Joins<'_>,
-    watch: &Stopwatch,
+    begin: &Moment,
 ) -> Result<ReceiveReport> {
     let handshake = || Patience::within(receive.handshake, &receive.cancelled);
     let file = with_signs(|| first.say(&Frame::Working, handshake()), || target.prepare(manifest))?;
@@ -137,7 +138,7 @@ fn whole(
         size_bytes: manifest.size_bytes,
         verified: digest_chunk_bytes > 0,
         not_kept,
-        traffic: watch.traffic(&meter, connections, refused),
+        traffic: Traffic::since(begin, &meter, connections, refused),
     })
 }
 

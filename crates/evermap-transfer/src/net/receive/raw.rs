@@ -7,9 +7,10 @@ use super::taker::Taker;
 use super::target::{Target, open_stream};
 use crate::error::Result;
 use crate::meter::Meter;
-use crate::net::report::{Connection, ReceiveReport, Stopwatch};
+use crate::net::report::{Connection, ReceiveReport, Traffic};
 use crate::net::socket::Socket;
 use crate::net::watch::{Direction, Watched};
+use crate::observe::Moment;
 use crate::span::Work;
 use crate::sys::sigpipe::SigpipeBlocked;
 
@@ -20,7 +21,7 @@ pub(super) fn receive(
     socket: &Socket,
 ) -> Result<ReceiveReport> {
     let _no_signal = SigpipeBlocked::new();
-    let watch = Stopwatch::start();
+    let begin = Moment::now();
     let kinds = receive.engines();
     let meter = Meter::new(receive.cancelled.clone());
     let file = target.prepare_raw()?;
@@ -70,6 +71,6 @@ pub(super) fn receive(
         size_bytes: bytes,
         verified: false,
         not_kept: Vec::new(),
-        traffic: watch.traffic(&meter, vec![connection], refused),
+        traffic: Traffic::since(&begin, &meter, vec![connection], refused),
     })
 }

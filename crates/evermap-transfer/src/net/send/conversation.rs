@@ -8,12 +8,13 @@ use super::{Send, data};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::net::digest::{Digester, chunks};
-use crate::net::report::{SendReport, Stopwatch};
+use crate::net::report::{SendReport, Traffic};
 use crate::net::socket::{Patience, Socket};
 use crate::net::watch::SIGN_EVERY;
 use crate::net::wire::{
     DIGEST_CHUNK_BYTES, Frame, Hello, Manifest, Reason, TransferId, is_digest_chunk, name_of,
 };
+use crate::observe::Moment;
 
 /// How long the receiver is waited for to have taken the word that it is to discard.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -41,7 +42,7 @@ pub(super) fn send(
         )));
     }
     let manifest = source.manifest(if send.verify { DIGEST_CHUNK_BYTES } else { 0 })?;
-    let watch = Stopwatch::start();
+    let begin = Moment::now();
     let id = new_id()?;
     let first = more()?;
     let terms = introduce(send, &first, id, connections, &manifest)?;
@@ -62,7 +63,7 @@ pub(super) fn send(
         size_bytes: manifest.size_bytes,
         verified: terms.digest_chunk_bytes > 0,
         published: !terms.discards,
-        traffic: watch.traffic(&meter, carried, refused),
+        traffic: Traffic::since(&begin, &meter, carried, refused),
     })
 }
 

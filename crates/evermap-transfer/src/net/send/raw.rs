@@ -9,16 +9,17 @@ use crate::engines::Stop;
 use crate::error::{Result, Side};
 use crate::meter::Meter;
 use crate::net::carrier::Carrier;
-use crate::net::report::{Connection, SendReport, Stopwatch};
+use crate::net::report::{Connection, SendReport, Traffic};
 use crate::net::socket::Socket;
 use crate::net::watch::{Direction, Watched};
+use crate::observe::Moment;
 use crate::span::{Span, Work};
 use crate::sys::sigpipe::SigpipeBlocked;
 
 /// Sends all of `source` over `socket` and ends the stream. One that fails is reset, where the kind of socket has that, so that
 /// nobody takes what was sent for the whole.
 pub(super) fn send(send: &Send, source: &Source, socket: &Socket) -> Result<SendReport> {
-    let watch = Stopwatch::start();
+    let begin = Moment::now();
     let meter = Meter::new(send.cancelled.clone());
     let sent = bytes(send, source, socket, &meter);
     let (carrier_used, refused) = match sent {
@@ -41,7 +42,7 @@ pub(super) fn send(send: &Send, source: &Source, socket: &Socket) -> Result<Send
         size_bytes: bytes,
         verified: false,
         published: false,
-        traffic: watch.traffic(&meter, vec![connection], refused),
+        traffic: Traffic::since(&begin, &meter, vec![connection], refused),
     })
 }
 

@@ -4,13 +4,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Advice, CWD, Mode, OFlags, SeekFrom, Stat};
-use rustix::io::Errno;
+use rustix::fs::{Advice, CWD, Mode, OFlags, Statx, StatxTimestamp};
 
 use crate::end::{End, Kind};
 use crate::error::{Error, Result};
+use crate::file::{Identity, look};
 use crate::net::store::again;
 use crate::net::wire::{EXTENTS_MAX, Manifest, NANOSECONDS, Stamp};
+use crate::observe::extents;
 use crate::span::Span;
 
 /// A source that is open.
@@ -18,7 +19,7 @@ use crate::span::Span;
 pub(super) struct Source {
     file: OwnedFd,
     path: PathBuf,
-    before: Stat,
+    stat: Statx,
     kind: Kind,
 }
 
@@ -27,9 +28,9 @@ impl Source {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
         let file = again(|| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(Error::io("open", path))?;
-        let before = rustix::fs::fstat(&file).map_err(Error::io("look at", path))?;
+        let stat = look(file.as_fd()).map_err(Error::io("look at", path))?;
         let kind = End::new(file.as_fd(), path)?.kind();
-        Ok(Source { file, path: path.into(), before, kind })
+        Ok(Source { file, path: path.into(), stat, kind })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -37,7 +38,7 @@ impl Source {
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
-        u64::try_from(self.before.st_size).unwrap_or(0)
+        self.stat.stx_size
     }
 
     /// Whether its size says how much there is. A file system in user space may say 0 of a file that has contents, so that
@@ -67,47 +68,15 @@ impl Source {
 
     /// Where there is data, in up to [`EXTENTS_MAX`] extents: of a file with more, the smallest holes are sent as zeros.
     pub(super) fn extents(&self) -> Result<Vec<Span>> {
-        let size_bytes = self.size_bytes();
-        let mut extents: Vec<Span> = Vec::new();
+        let allocated_bytes = self.stat.stx_blocks.saturating_mul(512);
+        let mut extents = again(|| extents(self.file.as_fd(), self.size_bytes(), allocated_bytes))
+            .map_err(Error::io("find the data of", &self.path))?;
         let mut hole_bytes_min = 1;
-        let mut at = 0;
-        while at < size_bytes {
-            let Some(extent) = self.next_extent(at)? else { break };
-            match extents.last_mut() {
-                Some(last) if extent.begin - last.end < hole_bytes_min => last.end = extent.end,
-                _ => extents.push(extent),
-            }
-            at = extent.end;
-            if extents.len() > EXTENTS_MAX {
-                hole_bytes_min *= 2;
-                close_holes(&mut extents, hole_bytes_min);
-            }
+        while extents.len() > EXTENTS_MAX {
+            hole_bytes_min *= 2;
+            close_holes(&mut extents, hole_bytes_min);
         }
         Ok(extents)
-    }
-
-    /// The next one at or behind `at`, within the size that it had.
-    fn next_extent(&self, at: u64) -> Result<Option<Span>> {
-        let size_bytes = self.size_bytes();
-        let seek = |place| again(|| rustix::fs::seek(&self.file, place));
-        let cannot = |errno| Error::io("find the data of", &self.path)(errno);
-        let begin = match seek(SeekFrom::Data(at)) {
-            Ok(begin) => begin,
-            Err(Errno::NXIO) => return Ok(None),
-            // A file system that knows of no holes.
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(Span::new(at, size_bytes))),
-            Err(errno) => return Err(cannot(errno)),
-        };
-        if begin >= size_bytes {
-            return Ok(None);
-        }
-        let end = match seek(SeekFrom::Hole(begin)) {
-            Ok(end) => end.min(size_bytes),
-            // Cut off between the two calls: that it changed is found out in the end.
-            Err(Errno::NXIO) => size_bytes,
-            Err(errno) => return Err(cannot(errno)),
-        };
-        Ok(Some(Span::new(begin, end.max(begin + 1))))
     }
 
     /// What the receiver is told of it.
@@ -121,9 +90,9 @@ impl Source {
         Ok(Manifest {
             name: name.as_bytes().to_vec(),
             size_bytes: self.size_bytes(),
-            mode: self.before.st_mode & 0o7777,
-            accessed: stamp(self.before.st_atime, self.before.st_atime_nsec),
-            modified: stamp(self.before.st_mtime, self.before.st_mtime_nsec),
+            mode: u32::from(self.stat.stx_mode) & 0o7777,
+            accessed: stamp(self.stat.stx_atime),
+            modified: stamp(self.stat.stx_mtime),
             digest_chunk_bytes,
             extents: self.extents()?,
         })
@@ -131,18 +100,11 @@ impl Source {
 
     /// An error if it is not what it was when it was opened.
     pub(super) fn unchanged(&self) -> Result<()> {
-        let now = rustix::fs::fstat(&self.file).map_err(Error::io("look at", &self.path))?;
-        let before = &self.before;
-        let what = if now.st_size != before.st_size {
-            format!("it had {} bytes, and has {}", before.st_size, now.st_size)
-        } else if (now.st_mtime, now.st_mtime_nsec) != (before.st_mtime, before.st_mtime_nsec) {
-            "it was written to".into()
-        } else if (now.st_ctime, now.st_ctime_nsec) != (before.st_ctime, before.st_ctime_nsec) {
-            "its attributes were changed, or its contents through a mapping".into()
-        } else {
-            return Ok(());
-        };
-        Err(Error::SourceChanged { path: self.path.clone(), what })
+        let now = look(self.file.as_fd()).map_err(Error::io("look at", &self.path))?;
+        match Identity::of(&self.stat).differs(&Identity::of(&now)) {
+            None => Ok(()),
+            Some(what) => Err(Error::SourceChanged { path: self.path.clone(), what }),
+        }
     }
 }
 
@@ -168,8 +130,8 @@ fn close_holes(extents: &mut Vec<Span>, hole_bytes_min: u64) {
     });
 }
 
-fn stamp(seconds: i64, nanoseconds: u64) -> Stamp {
-    Stamp { seconds, nanoseconds: u32::try_from(nanoseconds).unwrap_or(0).min(NANOSECONDS - 1) }
+fn stamp(time: StatxTimestamp) -> Stamp {
+    Stamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec.min(NANOSECONDS - 1) }
 }
 
 #[cfg(test)]
