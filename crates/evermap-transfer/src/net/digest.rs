@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::{Errno, pread};
 
-use super::store::again;
+use super::again;
 use crate::span::Span;
 
 /// Read at a time: stays in the processor's cache between the reading and the hashing.

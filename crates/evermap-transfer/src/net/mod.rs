@@ -17,11 +17,12 @@ mod receive;
 mod report;
 mod send;
 mod socket;
-mod store;
 mod watch;
 mod wire;
 
 use std::time::Duration;
+
+use rustix::io::Errno;
 
 pub use address::Address;
 pub use receive::{Listening, Receive};
@@ -33,3 +34,13 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long nothing may move.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// Makes a call until no signal interrupts it.
+fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}

@@ -10,7 +10,7 @@ use crate::meter::Meter;
 use crate::net::digest::{Digester, chunks};
 use crate::net::report::{ReceiveReport, Traffic};
 use crate::net::socket::{Patience, Socket};
-use crate::net::store::Unnamed;
+use crate::file::{self, Placing};
 use crate::net::watch::with_signs;
 use crate::net::wire::{
     DIGEST_CHUNK_BYTES, Frame, HELLO_BYTES, Hello, Malformed, Manifest, Reason, name_of,
@@ -122,7 +122,9 @@ fn whole(
     let (path, not_kept) = match file {
         Some(file) => {
             let not_kept = set_attributes(&file, manifest)?;
-            (Some(file.publish()?), not_kept)
+            let path = file.path().to_path_buf();
+            file.publish(Placing::Replacing)?;
+            (Some(path), not_kept)
         }
         None => (None, Vec::new()),
     };
@@ -183,7 +185,7 @@ fn gather(
 /// Reads the file back from its disk and sends the digest of each chunk.
 fn read_back(
     receive: &Receive,
-    file: &Unnamed,
+    file: &file::Target<'_>,
     socket: &Socket,
     manifest: &Manifest,
     chunk_bytes: u64,
@@ -212,7 +214,7 @@ fn until_kept(
     socket: &Socket,
     idle: Patience<'_>,
     manifest: &Manifest,
-    file: Option<&Unnamed>,
+    file: Option<&file::Target<'_>>,
 ) -> Result<()> {
     loop {
         match socket.listen(idle, "before it said that the file is to be kept")? {
@@ -235,7 +237,7 @@ fn until_kept(
 fn discarded(
     socket: &Socket,
     manifest: &Manifest,
-    file: Option<&Unnamed>,
+    file: Option<&file::Target<'_>>,
     time: Duration,
 ) -> Option<Error> {
     let (reason, at, text) = socket.last_words(time)?;
@@ -245,7 +247,7 @@ fn discarded(
 fn why_discarded(
     socket: &Socket,
     manifest: &Manifest,
-    file: Option<&Unnamed>,
+    file: Option<&file::Target<'_>>,
     reason: Reason,
     at: u64,
     text: &str,

@@ -10,7 +10,7 @@ use crate::net::account::Account;
 use crate::net::parallel::{OfAll, OfOne, on_each};
 use crate::net::report::Connection;
 use crate::net::socket::{Patience, Socket};
-use crate::net::store::Unnamed;
+use crate::file;
 use crate::net::watch::{Direction, Watched};
 use crate::net::wire::{Manifest, RANGE_BYTES, Range};
 use crate::span::Work;
@@ -21,7 +21,7 @@ struct Shared<'a> {
     receive: &'a Receive,
     manifest: &'a Manifest,
     /// None: thrown away.
-    file: Option<&'a Unnamed>,
+    file: Option<&'a file::Target<'a>>,
     account: Mutex<Account>,
     meter: &'a Meter,
 }
@@ -30,7 +30,7 @@ struct Shared<'a> {
 pub(super) fn receive(
     receive: &Receive,
     manifest: &Manifest,
-    file: Option<&Unnamed>,
+    file: Option<&file::Target<'_>>,
     sockets: &[Socket],
     meter: &Meter,
 ) -> Result<OfAll> {

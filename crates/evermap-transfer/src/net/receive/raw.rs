@@ -4,8 +4,9 @@ use std::os::fd::OwnedFd;
 
 use super::Receive;
 use super::taker::Taker;
-use super::target::{Target, open_stream};
+use super::target::{Target, open_stream, set_usual_mode};
 use crate::error::Result;
+use crate::file::Placing;
 use crate::meter::Meter;
 use crate::net::report::{Connection, ReceiveReport, Traffic};
 use crate::net::socket::Socket;
@@ -63,7 +64,12 @@ pub(super) fn receive(
     let refused = taker.refused().iter().map(|(kind, why)| (*kind, why.0.clone())).collect();
     drop(taker);
     let path = match file {
-        Some(file) => Some(file.publish()?),
+        Some(file) => {
+            set_usual_mode(&file)?;
+            let path = file.path().to_path_buf();
+            file.publish(Placing::Replacing)?;
+            Some(path)
+        }
         None => None,
     };
     Ok(ReceiveReport {

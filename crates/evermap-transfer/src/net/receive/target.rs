@@ -1,17 +1,21 @@
 //! Where what arrives goes: a name in a directory, an open stream, or nowhere.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Advice, FallocateFlags, Mode, Timespec, Timestamps};
+use rustix::fs::{
+    Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps,
+};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::net::store::{Unnamed, again};
+use crate::file::attributes::umask;
+use crate::file::{self, Placing, c_name};
+use crate::net::again;
 use crate::net::wire::{Manifest, Stamp, name_of};
 use crate::span::Span;
 
@@ -19,16 +23,44 @@ use crate::span::Span;
 const RESERVED_BYTES: u64 = 64 << 20;
 
 /// The target as it was named.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Target {
     /// A directory: what arrives has the sender's name there.
-    Directory(PathBuf),
+    Directory(Directory),
     /// One file, whatever the sender calls it.
-    File { directory: PathBuf, name: OsString },
+    File(Directory, OsString),
     /// What is there and is no regular file: a terminal, a FIFO, `/dev/null`. It is written into.
     Stream(PathBuf),
     /// What arrives is thrown away.
     Nothing,
+}
+
+/// A directory that is open: should it get another name meanwhile, what arrives is still put there.
+#[derive(Debug)]
+pub(super) struct Directory {
+    opened: OwnedFd,
+    path: PathBuf,
+}
+
+impl Directory {
+    fn open(path: &Path) -> Result<Directory> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = again(|| rustix::fs::open(path, flags, Mode::empty()))
+            .map_err(Error::io("receive into", path))?;
+        Ok(Directory { opened, path: path.into() })
+    }
+
+    /// A file that is to be called `name` there, and has no name yet. A directory that has it is refused.
+    fn file(&self, name: &OsStr) -> Result<file::Target<'_>> {
+        let path = self.path.join(name);
+        let in_the_way = rustix::fs::statat(&self.opened, name, AtFlags::SYMLINK_NOFOLLOW);
+        if in_the_way
+            .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory)
+        {
+            return Err(Error::io("replace", path)(Errno::ISDIR));
+        }
+        file::Target::new(self.opened.as_fd(), &c_name(name)?, &path, Placing::Replacing)
+    }
 }
 
 impl Target {
@@ -36,7 +68,7 @@ impl Target {
     pub(super) fn of(path: &Path) -> Result<Target> {
         let look = Error::io("look at", path);
         let whole = match fs::metadata(path) {
-            Ok(found) if found.is_dir() => return Ok(Target::Directory(path.into())),
+            Ok(found) if found.is_dir() => return Directory::open(path).map(Target::Directory),
             Ok(found) if !found.is_file() => return Ok(Target::Stream(path.into())),
             Ok(_) => fs::canonicalize(path).map_err(look)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => path.into(),
@@ -50,25 +82,15 @@ impl Target {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        match fs::metadata(directory) {
-            Ok(found) if found.is_dir() => {
-                Ok(Target::File { directory: directory.into(), name: name.into() })
-            }
-            Ok(_) => Err(Error::io("receive into", directory)(io::Error::from(
-                io::ErrorKind::NotADirectory,
-            ))),
-            Err(error) => Err(Error::io("receive into", directory)(error)),
-        }
+        Ok(Target::File(Directory::open(directory)?, name.into()))
     }
 
     /// Makes the file of a manifest, with its length, and room for all that will come.
-    pub(super) fn prepare(&self, manifest: &Manifest) -> Result<Option<Unnamed>> {
+    pub(super) fn prepare(&self, manifest: &Manifest) -> Result<Option<file::Target<'_>>> {
         let file = match self {
             Target::Nothing => return Ok(None),
-            Target::Directory(directory) => {
-                Unnamed::create(directory, name_of(&manifest.name), 0o600)?
-            }
-            Target::File { directory, name } => Unnamed::create(directory, name, 0o600)?,
+            Target::Directory(directory) => directory.file(name_of(&manifest.name))?,
+            Target::File(directory, name) => directory.file(name)?,
             Target::Stream(path) => {
                 return Err(Error::Usage(format!(
                     "{} is no file that could be replaced: name a file or a directory, or receive raw bytes",
@@ -87,20 +109,20 @@ impl Target {
     }
 
     /// Makes the file of raw bytes, of which nothing is known.
-    pub(super) fn prepare_raw(&self) -> Result<Option<Unnamed>> {
+    pub(super) fn prepare_raw(&self) -> Result<Option<file::Target<'_>>> {
         match self {
             Target::Nothing | Target::Stream(_) => Ok(None),
-            Target::File { directory, name } => Unnamed::create(directory, name, 0o666).map(Some),
-            Target::Directory(path) => Err(Error::Usage(format!(
+            Target::File(directory, name) => directory.file(name).map(Some),
+            Target::Directory(directory) => Err(Error::Usage(format!(
                 "{} is a directory, and raw bytes have no name: name a file in it",
-                path.display()
+                directory.path.display()
             ))),
         }
     }
 }
 
 /// Reserves room; whether that can be done here at all.
-fn reserve(file: &Unnamed, extent: Span) -> Result<bool, Errno> {
+fn reserve(file: &file::Target<'_>, extent: Span) -> Result<bool, Errno> {
     let mut at = extent.begin;
     while at < extent.end {
         let bytes = RESERVED_BYTES.min(extent.end - at);
@@ -113,7 +135,7 @@ fn reserve(file: &Unnamed, extent: Span) -> Result<bool, Errno> {
     Ok(true)
 }
 
-fn no_room(file: &Unnamed, manifest: &Manifest) -> impl FnOnce(Errno) -> Error {
+fn no_room(file: &file::Target<'_>, manifest: &Manifest) -> impl FnOnce(Errno) -> Error {
     let (path, needed_bytes) = (file.path().to_path_buf(), manifest.data_bytes());
     move |errno| match errno {
         Errno::NOSPC | Errno::DQUOT => Error::NoSpace { path, needed_bytes },
@@ -123,7 +145,7 @@ fn no_room(file: &Unnamed, manifest: &Manifest) -> impl FnOnce(Errno) -> Error {
 
 /// Gives a file the permissions and times of a manifest; what the file system or this user's rights don't allow, in
 /// words. A stranger decides neither whose program a file is run as nor who may delete it: only the nine lowest bits count.
-pub(super) fn set_attributes(file: &Unnamed, manifest: &Manifest) -> Result<Vec<String>> {
+pub(super) fn set_attributes(file: &file::Target<'_>, manifest: &Manifest) -> Result<Vec<String>> {
     let mut not_kept = Vec::new();
     let mode = Mode::from_raw_mode(manifest.mode & 0o777);
     let times = Timestamps {
@@ -146,13 +168,22 @@ pub(super) fn set_attributes(file: &Unnamed, manifest: &Manifest) -> Result<Vec<
     Ok(not_kept)
 }
 
+/// Gives a file of which nothing is known the permissions that any new file has.
+pub(super) fn set_usual_mode(file: &file::Target<'_>) -> Result<()> {
+    let mode = Mode::from_raw_mode(0o666 & !umask().unwrap_or(0o077));
+    match again(|| rustix::fs::fchmod(file, mode)) {
+        Ok(()) | Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(errno) => Err(Error::io("set the mode of", file.path())(errno)),
+    }
+}
+
 fn timespec(stamp: Stamp) -> Timespec {
     Timespec { tv_sec: stamp.seconds, tv_nsec: stamp.nanoseconds.into() }
 }
 
 /// Brings a file to its disk and takes it out of memory, so that what is read next comes from there. File systems in memory
 /// have nowhere else to read it from.
-pub(super) fn flush(file: &Unnamed) -> Result<()> {
+pub(super) fn flush(file: &file::Target<'_>) -> Result<()> {
     again(|| rustix::fs::fdatasync(file)).map_err(Error::io("flush", file.path()))?;
     let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
     Ok(())

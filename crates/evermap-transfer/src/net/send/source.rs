@@ -9,7 +9,7 @@ use rustix::fs::{Advice, CWD, Mode, OFlags, Statx, StatxTimestamp};
 use crate::end::{End, Kind};
 use crate::error::{Error, Result};
 use crate::file::{Identity, look};
-use crate::net::store::again;
+use crate::net::again;
 use crate::net::wire::{EXTENTS_MAX, Manifest, NANOSECONDS, Stamp};
 use crate::observe::extents;
 use crate::span::Span;
