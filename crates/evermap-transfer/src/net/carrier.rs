@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use crate::end::Ends;
 use crate::engines::{self, Engine, EngineKind, Stop, Tuning, WhyNot};
 use crate::meter::Meter;
+use crate::report::NotUsed;
 use crate::span::Work;
 
 /// A step's bytes: between two steps nothing is done here, so the figure only bounds what an engine plans at a time.
@@ -28,7 +29,7 @@ pub(super) struct Carrier {
     tuning: Tuning,
     /// The one that moved bytes last.
     used: Option<EngineKind>,
-    refused: Vec<(EngineKind, WhyNot)>,
+    not_used: Vec<NotUsed>,
 }
 
 impl Carrier {
@@ -39,7 +40,7 @@ impl Carrier {
             next: kinds.iter().copied().collect(),
             tuning: Tuning::default(),
             used: None,
-            refused: Vec::new(),
+            not_used: Vec::new(),
         }
     }
 
@@ -63,7 +64,7 @@ impl Carrier {
                 Ok(()) => self.engine = Some(engine),
                 Err(Stop::Refused(why)) => {
                     tracing::debug!(engine = %engine.kind(), %why, "the next engine goes on");
-                    self.refused.push((engine.kind(), why));
+                    self.not_used.push(NotUsed { engine: engine.kind(), why: why.0 });
                     engine.drain(ends, work, meter)?;
                 }
                 // What failed fails the connection: what the engine still holds will not be missed.
@@ -78,15 +79,15 @@ impl Carrier {
             let mut engine = engines::make(kind, &self.tuning);
             match engine.probe(ends) {
                 Ok(()) => return Some(engine),
-                Err(why) => self.refused.push((kind, why)),
+                Err(why) => self.not_used.push(NotUsed { engine: kind, why: why.0 }),
             }
         }
         None
     }
 
     fn why_none(&self) -> WhyNot {
-        match self.refused.last() {
-            Some((_, why)) => why.clone(),
+        match self.not_used.last() {
+            Some(not) => WhyNot::new(not.why.clone()),
             None => WhyNot::new("no engine was named"),
         }
     }
@@ -97,7 +98,7 @@ impl Carrier {
     }
 
     /// Those that would have come before, and why they did not serve.
-    pub(super) fn refused(&self) -> &[(EngineKind, WhyNot)] {
-        &self.refused
+    pub(super) fn not_used(&self) -> &[NotUsed] {
+        &self.not_used
     }
 }

@@ -5,14 +5,14 @@ use std::sync::{Mutex, PoisonError};
 use super::report::Connection;
 use super::socket::Socket;
 use super::watch::{Direction, start};
-use crate::engines::{EngineKind, WhyNot};
 use crate::error::Result;
+use crate::report::NotUsed;
 
 /// What one connection carried, and which engines did not serve there.
-pub(super) type OfOne = (Connection, Vec<(EngineKind, WhyNot)>);
+pub(super) type OfOne = (Connection, Vec<NotUsed>);
 
 /// The same of all of them.
-pub(super) type OfAll = (Vec<Connection>, Vec<(EngineKind, String)>);
+pub(super) type OfAll = (Vec<Connection>, Vec<NotUsed>);
 
 /// Runs `one` for each socket, the first in this thread. The first error is the cause, the others are its effects: it ends
 /// all of them, and is what is given back.
@@ -50,11 +50,11 @@ pub(super) fn on_each<E: Send>(
 /// Each engine that did not serve is named once.
 fn of_all(carried: Vec<OfOne>) -> OfAll {
     let mut all = OfAll::default();
-    for (connection, refused) in carried {
+    for (connection, not_used) in carried {
         all.0.push(connection);
-        for (kind, why) in refused {
-            if !all.1.iter().any(|(known, _)| *known == kind) {
-                all.1.push((kind, why.0));
+        for not in not_used {
+            if !all.1.iter().any(|known| known.engine == not.engine) {
+                all.1.push(not);
             }
         }
     }

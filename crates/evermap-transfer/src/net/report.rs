@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::engines::EngineKind;
 use crate::meter::Meter;
 use crate::observe::{Moment, Usage};
+use crate::report::{NotKept, NotUsed};
 
 /// What one connection carried.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub struct Traffic {
     /// Each of the connections.
     pub connections: Vec<Connection>,
     /// Engines that come earlier in the plan than the one used, and why they did not serve.
-    pub refused: Vec<(EngineKind, String)>,
+    pub not_used: Vec<NotUsed>,
 }
 
 impl Traffic {
@@ -50,6 +51,7 @@ impl Traffic {
 #[non_exhaustive]
 pub struct SendReport {
     /// The file that was sent.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::report::lossy"))]
     pub path: PathBuf,
     /// Its size; for a stream what was read of it.
     pub size_bytes: u64,
@@ -67,13 +69,14 @@ pub struct SendReport {
 #[non_exhaustive]
 pub struct ReceiveReport {
     /// The file that was published; none if the bytes were thrown away.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "lossy"))]
     pub path: Option<PathBuf>,
     /// Its size.
     pub size_bytes: u64,
     /// Whether it was read back, and is what the sender has.
     pub verified: bool,
     /// Which of its attributes the file system or this user's rights don't allow.
-    pub not_kept: Vec<String>,
+    pub not_kept: Vec<NotKept>,
     /// What it took.
     pub traffic: Traffic,
 }
@@ -84,14 +87,23 @@ impl Traffic {
         begin: &Moment,
         meter: &Meter,
         connections: Vec<Connection>,
-        refused: Vec<(EngineKind, String)>,
+        not_used: Vec<NotUsed>,
     ) -> Traffic {
         Traffic {
             bytes: meter.arrived_bytes(),
             usage: begin.since(),
             calls: meter.calls(),
             connections,
-            refused,
+            not_used,
         }
+    }
+}
+
+/// Paths have any bytes; JSON has not.
+#[cfg(feature = "serde")]
+fn lossy<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    match path {
+        Some(path) => serializer.serialize_some(&path.to_string_lossy()),
+        None => serializer.serialize_none(),
     }
 }

@@ -101,7 +101,7 @@ fn no_answer_however_changed_does_harm_to_a_sender() {
     let file = place.file("file", vec![b'x'; 100]);
     let mut numbers = Numbers(11);
     for round in 0..300 {
-        let mut answers = vec![frame(1, 0, 0), frame(4, 100, 0), frame(6, 0, 0)];
+        let mut answers = [frame(1, 0, 0), frame(4, 100, 0), frame(6, 0, 0)];
         let which = numbers.next(3);
         let length = answers[which].len() - 4;
         answers[which].truncate(length);

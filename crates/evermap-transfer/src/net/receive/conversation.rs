@@ -112,7 +112,7 @@ fn whole(
     first.say(&ready, handshake())?;
     let sockets = gather(receive, first, hello, joins, &ready)?;
     let meter = Meter::new(receive.cancelled.clone());
-    let (connections, refused) = data::receive(receive, manifest, file.as_ref(), &sockets, &meter)?;
+    let (connections, not_used) = data::receive(receive, manifest, file.as_ref(), &sockets, &meter)?;
     if let (Some(file), 1..) = (&file, digest_chunk_bytes) {
         read_back(receive, file, first, manifest, digest_chunk_bytes)?;
     }
@@ -140,7 +140,7 @@ fn whole(
         size_bytes: manifest.size_bytes,
         verified: digest_chunk_bytes > 0,
         not_kept,
-        traffic: Traffic::since(begin, &meter, connections, refused),
+        traffic: Traffic::since(begin, &meter, connections, not_used),
     })
 }
 

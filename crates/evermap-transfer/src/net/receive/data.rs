@@ -100,6 +100,6 @@ impl Shared<'_> {
         }
         let connection =
             Connection { peer: socket.address().into(), engine: taker.used(), bytes, spans };
-        Ok((connection, taker.refused().to_vec()))
+        Ok((connection, taker.not_used().to_vec()))
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn receive(
         bytes,
         spans: u64::from(bytes > 0),
     };
-    let refused = taker.refused().iter().map(|(kind, why)| (*kind, why.0.clone())).collect();
+    let not_used = taker.not_used().to_vec();
     drop(taker);
     let path = match file {
         Some(file) => {
@@ -77,6 +77,6 @@ pub(super) fn receive(
         size_bytes: bytes,
         verified: false,
         not_kept: Vec::new(),
-        traffic: Traffic::since(&begin, &meter, vec![connection], refused),
+        traffic: Traffic::since(&begin, &meter, vec![connection], not_used),
     })
 }

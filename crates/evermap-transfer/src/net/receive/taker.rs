@@ -8,11 +8,12 @@ use rustix::net::RecvFlags;
 
 use super::target::open_nowhere;
 use crate::end::{End, Ends};
-use crate::engines::{EngineKind, Stop, WhyNot};
+use crate::engines::{EngineKind, Stop};
 use crate::error::{Error, Result, Side};
 use crate::meter::Meter;
 use crate::net::carrier::Carrier;
 use crate::net::socket::Socket;
+use crate::report::NotUsed;
 use crate::span::Work;
 
 /// Thrown away by one call.
@@ -74,9 +75,9 @@ impl<'a> Taker<'a> {
         }
     }
 
-    pub(super) fn refused(&self) -> &[(EngineKind, WhyNot)] {
+    pub(super) fn not_used(&self) -> &[NotUsed] {
         match self {
-            Taker::Engines { carrier, .. } => carrier.refused(),
+            Taker::Engines { carrier, .. } => carrier.not_used(),
             Taker::Nowhere { .. } => &[],
         }
     }
@@ -93,7 +94,7 @@ impl<'a> Taker<'a> {
                 Error::NoSpace { path: ends.target.path().into(), needed_bytes }
             }
             (stop, Taker::Engines { ends, carrier }) => {
-                let engine = carrier.used().or(carrier.refused().last().map(|(kind, _)| *kind));
+                let engine = carrier.used().or(carrier.not_used().last().map(|not| not.engine));
                 stop.into_error(engine.unwrap_or(EngineKind::ReadWrite), ends)
             }
             (Stop::Cancelled, Taker::Nowhere { .. }) => {

@@ -17,6 +17,7 @@ use crate::file::attributes::umask;
 use crate::file::{self, Placing, c_name};
 use crate::net::again;
 use crate::net::wire::{Manifest, Stamp, name_of};
+use crate::report::NotKept;
 use crate::span::Span;
 
 /// Reserved at a time. A signal makes some file systems give back what one call reserved, so that one call must not take long.
@@ -145,7 +146,7 @@ fn no_room(file: &file::Target<'_>, manifest: &Manifest) -> impl FnOnce(Errno) -
 
 /// Gives a file the permissions and times of a manifest; what the file system or this user's rights don't allow, in
 /// words. A stranger decides neither whose program a file is run as nor who may delete it: only the nine lowest bits count.
-pub(super) fn set_attributes(file: &file::Target<'_>, manifest: &Manifest) -> Result<Vec<String>> {
+pub(super) fn set_attributes(file: &file::Target<'_>, manifest: &Manifest) -> Result<Vec<NotKept>> {
     let mut not_kept = Vec::new();
     let mode = Mode::from_raw_mode(manifest.mode & 0o777);
     let times = Timestamps {
@@ -159,8 +160,9 @@ pub(super) fn set_attributes(file: &file::Target<'_>, manifest: &Manifest) -> Re
     for (what, outcome) in outcomes {
         match outcome {
             Ok(()) => {}
-            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                not_kept.push(what.to_string())
+            Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
+                let path = file.path().to_path_buf();
+                not_kept.push(NotKept { path, what: what.into(), why: errno.to_string() });
             }
             Err(errno) => return Err(Error::io("set the attributes of", file.path())(errno)),
         }

@@ -53,7 +53,7 @@ pub(super) fn send(
         sockets.push(socket);
     }
     let meter = Meter::new(send.cancelled.clone());
-    let (carried, refused) = data::send(send, source, &manifest.extents, &sockets, &meter)?;
+    let (carried, not_used) = data::send(send, source, &manifest.extents, &sockets, &meter)?;
     conclude(send, source, &first, &manifest, terms)?;
     if let Some(progress) = &send.on_progress {
         progress(meter.arrived_bytes(), manifest.data_bytes());
@@ -63,7 +63,7 @@ pub(super) fn send(
         size_bytes: manifest.size_bytes,
         verified: terms.digest_chunk_bytes > 0,
         published: !terms.discards,
-        traffic: Traffic::since(&begin, &meter, carried, refused),
+        traffic: Traffic::since(&begin, &meter, carried, not_used),
     })
 }
 

@@ -111,7 +111,7 @@ fn one_connection(
     socket.write_all(&Range::End.encode(), false, patience, DOING).map_err(Broke::Connection)?;
     let connection =
         Connection { peer: socket.address().into(), engine: carrier.used(), bytes, spans };
-    Ok((connection, carrier.refused().to_vec()))
+    Ok((connection, carrier.not_used().to_vec()))
 }
 
 /// What stopped an engine, as an error of this side or of the connection.
@@ -126,7 +126,7 @@ fn broke(stop: Stop, carrier: &Carrier, ends: &Ends<'_>, socket: &Socket, doing:
 
 /// What stopped an engine, as an error about the file.
 pub(super) fn error(stop: Stop, carrier: &Carrier, ends: &Ends<'_>) -> Error {
-    let engine = carrier.used().or(carrier.refused().last().map(|(kind, _)| *kind));
+    let engine = carrier.used().or(carrier.not_used().last().map(|not| not.engine));
     stop.into_error(engine.unwrap_or(EngineKind::ReadWrite), ends)
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use super::source::{Source, advise};
 use super::{Send, data};
 use crate::end::{End, Ends};
-use crate::engines::Stop;
+use crate::engines::{EngineKind, Stop};
 use crate::error::{Result, Side};
 use crate::meter::Meter;
 use crate::net::carrier::Carrier;
@@ -13,6 +13,7 @@ use crate::net::report::{Connection, SendReport, Traffic};
 use crate::net::socket::Socket;
 use crate::net::watch::{Direction, Watched};
 use crate::observe::Moment;
+use crate::report::NotUsed;
 use crate::span::{Span, Work};
 use crate::sys::sigpipe::SigpipeBlocked;
 
@@ -22,7 +23,7 @@ pub(super) fn send(send: &Send, source: &Source, socket: &Socket) -> Result<Send
     let begin = Moment::now();
     let meter = Meter::new(send.cancelled.clone());
     let sent = bytes(send, source, socket, &meter);
-    let (carrier_used, refused) = match sent {
+    let (engine, not_used) = match sent {
         Ok(carried) => carried,
         Err(error) => {
             socket.reset_when_closed();
@@ -33,7 +34,7 @@ pub(super) fn send(send: &Send, source: &Source, socket: &Socket) -> Result<Send
     let bytes = meter.arrived_bytes();
     let connection = Connection {
         peer: socket.address().into(),
-        engine: carrier_used,
+        engine,
         bytes,
         spans: u64::from(bytes > 0),
     };
@@ -42,11 +43,11 @@ pub(super) fn send(send: &Send, source: &Source, socket: &Socket) -> Result<Send
         size_bytes: bytes,
         verified: false,
         published: false,
-        traffic: Traffic::since(&begin, &meter, vec![connection], refused),
+        traffic: Traffic::since(&begin, &meter, vec![connection], not_used),
     })
 }
 
-type Used = (Option<crate::engines::EngineKind>, Vec<(crate::engines::EngineKind, String)>);
+type Used = (Option<EngineKind>, Vec<NotUsed>);
 
 fn bytes(send: &Send, source: &Source, socket: &Socket, meter: &Meter) -> Result<Used> {
     const DOING: &str = "while bytes were sent";
@@ -84,6 +85,6 @@ fn bytes(send: &Send, source: &Source, socket: &Socket, meter: &Meter) -> Result
     if has_a_size {
         source.unchanged()?;
     }
-    let refused = carrier.refused().iter().map(|(kind, why)| (*kind, why.0.clone())).collect();
-    Ok((carrier.used(), refused))
+    let not_used = carrier.not_used().to_vec();
+    Ok((carrier.used(), not_used))
 }
