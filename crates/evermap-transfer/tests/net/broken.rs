@@ -12,7 +12,8 @@ use evermap_transfer::net::{Receive, Send};
 
 use crate::common::{Place, Sent, assert_peer, bytes, listening, over_pair, tcp_pair};
 use crate::wire::{
-    DIGEST, FAILED, Hello, KEEP, PUBLISHED, READY, STORED, end, expect, frame, frame_with, greet, manifest, range,
+    DIGEST, FAILED, Hello, KEEP, PUBLISHED, READY, STORED, end, expect, frame, frame_with, greet,
+    manifest, range,
 };
 
 const DATA: &[u8] = b"some bytes of a file";
@@ -85,7 +86,9 @@ fn a_sender_that_falls_silent_at_any_stage_is_given_up() {
     let receive = Receive::new(place.inbox())
         .handshake_timeout(Duration::from_millis(80))
         .idle_timeout(Duration::from_millis(80));
-    for cut in [0, 20, 48, 60, whole.len() - 116, whole.len() - 110, whole.len() - 90, whole.len() - 64] {
+    for cut in
+        [0, 20, 48, 60, whole.len() - 116, whole.len() - 110, whole.len() - 90, whole.len() - 64]
+    {
         let (mut stream, receiver) = over_pair(&receive);
         stream.write_all(&whole[..cut]).unwrap();
         assert_peer(&receiver.join().unwrap().unwrap_err(), "nothing moved for 80ms");
@@ -147,7 +150,8 @@ fn a_receiver_that_is_only_slow_gets_everything() {
     let contents = bytes(2 << 20);
     let file = place.file("file", &contents);
     // Reading takes several times as long as nothing may move, and a whole pipe is drained by one call.
-    let (mut stream, sender) = sending(&Send::new(&file).raw(true).idle_timeout(Duration::from_millis(300)));
+    let (mut stream, sender) =
+        sending(&Send::new(&file).raw(true).idle_timeout(Duration::from_millis(300)));
     let mut found: Vec<u8> = Vec::new();
     let mut some = vec![0; 100_000];
     loop {
@@ -193,7 +197,12 @@ fn a_source_that_is_written_to_meanwhile_is_an_error_on_both_ends() {
     let (mut stream, sender) = sending(&Send::new(&path));
     welcome(&mut stream, 0);
     take_all(&mut stream, 1 << 20);
-    std::os::unix::fs::FileExt::write_at(&std::fs::File::options().write(true).open(&path).unwrap(), b"x", 7).unwrap();
+    std::os::unix::fs::FileExt::write_at(
+        &std::fs::File::options().write(true).open(&path).unwrap(),
+        b"x",
+        7,
+    )
+    .unwrap();
     stream.write_all(&frame(STORED, 1 << 20, 0)).unwrap();
     let (_, words) = expect(&mut stream, FAILED);
     assert!(words.contains("changed"), "{words}");
@@ -333,6 +342,7 @@ fn what_is_cancelled_ends_and_leaves_nothing() {
     }
     // One that only waits for a sender as well.
     let cancelled = Arc::new(AtomicBool::new(true));
-    let (_, receiver) = listening(&Receive::new(place.inbox()).cancelled_by(cancelled), "127.0.0.1:0");
+    let (_, receiver) =
+        listening(&Receive::new(place.inbox()).cancelled_by(cancelled), "127.0.0.1:0");
     assert!(matches!(receiver.join().unwrap(), Err(Error::Cancelled { .. })));
 }

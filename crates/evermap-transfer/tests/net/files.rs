@@ -30,7 +30,10 @@ fn every_size_arrives_over_every_number_of_connections() {
                 assert_eq!(sent.traffic.bytes, size as u64);
                 for traffic in [&sent.traffic, &received.traffic] {
                     assert_eq!(traffic.connections.len(), usize::from(connections));
-                    assert_eq!(traffic.connections.iter().map(|of| of.bytes).sum::<u64>(), size as u64);
+                    assert_eq!(
+                        traffic.connections.iter().map(|of| of.bytes).sum::<u64>(),
+                        size as u64
+                    );
                 }
             }
         }
@@ -80,7 +83,8 @@ fn holes_stay_holes_and_cost_nothing() {
 fn a_file_that_is_one_hole_arrives_as_one() {
     let place = Place::new();
     std::fs::File::create(place.path("hole")).unwrap().set_len(1 << 40).unwrap();
-    let (sent, _) = ok(&Send::new(place.path("hole")).verify(true), &Receive::new(place.inbox()), TCP);
+    let (sent, _) =
+        ok(&Send::new(place.path("hole")).verify(true), &Receive::new(place.inbox()), TCP);
     assert_eq!(sent.traffic.bytes, 0);
     assert_eq!(std::fs::metadata(place.path("inbox/hole")).unwrap().len(), 1 << 40);
     assert_eq!(allocated_bytes(&place.path("inbox/hole")), 0);
@@ -94,7 +98,8 @@ fn mode_and_times_arrive_to_the_nanosecond_and_no_rights_beyond_reading_writing_
     for (mode, kept) in [(0o640, 0o640), (0o7755, 0o755), (0o400, 0o400)] {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         let modified = UNIX_EPOCH + Duration::new(1_234_567_890, 123_456_789);
-        file.set_times(std::fs::FileTimes::new().set_modified(modified).set_accessed(modified)).unwrap();
+        file.set_times(std::fs::FileTimes::new().set_modified(modified).set_accessed(modified))
+            .unwrap();
         let (_, received) = ok(&Send::new(&path), &Receive::new(place.inbox()), TCP);
         assert!(received.not_kept.is_empty());
         let copy = std::fs::metadata(place.path("inbox/file")).unwrap();
@@ -164,11 +169,18 @@ fn each_engine_that_can_send_does_and_the_others_say_why_not() {
             match sent {
                 Ok(_) => {
                     received.unwrap();
-                    assert_eq!(std::fs::read(place.path("inbox/file")).unwrap(), contents, "{engine}");
+                    assert_eq!(
+                        std::fs::read(place.path("inbox/file")).unwrap(),
+                        contents,
+                        "{engine}"
+                    );
                     std::fs::remove_file(place.path("inbox/file")).unwrap();
                 }
                 Err(error) => {
-                    assert!(matches!(error, evermap_transfer::Error::Refused { .. }), "{engine}: {error:?}");
+                    assert!(
+                        matches!(error, evermap_transfer::Error::Refused { .. }),
+                        "{engine}: {error:?}"
+                    );
                     assert!(received.is_err() && place.received().is_empty(), "{engine}");
                     let always = [EngineKind::ReadWrite, EngineKind::Splice, EngineKind::DualPipe];
                     assert!(!always.contains(&engine), "{engine}: {error}");
@@ -194,7 +206,8 @@ fn connected_sockets_serve_as_well_as_addresses() {
     let place = Place::new();
     let contents = bytes(5 << 20);
     let file = place.file("file", &contents);
-    let (here, there): (Vec<_>, Vec<_>) = (0..3).map(|_| tcp_pair()).map(|(a, b)| (a.into(), b.into())).unzip();
+    let (here, there): (Vec<_>, Vec<_>) =
+        (0..3).map(|_| tcp_pair()).map(|(a, b)| (a.into(), b.into())).unzip();
     let receive = Receive::new(place.inbox());
     let receiver = std::thread::spawn(move || receive.over_all(there));
     let sent = Send::new(&file).over_all(here).unwrap();
@@ -244,7 +257,11 @@ fn what_no_transfer_can_be_made_of_is_refused_before_anything_is_sent() {
         let error = send.to(&nobody).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
     }
-    for receive in [Receive::new(place.path("no/where")), Receive::new(place.path("none/")), Receive::new(file.join("x"))] {
+    for receive in [
+        Receive::new(place.path("no/where")),
+        Receive::new(place.path("none/")),
+        Receive::new(file.join("x")),
+    ] {
         assert!(receive.listen(&TCP.parse().unwrap()).is_err(), "{receive:?}");
     }
     assert!(Receive::new(&file).raw(true).verify(true).listen(&TCP.parse().unwrap()).is_err());
@@ -256,8 +273,10 @@ fn progress_is_told_up_to_the_last_byte() {
     let file = place.file("file", bytes(1 << 20));
     let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let (of_send, of_receive) = (told.clone(), told.clone());
-    let send = Send::new(&file).on_progress(move |done, total| of_send.lock().unwrap().push((done, total)));
-    let receive = Receive::new(place.inbox()).on_progress(move |done, total| of_receive.lock().unwrap().push((done, total)));
+    let send = Send::new(&file)
+        .on_progress(move |done, total| of_send.lock().unwrap().push((done, total)));
+    let receive = Receive::new(place.inbox())
+        .on_progress(move |done, total| of_receive.lock().unwrap().push((done, total)));
     ok(&send, &receive, TCP);
     let told = told.lock().unwrap();
     assert_eq!(told.iter().filter(|told| **told == (1 << 20, 1 << 20)).count(), 2, "{told:?}");

@@ -13,7 +13,8 @@ struct Numbers(u64);
 
 impl Numbers {
     fn next(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % below.max(1)
     }
 
@@ -47,12 +48,22 @@ fn parts() -> Vec<Vec<u8>> {
     let manifest = manifest_with(b"file", 300, 0o644, 1 << 16, &[(0, 100), (200, 300)]);
     let hello = Hello::new(&manifest).bytes();
     let bytes = vec![b'x'; 100];
-    vec![hello, manifest, range(0, 100), bytes.clone(), range(200, 300), bytes, end(), frame(KEEP, 0, 0)]
+    vec![
+        hello,
+        manifest,
+        range(0, 100),
+        bytes.clone(),
+        range(200, 300),
+        bytes,
+        end(),
+        frame(KEEP, 0, 0),
+    ]
 }
 
 #[test]
 fn no_conversation_however_changed_does_harm() {
-    let seed = std::env::var("EVERMAP_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7u64);
+    let seed =
+        std::env::var("EVERMAP_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7u64);
     eprintln!("EVERMAP_FUZZ_SEED={seed}");
     let place = Place::new();
     let mut numbers = Numbers(seed);
@@ -90,9 +101,16 @@ fn no_conversation_however_changed_does_harm() {
             }
             Err(_) => refused += 1,
         }
-        assert!(place.received().is_empty(), "round {round} of seed {seed} left {:?}", place.received());
+        assert!(
+            place.received().is_empty(),
+            "round {round} of seed {seed} left {:?}",
+            place.received()
+        );
     }
-    assert!(kept > 50 && refused > 500, "{kept} kept, {refused} refused: changes that change nothing");
+    assert!(
+        kept > 50 && refused > 500,
+        "{kept} kept, {refused} refused: changes that change nothing"
+    );
 }
 
 #[test]
@@ -110,7 +128,9 @@ fn no_answer_however_changed_does_harm_to_a_sender() {
         let (here, mut there) = std::os::unix::net::UnixStream::pair().unwrap();
         let _ = there.write_all(&answers.concat());
         let _ = there.shutdown(std::net::Shutdown::Write);
-        let send = Send::new(&file).handshake_timeout(Duration::from_secs(5)).idle_timeout(Duration::from_secs(5));
+        let send = Send::new(&file)
+            .handshake_timeout(Duration::from_secs(5))
+            .idle_timeout(Duration::from_secs(5));
         let sender = std::thread::spawn(move || send.over(here));
         let sent = sender.join().unwrap_or_else(|_| panic!("round {round} panicked"));
         drop(sent);

@@ -6,7 +6,9 @@ use evermap_transfer::Error;
 use evermap_transfer::net::Receive;
 
 use crate::common::{Place, Received, assert_peer, over_pair};
-use crate::wire::{FAILED, Hello, KEEP, end, expect, frame, greet, manifest, manifest_with, range, summed};
+use crate::wire::{
+    FAILED, Hello, KEEP, end, expect, frame, greet, manifest, manifest_with, range, summed,
+};
 
 /// What a receiver makes of a greeting.
 fn greeted_with(place: &Place, bytes: &[u8]) -> (Received, String) {
@@ -70,7 +72,8 @@ fn a_manifest_that_lies_is_refused_and_told_why() {
         (summed(vec![0; 8]), "too short"),
     ];
     for (manifest, says) in cases {
-        let (received, words) = greeted_with(&place, &[Hello::new(&manifest).bytes(), manifest].concat());
+        let (received, words) =
+            greeted_with(&place, &[Hello::new(&manifest).bytes(), manifest].concat());
         assert_peer(&received.unwrap_err(), says);
         assert!(words.contains(says), "{words}");
         assert!(place.received().is_empty());
@@ -80,9 +83,12 @@ fn a_manifest_that_lies_is_refused_and_told_why() {
 #[test]
 fn a_name_that_leads_elsewhere_is_refused() {
     let place = Place::new();
-    for name in [&b""[..], b".", b"..", b"../escaped", b"/tmp/escaped", b"a/b", b"a\0b", b"escaped/"] {
+    for name in
+        [&b""[..], b".", b"..", b"../escaped", b"/tmp/escaped", b"a/b", b"a\0b", b"escaped/"]
+    {
         let manifest = manifest(name, 0, &[]);
-        let (received, _) = greeted_with(&place, &[Hello::new(&manifest).bytes(), manifest].concat());
+        let (received, _) =
+            greeted_with(&place, &[Hello::new(&manifest).bytes(), manifest].concat());
         assert_peer(&received.unwrap_err(), "name");
     }
     // The name of a directory that is there is none for a file.
@@ -139,11 +145,21 @@ fn fewer_or_more_bytes_than_announced_are_refused() {
     // In any order, and the same is well.
     let (mut stream, receiver) = over_pair(&Receive::new(place.inbox()));
     greet(&mut stream, &manifest);
-    let parts = [range(57, 60), b"890".to_vec(), range(0, 10), b"abcdefghij".to_vec(), range(50, 57), b"1234567".to_vec()];
+    let parts = [
+        range(57, 60),
+        b"890".to_vec(),
+        range(0, 10),
+        b"abcdefghij".to_vec(),
+        range(50, 57),
+        b"1234567".to_vec(),
+    ];
     stream.write_all(&[parts.concat(), end(), frame(KEEP, 0, 0)].concat()).unwrap();
     receiver.join().unwrap().unwrap();
     let found = std::fs::read(place.path("inbox/file")).unwrap();
-    assert_eq!((&found[..10], &found[50..60], found.len()), (&b"abcdefghij"[..], &b"1234567890"[..], 100));
+    assert_eq!(
+        (&found[..10], &found[50..60], found.len()),
+        (&b"abcdefghij"[..], &b"1234567890"[..], 100)
+    );
 }
 
 #[test]

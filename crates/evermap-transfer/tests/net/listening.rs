@@ -11,7 +11,9 @@ use evermap_transfer::Error;
 use evermap_transfer::net::{Address, Receive, Send};
 
 use crate::common::{Place, assert_peer, bytes, listening, until};
-use crate::wire::{FAILED, Hello, KEEP, PUBLISHED, READY, STORED, end, expect, frame, greet, manifest, range};
+use crate::wire::{
+    FAILED, Hello, KEEP, PUBLISHED, READY, STORED, end, expect, frame, greet, manifest, range,
+};
 
 fn connect(address: &Address) -> TcpStream {
     TcpStream::connect(address.to_string()).unwrap()
@@ -21,7 +23,8 @@ fn connect(address: &Address) -> TcpStream {
 fn noting(place: &Place) -> (Receive, Arc<Mutex<Vec<String>>>) {
     let refused = Arc::new(Mutex::new(Vec::new()));
     let notes = refused.clone();
-    let receive = Receive::new(place.inbox()).on_refused(move |error| notes.lock().unwrap().push(error.to_string()));
+    let receive = Receive::new(place.inbox())
+        .on_refused(move |error| notes.lock().unwrap().push(error.to_string()));
     (receive, refused)
 }
 
@@ -42,7 +45,10 @@ fn strangers_hold_nobody_up() {
     Send::new(&file).connections(2).to(&address).unwrap();
     receiver.join().unwrap().unwrap();
     assert_eq!(place.received(), ["file"]);
-    assert!(refused.lock().unwrap().iter().any(|why| why.contains("none of an Evermap sender's")), "{refused:?}");
+    assert!(
+        refused.lock().unwrap().iter().any(|why| why.contains("none of an Evermap sender's")),
+        "{refused:?}"
+    );
     drop((silent, half));
 }
 
@@ -75,7 +81,9 @@ fn connections_that_are_too_many_or_of_another_transfer_change_nothing() {
     let mut first = connect(&address);
     first.write_all(&[hello.bytes(), manifest.clone()].concat()).unwrap();
     expect(&mut first, READY);
-    for wrong in [Hello { id: [9; 16], ..further.clone() }, Hello { connections: 3, ..further.clone() }] {
+    for wrong in
+        [Hello { id: [9; 16], ..further.clone() }, Hello { connections: 3, ..further.clone() }]
+    {
         let mut stream = connect(&address);
         stream.write_all(&wrong.bytes()).unwrap();
         expect(&mut stream, FAILED);
@@ -87,7 +95,9 @@ fn connections_that_are_too_many_or_of_another_transfer_change_nothing() {
     let mut more = connect(&address);
     more.write_all(&further.bytes()).unwrap();
     let mut again = connect(&address);
-    again.write_all(&[Hello { id: [8; 16], ..Hello::new(&manifest) }.bytes(), manifest].concat()).unwrap();
+    again
+        .write_all(&[Hello { id: [8; 16], ..Hello::new(&manifest) }.bytes(), manifest].concat())
+        .unwrap();
     let (_, words) = expect(&mut again, FAILED);
     assert!(words.contains("busy"), "{words}");
     second.write_all(&[range(4, 8), b"5678".to_vec(), end()].concat()).unwrap();
@@ -135,7 +145,11 @@ fn a_sender_whose_further_connection_is_refused_says_why() {
     let (mut second, _) = listener.accept().unwrap();
     let mut further = [0; 48];
     second.read_exact(&mut further).unwrap();
-    assert_eq!((&further[16..32], further[12]), (&hello[16..32], 1), "the same transfer, the next connection");
+    assert_eq!(
+        (&further[16..32], further[12]),
+        (&hello[16..32], 1),
+        "the same transfer, the next connection"
+    );
     second.write_all(&frame(FAILED, 0, 0)).unwrap();
     let error = sender.join().unwrap().unwrap_err();
     assert!(matches!(error, Error::PeerRefused { .. }), "{error:?}");
@@ -150,7 +164,9 @@ fn a_receiver_that_goes_on_has_transfers_side_by_side() {
     let address = listener.address().clone();
     let outcomes = Arc::new(Mutex::new(Vec::new()));
     let noted = outcomes.clone();
-    let server = std::thread::spawn(move || listener.serve(|outcome| noted.lock().unwrap().push(outcome.is_ok())));
+    let server = std::thread::spawn(move || {
+        listener.serve(|outcome| noted.lock().unwrap().push(outcome.is_ok()))
+    });
     // One that has begun and does not go on.
     let mut stuck = connect(&address);
     greet(&mut stuck, &manifest(b"stuck", 4, &[(0, 4)]));
@@ -158,7 +174,9 @@ fn a_receiver_that_goes_on_has_transfers_side_by_side() {
         .map(|number| {
             let file = place.file(format!("file{number}"), bytes(100_000 * number));
             let address = address.clone();
-            std::thread::spawn(move || Send::new(file).connections(number as u16 % 2 + 1).to(&address).unwrap())
+            std::thread::spawn(move || {
+                Send::new(file).connections(number as u16 % 2 + 1).to(&address).unwrap()
+            })
         })
         .collect();
     senders.into_iter().for_each(|sender| {
@@ -191,7 +209,10 @@ fn nobody_there_is_an_error_with_a_remedy() {
     assert_peer(&Send::new(&file).to(&closed).unwrap_err(), "start it first");
     let nowhere = Address::Unix(place.path("none"));
     assert_peer(&Send::new(&file).to(&nowhere).unwrap_err(), "start it first");
-    assert_peer(&Send::new(&file).to(&"no-such-host.invalid:7".parse().unwrap()).unwrap_err(), "name");
+    assert_peer(
+        &Send::new(&file).to(&"no-such-host.invalid:7".parse().unwrap()).unwrap_err(),
+        "name",
+    );
     // And no sender, for who does not want to wait for ever.
     let receive = Receive::new(place.inbox()).wait_timeout(Duration::from_millis(50));
     assert_peer(&receive.on(&"127.0.0.1:0".parse().unwrap()).unwrap_err(), "no sender came");

@@ -47,9 +47,17 @@ fn child() {
             // As a C program has it: a write to a closed socket ends it.
             // SAFETY: the default action of a signal, before this process has any other thread that cares.
             unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-            for engine in [EngineKind::Splice, EngineKind::Sendfile, EngineKind::ReadWrite, EngineKind::DualPipe] {
+            for engine in [
+                EngineKind::Splice,
+                EngineKind::Sendfile,
+                EngineKind::ReadWrite,
+                EngineKind::DualPipe,
+            ] {
                 for raw in [true, false] {
-                    assert_peer(&Send::new(&path).engine(engine).raw(raw).to(&address).unwrap_err(), "");
+                    assert_peer(
+                        &Send::new(&path).engine(engine).raw(raw).to(&address).unwrap_err(),
+                        "",
+                    );
                 }
             }
             std::process::exit(42);
@@ -67,7 +75,8 @@ fn a_sender_that_is_killed_leaves_nothing_at_the_receiver() {
     let place = Place::new();
     let file = place.file("file", bytes(64 << 20));
     let (address, receiver) = listening(&Receive::new(place.inbox()), "127.0.0.1:0");
-    let (has_begun, is_killed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (has_begun, is_killed) =
+        (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let front = proxy(&address, has_begun.clone(), is_killed.clone());
     let mut sender = start("send", &front, &file);
     until("the first megabytes", || has_begun.load(Ordering::Relaxed));
@@ -88,7 +97,8 @@ fn proxy(to: &Address, has_begun: Arc<AtomicBool>, is_killed: Arc<AtomicBool>) -
         for _ in 0..2 {
             let (mut front, _) = listener.accept().unwrap();
             let mut back = TcpStream::connect(&to).unwrap();
-            let (mut answers_from, mut answers_to) = (back.try_clone().unwrap(), front.try_clone().unwrap());
+            let (mut answers_from, mut answers_to) =
+                (back.try_clone().unwrap(), front.try_clone().unwrap());
             std::thread::spawn(move || std::io::copy(&mut answers_from, &mut answers_to));
             let (has_begun, is_killed) = (has_begun.clone(), is_killed.clone());
             std::thread::spawn(move || {
@@ -168,8 +178,14 @@ fn transfers_in_a_storm(directory: &Path) {
     let inbox = directory.join("inbox");
     let storm = Storm::begin();
     for connections in [1, 3] {
-        for address in ["127.0.0.1:0".to_string(), format!("unix:{}", directory.join("socket").display())] {
-            ok(&Send::new(&file).connections(connections).verify(true), &Receive::new(&inbox), &address);
+        for address in
+            ["127.0.0.1:0".to_string(), format!("unix:{}", directory.join("socket").display())]
+        {
+            ok(
+                &Send::new(&file).connections(connections).verify(true),
+                &Receive::new(&inbox),
+                &address,
+            );
             assert!(std::fs::read(inbox.join("file")).unwrap() == contents);
         }
     }

@@ -25,7 +25,10 @@ fn raw_bytes_are_the_file_and_nothing_else() {
     let sent = Send::new(&file).raw(true).to(&address).unwrap();
     assert_eq!(reader.join().unwrap(), contents);
     assert!(!sent.published);
-    assert_eq!((sent.size_bytes, sent.traffic.engine()), (contents.len() as u64, Some(EngineKind::Splice)));
+    assert_eq!(
+        (sent.size_bytes, sent.traffic.engine()),
+        (contents.len() as u64, Some(EngineKind::Splice))
+    );
 }
 
 #[test]
@@ -49,11 +52,14 @@ fn raw_senders_and_receivers_understand_each_other() {
     for size in [0, 1, 5 << 20] {
         let contents = bytes(size);
         let file = place.file("file", &contents);
-        for address in ["127.0.0.1:0".to_string(), format!("unix:{}", place.path("socket").display())] {
+        for address in
+            ["127.0.0.1:0".to_string(), format!("unix:{}", place.path("socket").display())]
+        {
             let receive = Receive::new(place.path("copy")).raw(true);
             ok(&Send::new(&file).raw(true), &receive, &address);
             assert_eq!(std::fs::read(place.path("copy")).unwrap(), contents);
-            let (_, received) = ok(&Send::new(&file).raw(true), &receive.clone().discard(true), &address);
+            let (_, received) =
+                ok(&Send::new(&file).raw(true), &receive.clone().discard(true), &address);
             assert_eq!((received.path, received.traffic.bytes), (None, size as u64));
         }
     }
@@ -62,10 +68,21 @@ fn raw_senders_and_receivers_understand_each_other() {
 #[test]
 fn a_source_without_a_size_is_sent_to_its_end() {
     let place = Place::new();
-    ok(&Send::new("/proc/version").raw(true), &Receive::new(place.path("copy")).raw(true), "127.0.0.1:0");
+    ok(
+        &Send::new("/proc/version").raw(true),
+        &Receive::new(place.path("copy")).raw(true),
+        "127.0.0.1:0",
+    );
     assert_eq!(std::fs::read(place.path("copy")).unwrap(), std::fs::read("/proc/version").unwrap());
     let fifo = place.path("fifo");
-    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
     let contents = bytes(300_000);
     let (path, written) = (fifo.clone(), contents.clone());
     let writer = std::thread::spawn(move || std::fs::write(path, written).unwrap());
@@ -78,7 +95,14 @@ fn a_source_without_a_size_is_sent_to_its_end() {
 fn a_stream_as_target_is_written_into() {
     let place = Place::new();
     let fifo = place.path("fifo");
-    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
     let (mut stream, receiver) = over_pair(&Receive::new(&fifo).raw(true));
     let reader = std::thread::spawn(move || std::fs::read(fifo).unwrap());
     stream.write_all(b"what comes").unwrap();
@@ -130,7 +154,8 @@ fn a_raw_source_that_shrinks_is_an_error_and_no_end_of_the_stream() {
 /// The programs that raw bytes are for.
 #[test]
 fn socat_understands_raw_bytes_both_ways() {
-    if Command::new("socat").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+    if Command::new("socat").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
+    {
         eprintln!("SKIPPED socat_understands_raw_bytes_both_ways: there is no socat");
         return;
     }
@@ -139,14 +164,23 @@ fn socat_understands_raw_bytes_both_ways() {
     let file = place.file("file", &contents);
     let (address, receiver) = listening(&Receive::new(place.path("copy")).raw(true), "127.0.0.1:0");
     let from = format!("OPEN:{},rdonly", file.display());
-    assert!(Command::new("socat").args(["-u", &from, &format!("TCP:{address}")]).status().unwrap().success());
+    assert!(
+        Command::new("socat")
+            .args(["-u", &from, &format!("TCP:{address}")])
+            .status()
+            .unwrap()
+            .success()
+    );
     receiver.join().unwrap().unwrap();
     assert_eq!(std::fs::read(place.path("copy")).unwrap(), contents);
 
     let (here, there) = UnixStream::pair().unwrap();
     let output = std::fs::File::create(place.path("second")).unwrap();
     let mut socat = Command::new("socat");
-    let socat = socat.args(["-u", "STDIN", "STDOUT"]).stdin(std::os::fd::OwnedFd::from(there)).stdout(output);
+    let socat = socat
+        .args(["-u", "STDIN", "STDOUT"])
+        .stdin(std::os::fd::OwnedFd::from(there))
+        .stdout(output);
     let mut child = socat.spawn().unwrap();
     // The child alone has that end now.
     socat.stdin(Stdio::null());

@@ -14,7 +14,8 @@ struct Small(PathBuf);
 impl Small {
     fn mount(path: &Path) -> Option<Small> {
         std::fs::create_dir(path).unwrap();
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "none"]).arg(path).output();
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "none"]).arg(path).output();
         match mount {
             Ok(output) if output.status.success() => Some(Small(path.into())),
             other => {
@@ -37,8 +38,11 @@ fn a_full_disk_is_known_before_the_first_byte_and_both_ends_say_so() {
     let Some(small) = Small::mount(&place.path("small")) else { return };
     let file = place.file("file", bytes(3 << 20));
     for connections in [1, 2] {
-        let (sent, received) =
-            transfer(&Send::new(&file).connections(connections), &Receive::new(&small.0), "127.0.0.1:0");
+        let (sent, received) = transfer(
+            &Send::new(&file).connections(connections),
+            &Receive::new(&small.0),
+            "127.0.0.1:0",
+        );
         assert!(matches!(received, Err(Error::NoSpace { .. })), "{received:?}");
         let error = sent.unwrap_err();
         assert!(error.to_string().contains("no space for 3145728 bytes"), "{error}");

@@ -52,7 +52,13 @@ pub fn manifest(name: &[u8], size_bytes: u64, extents: &[(u64, u64)]) -> Vec<u8>
     manifest_with(name, size_bytes, 0o644, 0, extents)
 }
 
-pub fn manifest_with(name: &[u8], size_bytes: u64, mode: u32, digest_chunk_bytes: u64, extents: &[(u64, u64)]) -> Vec<u8> {
+pub fn manifest_with(
+    name: &[u8],
+    size_bytes: u64,
+    mode: u32,
+    digest_chunk_bytes: u64,
+    extents: &[(u64, u64)],
+) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(size_bytes.to_le_bytes());
     bytes.extend(mode.to_le_bytes());

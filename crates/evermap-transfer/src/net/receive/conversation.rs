@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use super::target::{Target, flush, set_attributes};
 use super::{Receive, data};
 use crate::error::{Error, Result};
+use crate::file::{self, Placing};
 use crate::meter::Meter;
 use crate::net::digest::{Digester, chunks};
 use crate::net::report::{ReceiveReport, Traffic};
 use crate::net::socket::{Patience, Socket};
-use crate::file::{self, Placing};
 use crate::net::watch::with_signs;
 use crate::net::wire::{
     DIGEST_CHUNK_BYTES, Frame, HELLO_BYTES, Hello, Malformed, Manifest, Reason, name_of,
@@ -112,7 +112,8 @@ fn whole(
     first.say(&ready, handshake())?;
     let sockets = gather(receive, first, hello, joins, &ready)?;
     let meter = Meter::new(receive.cancelled.clone());
-    let (connections, not_used) = data::receive(receive, manifest, file.as_ref(), &sockets, &meter)?;
+    let (connections, not_used) =
+        data::receive(receive, manifest, file.as_ref(), &sockets, &meter)?;
     if let (Some(file), 1..) = (&file, digest_chunk_bytes) {
         read_back(receive, file, first, manifest, digest_chunk_bytes)?;
     }

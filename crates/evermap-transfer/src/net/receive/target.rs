@@ -7,9 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps,
-};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};

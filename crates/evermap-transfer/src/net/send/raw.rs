@@ -32,12 +32,8 @@ pub(super) fn send(send: &Send, source: &Source, socket: &Socket) -> Result<Send
     };
     socket.end_sending();
     let bytes = meter.arrived_bytes();
-    let connection = Connection {
-        peer: socket.address().into(),
-        engine,
-        bytes,
-        spans: u64::from(bytes > 0),
-    };
+    let connection =
+        Connection { peer: socket.address().into(), engine, bytes, spans: u64::from(bytes > 0) };
     Ok(SendReport {
         path: source.path().into(),
         size_bytes: bytes,
