@@ -8,7 +8,7 @@ use etcetera::BaseStrategy;
 use crate::failure::Failure;
 use crate::verbs::{
     Audit, Backup, Bench, Check, Completions, Copy, Demo, Export, Import, Info, Ls, Map, Mv, Parse,
-    Query, Rebase, Restore, Rm, Sandbox, Stats,
+    Query, Rebase, ReceiveFile, Restore, Rm, Sandbox, SendFile, Stats,
 };
 
 #[cfg(feature = "view")]
@@ -73,6 +73,8 @@ pub enum Verb {
     Import(Import),
     Rebase(Rebase),
     Copy(Copy),
+    Send(SendFile),
+    Receive(ReceiveFile),
     Bench(Bench),
     #[cfg(feature = "view")]
     View(View),

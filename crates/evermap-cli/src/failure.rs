@@ -187,7 +187,7 @@ fn exit_code_of_transfer(error: &evermap_transfer::Error) -> u8 {
         Error::Busy { .. } => 4,
         Error::NoSpace { .. } => 7,
         Error::SourceChanged { .. } | Error::Differs { .. } => 12,
-        Error::Peer { .. } => 13,
+        Error::Peer { .. } | Error::PeerRefused { .. } => 13,
         Error::Cancelled { .. } => 130,
         Error::Incomplete(report) => report.errors.first().map_or(10, exit_code_of_transfer),
         _ => 10,

@@ -66,6 +66,8 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Verb::Prefetch(prefetch) => prefetch.run(&arguments.store()?),
         Verb::Sandbox(sandbox) => sandbox.run(|| arguments.store()),
         Verb::Copy(copy) => copy.run(),
+        Verb::Send(send) => send.run(),
+        Verb::Receive(receive) => receive.run(),
         Verb::Bench(bench) => bench.run(),
         Verb::Demo(demo) => demo.run(),
         Verb::Completions(completions) => completions.run(),

@@ -60,6 +60,8 @@ fn the_reference_of_the_command_is_complete() {
         "export",
         "import",
         "rebase",
+        "send",
+        "receive",
         "sandbox exec",
         "demo",
         "completions",

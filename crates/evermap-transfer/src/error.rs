@@ -116,6 +116,14 @@ pub enum Error {
     /// Some of a tree could not be copied; the report says what, and what became of the rest.
     #[error("{0}")]
     Incomplete(Box<crate::tree::TreeReport>),
+    /// The other end of a connection says why it gave up, or would not begin.
+    #[error("{address} says: {why}")]
+    PeerRefused {
+        /// The other end.
+        address: String,
+        /// Its reason, and what to do.
+        why: String,
+    },
     /// Arguments that no transfer can be made of.
     #[error("{0}")]
     Usage(String),

@@ -17,6 +17,7 @@ mod error;
 mod file;
 mod measure;
 mod meter;
+pub mod net;
 mod observe;
 mod policy;
 mod report;

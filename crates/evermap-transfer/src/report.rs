@@ -132,6 +132,9 @@ impl FileReport {
 
 /// Paths have any bytes; JSON has not.
 #[cfg(feature = "serde")]
-fn lossy<S: serde::Serializer>(path: &std::path::Path, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn lossy<S: serde::Serializer>(
+    path: &std::path::Path,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
 }

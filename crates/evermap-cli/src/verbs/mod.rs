@@ -15,9 +15,11 @@ mod mv;
 mod parse;
 mod query;
 mod rebase;
+mod receive;
 mod restore;
 mod rm;
 mod sandbox;
+mod send;
 mod stats;
 mod transfer;
 #[cfg(feature = "view")]
@@ -38,9 +40,11 @@ pub use mv::Mv;
 pub use parse::Parse;
 pub use query::Query;
 pub use rebase::Rebase;
+pub use receive::ReceiveFile;
 pub use restore::Restore;
 pub use rm::Rm;
 pub use sandbox::Sandbox;
+pub use send::SendFile;
 pub use stats::Stats;
 #[cfg(feature = "view")]
 pub use view::{Prefetch, Render, View};

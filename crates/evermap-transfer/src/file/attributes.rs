@@ -408,7 +408,7 @@ fn is_refusal(errno: Errno) -> bool {
 }
 
 /// The process's umask. The call that tells it changes it for all threads, so it is read where the kernel prints it.
-fn umask() -> Option<u32> {
+pub(crate) fn umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
     u32::from_str_radix(line.trim(), 8).ok()

@@ -8,8 +8,10 @@ mod clone;
 mod close;
 mod mapping;
 mod memory;
+pub(crate) mod queue;
 pub(crate) mod rusage;
 mod signals;
+pub(crate) mod sigpipe;
 
 pub(crate) use clone::clone_range;
 pub(crate) use close::close;

@@ -1,0 +1,111 @@
+//! `evermap receive`: files from senders elsewhere.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use evermap_transfer::Error;
+use evermap_transfer::net::{Address, Receive, ReceiveReport};
+
+use super::transfer::told_traffic;
+use crate::failure::Failure;
+use crate::output::{self, Output};
+use crate::progress::ToolProgress;
+
+/// Receive a file from `evermap send`, or bytes from any program
+///
+/// The file has its name when all of it is there; what had the name is replaced in one step. A transfer that
+/// fails leaves nothing. Whoever can connect can send: listen where only they can whom you trust.
+#[derive(Debug, clap::Args)]
+pub struct ReceiveFile {
+    /// Where to listen: HOST:PORT, [IPV6]:PORT, or unix:PATH; port 0 takes any that is free
+    #[arg(value_name = "ADDRESS")]
+    address: OsString,
+    /// The file to make, or a directory, in which it gets the sender's name
+    #[arg(value_name = "DEST", required_unless_present = "discard")]
+    destination: Option<PathBuf>,
+    /// Read the file back from the disk, and let the sender compare it, before it gets its name
+    #[arg(long)]
+    verify: bool,
+    /// Take all bytes of one connection for the contents, from programs as socat or nc
+    #[arg(long, conflicts_with = "verify")]
+    raw: bool,
+    /// Throw away what comes: to measure senders and networks
+    #[arg(long, conflicts_with = "verify")]
+    discard: bool,
+    /// End after one transfer, as it does anyway
+    #[arg(long)]
+    once: bool,
+    /// Go on receiving until interrupted
+    #[arg(long, conflicts_with = "once")]
+    keep_listening: bool,
+    /// What was received and what it has cost, as one JSON object each
+    #[arg(long)]
+    json: bool,
+}
+
+impl ReceiveFile {
+    pub fn run(&self) -> Result<(), Failure> {
+        let address = Address::parse(&self.address)?;
+        let destination = self.destination.clone().unwrap_or_default();
+        let progress = ToolProgress::new(&destination, "receiving");
+        let mut receive = Receive::new(&destination)
+            .verify(self.verify)
+            .raw(self.raw)
+            .discard(self.discard)
+            .cancelled_by(evermap_transfer::cancelled_by_signals())
+            .on_refused(|error| output::warn(&format!("{error} (still listening)")));
+        if !self.keep_listening {
+            receive = receive.on_progress(progress.callback());
+        }
+        let listening = receive.listen(&address)?;
+        // On stderr, as only the script that asked for any port has to read it.
+        output::warn(&format!("listening at {}", listening.address()));
+        if self.keep_listening {
+            return self.keep_on(listening);
+        }
+        let received = listening.once();
+        drop(progress);
+        let mut output = Output::new();
+        self.tell(&received?, &mut output)?;
+        output.finish()
+    }
+
+    /// Each outcome is told when it is known, by whichever thread knows it.
+    fn keep_on(&self, listening: evermap_transfer::net::Listening) -> Result<(), Failure> {
+        let one_at_a_time = Mutex::new(());
+        listening.serve(|outcome| {
+            let _turn = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
+            let told = outcome.map_err(Failure::from).and_then(|report| {
+                let mut output = Output::new();
+                self.tell(&report, &mut output)?;
+                output.finish()
+            });
+            if let Err(failure) = told {
+                failure.say();
+            }
+        })?;
+        Err(Error::Cancelled { left: "what was received before is there".into() }.into())
+    }
+
+    fn tell(&self, report: &ReceiveReport, output: &mut Output) -> Result<(), Failure> {
+        for not in &report.not_kept {
+            output::warn(&format!("{}: {} not kept: {}", not.path.display(), not.what, not.why));
+        }
+        if self.json {
+            return output.json(report);
+        }
+        let name = match (&report.path, &self.destination) {
+            (Some(path), _) => path.display().to_string(),
+            (None, Some(stream)) if !self.discard => stream.display().to_string(),
+            (None, _) => "thrown away".into(),
+        };
+        output.line(&format!(
+            "{}: {} from {}{}",
+            output::plain(&name),
+            told_traffic(report.size_bytes, &report.traffic),
+            report.traffic.connections.first().map_or("nobody", |connection| &connection.peer),
+            if report.verified { ", verified" } else { "" }
+        ))
+    }
+}

@@ -1,0 +1,66 @@
+//! `send` and `receive`, as a user has them.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+use common::{Place, Ran};
+
+/// A receiver that has said where it listens; killed if the test ends before it does.
+struct Receiving(Option<Child>, String);
+
+impl Receiving {
+    fn start(place: &Place, arguments: &[&str]) -> Receiving {
+        let mut command = place.bare(&["receive"]);
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::with_capacity(1, child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap().to_string();
+        Receiving(Some(child), address)
+    }
+
+    fn end(mut self) -> Ran {
+        Ran::of(self.0.take().unwrap().wait_with_output().unwrap())
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn what_is_sent_is_received_and_both_say_so() {
+    let place = Place::new();
+    place.file("file", "what is sent");
+    let receiving = Receiving::start(&place, &["--json", "127.0.0.1:0", "copy"]);
+    let sent = Ran::of(place.bare(&["send", "--verify", "file", &receiving.1]).output().unwrap());
+    assert_eq!((sent.code, sent.err.as_str()), (0, ""), "{sent:?}");
+    assert!(sent.out.contains("12 B") && sent.out.contains("verified"), "{sent:?}");
+    let received = receiving.end();
+    let report: serde_json::Value = serde_json::from_str(&received.out).unwrap();
+    assert_eq!(
+        (received.code, &report["path"], &report["size_bytes"]),
+        (0, &"copy".into(), &12.into())
+    );
+    assert_eq!(std::fs::read(place.path("copy")).unwrap(), b"what is sent");
+}
+
+#[test]
+fn each_cause_has_its_exit_code() {
+    let place = Place::new();
+    place.file("file", "text");
+    let code = |arguments: &[&str]| Ran::of(place.bare(arguments).output().unwrap()).code;
+    assert_eq!(code(&["send", "file", "nowhere"]), 2);
+    assert_eq!(code(&["send", "--raw", "--verify", "file", "unix:none"]), 2);
+    assert_eq!(code(&["send", "none", "unix:none"]), 3);
+    assert_eq!(code(&["send", "file", "unix:none"]), 13);
+    assert_eq!(code(&["receive", "127.0.0.1:0"]), 2);
+    assert_eq!(code(&["receive", "127.0.0.1:0", "no/where"]), 3);
+}

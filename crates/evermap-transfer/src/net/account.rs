@@ -1,0 +1,89 @@
+//! A receiver's account of what was announced and has not been asked for yet.
+//!
+//! A peer may send any part of an announced extent, in any order, over any connection, each byte once. What it
+//! announces a second time, or never did, is refused before a byte of it is stored.
+
+use std::collections::BTreeMap;
+
+use super::wire::Malformed;
+use crate::span::Span;
+
+/// Spans that are still to come, by their beginnings. A map, so that a million extents cost no more each than a few.
+#[derive(Debug)]
+pub(super) struct Account {
+    due: BTreeMap<u64, u64>,
+    bytes: u64,
+}
+
+impl Account {
+    /// All of these, which ascend and do not overlap. Those that touch are one.
+    pub(super) fn new(extents: &[Span]) -> Account {
+        let mut due: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut bytes = 0;
+        let mut last: Option<Span> = None;
+        for extent in extents {
+            bytes += extent.bytes();
+            let begin = last
+                .filter(|last| last.end == extent.begin)
+                .map_or(extent.begin, |last| last.begin);
+            due.insert(begin, extent.end);
+            last = Some(Span::new(begin, extent.end));
+        }
+        Account { due, bytes }
+    }
+
+    /// Strikes `span` off, which must be due as a whole.
+    pub(super) fn claim(&mut self, span: Span) -> Result<(), Malformed> {
+        let found =
+            self.due.range(..=span.begin).next_back().map(|(begin, end)| Span::new(*begin, *end));
+        let Some(around) = found.filter(|around| span.end <= around.end && !span.is_empty()) else {
+            return Err(Malformed::Bytes(format!(
+                "it sends bytes {} to {}, which it has not announced or has sent before",
+                span.begin, span.end
+            )));
+        };
+        match span.begin == around.begin {
+            true => self.due.remove(&around.begin),
+            false => self.due.insert(around.begin, span.begin),
+        };
+        if span.end < around.end {
+            self.due.insert(span.end, around.end);
+        }
+        self.bytes -= span.bytes();
+        Ok(())
+    }
+
+    /// Bytes that are still to come.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against the simplest account there is: one flag a byte.
+        #[test]
+        fn each_byte_can_be_claimed_once(parts in prop::collection::vec((0u64..200, 0u64..60), 0..60)) {
+            let mut due = [true; 256];
+            due[100..120].fill(false);
+            let mut account = Account::new(&[Span::new(0, 50), Span::new(50, 100), Span::new(120, 256)]);
+            for (begin, length) in parts {
+                let span = Span::new(begin, begin + length);
+                let flags = due.get_mut(begin as usize..(begin + length) as usize);
+                let expected = match flags {
+                    Some(flags) if length > 0 && flags.iter().all(|due| *due) => {
+                        flags.fill(false);
+                        true
+                    }
+                    _ => false,
+                };
+                prop_assert_eq!(account.claim(span).is_ok(), expected, "{:?}", span);
+                prop_assert_eq!(account.bytes(), due.iter().filter(|due| **due).count() as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A thread for each connection of a transfer, and one end for all of them.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::report::Connection;
+use super::socket::Socket;
+use super::watch::{Direction, start};
+use crate::error::Result;
+use crate::report::NotUsed;
+
+/// What one connection carried, and which engines did not serve there.
+pub(super) type OfOne = (Connection, Vec<NotUsed>);
+
+/// The same of all of them.
+pub(super) type OfAll = (Vec<Connection>, Vec<NotUsed>);
+
+/// Runs `one` for each socket, the first in this thread. The first error is the cause, the others are its effects: it ends
+/// all of them, and is what is given back.
+pub(super) fn on_each<E: Send>(
+    sockets: &[Socket],
+    direction: Direction,
+    one: impl Fn(&Socket) -> Result<OfOne, E> + Sync,
+) -> Result<Result<OfAll, E>> {
+    let broke = Mutex::new(None);
+    let end = || sockets.iter().for_each(|socket| direction.shut(socket));
+    let guarded = |socket: &Socket| {
+        let noted = |error| {
+            broke.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            end();
+        };
+        one(socket).map_err(noted).ok()
+    };
+    let guarded = &guarded;
+    let carried: Vec<OfOne> = std::thread::scope(|scope| {
+        let mut others = Vec::new();
+        for socket in sockets.iter().skip(1) {
+            let thread = start(scope, move || guarded(socket)).inspect_err(|_| end())?;
+            others.push(thread);
+        }
+        let first = sockets.first().and_then(guarded);
+        let others = others.into_iter().filter_map(|thread| thread.join().unwrap_or(None));
+        Ok::<_, crate::Error>(first.into_iter().chain(others).collect())
+    })?;
+    match broke.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Ok(Err(error)),
+        None => Ok(Ok(of_all(carried))),
+    }
+}
+
+/// Each engine that did not serve is named once.
+fn of_all(carried: Vec<OfOne>) -> OfAll {
+    let mut all = OfAll::default();
+    for (connection, not_used) in carried {
+        all.0.push(connection);
+        for not in not_used {
+            if !all.1.iter().any(|known| known.engine == not.engine) {
+                all.1.push(not);
+            }
+        }
+    }
+    all
+}

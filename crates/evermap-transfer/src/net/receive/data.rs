@@ -1,0 +1,105 @@
+//! The bytes of the file, from all connections at a time, each in a thread of its own.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::Receive;
+use super::taker::Taker;
+use crate::error::Result;
+use crate::file;
+use crate::meter::Meter;
+use crate::net::account::Account;
+use crate::net::parallel::{OfAll, OfOne, on_each};
+use crate::net::report::Connection;
+use crate::net::socket::{Patience, Socket};
+use crate::net::watch::{Direction, Watched};
+use crate::net::wire::{Manifest, RANGE_BYTES, Range};
+use crate::span::Work;
+use crate::sys::sigpipe::SigpipeBlocked;
+
+/// All that the connections share.
+struct Shared<'a> {
+    receive: &'a Receive,
+    manifest: &'a Manifest,
+    /// None: thrown away.
+    file: Option<&'a file::Target<'a>>,
+    account: Mutex<Account>,
+    meter: &'a Meter,
+}
+
+/// Receives all that `manifest` announces.
+pub(super) fn receive(
+    receive: &Receive,
+    manifest: &Manifest,
+    file: Option<&file::Target<'_>>,
+    sockets: &[Socket],
+    meter: &Meter,
+) -> Result<OfAll> {
+    let shared = Shared {
+        receive,
+        manifest,
+        file,
+        account: Mutex::new(Account::new(&manifest.extents)),
+        meter,
+    };
+    let watched = Watched {
+        sockets,
+        words: None,
+        direction: Direction::Receiving,
+        meter,
+        idle: receive.idle,
+        total_bytes: manifest.data_bytes(),
+        on_progress: receive.on_progress.as_deref(),
+    };
+    let (carried, seen) = watched.during(|| {
+        on_each(sockets, Direction::Receiving, |socket| shared.one_connection(socket))
+    })?;
+    let Some(first) = sockets.first() else { return Ok(OfAll::default()) };
+    // What the watch shut down has ended for a reason that it knows better.
+    if let Some(error) = seen.and_then(|seen| seen.error(first)) {
+        return Err(error);
+    }
+    let carried = carried??;
+    let missing = shared.account.into_inner().unwrap_or_else(PoisonError::into_inner).bytes();
+    match missing {
+        0 => Ok(carried),
+        missing => Err(first.error(format!(
+            "it says that it has sent everything, and {missing} of {} bytes are missing: it is no sender to rely on",
+            manifest.data_bytes()
+        ))),
+    }
+}
+
+impl Shared<'_> {
+    /// Takes span after span, each where its header says, if that is where something is due.
+    fn one_connection(&self, socket: &Socket) -> Result<OfOne> {
+        let _no_signal = SigpipeBlocked::new();
+        let kinds = self.receive.engines();
+        let mut nowhere = None;
+        let mut taker = match self.file {
+            Some(file) => Taker::into_file(socket, file, file.path(), &kinds)?,
+            None => Taker::into_nothing(socket, &mut nowhere, &kinds)?,
+        };
+        let patience = Patience::idle(self.receive.idle, &self.receive.cancelled);
+        let (mut bytes, mut spans) = (0, 0);
+        loop {
+            let mut header = [0; RANGE_BYTES];
+            self.meter.called();
+            socket.read_exact(&mut header, patience, "before all bytes had come")?;
+            let span = match Range::decode(&header).map_err(|what| socket.malformed(what))? {
+                Range::Bytes(span) => span,
+                Range::End => break,
+            };
+            let claimed = self.account.lock().unwrap_or_else(PoisonError::into_inner).claim(span);
+            claimed.map_err(|what| socket.malformed(what))?;
+            let mut work = Work::new([span]);
+            taker
+                .take(socket, &mut work, self.meter)
+                .map_err(|stop| taker.error(stop, socket, self.manifest.data_bytes()))?;
+            bytes += span.bytes();
+            spans += 1;
+        }
+        let connection =
+            Connection { peer: socket.address().into(), engine: taker.used(), bytes, spans };
+        Ok((connection, taker.not_used().to_vec()))
+    }
+}

@@ -1,0 +1,327 @@
+//! Listening: who connects is a stranger until a hello was read, and belongs to one transfer from then on.
+//!
+//! Each stranger and each transfer has a thread of its own, so that nobody waits for anybody else: one who says nothing, or
+//! sends a byte a minute, only holds up itself. How many there may be at a time is limited.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::conversation::{self, Greeting, say_failed};
+use super::target::Target;
+use super::{Receive, raw};
+use crate::error::{Error, Result};
+use crate::net::address::Address;
+use crate::net::connect::Listener;
+use crate::net::report::ReceiveReport;
+use crate::net::socket::Socket;
+use crate::net::watch::start;
+use crate::net::wire::{Hello, Manifest, Reason, TransferId};
+
+/// Strangers that are listened to at a time. One more, and the one that has said nothing for longest has to go.
+const STRANGERS_MAX: usize = 64;
+
+/// Transfers at a time.
+const TRANSFERS_MAX: usize = 16;
+
+/// How long a wait lasts before somebody may have cancelled.
+const TURN: Duration = Duration::from_millis(100);
+
+/// A receiver that listens. Dropped, it no longer does.
+#[derive(Debug)]
+pub struct Listening {
+    receive: Receive,
+    target: Target,
+    listener: Listener,
+}
+
+impl Listening {
+    pub(super) fn new(receive: Receive, target: Target, address: &Address) -> Result<Listening> {
+        Ok(Listening { receive, target, listener: Listener::new(address)? })
+    }
+
+    /// Where it listens: with the port that it got, if it was to be any.
+    pub fn address(&self) -> &Address {
+        self.listener.address()
+    }
+
+    /// Accepts one transfer. Who connects and speaks something else is sent away, and told to
+    /// [`on_refused`](Receive::on_refused); the first one that announces a file properly has its transfer, and how that
+    /// ends is how this ends.
+    ///
+    /// # Errors
+    ///
+    /// As [`Receive::over`]; [`Error::Peer`] when nobody came in time.
+    pub fn once(self) -> Result<ReceiveReport> {
+        let outcome = Mutex::new(None);
+        self.hub(true, &|result| *lock(&outcome) = Some(result))?.run(self.receive.wait)?;
+        match outcome.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(result) => result,
+            None => Err(Error::Cancelled { left: "nothing is left behind".into() }),
+        }
+    }
+
+    /// Accepts transfers, up to 16 at a time, until it is cancelled, and calls `ended` with the outcome of each.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use evermap_transfer::net::{Receive, Send};
+    ///
+    /// let place = tempfile::tempdir()?;
+    /// let (file, inbox) = (place.path().join("file"), place.path().join("inbox"));
+    /// std::fs::write(&file, "what is sent")?;
+    /// std::fs::create_dir(&inbox)?;
+    ///
+    /// let enough = Arc::new(AtomicBool::new(false));
+    /// let receiver = Receive::new(&inbox).cancelled_by(enough.clone()).listen(&"127.0.0.1:0".parse()?)?;
+    /// let address = receiver.address().clone();
+    /// let server = std::thread::spawn(move || receiver.serve(|outcome| println!("{outcome:?}")));
+    /// Send::new(&file).to(&address)?;
+    /// Send::new(&file).to(&address)?;
+    /// enough.store(true, Ordering::Relaxed);
+    /// # server.join().unwrap()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]: nothing can be accepted any more.
+    pub fn serve(self, ended: impl Fn(Result<ReceiveReport>) + Sync) -> Result<()> {
+        self.hub(false, &ended)?.run(None)
+    }
+
+    fn hub<'a>(&'a self, once: bool, ended: &'a Ended<'a>) -> Result<Hub<'a>> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(Error::io("make a signal for", "a listener"))?;
+        Ok(Hub {
+            listening: self,
+            once,
+            ended,
+            strangers: Mutex::default(),
+            strangers_so_far: AtomicU64::new(0),
+            transfers: Mutex::default(),
+            is_taken: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            wake,
+        })
+    }
+}
+
+/// What is called when a transfer ended.
+type Ended<'a> = dyn Fn(Result<ReceiveReport>) + Sync + 'a;
+
+/// All that threads of one listener share.
+struct Hub<'a> {
+    listening: &'a Listening,
+    once: bool,
+    ended: &'a Ended<'a>,
+    /// By the order in which they came.
+    strangers: Mutex<BTreeMap<u64, Socket>>,
+    strangers_so_far: AtomicU64,
+    /// Where further connections of each transfer go.
+    transfers: Mutex<HashMap<TransferId, Sender<(Socket, Hello)>>>,
+    /// The one transfer there is to be has begun.
+    is_taken: AtomicBool,
+    /// It has ended.
+    is_over: AtomicBool,
+    /// Ends the wait for connections when there are to be no more.
+    wake: OwnedFd,
+}
+
+impl Hub<'_> {
+    fn run(&self, wait: Option<Duration>) -> Result<()> {
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            let outcome = loop {
+                if self.is_over.load(Ordering::Acquire) || self.is_cancelled() {
+                    break Ok(());
+                }
+                match wait {
+                    Some(time)
+                        if begin.elapsed() >= time && !self.is_taken.load(Ordering::Acquire) =>
+                    {
+                        break Err(Error::Peer {
+                            address: self.listening.address().to_string(),
+                            what: format!(
+                                "no sender came in {time:?}; send with `evermap send FILE` and this address"
+                            ),
+                        });
+                    }
+                    _ => {}
+                }
+                self.wait();
+                match self.listening.listener.accept() {
+                    Ok(Some(socket)) => self.admit(scope, socket),
+                    Ok(None) => {}
+                    Err(error) => break Err(error),
+                }
+            };
+            // Their threads end at once, and with them this scope.
+            lock(&self.strangers).values().for_each(Socket::end_receiving);
+            outcome
+        })
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.listening.receive.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Until somebody connects, a transfer has ended, or it is time to look up.
+    fn wait(&self) {
+        let mut polled = [
+            PollFd::new(&self.listening.listener, PollFlags::IN),
+            PollFd::new(&self.wake, PollFlags::IN),
+        ];
+        let turn = Timespec { tv_sec: 0, tv_nsec: i64::from(TURN.subsec_nanos()) };
+        // A failure is a wait that was short; should it be for lack of memory, the turn is kept.
+        if poll(&mut polled, Some(&turn)).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
+            std::thread::sleep(TURN);
+        }
+    }
+
+    /// Gives somebody who connected a thread.
+    fn admit<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, socket: Socket) {
+        let number = self.strangers_so_far.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut strangers = lock(&self.strangers);
+            if strangers.len() >= STRANGERS_MAX
+                && let Some((_, silent)) = strangers.pop_first()
+            {
+                silent.end_receiving();
+            }
+            strangers.insert(number, socket.clone());
+        }
+        let met = start(scope, move || self.meet(number, &socket));
+        if let Err(error) = met {
+            lock(&self.strangers).remove(&number);
+            self.refused(&error);
+        }
+    }
+
+    /// Reads what a stranger begins with, and brings it to its transfer.
+    fn meet(&self, number: u64, socket: &Socket) {
+        let receive = &self.listening.receive;
+        let greeting = match receive.raw {
+            true => None,
+            false => Some(conversation::greet(receive, socket)),
+        };
+        lock(&self.strangers).remove(&number);
+        match greeting {
+            None => self.take_raw(socket),
+            Some(Err(error)) => self.refused(&error),
+            Some(Ok(Greeting { hello, manifest: Some(manifest) })) => {
+                self.begin(socket, hello, &manifest)
+            }
+            Some(Ok(Greeting { hello, manifest: None })) => self.join(socket, hello),
+        }
+    }
+
+    fn take_raw(&self, socket: &Socket) {
+        match self.once && self.is_taken.swap(true, Ordering::AcqRel) {
+            true => self.refused(
+                &socket.error("another sender's bytes are being received: send again later"),
+            ),
+            false => {
+                self.end(raw::receive(&self.listening.receive, &self.listening.target, socket))
+            }
+        }
+    }
+
+    /// A transfer's first connection: the transfer, if there is room for it.
+    fn begin(&self, socket: &Socket, hello: Hello, manifest: &Manifest) {
+        let Some(joining) = self.register(hello.id) else {
+            say_failed(socket, Reason::Busy, "it is busy with another transfer");
+            return self.refused(
+                &socket.error("it was refused, as there is a transfer already: send again later"),
+            );
+        };
+        let receive = &self.listening.receive;
+        let mut joins = |end| self.next_joining(&joining, end);
+        let outcome = conversation::receive(
+            receive,
+            &self.listening.target,
+            socket,
+            hello,
+            manifest,
+            &mut joins,
+        );
+        lock(&self.transfers).remove(&hello.id);
+        self.end(outcome);
+    }
+
+    /// A place for a transfer: where its further connections come out.
+    fn register(&self, id: TransferId) -> Option<Receiver<(Socket, Hello)>> {
+        let mut transfers = lock(&self.transfers);
+        if transfers.len() >= TRANSFERS_MAX || transfers.contains_key(&id) {
+            return None;
+        }
+        if self.once && self.is_taken.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let (joining, joined) = channel();
+        transfers.insert(id, joining);
+        Some(joined)
+    }
+
+    /// A further connection of a transfer.
+    fn join(&self, socket: &Socket, hello: Hello) {
+        let transfer = lock(&self.transfers).get(&hello.id).cloned();
+        let is_taken =
+            transfer.is_some_and(|transfer| transfer.send((socket.clone(), hello)).is_ok());
+        if !is_taken {
+            say_failed(
+                socket,
+                Reason::Malformed,
+                "it knows of no transfer that this connection belongs to",
+            );
+            self.refused(&socket.error(
+                "it belongs to no transfer that there is: it came too late, or is no sender's",
+            ));
+        }
+    }
+
+    fn next_joining(
+        &self,
+        joining: &Receiver<(Socket, Hello)>,
+        end: Instant,
+    ) -> Result<Option<(Socket, Hello)>> {
+        loop {
+            if self.is_cancelled() {
+                return Err(Error::Cancelled { left: "nothing is left behind".into() });
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            match joining.recv_timeout(left.min(TURN)) {
+                Ok(joined) => return Ok(Some(joined)),
+                Err(RecvTimeoutError::Timeout) if left > TURN => {}
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// A transfer has ended.
+    fn end(&self, outcome: Result<ReceiveReport>) {
+        (self.ended)(outcome);
+        if self.once {
+            self.is_over.store(true, Ordering::Release);
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn refused(&self, error: &Error) {
+        tracing::debug!(%error, "somebody was sent away");
+        if let Some(refused) = &self.listening.receive.on_refused {
+            refused(error);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,82 @@
+//! Raw bytes: whatever comes until the end of the stream.
+
+use std::os::fd::OwnedFd;
+
+use super::Receive;
+use super::taker::Taker;
+use super::target::{Target, open_stream, set_usual_mode};
+use crate::error::Result;
+use crate::file::Placing;
+use crate::meter::Meter;
+use crate::net::report::{Connection, ReceiveReport, Traffic};
+use crate::net::socket::Socket;
+use crate::net::watch::{Direction, Watched};
+use crate::observe::Moment;
+use crate::span::Work;
+use crate::sys::sigpipe::SigpipeBlocked;
+
+/// Receives what comes over `socket`. The end of the stream is taken for the end of the file: nothing says otherwise.
+pub(super) fn receive(
+    receive: &Receive,
+    target: &Target,
+    socket: &Socket,
+) -> Result<ReceiveReport> {
+    let _no_signal = SigpipeBlocked::new();
+    let begin = Moment::now();
+    let kinds = receive.engines();
+    let meter = Meter::new(receive.cancelled.clone());
+    let file = target.prepare_raw()?;
+    let (mut nowhere, stream): (Option<OwnedFd>, OwnedFd);
+    let mut taker = match (&file, target) {
+        (Some(file), _) => Taker::into_file(socket, file, file.path(), &kinds)?,
+        (None, Target::Stream(path)) => {
+            stream = open_stream(path)?;
+            Taker::into_file(socket, &stream, path, &kinds)?
+        }
+        (None, _) => {
+            nowhere = None;
+            Taker::into_nothing(socket, &mut nowhere, &kinds)?
+        }
+    };
+    let mut work = Work::open(0);
+    let watched = Watched {
+        sockets: std::slice::from_ref(socket),
+        words: None,
+        direction: Direction::Receiving,
+        meter: &meter,
+        idle: receive.idle,
+        total_bytes: 0,
+        on_progress: receive.on_progress.as_deref(),
+    };
+    let (taken, seen) = watched.during(|| taker.take(socket, &mut work, &meter))?;
+    // A socket that the watch shut down has ended as well: that is no end of the file.
+    if let Some(error) = seen.and_then(|seen| seen.error(socket)) {
+        return Err(error);
+    }
+    taken.map_err(|stop| taker.error(stop, socket, meter.arrived_bytes()))?;
+    let bytes = meter.arrived_bytes();
+    let connection = Connection {
+        peer: socket.address().into(),
+        engine: taker.used(),
+        bytes,
+        spans: u64::from(bytes > 0),
+    };
+    let not_used = taker.not_used().to_vec();
+    drop(taker);
+    let path = match file {
+        Some(file) => {
+            set_usual_mode(&file)?;
+            let path = file.path().to_path_buf();
+            file.publish(Placing::Replacing)?;
+            Some(path)
+        }
+        None => None,
+    };
+    Ok(ReceiveReport {
+        path,
+        size_bytes: bytes,
+        verified: false,
+        not_kept: Vec::new(),
+        traffic: Traffic::since(&begin, &meter, vec![connection], not_used),
+    })
+}

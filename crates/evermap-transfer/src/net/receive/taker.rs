@@ -1,0 +1,136 @@
+//! Takes spans from a connection, into a file or nowhere.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+
+use super::target::open_nowhere;
+use crate::end::{End, Ends};
+use crate::engines::{EngineKind, Stop};
+use crate::error::{Error, Result, Side};
+use crate::meter::Meter;
+use crate::net::carrier::Carrier;
+use crate::net::socket::Socket;
+use crate::report::NotUsed;
+use crate::span::Work;
+
+/// Thrown away by one call.
+const THROWN_BYTES: usize = 1 << 20;
+
+/// Where the bytes of one connection go.
+pub(super) enum Taker<'a> {
+    /// To a file or a stream, by engines.
+    Engines { ends: Box<Ends<'a>>, carrier: Carrier },
+    /// Nowhere: TCP drops bytes by their number, without a copy. The buffer only has a length: none of its pages is ever touched.
+    Nowhere { buffer: Vec<u8> },
+}
+
+impl<'a> Taker<'a> {
+    /// Into what `target` is, named `path`.
+    pub(super) fn into_file(
+        socket: &'a Socket,
+        target: &'a impl AsFd,
+        path: &Path,
+        kinds: &[EngineKind],
+    ) -> Result<Taker<'a>> {
+        let ends = Ends {
+            source: End::new(socket.as_fd(), &socket.path())?,
+            target: End::new(target.as_fd(), path)?,
+        };
+        Ok(Taker::Engines { ends: Box::new(ends), carrier: Carrier::new(kinds) })
+    }
+
+    /// Into nothing. UNIX sockets cannot drop bytes, so theirs are spliced to `/dev/null`, which is opened into `nowhere`.
+    pub(super) fn into_nothing(
+        socket: &'a Socket,
+        nowhere: &'a mut Option<OwnedFd>,
+        kinds: &[EngineKind],
+    ) -> Result<Taker<'a>> {
+        if socket.is_tcp() {
+            return Ok(Taker::Nowhere { buffer: vec![0; THROWN_BYTES] });
+        }
+        let nowhere = nowhere.insert(open_nowhere()?);
+        Taker::into_file(socket, nowhere, Path::new("/dev/null"), kinds)
+    }
+
+    /// Takes all of `work` from the socket.
+    pub(super) fn take(
+        &mut self,
+        socket: &Socket,
+        work: &mut Work,
+        meter: &Meter,
+    ) -> Result<(), Stop> {
+        match self {
+            Taker::Engines { ends, carrier } => carrier.carry(ends, work, meter),
+            Taker::Nowhere { buffer } => throw_away(socket, buffer, work, meter),
+        }
+    }
+
+    pub(super) fn used(&self) -> Option<EngineKind> {
+        match self {
+            Taker::Engines { carrier, .. } => carrier.used(),
+            Taker::Nowhere { .. } => None,
+        }
+    }
+
+    pub(super) fn not_used(&self) -> &[NotUsed] {
+        match self {
+            Taker::Engines { carrier, .. } => carrier.not_used(),
+            Taker::Nowhere { .. } => &[],
+        }
+    }
+
+    /// What stopped it, as an error about the connection or about the target.
+    pub(super) fn error(&self, stop: Stop, socket: &Socket, needed_bytes: u64) -> Error {
+        const DOING: &str = "before all bytes had come";
+        match (stop, self) {
+            (Stop::SourceEnded { at_bytes }, _) => socket.error(format!(
+                "it closed the connection {DOING}, at byte {at_bytes}; nothing was kept: look at what it says, and send again"
+            )),
+            (Stop::Failed { side: Side::Source, errno, .. }, _) => socket.broken(errno, DOING),
+            (Stop::Failed { errno: Errno::NOSPC | Errno::DQUOT, .. }, Taker::Engines { ends, .. }) => {
+                Error::NoSpace { path: ends.target.path().into(), needed_bytes }
+            }
+            (stop, Taker::Engines { ends, carrier }) => {
+                let engine = carrier.used().or(carrier.not_used().last().map(|not| not.engine));
+                stop.into_error(engine.unwrap_or(EngineKind::ReadWrite), ends)
+            }
+            (Stop::Cancelled, Taker::Nowhere { .. }) => {
+                Error::Cancelled { left: "nothing is left behind".into() }
+            }
+            (stop, Taker::Nowhere { .. }) => socket.error(format!("{stop:?}")),
+        }
+    }
+}
+
+fn throw_away(
+    socket: &Socket,
+    buffer: &mut [u8],
+    work: &mut Work,
+    meter: &Meter,
+) -> Result<(), Stop> {
+    while let Some(span) = work.first() {
+        if meter.is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
+        let bytes_max = span.bytes().min(buffer.len() as u64) as usize;
+        match meter
+            .filling(|| rustix::net::recv(socket, &mut buffer[..bytes_max], RecvFlags::TRUNC))
+        {
+            Ok((_, 0)) if span.is_open() => work.ended(span.begin),
+            Ok((_, 0)) => return Err(Stop::SourceEnded { at_bytes: span.begin }),
+            Ok((_, bytes)) => {
+                let bytes = bytes.min(bytes_max) as u64;
+                work.arrived(bytes);
+                meter.arrived(bytes);
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => {
+                return Err(Stop::Failed { side: Side::Source, operation: "read", errno });
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! Where what arrives goes: a name in a directory, an open stream, or nowhere.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::file::attributes::umask;
+use crate::file::{self, Placing, c_name};
+use crate::net::again;
+use crate::net::wire::{Manifest, Stamp, name_of};
+use crate::report::NotKept;
+use crate::span::Span;
+
+/// Reserved at a time. A signal makes some file systems give back what one call reserved, so that one call must not take long.
+const RESERVED_BYTES: u64 = 64 << 20;
+
+/// The target as it was named.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// A directory: what arrives has the sender's name there.
+    Directory(Directory),
+    /// One file, whatever the sender calls it.
+    File(Directory, OsString),
+    /// What is there and is no regular file: a terminal, a FIFO, `/dev/null`. It is written into.
+    Stream(PathBuf),
+    /// What arrives is thrown away.
+    Nothing,
+}
+
+/// A directory that is open: should it get another name meanwhile, what arrives is still put there.
+#[derive(Debug)]
+pub(super) struct Directory {
+    opened: OwnedFd,
+    path: PathBuf,
+}
+
+impl Directory {
+    fn open(path: &Path) -> Result<Directory> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = again(|| rustix::fs::open(path, flags, Mode::empty()))
+            .map_err(Error::io("receive into", path))?;
+        Ok(Directory { opened, path: path.into() })
+    }
+
+    /// A file that is to be called `name` there, and has no name yet. A directory that has it is refused.
+    fn file(&self, name: &OsStr) -> Result<file::Target<'_>> {
+        let path = self.path.join(name);
+        let in_the_way = rustix::fs::statat(&self.opened, name, AtFlags::SYMLINK_NOFOLLOW);
+        if in_the_way
+            .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory)
+        {
+            return Err(Error::io("replace", path)(Errno::ISDIR));
+        }
+        file::Target::new(self.opened.as_fd(), &c_name(name)?, &path, Placing::Replacing)
+    }
+}
+
+impl Target {
+    /// Looks at what `path` is. Links are followed.
+    pub(super) fn of(path: &Path) -> Result<Target> {
+        let look = Error::io("look at", path);
+        let whole = match fs::metadata(path) {
+            Ok(found) if found.is_dir() => return Directory::open(path).map(Target::Directory),
+            Ok(found) if !found.is_file() => return Ok(Target::Stream(path.into())),
+            Ok(_) => fs::canonicalize(path).map_err(look)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => path.into(),
+            Err(error) => return Err(look(error)),
+        };
+        let is_directory = path.as_os_str().as_bytes().ends_with(b"/");
+        let (Some(name), false) = (whole.file_name(), is_directory) else {
+            return Err(Error::io("receive into", path)(io::Error::from(io::ErrorKind::NotFound)));
+        };
+        let directory = match whole.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        Ok(Target::File(Directory::open(directory)?, name.into()))
+    }
+
+    /// Makes the file of a manifest, with its length, and room for all that will come.
+    pub(super) fn prepare(&self, manifest: &Manifest) -> Result<Option<file::Target<'_>>> {
+        let file = match self {
+            Target::Nothing => return Ok(None),
+            Target::Directory(directory) => directory.file(name_of(&manifest.name))?,
+            Target::File(directory, name) => directory.file(name)?,
+            Target::Stream(path) => {
+                return Err(Error::Usage(format!(
+                    "{} is no file that could be replaced: name a file or a directory, or receive raw bytes",
+                    path.display()
+                )));
+            }
+        };
+        again(|| rustix::fs::ftruncate(&file, manifest.size_bytes))
+            .map_err(no_room(&file, manifest))?;
+        for extent in &manifest.extents {
+            if !reserve(&file, *extent).map_err(no_room(&file, manifest))? {
+                break;
+            }
+        }
+        Ok(Some(file))
+    }
+
+    /// Makes the file of raw bytes, of which nothing is known.
+    pub(super) fn prepare_raw(&self) -> Result<Option<file::Target<'_>>> {
+        match self {
+            Target::Nothing | Target::Stream(_) => Ok(None),
+            Target::File(directory, name) => directory.file(name).map(Some),
+            Target::Directory(directory) => Err(Error::Usage(format!(
+                "{} is a directory, and raw bytes have no name: name a file in it",
+                directory.path.display()
+            ))),
+        }
+    }
+}
+
+/// Reserves room; whether that can be done here at all.
+fn reserve(file: &file::Target<'_>, extent: Span) -> Result<bool, Errno> {
+    let mut at = extent.begin;
+    while at < extent.end {
+        let bytes = RESERVED_BYTES.min(extent.end - at);
+        match again(|| rustix::fs::fallocate(file, FallocateFlags::empty(), at, bytes)) {
+            Ok(()) => at += bytes,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(false),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(true)
+}
+
+fn no_room(file: &file::Target<'_>, manifest: &Manifest) -> impl FnOnce(Errno) -> Error {
+    let (path, needed_bytes) = (file.path().to_path_buf(), manifest.data_bytes());
+    move |errno| match errno {
+        Errno::NOSPC | Errno::DQUOT => Error::NoSpace { path, needed_bytes },
+        errno => Error::io("make room for", path)(errno),
+    }
+}
+
+/// Gives a file the permissions and times of a manifest; what the file system or this user's rights don't allow, in
+/// words. A stranger decides neither whose program a file is run as nor who may delete it: only the nine lowest bits count.
+pub(super) fn set_attributes(file: &file::Target<'_>, manifest: &Manifest) -> Result<Vec<NotKept>> {
+    let mut not_kept = Vec::new();
+    let mode = Mode::from_raw_mode(manifest.mode & 0o777);
+    let times = Timestamps {
+        last_access: timespec(manifest.accessed),
+        last_modification: timespec(manifest.modified),
+    };
+    let outcomes = [
+        ("mode", again(|| rustix::fs::fchmod(file, mode))),
+        ("times", again(|| rustix::fs::futimens(file, &times))),
+    ];
+    for (what, outcome) in outcomes {
+        match outcome {
+            Ok(()) => {}
+            Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
+                let path = file.path().to_path_buf();
+                not_kept.push(NotKept { path, what: what.into(), why: errno.to_string() });
+            }
+            Err(errno) => return Err(Error::io("set the attributes of", file.path())(errno)),
+        }
+    }
+    Ok(not_kept)
+}
+
+/// Gives a file of which nothing is known the permissions that any new file has.
+pub(super) fn set_usual_mode(file: &file::Target<'_>) -> Result<()> {
+    let mode = Mode::from_raw_mode(0o666 & !umask().unwrap_or(0o077));
+    match again(|| rustix::fs::fchmod(file, mode)) {
+        Ok(()) | Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(errno) => Err(Error::io("set the mode of", file.path())(errno)),
+    }
+}
+
+fn timespec(stamp: Stamp) -> Timespec {
+    Timespec { tv_sec: stamp.seconds, tv_nsec: stamp.nanoseconds.into() }
+}
+
+/// Brings a file to its disk and takes it out of memory, so that what is read next comes from there. File systems in memory
+/// have nowhere else to read it from.
+pub(super) fn flush(file: &file::Target<'_>) -> Result<()> {
+    again(|| rustix::fs::fdatasync(file)).map_err(Error::io("flush", file.path()))?;
+    let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+    Ok(())
+}
+
+/// Opens what is there and is written into.
+pub(super) fn open_stream(path: &Path) -> Result<OwnedFd> {
+    let file = fs::OpenOptions::new().write(true).open(path).map_err(Error::io("open", path))?;
+    Ok(file.into())
+}
+
+/// What is thrown away goes here, where the kernel knows no shorter way.
+pub(super) fn open_nowhere() -> Result<OwnedFd> {
+    open_stream(Path::new("/dev/null"))
+}

@@ -1,0 +1,283 @@
+//! A sender's side of the protocol: what is said before the bytes, and after.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::source::Source;
+use super::{Send, data};
+use crate::error::{Error, Result};
+use crate::meter::Meter;
+use crate::net::digest::{Digester, chunks};
+use crate::net::report::{SendReport, Traffic};
+use crate::net::socket::{Patience, Socket};
+use crate::net::watch::SIGN_EVERY;
+use crate::net::wire::{
+    DIGEST_CHUNK_BYTES, Frame, Hello, Manifest, Reason, TransferId, is_digest_chunk, name_of,
+};
+use crate::observe::Moment;
+
+/// How long the receiver is waited for to have taken the word that it is to discard.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What a receiver answered to the manifest.
+#[derive(Debug, Clone, Copy)]
+struct Terms {
+    /// It will read back, with a digest for so many bytes each.
+    digest_chunk_bytes: u64,
+    /// It will keep nothing.
+    discards: bool,
+}
+
+/// Sends `source` over `connections`, which `more` makes.
+pub(super) fn send(
+    send: &Send,
+    source: &Source,
+    connections: u16,
+    mut more: impl FnMut() -> Result<Socket>,
+) -> Result<SendReport> {
+    if !source.has_a_size()? {
+        return Err(Error::Usage(format!(
+            "{} is no file whose size says how much there is to send; send it with `raw` to a receiver with `raw`",
+            source.path().display()
+        )));
+    }
+    let manifest = source.manifest(if send.verify { DIGEST_CHUNK_BYTES } else { 0 })?;
+    let begin = Moment::now();
+    let id = new_id()?;
+    let first = more()?;
+    let terms = introduce(send, &first, id, connections, &manifest)?;
+    let mut sockets = vec![first.clone()];
+    for index in 1..connections {
+        let socket = more()?;
+        join(send, &socket, &first, Hello { id, index, connections, manifest_bytes: 0 })?;
+        sockets.push(socket);
+    }
+    let meter = Meter::new(send.cancelled.clone());
+    let (carried, not_used) = data::send(send, source, &manifest.extents, &sockets, &meter)?;
+    conclude(send, source, &first, &manifest, terms)?;
+    if let Some(progress) = &send.on_progress {
+        progress(meter.arrived_bytes(), manifest.data_bytes());
+    }
+    Ok(SendReport {
+        path: source.path().into(),
+        size_bytes: manifest.size_bytes,
+        verified: terms.digest_chunk_bytes > 0,
+        published: !terms.discards,
+        traffic: Traffic::since(&begin, &meter, carried, not_used),
+    })
+}
+
+fn new_id() -> Result<TransferId> {
+    let mut id = TransferId::default();
+    getrandom::fill(&mut id).map_err(|error| {
+        Error::io("get random bytes for", "a transfer's id")(std::io::Error::other(error))
+    })?;
+    Ok(id)
+}
+
+/// Says hello, sends the manifest, and gets the receiver's answer.
+fn introduce(
+    send: &Send,
+    socket: &Socket,
+    id: TransferId,
+    connections: u16,
+    manifest: &Manifest,
+) -> Result<Terms> {
+    let bytes = manifest.encode();
+    let manifest_bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let mut greeting = Hello { id, index: 0, connections, manifest_bytes }.encode().to_vec();
+    greeting.extend(bytes);
+    let answered = socket
+        .write_all(
+            &greeting,
+            false,
+            Patience::idle(send.handshake, &send.cancelled),
+            "while the manifest was sent",
+        )
+        .and_then(|()| answer(send, socket));
+    let terms = or_last_words(answered, socket)?;
+    if (terms.digest_chunk_bytes != 0 && !is_digest_chunk(terms.digest_chunk_bytes))
+        || (send.verify && terms.digest_chunk_bytes != manifest.digest_chunk_bytes)
+    {
+        return Err(socket.error(format!(
+            "it agreed to digests of {} bytes each, and {} were asked for: it is no receiver to rely on",
+            terms.digest_chunk_bytes, manifest.digest_chunk_bytes
+        )));
+    }
+    Ok(terms)
+}
+
+/// One more connection.
+fn join(send: &Send, socket: &Socket, first: &Socket, hello: Hello) -> Result<()> {
+    let patience = Patience::within(send.handshake, &send.cancelled);
+    let answered = socket
+        .write_all(&hello.encode(), false, patience, "while another connection was made")
+        .and_then(|()| answer(send, socket));
+    or_last_words(answered, first).map(|_| ())
+}
+
+fn answer(send: &Send, socket: &Socket) -> Result<Terms> {
+    loop {
+        // A receiver that reserves room for a large file gives signs meanwhile.
+        let patience = Patience::within(send.handshake, &send.cancelled);
+        match socket.listen(
+            patience,
+            "while its answer was awaited (is it an `evermap receive` without `--raw`?)",
+        )? {
+            Frame::Ready { digest_chunk_bytes, discards } => {
+                return Ok(Terms { digest_chunk_bytes, discards });
+            }
+            Frame::Working => {}
+            other => return Err(unexpected(socket, other)),
+        }
+    }
+}
+
+/// After the last byte: compares what was stored with what there is, and says whether it is to be kept.
+fn conclude(
+    send: &Send,
+    source: &Source,
+    socket: &Socket,
+    manifest: &Manifest,
+    terms: Terms,
+) -> Result<()> {
+    let stored = compare(send, source, socket, manifest, terms);
+    let stored = or_last_words(stored, socket)?;
+    if stored != manifest.data_bytes() {
+        discard(send, socket, Reason::Other, 0, "not all bytes were stored");
+        return Err(socket.error(format!(
+            "it stored {stored} bytes of {}: it is no receiver to rely on",
+            manifest.data_bytes()
+        )));
+    }
+    if let Err(changed) = source.unchanged() {
+        discard(send, socket, Reason::SourceChanged, 0, "the source changed while it was sent");
+        return Err(changed);
+    }
+    let published = socket
+        .say(&Frame::Keep, Patience::idle(send.idle, &send.cancelled))
+        .and_then(|()| until_published(send, socket));
+    or_last_words(published, socket).map_err(|error| match error {
+        Error::Peer { address, what } => Error::Peer {
+            address,
+            what: format!("{what} (it had everything by then: the file may be there)"),
+        },
+        error => error,
+    })
+}
+
+/// Compares digests as they come, and gets the bytes that the receiver says it has stored.
+fn compare(
+    send: &Send,
+    source: &Source,
+    socket: &Socket,
+    manifest: &Manifest,
+    terms: Terms,
+) -> Result<u64> {
+    let patience = Patience::idle(send.idle, &send.cancelled);
+    let mut digester = None;
+    let chunk_bytes = terms.digest_chunk_bytes;
+    let mut due =
+        (chunk_bytes > 0).then(|| chunks(&manifest.extents, chunk_bytes)).into_iter().flatten();
+    let mut sign = Instant::now();
+    loop {
+        match socket.listen(patience, "while it was to say what it has stored")? {
+            Frame::Working => {}
+            Frame::Digest { span, digest } => {
+                if due.next() != Some(span) {
+                    return Err(unexpected(socket, Frame::Digest { span, digest }));
+                }
+                let here = digester.get_or_insert_with(Digester::new).digest(source.as_fd(), span);
+                match here.map_err(Error::io("read", source.path()))? {
+                    Some(here) if here == digest => {}
+                    Some(_) => return Err(differs(send, source, socket, manifest, span.begin)),
+                    None => {
+                        discard(send, socket, Reason::SourceChanged, 0, "the source was cut short");
+                        source.unchanged()?;
+                    }
+                }
+                // Reading may take longer here than there.
+                if sign.elapsed() >= SIGN_EVERY {
+                    socket.say(&Frame::Working, patience)?;
+                    sign = Instant::now();
+                }
+            }
+            Frame::Stored { bytes } if due.next().is_none() => return Ok(bytes),
+            other => return Err(unexpected(socket, other)),
+        }
+    }
+}
+
+/// A digest that is not the source's: the source changed, or the copy is bad.
+fn differs(send: &Send, source: &Source, socket: &Socket, manifest: &Manifest, at: u64) -> Error {
+    if let Err(changed) = source.unchanged() {
+        discard(send, socket, Reason::SourceChanged, 0, "the source changed while it was sent");
+        return changed;
+    }
+    discard(send, socket, Reason::Differs, at, "what was read back is not what was sent");
+    let name = name_of(&manifest.name).display();
+    Error::Differs {
+        source_path: source.path().into(),
+        target_path: format!("{name} at {}", socket.address()).into(),
+        offset_bytes: at,
+    }
+}
+
+fn until_published(send: &Send, socket: &Socket) -> Result<()> {
+    let patience = Patience::idle(send.idle, &send.cancelled);
+    loop {
+        match socket.listen(patience, "before it said that the file is published")? {
+            Frame::Published => return Ok(()),
+            Frame::Working => {}
+            other => return Err(unexpected(socket, other)),
+        }
+    }
+}
+
+/// Tells the receiver to keep nothing. It does so as well if this never arrives.
+fn discard(send: &Send, socket: &Socket, reason: Reason, at: u64, text: &str) {
+    let frame = Frame::Failed { reason, at, text: text.into() };
+    let _ = socket.say(&frame, Patience::within(FAREWELL, &send.cancelled));
+    socket.end_sending();
+}
+
+/// A frame that is not expected: the receiver's reason, if it is one.
+fn unexpected(socket: &Socket, frame: Frame) -> Error {
+    match frame {
+        Frame::Failed { reason, at: _, text } => refused(socket, reason, &text),
+        other => socket.error(format!(
+            "it says `{}` where that has no meaning: it is no receiver to rely on",
+            other.name()
+        )),
+    }
+}
+
+fn refused(socket: &Socket, reason: Reason, text: &str) -> Error {
+    let remedy = match reason {
+        Reason::NoSpace => "free some there, or receive elsewhere",
+        Reason::Busy => "try again later",
+        Reason::NewerVersion => "update the receiver",
+        Reason::Cancelled => "start the receiver and send again",
+        Reason::Malformed | Reason::SourceChanged | Reason::Differs | Reason::Other => {
+            "see what the receiver says"
+        }
+    };
+    Error::PeerRefused {
+        address: socket.address().into(),
+        why: format!("{text}; nothing was kept: {remedy}"),
+    }
+}
+
+/// If the connection failed: why the receiver gave up, if it said so.
+fn or_last_words<T>(result: Result<T>, socket: &Socket) -> Result<T> {
+    match result {
+        Err(error @ Error::Peer { .. }) => Err(last_words(socket, Duration::ZERO).unwrap_or(error)),
+        result => result,
+    }
+}
+
+/// Why the receiver gave up, if it says so in `time`.
+pub(super) fn last_words(socket: &Socket, time: Duration) -> Option<Error> {
+    let (reason, _, text) = socket.last_words(time)?;
+    Some(refused(socket, reason, &text))
+}

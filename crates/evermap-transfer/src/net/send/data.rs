@@ -1,0 +1,158 @@
+//! The bytes of the file, over all connections at a time.
+//!
+//! The extents are cut into pieces, and each connection takes the next one when it is through with its last: whichever is slower
+//! carries less.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::Send;
+use super::conversation::last_words;
+use super::source::Source;
+use crate::end::{End, Ends};
+use crate::engines::{EngineKind, Stop};
+use crate::error::{Error, Result, Side};
+use crate::meter::Meter;
+use crate::net::carrier::Carrier;
+use crate::net::parallel::{OfAll, OfOne, on_each};
+use crate::net::report::Connection;
+use crate::net::socket::{Patience, Socket};
+use crate::net::watch::{Direction, Watched};
+use crate::net::wire::Range;
+use crate::span::{Span, Work};
+use crate::sys::sigpipe::SigpipeBlocked;
+
+/// Pieces for several connections: long enough that a header and a turn of the pipe don't count, short enough that all
+/// connections end at about the same time.
+const PIECE_BYTES_MIN: u64 = 1 << 20;
+const PIECE_BYTES_MAX: u64 = 64 << 20;
+
+/// How long the receiver may take to say why it has given up.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Why a connection's part was not sent.
+enum Broke {
+    /// For a reason on this side.
+    Here(Error),
+    /// The connection failed, and the receiver may have said why.
+    Connection(Error),
+}
+
+/// Sends all of `extents` and says on each connection that it was all.
+pub(super) fn send(
+    send: &Send,
+    source: &Source,
+    extents: &[Span],
+    sockets: &[Socket],
+    meter: &Meter,
+) -> Result<OfAll> {
+    let pieces = cut(extents, sockets.len());
+    let next = AtomicUsize::new(0);
+    let watched = Watched {
+        sockets,
+        words: sockets.first(),
+        direction: Direction::Sending,
+        meter,
+        idle: send.idle,
+        total_bytes: extents.iter().map(Span::bytes).sum(),
+        on_progress: send.on_progress.as_deref(),
+    };
+    let (carried, seen) = watched.during(|| {
+        on_each(sockets, Direction::Sending, |socket| {
+            one_connection(send, source, &pieces, &next, socket, meter)
+        })
+    })?;
+    let carried = match carried? {
+        Ok(carried) => return Ok(carried),
+        Err(broke) => broke,
+    };
+    let Some(first) = sockets.first() else { return Ok(OfAll::default()) };
+    match (seen.and_then(|seen| seen.error(first)), carried) {
+        (Some(error), _) | (None, Broke::Here(error)) => Err(error),
+        (None, Broke::Connection(error)) => Err(last_words(first, LAST_WORDS).unwrap_or(error)),
+    }
+}
+
+/// Takes piece after piece and sends each with its header.
+fn one_connection(
+    send: &Send,
+    source: &Source,
+    pieces: &[Span],
+    next: &AtomicUsize,
+    socket: &Socket,
+    meter: &Meter,
+) -> Result<OfOne, Broke> {
+    const DOING: &str = "while bytes were sent";
+    let _no_signal = SigpipeBlocked::new();
+    let file = source.another().map_err(Broke::Here)?;
+    let look = || -> Result<Ends<'_>> {
+        Ok(Ends {
+            source: End::new(file.as_fd(), source.path())?,
+            target: End::new(socket.as_fd(), &socket.path())?,
+        })
+    };
+    let ends = look().map_err(Broke::Here)?;
+    let patience = Patience::idle(send.idle, &send.cancelled);
+    let mut carrier = Carrier::new(&send.engines());
+    let (mut bytes, mut spans) = (0, 0);
+    while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
+        let header = Range::Bytes(*piece).encode();
+        meter.called();
+        socket.write_all(&header, true, patience, DOING).map_err(Broke::Connection)?;
+        let mut work = Work::new([*piece]);
+        carrier
+            .carry(&ends, &mut work, meter)
+            .map_err(|stop| broke(stop, &carrier, &ends, socket, DOING))?;
+        bytes += piece.bytes();
+        spans += 1;
+    }
+    meter.called();
+    socket.write_all(&Range::End.encode(), false, patience, DOING).map_err(Broke::Connection)?;
+    let connection =
+        Connection { peer: socket.address().into(), engine: carrier.used(), bytes, spans };
+    Ok((connection, carrier.not_used().to_vec()))
+}
+
+/// What stopped an engine, as an error of this side or of the connection.
+fn broke(stop: Stop, carrier: &Carrier, ends: &Ends<'_>, socket: &Socket, doing: &str) -> Broke {
+    match stop {
+        Stop::Failed { side: Side::Target, errno, .. } => {
+            Broke::Connection(socket.broken(errno, doing))
+        }
+        stop => Broke::Here(error(stop, carrier, ends)),
+    }
+}
+
+/// What stopped an engine, as an error about the file.
+pub(super) fn error(stop: Stop, carrier: &Carrier, ends: &Ends<'_>) -> Error {
+    let engine = carrier.used().or(carrier.not_used().last().map(|not| not.engine));
+    stop.into_error(engine.unwrap_or(EngineKind::ReadWrite), ends)
+}
+
+/// The pieces that are shared out. One connection takes extents as they are.
+fn cut(extents: &[Span], connections: usize) -> Vec<Span> {
+    if connections < 2 {
+        return extents.to_vec();
+    }
+    let total: u64 = extents.iter().map(Span::bytes).sum();
+    let piece_bytes = (total / (connections as u64 * 4)).next_multiple_of(PIECE_BYTES_MIN);
+    crate::net::digest::chunks(extents, piece_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_of_several_connections_has_pieces_to_take() {
+        let extents = [Span::new(0, 16 << 20), Span::new(100 << 20, 101 << 20)];
+        assert_eq!(cut(&extents, 1), extents);
+        let pieces = cut(&extents, 2);
+        assert!(pieces.len() >= 6, "{pieces:?}");
+        assert_eq!(pieces.iter().map(Span::bytes).sum::<u64>(), 17 << 20);
+        assert!(cut(&[Span::new(0, 1)], 4).len() == 1);
+        assert!(cut(&[], 4).is_empty());
+    }
+}

@@ -1,0 +1,86 @@
+//! Raw bytes: what is in the file, and then the end of the stream.
+
+use std::os::fd::AsFd;
+
+use super::source::{Source, advise};
+use super::{Send, data};
+use crate::end::{End, Ends};
+use crate::engines::{EngineKind, Stop};
+use crate::error::{Result, Side};
+use crate::meter::Meter;
+use crate::net::carrier::Carrier;
+use crate::net::report::{Connection, SendReport, Traffic};
+use crate::net::socket::Socket;
+use crate::net::watch::{Direction, Watched};
+use crate::observe::Moment;
+use crate::report::NotUsed;
+use crate::span::{Span, Work};
+use crate::sys::sigpipe::SigpipeBlocked;
+
+/// Sends all of `source` over `socket` and ends the stream. One that fails is reset, where the kind of socket has that, so that
+/// nobody takes what was sent for the whole.
+pub(super) fn send(send: &Send, source: &Source, socket: &Socket) -> Result<SendReport> {
+    let begin = Moment::now();
+    let meter = Meter::new(send.cancelled.clone());
+    let sent = bytes(send, source, socket, &meter);
+    let (engine, not_used) = match sent {
+        Ok(carried) => carried,
+        Err(error) => {
+            socket.reset_when_closed();
+            return Err(error);
+        }
+    };
+    socket.end_sending();
+    let bytes = meter.arrived_bytes();
+    let connection =
+        Connection { peer: socket.address().into(), engine, bytes, spans: u64::from(bytes > 0) };
+    Ok(SendReport {
+        path: source.path().into(),
+        size_bytes: bytes,
+        verified: false,
+        published: false,
+        traffic: Traffic::since(&begin, &meter, vec![connection], not_used),
+    })
+}
+
+type Used = (Option<EngineKind>, Vec<NotUsed>);
+
+fn bytes(send: &Send, source: &Source, socket: &Socket, meter: &Meter) -> Result<Used> {
+    const DOING: &str = "while bytes were sent";
+    let _no_signal = SigpipeBlocked::new();
+    let ends = Ends {
+        source: End::new(source.as_fd(), source.path())?,
+        target: End::new(socket.as_fd(), &socket.path())?,
+    };
+    let has_a_size = source.has_a_size()?;
+    let mut work = match has_a_size {
+        true => Work::new([Span::new(0, source.size_bytes())]),
+        false => Work::open(0),
+    };
+    if let Ok(file) = rustix::io::fcntl_dupfd_cloexec(source, 0) {
+        advise(&file);
+    }
+    let mut carrier = Carrier::new(&send.engines());
+    let watched = Watched {
+        sockets: std::slice::from_ref(socket),
+        words: None,
+        direction: Direction::Sending,
+        meter,
+        idle: send.idle,
+        total_bytes: work.bytes().unwrap_or(0),
+        on_progress: send.on_progress.as_deref(),
+    };
+    let (carried, seen) = watched.during(|| carrier.carry(&ends, &mut work, meter))?;
+    if let (Err(_), Some(error)) = (&carried, seen.and_then(|seen| seen.error(socket))) {
+        return Err(error);
+    }
+    carried.map_err(|stop| match stop {
+        Stop::Failed { side: Side::Target, errno, .. } => socket.broken(errno, DOING),
+        stop => data::error(stop, &carrier, &ends),
+    })?;
+    if has_a_size {
+        source.unchanged()?;
+    }
+    let not_used = carrier.not_used().to_vec();
+    Ok((carrier.used(), not_used))
+}

@@ -1,0 +1,77 @@
+//! The bytes on the wire, and nothing but: encoding, decoding, and what is refused.
+//!
+//! `docs/transfer-protocol.md` has the tables. Everything is little-endian, every length has a limit that is checked before
+//! anything is allocated, and nothing here reads or writes a socket.
+
+mod frame;
+mod hello;
+mod manifest;
+mod range;
+
+pub(super) use frame::{FRAME_BYTES, Frame, Reason, TEXT_BYTES_MAX};
+pub(super) use hello::{CONNECTIONS_MAX, HELLO_BYTES, Hello, TransferId, VERSION};
+pub(super) use manifest::{
+    DIGEST_CHUNK_BYTES, EXTENTS_MAX, Manifest, NANOSECONDS, Stamp, is_digest_chunk, name_of,
+};
+pub(super) use range::{RANGE_BYTES, Range};
+
+/// Bytes that are none of this protocol's, or break its rules: what is wrong with them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Malformed {
+    /// Of a version that came later.
+    Newer(u16),
+    /// Anything else, in words.
+    Bytes(String),
+}
+
+impl Malformed {
+    fn new(what: impl Into<String>) -> Malformed {
+        Malformed::Bytes(what.into())
+    }
+}
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Malformed::Newer(version) => write!(
+                f,
+                "it speaks version {version} of the protocol, and this end version {VERSION}: update this end, or send with \
+                 the older program"
+            ),
+            Malformed::Bytes(what) => f.write_str(what),
+        }
+    }
+}
+
+/// The `N` bytes at `at`; zeros where `bytes` is shorter, which no caller lets happen.
+fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    debug_assert!(at + N <= bytes.len());
+    bytes.get(at..at + N).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(field(bytes, at))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(field(bytes, at))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(field(bytes, at))
+}
+
+fn i64_at(bytes: &[u8], at: usize) -> i64 {
+    i64::from_le_bytes(field(bytes, at))
+}
+
+/// Checks that the last four of `bytes` are the CRC-32C of the others.
+fn checked(bytes: &[u8], of: &str) -> Result<(), Malformed> {
+    let (content, sum) = bytes.split_at(bytes.len().saturating_sub(4));
+    match sum == crc32c::crc32c(content).to_le_bytes() {
+        true => Ok(()),
+        false => Err(Malformed::new(format!(
+            "the checksum of its {of} is wrong: what came is not what was sent"
+        ))),
+    }
+}

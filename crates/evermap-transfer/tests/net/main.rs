@@ -1,0 +1,13 @@
+//! Sending and receiving over sockets of this machine.
+#![allow(clippy::unwrap_used)]
+
+mod broken;
+mod common;
+mod files;
+mod fuzz;
+mod hostile;
+mod listening;
+mod processes;
+mod raw;
+mod room;
+mod wire;
