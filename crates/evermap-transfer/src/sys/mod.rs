@@ -10,6 +10,7 @@ mod mapping;
 mod memory;
 pub(crate) mod rusage;
 mod signals;
+pub(crate) mod sigpipe;
 
 pub(crate) use clone::clone_range;
 pub(crate) use close::close;
