@@ -179,7 +179,9 @@ impl<'a> Move<'a> {
         let (due_bytes, before_bytes) = (work.bytes(), self.meter.arrived_bytes());
         let before_calls = self.meter.calls();
         let moved = {
-            let _no_signal = SigpipeBlocked::new();
+            // Files have no peers, and are spared four calls.
+            let has_peer = !matches!(ends.target.kind(), Kind::File | Kind::Block);
+            let _no_signal = has_peer.then(SigpipeBlocked::new);
             self.drive(&ends, &mut work, &mut report)
         };
         moved.map_err(|error| match error {
