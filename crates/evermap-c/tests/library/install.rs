@@ -75,6 +75,7 @@ fn uninstalling_leaves_no_file() {
         "lib/libevermap.so\n",
         "lib/libevermap.a",
         "include/evermap.h",
+        "include/evermap_transfer.h",
         "include/fastio.h",
         "include/nvheap.h",
         "include/evermap.hpp",

@@ -31,6 +31,7 @@ use crate::policy::{Durability, Facts, Wish};
 use crate::report::{EngineUse, FileReport, NotUsed};
 use crate::room;
 use crate::span::{Span, Work};
+use crate::sys::sigpipe::SigpipeBlocked;
 
 pub use attributes::Preserve;
 use attributes::{Attributes, Keeper, Made, Subject, gives_acls};
@@ -165,7 +166,11 @@ pub(crate) fn write_into(
         kept: &options.kept,
         reserve: &|_| Ok(()),
     };
-    let (driven, moved) = drive.run(&mut work);
+    let (driven, moved) = {
+        // Its reader may go away.
+        let _no_signal = SigpipeBlocked::new();
+        drive.run(&mut work)
+    };
     moved?;
     let arrived_bytes = meter.arrived_bytes();
     let mut report = FileReport {
