@@ -80,6 +80,7 @@ fn uninstalling_leaves_no_file() {
         "include/nvheap.h",
         "include/evermap.hpp",
         "include/evermap/allocator.hpp",
+        "include/evermap/transfer.hpp",
         "lib/pkgconfig/evermap.pc",
         "lib/cmake/evermap/evermapConfig.cmake",
         "lib/cmake/evermap/evermapConfigVersion.cmake",
