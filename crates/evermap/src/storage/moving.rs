@@ -69,3 +69,66 @@ fn error_of(failed: Failed, target: &dyn File) -> Error {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::storage::{Disk, OpenMode, Storage};
+
+    fn file(directory: &Path, name: &str) -> Arc<dyn File> {
+        Disk.open(&directory.join(name), OpenMode::CreateNew).unwrap()
+    }
+
+    /// Data, a hole, data, a hole at the end: 1 MiB of 4.
+    fn source(directory: &Path) -> Arc<dyn File> {
+        let source = file(directory, "source");
+        source.write_at(&vec![1; 512 << 10], 0).unwrap();
+        source.write_at(&vec![2; 512 << 10], 2 << 20).unwrap();
+        source.set_length(4 << 20).unwrap();
+        source
+    }
+
+    fn contents(file: &dyn File) -> Vec<u8> {
+        let mut bytes = vec![0; file.length().unwrap() as usize];
+        assert_eq!(file.read_at(&mut bytes, 0).unwrap(), bytes.len());
+        bytes
+    }
+
+    fn is_copied_with_its_holes(from: &Path, to: &Path) {
+        let source = source(from);
+        for (name, length) in [("whole", 4 << 20), ("part", (2 << 20) + 4096), ("hole", 1 << 20)] {
+            let target = file(to, name);
+            assert!(copy(&*source, &*target, length).unwrap(), "{name}");
+            assert!(contents(&*target) == contents(&*source)[..length as usize], "{name}");
+            assert!(target.disk_bytes().unwrap() <= source.disk_bytes().unwrap() + (64 << 10));
+        }
+    }
+
+    #[test]
+    fn the_kernel_copies_a_file_with_its_holes_and_no_more_than_asked_for() {
+        let directory = tempfile::tempdir_in(std::env::temp_dir()).unwrap();
+        is_copied_with_its_holes(directory.path(), directory.path());
+    }
+
+    #[test]
+    fn between_file_systems_too() {
+        let (Ok(one), Ok(other)) = (tempfile::tempdir(), tempfile::tempdir_in("/dev/shm")) else {
+            return eprintln!("SKIPPED: no file can be made in /dev/shm");
+        };
+        is_copied_with_its_holes(one.path(), other.path());
+        is_copied_with_its_holes(other.path(), one.path());
+    }
+
+    #[test]
+    fn what_the_source_lacks_is_a_hole() {
+        let directory = tempfile::tempdir().unwrap();
+        let (source, target) = (source(directory.path()), file(directory.path(), "target"));
+        assert!(copy(&*source, &*target, 8 << 20).unwrap());
+        let mut expected = contents(&*source);
+        expected.resize(8 << 20, 0);
+        assert!(contents(&*target) == expected);
+    }
+}
