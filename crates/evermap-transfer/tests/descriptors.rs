@@ -238,8 +238,21 @@ fn a_full_file_system_is_known_before_the_first_byte() {
     }
     source.set_len(2 * size_bytes).unwrap();
     source.write_all_at(&bytes(4096), 0).unwrap();
-    let moved = Move::new(&source, &target);
-    let error = moved.run().unwrap_err();
+    let stop = Arc::new(AtomicBool::new(false));
+    let moved = Move::new(&source, &target).cancelled_by(Arc::clone(&stop));
+    let (meter, over) = (moved.meter(), AtomicBool::new(false));
+    let error = std::thread::scope(|scope| {
+        // Should it begin all the same, it is not to fill the machine's memory.
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                stop.fetch_or(meter.arrived_bytes() > 0, Ordering::Relaxed);
+                std::thread::yield_now();
+            }
+        });
+        let error = moved.run().unwrap_err();
+        over.store(true, Ordering::Relaxed);
+        error
+    });
     assert!(
         matches!(error, Error::NoSpace { needed_bytes, .. } if needed_bytes == 2 * size_bytes),
         "{error}"
