@@ -125,7 +125,12 @@ typedef enum em_status {
     EM_FORKED = 102,            /**< a forked child of the process that opened it [ECHILD] */
     EM_INVALID_ARGUMENT = 103,  /**< an argument that the function cannot take [EINVAL] */
     EM_TOO_MANY_OPEN = 104,     /**< more open handles than the library has room for [EMFILE] */
-    EM_INTERNAL = 105           /**< a bug in the library [ENOTRECOVERABLE] */
+    EM_INTERNAL = 105,          /**< a bug in the library [ENOTRECOVERABLE] */
+    EM_SOURCE_CHANGED = 200,    /**< what was copied changed meanwhile, or ended too early [ESTALE] */
+    EM_DIFFERS = 201,           /**< what was read back is not what was copied [EBADMSG] */
+    EM_REFUSED = 202,           /**< the engine that was asked for cannot do it [EOPNOTSUPP] */
+    EM_PEER = 203,              /**< the other end of a connection [ECONNABORTED] */
+    EM_CANCELLED = 204          /**< somebody wanted it to stop [ECANCELED] */
 } em_status;
 
 /** How an object is opened. */

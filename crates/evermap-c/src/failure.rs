@@ -38,6 +38,12 @@ impl Failure {
         Failure(Box::new(Details { status, errno, message }))
     }
 
+    /// The same with the errno that the kernel gave.
+    pub fn with_errno(mut self, errno: c_int) -> Failure {
+        self.0.errno = errno;
+        self
+    }
+
     /// An argument that the function cannot take.
     pub fn argument(message: impl Into<String>) -> Failure {
         Failure::new(status::INVALID_ARGUMENT, message)

@@ -6,15 +6,17 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use crate::status;
+use crate::transfer::types::*;
 use crate::types::*;
 
-const HEADERS: [&str; 3] = [
+const HEADERS: [&str; 4] = [
     include_str!("../include/evermap.h"),
+    include_str!("../include/evermap_transfer.h"),
     include_str!("../include/fastio.h"),
     include_str!("../include/nvheap.h"),
 ];
 
-const CALLS: [&str; 10] = [
+const CALLS: [&str; 11] = [
     include_str!("error_calls.rs"),
     include_str!("store_calls.rs"),
     include_str!("object_calls.rs"),
@@ -23,6 +25,7 @@ const CALLS: [&str; 10] = [
     include_str!("tools_calls.rs"),
     include_str!("audit_calls.rs"),
     include_str!("move_calls.rs"),
+    include_str!("transfer_calls.rs"),
     include_str!("fastio.rs"),
     include_str!("nvheap.rs"),
 ];
@@ -139,8 +142,10 @@ fn every_prototype_is_the_function() {
         "typedef bool (*em_finding_callback)(const em_finding *finding, void *context)",
         "typedef bool (*em_audit_callback)(const em_audit_finding *finding, void *context)",
         "typedef bool (*em_moved_callback)(const em_moved *moved, void *context)",
+        "typedef bool (*em_explanation_callback)(const em_explanation *explanation, void *context)",
+        "typedef bool (*em_progress_callback)(uint64_t arrived_bytes, uint64_t total_bytes, void *context)",
     ];
-    let statements = statements(HEADERS[0]);
+    let statements: Vec<String> = HEADERS.iter().flat_map(|header| statements(header)).collect();
     for callback in callbacks {
         assert!(statements.iter().any(|s| s == callback), "{callback}");
     }
@@ -180,7 +185,7 @@ fn size_of_member<T, M>(_: impl Fn(&T) -> *const M) -> usize {
 
 fn assertions() -> String {
     let mut text = String::from(
-        "#include <evermap.h>\n#define SAME(a, b) _Static_assert((a) == (b), #a \" is \" #b)\n",
+        "#include <evermap_transfer.h>\n#define SAME(a, b) _Static_assert((a) == (b), #a \" is \" #b)\n",
     );
     layout!(text, em_store_options:
         size arena_bytes window_base window_end busy_timeout_ms catalog_timeout_ms verify reserved
@@ -220,6 +225,15 @@ fn assertions() -> String {
         size name create reserved);
     layout!(text, em_import_report:
         size base_address old_base_address file_bytes moved kept points_elsewhere reserved name old_name);
+    layout!(text, em_explanation:
+        size kind copies bytes what path why);
+    layout!(text, em_transfer_options:
+        size engine cancelled progress explain context durability reflink verify resume keep_going
+        one_file_system threads sparse begin_bytes length_bytes);
+    layout!(text, em_transfer_report:
+        size size_bytes data_bytes hole_bytes resumed_bytes calls wall_ns user_ns system_ns flush_ns
+        minor_faults major_faults voluntary_switches involuntary_switches files directories failed
+        not_kept copied_permille verified engine why);
     for (number, name, _) in status::ALL {
         text += &format!("SAME({}, {number});\n", name.to_str().unwrap());
     }
@@ -251,7 +265,7 @@ fn every_number_size_and_offset_is_the_same_in_c() {
 
 #[test]
 fn every_number_of_the_header_is_known_here() {
-    let text = without_comments(HEADERS[0]);
+    let text = HEADERS.map(without_comments).concat();
     let members = text.lines().filter_map(|line| line.trim().split_once(" = "));
     let members: Vec<_> = members.filter(|(name, _)| name.starts_with("EM_")).collect();
     assert_eq!(members.len(), 1 + status::ALL.len() + CONSTANTS.len());

@@ -1,4 +1,4 @@
-//! The C library: `evermap.h`, `fastio.h` and `nvheap.h` over the Rust crate.
+//! The C library: `evermap.h`, `evermap_transfer.h`, `fastio.h` and `nvheap.h` over the Rust crates.
 //!
 //! Thin: what a function promises is written in the header, what it does is a call of the Rust
 //! library. What this crate adds is what C lacks: handles that are checked at every use
@@ -33,4 +33,6 @@ mod store_calls;
 mod stores;
 mod surroundings;
 mod tools_calls;
+mod transfer;
+mod transfer_calls;
 mod types;

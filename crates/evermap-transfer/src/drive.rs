@@ -11,7 +11,7 @@ use crate::meter::Meter;
 use crate::observe;
 use crate::policy::adapt::{Adapt, WINDOW_BYTES, Window};
 use crate::policy::rates::Kept;
-use crate::policy::{Choice, Facts, Plan, Wish, plan};
+use crate::policy::{BY_NAME, Choice, Facts, Plan, Wish, plan};
 use crate::span::{Span, Work};
 
 /// Sources of which more is resident are not read ahead, and their filling does not wait.
@@ -78,6 +78,19 @@ impl Drive<'_> {
         let Plan { choices, not } = plan(self.facts, &wish);
         driven.not = not;
         let result = self.go_through(&choices, reserved, work, &mut driven);
+        (driven, result)
+    }
+
+    /// The same by these engines in this order, and no other.
+    pub(crate) fn run_by(
+        &self,
+        engines: &[EngineKind],
+        work: &mut Work,
+    ) -> (Driven, Result<(), Error>) {
+        let named = |engine: &EngineKind| Choice { engine: *engine, why: BY_NAME.to_string() };
+        let choices: Vec<Choice> = engines.iter().map(named).collect();
+        let mut driven = Driven::default();
+        let result = self.go_through(&choices, false, work, &mut driven);
         (driven, result)
     }
 

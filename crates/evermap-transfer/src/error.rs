@@ -41,8 +41,7 @@ pub enum Error {
     },
     /// No room, found before the first byte wherever the file system can say so.
     #[error(
-        "no space for {} ({needed_bytes} bytes): free some on its disk, or name a target on another one; \
-         nothing is left behind",
+        "no space for {} ({needed_bytes} bytes): free some on its disk, or name a target on another one",
         path.display()
     )]
     NoSpace {

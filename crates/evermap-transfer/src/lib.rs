@@ -10,6 +10,7 @@
 //! `docs/transfer.md` is the contract: what each engine costs, how one is picked, what is promised.
 
 mod copy;
+mod descriptors;
 mod drive;
 mod end;
 pub mod engines;
@@ -21,11 +22,13 @@ pub mod net;
 mod observe;
 mod policy;
 mod report;
+mod room;
 mod span;
 mod sys;
 pub mod tree;
 
 pub use copy::{Copy, Progress};
+pub use descriptors::Move;
 pub use end::{End, Ends, Kind};
 pub use error::{Error, Result, Side};
 pub use file::Preserve;

@@ -74,6 +74,11 @@ using forked = status_error<EM_FORKED>;
 using invalid_argument = status_error<EM_INVALID_ARGUMENT>;
 using too_many_open = status_error<EM_TOO_MANY_OPEN>;
 using internal_error = status_error<EM_INTERNAL>;
+using source_changed = status_error<EM_SOURCE_CHANGED>;
+using differs = status_error<EM_DIFFERS>;
+using refused = status_error<EM_REFUSED>;
+using peer = status_error<EM_PEER>;
+using cancelled = status_error<EM_CANCELLED>;
 
 /** An allocation that failed: what allocators and `make` throw, so that code which knows
  *  `std::bad_alloc` only is right. (It is no `evermap::error`: an exception with two
@@ -137,6 +142,11 @@ namespace detail {
     case EM_INVALID_ARGUMENT: throw invalid_argument(message);
     case EM_TOO_MANY_OPEN: throw too_many_open(message);
     case EM_INTERNAL: throw internal_error(message);
+    case EM_SOURCE_CHANGED: throw source_changed(message);
+    case EM_DIFFERS: throw differs(message);
+    case EM_REFUSED: throw refused(message);
+    case EM_PEER: throw peer(message);
+    case EM_CANCELLED: throw cancelled(message);
     case EM_OK: break;
   }
   // No status of this header's: the library is a later one. (Without a `default` compilers tell

@@ -1,5 +1,5 @@
 /*
- * Uses every function of the three headers and checks what it promises. Built with sanitizers:
+ * Uses every function of the headers about stores and checks what it promises. Built with sanitizers:
  * what the library does to memory, and what this program does with it, is watched.
  *
  *     every_function STORE    (EVERMAP_STORE names another one)

@@ -60,12 +60,13 @@ fn seed(what: &str) -> u64 {
     seed
 }
 
-/// The three programs that use everything, under one compiler and set of flags.
+/// The programs that use everything, under one compiler and set of flags.
 fn everything(compiler: &str, flags: &[&str], link: Link, what: &str) {
     let directory = tempfile::tempdir().unwrap();
     let build = |name: &str| compile(compiler, &source(name), directory.path(), link, flags);
     let stores = tempfile::tempdir().unwrap();
     run(&build("behaviour.cpp"), &[stores.path()]);
+    run(&build("transfer.cpp"), &[stores.path()]);
 
     let (containers, store) = (build("containers.cpp"), stores.path().join("containers"));
     let seed = seed(what).to_string();

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::staged::{Place, WARNINGS, here, run, staged};
 
-const HEADERS: [&str; 3] = ["evermap.h", "fastio.h", "nvheap.h"];
+const HEADERS: [&str; 4] = ["evermap.h", "evermap_transfer.h", "fastio.h", "nvheap.h"];
 
 #[test]
 fn each_header_compiles_alone_in_c_and_cpp() {

@@ -1,6 +1,7 @@
 //! Programs that check the library themselves: they have to end well.
 
 use std::fs;
+use std::process::Command;
 
 use crate::headers::declared;
 use crate::staged::{Link, Place, compile, here, run, said};
@@ -8,20 +9,32 @@ use crate::staged::{Link, Place, compile, here, run, said};
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
 #[test]
-fn a_program_under_sanitizers_uses_every_function() {
-    let source = fs::read_to_string(here().join("tests/c/every_function.c")).unwrap();
+fn programs_under_sanitizers_use_every_function() {
+    let read = |name: &str| fs::read_to_string(here().join("tests/c").join(name)).unwrap();
+    let source = read("every_function.c") + &read("transfers.c");
     for name in declared() {
         let is_called = |before: char| !before.is_alphanumeric() && before != '_';
         let call = format!("{name}(");
         let found = source
             .match_indices(&call)
             .any(|(at, _)| source[..at].chars().next_back().is_some_and(is_called));
-        assert!(found, "every_function.c does not call {name}");
+        assert!(found, "neither program calls {name}");
     }
     let place = Place::new();
     let program = compile("every_function", place.path(), Link::Shared, &SANITIZERS);
     let said = run(place.command(&program).arg(place.path().join("other")));
     assert_eq!(said, "every function did what it promises\n");
+}
+
+#[test]
+fn files_and_streams_are_transferred_as_was_promised() {
+    let place = Place::new();
+    let program = compile("transfers", place.path(), Link::Shared, &SANITIZERS);
+    // Whoever starts the tests may ignore the signal, and children have that from their parents.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=PIPE"]).arg(&program).arg(place.path());
+    let said = run(command.env_remove("LD_LIBRARY_PATH").env("XDG_CACHE_HOME", place.path()));
+    assert_eq!(said, "transfers did what they promise\n");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Instant;
 
-use rustix::fs::{self, FallocateFlags};
+use rustix::fs;
 use rustix::io::Errno;
 
 use crate::drive::{Drive, Driven};
@@ -27,9 +27,11 @@ use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::observe::{self, Moment};
 use crate::policy::rates::Kept;
-use crate::policy::{Durability, Facts, Wish, writes_reserved_room_otherwise};
+use crate::policy::{Durability, Facts, Wish};
 use crate::report::{EngineUse, FileReport, NotUsed};
+use crate::room;
 use crate::span::{Span, Work};
+use crate::sys::sigpipe::SigpipeBlocked;
 
 pub use attributes::Preserve;
 use attributes::{Attributes, Keeper, Made, Subject, gives_acls};
@@ -37,9 +39,6 @@ pub(crate) use identity::{Identity, look};
 use part::Part;
 pub(crate) use target::{Placing, Target, beside, c_name};
 use verify::Named;
-
-/// Extents below this are found to have no room by writing them, which is one call as well.
-const RESERVED_BYTES_MIN: u64 = 256 << 10;
 
 /// How a file is to be copied.
 #[derive(Debug, Clone)]
@@ -167,7 +166,11 @@ pub(crate) fn write_into(
         kept: &options.kept,
         reserve: &|_| Ok(()),
     };
-    let (driven, moved) = drive.run(&mut work);
+    let (driven, moved) = {
+        // Its reader may go away.
+        let _no_signal = SigpipeBlocked::new();
+        drive.run(&mut work)
+    };
     moved?;
     let arrived_bytes = meter.arrived_bytes();
     let mut report = FileReport {
@@ -210,7 +213,9 @@ impl Copying<'_> {
                 .map_err(|errno| self.not_written(errno, "set the length of"))?;
         }
         let facts = Facts::gather(&ends, report.data_bytes);
-        let reserve = |due: &Work| self.reserve(target, due, &facts);
+        let reserve = |due: &Work| {
+            room::reserve(target.as_fd(), target.path(), due, facts.target_file_system, self.meter)
+        };
         let drive = Drive {
             ends: &ends,
             facts: &facts,
@@ -261,39 +266,6 @@ impl Copying<'_> {
             }
         }
         (driven, Ok(()))
-    }
-
-    /// Takes the room for what is due, so that a full disk is known before the first byte.
-    fn reserve(&self, target: &Target<'_>, due: &Work, facts: &Facts) -> Result<()> {
-        let needed_bytes = due.bytes().unwrap_or(0);
-        if needed_bytes <= RESERVED_BYTES_MIN {
-            return Ok(());
-        }
-        if writes_reserved_room_otherwise(facts.target_file_system) {
-            let free = fs::fstatvfs(target)
-                .map_err(Error::io("look at the file system of", target.path()))?;
-            return match free.f_bavail.saturating_mul(free.f_frsize) < needed_bytes {
-                true => Err(Error::NoSpace { path: target.path().into(), needed_bytes }),
-                false => Ok(()),
-            };
-        }
-        for span in due.spans() {
-            let reserved = loop {
-                match fs::fallocate(target, FallocateFlags::empty(), span.begin, span.bytes()) {
-                    Err(Errno::INTR) if !self.meter.is_cancelled() => {}
-                    other => break other,
-                }
-            };
-            match reserved {
-                Ok(()) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(()),
-                Err(Errno::INTR) => {
-                    return Err(Error::Cancelled { left: "nothing is left behind".into() });
-                }
-                Err(errno) => return Err(self.not_written(errno, "reserve room for")),
-            }
-        }
-        Ok(())
     }
 
     /// Reading back, attributes, flushing: all that comes before the name.
@@ -366,7 +338,7 @@ impl Copying<'_> {
 }
 
 /// What was driven, in words of the report.
-fn describe(driven: Driven, ends: &Ends<'_>, report: &mut FileReport) {
+pub(crate) fn describe(driven: Driven, ends: &Ends<'_>, report: &mut FileReport) {
     let used = |(engine, bytes): (EngineKind, u64)| EngineUse {
         engine,
         bytes,

@@ -10,6 +10,9 @@ const COLD_RESIDENT_MAX: f64 = 0.25;
 /// A copy of more than this share of the memory that is available would push out what others use.
 const MEMORY_SHARE_MAX: f64 = 0.25;
 
+/// Why an engine is used that somebody named.
+pub(crate) const BY_NAME: &str = "asked for by name";
+
 /// What shall hold when a copy is said to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
@@ -77,7 +80,7 @@ impl Plan {
 pub(crate) fn plan(facts: &Facts, wish: &Wish) -> Plan {
     let mut plan = Plan::default();
     if let Some(engine) = wish.engine {
-        plan.then(engine, "asked for by name");
+        plan.then(engine, BY_NAME);
         return plan;
     }
     if wish.reflink == Reflink::Always {

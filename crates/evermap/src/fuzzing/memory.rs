@@ -123,7 +123,7 @@ impl File for MemoryFile {
         Ok(true)
     }
 
-    fn clone_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
+    fn copy_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
         Ok(false)
     }
 

@@ -230,7 +230,7 @@ impl File for SimulatedFile {
         Ok(self.disk.has_a_name(self.id))
     }
 
-    fn clone_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
+    fn copy_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
         Ok(false)
     }
 

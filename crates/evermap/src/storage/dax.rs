@@ -298,9 +298,9 @@ impl File for DaxFile {
         self.plain.state()
     }
 
-    fn clone_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
+    fn copy_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
         // Of two files that share a block, the next store to either needs a new one, and where
-        // there is none that is a signal.
+        // there is none that is a signal. And what the kernel copied would be the kernel's to flush.
         Ok(false)
     }
 

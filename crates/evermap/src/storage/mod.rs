@@ -8,6 +8,7 @@
 //! Mapping is the address layer's business: a file only lends its descriptor for it.
 
 mod dax;
+mod moving;
 mod real;
 mod user;
 
@@ -150,9 +151,10 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     fn state(&self) -> Result<FileState> {
         Ok(FileState { length: self.length()?, named: self.has_a_name()?, changed: (0, 0) })
     }
-    /// Makes this (empty) file share the blocks of the first `length` bytes of `source`, or of
-    /// more; false where the file system cannot.
-    fn clone_from(&self, source: &dyn File, length: u64) -> Result<bool>;
+    /// Makes this empty file the first `length` bytes of `source` by what its system has for that:
+    /// shared blocks, or a copy within the kernel. Not flushed; holes stay holes, and what the source
+    /// lacks is one. False where there is nothing of the kind; nothing happened then.
+    fn copy_from(&self, source: &dyn File, length: u64) -> Result<bool>;
     /// The first range at or after `offset` that may hold anything but zeros, page-aligned: start
     /// and end. `None` when there is nothing up to the end of the file.
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>>;
@@ -166,8 +168,8 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
 /// Copies the first `length` bytes of `source` into the empty file `target`, sharing blocks where
 /// the file system can. Not flushed. Holes stay holes.
 pub(crate) fn copy_contents(source: &dyn File, target: &dyn File, length: u64) -> Result<()> {
-    if target.clone_from(source, length)? {
-        return if target.length()? == length { Ok(()) } else { target.set_length(length) };
+    if target.copy_from(source, length)? {
+        return Ok(());
     }
     target.set_length(length)?;
     let mut buffer = vec![0; COPY_BYTES];

@@ -17,6 +17,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use tracing::trace;
 
 use super::dax::DaxFile;
+use super::moving;
 use super::{File, FileIdentity, FileState, FileSystem, LockKind, OpenMode, Storage};
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
@@ -240,23 +241,6 @@ impl DiskFile {
         Ok(())
     }
 
-    /// Shares the blocks of the first `length` bytes of another file. rustix clones whole files
-    /// only.
-    fn clone_range(&self, source: &dyn File, length: u64) -> rustix::io::Result<()> {
-        let range = libc::file_clone_range {
-            src_fd: i64::from(source.descriptor().as_raw_fd()),
-            src_offset: 0,
-            src_length: length,
-            dest_offset: 0,
-        };
-        // SAFETY: both descriptors are open for as long as their files live, and the kernel reads
-        // `range` during the call only.
-        match unsafe { libc::ioctl(self.descriptor.as_raw_fd(), libc::FICLONERANGE, &range) } {
-            0 => Ok(()),
-            _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
-        }
-    }
-
     /// One open-file-description lock call. rustix wraps the per-process locks only.
     fn lock_call(
         &self,
@@ -451,29 +435,9 @@ impl File for DiskFile {
         })
     }
 
-    fn clone_from(&self, source: &dyn File, length: u64) -> Result<bool> {
-        trace!(path = %self.path.display(), source = %source.path().display(), length, "clone");
-        // No more than asked for: behind it lies what a writer has just reserved. It would be
-        // flushed first, and a store into memory mapped over a shared block needs a new one, which
-        // a full disk refuses by a signal.
-        let cloned = match self.clone_range(source, length) {
-            // Blocks larger than our pages: whole files always fit.
-            Err(Errno::INVAL) => fs::ioctl_ficlone(&self.descriptor, source.descriptor()),
-            other => other,
-        };
-        match cloned {
-            Ok(()) => Ok(true),
-            // Not this file system, not between these two, or a mix of flags it does not take.
-            Err(
-                Errno::OPNOTSUPP
-                | Errno::XDEV
-                | Errno::INVAL
-                | Errno::NOTTY
-                | Errno::NOSYS
-                | Errno::PERM,
-            ) => Ok(false),
-            Err(e) => Err(Error::from_io_sized(e.into(), "clone into", &self.path, length)),
-        }
+    fn copy_from(&self, source: &dyn File, length: u64) -> Result<bool> {
+        trace!(path = %self.path.display(), source = %source.path().display(), length, "copy");
+        moving::copy(source, self, length)
     }
 
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {

@@ -177,7 +177,7 @@ impl File for DyingFile {
         self.file.has_a_name()
     }
 
-    fn clone_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
+    fn copy_from(&self, _source: &dyn File, _length: u64) -> Result<bool> {
         // A copy in steps has more places to die at.
         Ok(false)
     }

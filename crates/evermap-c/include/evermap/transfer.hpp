@@ -1,0 +1,153 @@
+/**
+ * @file Files and streams by the cheapest path that the kernel has. Thin: what each function promises is said in
+ * `evermap_transfer.h`; here choices are a struct with defaults, what is told is collected, and
+ * failures are thrown.
+ *
+ *     evermap::transfer::options options;
+ *     options.durability = EM_COPY_DURABILITY_FULL;
+ *     const auto report = evermap::transfer::copy("from", "to", options);
+ *     std::cout << report.data_bytes << " bytes by " << report.engine << ": " << report.why << "\n";
+ */
+#ifndef EVERMAP_TRANSFER_HPP
+#define EVERMAP_TRANSFER_HPP
+
+#include <csignal>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../evermap_transfer.h"
+#include "error.hpp"
+
+namespace evermap::transfer {
+
+/** What a transfer has to say for itself: which way was used and which not, what was not kept. */
+struct explanation {
+  em_explained kind;
+  /** How often the processor copies each byte in this way. */
+  std::uint32_t copies;
+  std::uint64_t bytes;
+  /** The engine, or the attribute. */
+  std::string what;
+  std::string path;
+  std::string why;
+};
+
+/** Choices; what they mean, and which function has a use for which, is said of `em_transfer_options`. */
+struct options {
+  /** By its name, as "splice"; empty: picked. */
+  std::string engine;
+  em_copy_durability durability = EM_COPY_DURABILITY_NONE;
+  em_reflink reflink = EM_REFLINK_AUTO;
+  bool verify = false;
+  bool resume = false;
+  bool keep_going = false;
+  bool one_file_system = false;
+  bool sparse = false;
+  std::uint32_t threads = 0;
+  std::uint64_t begin_bytes = 0;
+  std::uint64_t length_bytes = 0;
+  /** Not zero in it, set by a signal handler or another thread, ends the transfer with `cancelled`. */
+  const volatile std::sig_atomic_t* cancelled = nullptr;
+  /** Is called in this thread with the bytes that have arrived, and all that there are (0: not known); false ends
+   *  the transfer with `cancelled`. What it throws ends it as well, and is thrown on. */
+  std::function<bool(std::uint64_t, std::uint64_t)> progress;
+};
+
+/** What was done, and what it has cost. */
+struct report : em_transfer_report {
+  std::vector<explanation> explained;
+};
+
+namespace detail {
+
+/** What callbacks get; they may not throw. */
+struct listener {
+  const options& chosen;
+  std::vector<explanation> explained;
+  std::exception_ptr failure;
+
+  template <class F>
+  bool attempt(F&& call) noexcept {
+    try {
+      return call();
+    } catch (...) {
+      failure = std::current_exception();
+      return false;
+    }
+  }
+
+  static bool on_progress(std::uint64_t arrived_bytes, std::uint64_t total_bytes, void* context) {
+    auto* self = static_cast<listener*>(context);
+    return self->attempt([&] { return self->chosen.progress(arrived_bytes, total_bytes); });
+  }
+
+  static bool on_explanation(const em_explanation* told, void* context) {
+    auto* self = static_cast<listener*>(context);
+    return self->attempt([&] {
+      self->explained.push_back({static_cast<em_explained>(told->kind), told->copies, told->bytes,
+                                 told->what, told->path, told->why});
+      return true;
+    });
+  }
+};
+
+/** Calls a function of `evermap_transfer.h` with choices and places for what it tells. */
+template <class F>
+report run(const options& chosen, F&& call) {
+  static_assert(sizeof(std::sig_atomic_t) == sizeof(int), "the C library reads an int");
+  listener heard{chosen, {}, nullptr};
+  em_transfer_options given = EM_TRANSFER_OPTIONS_DEFAULT;
+  given.engine = chosen.engine.empty() ? nullptr : chosen.engine.c_str();
+  given.cancelled = chosen.cancelled;
+  given.progress = chosen.progress ? &listener::on_progress : nullptr;
+  given.explain = &listener::on_explanation;
+  given.context = &heard;
+  given.durability = chosen.durability;
+  given.reflink = chosen.reflink;
+  given.verify = chosen.verify;
+  given.resume = chosen.resume;
+  given.keep_going = chosen.keep_going;
+  given.one_file_system = chosen.one_file_system;
+  given.threads = chosen.threads;
+  given.sparse = chosen.sparse;
+  given.begin_bytes = chosen.begin_bytes;
+  given.length_bytes = chosen.length_bytes;
+  report done{};
+  done.size = sizeof(em_transfer_report);
+  const em_status status = std::forward<F>(call)(&given, static_cast<em_transfer_report*>(&done));
+  if (heard.failure) {
+    std::rethrow_exception(heard.failure);
+  }
+  evermap::detail::check(status);
+  done.explained = std::move(heard.explained);
+  return done;
+}
+
+}  // namespace detail
+
+/** Copies a file, or a directory with all that is in it. Errors: `disk_full`, `source_changed`,
+ *  `differs`, `refused`, `cancelled`, `not_permitted`, `busy`, `invalid_argument`, `io_error`; the
+ *  target's name has what it had before then. */
+inline report copy(const std::filesystem::path& source, const std::filesystem::path& target,
+                   const options& chosen = {}) {
+  return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {
+    return evermap_copy(source.c_str(), target.c_str(), given, done);
+  });
+}
+
+/** Moves bytes between two open descriptors, which stay open. Errors: `disk_full`, `source_changed`, `refused`,
+ *  `cancelled`, `io_error`; what has arrived stays in the target. */
+inline report move(int source, int target, const options& chosen = {}) {
+  return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {
+    return evermap_move(source, target, given, done);
+  });
+}
+
+}  // namespace evermap::transfer
+
+#endif

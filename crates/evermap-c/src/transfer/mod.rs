@@ -1,0 +1,78 @@
+//! Transfers as C sees them: the structs of `evermap_transfer.h`, choices from them, reports into them, and the
+//! thread in which a transfer runs while its caller is told how far it is.
+
+pub mod choices;
+pub mod report;
+pub mod types;
+pub mod watch;
+
+use evermap_transfer::Error;
+
+use crate::failure::Failure;
+use crate::status;
+
+/// The status of a transfer's error.
+pub fn status_of(error: &Error) -> u32 {
+    match error {
+        Error::Io { source, .. } => match source.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM | libc::EROFS) => status::NOT_PERMITTED,
+            _ => status::IO,
+        },
+        Error::NoSpace { .. } => status::DISK_FULL,
+        Error::SameFile { .. } => status::INVALID_ARGUMENT,
+        Error::SourceChanged { .. } => status::SOURCE_CHANGED,
+        Error::Differs { .. } => status::DIFFERS,
+        Error::Refused { .. } => status::REFUSED,
+        Error::Busy { .. } => status::BUSY,
+        Error::Cancelled { .. } => status::CANCELLED,
+        Error::Peer { .. } => status::PEER,
+        // What kept the first thing from being copied; its sentence says how many there are.
+        Error::Incomplete(report) => report.errors.first().map_or(status::IO, status_of),
+        Error::Usage(_) => status::INVALID_ARGUMENT,
+        // The enum may grow; the test below fails until the new variant has a status.
+        _ => status::INTERNAL,
+    }
+}
+
+impl From<Error> for Failure {
+    #[cold]
+    fn from(error: Error) -> Failure {
+        let failure = Failure::new(status_of(&error), error.to_string());
+        match error_of_kernel(&error) {
+            Some(errno) => failure.with_errno(errno),
+            None => failure,
+        }
+    }
+}
+
+fn error_of_kernel(error: &Error) -> Option<libc::c_int> {
+    match error {
+        Error::Io { source, .. } => source.raw_os_error(),
+        Error::Incomplete(report) => report.errors.first().and_then(error_of_kernel),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// The variants of the transfer library's error, as its source has them.
+    #[test]
+    fn every_error_has_a_status() {
+        let source = include_str!("../../../evermap-transfer/src/error.rs");
+        let (_, body) = source.split_once("pub enum Error {").unwrap();
+        let (body, _) = body.split_once("\n}").unwrap();
+        let is_variant = |line: &&str| {
+            line.starts_with("    ") && line.chars().nth(4).is_some_and(|c| c.is_uppercase())
+        };
+        let variants: Vec<&str> = body
+            .lines()
+            .filter(is_variant)
+            .map(|line| line.trim().split([' ', '(', ',']).next().unwrap())
+            .collect();
+        assert!(variants.len() >= 11, "{variants:?}");
+        for variant in variants {
+            let arm = format!("Error::{variant}");
+            assert!(include_str!("mod.rs").contains(&arm), "no arm for {arm}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+// Transfers: reports, choices, what is told on the way, and a class for each failure.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "check.hpp"
+
+namespace transfer = evermap::transfer;
+
+namespace {
+
+std::string content(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct stop_it : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  CHECK(count == 2);
+  return run_reporting([&] {
+    const std::filesystem::path directory = arguments[1];
+    const auto from = directory / "transfer-from", to = directory / "transfer-to";
+    const std::string bytes(300'000, 'x');
+    std::ofstream(from, std::ios::binary) << bytes;
+
+    const transfer::report plain = transfer::copy(from, to);
+    CHECK(plain.data_bytes == bytes.size() && content(to) == bytes);
+    CHECK(!plain.explained.empty() && plain.explained.front().kind == EM_EXPLAINED_USED);
+
+    transfer::options options;
+    options.engine = "read-write";
+    options.verify = true;
+    std::uint64_t told = 0;
+    options.progress = [&](std::uint64_t arrived, std::uint64_t total) {
+      told = arrived;
+      return total == bytes.size();
+    };
+    const transfer::report verified = transfer::copy(from, to, options);
+    CHECK(verified.verified != 0 && told == bytes.size());
+    CHECK(verified.explained.front().what == "read-write");
+    CHECK(verified.explained.front().bytes == bytes.size());
+
+    // What a callback throws is thrown on, though it has come through the library.
+    options.progress = [](std::uint64_t, std::uint64_t) -> bool { throw stop_it("enough"); };
+    CHECK(says(CHECK_THROWS(stop_it, transfer::copy(from, to, options)), "enough"));
+
+    const volatile std::sig_atomic_t yes = 1;
+    options.progress = nullptr;
+    options.cancelled = &yes;
+    CHECK_THROWS(evermap::cancelled, transfer::copy(from, to, options));
+    options.cancelled = nullptr;
+    options.engine = "none";
+    CHECK(says(CHECK_THROWS(evermap::invalid_argument, transfer::copy(from, to, options)), "splice"));
+    CHECK_THROWS(evermap::io_error, transfer::copy(directory / "missing", to));
+
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    const int source = open(from.c_str(), O_RDONLY);
+    transfer::options part;
+    part.begin_bytes = 10;
+    part.length_bytes = 100;
+    CHECK(transfer::move(source, ends[1], part).data_bytes == 100);
+    part.engine = "reflink";
+    CHECK_THROWS(evermap::refused, transfer::move(source, ends[1], part));
+    part.engine.clear();
+    part.begin_bytes = bytes.size();
+    const int target = open(to.c_str(), O_RDWR);
+    CHECK_THROWS(evermap::source_changed, transfer::move(source, target, part));
+    for (const int descriptor : {ends[0], ends[1], source, target}) {
+      CHECK(close(descriptor) == 0);
+    }
+  });
+}

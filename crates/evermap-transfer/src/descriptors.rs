@@ -1,0 +1,406 @@
+//! Moving bytes between two descriptors that somebody else has opened: files, pipes, sockets, devices.
+//!
+//! No names, no attributes, nothing published: what has arrived is in the target, whatever happens then. This is what
+//! programs use that have their own way of making files, as `evermap` itself.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use rustix::fs;
+
+use crate::drive::{Drive, Driven};
+use crate::end::{Ends, Kind};
+use crate::engines::{EngineKind, Tuning};
+use crate::error::{Error, Result};
+use crate::file::describe;
+use crate::meter::Meter;
+use crate::observe::{self, Moment};
+use crate::policy::rates::Kept;
+use crate::policy::{Choice, Durability, Facts, Reflink, Wish, plan};
+use crate::report::FileReport;
+use crate::room;
+use crate::span::{Span, Work};
+use crate::sys::sigpipe::SigpipeBlocked;
+
+/// Bytes from one descriptor to another.
+///
+/// Between files offsets are the same in both, and the positions of the descriptors play no part. What has no offsets (a pipe, a
+/// socket, a terminal) is read from where it stands, and written at its end.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::os::unix::fs::FileExt;
+/// use evermap_transfer::{Move, Span};
+///
+/// let (source, target) = (tempfile::tempfile()?, tempfile::tempfile()?);
+/// source.write_all_at(b"what is to be moved", 0)?;
+/// let report = Move::new(&source, &target).run()?;
+/// assert_eq!(report.data_bytes, 19);
+///
+/// // A part of it, into a pipe.
+/// let (mut reader, writer) = std::io::pipe()?;
+/// Move::new(&source, &writer).spans([Span::new(14, 19)]).run()?;
+/// drop(writer);
+/// let mut text = String::new();
+/// reader.read_to_string(&mut text)?;
+/// assert_eq!(text, "moved");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Move<'a> {
+    source: BorrowedFd<'a>,
+    target: BorrowedFd<'a>,
+    names: (Option<PathBuf>, Option<PathBuf>),
+    spans: Option<Vec<Span>>,
+    sparse: bool,
+    engines: Vec<EngineKind>,
+    wish: Wish,
+    tuning: Tuning,
+    explain: bool,
+    kept: Kept,
+    meter: Arc<Meter>,
+}
+
+impl<'a> Move<'a> {
+    /// All of `source` to `target`. A target that was longer keeps what lies behind.
+    pub fn new(source: &'a impl AsFd, target: &'a impl AsFd) -> Move<'a> {
+        Move {
+            source: source.as_fd(),
+            target: target.as_fd(),
+            names: (None, None),
+            spans: None,
+            sparse: false,
+            engines: Vec::new(),
+            wish: Wish::default(),
+            tuning: Tuning::default(),
+            explain: false,
+            kept: Kept::of_user(),
+            meter: Arc::default(),
+        }
+    }
+
+    /// What both are called in messages; what the kernel calls them, unless it is said.
+    pub fn named(mut self, source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Move<'a> {
+        self.names = (Some(source.into()), Some(target.into()));
+        self
+    }
+
+    /// Only these, which must ascend and not overlap; the last one may be open. Of a source without offsets as many bytes are
+    /// taken as they have.
+    pub fn spans(mut self, spans: impl IntoIterator<Item = Span>) -> Move<'a> {
+        self.spans = Some(spans.into_iter().collect());
+        self
+    }
+
+    /// Leaves the source's holes out, for a target that has nothing but holes or zeros there, as a new file. It gets the length that
+    /// it would have. Means nothing where one of the two is no regular file.
+    pub fn sparse(mut self, sparse: bool) -> Move<'a> {
+        self.sparse = sparse;
+        self
+    }
+
+    /// This engine and no other; what it cannot move is an error.
+    pub fn engine(self, engine: EngineKind) -> Move<'a> {
+        self.engines([engine])
+    }
+
+    /// These engines and no others: each goes on where the one before it is refused. For who needs to know what happens; the
+    /// order that is picked else depends on what was measured.
+    pub fn engines(mut self, engines: impl IntoIterator<Item = EngineKind>) -> Move<'a> {
+        self.engines = engines.into_iter().collect();
+        self.wish.engine = self.engines.first().copied();
+        self
+    }
+
+    /// What engines are told; [`Tuning::default`] has the measured values.
+    pub fn tuning(mut self, tuning: Tuning) -> Move<'a> {
+        self.tuning = tuning;
+        self
+    }
+
+    /// What holds when [`Move::run`] returns: with `data` and `full` a target that is a file or a device is flushed. Its name
+    /// is its owner's to flush.
+    pub fn durability(mut self, durability: Durability) -> Move<'a> {
+        self.wish.durability = durability;
+        self
+    }
+
+    /// Whether extents may be shared with the source; where it is possible, unless it is said.
+    pub fn reflink(mut self, reflink: Reflink) -> Move<'a> {
+        self.wish.reflink = reflink;
+        self
+    }
+
+    /// Asks what is cached before and after, for the report.
+    pub fn explain(mut self, explain: bool) -> Move<'a> {
+        self.explain = explain;
+        self
+    }
+
+    /// Set to true, by another thread or a signal handler, it ends the move soon with [`Error::Cancelled`].
+    pub fn cancelled_by(mut self, cancelled: Arc<AtomicBool>) -> Move<'a> {
+        self.meter = Arc::new(Meter::new(cancelled));
+        self
+    }
+
+    /// What it counts while it runs: for progress, from another thread; and after an error, for what has arrived.
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
+    }
+
+    /// Moves. The room for all of it is reserved first, where the target is a file and its file system can; it gets as long as that
+    /// needs. The source may be written to meanwhile: each byte arrives as it was at some moment.
+    ///
+    /// A peer that has gone is an error and never a signal: SIGPIPE is blocked in this thread meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::NoSpace`], [`Error::Refused`] by the last of [`Move::engines`], [`Error::Cancelled`];
+    /// [`Error::SourceChanged`] when the source ends within a span, [`Error::SameFile`],
+    /// [`Error::Usage`] for spans that are none. What has arrived stays in the target.
+    pub fn run(&self) -> Result<FileReport> {
+        let start = Moment::now();
+        let names = (
+            self.names.0.clone().unwrap_or_else(|| name_of(self.source)),
+            self.names.1.clone().unwrap_or_else(|| name_of(self.target)),
+        );
+        let ends = Ends::new((&self.source, &names.0), (&self.target, &names.1))?;
+        if ends.have_offsets() && ends.source.identity() == ends.target.identity() {
+            return Err(Error::SameFile { source_path: names.0, target_path: names.1 });
+        }
+        let mut work = self.due(&ends)?;
+        let mut report = FileReport::default();
+        if self.explain {
+            report.source_resident_before = observe::residency(self.source);
+        }
+        let (due_bytes, before_bytes) = (work.bytes(), self.meter.arrived_bytes());
+        let before_calls = self.meter.calls();
+        let moved = {
+            // Files have no peers, and are spared four calls.
+            let has_peer = !matches!(ends.target.kind(), Kind::File | Kind::Block);
+            let _no_signal = has_peer.then(SigpipeBlocked::new);
+            self.drive(&ends, &mut work, &mut report)
+        };
+        moved.map_err(|error| match error {
+            Error::Cancelled { .. } => Error::Cancelled {
+                left: format!("{} has the bytes that arrived", names.1.display()),
+            },
+            error => error,
+        })?;
+        report.data_bytes = self.meter.arrived_bytes() - before_bytes;
+        report.size_bytes = due_bytes.unwrap_or(report.data_bytes);
+        report.hole_bytes = report.size_bytes.saturating_sub(report.data_bytes);
+        self.flush(&ends, &mut report)?;
+        if self.explain {
+            report.source_resident_after = observe::residency(self.source);
+            report.target_resident_after = observe::residency(self.target);
+        }
+        report.calls = self.meter.calls() - before_calls;
+        report.usage = start.since();
+        Ok(report)
+    }
+
+    /// What is to be moved: an end that is open is where a file's size says.
+    fn due(&self, ends: &Ends<'_>) -> Result<Work> {
+        let mut spans = match &self.spans {
+            Some(spans) => spans.clone(),
+            None => vec![Span::new(0, Span::OPEN)],
+        };
+        let ascend = spans.windows(2).all(|pair| pair[0].end <= pair[1].begin);
+        let is_span =
+            |span: &Span| span.begin <= span.end && (span.is_open() || span.end <= i64::MAX as u64);
+        if !ascend || !spans.iter().all(is_span) {
+            return Err(Error::Usage(
+                "spans of a move ascend, do not overlap, and end below 2^63; only the last one may be open".into(),
+            ));
+        }
+        let has_a_size = ends.source.kind() == Kind::File && ends.source.size_bytes() > 0;
+        if let Some(last) = spans.last_mut().filter(|last| last.is_open() && has_a_size) {
+            last.end = ends.source.size_bytes().max(last.begin);
+        }
+        Ok(Work::new(spans))
+    }
+
+    fn drive(&self, ends: &Ends<'_>, work: &mut Work, report: &mut FileReport) -> Result<()> {
+        let facts = Facts::gather(ends, work.bytes().unwrap_or(ends.source.size_bytes()));
+        let reserve = |due: &Work| self.reserve(ends, due);
+        let drive = Drive {
+            ends,
+            facts: &facts,
+            wish: &self.wish,
+            tuning: &self.tuning,
+            meter: &self.meter,
+            kept: &self.kept,
+            reserve: &reserve,
+        };
+        let (driven, moved) = match self.sparse && is_between_files(ends) {
+            true => self.without_holes(&drive, work),
+            false => self.by_engines_or_plan(&drive, work),
+        };
+        describe(driven, ends, report);
+        moved
+    }
+
+    fn by_engines_or_plan(&self, drive: &Drive<'_>, work: &mut Work) -> (Driven, Result<()>) {
+        match self.engines.is_empty() {
+            true => drive.run(work),
+            false => drive.run_by(&self.engines, work),
+        }
+    }
+
+    /// Shares extents first, if that comes first: one call takes the holes along, however many they are. For all others
+    /// they are left out.
+    fn without_holes(&self, drive: &Drive<'_>, work: &mut Work) -> (Driven, Result<()>) {
+        let first = match self.engines.first() {
+            Some(engine) => Some(*engine),
+            None => plan(drive.facts, &self.wish).choices.first().map(|choice| choice.engine),
+        };
+        if first != Some(EngineKind::Reflink) {
+            let data = self.leave_holes_out(drive.ends, work);
+            return match data {
+                Ok(()) => self.by_engines_or_plan(drive, work),
+                Err(error) => (Driven::default(), Err(error)),
+            };
+        }
+        let (mut driven, shared) = drive.run_by(&[EngineKind::Reflink], work);
+        let others: Vec<EngineKind> =
+            self.engines.iter().copied().filter(|engine| *engine != EngineKind::Reflink).collect();
+        let is_last = match self.engines.is_empty() {
+            true => self.wish.reflink == Reflink::Always,
+            false => others.is_empty(),
+        };
+        match shared {
+            Err(Error::Refused { .. }) if !is_last => {}
+            shared => return (driven, shared),
+        }
+        if let Err(error) = self.leave_holes_out(drive.ends, work) {
+            return (driven, Err(error));
+        }
+        let (rest, moved) = match self.engines.is_empty() {
+            true => {
+                let wish = Wish { reflink: Reflink::Never, ..self.wish };
+                Drive { wish: &wish, ..drive.clone() }.run(work)
+            }
+            false => drive.run_by(&others, work),
+        };
+        let refused = std::mem::take(&mut driven.not);
+        driven.add(rest);
+        let is_other = |choice: &Choice| choice.engine != EngineKind::Reflink;
+        driven.not.retain(is_other);
+        driven.not.splice(0..0, refused);
+        (driven, moved)
+    }
+
+    /// Narrows what is due to the source's extents, and gives the target the length that nothing which is written would give it.
+    fn leave_holes_out(&self, ends: &Ends<'_>, work: &mut Work) -> Result<()> {
+        let source = &ends.source;
+        let stat = fs::fstat(source.fd()).map_err(Error::io("look at", source.path()))?;
+        let position = fs::tell(source.fd()).map_err(Error::io("look at", source.path()))?;
+        let extents =
+            observe::extents(source.fd(), stat.st_size as u64, stat.st_blocks as u64 * 512)
+                .map_err(Error::io("find the data of", source.path()))?;
+        // Looking for extents has moved it, and it is the caller's.
+        fs::seek(source.fd(), fs::SeekFrom::Start(position))
+            .map_err(Error::io("find the data of", source.path()))?;
+        let end = work.spans().last().map_or(0, |last| last.end);
+        let data = intersection(work.spans(), &extents);
+        let target = &ends.target;
+        if end != Span::OPEN
+            && end > target.size_bytes()
+            && data.last().is_none_or(|last| last.end < end)
+        {
+            fs::ftruncate(target.fd(), end)
+                .map_err(Error::io("set the length of", target.path()))?;
+        }
+        *work = Work::new(data);
+        Ok(())
+    }
+
+    fn reserve(&self, ends: &Ends<'_>, due: &Work) -> Result<()> {
+        let target = &ends.target;
+        if target.kind() != Kind::File || target.appends() {
+            return Ok(());
+        }
+        room::reserve(target.fd(), target.path(), due, target.file_system(), &self.meter)
+    }
+
+    fn flush(&self, ends: &Ends<'_>, report: &mut FileReport) -> Result<()> {
+        let target = &ends.target;
+        if !matches!(target.kind(), Kind::File | Kind::Block) {
+            return Ok(());
+        }
+        let flushing = Instant::now();
+        let flushed = match self.wish.durability {
+            Durability::None => return Ok(()),
+            Durability::Data => fs::fdatasync(target.fd()),
+            Durability::Full => fs::fsync(target.fd()),
+        };
+        flushed.map_err(Error::io("flush", target.path()))?;
+        report.flush_s += flushing.elapsed().as_secs_f64();
+        Ok(())
+    }
+}
+
+fn is_between_files(ends: &Ends<'_>) -> bool {
+    ends.source.kind() == Kind::File && ends.target.kind() == Kind::File && !ends.target.appends()
+}
+
+/// What the kernel calls an open descriptor.
+fn name_of(descriptor: BorrowedFd<'_>) -> PathBuf {
+    let number = descriptor.as_raw_fd();
+    std::fs::read_link(format!("/proc/self/fd/{number}"))
+        .unwrap_or_else(|_| format!("descriptor {number}").into())
+}
+
+/// What is in both; each ascends.
+fn intersection(spans: &[Span], extents: &[Span]) -> Vec<Span> {
+    let mut found = Vec::new();
+    let mut extents = extents.iter().copied().peekable();
+    for span in spans {
+        while let Some(extent) = extents.peek().copied().filter(|extent| extent.begin < span.end) {
+            let both = Span::new(extent.begin.max(span.begin), extent.end.min(span.end));
+            if !both.is_empty() {
+                found.push(both);
+            }
+            if extent.end > span.end {
+                break;
+            }
+            extents.next();
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn spans(parts: &[(u64, u64)]) -> Vec<Span> {
+        let mut at = 0;
+        let next = |(gap, bytes): &(u64, u64)| {
+            at += gap + bytes;
+            Span::new(at - bytes, at)
+        };
+        parts.iter().map(next).collect()
+    }
+
+    proptest! {
+        /// Against one flag a byte.
+        #[test]
+        fn what_is_moved_is_in_a_span_and_in_an_extent(
+            parts in prop::collection::vec((1u64..9, 1u64..9), 0..12),
+            others in prop::collection::vec((1u64..9, 1u64..9), 0..12),
+        ) {
+            let (wanted, extents) = (spans(&parts), spans(&others));
+            let has = |spans: &[Span], at: u64| spans.iter().any(|s| (s.begin..s.end).contains(&at));
+            let found = intersection(&wanted, &extents);
+            for at in 0..256 {
+                prop_assert_eq!(has(&found, at), has(&wanted, at) && has(&extents, at), "{}", at);
+            }
+        }
+    }
+}
