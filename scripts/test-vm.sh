@@ -71,7 +71,7 @@ for program in "${programs[@]}"; do [ -x "$program" ]; done
 work="$(mktemp -d "${TMPDIR:-/tmp}/evermap-vm.XXXXXX")"
 trap 'rm -rf "$work" "${unpacked:-}"' EXIT
 root="$work/root"
-mkdir -p "$root"/{bin,dev,proc,sys,tmp,mnt,modules,etc}
+mkdir -p "$root"/{bin,dev,proc,sys,tmp,mnt,src,modules,etc}
 cp "$busybox" "$root/bin/busybox"
 strip -o "$root/bin/vm" "$tests"
 strip -o "$root/bin/units" "$units"

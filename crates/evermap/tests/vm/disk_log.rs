@@ -6,7 +6,6 @@
 //! it each sector is there or not.
 
 use crate::random::Random;
-use crate::states::Promise;
 
 pub const SECTOR: usize = 512;
 const MAGIC: u64 = 0x6a_7366_7773_6872;
@@ -26,7 +25,7 @@ fn written_whole(sector: usize, block: &[u8]) -> bool {
     sector < SECTORS_PER_BLOCK || is_journal_superblock
 }
 
-/// Begins the sector that carries a [`Promise`].
+/// Begins the sector that carries a promise.
 const MARK_MAGIC: &[u8; 8] = b"EVERMARK";
 
 /// One request.
@@ -85,12 +84,12 @@ impl DiskLog {
         &self.bytes[entry.data.clone()]
     }
 
-    /// The promise that entry `index` wrote down, if it is a mark.
-    pub fn mark(&self, index: usize) -> Option<Promise> {
+    /// The line of the promise that entry `index` wrote down, if it is a mark.
+    pub fn mark(&self, index: usize) -> Option<&str> {
         let data = self.data(&self.entries[index]);
         let line = data.strip_prefix(MARK_MAGIC)?;
         let end = line.iter().position(|b| *b == 0)?;
-        Promise::of_line(std::str::from_utf8(&line[..end]).ok()?)
+        std::str::from_utf8(&line[..end]).ok()
     }
 
     /// Does entry `index` on `image` as it was sent.
@@ -166,10 +165,9 @@ impl DiskLog {
     }
 }
 
-/// The sector that marks a promise in the log.
-pub fn mark_sector(promise: Promise) -> [u8; SECTOR] {
+/// The sector that marks a promise in the log: its line.
+pub fn mark_sector(line: &str) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
-    let line = promise.to_line();
     sector[..8].copy_from_slice(MARK_MAGIC);
     sector[8..8 + line.len()].copy_from_slice(line.as_bytes());
     sector
@@ -178,7 +176,6 @@ pub fn mark_sector(promise: Promise) -> [u8; SECTOR] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::states::Bounds;
 
     fn push(log: &mut Vec<u8>, sector: u64, flags: u64, data: &[u8]) {
         let start = log.len();
@@ -200,9 +197,7 @@ mod tests {
         push(&mut bytes, 0, FLUSH, &[]);
         push(&mut bytes, 10, 0, &[2; 2 * SECTOR]);
         push(&mut bytes, 4, 0, &[3; 2 * SECTOR]);
-        let bounds = Bounds { floor: 3, ceiling: 4 };
-        let promise = Promise { state: bounds, blob: Bounds::default() };
-        push(&mut bytes, 100, 0, &mark_sector(promise));
+        push(&mut bytes, 100, 0, &mark_sector("promise 3 4 ."));
         bytes.resize(bytes.len() + SECTOR, 0);
         DiskLog::parse(bytes).unwrap()
     }
@@ -213,7 +208,7 @@ mod tests {
         assert_eq!(log.entries.len(), 5);
         assert!((0..5).all(|i| log.is_flush(i) == (i == 1)));
         assert_eq!(log.mark(0), None);
-        assert_eq!(log.mark(4).unwrap().state, Bounds { floor: 3, ceiling: 4 });
+        assert_eq!(log.mark(4), Some("promise 3 4 ."));
         let mut image = vec![0; 12 * SECTOR];
         (0..5).for_each(|i| log.apply(i, &mut image).unwrap());
         assert_eq!([0, 1, 2, 3, 5, 11].map(|i| image[i * SECTOR]), [0, 1, 1, 0, 3, 2]);

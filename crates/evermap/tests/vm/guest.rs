@@ -1,17 +1,21 @@
 //! What runs inside the machine, as its only program: one of a few jobs, named on the kernel's
 //! command line. A violation is printed and fails the program, which the init script reports.
 
+mod cuts;
+mod marks;
+mod transfer;
+
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::disk_log::{DiskLog, SECTOR, mark_sector};
 use crate::random::Random;
 use crate::states::{End, Promise, commit_states, judge, read_states, say};
+use cuts::Recorded;
+use marks::Marks;
+pub use transfer::IMAGE_BYTES as COPIES_IMAGE_BYTES;
 
 /// Bytes of the file system at the front of the recorded disk; marks lie behind it.
 pub const IMAGE_BYTES: u64 = 16 << 20;
@@ -49,6 +53,8 @@ fn guest() {
     match orders.text("job") {
         Some("record") => record(&orders),
         Some("replay") => replay(&orders),
+        Some("record-copies") => transfer::record(&orders),
+        Some("replay-copies") => transfer::replay(&orders),
         Some("kills") => kills(&orders),
         Some("direct") => direct(&orders),
         Some("protection") => protection(),
@@ -68,13 +74,13 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     Err(format!("{program} {arguments:?}: {error} The kernel's last words: {kernel}"))
 }
 
-fn mount(kind: &str, device: &str, options: &str) -> Result<(), String> {
+fn mount(kind: &str, device: &str, options: &str, place: &str) -> Result<(), String> {
     // Devices are found while this program starts.
     let started = Instant::now();
     while !Path::new(device).exists() && started.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(50));
     }
-    run("/bin/mount", &["-t", kind, "-o", options, device, "/mnt"])
+    run("/bin/mount", &["-t", kind, "-o", options, device, place])
 }
 
 /// Runs the promises of write protection where there are keys.
@@ -100,21 +106,18 @@ fn compartments() {
     }
 }
 
+/// Pages reach the disk soon and at moments of the kernel's choice, as on a busy machine.
+fn write_back_every(centiseconds: u32) {
+    for name in ["dirty_writeback_centisecs", "dirty_expire_centisecs"] {
+        std::fs::write(format!("/proc/sys/vm/{name}"), centiseconds.to_string()).unwrap();
+    }
+}
+
 /// Commits on a disk that QEMU records, and writes into the same recording what is promised.
 fn record(orders: &Orders) {
-    // Pages reach the disk whenever they like, as on a busy machine.
-    for name in ["dirty_writeback_centisecs", "dirty_expire_centisecs"] {
-        std::fs::write(format!("/proc/sys/vm/{name}"), "5").unwrap();
-    }
-    mount("ext4", "/dev/vda", "commit=1").unwrap();
-    let marks = std::fs::OpenOptions::new()
-        .write(true)
-        .custom_flags(libc::O_DIRECT)
-        .open("/dev/vda")
-        .unwrap();
-    // Direct I/O wants memory at a multiple of the sector size.
-    let mut memory = vec![0u8; 2 * SECTOR];
-    let aligned = memory.as_ptr().align_offset(SECTOR);
+    write_back_every(5);
+    mount("ext4", "/dev/vda", "commit=1", "/mnt").unwrap();
+    let mut marks = Marks::open("/dev/vda", IMAGE_BYTES);
     let (mut left, started) = (orders.number("commits"), Instant::now());
     let mut reader: Option<Child> = None;
     let directory = Path::new("/mnt/store");
@@ -130,9 +133,7 @@ fn record(orders: &Orders) {
             reader.kill().unwrap();
             reader.wait().unwrap();
         }
-        let sector = &mut memory[aligned..aligned + SECTOR];
-        sector.copy_from_slice(&mark_sector(promise));
-        marks.write_all_at(sector, IMAGE_BYTES).unwrap();
+        marks.write(&promise.to_line());
         left = left.saturating_sub(1);
         left > 0
     })
@@ -140,163 +141,21 @@ fn record(orders: &Orders) {
     say(&format!("report: commits recorded in {:.1} s", started.elapsed().as_secs_f64()));
 }
 
-/// A place in a log at which the power is cut, and the seed of what is left of the last writes.
-#[derive(Clone, Copy, Debug)]
-struct Cut {
-    entry: usize,
-    seed: u64,
-}
-
 /// Cuts the recorded disk's power at many places and judges what recovery makes of each.
 fn replay(orders: &Orders) {
-    let mut base = vec![0; IMAGE_BYTES as usize];
-    File::open("/dev/vda").unwrap().read_exact(&mut base).unwrap();
-    let mut bytes = Vec::new();
-    File::open("/dev/vdb").unwrap().read_to_end(&mut bytes).unwrap();
-    let log = DiskLog::parse(bytes).unwrap();
-    let only = orders.text("cut").map(|cut| {
-        let (entry, seed) = cut.split_once(':').unwrap();
-        Cut { entry: entry.parse().unwrap(), seed: seed.parse().unwrap() }
+    let log = Recorded { image_bytes: IMAGE_BYTES, log_device: "/dev/vdb", rounds: 4 };
+    let states = cuts::replay(orders, &log, &mut |promise, random| {
+        let promise = promise.and_then(Promise::of_line).unwrap_or_default();
+        judge(Path::new("/mnt/store"), promise, random.below(2) == 0)
     });
-    let deadline = Instant::now() + Duration::from_secs(orders.number("seconds"));
-    let mut random = Random::new(orders.number("seed"));
-    let mut bench = Bench {
-        log: &log,
-        in_flight: 0,
-        judged: 0,
-        found: BTreeMap::new(),
-        disk: Disk::new(),
-        wanted: base.clone(),
-    };
-    let mut violations = 0;
-    // Each round goes through the whole recording and cuts once between every so many flushes; as
-    // many rounds make all of them. On and on until the time is over.
-    for round in 0.. {
-        let cuts = match only {
-            Some(cut) if round == 0 => vec![cut],
-            None if Instant::now() < deadline => plan(&log, &mut random, round),
-            _ => break,
-        };
-        let mut image = base.clone();
-        let mut done = 0;
-        let mut promise = Promise::default();
-        for cut in cuts {
-            if only.is_none() && Instant::now() > deadline {
-                break;
-            }
-            let flushed = (done..cut.entry).rev().find(|i| log.is_flush(*i)).unwrap_or(done);
-            (done..flushed).for_each(|i| log.apply(i, &mut image).unwrap());
-            promise = (done..cut.entry).filter_map(|i| log.mark(i)).next_back().unwrap_or(promise);
-            done = flushed;
-            if let Err(why) = bench.cut(&image, flushed, cut, promise) {
-                violations += 1;
-                say(&format!("violation: cut {}:{}: {why}", cut.entry, cut.seed));
-            }
-        }
-    }
-    let (judged, in_flight) = (bench.judged, bench.in_flight);
-    let states = bench.found.len();
-    say(&format!(
-        "report: {judged} cuts judged, {in_flight} of them with writes in flight; {states} different \
-         states found; {violations} violations"
-    ));
-    assert_eq!(violations, 0);
-    assert!(judged > 0);
-}
-
-/// Rounds that cut between all flushes.
-const ROUNDS: usize = 4;
-
-/// One cut between any two flushes, in order: every fourth of them, others each round.
-fn plan(log: &DiskLog, random: &mut Random, round: usize) -> Vec<Cut> {
-    let flushes = (0..log.entries.len()).filter(|i| log.is_flush(*i));
-    let mut cuts = Vec::new();
-    let mut start = 0;
-    for end in flushes.chain([log.entries.len()]) {
-        // At least the flush before is done; at most everything up to the next one is sent.
-        let entry = start + random.below((end - start) as u64 + 1) as usize;
-        cuts.push(Cut { entry, seed: random.next() });
-        start = end + 1;
-    }
-    cuts.into_iter().skip(round % ROUNDS).step_by(ROUNDS).collect()
-}
-
-/// Where cut disks are judged.
-struct Bench<'a> {
-    log: &'a DiskLog,
-    /// Cuts with writes that no flush had followed.
-    in_flight: u64,
-    judged: u64,
-    found: BTreeMap<u64, u64>,
-    disk: Disk,
-    wanted: Vec<u8>,
-}
-
-/// The file that a cut disk is mounted from.
-struct Disk {
-    file: File,
-    now: Vec<u8>,
-}
-
-impl Disk {
-    const PATH: &str = "/tmp/disk.img";
-
-    fn new() -> Disk {
-        let mut options = std::fs::OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(true).open(Disk::PATH);
-        let file = file.unwrap();
-        file.set_len(IMAGE_BYTES).unwrap();
-        Disk { file, now: vec![0; IMAGE_BYTES as usize] }
-    }
-
-    /// Writes what differs: the emulated processor takes most of a second for the whole.
-    fn set(&mut self, wanted: &[u8]) -> Result<(), String> {
-        const BLOCK: usize = 64 * 1024;
-        self.file.read_exact_at(&mut self.now, 0).map_err(|e| e.to_string())?;
-        for (i, (now, wanted)) in self.now.chunks(BLOCK).zip(wanted.chunks(BLOCK)).enumerate() {
-            if now != wanted {
-                self.file.write_all_at(wanted, (i * BLOCK) as u64).map_err(|e| e.to_string())?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Bench<'_> {
-    fn cut(
-        &mut self,
-        flushed: &[u8],
-        from: usize,
-        cut: Cut,
-        promise: Promise,
-    ) -> Result<(), String> {
-        let mut random = Random::new(cut.seed);
-        self.wanted.copy_from_slice(flushed);
-        // The flush itself changes nothing.
-        let from = if from < cut.entry && self.log.is_flush(from) { from + 1 } else { from };
-        self.log.apply_some(from..cut.entry, &mut self.wanted, &mut random)?;
-        self.in_flight += u64::from(from < cut.entry);
-        self.disk.set(&self.wanted)?;
-        mount("ext4", "/tmp/disk.img", "loop")?;
-        let readers_first = random.below(2) == 0;
-        let judged =
-            std::panic::catch_unwind(|| judge(Path::new("/mnt/store"), promise, readers_first));
-        run("/bin/umount", &["-d", "/mnt"])?;
-        self.judged += 1;
-        if self.judged.is_multiple_of(100) {
-            say(&format!("progress: {} cuts, at entry {}", self.judged, cut.entry));
-        }
-        let found = judged.unwrap_or_else(|_| Err("the judge panicked".to_string()))?;
-        *self.found.entry(found).or_default() += 1;
-        Ok(())
-    }
+    say(&format!("report: {states} different states found"));
 }
 
 /// Kills processes that commit on btrfs and xfs.
 fn kills(orders: &Orders) {
     let mut random = Random::new(orders.number("seed"));
     for (kind, device) in [("btrfs", "/dev/vda"), ("xfs", "/dev/vdb")] {
-        mount(kind, device, "noatime").unwrap();
+        mount(kind, device, "noatime", "/mnt").unwrap();
         units(&["storage::"]);
         let mut last = 0;
         for _ in 0..orders.number("kills") {
@@ -370,7 +229,7 @@ fn units(filters: &[&str]) {
 
 /// Commits on persistent memory until the machine is killed; first judges what the kill before left.
 fn direct(orders: &Orders) {
-    mount("ext4", "/dev/pmem0", "dax").unwrap();
+    mount("ext4", "/dev/pmem0", "dax", "/mnt").unwrap();
     let directory = Path::new("/mnt/store");
     match orders.text("promise").map(|text| text.replace(',', " ")) {
         Some(text) => {

@@ -1,14 +1,17 @@
 //! The machine from outside: boots a kernel in QEMU with disks, listens to it, kills it.
 
+mod power_cuts;
+mod transfer;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::disk_log::DiskLog;
 use crate::guest::IMAGE_BYTES;
 use crate::random::Random;
 use crate::states::Promise;
+use power_cuts::PowerCuts;
 
 /// Bytes of persistent memory, and where they begin in the machine's memory.
 const DIRECT_BYTES: u64 = 256 << 20;
@@ -96,7 +99,8 @@ impl Machine {
         while let Some(line) = self.line() {
             well |= line == "guest ended: 0";
         }
-        assert!(well, "the job inside the machine failed");
+        let status = self.child.wait().unwrap();
+        assert!(well, "the job inside the machine failed; the emulator ended with {status}");
     }
 }
 
@@ -132,70 +136,21 @@ fn disk(path: &Path, more: &str) -> [String; 2] {
     ["-drive".into(), format!("if=virtio,format=raw,cache=unsafe,file={}{more}", path.display())]
 }
 
-/// Commits on a recorded disk. Leaves `base.img`, as the disk was, and `disk.log`.
-fn record(parts: &Parts, directory: &Path) {
-    let [base, disk, log] = ["base.img", "disk.img", "disk.log"].map(|name| directory.join(name));
-    make_file(&base, IMAGE_BYTES + (1 << 20));
-    let kibibytes = format!("{}k", IMAGE_BYTES >> 10);
-    let layout = ["-q", "-t", "ext4", "-b", "4096", "-J", "size=4", "-N", "128"];
-    make_file_system("mke2fs", &layout, &base, &[&kibibytes]);
-    std::fs::copy(&base, &disk).unwrap();
-    make_file(&log, 0);
-    let disks: Vec<String> = [
-        "-blockdev".to_string(),
-        format!("driver=file,filename={},node-name=f0,cache.direct=off", disk.display()),
-        "-blockdev".to_string(),
-        format!("driver=file,filename={},node-name=l0", log.display()),
-        "-blockdev".to_string(),
-        "driver=blklogwrites,node-name=lw,file=f0,log=l0,log-sector-size=512".to_string(),
-        "-device".to_string(),
-        "virtio-blk-pci,drive=lw".to_string(),
-    ]
-    .into();
-    let commits = number("EVERMAP_VM_COMMITS", 280);
-    let orders = [("job", "record".to_string()), ("commits", commits.to_string())];
-    parts.boot(&[], &disks, &orders).finish();
-    std::fs::remove_file(&disk).unwrap();
-}
-
 #[test]
 #[ignore = "boots a machine: make test-vm"]
 fn a_power_cut_between_any_two_flushes_leaves_a_committed_state_and_none_older_than_promised() {
     let Some(parts) = Parts::find() else { return };
-    let started = Instant::now();
-    let kept = std::env::var_os("EVERMAP_VM_REPLAY").map(PathBuf::from);
-    let directory = kept.clone().unwrap_or_else(|| tempfile::tempdir().unwrap().keep());
-    if kept.is_none() {
-        record(&parts, &directory);
-    }
-    let log = directory.join("disk.log");
-    let parsed = DiskLog::parse(std::fs::read(&log).unwrap()).unwrap();
-    let entries = parsed.entries.len();
-    let flushes = (0..entries).filter(|i| parsed.is_flush(*i)).count();
-    let marks = (0..entries).filter(|i| parsed.mark(*i).is_some()).count();
-    println!("recorded: {entries} requests, {flushes} flushes, {marks} promises");
-    assert!(marks > 0 && flushes > marks / 2, "the recording is not of commits");
-    let disks: Vec<String> =
-        [disk(&directory.join("base.img"), ",readonly=on"), disk(&log, ",readonly=on")].concat();
-    let mut orders = vec![
-        ("job", "replay".to_string()),
-        ("seed", seed().to_string()),
-        ("seconds", number("EVERMAP_VM_SECONDS", 120).to_string()),
-    ];
-    orders.extend(std::env::var("EVERMAP_VM_CUT").ok().map(|cut| ("cut", cut)));
-    let judged = std::panic::catch_unwind(|| parts.boot(&[], &disks, &orders).finish());
-    if let Err(failed) = judged {
-        println!(
-            "once more: EVERMAP_VM_ONLY=a_power_cut EVERMAP_VM_REPLAY={} EVERMAP_VM_CUT=ENTRY:SEED \
-             make test-vm",
-            directory.display()
-        );
-        std::panic::resume_unwind(failed);
-    }
-    if kept.is_none() {
-        std::fs::remove_dir_all(&directory).unwrap();
-    }
-    println!("power cuts: {:.0} s", started.elapsed().as_secs_f64());
+    let commits = number("EVERMAP_VM_COMMITS", 280);
+    let cuts = PowerCuts {
+        record: ("record", vec![("commits", commits.to_string())]),
+        replay: "replay",
+        image_bytes: IMAGE_BYTES,
+        inodes: 128,
+        further_disk: None,
+        seconds: 120,
+        only: "a_power_cut",
+    };
+    cuts.run(&parts);
 }
 
 #[test]
