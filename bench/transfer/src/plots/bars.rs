@@ -1,0 +1,74 @@
+//! Lying bars, in groups: from nothing, or from one to both sides where they are ratios.
+
+use super::{At, COLOURS, DARK, PALE, Scale, Steps, picture};
+use crate::Outcome;
+use crate::samples::figure;
+
+pub struct Bars {
+    pub title: String,
+    /// What the numbers are.
+    pub meaning: String,
+    pub series: Vec<String>,
+    /// Of each group, a bar for each of the series; nothing where there was nothing to measure.
+    pub groups: Vec<(String, Vec<Option<f64>>)>,
+    /// Bars begin at one, and twice and half are equally long.
+    pub ratios: bool,
+}
+
+const NAMES: f64 = 250.0;
+const BARS: f64 = 440.0;
+const NUMBERS: f64 = 60.0;
+const HEAD: f64 = 96.0;
+const BAR: f64 = 11.0;
+const BETWEEN: f64 = 9.0;
+const FOOT: f64 = 26.0;
+
+impl Bars {
+    fn group_height(&self) -> f64 {
+        (BAR + 1.0) * self.series.len().max(1) as f64 + BETWEEN
+    }
+
+    pub fn svg(&self) -> Outcome<String> {
+        let bottom = HEAD + self.group_height() * self.groups.len() as f64;
+        let size = ((NAMES + BARS + NUMBERS) as i32, (bottom + FOOT) as i32);
+        let values = self.groups.iter().flat_map(|(_, bars)| bars.iter().flatten().copied());
+        let (steps, from) = match self.ratios {
+            true => (Steps::Powers(2.0), Some(1.0)),
+            false => (Steps::Equal, None),
+        };
+        let scale = Scale::of(values.chain(from), (NAMES, NAMES + BARS), steps);
+        picture(size, |canvas| {
+            canvas.text(&self.title, (12.0, 18.0), 15, At::Left, DARK)?;
+            canvas.text(&self.meaning, (12.0, 38.0), 11, At::Left, DARK)?;
+            canvas.legend(&self.series, (12.0, 62.0))?;
+            for tick in scale.ticks() {
+                let x = scale.place(tick);
+                canvas.path(&[(x, HEAD - 8.0), (x, bottom)], 1.0, PALE)?;
+                canvas.text(&shortest(tick), (x, bottom + 12.0), 11, At::Centre, DARK)?;
+            }
+            let zero = scale.place(from.unwrap_or(0.0));
+            for (index, (name, bars)) in self.groups.iter().enumerate() {
+                let top = HEAD + self.group_height() * index as f64 + BETWEEN / 2.0;
+                let middle = top + (BAR + 1.0) * bars.len() as f64 / 2.0;
+                canvas.text(name, (NAMES - 10.0, middle), 12, At::Right, DARK)?;
+                for (place, bar) in bars.iter().enumerate() {
+                    let top = top + (BAR + 1.0) * place as f64;
+                    let Some(value) = bar else { continue };
+                    let end = scale.place(*value);
+                    let corners = (zero.min(end), zero.max(end).max(zero.min(end) + 1.0));
+                    let colour = COLOURS[place % COLOURS.len()];
+                    canvas.rectangle((corners.0, top), (corners.1, top + BAR), colour)?;
+                    let at = (corners.1 + 5.0, top + BAR / 2.0);
+                    canvas.text(&figure(*value), at, 10, At::Left, DARK)?;
+                }
+            }
+            canvas.path(&[(zero, HEAD - 8.0), (zero, bottom)], 1.2, DARK)
+        })
+    }
+}
+
+/// As few digits as say it.
+fn shortest(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
