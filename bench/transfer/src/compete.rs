@@ -101,7 +101,7 @@ impl Standings {
 pub fn compete(bench: &mut Bench, cell: &Cell, subjects: &[Subject]) -> Outcome<Standings> {
     let mut lots: Vec<Lot> = subjects.iter().map(new_lot).collect();
     caches::fill(&cell.source)?;
-    for round in 0..=bench.options.rounds {
+    for round in bench.options.first_round()..=bench.options.rounds {
         for turn in 0..subjects.len() {
             let index = (turn + round) % subjects.len();
             let (subject, lot) = (&subjects[index], &mut lots[index]);

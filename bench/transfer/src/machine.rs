@@ -41,8 +41,9 @@ pub fn describe(bench: &Bench, missing: &[&str], can_mount: bool) -> Outcome<Mac
     }
     println!("- system calls: {}", bench.counter.describe());
     println!(
-        "- {} rounds that count, after one that does not; subjects in turns; a ratio is that of the same round",
-        options.rounds
+        "- {} rounds that count{}; subjects in turns; a ratio is that of the same round",
+        options.rounds,
+        if options.quick { "" } else { ", after one that does not" }
     );
     println!(
         "- figures are medians, least and most in parentheses; each is of a whole new process"

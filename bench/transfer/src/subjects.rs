@@ -6,9 +6,10 @@ use std::process::Command;
 use crate::process::{Job, find_program};
 
 /// All engines that `evermap copy` has, as its `--engine` calls them.
-pub const ENGINES: [&str; 11] = [
+pub const ENGINES: [&str; 12] = [
     "read-write",
     "mmap-write",
+    "mmap-direct",
     "sendfile",
     "splice",
     "dual-pipe",
@@ -254,7 +255,7 @@ mod tests {
         let job = lanes.job(task(true, false));
         assert_eq!(line(&job), "evermap copy --engine splice --lanes 4 --durability data /a,b /c");
         assert_eq!(job.synced, None);
-        assert_eq!(engines(program).len(), 12);
+        assert_eq!(engines(program).len(), 13);
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Contest<'_> {
         let new = |sender: &Sender| Result { name: sender.name(), sent: Ok(Vec::new()) };
         let mut results: Vec<Result> = self.senders.iter().map(new).collect();
         caches::fill(self.source)?;
-        for round in 0..=bench.options.rounds {
+        for round in bench.options.first_round()..=bench.options.rounds {
             for turn in 0..self.senders.len() {
                 let index = (turn + round) % self.senders.len();
                 let (sender, result) = (&self.senders[index], &mut results[index]);
@@ -250,7 +250,7 @@ fn beside_nginx(
     let name = source.file_name().ok_or("a file has a name")?.to_string_lossy().into_owned();
     let discard = bench.own_folder().join("discard");
     let (mut ratios, mut cpu) = (Samples::new(), Samples::new());
-    for round in 0..=bench.options.rounds {
+    for round in bench.options.first_round()..=bench.options.rounds {
         let (taken, cpu_ns) = server.send(&discard, &name)?;
         if taken.bytes != bytes {
             return Err(format!("nginx sent {} bytes of {bytes}", taken.bytes).into());
