@@ -14,7 +14,7 @@ use crate::process::{self, Cost, Failure};
 use crate::raw::Origin;
 use crate::samples::Samples;
 use crate::subjects::{Subject, Task};
-use crate::{caches, ends, memory};
+use crate::{caches, ends, memory, subjects};
 
 /// One thing to be done by all.
 #[derive(Clone, Debug)]
@@ -49,6 +49,8 @@ pub struct Lot {
     /// Of the rounds that count, or why there are none.
     pub steps: Result<Vec<Measured>, Failure>,
     pub system_calls: Option<u64>,
+    /// Of Evermap: the engines that moved the bytes, as it reports.
+    pub engines: Option<String>,
 }
 
 impl Lot {
@@ -127,6 +129,9 @@ pub fn compete(bench: &mut Bench, cell: &Cell, subjects: &[Subject]) -> Outcome<
             lot.system_calls = count(bench, cell, subject)?;
         }
     }
+    for (subject, lot) in subjects.iter().zip(&mut lots).filter(|(_, lot)| lot.steps.is_ok()) {
+        lot.engines = engines(bench, cell, subject)?;
+    }
     remove(&cell.destination)?;
     eprintln!("{}: {}", cell.section, cell.name);
     Ok(Standings { cell: cell.clone(), lots })
@@ -134,7 +139,7 @@ pub fn compete(bench: &mut Bench, cell: &Cell, subjects: &[Subject]) -> Outcome<
 
 fn new_lot(subject: &Subject) -> Lot {
     let (name, is_peer) = (subject.name.clone(), subject.is_peer());
-    Lot { name, is_peer, steps: Ok(Vec::new()), system_calls: None }
+    Lot { name, is_peer, steps: Ok(Vec::new()), system_calls: None, engines: None }
 }
 
 /// One subject's turn: everything is made ready, timed, and looked at.
@@ -188,6 +193,17 @@ fn count(bench: &Bench, cell: &Cell, subject: &Subject) -> Outcome<Option<u64>> 
     Ok(count.ok())
 }
 
+/// One more run that is not timed: what moved the bytes?
+fn engines(bench: &Bench, cell: &Cell, subject: &Subject) -> Outcome<Option<String>> {
+    let report = tempfile::NamedTempFile::new()?;
+    let Some(job) = subject.job_with_report(task(cell), report.path()) else { return Ok(None) };
+    prepare(bench, cell, subject)?;
+    match process::run(job)? {
+        Ok(_) => Ok(subjects::engines_of_report(&std::fs::read_to_string(report.path())?)),
+        Err(_) => Ok(None),
+    }
+}
+
 /// A copy that was made, whatever it is.
 pub fn remove(path: &Path) -> Outcome {
     let removed = match path.symlink_metadata() {
@@ -211,7 +227,7 @@ mod tests {
             allocated_bytes: 0,
         };
         let steps = Ok(walls_ms.iter().map(step).collect());
-        Lot { name: name.to_string(), is_peer, steps, system_calls: None }
+        Lot { name: name.to_string(), is_peer, steps, system_calls: None, engines: None }
     }
 
     fn standings(lots: Vec<Lot>) -> Standings {

@@ -123,11 +123,15 @@ impl Subject {
         matches!(self.kind, Kind::Peer { .. })
     }
 
-    pub fn copies_trees(&self) -> bool {
-        match &self.kind {
-            Kind::Evermap { .. } => true,
-            Kind::Peer { peer, .. } => peer.tree.is_some(),
+    /// Evermap, asked to say at its end what moved the bytes: a JSON object on the standard output.
+    pub fn job_with_report(&self, task: Task<'_>, output: &Path) -> Option<Job> {
+        if self.is_peer() {
+            return None;
         }
+        let mut job = self.job(task);
+        job.command.arg("--json");
+        job.output = Some(output.to_path_buf());
+        Some(job)
     }
 
     /// The program that does it, and how it is synced where that is wanted: Evermap does that itself, the peers' copies
@@ -200,6 +204,14 @@ fn socat_path(path: &Path) -> String {
     text
 }
 
+/// The engines that moved bytes, as evermap's report says: `copy-file-range`, or `reflink + read-write`.
+pub fn engines_of_report(report: &str) -> Option<String> {
+    let report: serde_json::Value = serde_json::from_str(report.lines().next()?).ok()?;
+    let used = report.get("engines")?.as_array()?.iter();
+    let names: Vec<&str> = used.filter_map(|engine| engine.get("engine")?.as_str()).collect();
+    if names.is_empty() { None } else { Some(names.join(" + ")) }
+}
+
 /// Peers that are here, and the names of those that are not. Programs of the benchmark itself are in `own_folder`.
 pub fn find_peers(own_folder: &Path) -> (Vec<Subject>, Vec<&'static str>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
@@ -256,6 +268,17 @@ mod tests {
         assert_eq!(line(&job), "evermap copy --engine splice --lanes 4 --durability data /a,b /c");
         assert_eq!(job.synced, None);
         assert_eq!(engines(program).len(), 13);
+    }
+
+    #[test]
+    fn what_moved_the_bytes_is_read_from_the_report() {
+        let report = r#"{"size_bytes":1,"engines":[{"engine":"reflink","bytes":1},{"engine":"read-write"}]}"#;
+        assert_eq!(engines_of_report(report).unwrap(), "reflink + read-write");
+        assert_eq!(engines_of_report(""), None);
+        assert_eq!(engines_of_report("{\"engines\":[]}"), None);
+        let subject = Subject::evermap(Path::new("evermap"), None, None);
+        let job = subject.job_with_report(task(false, false), Path::new("/report")).unwrap();
+        assert!(line(&job).ends_with("/a,b /c --json") && job.output == Some("/report".into()));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use super::{At, COLOURS, DARK, PALE, Scale, Steps, picture};
 use crate::Outcome;
-use crate::samples::figure;
 
 pub struct Bars {
     pub title: String,
@@ -15,7 +14,7 @@ pub struct Bars {
     pub ratios: bool,
 }
 
-const NAMES: f64 = 250.0;
+const NAMES: f64 = 290.0;
 const BARS: f64 = 440.0;
 const NUMBERS: f64 = 60.0;
 const HEAD: f64 = 96.0;
@@ -59,11 +58,20 @@ impl Bars {
                     let colour = COLOURS[place % COLOURS.len()];
                     canvas.rectangle((corners.0, top), (corners.1, top + BAR), colour)?;
                     let at = (corners.1 + 5.0, top + BAR / 2.0);
-                    canvas.text(&figure(*value), at, 10, At::Left, DARK)?;
+                    canvas.text(&hundredths(*value), at, 10, At::Left, DARK)?;
                 }
             }
             canvas.path(&[(zero, HEAD - 8.0), (zero, bottom)], 1.2, DARK)
         })
+    }
+}
+
+/// Two digits behind the point where there are few before it.
+fn hundredths(value: f64) -> String {
+    match value {
+        v if v < 0.005 => "0".to_string(),
+        v if v < 10.0 => format!("{v:.2}"),
+        v => format!("{v:.1}"),
     }
 }
 

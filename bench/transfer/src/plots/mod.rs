@@ -163,7 +163,7 @@ impl Scale {
         let (least, most) = self.values;
         match self.steps {
             Steps::Equal => {
-                let raw = most / 4.0;
+                let raw = most / 5.0;
                 let power = 10f64.powf(raw.log10().floor());
                 let factors = [1.0, 2.0, 5.0, 10.0];
                 let factor = factors.into_iter().find(|factor| factor * power >= raw);

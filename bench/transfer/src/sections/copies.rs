@@ -289,13 +289,13 @@ fn table(found: &[Found]) -> Table {
         }
         let dma = match found.read.count() {
             0 => "-".to_string(),
-            _ => format!("{} + {}", found.read, found.written),
+            _ => format!("{} + {}", spread(&found.read), spread(&found.written)),
         };
         let cost = found.cost.unwrap_or_default();
         let calls = found.system_calls.map_or("?".to_string(), |calls| calls.to_string());
         table.row(&[
             found.name.clone(),
-            found.copies.to_string(),
+            format!("**{:.0}**: {}", found.copies.median(), spread(&found.copies)),
             found.profile.evidence(),
             dma,
             format!("{} / {}", cost.voluntary_switches, cost.involuntary_switches),
@@ -304,6 +304,11 @@ fn table(found: &[Found]) -> Table {
         ]);
     }
     table
+}
+
+/// Median, least and most, in hundredths.
+fn spread(samples: &Samples) -> String {
+    format!("{:.2} ({:.2}-{:.2})", samples.median(), samples.min(), samples.max())
 }
 
 fn draw(bench: &Bench, found: &[(String, Found)]) -> Outcome {

@@ -94,6 +94,7 @@ fn measure(bench: &mut Bench, route: &Route<'_>, subjects: &[Subject]) -> Outcom
         }
         let names: Vec<String> = route.from.iter().map(|(entry, _)| entry.name()).collect();
         tables(&names, &all, !cold && !synced);
+        others_than_asked(&names, &all);
         sparse(route, &all);
         judge(&names, &all);
         let drawn = format!("transfer-files-{}-{state}.svg", route.name).replace([' ', ','], "-");
@@ -125,6 +126,18 @@ fn tables(names: &[String], all: &[Standings], counted: bool) {
     for lot in failures {
         if let Err(failure) = &lot.steps {
             println!("- `{}`: {}", lot.name, failure.lines().next().unwrap_or_default());
+        }
+    }
+}
+
+/// Engines that were asked for and left (some of) it to others.
+fn others_than_asked(names: &[String], all: &[Standings]) {
+    for (name, standings) in names.iter().zip(all) {
+        let asked = standings.lots.iter().filter(|lot| !lot.is_peer && lot.name != POLICY);
+        for lot in asked {
+            if let Some(used) = lot.engines.as_ref().filter(|used| **used != lot.name) {
+                println!("- `{}`, {name}: in fact by {used}", lot.name);
+            }
         }
     }
 }
@@ -198,9 +211,10 @@ fn judge(names: &[String], all: &[Standings]) {
         let (Some(own), Some(ratios)) = (standings.lot(POLICY), against_fastest(standings)) else {
             continue;
         };
+        let by = own.engines.as_deref().unwrap_or("?");
         let met = if ratios.median() <= SLOWER_MOST { "yes" } else { "**no**" };
         let (peer_ms, own_ms) = (peer.wall_ms().to_string(), own.wall_ms().to_string());
-        table.row(&[name, &peer.name, &peer_ms, &own_ms, &ratios.to_string(), met]);
+        table.row(&[name, &peer.name, &peer_ms, &own_ms, &ratios.to_string(), met, by]);
     }
     if all.iter().any(|standings| standings.lot(POLICY).is_some()) {
         println!("\n{table}");

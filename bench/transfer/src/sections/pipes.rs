@@ -241,7 +241,7 @@ fn waiting_cells(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Ou
     for kib in [None, Some(128), Some(0)] {
         let set = ReadAhead::set(bench, &source_ground, kib)?;
         let name = match kib {
-            None => format!("xfs to tmpfs, cold, read-ahead {} KiB (as it was)", set.before),
+            None => format!("xfs to tmpfs, cold, read-ahead {} KiB, as it was", set.before),
             Some(kib) => format!("xfs to tmpfs, cold, read-ahead {kib} KiB"),
         };
         let cell = cell(&name, source.clone(), &memory, entry.bytes, true);
