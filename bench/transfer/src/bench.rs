@@ -42,6 +42,8 @@ impl Bench {
         let folder = options.folder.canonicalize()?;
         let work = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&folder)?;
         guard.remove(work.path())?;
+        // Reports and other small files go with it, too. Only the first run of a process can say so.
+        let _ = tempfile::env::override_temp_dir(work.path());
         let can_mount = ends::private_mounts() && rustix::process::geteuid().is_root();
         let grounds = Grounds::new(work.path(), can_mount);
         let (peers, missing) = subjects::find_peers(own_folder(&options));

@@ -64,8 +64,15 @@ pub fn report(bench: &mut Bench) -> Outcome {
     for (kind, only) in [("ext4", None), ("xfs", Some(["reflink", "copy-file-range", "cp"]))] {
         let name = format!("{kind}-device");
         let Some(ground) = said(kind, bench.grounds.on_loop(&name, kind)) else { continue };
-        let wanted =
-            |subject: &Subject| only.is_none_or(|only| only.contains(&subject.name.as_str()));
+        // A sampled run takes long: a quick one leaves out most peers.
+        let much = |subject: &Subject| {
+            bench.options.quick
+                && subject.is_peer()
+                && !["cp", "rsync -W"].contains(&subject.name.as_str())
+        };
+        let wanted = |subject: &Subject| {
+            !much(subject) && only.is_none_or(|only| only.contains(&subject.name.as_str()))
+        };
         let mut all = vec![unit.clone()];
         all.extend(bench.everybody().into_iter().filter(wanted));
         println!("### Files, {kind} to {kind}\n");
