@@ -5,13 +5,12 @@
 //! allocating, zeroing and noting them is work, but no copying.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
 use crate::Outcome;
 use crate::counting::wrap;
-use crate::process::{self, Job, find_program, tool};
+use crate::process::{self, Job, find_program};
 
 const RATE_FILE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 const RATE_MOST: u64 = 20_000;
@@ -34,11 +33,10 @@ const COPY_ROUTINES: [&str; 15] = [
     "skb_copy_bits",
 ];
 
-/// Samples by routine.
+/// Processor time by routine, in nanoseconds: each sample stands for the time since the one before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
-    samples: BTreeMap<String, u64>,
-    period_ns: f64,
+    by_routine_ns: BTreeMap<String, u64>,
 }
 
 /// Does this routine copy bytes?
@@ -48,30 +46,28 @@ pub fn copies(routine: &str) -> bool {
 
 impl Profile {
     pub fn cpu_ns(&self) -> f64 {
-        self.samples.values().sum::<u64>() as f64 * self.period_ns
+        self.by_routine_ns.values().sum::<u64>() as f64
     }
 
     /// Of that, in routines that copy.
     pub fn copy_ns(&self) -> f64 {
-        let all = self.samples.iter();
-        all.filter(|(name, _)| copies(name)).map(|(_, count)| *count).sum::<u64>() as f64
-            * self.period_ns
+        let all = self.by_routine_ns.iter().filter(|(name, _)| copies(name));
+        all.map(|(_, ns)| *ns).sum::<u64>() as f64
     }
 
     pub fn add(&mut self, other: &Profile) {
-        self.period_ns = other.period_ns;
-        for (name, count) in &other.samples {
-            *self.samples.entry(name.clone()).or_default() += count;
+        for (name, ns) in &other.by_routine_ns {
+            *self.by_routine_ns.entry(name.clone()).or_default() += ns;
         }
     }
 
     /// The routines that copied, with their share of all samples: `_copy_to_iter 41 %`.
     pub fn evidence(&self) -> String {
-        let all = self.samples.values().sum::<u64>().max(1) as f64;
+        let all = self.cpu_ns().max(1.0);
         let mut parts: Vec<(&String, &u64)> =
-            self.samples.iter().filter(|(name, _)| copies(name)).collect();
-        parts.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        let parts = parts.iter().map(|(name, count)| (name, **count as f64 / all * 100.0));
+            self.by_routine_ns.iter().filter(|(name, _)| copies(name)).collect();
+        parts.sort_by_key(|(_, ns)| std::cmp::Reverse(**ns));
+        let parts = parts.iter().map(|(name, ns)| (name, **ns as f64 / all * 100.0));
         let parts: Vec<String> = parts
             .filter(|(_, share)| *share >= 0.5)
             .map(|(name, share)| format!("{name} {share:.0} %"))
@@ -79,18 +75,22 @@ impl Profile {
         if parts.is_empty() { "-".to_string() } else { parts.join(" + ") }
     }
 
-    fn parse(text: &str, period_ns: f64) -> Profile {
-        let mut profile = Profile { period_ns, ..Profile::default() };
-        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            *profile.samples.entry(routine(line).to_string()).or_default() += 1;
+    /// Lines of a period in nanoseconds, an address and a routine: `50000 ffffffff8157c701 _copy_to_iter+0x10`.
+    fn parse(text: &str) -> Profile {
+        let mut profile = Profile::default();
+        for line in text.lines() {
+            let mut fields = line.split_whitespace();
+            let (period, routine) = (fields.next(), fields.nth(1).unwrap_or("[unknown]"));
+            let Some(ns) = period.and_then(|period| period.parse::<u64>().ok()) else { continue };
+            *profile.by_routine_ns.entry(name(routine).to_string()).or_default() += ns;
         }
         profile
     }
 }
 
-/// The name alone: `__memcpy_avx_unaligned_erms+0x10` is one routine wherever it was hit.
-fn routine(line: &str) -> &str {
-    line.split(['+', ' ']).next().unwrap_or(line)
+/// `__memcpy_avx_unaligned_erms+0x10` is one routine wherever it was hit.
+fn name(routine: &str) -> &str {
+    routine.split('+').next().unwrap_or(routine)
 }
 
 /// Samples programs. An error of `find` says why nobody can.
@@ -131,13 +131,9 @@ impl Sampler {
     fn read(&self, data: &Path) -> Outcome<Profile> {
         let perf = find_program("perf").ok_or("there is no `perf`")?;
         let mut command = Command::new(perf);
-        command.args(["script", "-F", "ip,sym", "-i"]).arg(data);
+        command.args(["script", "-F", "period,ip,sym", "-i"]).arg(data);
         let output = command.output()?;
-        // The address comes first.
-        let text = String::from_utf8_lossy(&output.stdout);
-        let names: Vec<&str> =
-            text.lines().filter_map(|line| Some(line.trim().split_once(' ')?.1.trim())).collect();
-        Ok(Profile::parse(&names.join("\n"), 1e9 / self.rate as f64))
+        Ok(Profile::parse(&String::from_utf8_lossy(&output.stdout)))
     }
 }
 
@@ -146,11 +142,6 @@ pub fn names_are_visible() -> bool {
     let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     text.lines()
         .any(|line| line.ends_with(" _copy_to_iter") && !line.starts_with("0000000000000000"))
-}
-
-/// Warms `perf` itself.
-pub fn warm() {
-    let _ = tool("perf", &[OsStr::new("--version")]);
 }
 
 #[cfg(test)]
@@ -182,14 +173,16 @@ mod tests {
     }
 
     #[test]
-    fn shares_and_times_come_from_counts_of_samples() {
-        let profile = Profile::parse("memcpy\n_copy_to_iter+0x10\nmemcpy\nmain\n", 100_000.0);
-        assert_eq!((profile.cpu_ns(), profile.copy_ns()), (400_000.0, 300_000.0));
+    fn shares_and_times_come_from_the_periods_of_samples() {
+        let text =
+            "50000 ff memcpy\n 50000  fe _copy_to_iter+0x10\n50000 ff memcpy\n50000 1 main\n\n";
+        let profile = Profile::parse(text);
+        assert_eq!((profile.cpu_ns(), profile.copy_ns()), (200_000.0, 150_000.0));
         assert_eq!(profile.evidence(), "memcpy 50 % + _copy_to_iter 25 %");
-        assert_eq!(Profile::parse("main\n", 1.0).evidence(), "-");
+        assert_eq!(Profile::parse("50000 1 main\n50000 2\n").evidence(), "-");
         let mut twice = profile.clone();
         twice.add(&profile);
-        assert_eq!(twice.cpu_ns(), 800_000.0);
+        assert_eq!(twice.cpu_ns(), 400_000.0);
     }
 
     #[test]
