@@ -175,6 +175,7 @@ fn pipes_are_compared_as_in_the_paper_and_drawn() {
     for cell in ["xfs to tmpfs, cold", "squashfs zstd", "erofs lz4hc", "btrfs zstd"] {
         assert!(report.contains(cell) || report.contains("**Skipped"), "{cell}:\n{report}");
     }
+    assert!(report.contains("nothing is measured inside a process"), "{report}");
     assert!(bench.plot("transfer-pipes.svg").contains("8 pipes"));
     assert!(bench.plot("transfer-pipes-rate.svg").contains("dual-pipe"));
 }

@@ -18,6 +18,8 @@ use crate::samples::{Samples, figure};
 use crate::subjects::{POLICY, Subject};
 use crate::table::Table;
 
+use super::inside;
+
 const GROUNDS: [&str; 4] = ["ext4", "xfs", "btrfs", "tmpfs"];
 const STATES: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
 /// Not slower than the fastest peer by more than this.
@@ -48,6 +50,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
         let always_warm = ground.is_memory();
         let route = Route { name: name.to_string(), from: &sources, to: &ground, always_warm };
         measure(bench, &route, &subjects)?;
+        inside::report(bench, name, ground.folder(), &entries)?;
         let across = name == "ext4" && bench.options.wants_file_system("tmpfs");
         if let Some(memory) = across.then(|| bench.ground("tmpfs")).flatten() {
             let route = Route {

@@ -3,6 +3,7 @@
 pub mod copies;
 pub mod files;
 pub mod goals;
+mod inside;
 pub mod pipes;
 pub mod sockets;
 
