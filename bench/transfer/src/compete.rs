@@ -194,7 +194,7 @@ fn count(bench: &Bench, cell: &Cell, subject: &Subject) -> Outcome<Option<u64>> 
 }
 
 /// One more run that is not timed: what moved the bytes?
-fn engines(bench: &Bench, cell: &Cell, subject: &Subject) -> Outcome<Option<String>> {
+pub fn engines(bench: &Bench, cell: &Cell, subject: &Subject) -> Outcome<Option<String>> {
     let report = tempfile::NamedTempFile::new()?;
     let Some(job) = subject.job_with_report(task(cell), report.path()) else { return Ok(None) };
     prepare(bench, cell, subject)?;

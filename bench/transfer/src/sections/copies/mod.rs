@@ -2,12 +2,12 @@
 //! switches and system calls of each method.
 //!
 //! *By the processor*: the time in routines that copy (sampled), over the time that one copy of as many bytes takes on this
-//! machine in the same round. That unit comes from `dd bs=128K`, which is known to copy twice: into its buffer and out of it.
-//! A copy from page to page moves bytes out of memory and into it, one through a small buffer only one of these, so a
-//! single copy may come out somewhat above 1; the shares stand beside it.
+//! machine in the same round (`one_copy.rs`). The shares stand beside it.
 //!
 //! *By DMA*: what the block device read and wrote while a cold file was copied and synced, over the file's bytes. The
 //! device is a loop device of this run's own, so nobody else's reads and writes are in it.
+
+mod one_copy;
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::Outcome;
 use crate::bench::{Bench, said};
-use crate::compete::{Cell, prepare};
+use crate::compete::{self, Cell, prepare};
 use crate::corpus::{Entry, Kind};
 use crate::grounds::Ground;
 use crate::network::{Receiver, Sender};
@@ -26,14 +26,13 @@ use crate::raw::Origin;
 use crate::samples::Samples;
 use crate::subjects::{self, Subject, Task};
 use crate::table::Table;
-use crate::units::MIB;
+use crate::units::{MIB, size};
 use crate::{caches, ends};
 
+use self::one_copy::{COPIES_BY_BUFFER, OneCopy};
 use super::sockets;
 
 const SECTOR_BYTES: u64 = 512;
-/// Copies of the program that calibrates.
-const KNOWN_COPIES: f64 = 2.0;
 
 /// What was found about a method.
 #[derive(Default)]
@@ -46,6 +45,8 @@ struct Found {
     cost: Option<Cost>,
     system_calls: Option<u64>,
     failure: Option<String>,
+    /// Of Evermap: the engines that moved the bytes, as it reports.
+    engines: Option<String>,
 }
 
 pub fn report(bench: &mut Bench) -> Outcome {
@@ -101,30 +102,64 @@ fn files(
 ) -> Outcome<Vec<Found>> {
     let entry = bytes(bench);
     let source = entry.make(ground.folder())?;
-    caches::fill(&source)?;
-    let cell = |cold: bool| Cell {
+    let warm = Cell {
         section: "copies",
         name: ground.name.clone(),
-        source: source.clone(),
         destination: ground.folder().join("copy"),
+        source,
         bytes: entry.bytes,
-        cold,
-        synced: cold,
+        cold: false,
+        synced: false,
         tree: false,
         counted: true,
     };
-    let mut found: Vec<Found> = all
-        .iter()
-        .map(|subject| Found { name: subject.name.clone(), ..Found::default() })
-        .collect();
+    let new = |subject: &Subject| Found { name: subject.name.clone(), ..Found::default() };
+    let mut found: Vec<Found> = all.iter().map(new).collect();
+    caches::fill(&warm.source)?;
+    for (subject, found) in all.iter().zip(&mut found) {
+        found.engines = compete::engines(bench, &warm, subject)?;
+    }
+    sampled(bench, sampler, &warm, all, &mut found)?;
+    let cold = Cell { cold: true, synced: true, ..warm.clone() };
+    let cold_rounds = if bench.can_drop { bench.options.rounds } else { 0 };
+    for round in 1..=cold_rounds {
+        let all = all.iter().zip(&mut found).filter(|(_, found)| found.failure.is_none());
+        for (subject, found) in all {
+            prepare(bench, &cold, subject)?;
+            transfers(bench, ground, found, subject.job(task(&cold)), round)?;
+        }
+    }
+    caches::fill(&warm.source)?;
+    let all = all.iter().zip(&mut found).filter(|(_, found)| found.failure.is_none());
+    for (subject, found) in all {
+        prepare(bench, &warm, subject)?;
+        found.cost = process::run(subject.job(task(&warm)))?.ok();
+        prepare(bench, &warm, subject)?;
+        found.system_calls = bench.counter.count(subject.job(task(&warm)))?.ok();
+    }
+    Ok(found)
+}
+
+/// Copies by the processor. The first subject gives one of the units, a read of all at once the other.
+fn sampled(
+    bench: &mut Bench,
+    sampler: &Sampler,
+    warm: &Cell,
+    all: &[Subject],
+    found: &mut [Found],
+) -> Outcome {
+    let (mut through_buffer_ms, mut page_to_page_ms) = (Samples::new(), Samples::new());
     for round in 1..=bench.options.rounds {
-        let mut unit_ns = f64::NAN;
-        for (index, (subject, found)) in all.iter().zip(&mut found).enumerate() {
+        let Some(first) = all.first() else { return Ok(()) };
+        prepare(bench, warm, first)?;
+        let page_to_page_ns = one_copy::page_to_page_ns(sampler, &warm.source, warm.bytes)??;
+        let mut one = OneCopy { through_buffer_ns: f64::NAN, page_to_page_ns };
+        for (index, (subject, found)) in all.iter().zip(&mut *found).enumerate() {
             if found.failure.is_some() {
                 continue;
             }
-            prepare(bench, &cell(false), subject)?;
-            let profile = match sampler.profile(subject.job(task(&cell(false))))? {
+            prepare(bench, warm, subject)?;
+            let profile = match sampler.profile(subject.job(task(warm)))? {
                 Ok(profile) => profile,
                 Err(failure) => {
                     found.failure = Some(failure);
@@ -132,33 +167,20 @@ fn files(
                 }
             };
             if index == 0 {
-                unit_ns = profile.copy_ns() / KNOWN_COPIES;
+                one.through_buffer_ns = profile.copy_ns() / COPIES_BY_BUFFER;
             }
-            note(bench, &ground.name, found, &profile, unit_ns, round)?;
+            let unit_ns = one.ns(subject, found.engines.as_deref());
+            note(bench, &warm.name, found, &profile, unit_ns, round)?;
         }
-        eprintln!("copies: {}, round {round} of {}", ground.name, bench.options.rounds);
+        through_buffer_ms.push(one.through_buffer_ns / 1e6);
+        page_to_page_ms.push(one.page_to_page_ns / 1e6);
+        eprintln!("copies: {}, round {round} of {}", warm.name, bench.options.rounds);
     }
-    if bench.can_drop {
-        caches::fill(&source)?;
-        let cold = cell(true);
-        for round in 1..=bench.options.rounds {
-            for (subject, found) in
-                all.iter().zip(&mut found).filter(|(_, found)| found.failure.is_none())
-            {
-                prepare(bench, &cold, subject)?;
-                transfers(bench, ground, found, subject.job(task(&cold)), round)?;
-            }
-        }
-    }
-    for (subject, found) in all.iter().zip(&mut found).filter(|(_, found)| found.failure.is_none())
-    {
-        let warm = cell(false);
-        prepare(bench, &warm, subject)?;
-        found.cost = process::run(subject.job(task(&warm)))?.ok();
-        prepare(bench, &warm, subject)?;
-        found.system_calls = bench.counter.count(subject.job(task(&warm)))?.ok();
-    }
-    Ok(found)
+    println!(
+        "- one copy of {}: through a small buffer {through_buffer_ms} ms, from page to page {page_to_page_ms} ms\n",
+        size(warm.bytes)
+    );
+    Ok(())
 }
 
 fn task(cell: &Cell) -> Task<'_> {
@@ -245,7 +267,7 @@ fn senders(bench: &mut Bench, sampler: &Sampler) -> Outcome<Vec<Found>> {
                 }
             };
             if index == 0 {
-                unit_ns = profile.copy_ns() / KNOWN_COPIES;
+                unit_ns = profile.copy_ns() / COPIES_BY_BUFFER;
             }
             note(bench, "sender", found, &profile, unit_ns, round)?;
         }
