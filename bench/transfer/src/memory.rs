@@ -16,7 +16,7 @@ const PAGE_BYTES: usize = 4096;
 
 /// Has the host give this much memory and a little more, and frees it. At most half of what is available.
 pub fn warm(bytes: u64) -> Outcome {
-    let bytes = (bytes + BYTES_MORE).min(available_bytes()? / 2);
+    let bytes = (bytes + BYTES_MORE + (3 * bytes).min(512 << 20)).min(available_bytes()? / 2);
     let mut memory = MmapMut::map_anon(usize::try_from(bytes)?)?;
     // Where there are no large pages it is small ones.
     let _ = memory.advise(Advice::HugePage);

@@ -1,5 +1,6 @@
 //! Files through sockets on this machine: a sender and a receiver, each a process of its own, with what each took.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Outcome;
 use crate::ends::go_on;
-use crate::process::{self, Cost, Failure, Job};
+use crate::process::{self, Cost, Failure, Job, last_lines};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -45,6 +46,7 @@ pub enum Receiver<'a> {
 pub struct Waiting {
     child: Option<Child>,
     output: BufReader<ChildStdout>,
+    complaint: File,
     start: Instant,
     pub address: String,
     says_what_came: bool,
@@ -70,11 +72,13 @@ impl Receiver<'_> {
         if says_what_came {
             command.arg(&address);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let complaint = tempfile::tempfile()?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaint.try_clone()?);
         let start = Instant::now();
         let mut child = command.spawn()?;
         let output = BufReader::new(child.stdout.take().ok_or("a receiver has an output")?);
-        let mut waiting = Waiting { child: Some(child), output, start, address, says_what_came };
+        let mut waiting =
+            Waiting { child: Some(child), output, complaint, start, address, says_what_came };
         if says_what_came {
             let mut line = String::new();
             waiting.output.read_line(&mut line)?;
@@ -95,7 +99,8 @@ impl Waiting {
             let ended = self.child.as_mut().map(Child::try_wait).transpose()?.flatten();
             if let Some(status) = ended {
                 self.child = None;
-                return Err(format!("the receiver ended before it listened: {status}").into());
+                let said = last_lines(&mut self.complaint)?;
+                return Err(format!("the receiver did not listen: {status}: {said}").into());
             }
             if self.start.elapsed() > PATIENCE {
                 return Err("the receiver does not listen".into());
@@ -112,7 +117,8 @@ impl Waiting {
         let mut text = String::new();
         self.output.read_to_string(&mut text)?;
         if !status.success() {
-            return Err(format!("the receiver failed: {status}").into());
+            let said = last_lines(&mut self.complaint)?;
+            return Err(format!("the receiver failed: {status}: {said}").into());
         }
         let taken =
             if self.says_what_came { Some(serde_json::from_str(text.trim())?) } else { None };
@@ -231,7 +237,10 @@ pub fn with_free_port(address: &str) -> Outcome<String> {
 /// Does anybody listen at this address of this machine?
 pub fn listens(address: &str) -> bool {
     if let Some(path) = address.strip_prefix("unix:") {
-        return Path::new(path).exists();
+        let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        // A socket has its name before it listens; then this flag is set.
+        let listens = |line: &str| line.ends_with(path) && line.contains(" 00010000 ");
+        return sockets.lines().any(listens);
     }
     let Some(port) = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok()) else {
         return false;
@@ -263,6 +272,19 @@ mod tests {
         drop(listener);
         assert!(!listens(&address));
         assert!(!listens("unix:/nonexistent") && !listens("nonsense"));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = format!("unix:{}", path.display());
+        let bound = rustix::net::socket(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+            None,
+        )
+        .unwrap();
+        rustix::net::bind(&bound, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
+        assert!(path.exists() && !listens(&address));
+        rustix::net::listen(&bound, 1).unwrap();
+        assert!(listens(&address));
     }
 
     #[test]
