@@ -14,7 +14,8 @@ pub struct Bars {
     pub ratios: bool,
 }
 
-const NAMES: f64 = 290.0;
+const NAMES_LEAST: f64 = 160.0;
+const CHARACTER: f64 = 6.7;
 const BARS: f64 = 440.0;
 const NUMBERS: f64 = 60.0;
 const HEAD: f64 = 96.0;
@@ -27,15 +28,22 @@ impl Bars {
         (BAR + 1.0) * self.series.len().max(1) as f64 + BETWEEN
     }
 
+    /// Room for the longest name.
+    fn names_width(&self) -> f64 {
+        let longest = self.groups.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        (longest as f64 * CHARACTER + 20.0).max(NAMES_LEAST)
+    }
+
     pub fn svg(&self) -> Outcome<String> {
+        let left = self.names_width();
         let bottom = HEAD + self.group_height() * self.groups.len() as f64;
-        let size = ((NAMES + BARS + NUMBERS) as i32, (bottom + FOOT) as i32);
+        let size = ((left + BARS + NUMBERS) as i32, (bottom + FOOT) as i32);
         let values = self.groups.iter().flat_map(|(_, bars)| bars.iter().flatten().copied());
         let (steps, from) = match self.ratios {
             true => (Steps::Powers(2.0), Some(1.0)),
             false => (Steps::Equal, None),
         };
-        let scale = Scale::of(values.chain(from), (NAMES, NAMES + BARS), steps);
+        let scale = Scale::of(values.chain(from), (left, left + BARS), steps);
         picture(size, |canvas| {
             canvas.text(&self.title, (12.0, 18.0), 15, At::Left, DARK)?;
             canvas.text(&self.meaning, (12.0, 38.0), 11, At::Left, DARK)?;
@@ -49,7 +57,7 @@ impl Bars {
             for (index, (name, bars)) in self.groups.iter().enumerate() {
                 let top = HEAD + self.group_height() * index as f64 + BETWEEN / 2.0;
                 let middle = top + (BAR + 1.0) * bars.len() as f64 / 2.0;
-                canvas.text(name, (NAMES - 10.0, middle), 12, At::Right, DARK)?;
+                canvas.text(name, (left - 10.0, middle), 12, At::Right, DARK)?;
                 for (place, bar) in bars.iter().enumerate() {
                     let top = top + (BAR + 1.0) * place as f64;
                     let Some(value) = bar else { continue };
@@ -79,4 +87,31 @@ fn hundredths(value: f64) -> String {
 fn shortest(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn long_names_have_room_and_missing_bars_are_not_drawn() {
+        let bars = |name: &str, value: Option<f64>| Bars {
+            title: "More".to_string(),
+            meaning: String::new(),
+            series: vec!["one".to_string()],
+            groups: vec![(name.to_string(), vec![value, Some(2.0)])],
+            ratios: true,
+        };
+        let (short, long) = (bars("a", Some(0.5)), bars(&"a long name ".repeat(5), None));
+        assert!(long.names_width() > 60.0 * 6.0 && short.names_width() < 200.0);
+        let texts = |bars: &Bars| bars.svg().unwrap().matches("<text").count();
+        assert_eq!(texts(&short), texts(&long) + 2, "a number, and a line of the scale");
+    }
+
+    #[test]
+    fn small_values_are_nothing_and_large_ones_have_few_digits() {
+        assert_eq!([0.0001, 1.006, 12.34].map(hundredths), ["0", "1.01", "12.3"]);
+    }
 }

@@ -9,7 +9,7 @@ use crate::compete::{Cell, compete};
 use crate::corpus::{Entry, Kind};
 use crate::grounds::Ground;
 use crate::subjects::Subject;
-use crate::units::{GIB, KIB, MIB};
+use crate::units::{GIB, KIB, MIB, size};
 
 const READ_AHEAD: &str = "queue/read_ahead_kb";
 
@@ -46,24 +46,15 @@ fn warm(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome {
     let (Some(ground), memory) = (bench.ground("ext4"), bench.ground("tmpfs")) else {
         return Ok(());
     };
-    let quick = bench.options.quick;
-    for (name, bytes) in [
-        ("4 KiB, same file system", 4 * KIB),
-        ("64 MiB, same file system", 64 * MIB),
-        ("1 GiB, same file system", GIB),
-    ] {
-        let entry = Entry::new(Kind::Random, bytes, quick);
+    let same = [4 * KIB, 64 * MIB, GIB].map(|bytes| (bytes, "same file system", Some(&ground)));
+    let across = (64 * MIB, "to tmpfs", memory.as_ref());
+    for (bytes, how, to) in same.into_iter().chain([across]) {
+        let Some(to) = to else { continue };
+        let entry = Entry::new(Kind::Random, bytes, bench.options.quick);
         let source = entry.make(ground.folder())?;
-        let cell = cell(&format!("{name}, warm"), source, &ground, entry.bytes, false);
-        let standings = compete(bench, &cell, ways)?;
-        rows.push(Row::of(&standings, ways, &cell.name));
-    }
-    if let Some(memory) = memory {
-        let entry = Entry::new(Kind::Random, 64 * MIB, quick);
-        let source = entry.make(ground.folder())?;
-        let cell = cell("64 MiB, to tmpfs, warm", source, &memory, entry.bytes, false);
-        let standings = compete(bench, &cell, ways)?;
-        rows.push(Row::of(&standings, ways, &cell.name));
+        let name = format!("{}, {how}, warm", size(entry.bytes));
+        let standings = compete(bench, &cell(&name, source, to, entry.bytes, false), ways)?;
+        rows.push(Row::of(&standings, ways, &name));
     }
     Ok(())
 }
