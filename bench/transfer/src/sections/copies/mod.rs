@@ -24,7 +24,7 @@ use crate::process::{self, Cost, Job};
 use crate::profile::{self, Profile, Sampler};
 use crate::raw::Origin;
 use crate::samples::Samples;
-use crate::subjects::{self, Subject, Task};
+use crate::subjects::{self, POLICY, Subject, Task};
 use crate::table::Table;
 use crate::units::{MIB, size};
 use crate::{caches, ends};
@@ -33,6 +33,8 @@ use self::one_copy::{COPIES_BY_BUFFER, OneCopy};
 use super::sockets;
 
 const SECTOR_BYTES: u64 = 512;
+/// Who is sampled in a quick run, too.
+const QUICK: [&str; 6] = [POLICY, "read-write", "splice", "uring-direct", "reflink", "cp"];
 
 /// What was found about a method.
 #[derive(Default)]
@@ -65,12 +67,9 @@ pub fn report(bench: &mut Bench) -> Outcome {
     for (kind, only) in [("ext4", None), ("xfs", Some(["reflink", "copy-file-range", "cp"]))] {
         let name = format!("{kind}-device");
         let Some(ground) = said(kind, bench.grounds.on_loop(&name, kind)) else { continue };
-        // A sampled run takes long: a quick one leaves out most peers.
-        let much = |subject: &Subject| {
-            bench.options.quick
-                && subject.is_peer()
-                && !["cp", "rsync -W"].contains(&subject.name.as_str())
-        };
+        // A sampled run takes long: a quick one leaves out most.
+        let much =
+            |subject: &Subject| bench.options.quick && !QUICK.contains(&subject.name.as_str());
         let wanted = |subject: &Subject| {
             !much(subject) && only.is_none_or(|only| only.contains(&subject.name.as_str()))
         };
