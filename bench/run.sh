@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
 # Builds the benchmarks optimised and runs them; arguments are names of sections.
+# `transfer` and what follows is for transfer/run.sh.
 #
 # EVERMAP_CORPUS     folders with documents, separated by `:`; default: examples/pages
 # EVERMAP_BENCH_DIR  a folder on the disk to measure; default: the one for temporary files
 set -euo pipefail
 cd "$(dirname "$0")"
+# A workspace of its own, with sections and options of its own.
+if [ "${1:-}" = transfer ]; then
+    shift
+    exec transfer/run.sh "$@"
+fi
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 # The C and C++ library, for a std::map in an object (section heap).
 if [ -x ../crates/evermap-c/link.sh ]; then

@@ -1,0 +1,132 @@
+//! Takes what comes out of a socket, and throws it away (or writes it down), as cheaply as it can.
+//!
+//! - `discard ADDRESS`: waits there for one connection. `ready ADDRESS` on the standard output says that it can come.
+//! - `discard --into FILE ADDRESS`: the same, and what comes is read and written to a file.
+//! - `discard --get PATH HOST:PORT`: asks a web server for this file.
+//!
+//! An address is `HOST:PORT` (port 0: any that is free) or `unix:PATH`. At the end it prints how many bytes came, and the
+//! time from the connection to its end: `{"bytes":..,"connected_ns":..}`.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use rustix::net::{RecvFlags, recv};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+const PIPE_BYTES: usize = 1 << 20;
+const BLOCK_BYTES: usize = 256 << 10;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["--get", path, address] => get(path, address),
+        ["--into", file, address] => serve(address, Some(file)),
+        [address] => serve(address, None),
+        _ => Err("discard [--into FILE | --get PATH] ADDRESS".into()),
+    };
+    match outcome {
+        Ok((bytes, start)) => {
+            let connected_ns = start.elapsed().as_nanos();
+            println!("{{\"bytes\":{bytes},\"connected_ns\":{connected_ns}}}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("discard: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(address: &str, into: Option<&str>) -> Outcome<(u64, Instant)> {
+    let into = into.map(File::create).transpose()?;
+    if let Some(path) = address.strip_prefix("unix:") {
+        let listener = UnixListener::bind(path)?;
+        println!("ready {address}");
+        let (socket, _) = listener.accept()?;
+        let start = Instant::now();
+        return Ok((take_unix(socket, into)?, start));
+    }
+    let listener = TcpListener::bind(address)?;
+    println!("ready {}", listener.local_addr()?);
+    let (socket, _) = listener.accept()?;
+    let start = Instant::now();
+    Ok((take_tcp(socket, into)?, start))
+}
+
+fn get(path: &str, address: &str) -> Outcome<(u64, Instant)> {
+    let start = Instant::now();
+    let mut socket = TcpStream::connect(address)?;
+    write!(socket, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut head = Vec::new();
+    // A byte each: the body must not be read by accident.
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        socket.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    if !head.starts_with(b"HTTP/1.1 200") {
+        return Err(String::from_utf8_lossy(&head).into_owned().into());
+    }
+    Ok((take_tcp(socket, None)?, start))
+}
+
+/// TCP can be told to throw away what it has.
+fn take_tcp(socket: TcpStream, into: Option<File>) -> Outcome<u64> {
+    if let Some(file) = into {
+        return write_down(socket, file);
+    }
+    let mut bytes = 0;
+    let mut block = vec![0; PIPE_BYTES];
+    loop {
+        match recv(&socket, &mut block[..], RecvFlags::TRUNC) {
+            Ok((_, 0)) => return Ok(bytes),
+            Ok((_, taken)) => bytes += taken as u64,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Other sockets can't; but pages can be moved to where nothing is kept.
+fn take_unix(socket: UnixStream, into: Option<File>) -> Outcome<u64> {
+    if let Some(file) = into {
+        return write_down(socket, file);
+    }
+    let nowhere = File::options().write(true).open("/dev/null")?;
+    let (output, input) = pipe_with(PipeFlags::CLOEXEC)?;
+    // A smaller one does, too.
+    let _ = fcntl_setpipe_size(&input, PIPE_BYTES);
+    let mut bytes = 0;
+    loop {
+        let taken = splice(socket.as_fd(), None, &input, None, PIPE_BYTES, SpliceFlags::empty())?;
+        if taken == 0 {
+            return Ok(bytes);
+        }
+        bytes += taken as u64;
+        let mut left = taken;
+        while left > 0 {
+            left -= splice(&output, None, &nowhere, None, left, SpliceFlags::empty())?;
+        }
+    }
+}
+
+fn write_down(mut socket: impl Read, mut file: File) -> Outcome<u64> {
+    let mut bytes = 0;
+    let mut block = vec![0; BLOCK_BYTES];
+    loop {
+        let filled = socket.read(&mut block)?;
+        if filled == 0 {
+            return Ok(bytes);
+        }
+        file.write_all(&block[..filled])?;
+        bytes += filled as u64;
+    }
+}

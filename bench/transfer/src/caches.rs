@@ -1,0 +1,137 @@
+//! What is in the page cache when a step begins.
+//!
+//! *Warm*: the source was just read. *Cold*: everything was dropped (`/proc/sys/vm/drop_caches`, which takes root) after
+//! everything was written; then each program was started once on a file of one byte, so that it and its libraries are there
+//! again. The host of a virtual machine may still have the disk's blocks in its own memory.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{Advice, fadvise};
+
+use crate::Outcome;
+
+const DROP: &str = "/proc/sys/vm/drop_caches";
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Can the page cache be emptied here?
+pub fn can_drop() -> bool {
+    rustix::process::geteuid().is_root() && File::options().write(true).open(DROP).is_ok()
+}
+
+/// Empties the page cache, and those of names and inodes.
+pub fn drop_all() -> Outcome {
+    rustix::fs::sync();
+    std::fs::write(DROP, "3").map_err(|error| format!("{DROP}: {error}"))?;
+    Ok(())
+}
+
+/// Drops one file's pages.
+pub fn drop_file(path: &Path) -> Outcome {
+    let file = File::open(path)?;
+    file.sync_all()?;
+    fadvise(&file, 0, None, Advice::DontNeed)?;
+    Ok(())
+}
+
+/// Has all of a file in the page cache. Reading, not mapping: that would fill the holes of a file in memory.
+pub fn fill(path: &Path) -> Outcome {
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            fill(&entry?.path())?;
+        }
+        return Ok(());
+    }
+    let mut file = File::open(path)?;
+    let mut block = vec![0; BLOCK_BYTES];
+    while file.read(&mut block)? > 0 {}
+    Ok(())
+}
+
+/// The part of a file that is in the page cache.
+pub fn resident_part(path: &Path) -> Outcome<f64> {
+    let file = File::open(path)?;
+    let bytes = file.metadata()?.len();
+    if bytes == 0 {
+        return Ok(0.0);
+    }
+    // Asked by looking whether a page can be had without waiting would read ahead; mapped pages say it without.
+    // SAFETY: the map is never read, so it does not matter who changes the file meanwhile.
+    let map = unsafe { memmap2::Mmap::map(&file)? };
+    let mut pages = vec![0u8; map.len().div_ceil(4096)];
+    // SAFETY: the map lives during the call, and there is a byte for each of its pages.
+    let result =
+        unsafe { libc::mincore(map.as_ptr().cast_mut().cast(), map.len(), pages.as_mut_ptr()) };
+    if result != 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    Ok(pages.iter().filter(|page| **page & 1 == 1).count() as f64 / pages.len() as f64)
+}
+
+/// Are two files the same, byte by byte?
+pub fn same_bytes(one: &Path, other: &Path) -> Outcome<bool> {
+    let files = [File::open(one)?, File::open(other)?];
+    if files[0].metadata()?.len() != files[1].metadata()?.len() {
+        return Ok(false);
+    }
+    let mut blocks = [vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]];
+    let mut offset_bytes = 0;
+    loop {
+        let mut filled = [0; 2];
+        for ((file, block), filled) in files.iter().zip(&mut blocks).zip(&mut filled) {
+            *filled = read_block(file, block, offset_bytes)?;
+        }
+        if blocks[0][..filled[0]] != blocks[1][..filled[1]] {
+            return Ok(false);
+        }
+        if filled[0] == 0 {
+            return Ok(true);
+        }
+        offset_bytes += filled[0] as u64;
+    }
+}
+
+fn read_block(file: &File, block: &mut [u8], offset_bytes: u64) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < block.len() {
+        match file.read_at(&mut block[filled..], offset_bytes + filled as u64)? {
+            0 => break,
+            more => filled += more,
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn one_other_byte_or_one_more_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mut bytes = vec![7u8; BLOCK_BYTES + 3];
+        std::fs::write(path("a"), &bytes).unwrap();
+        std::fs::write(path("b"), &bytes).unwrap();
+        assert!(same_bytes(&path("a"), &path("b")).unwrap());
+        bytes[BLOCK_BYTES + 1] = 8;
+        std::fs::write(path("b"), &bytes).unwrap();
+        assert!(!same_bytes(&path("a"), &path("b")).unwrap());
+        bytes[BLOCK_BYTES + 1] = 7;
+        bytes.push(7);
+        std::fs::write(path("b"), &bytes).unwrap();
+        assert!(!same_bytes(&path("a"), &path("b")).unwrap());
+    }
+
+    #[test]
+    fn a_file_that_was_read_is_resident() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![1; 1 << 20]).unwrap();
+        fill(file.path()).unwrap();
+        assert_eq!(resident_part(file.path()).unwrap(), 1.0);
+    }
+}

@@ -1,0 +1,249 @@
+//! What the command line says.
+
+use std::path::PathBuf;
+
+use lexopt::{Arg, Parser, ValueExt};
+
+use crate::Outcome;
+use crate::units::parse_size;
+
+/// As often as the paper.
+const ROUNDS: usize = 10;
+const ROUNDS_QUICK: usize = 1;
+/// Of the ten files, those that a quick run takes: by their sizes.
+const SIZES_QUICK: [u64; 3] = [4 << 10, 64 << 20, 1 << 30];
+const FILE_SYSTEMS: [&str; 4] = ["ext4", "xfs", "btrfs", "tmpfs"];
+const STATES: [&str; 4] = ["warm", "cold", "unsynced", "synced"];
+
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    sections: Vec<String>,
+    pub rounds: usize,
+    /// Small files: does everything work?
+    pub quick: bool,
+    /// Only files of these sizes.
+    pub sizes_bytes: Vec<u64>,
+    file_systems: Vec<String>,
+    subjects: Vec<String>,
+    states: Vec<String>,
+    /// Every single figure, a JSON object a line.
+    pub json: Option<PathBuf>,
+    /// Where plots are drawn to.
+    pub images: PathBuf,
+    /// A folder on the disk to measure.
+    pub folder: PathBuf,
+    /// The command to measure; without it, the peers alone.
+    pub evermap: Option<PathBuf>,
+    /// Have the host of a virtual machine give memory before each step.
+    pub warm_memory: bool,
+    /// This program, which also has the guard and the small programs beside it.
+    pub program: PathBuf,
+}
+
+impl Options {
+    /// Nothing if help was asked for.
+    pub fn read(names: &[&str]) -> Outcome<Option<Options>> {
+        let options = Options::parse(Parser::from_env(), names, &|name| std::env::var_os(name))?;
+        let program = std::env::current_exe()?;
+        Ok(options.map(|options| Options { program, ..options }))
+    }
+
+    pub fn parse(
+        mut parser: Parser,
+        names: &[&str],
+        variable: &dyn Fn(&str) -> Option<std::ffi::OsString>,
+    ) -> Outcome<Option<Options>> {
+        let mut options = Options::from_environment(variable);
+        let mut rounds = None;
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Arg::Short('h') | Arg::Long("help") => return Ok(None),
+                Arg::Long("quick") => options.quick = true,
+                Arg::Long("rounds") => rounds = Some(parser.value()?.parse::<usize>()?),
+                Arg::Long("json") => options.json = Some(parser.value()?.into()),
+                Arg::Long("images") => options.images = parser.value()?.into(),
+                Arg::Long("folder") => options.folder = parser.value()?.into(),
+                Arg::Long("evermap") => options.evermap = command(parser.value()?),
+                Arg::Long("sizes") => {
+                    for size in list(parser.value()?)? {
+                        options.sizes_bytes.push(parse_size(&size)?);
+                    }
+                }
+                Arg::Long("subjects") => options.subjects = list(parser.value()?)?,
+                Arg::Long("file-systems") => {
+                    options.file_systems = known(list(parser.value()?)?, &FILE_SYSTEMS)?;
+                }
+                Arg::Long("states") => options.states = known(list(parser.value()?)?, &STATES)?,
+                Arg::Value(section) => {
+                    options.sections.extend(known(vec![section.string()?], names)?);
+                }
+                _ => return Err(argument.unexpected().into()),
+            }
+        }
+        let usual = if options.quick { ROUNDS_QUICK } else { ROUNDS };
+        options.rounds = rounds.unwrap_or(usual);
+        if options.rounds == 0 {
+            return Err("--rounds 0: at least one is needed".into());
+        }
+        if options.quick && options.sizes_bytes.is_empty() {
+            options.sizes_bytes = SIZES_QUICK.to_vec();
+        }
+        Ok(Some(options))
+    }
+
+    fn from_environment(variable: &dyn Fn(&str) -> Option<std::ffi::OsString>) -> Options {
+        let folder = |name: &str| variable(name).map(PathBuf::from);
+        Options {
+            quick: variable("EVERMAP_BENCH_QUICK").is_some_and(|value| value == "1"),
+            images: folder("EVERMAP_BENCH_RESULTS")
+                .unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../results").into()),
+            folder: folder("EVERMAP_BENCH_DIR").unwrap_or_else(std::env::temp_dir),
+            evermap: variable("EVERMAP_COMMAND").and_then(command),
+            warm_memory: variable("EVERMAP_BENCH_MEMORY").is_none_or(|value| value != "0"),
+            ..Options::default()
+        }
+    }
+
+    pub fn wants(&self, section: &str) -> bool {
+        self.sections.is_empty() || self.sections.iter().any(|wanted| wanted == section)
+    }
+
+    pub fn wants_file_system(&self, name: &str) -> bool {
+        self.file_systems.is_empty() || self.file_systems.iter().any(|wanted| wanted == name)
+    }
+
+    /// Subjects whose names contain one of the words.
+    pub fn wants_subject(&self, name: &str) -> bool {
+        self.subjects.is_empty() || self.subjects.iter().any(|part| name.contains(part))
+    }
+
+    /// `warm` or `cold`, `synced` or `unsynced`: one of each pair that is not named means both.
+    pub fn wants_state(&self, cold: bool, synced: bool) -> bool {
+        if self.quick && self.states.is_empty() {
+            // The least and the most.
+            return cold == synced;
+        }
+        let named = |name: &str| self.states.iter().any(|state| state == name);
+        let wants = |one: &str, other: &str| named(one) || !named(other);
+        let cache = if cold { wants("cold", "warm") } else { wants("warm", "cold") };
+        let sync = if synced { wants("synced", "unsynced") } else { wants("unsynced", "synced") };
+        cache && sync
+    }
+
+    /// The round to begin with: 0 does not count, and a quick run is not about figures.
+    pub fn first_round(&self) -> usize {
+        self.scaled(0, 1)
+    }
+
+    /// A number at this scale.
+    pub fn scaled<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+}
+
+fn command(value: std::ffi::OsString) -> Option<PathBuf> {
+    if value.is_empty() || value == "none" { None } else { Some(value.into()) }
+}
+
+fn list(value: std::ffi::OsString) -> Outcome<Vec<String>> {
+    let text = value.string()?;
+    Ok(text
+        .split(',')
+        .map(|part| part.trim().to_string())
+        .filter(|part| !part.is_empty())
+        .collect())
+}
+
+fn known(given: Vec<String>, all: &[&str]) -> Outcome<Vec<String>> {
+    match given.iter().find(|name| !all.contains(&name.as_str())) {
+        Some(name) => Err(format!("no `{name}`; there are {}", all.join(", ")).into()),
+        None => Ok(given),
+    }
+}
+
+pub fn help(names: &[&str]) -> String {
+    format!(
+        "evermap-transfer-bench [OPTIONS] [SECTION ...]\n\n\
+         Sections: {}\n\n\
+         --rounds N         measure everything N times ({ROUNDS})\n\
+         --quick            few small files, few states, {ROUNDS_QUICK} round: does everything work?\n\
+         --sizes A,B        only files of these sizes (4KiB,64MiB)\n\
+         --file-systems A,B only these ({})\n\
+         --subjects A,B     only those whose names contain A or B\n\
+         --states A,B       only these ({})\n\
+         --json FILE        every single figure, a JSON object a line\n\
+         --images DIR       where plots are drawn to (default: EVERMAP_BENCH_RESULTS, or bench/results)\n\
+         --folder DIR       a folder on the disk to measure (default: EVERMAP_BENCH_DIR, or that of temporary files)\n\
+         --evermap PATH     the evermap command (default: EVERMAP_COMMAND); `none` measures the peers alone\n\n\
+         EVERMAP_BENCH_QUICK=1   as --quick\n\
+         EVERMAP_BENCH_WAIT=0    do not wait for a quiet moment before a section\n\
+         EVERMAP_BENCH_MEMORY=0  do not have the host of a virtual machine give memory before each step",
+        names.join(", "),
+        FILE_SYSTEMS.join(", "),
+        STATES.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const NAMES: [&str; 2] = ["files", "pipes"];
+
+    fn parse(arguments: &[&str]) -> Outcome<Option<Options>> {
+        Options::parse(Parser::from_args(arguments), &NAMES, &|_| None)
+    }
+
+    #[test]
+    fn without_options_everything_is_wanted_ten_times() {
+        let options = parse(&[]).unwrap().unwrap();
+        assert!(options.wants("files") && options.wants_file_system("xfs"));
+        assert!(options.wants_subject("cp") && options.wants_state(true, true));
+        assert_eq!((options.rounds, options.scaled(10, 1)), (10, 10));
+        assert!(options.warm_memory && options.evermap.is_none());
+    }
+
+    #[test]
+    fn options_and_sections_mix() {
+        let arguments = ["pipes", "--quick", "--sizes=4K,64MiB", "--states", "cold,synced"];
+        let options = parse(&arguments).unwrap().unwrap();
+        assert!(options.wants("pipes") && !options.wants("files"));
+        assert_eq!(options.sizes_bytes, [4096, 64 << 20]);
+        assert_eq!((options.rounds, options.first_round(), options.scaled(10, 1)), (1, 1, 1));
+        assert!(options.wants_state(true, true));
+        assert!(!options.wants_state(false, true) && !options.wants_state(true, false));
+        let options = parse(&["--states", "cold", "--subjects", "cp,dd"]).unwrap().unwrap();
+        assert!(options.wants_state(true, false) && options.wants_state(true, true));
+        assert!(options.wants_subject("dd bs=1M") && !options.wants_subject("pv"));
+    }
+
+    #[test]
+    fn the_environment_is_overruled_by_options() {
+        let variables = |name: &str| match name {
+            "EVERMAP_COMMAND" => Some("none".into()),
+            "EVERMAP_BENCH_MEMORY" => Some("0".into()),
+            "EVERMAP_BENCH_QUICK" => Some("1".into()),
+            _ => None,
+        };
+        let given = Parser::from_args(["--evermap", "/bin/evermap", "--rounds", "5"]);
+        let options = Options::parse(given, &NAMES, &variables).unwrap().unwrap();
+        assert_eq!(options.evermap, Some("/bin/evermap".into()));
+        assert_eq!((options.rounds, options.quick, options.warm_memory), (5, true, false));
+        let options = Options::parse(Parser::from_args([""; 0]), &NAMES, &variables);
+        assert_eq!(options.unwrap().unwrap().evermap, None);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_with_what_there_is() {
+        let error = parse(&["file"]).unwrap_err().to_string();
+        assert!(error.contains("`file`") && error.contains("files, pipes"), "{error}");
+        for wrong in
+            [["--file-systems", "ntfs"], ["--states", "hot"], ["--sizes", "4X"], ["--rounds", "0"]]
+        {
+            assert!(parse(&wrong).is_err(), "{wrong:?}");
+        }
+        assert!(parse(&["--help"]).unwrap().is_none());
+    }
+}

@@ -1,0 +1,79 @@
+//! A field of ratios: a row for each subject, a column for each file; green is quicker than one, red is slower.
+
+use plotters::style::RGBColor;
+
+use super::{At, DARK, picture};
+use crate::Outcome;
+use crate::samples::figure;
+
+pub struct Heat {
+    pub title: String,
+    /// What the numbers are.
+    pub meaning: String,
+    pub columns: Vec<String>,
+    /// Nothing where there was nothing to measure.
+    pub rows: Vec<(String, Vec<Option<f64>>)>,
+}
+
+const NAMES: f64 = 160.0;
+const CELL: (f64, f64) = (76.0, 20.0);
+const HEAD: f64 = 86.0;
+/// So many times quicker or slower is as green or red as it gets.
+const MOST: f64 = 4.0;
+const QUICKER: (f64, f64, f64) = (0x2f as f64, 0x8f as f64, 0x83 as f64);
+const SLOWER: (f64, f64, f64) = (0xd6 as f64, 0x5a as f64, 0x4e as f64);
+
+impl Heat {
+    pub fn svg(&self) -> Outcome<String> {
+        let width = NAMES + CELL.0 * self.columns.len().max(4) as f64 + 12.0;
+        let height = HEAD + CELL.1 * self.rows.len() as f64 + 12.0;
+        picture((width as i32, height as i32), |canvas| {
+            canvas.text(&self.title, (12.0, 18.0), 15, At::Left, DARK)?;
+            canvas.text(&self.meaning, (12.0, 38.0), 11, At::Left, DARK)?;
+            for (index, name) in self.columns.iter().enumerate() {
+                // The kind above the size.
+                let x = NAMES + CELL.0 * (index as f64 + 0.5);
+                let (kind, size) = name.split_once(' ').unwrap_or(("", name));
+                canvas.text(kind, (x, HEAD - 24.0), 11, At::Centre, DARK)?;
+                canvas.text(size, (x, HEAD - 10.0), 11, At::Centre, DARK)?;
+            }
+            for (row, (name, ratios)) in self.rows.iter().enumerate() {
+                let top = HEAD + CELL.1 * row as f64;
+                let middle = top + CELL.1 / 2.0;
+                canvas.text(name, (NAMES - 8.0, middle), 12, At::Right, DARK)?;
+                for (column, ratio) in ratios.iter().enumerate() {
+                    let left = NAMES + CELL.0 * column as f64;
+                    let Some(ratio) = ratio else {
+                        canvas.text("-", (left + CELL.0 / 2.0, middle), 11, At::Centre, DARK)?;
+                        continue;
+                    };
+                    let corner = (left + CELL.0 - 1.0, top + CELL.1 - 1.0);
+                    canvas.rectangle((left, top), corner, colour(*ratio))?;
+                    let text = figure(*ratio);
+                    canvas.text(&text, (left + CELL.0 / 2.0, middle), 11, At::Centre, DARK)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn colour(ratio: f64) -> RGBColor {
+    let strength = (ratio.ln() / MOST.ln()).clamp(-1.0, 1.0);
+    let full = if strength < 0.0 { QUICKER } else { SLOWER };
+    let mix = |full: f64| (250.0 + (full - 250.0) * strength.abs()).round() as u8;
+    RGBColor(mix(full.0), mix(full.1), mix(full.2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_pale_and_twice_as_quick_as_strong_as_twice_as_slow() {
+        assert_eq!(colour(1.0), RGBColor(250, 250, 250));
+        assert_eq!(colour(100.0), RGBColor(0xd6, 0x5a, 0x4e));
+        assert_eq!(colour(0.01), RGBColor(0x2f, 0x8f, 0x83));
+        assert!(colour(0.5).0 < 200 && colour(2.0).1 < 200);
+    }
+}

@@ -1,0 +1,369 @@
+//! How often is each byte copied? The paper's table 1.1, measured: copies by the processor and by the disk's DMA, context
+//! switches and system calls of each method.
+//!
+//! *By the processor*: the time in routines that copy (sampled), over the time that one copy of as many bytes takes on this
+//! machine in the same round (`one_copy.rs`). The shares stand beside it.
+//!
+//! *By DMA*: what the block device read and wrote while a cold file was copied and synced, over the file's bytes. The
+//! device is a loop device of this run's own, so nobody else's reads and writes are in it.
+
+mod one_copy;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::Outcome;
+use crate::bench::{Bench, said};
+use crate::compete::{self, Cell, prepare};
+use crate::corpus::{Entry, Kind};
+use crate::grounds::Ground;
+use crate::network::{Receiver, Sender};
+use crate::plots::bars::Bars;
+use crate::process::{self, Cost, Job};
+use crate::profile::{self, Profile, Sampler};
+use crate::raw::Origin;
+use crate::samples::Samples;
+use crate::subjects::{self, POLICY, Subject, Task};
+use crate::table::Table;
+use crate::units::{MIB, size};
+use crate::{caches, ends};
+
+use self::one_copy::{COPIES_BY_BUFFER, OneCopy};
+use super::sockets;
+
+const SECTOR_BYTES: u64 = 512;
+/// Who is sampled in a quick run, too.
+const QUICK: [&str; 6] = [POLICY, "read-write", "splice", "uring-direct", "reflink", "cp"];
+
+/// What was found about a method.
+#[derive(Default)]
+struct Found {
+    name: String,
+    copies: Samples,
+    profile: Profile,
+    read: Samples,
+    written: Samples,
+    cost: Option<Cost>,
+    system_calls: Option<u64>,
+    failure: Option<String>,
+    /// Of Evermap: the engines that moved the bytes, as it reports.
+    engines: Option<String>,
+}
+
+pub fn report(bench: &mut Bench) -> Outcome {
+    bench.evermap();
+    let sampler = Sampler::find().and_then(|sampler| match profile::names_are_visible() {
+        true => Ok(sampler),
+        false => Err("the names of the kernel's routines are hidden (kernel.kptr_restrict)".into()),
+    });
+    let Some(sampler) = said("copies by the processor", sampler) else { return Ok(()) };
+    println!("- copies: {}\n", sampler.describe());
+    let Some(unit) = subjects::read_write(bench.own_folder()) else {
+        println!("**Skipped**: there is no `dd` to calibrate with");
+        return Ok(());
+    };
+    let mut drawn = Vec::new();
+    for (kind, only) in [("ext4", None), ("xfs", Some(["reflink", "copy-file-range", "cp"]))] {
+        let name = format!("{kind}-device");
+        let Some(ground) = said(kind, bench.grounds.on_loop(&name, kind)) else { continue };
+        // A sampled run takes long: a quick one leaves out most.
+        let much =
+            |subject: &Subject| bench.options.quick && !QUICK.contains(&subject.name.as_str());
+        let wanted = |subject: &Subject| {
+            !much(subject) && only.is_none_or(|only| only.contains(&subject.name.as_str()))
+        };
+        let mut all = vec![unit.clone()];
+        all.extend(bench.everybody().into_iter().filter(wanted));
+        println!("### Files, {kind} to {kind}\n");
+        let found = files(bench, &sampler, &ground, &all)?;
+        println!("{}", table(&found));
+        drawn.extend(found.into_iter().map(|found| (format!("{}, {kind}", found.name), found)));
+    }
+    println!("### From a file to a TCP socket: the sender\n");
+    let found = senders(bench, &sampler)?;
+    println!("{}", table(&found));
+    drawn.extend(found.into_iter().map(|found| (format!("{}, to TCP", found.name), found)));
+    draw(bench, &drawn)
+}
+
+fn bytes(bench: &Bench) -> Entry {
+    // Quick, too, it takes some milliseconds of copying to be seen.
+    let mib = bench.options.scaled(256, 32);
+    Entry::new(Kind::Random, mib * MIB, false)
+}
+
+fn files(
+    bench: &mut Bench,
+    sampler: &Sampler,
+    ground: &Ground,
+    all: &[Subject],
+) -> Outcome<Vec<Found>> {
+    let entry = bytes(bench);
+    let source = entry.make(ground.folder())?;
+    let warm = Cell {
+        section: "copies",
+        name: ground.name.clone(),
+        destination: ground.folder().join("copy"),
+        source,
+        bytes: entry.bytes,
+        cold: false,
+        synced: false,
+        tree: false,
+        counted: true,
+    };
+    let new = |subject: &Subject| Found { name: subject.name.clone(), ..Found::default() };
+    let mut found: Vec<Found> = all.iter().map(new).collect();
+    caches::fill(&warm.source)?;
+    for (subject, found) in all.iter().zip(&mut found) {
+        found.engines = compete::engines(bench, &warm, subject)?;
+    }
+    sampled(bench, sampler, &warm, all, &mut found)?;
+    let cold = Cell { cold: true, synced: true, ..warm.clone() };
+    let cold_rounds = if bench.can_drop { bench.options.rounds } else { 0 };
+    for round in 1..=cold_rounds {
+        let all = all.iter().zip(&mut found).filter(|(_, found)| found.failure.is_none());
+        for (subject, found) in all {
+            prepare(bench, &cold, subject)?;
+            transfers(bench, ground, found, subject.job(task(&cold)), round)?;
+        }
+    }
+    caches::fill(&warm.source)?;
+    let all = all.iter().zip(&mut found).filter(|(_, found)| found.failure.is_none());
+    for (subject, found) in all {
+        prepare(bench, &warm, subject)?;
+        found.cost = process::run(subject.job(task(&warm)))?.ok();
+        prepare(bench, &warm, subject)?;
+        found.system_calls = bench.counter.count(subject.job(task(&warm)))?.ok();
+    }
+    Ok(found)
+}
+
+/// Copies by the processor. The first subject gives one of the units, a read of all at once the other.
+fn sampled(
+    bench: &mut Bench,
+    sampler: &Sampler,
+    warm: &Cell,
+    all: &[Subject],
+    found: &mut [Found],
+) -> Outcome {
+    let (mut through_buffer_ms, mut page_to_page_ms) = (Samples::new(), Samples::new());
+    for round in 1..=bench.options.rounds {
+        let Some(first) = all.first() else { return Ok(()) };
+        prepare(bench, warm, first)?;
+        let page_to_page_ns = one_copy::page_to_page_ns(sampler, &warm.source, warm.bytes)??;
+        let mut one = OneCopy { through_buffer_ns: f64::NAN, page_to_page_ns };
+        for (index, (subject, found)) in all.iter().zip(&mut *found).enumerate() {
+            if found.failure.is_some() {
+                continue;
+            }
+            prepare(bench, warm, subject)?;
+            let profile = match sampler.profile(subject.job(task(warm)))? {
+                Ok(profile) => profile,
+                Err(failure) => {
+                    found.failure = Some(failure);
+                    continue;
+                }
+            };
+            if index == 0 {
+                one.through_buffer_ns = profile.copy_ns() / COPIES_BY_BUFFER;
+            }
+            let unit_ns = one.ns(subject, found.engines.as_deref());
+            note(bench, &warm.name, found, &profile, unit_ns, round)?;
+        }
+        through_buffer_ms.push(one.through_buffer_ns / 1e6);
+        page_to_page_ms.push(one.page_to_page_ns / 1e6);
+        eprintln!("copies: {}, round {round} of {}", warm.name, bench.options.rounds);
+    }
+    println!(
+        "- one copy of {}: through a small buffer {through_buffer_ms} ms, from page to page {page_to_page_ms} ms\n",
+        size(warm.bytes)
+    );
+    Ok(())
+}
+
+fn task(cell: &Cell) -> Task<'_> {
+    let Cell { source, destination, synced, .. } = cell;
+    Task { source, destination, synced: *synced, tree: false }
+}
+
+/// Samples of one run.
+fn note(
+    bench: &mut Bench,
+    cell: &str,
+    found: &mut Found,
+    profile: &Profile,
+    unit_ns: f64,
+    round: usize,
+) -> Outcome {
+    let copies = profile.copy_ns() / unit_ns;
+    found.copies.push(copies);
+    found.profile.add(profile);
+    let origin = Origin { section: "copies", cell, subject: &found.name, round };
+    let (copy_ns, cpu_ns) = (profile.copy_ns(), profile.cpu_ns());
+    bench.raw.add(origin, json!({"copies": copies, "copy_ns": copy_ns, "cpu_ns": cpu_ns}))
+}
+
+/// What the device read and wrote during one run, over the bytes of the file.
+fn transfers(
+    bench: &mut Bench,
+    ground: &Ground,
+    found: &mut Found,
+    job: Job,
+    round: usize,
+) -> Outcome {
+    let device = ground.device().ok_or("a device of its own is needed")?;
+    let stat = device.setting("stat")?;
+    let before = sectors(&stat)?;
+    if let Err(failure) = process::run(job)? {
+        found.failure = Some(failure);
+        return Ok(());
+    }
+    let after = sectors(&stat)?;
+    let bytes = bytes(bench).bytes as f64;
+    let part = |before: u64, after: u64| ((after - before) * SECTOR_BYTES) as f64 / bytes;
+    let (read, written) = (part(before.0, after.0), part(before.1, after.1));
+    found.read.push(read);
+    found.written.push(written);
+    let origin = Origin { section: "copies", cell: "cold, synced", subject: &found.name, round };
+    bench.raw.add(origin, json!({"dma_read": read, "dma_written": written}))
+}
+
+/// Sectors that a device has read and written until now.
+fn sectors(stat: &Path) -> Outcome<(u64, u64)> {
+    parse_sectors(&std::fs::read_to_string(stat)?)
+        .ok_or_else(|| format!("{} is not as expected", stat.display()).into())
+}
+
+/// The third field and the seventh.
+fn parse_sectors(text: &str) -> Option<(u64, u64)> {
+    let fields: Vec<u64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+    Some((*fields.get(2)?, *fields.get(6)?))
+}
+
+/// Senders, to a receiver that throws away without copying. The first calibrates.
+fn senders(bench: &mut Bench, sampler: &Sampler) -> Outcome<Vec<Found>> {
+    let Some(ground) = bench.ground("ext4") else { return Ok(Vec::new()) };
+    let entry = bytes(bench);
+    let source: PathBuf = entry.make(ground.folder())?;
+    caches::fill(&source)?;
+    let evermap = bench.options.evermap.clone();
+    let senders = sockets::senders(bench, evermap.as_deref());
+    let new = |sender: &Sender| Found { name: sender.name(), ..Found::default() };
+    let mut found: Vec<Found> = senders.iter().map(new).collect();
+    for round in 1..=bench.options.rounds {
+        let mut unit_ns = f64::NAN;
+        for (index, (sender, found)) in senders.iter().zip(&mut found).enumerate() {
+            if found.failure.is_some() {
+                continue;
+            }
+            let profile = with_receiver(bench, sender, &source, |job| sampler.profile(job))?;
+            let profile = match profile {
+                Ok(profile) => profile,
+                Err(failure) => {
+                    found.failure = Some(failure);
+                    continue;
+                }
+            };
+            if index == 0 {
+                unit_ns = profile.copy_ns() / COPIES_BY_BUFFER;
+            }
+            note(bench, "sender", found, &profile, unit_ns, round)?;
+        }
+    }
+    for (sender, found) in
+        senders.iter().zip(&mut found).filter(|(_, found)| found.failure.is_none())
+    {
+        found.cost = with_receiver(bench, sender, &source, process::run)?.ok();
+        let counter = bench.counter;
+        found.system_calls = with_receiver(bench, sender, &source, |job| counter.count(job))?.ok();
+    }
+    Ok(found)
+}
+
+/// Runs a sender while somebody receives.
+fn with_receiver<T>(
+    bench: &Bench,
+    sender: &Sender,
+    source: &Path,
+    run: impl FnOnce(Job) -> Outcome<Result<T, process::Failure>>,
+) -> Outcome<Result<T, process::Failure>> {
+    ends::go_on()?;
+    let discard = bench.own_folder().join("discard");
+    let receiver = Receiver::Discard { program: &discard, into: None };
+    let waiting = receiver.start("127.0.0.1:0")?;
+    let result = run(Job::new(sender.command(source, &waiting.address)))?;
+    if result.is_ok() {
+        waiting.finish()?;
+    }
+    Ok(result)
+}
+
+fn table(found: &[Found]) -> Table {
+    let mut table = Table::new(&[
+        "",
+        "CPU copies of each byte",
+        "of all samples",
+        "DMA: read + written",
+        "switches, voluntary / involuntary",
+        "system calls",
+        "CPU, ms",
+    ]);
+    for found in found {
+        if let Some(failure) = &found.failure {
+            let why = failure.lines().next().unwrap_or_default();
+            table.row(&[found.name.as_str(), "-", why]);
+            continue;
+        }
+        let dma = match found.read.count() {
+            0 => "-".to_string(),
+            _ => format!("{} + {}", spread(&found.read), spread(&found.written)),
+        };
+        let cost = found.cost.unwrap_or_default();
+        let calls = found.system_calls.map_or("?".to_string(), |calls| calls.to_string());
+        table.row(&[
+            found.name.clone(),
+            format!("**{:.0}**: {}", found.copies.median(), spread(&found.copies)),
+            found.profile.evidence(),
+            dma,
+            format!("{} / {}", cost.voluntary_switches, cost.involuntary_switches),
+            calls,
+            format!("{:.1}", cost.cpu_ms()),
+        ]);
+    }
+    table
+}
+
+/// Median, least and most, in hundredths.
+fn spread(samples: &Samples) -> String {
+    format!("{:.2} ({:.2}-{:.2})", samples.median(), samples.min(), samples.max())
+}
+
+fn draw(bench: &Bench, found: &[(String, Found)]) -> Outcome {
+    let measured = found.iter().filter(|(_, found)| found.failure.is_none());
+    let median = |samples: &Samples| Some(samples.median()).filter(|median| median.is_finite());
+    let groups = measured.map(|(name, found)| {
+        (name.clone(), vec![median(&found.copies), median(&found.read), median(&found.written)])
+    });
+    let bars = Bars {
+        title: "Copies of each byte".to_string(),
+        meaning: "by the processor: sampled, warm; by DMA: what the device read and wrote, cold and synced".to_string(),
+        series: ["by the processor", "DMA, read", "DMA, written"].map(String::from).to_vec(),
+        groups: groups.collect(),
+        ratios: false,
+    };
+    bench.draw("transfer-copies.svg", &bars.svg()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sectors_are_the_third_figure_and_the_seventh() {
+        let text =
+            "     100        0     2048       12      200        5     4096       30 0 20 42\n";
+        assert_eq!(parse_sectors(text), Some((2048, 4096)));
+        assert_eq!(parse_sectors("1 2 3"), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! What was wanted, cell by cell: measured here beside those it is compared with, or taken from `files` and `sockets`.
+
+use std::path::{Path, PathBuf};
+
+use crate::Outcome;
+use crate::bench::Bench;
+use crate::compete::{Cell, Measured, Standings, compete};
+use crate::corpus::{self, Entry, Kind};
+use crate::goals::Goal;
+use crate::grounds::Ground;
+use crate::subjects::{POLICY, Subject};
+use crate::units::{GIB, MIB};
+
+use super::{files, sockets};
+
+const CP: &str = "cp";
+const TREE_FILES: u64 = 10_000;
+
+pub fn report(bench: &mut Bench) -> Outcome {
+    let Some(program) = bench.evermap() else { return Ok(()) };
+    let evermap = Subject::evermap(&program, None, None);
+    if let Some(ground) = bench.ground("ext4") {
+        warm(bench, &evermap, &ground)?;
+        cold_and_synced(bench, &evermap, &ground)?;
+        tree(bench, &evermap, &ground)?;
+        sockets::goals(bench, &program, &ground)?;
+    }
+    for name in ["ext4", "xfs", "btrfs", "tmpfs"] {
+        if !bench.options.wants_file_system(name) {
+            continue;
+        }
+        let Some(ground) = bench.ground(name) else { continue };
+        sparse(bench, &evermap, &ground)?;
+        if matches!(name, "xfs" | "btrfs") {
+            reflink(bench, &evermap, &ground)?;
+        }
+    }
+    files::goals(bench);
+    if !bench.goals.is_empty() {
+        println!("{}", bench.goals.table());
+    }
+    Ok(())
+}
+
+fn cell(name: &str, ground: &Ground, source: PathBuf, bytes: u64) -> Cell {
+    Cell {
+        section: "goals",
+        name: format!("{}, {name}", ground.name),
+        source,
+        destination: ground.folder().join("copy"),
+        bytes,
+        cold: false,
+        synced: false,
+        tree: false,
+        counted: false,
+    }
+}
+
+/// Evermap and some peers.
+fn with(bench: &Bench, evermap: &Subject, peers: &[&str]) -> Vec<Subject> {
+    let peers = bench.peers.iter().filter(|peer| peers.contains(&peer.name.as_str()));
+    std::iter::once(evermap.clone()).chain(peers.cloned()).collect()
+}
+
+/// Holds evermap against one peer.
+fn judge(
+    bench: &mut Bench,
+    what: &str,
+    standings: &Standings,
+    (one, other): (&str, &str),
+    goal: Goal,
+    of: impl Fn(&Measured) -> f64,
+) {
+    let peer = if one == POLICY { other } else { one };
+    match standings.ratios(one, other, of) {
+        Some(ratios) => {
+            bench.goals.judge(what, peer, &ratios, goal);
+        }
+        None => {
+            let failed = standings.lots.iter().find_map(|lot| lot.steps.as_ref().err());
+            let why = failed.map_or("it is not here", |failure| failure.as_str()).to_string();
+            bench.goals.unmeasured(what, goal, &why);
+        }
+    }
+}
+
+fn warm(bench: &mut Bench, evermap: &Subject, ground: &Ground) -> Outcome {
+    let entry = Entry::new(Kind::Random, GIB, bench.options.quick);
+    let source = entry.make(ground.folder())?;
+    let cell = cell("warm 1 GiB", ground, source, entry.bytes);
+    let all = compete(bench, &cell, &with(bench, evermap, &[CP]))?;
+    let what = format!("{}, warm, same file system: cp / evermap", entry.name());
+    judge(bench, &what, &all, (CP, POLICY), Goal::AtLeast(1.15), |step| step.cost.wall_ms());
+    Ok(())
+}
+
+fn cold_and_synced(bench: &mut Bench, evermap: &Subject, ground: &Ground) -> Outcome {
+    let entry = Entry::new(Kind::Random, 64 * MIB, bench.options.quick);
+    let (faster, cheaper) = (Goal::AtLeast(1.15), Goal::AtMost(0.25));
+    let time = format!("{}, cold and synced: cp / evermap", entry.name());
+    let cpu = format!("{}, cold and synced: CPU, evermap / cp", entry.name());
+    if !bench.can_drop {
+        bench.goals.unmeasured(&time, faster, "emptying the page cache takes root");
+        bench.goals.unmeasured(&cpu, cheaper, "emptying the page cache takes root");
+        return Ok(());
+    }
+    let source = entry.make(ground.folder())?;
+    let cell =
+        Cell { cold: true, synced: true, ..cell("cold 64 MiB", ground, source, entry.bytes) };
+    let all = compete(bench, &cell, &with(bench, evermap, &[CP]))?;
+    judge(bench, &time, &all, (CP, POLICY), faster, |step| step.cost.wall_ms());
+    judge(bench, &cpu, &all, (POLICY, CP), cheaper, |step| step.cost.cpu_ms());
+    Ok(())
+}
+
+fn tree(bench: &mut Bench, evermap: &Subject, ground: &Ground) -> Outcome {
+    let files = bench.options.scaled(TREE_FILES, TREE_FILES / 10);
+    let source = ground.folder().join("tree");
+    corpus::tree(&source, files)?;
+    let name = format!("tree of {files} files of 4 KiB");
+    let cell = Cell { tree: true, ..cell(&name, ground, source.clone(), files * 4096) };
+    let subjects = with(bench, evermap, &[CP, "rsync -W", "xcp"]);
+    let all = compete(bench, &cell, &subjects)?;
+    std::fs::remove_dir_all(source)?;
+    let what = format!("{name}: cp -a / evermap");
+    judge(bench, &what, &all, (CP, POLICY), Goal::AtLeast(1.5), |step| step.cost.wall_ms());
+    for peer in ["rsync -W", "xcp"] {
+        let what = format!("{name}: evermap / {peer}");
+        let limit = Goal::AtMost(files::SLOWER_MOST);
+        judge(bench, &what, &all, (POLICY, peer), limit, |step| step.cost.wall_ms());
+    }
+    Ok(())
+}
+
+/// Only data are moved: the copy takes no more than its source.
+fn sparse(bench: &mut Bench, evermap: &Subject, ground: &Ground) -> Outcome {
+    let entry = Entry::new(Kind::Sparse, 64 * MIB, bench.options.quick);
+    let source = entry.make(ground.folder())?;
+    let own_kib = allocated_kib(&source)?;
+    let cell = cell("sparse", ground, source, entry.bytes);
+    let std_copy = "std::fs::copy";
+    let all = compete(bench, &cell, &with(bench, evermap, &[CP, std_copy]))?;
+    let what = format!("{} on {}: KiB allocated", entry.name(), ground.name);
+    let goal = Goal::AtMost(own_kib);
+    match all.lot(POLICY) {
+        Some(lot) => {
+            let kib = lot.samples(|step| step.allocated_bytes as f64 / 1024.0);
+            let others = [CP, std_copy].into_iter().filter_map(|name| {
+                let bytes = all.lot(name)?.samples(|step| step.allocated_bytes as f64).median();
+                Some(format!("{name}: {:.0}", bytes / 1024.0))
+            });
+            let others = others.collect::<Vec<_>>().join(", ");
+            bench.goals.judge(&what, &others, &kib, goal);
+        }
+        None => bench.goals.unmeasured(&what, goal, "evermap did not copy it"),
+    }
+    Ok(())
+}
+
+fn allocated_kib(path: &Path) -> Outcome<f64> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(std::fs::metadata(path)?.blocks() as f64 / 2.0)
+}
+
+fn reflink(bench: &mut Bench, evermap: &Subject, ground: &Ground) -> Outcome {
+    let entry = Entry::new(Kind::Random, GIB, bench.options.quick);
+    let source = entry.make(ground.folder())?;
+    let cell = cell("reflink", ground, source, entry.bytes);
+    let all = compete(bench, &cell, &with(bench, evermap, &[CP]))?;
+    let what = format!("{} on {}, shared: evermap / cp", entry.name(), ground.name);
+    let limit = Goal::AtMost(files::SLOWER_MOST);
+    judge(bench, &what, &all, (POLICY, CP), limit, |step| step.cost.wall_ms());
+    Ok(())
+}

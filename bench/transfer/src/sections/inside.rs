@@ -1,0 +1,46 @@
+//! All engines from inside a process that runs already (`in_process.rs`): warm, not synced, without peers.
+
+use std::path::Path;
+
+use crate::Outcome;
+use crate::bench::{Bench, said};
+use crate::corpus::{Entry, Kind};
+use crate::in_process::{InProcess, Request};
+use crate::subjects::ENGINES;
+use crate::table::Table;
+use crate::units::size;
+
+/// Prints a table of engines and sizes, or a word that there is none.
+pub fn report(bench: &mut Bench, name: &str, folder: &Path, entries: &[Entry]) -> Outcome {
+    let Some(program) = bench.options.evermap.clone() else { return Ok(()) };
+    println!("### {name}, warm, unsynced, inside a process that runs\n");
+    let Some(inside) = InProcess::find(&program) else {
+        println!("**Skipped**: there is no `evermap bench transfer`.\n");
+        return Ok(());
+    };
+    let engines = ENGINES.into_iter().filter(|engine| bench.options.wants_subject(engine));
+    let engines: Vec<&str> = engines.collect();
+    let dense = entries.iter().filter(|entry| entry.kind != Kind::Sparse);
+    let sizes_bytes: Vec<u64> = dense.map(|entry| entry.bytes).collect();
+    if engines.is_empty() || sizes_bytes.is_empty() {
+        return Ok(());
+    }
+    let rounds = bench.options.rounds;
+    let request = Request { engines: &engines, sizes_bytes: &sizes_bytes, rounds, folder };
+    let measured = inside.measure(bench, "files", request);
+    let Some(cells) = said("inside a process", measured) else { return Ok(()) };
+    let mut head = vec!["wall, ms".to_string()];
+    head.extend(sizes_bytes.iter().map(|bytes| size(*bytes)));
+    let mut table = Table::new(&head);
+    for engine in &engines {
+        let mut row = vec![engine.to_string()];
+        for bytes in &sizes_bytes {
+            let mut found = cells.iter().filter(|cell| cell.engine == *engine);
+            let wall = found.find(|cell| cell.size_bytes == *bytes).and_then(|cell| cell.wall_ms());
+            row.push(wall.map_or("-".to_string(), |wall| wall.to_string()));
+        }
+        table.row(&row);
+    }
+    println!("{table}");
+    Ok(())
+}

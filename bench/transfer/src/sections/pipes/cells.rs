@@ -1,0 +1,136 @@
+//! Cells that say when more pipes help, and when not.
+
+use std::path::PathBuf;
+
+use super::Row;
+use crate::Outcome;
+use crate::bench::{Bench, said};
+use crate::compete::{Cell, compete};
+use crate::corpus::{Entry, Kind};
+use crate::grounds::Ground;
+use crate::subjects::Subject;
+use crate::units::{GIB, KIB, MIB, size};
+
+const READ_AHEAD: &str = "queue/read_ahead_kb";
+
+/// All of them.
+pub fn measure(bench: &mut Bench, ways: &[Subject]) -> Outcome<Vec<Row>> {
+    let mut rows = Vec::new();
+    warm(bench, ways, &mut rows)?;
+    if bench.can_drop {
+        waiting(bench, ways, &mut rows)?;
+        packed(bench, ways, &mut rows)?;
+    } else {
+        println!("**Skipped: cold cells**: emptying the page cache takes root\n");
+    }
+    Ok(rows)
+}
+
+/// One of this section's.
+pub fn cell(name: &str, source: PathBuf, to: &Ground, bytes: u64, cold: bool) -> Cell {
+    Cell {
+        section: "pipes",
+        name: name.to_string(),
+        source,
+        destination: to.folder().join("copy"),
+        bytes,
+        cold,
+        synced: false,
+        tree: false,
+        counted: false,
+    }
+}
+
+/// Warm: nothing waits but for the destination.
+fn warm(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome {
+    let (Some(ground), memory) = (bench.ground("ext4"), bench.ground("tmpfs")) else {
+        return Ok(());
+    };
+    let same = [4 * KIB, 64 * MIB, GIB].map(|bytes| (bytes, "same file system", Some(&ground)));
+    let across = (64 * MIB, "to tmpfs", memory.as_ref());
+    for (bytes, how, to) in same.into_iter().chain([across]) {
+        let Some(to) = to else { continue };
+        let entry = Entry::new(Kind::Random, bytes, bench.options.quick);
+        let source = entry.make(ground.folder())?;
+        let name = format!("{}, {how}, warm", size(entry.bytes));
+        let standings = compete(bench, &cell(&name, source, to, entry.bytes, false), ways)?;
+        rows.push(Row::of(&standings, ways, &name));
+    }
+    Ok(())
+}
+
+/// Cold, from a disk that reads ahead by as much as usual, or less, or not at all.
+fn waiting(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome {
+    let Some(source_ground) = said("xfs", bench.grounds.on_loop("xfs-source", "xfs")) else {
+        return Ok(());
+    };
+    let Some(memory) = bench.ground("tmpfs") else { return Ok(()) };
+    let entry = Entry::new(Kind::Random, 64 * MIB, bench.options.quick);
+    let source = entry.make(source_ground.folder())?;
+    for kib in [None, Some(128), Some(0)] {
+        let set = ReadAhead::set(bench, &source_ground, kib)?;
+        let name = match kib {
+            None => format!("xfs to tmpfs, cold, read-ahead {} KiB, as it was", set.before),
+            Some(kib) => format!("xfs to tmpfs, cold, read-ahead {kib} KiB"),
+        };
+        let cell = cell(&name, source.clone(), &memory, entry.bytes, true);
+        let standings = compete(bench, &cell, ways)?;
+        rows.push(Row::of(&standings, ways, &name));
+    }
+    Ok(())
+}
+
+/// Cold, from file systems that unpack what they read.
+fn packed(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome {
+    let Some(memory) = bench.ground("tmpfs") else { return Ok(()) };
+    let entry = Entry::new(Kind::Text, 64 * MIB, bench.options.quick);
+    let content = bench.folder("content")?;
+    entry.make(&content)?;
+    for (name, kind) in
+        [("squashfs zstd", "squashfs"), ("erofs lz4hc", "erofs"), ("btrfs zstd", "btrfs")]
+    {
+        let ground = match kind {
+            "btrfs" => bench.grounds.compressing(),
+            _ => bench.grounds.packed(kind, &content),
+        };
+        let Some(ground) = said(name, ground) else { continue };
+        if kind == "btrfs" {
+            entry.make(ground.folder())?;
+        }
+        let source = ground.folder().join(entry.file_name());
+        let name = format!("{name} to tmpfs, cold");
+        let cell = cell(&name, source, &memory, entry.bytes, true);
+        let standings = compete(bench, &cell, ways)?;
+        rows.push(Row::of(&standings, ways, &name));
+    }
+    std::fs::remove_dir_all(content)?;
+    Ok(())
+}
+
+/// A setting of a block device that is as before once this goes away.
+struct ReadAhead {
+    file: PathBuf,
+    before: String,
+}
+
+impl ReadAhead {
+    fn set(bench: &mut Bench, ground: &Ground, kib: Option<u32>) -> Outcome<ReadAhead> {
+        let device = ground.device().ok_or("a file system on a loop device is needed")?;
+        let file = device.setting(READ_AHEAD)?;
+        let before = std::fs::read_to_string(&file)?.trim().to_string();
+        bench.guard.write(&before, &file)?;
+        let set = ReadAhead { file, before };
+        if let Some(kib) = kib {
+            std::fs::write(&set.file, kib.to_string())?;
+        }
+        Ok(set)
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::write(&self.file, &self.before) {
+            eprintln!("{} is not {} again: {error}", self.file.display(), self.before);
+        }
+    }
+}

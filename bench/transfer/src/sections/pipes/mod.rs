@@ -1,0 +1,145 @@
+//! One pipe against two, four and eight: splice as the kernel has it, and splice through pipes side by side, each with a
+//! thread that fills and drains it.
+//!
+//! First the paper's own comparison: ten files, splice and dual pipe, time per file and average data rate. Then cells
+//! that say when more pipes help: where both ends wait for the same lock (one destination inode), where there is
+//! nothing to share (4 KiB), and where filling a pipe waits, for a disk without read-ahead or for one that unpacks.
+//! At last the network: one connection carries bytes in order, two let two receivers copy.
+
+mod cells;
+mod paper;
+
+use std::path::Path;
+
+use crate::Outcome;
+use crate::bench::Bench;
+use crate::compete::Standings;
+use crate::corpus::{Entry, Kind};
+use crate::network::{Receiver, Sender};
+use crate::plots::bars::Bars;
+use crate::samples::{Samples, figure};
+use crate::subjects::Subject;
+use crate::table::Table;
+use crate::units::{MIB, megabytes_per_second};
+
+use super::sockets;
+
+const ONE: &str = "splice";
+const DUAL: &str = "dual-pipe";
+const INTERLEAVED: &str = "dual-pipe-interleaved";
+/// What tables call them, the engine, its lanes where they are not its own.
+const WAYS: [(&str, &str, Option<u32>); 5] = [
+    ("1 pipe", ONE, None),
+    ("2 pipes, halves", DUAL, None),
+    ("2 pipes, interleaved", INTERLEAVED, None),
+    ("4 pipes", ONE, Some(4)),
+    ("8 pipes", ONE, Some(8)),
+];
+
+pub fn report(bench: &mut Bench) -> Outcome {
+    let Some(program) = bench.evermap() else { return Ok(()) };
+    let ways = WAYS.map(|(_, engine, lanes)| Subject::evermap(&program, Some(engine), lanes));
+    paper::report(bench, &program)?;
+    println!("\n### When do more pipes help?\n");
+    let rows = cells::measure(bench, &ways)?;
+    let names = WAYS.map(|(name, ..)| name.to_string());
+    table(&names, &rows);
+    let connections = connections(bench, &program)?;
+    draw(bench, &names, &rows, connections)
+}
+
+/// A cell's samples of wall time, way by way, and the ratio of each to the first.
+#[derive(Clone)]
+struct Row {
+    name: String,
+    bytes: u64,
+    walls_ms: Vec<Option<Samples>>,
+    ratios: Vec<Option<Samples>>,
+}
+
+impl Row {
+    fn of(standings: &Standings, ways: &[Subject], name: &str) -> Row {
+        let wall = |way: &Subject| standings.lot(&way.name).map(|lot| lot.wall_ms());
+        let first = ways.first().map_or("", |way| way.name.as_str());
+        let ratio = |way: &Subject| standings.ratios(first, &way.name, |step| step.cost.wall_ms());
+        Row {
+            name: name.to_string(),
+            bytes: standings.cell.bytes,
+            walls_ms: ways.iter().map(wall).collect(),
+            ratios: ways.iter().map(ratio).collect(),
+        }
+    }
+}
+
+/// Time, rate and ratio to one pipe, way by way.
+fn table(names: &[String], rows: &[Row]) {
+    let mut head = vec!["ms; MB/s; x one pipe".to_string()];
+    head.extend(names.iter().cloned());
+    let mut table = Table::new(&head);
+    for row in rows {
+        let mut cells = vec![row.name.clone()];
+        for (wall, ratio) in row.walls_ms.iter().zip(&row.ratios) {
+            let (Some(wall), Some(ratio)) = (wall, ratio) else {
+                cells.push("-".to_string());
+                continue;
+            };
+            let rate = megabytes_per_second(row.bytes, wall.median());
+            cells.push(format!("{wall}; {}; {} x", figure(rate), figure(ratio.median())));
+        }
+        table.row(&cells);
+    }
+    println!("{table}");
+}
+
+/// Two connections, each with a pipe and a receiver's copy of its own.
+fn connections(bench: &mut Bench, program: &Path) -> Outcome<Option<(f64, f64)>> {
+    println!("### One connection and two, TCP on the loopback device, into a file on tmpfs\n");
+    let (Some(ground), Some(memory)) = (bench.ground("ext4"), bench.ground("tmpfs")) else {
+        return Ok(None);
+    };
+    let entry = Entry::new(Kind::Random, 64 * MIB, bench.options.quick);
+    let source = entry.make(ground.folder())?;
+    let destination = memory.folder().join("received");
+    let senders = [1, 2].map(|connections| Sender::Evermap {
+        program: program.to_path_buf(),
+        engine: Some(ONE),
+        connections: Some(connections),
+    });
+    let receiver = Receiver::Evermap { program, raw: false, into: &destination };
+    let contest = sockets::Contest {
+        section: "pipes",
+        cell: "connections",
+        source: &source,
+        bytes: entry.bytes,
+        address: "127.0.0.1:0",
+        senders: &senders,
+        receiver: &receiver,
+        into: Some(&destination),
+    };
+    let results = contest.hold(bench)?;
+    println!("{}", sockets::table(&results));
+    let walls: Vec<f64> = results.iter().map(|result| result.wall_ms().median()).collect();
+    Ok(walls.first().copied().zip(walls.get(1).copied()))
+}
+
+fn draw(bench: &Bench, names: &[String], rows: &[Row], connections: Option<(f64, f64)>) -> Outcome {
+    let mut groups: Vec<(String, Vec<Option<f64>>)> = rows
+        .iter()
+        .map(|row| {
+            let ratios = row.ratios.iter().skip(1);
+            (row.name.clone(), ratios.map(|ratio| Some(ratio.as_ref()?.median())).collect())
+        })
+        .collect();
+    if let Some((one, two)) = connections.filter(|(one, two)| one.is_finite() && two.is_finite()) {
+        groups.push(("2 connections / 1, TCP to tmpfs".to_string(), vec![Some(one / two)]));
+    }
+    let bars = Bars {
+        title: "More pipes against one".to_string(),
+        meaning: "data rate in parts of that through one pipe (medians); more is better"
+            .to_string(),
+        series: names.get(1..).unwrap_or_default().to_vec(),
+        groups,
+        ratios: true,
+    };
+    bench.draw("transfer-pipes.svg", &bars.svg()?)
+}

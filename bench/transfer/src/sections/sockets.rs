@@ -1,0 +1,278 @@
+//! A file through a socket of this machine: what the sender takes, what the receiver takes, and how long it lasts.
+//!
+//! A receiver throws everything away (TCP: without copying it; UNIX: by moving pages to where nothing is kept), or reads and
+//! writes it to a file, or is `evermap receive`. The time is from before the sender is started to the receiver's end;
+//! beside a web server, it is that of the connection alone.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::Outcome;
+use crate::bench::{Bench, said};
+use crate::compete::remove;
+use crate::corpus::{Entry, Kind};
+use crate::goals::Goal;
+use crate::grounds::Ground;
+use crate::network::{self, Receiver, Sender, Sent};
+use crate::nginx::Nginx;
+use crate::process::{Failure, find_program};
+use crate::raw::Origin;
+use crate::samples::{Samples, figure};
+use crate::table::Table;
+use crate::units::{GIB, MIB, megabytes_per_second};
+use crate::{caches, ends, memory};
+
+pub const ENGINES: [&str; 4] = ["read-write", "mmap-write", "sendfile", "splice"];
+const TCP: &str = "127.0.0.1:0";
+
+/// What a sender came to.
+pub struct Result {
+    pub name: String,
+    pub sent: std::result::Result<Vec<Sent>, Failure>,
+}
+
+impl Result {
+    pub fn samples(&self, of: impl Fn(&Sent) -> f64) -> Samples {
+        let mut samples = Samples::new();
+        self.sent.iter().flatten().for_each(|sent| samples.push(of(sent)));
+        samples
+    }
+
+    pub fn wall_ms(&self) -> Samples {
+        self.samples(|sent| sent.wall_ns as f64 / 1e6)
+    }
+}
+
+/// Senders in turns, to the same kind of receiver.
+pub struct Contest<'a> {
+    pub section: &'a str,
+    pub cell: &'a str,
+    pub source: &'a Path,
+    pub bytes: u64,
+    pub address: &'a str,
+    pub senders: &'a [Sender],
+    pub receiver: &'a Receiver<'a>,
+    /// What the receiver makes, to be looked at and removed.
+    pub into: Option<&'a Path>,
+}
+
+impl Contest<'_> {
+    pub fn hold(&self, bench: &mut Bench) -> Outcome<Vec<Result>> {
+        let new = |sender: &Sender| Result { name: sender.name(), sent: Ok(Vec::new()) };
+        let mut results: Vec<Result> = self.senders.iter().map(new).collect();
+        caches::fill(self.source)?;
+        for round in bench.options.first_round()..=bench.options.rounds {
+            for turn in 0..self.senders.len() {
+                let index = (turn + round) % self.senders.len();
+                let (sender, result) = (&self.senders[index], &mut results[index]);
+                let Ok(all) = &mut result.sent else { continue };
+                match self.send(bench, sender)? {
+                    Ok(sent) => {
+                        let (section, cell, subject) = (self.section, self.cell, &result.name);
+                        bench.raw.add(Origin { section, cell, subject, round }, sent)?;
+                        if round > 0 {
+                            all.push(sent);
+                        }
+                    }
+                    Err(failure) => {
+                        eprintln!("{}: {}: {failure}", self.cell, result.name);
+                        result.sent = Err(failure);
+                    }
+                }
+            }
+        }
+        eprintln!("{}: {}", self.section, self.cell);
+        Ok(results)
+    }
+
+    fn send(&self, bench: &Bench, sender: &Sender) -> Outcome<std::result::Result<Sent, Failure>> {
+        ends::go_on()?;
+        if let Some(path) = self.address.strip_prefix("unix:") {
+            remove(Path::new(path))?;
+        }
+        self.into.map(remove).transpose()?;
+        if bench.options.warm_memory {
+            memory::warm(if self.into.is_some() { self.bytes } else { 0 })?;
+        }
+        let command = |address: &str| sender.command(self.source, address);
+        let sent = network::send(self.bytes, self.receiver, self.address, command);
+        let sent = match sent {
+            Ok(sent) => sent,
+            // A receiver that can't do it is no reason to stop.
+            Err(error) => Err(error.to_string()),
+        };
+        if let (Ok(_), Some(into)) = (&sent, self.into) {
+            let same = caches::same_bytes(self.source, into)?;
+            if !same {
+                return Err(format!("**wrong bytes** came from {}", sender.name()).into());
+            }
+            remove(into)?;
+        }
+        Ok(sent)
+    }
+}
+
+/// Time, and what both ends took.
+pub fn table(results: &[Result]) -> Table {
+    let mut table =
+        Table::new(&["", "wall, ms", "MB/s", "sender, CPU ms", "receiver, CPU ms", "x the first"]);
+    let first = results.first().map_or(f64::NAN, |first| first.wall_ms().median());
+    for result in results {
+        if let Err(failure) = &result.sent {
+            let why = failure.lines().next().unwrap_or_default();
+            table.row(&[result.name.as_str(), "-", "-", "-", "-", why]);
+            continue;
+        }
+        let wall = result.wall_ms();
+        let bytes = result.sent.iter().flatten().next().map_or(0, |sent| sent.bytes);
+        table.row(&[
+            result.name.clone(),
+            wall.to_string(),
+            figure(megabytes_per_second(bytes, wall.median())),
+            result.samples(|sent| sent.sender.cpu_ms()).to_string(),
+            result.samples(|sent| sent.receiver.cpu_ms()).to_string(),
+            figure(first / wall.median()),
+        ]);
+    }
+    table
+}
+
+/// Everybody who can send a file as it is.
+pub fn senders(bench: &Bench, evermap: Option<&Path>) -> Vec<Sender> {
+    let mut senders = vec![Sender::ReadSend(bench.own_folder().join("read-send"))];
+    senders.extend(find_program("socat").map(Sender::Socat));
+    if let Some(program) = evermap {
+        let engines = std::iter::once(None).chain(ENGINES.map(Some));
+        senders.extend(engines.map(|engine| Sender::Evermap {
+            program: program.to_path_buf(),
+            engine,
+            connections: None,
+        }));
+    }
+    let wanted = |sender: &Sender| bench.options.wants_subject(&sender.name());
+    senders.into_iter().filter(wanted).collect()
+}
+
+pub fn report(bench: &mut Bench) -> Outcome {
+    let evermap = bench.evermap();
+    let Some(ground) = bench.ground("ext4") else { return Ok(()) };
+    let Some(memory) = bench.ground("tmpfs") else { return Ok(()) };
+    let entry = Entry::new(Kind::Random, 64 * MIB, bench.options.quick);
+    let source = entry.make(ground.folder())?;
+    let senders = senders(bench, evermap.as_deref());
+    let discard = bench.own_folder().join("discard");
+    let into = memory.folder().join("received");
+    let unix = format!("unix:{}", bench.folder("sockets")?.join("socket").display());
+    for (kind, address) in [("TCP", TCP), ("UNIX", unix.as_str())] {
+        let throwing = Receiver::Discard { program: &discard, into: None };
+        let writing = Receiver::Discard { program: &discard, into: Some(&into) };
+        let mut receivers = vec![
+            ("thrown away", throwing, None),
+            ("read and written to a file", writing, Some(into.as_path())),
+        ];
+        if let Some(program) = &evermap {
+            let own = Receiver::Evermap { program, raw: true, into: &into };
+            receivers.push(("`evermap receive` to a file", own, Some(into.as_path())));
+        }
+        for (what, receiver, into) in &receivers {
+            println!("### {kind}, {}, {what}\n", entry.name());
+            let cell = format!("{kind}, {what}");
+            let contest = Contest {
+                section: "sockets",
+                cell: &cell,
+                source: &source,
+                bytes: entry.bytes,
+                address,
+                senders: &senders,
+                receiver,
+                into: *into,
+            };
+            println!("{}", table(&contest.hold(bench)?));
+        }
+    }
+    Ok(())
+}
+
+/// Sending a gigabyte: against a plain reader and writer, and against a web server.
+pub fn goals(bench: &mut Bench, evermap: &Path, ground: &Ground) -> Outcome {
+    let entry = Entry::new(Kind::Random, GIB, bench.options.quick);
+    let source = entry.make(ground.folder())?;
+    let discard = bench.own_folder().join("discard");
+    let plain = Sender::ReadSend(bench.own_folder().join("read-send"));
+    let program = evermap.to_path_buf();
+    let own = Sender::Evermap { program, engine: None, connections: None };
+    let senders = [plain, own.clone()];
+    let contest = Contest {
+        section: "goals",
+        cell: "1 GiB to a socket",
+        source: &source,
+        bytes: entry.bytes,
+        address: TCP,
+        senders: &senders,
+        receiver: &Receiver::Discard { program: &discard, into: None },
+        into: None,
+    };
+    let results = contest.hold(bench)?;
+    let what = format!("{} to a socket: sender's CPU, evermap / read + send", entry.name());
+    let limit = Goal::AtMost(1.0 / 6.0);
+    let mut ratios = Samples::new();
+    if let (Ok(plain), Ok(own)) = (&results[0].sent, &results[1].sent) {
+        for (plain, own) in plain.iter().zip(own) {
+            ratios.push(own.sender.cpu_ms() / plain.sender.cpu_ms());
+        }
+    }
+    match &results[1].sent {
+        Ok(_) => {
+            bench.goals.judge(&what, "read + send 64 KiB", &ratios, limit);
+        }
+        Err(failure) => bench.goals.unmeasured(&what, limit, failure),
+    }
+    beside_nginx(bench, &source, entry.bytes, &contest, &own)
+}
+
+/// The connection's rate, in turns with nginx.
+fn beside_nginx(
+    bench: &mut Bench,
+    source: &Path,
+    bytes: u64,
+    contest: &Contest<'_>,
+    own: &Sender,
+) -> Outcome {
+    let what = "a file to a socket: rate of the connection, evermap / nginx";
+    let limit = Goal::AtLeast(1.0);
+    let own_folder = bench.folder("nginx")?;
+    let files: PathBuf = source.parent().ok_or("a file is in a folder")?.to_path_buf();
+    let Some(server) = said("nginx", Nginx::start(&own_folder, &files)) else {
+        bench.goals.unmeasured(what, limit, "nginx is not here, or does not start");
+        return Ok(());
+    };
+    let name = source.file_name().ok_or("a file has a name")?.to_string_lossy().into_owned();
+    let discard = bench.own_folder().join("discard");
+    let (mut ratios, mut cpu) = (Samples::new(), Samples::new());
+    for round in bench.options.first_round()..=bench.options.rounds {
+        let (taken, cpu_ns) = server.send(&discard, &name)?;
+        if taken.bytes != bytes {
+            return Err(format!("nginx sent {} bytes of {bytes}", taken.bytes).into());
+        }
+        let (section, cell) = (contest.section, contest.cell);
+        let origin = Origin { section, cell, subject: "nginx", round };
+        let line = json!({"connected_ns": taken.connected_ns, "sender_cpu_ns": cpu_ns});
+        bench.raw.add(origin, line)?;
+        let sent = match contest.send(bench, own)? {
+            Ok(sent) => sent,
+            Err(failure) => {
+                bench.goals.unmeasured(what, limit, &failure);
+                return Ok(());
+            }
+        };
+        if round > 0 {
+            let own_ns = sent.connected_ns.ok_or("the receiver says how long it lasted")?;
+            ratios.push(taken.connected_ns as f64 / own_ns as f64);
+            cpu.push(sent.sender.cpu_ms() * 1e6 / cpu_ns as f64);
+        }
+    }
+    println!("- sender's CPU beside nginx: evermap / nginx {cpu}\n");
+    bench.goals.judge(what, "nginx", &ratios, limit);
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! The sections at work, in small: peers alone, and a stand-in for the command.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{left_behind, loop_devices, until};
+use tempfile::TempDir;
+
+const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-evermap");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_evermap-transfer-bench");
+
+struct Bench {
+    /// What is measured in: empty after each run.
+    folder: TempDir,
+    results: TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { folder: tempfile::tempdir().unwrap(), results: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(["--quick", "--rounds", "1", "--folder"]).arg(self.folder.path());
+        command.arg("--images").arg(self.results.path());
+        command.arg("--json").arg(self.results.path().join("raw"));
+        command.args(arguments).env("EVERMAP_BENCH_WAIT", "0").env_remove("EVERMAP_COMMAND");
+        command.env("FAKE_PROGRAMS", Path::new(PROGRAM).parent().unwrap());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What a run prints that ends well, and leaves nothing.
+    fn report(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{complaint}");
+        until("everything is undone", || left_behind(self.folder.path()).is_empty());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn lines(&self) -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(self.results.path().join("raw")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// A plot that was drawn: well-formed, with everything inside.
+    fn plot(&self, name: &str) -> String {
+        let svg = std::fs::read_to_string(self.results.path().join(name)).unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let view = document.root_element().attribute("viewBox").unwrap();
+        let size: Vec<f64> = view.split_whitespace().map(|part| part.parse().unwrap()).collect();
+        for node in document.descendants() {
+            for (name, most) in [("x", size[2]), ("y", size[3])] {
+                let Some(value) = node.attribute(name) else { continue };
+                let value: f64 = value.parse().unwrap();
+                assert!((0.0..=most).contains(&value), "{name}={value}");
+            }
+        }
+        svg
+    }
+}
+
+/// One cell, in memory, without anybody who may be missing.
+const SMALL: [&str; 9] = [
+    "--sizes",
+    "4KiB",
+    "--file-systems",
+    "tmpfs",
+    "--states",
+    "warm",
+    "--subjects",
+    "cat,dd,std::fs",
+    "files",
+];
+
+#[test]
+fn peers_alone_are_measured_in_turns_and_every_figure_is_kept() {
+    let bench = Bench::new();
+    let report = bench.report(&SMALL);
+    for wanted in [
+        "### tmpfs, warm, unsynced",
+        "| wall, ms | text 4 KiB |",
+        "| cat |",
+        "| dd bs=1M |",
+        "| std::fs::copy |",
+    ] {
+        assert!(report.contains(wanted), "{wanted} in:\n{report}");
+    }
+    assert!(report.contains("Evermap itself is not measured"), "{report}");
+    let lines = bench.lines();
+    let cat: Vec<_> = lines.iter().filter(|line| line["subject"] == "cat").collect();
+    assert_eq!(cat.len(), 1);
+    assert!(cat[0]["wall_ns"].as_u64().unwrap() > 0 && cat[0]["bytes"] == 4096, "{cat:?}");
+    assert!(bench.plot("transfer-files-tmpfs-warm-unsynced.svg").contains("std::fs::copy"));
+}
+
+#[test]
+fn evermap_stands_beside_its_fastest_peer_with_the_engine_that_it_picked() {
+    let bench = Bench::new();
+    let mut arguments = SMALL.to_vec();
+    arguments[7] = "cat,evermap,splice";
+    arguments.extend(["--evermap", FAKE]);
+    let report = bench.report(&arguments);
+    let judged = |line: &&str| line.starts_with("| text 4 KiB | ") && line.contains("cat | ");
+    let line = report.lines().find(judged).unwrap();
+    assert!(line.ends_with("| read-write |"), "{line}");
+    assert!(report.contains("| uring-splice |") && !report.contains("in fact by"), "{report}");
+}
+
+#[test]
+fn a_wrong_copy_ends_the_run_and_names_who_made_it() {
+    let bench = Bench::new();
+    let mut arguments = SMALL.to_vec();
+    arguments[7] = "evermap";
+    arguments.extend(["--evermap", FAKE]);
+    let output = bench.command(&arguments).env("FAKE_WRONG", "1").output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(complaint.contains("**wrong copy** by evermap copy"), "{complaint}");
+    until("everything is undone", || left_behind(bench.folder.path()).is_empty());
+}
+
+#[test]
+fn goals_are_held_against_what_was_measured_or_said_not_to_be() {
+    let bench = Bench::new();
+    let report = bench.report(&["--evermap", FAKE, "--file-systems", "tmpfs", "goals"]);
+    for wanted in [
+        "cp / evermap | >= 1.15",
+        "to a socket: sender's CPU",
+        "KiB allocated | <= 4 |",
+        "cp -a / evermap | >= 1.5",
+    ] {
+        assert!(report.contains(wanted), "{wanted} in:\n{report}");
+    }
+    assert!(report.contains("not measured: `files` has to run in the same run"), "{report}");
+    assert!(bench.lines().iter().any(|line| line["goal"]["at_least"] == 1.15));
+}
+
+#[test]
+fn sockets_carry_every_byte_and_both_ends_are_charged() {
+    let bench = Bench::new();
+    let report = bench.report(&["--evermap", FAKE, "sockets"]);
+    for wanted in [
+        "### TCP, random 1 MiB, thrown away",
+        "### UNIX",
+        "`evermap receive` to a file",
+        "| send: splice |",
+    ] {
+        assert!(report.contains(wanted), "{wanted} in:\n{report}");
+    }
+    let lines = bench.lines();
+    let sent = lines.iter().find(|line| line["subject"] == "read + send 64 KiB").unwrap();
+    assert!(sent["sender"]["system_ns"].is_u64() && sent["bytes"] == 1 << 20, "{sent}");
+}
+
+#[test]
+fn pipes_are_compared_as_in_the_paper_and_drawn() {
+    let bench = Bench::new();
+    let report = bench.report(&["--evermap", FAKE, "--sizes", "4KiB", "pipes"]);
+    for wanted in [
+        "**average data rate**",
+        "| 4 KiB, same file system, warm |",
+        "send: splice, 2 connections",
+    ] {
+        assert!(report.contains(wanted), "{wanted} in:\n{report}");
+    }
+    for cell in ["xfs to tmpfs, cold", "squashfs zstd", "erofs lz4hc", "btrfs zstd"] {
+        assert!(report.contains(cell) || report.contains("**Skipped"), "{cell}:\n{report}");
+    }
+    assert!(report.contains("nothing is measured inside a process"), "{report}");
+    assert!(bench.plot("transfer-pipes.svg").contains("8 pipes"));
+    assert!(bench.plot("transfer-pipes-rate.svg").contains("dual-pipe"));
+}
+
+#[test]
+fn without_the_command_what_needs_it_is_skipped_visibly() {
+    let report = Bench::new().report(&["pipes", "goals"]);
+    assert_eq!(report.matches("**Evermap itself is not measured here**").count(), 2, "{report}");
+}
+
+#[test]
+fn an_unknown_section_is_refused_with_those_there_are() {
+    let output = Bench::new().run(&["file"]);
+    assert!(!output.status.success());
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("files, pipes, copies, sockets, goals")
+    );
+}
+
+/// Waits until there is a file system on a loop device, and sends a signal. False where there is none.
+fn interrupt(bench: &Bench, signal: &str) -> bool {
+    let arguments = ["--rounds", "100000", "--file-systems", "xfs", "--sizes", "4KiB", "files"];
+    let mut command = bench.command(&arguments);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut ended = false;
+    until("a loop device", || {
+        ended = child.try_wait().unwrap().is_some();
+        ended || !loop_devices(bench.folder.path()).is_empty()
+    });
+    if ended {
+        return false;
+    }
+    // A little into the work.
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    assert!(!child.wait().unwrap().success());
+    until("everything is undone", || left_behind(bench.folder.path()).is_empty());
+    true
+}
+
+#[test]
+fn a_request_to_end_undoes_everything() {
+    for signal in ["-TERM", "-INT", "-HUP"] {
+        if !interrupt(&Bench::new(), signal) {
+            return eprintln!("skipped: there is no xfs on a loop device here");
+        }
+    }
+}
+
+#[test]
+fn a_kill_leaves_no_mount_no_device_no_file_and_no_process() {
+    if !interrupt(&Bench::new(), "-KILL") {
+        eprintln!("skipped: there is no xfs on a loop device here");
+    }
+}
