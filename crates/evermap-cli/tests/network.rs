@@ -1,5 +1,7 @@
 //! `send` and `receive`, as a user has them.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::io::{BufRead, BufReader};
@@ -47,7 +49,7 @@ fn what_is_sent_is_received_and_both_say_so() {
     let report: serde_json::Value = serde_json::from_str(&received.out).unwrap();
     assert_eq!(
         (received.code, &report["path"], &report["size_bytes"]),
-        (0, &"copy".into(), &12.into())
+        (0, &"./copy".into(), &12.into())
     );
     assert_eq!(std::fs::read(place.path("copy")).unwrap(), b"what is sent");
 }

@@ -1,5 +1,7 @@
 //! `copy` and `bench transfer`: what they do, say, and leave.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::io::Write;
