@@ -187,6 +187,9 @@ impl Copy {
             preserve: self.options.preserve,
             durability: self.options.wish.durability,
             reflink: self.options.wish.reflink,
+            verify: self.options.verify,
+            engine: self.options.wish.engine,
+            tuning: self.options.tuning.clone(),
             ..self.tree.clone()
         };
         let start = Moment::now();
@@ -196,6 +199,8 @@ impl Copy {
             size_bytes: counts.bytes + counts.hole_bytes,
             data_bytes: counts.bytes,
             hole_bytes: counts.hole_bytes,
+            engines: copied.engines,
+            verified: self.options.verify,
             usage: start.since(),
             tree: Some(TreeSummary {
                 outcome: copied.outcome,

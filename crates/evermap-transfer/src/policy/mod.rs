@@ -14,5 +14,5 @@ pub(crate) mod rates;
 pub(crate) use facts::Direct;
 pub(crate) use facts::Facts;
 pub(crate) use file_systems::{name as file_system_name, writes_reserved_room_otherwise};
-pub(crate) use plan::{BY_NAME, Choice, Plan, Wish, plan};
+pub(crate) use plan::{BY_NAME, Choice, Plan, Wish, may_share, plan};
 pub use plan::{Durability, Reflink};

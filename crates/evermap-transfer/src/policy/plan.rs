@@ -124,11 +124,19 @@ fn between_files(plan: &mut Plan, facts: &Facts, wish: &Wish) {
     warm(plan, facts, wish);
 }
 
+/// Whether sharing extents is worth asking for.
+pub(crate) fn may_share(same_device: bool, source: i64, target: i64) -> bool {
+    is_one_file_system(same_device, source, target) && !never_shares(target)
+}
+
+fn is_one_file_system(same_device: bool, source: i64, target: i64) -> bool {
+    same_device || (source == target && has_many_devices(source))
+}
+
 fn shared(plan: &mut Plan, facts: &Facts, wish: &Wish) {
     let engine = EngineKind::Reflink;
-    let one_file_system = facts.same_device
-        || (facts.source_file_system == facts.target_file_system
-            && has_many_devices(facts.source_file_system));
+    let one_file_system =
+        is_one_file_system(facts.same_device, facts.source_file_system, facts.target_file_system);
     match () {
         () if wish.reflink == Reflink::Never => plan.not(engine, "sharing extents was not wanted"),
         () if !one_file_system => {

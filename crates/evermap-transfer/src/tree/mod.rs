@@ -29,14 +29,17 @@ mod worker;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::file::attributes::Keeper;
 use crate::file::{self, Preserve};
-use crate::policy::{Durability, Reflink, Wish};
+use crate::policy::{self, Durability, Reflink, Wish};
+use crate::report::EngineUse;
 use directory::{Descriptors, Place, Roots};
 use links::Links;
 use publish::Unpublished;
@@ -55,8 +58,14 @@ pub struct TreeOptions {
     pub preserve: Preserve,
     /// What survives a power cut.
     pub durability: Durability,
-    /// Whether files beyond 256 KiB may share extents with the source.
+    /// Whether files may share extents with the source.
     pub reflink: Reflink,
+    /// Each file is read back from where it was stored and compared with its source, before anything is published.
+    pub verify: bool,
+    /// All files go by this engine, whatever their size.
+    pub engine: Option<EngineKind>,
+    /// What engines are told.
+    pub tuning: Tuning,
     /// Threads that copy; `None`: as many as there are processors, up to 8. Fewer where descriptors are short.
     pub threads: Option<NonZeroUsize>,
     /// Directories on other file systems than the uppermost one are made, and what is in them is left out.
@@ -73,6 +82,9 @@ impl Default for TreeOptions {
             preserve: Preserve::default(),
             durability: Durability::None,
             reflink: Reflink::default(),
+            verify: false,
+            engine: None,
+            tuning: Tuning::default(),
             threads: None,
             one_file_system: false,
             keep_going: false,
@@ -130,6 +142,8 @@ pub fn copy(
         meter,
         keeper,
         file: file_options(options),
+        may_share: AtomicBool::new(may_share(&root, options)),
+        used: Mutex::default(),
         roots: Roots { source: source.into(), target: target.into() },
         target_parent: root.target_parent.take(),
         source_identity: root.directory.source_identity,
@@ -214,6 +228,7 @@ fn report(
     let is_named = root.directory.is_named.load(std::sync::atomic::Ordering::Acquire);
     let errors = std::mem::replace(&mut *lock(&shared.errors), Bounded::new(0));
     let not_kept = std::mem::replace(&mut *lock(&shared.not_kept), Bounded::new(0));
+    let engines = engines_used(&shared);
     let report = TreeReport {
         source: shared.roots.source.clone(),
         target: shared.roots.target.clone(),
@@ -223,6 +238,7 @@ fn report(
             (_, false) => Outcome::Removed,
         },
         counts: shared.meter.counts(),
+        engines,
         not_kept: not_kept.kept,
         not_kept_total: not_kept.total,
         errors: errors.kept,
@@ -236,6 +252,17 @@ fn report(
         true => Err(Error::Incomplete(Box::new(report))),
         false => Ok(report),
     }
+}
+
+/// What moved the bytes: of small files, reading and writing, or sharing; of large ones, whatever was picked.
+fn engines_used(shared: &Shared<'_>) -> Vec<EngineUse> {
+    let mut used = std::mem::take(&mut *lock(&shared.used));
+    let large_bytes: u64 = used.iter().map(|used| used.bytes).sum();
+    let bytes = shared.meter.counts().bytes.saturating_sub(large_bytes);
+    if bytes > 0 {
+        shared::add_used(&mut used, EngineUse { engine: EngineKind::ReadWrite, bytes, copies: 2 });
+    }
+    used
 }
 
 /// Threads, and pairs of descriptors that may stay open, by what the process may still open.
@@ -256,8 +283,25 @@ fn shares(options: &TreeOptions) -> (usize, usize) {
 
 /// How files go that are not small. They are flushed with the tree, not each by itself.
 fn file_options(options: &TreeOptions) -> file::Options {
-    let wish = Wish { durability: Durability::None, reflink: options.reflink, ..Wish::default() };
-    file::Options { wish, ..file::Options::default() }
+    let wish = Wish {
+        durability: Durability::None,
+        reflink: options.reflink,
+        engine: options.engine,
+        ..Wish::default()
+    };
+    let (verify, tuning) = (options.verify, options.tuning.clone());
+    file::Options { wish, verify, tuning, ..file::Options::default() }
+}
+
+/// Whether small files are tried to be shared, too: some file systems share extents, and the others need not be asked.
+fn may_share(root: &Root, options: &TreeOptions) -> bool {
+    let magic = |directory: &std::os::fd::OwnedFd| {
+        rustix::fs::fstatfs(directory).map_or(0, |file_system| file_system.f_type)
+    };
+    let directory = &root.directory;
+    let same_device = directory.source_identity.0 == directory.target_identity.0;
+    options.reflink == Reflink::Auto
+        && policy::may_share(same_device, magic(&root.pair.source), magic(&root.pair.target))
 }
 
 fn thread_cpu() -> Duration {

@@ -6,6 +6,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, pread, pwrite};
@@ -13,10 +14,13 @@ use rustix::io::{Errno, pread, pwrite};
 use super::directory::Manners;
 use super::meter::TreeMeter;
 use super::worker::{At, Worker};
+use crate::engines::EngineKind;
 use crate::error::{Error, Result};
 use crate::file::attributes::{Attributes, Made, Subject, Xattr};
 use crate::file::{self, Identity, Place, Placing, Source};
 use crate::meter::Meter;
+use crate::policy::Reflink;
+use crate::report::EngineUse;
 use crate::sys::close;
 
 /// Up to here a file is read at once and written at once; `docs/transfer.md`, section 4.
@@ -41,9 +45,15 @@ impl Worker<'_> {
         stat: &Stat,
         has_links: bool,
     ) -> Result<()> {
-        let is_small = stat.st_size as u64 <= SMALL_BYTES as u64;
+        let options = self.shared.options;
+        let is_small = stat.st_size as u64 <= SMALL_BYTES as u64
+            && !options.verify
+            && options.engine.is_none()
+            && options.reflink != Reflink::Always;
         let source = source.as_fd();
-        if !is_small || !self.read_small(at, source, stat)? {
+        // What will be shared need not be read.
+        let shares = stat.st_size > 0 && self.shared.may_share.load(Ordering::Relaxed);
+        if !is_small || !(shares || self.read_small(at, source, stat)?) {
             return self.large(at, source, stat, has_links);
         }
         let attributes = Attributes::of(stat);
@@ -52,7 +62,7 @@ impl Worker<'_> {
             self.keeper.xattrs(Subject::Open(source), &mut self.refusals).map_err(failed)?;
         let new = self.create(at, &attributes, &xattrs)?;
         let name = new.temporary.clone();
-        let written = self.fill(at, source, stat, &attributes, &xattrs, new);
+        let written = self.fill(at, source, stat, shares, (&attributes, &xattrs), new);
         let published = match (written, name.as_deref()) {
             (Ok(()), Some(temporary)) => self.shared.publish_file(at, temporary, has_links),
             (written, _) => written,
@@ -143,11 +153,57 @@ impl Worker<'_> {
         at: &At<'_>,
         source: BorrowedFd<'_>,
         before: &Stat,
-        attributes: &Attributes,
-        xattrs: &[Xattr],
+        shares: bool,
+        (attributes, xattrs): (&Attributes, &[Xattr]),
         new: New,
     ) -> Result<()> {
         let target = new.descriptor.as_fd();
+        if !(shares && self.share(at, source, target, before)?) {
+            self.write(at, target, before)?;
+        }
+        let after =
+            fs::fstat(source).map_err(|errno| self.shared.source_error("look at", at, errno))?;
+        if let Some(what) = identity_of(before).differs(&identity_of(&after)) {
+            return Err(Error::SourceChanged { path: self.shared.source_path(at), what });
+        }
+        self.keeper
+            .keep(attributes, xattrs, Subject::Open(target), &new.made, true, &mut self.refusals)
+            .map_err(|(operation, errno)| self.shared.target_error(operation, at, errno))?;
+        close(new.descriptor).map_err(|errno| self.shared.target_error("write", at, errno))
+    }
+
+    /// Shares the source's extents. `false`: it has been read instead, and no further file is tried.
+    fn share(
+        &mut self,
+        at: &At<'_>,
+        source: BorrowedFd<'_>,
+        target: BorrowedFd<'_>,
+        stat: &Stat,
+    ) -> Result<bool> {
+        match persist(|| fs::ioctl_ficlone(target, source)) {
+            Ok(()) => {
+                self.spans.clear();
+                self.spans.push((0, stat.st_size as usize));
+                let bytes = stat.st_size as u64;
+                self.shared.used(EngineUse { engine: EngineKind::Reflink, bytes, copies: 0 });
+                return Ok(true);
+            }
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => {
+                return Err(self.shared.target_error("share extents with", at, errno));
+            }
+            Err(_) => self.shared.may_share.store(false, Ordering::Relaxed),
+        }
+        match self.read_small(at, source, stat)? {
+            true => Ok(false),
+            false => Err(Error::SourceChanged {
+                path: self.shared.source_path(at),
+                what: "it has fewer bytes than it had".to_string(),
+            }),
+        }
+    }
+
+    /// Writes what was read.
+    fn write(&self, at: &At<'_>, target: BorrowedFd<'_>, stat: &Stat) -> Result<()> {
         let failed = |errno| self.shared.target_error("write", at, errno);
         for &(begin, end) in &self.spans {
             let mut written = begin;
@@ -160,18 +216,10 @@ impl Worker<'_> {
                 }
             }
         }
-        if self.spans.last().map_or(0, |(_, end)| *end) != before.st_size as usize {
-            fs::ftruncate(target, before.st_size as u64).map_err(failed)?;
+        match self.spans.last().map_or(0, |(_, end)| *end) == stat.st_size as usize {
+            true => Ok(()),
+            false => fs::ftruncate(target, stat.st_size as u64).map_err(failed),
         }
-        let after =
-            fs::fstat(source).map_err(|errno| self.shared.source_error("look at", at, errno))?;
-        if let Some(what) = identity_of(before).differs(&identity_of(&after)) {
-            return Err(Error::SourceChanged { path: self.shared.source_path(at), what });
-        }
-        self.keeper
-            .keep(attributes, xattrs, Subject::Open(target), &new.made, true, &mut self.refusals)
-            .map_err(|(operation, errno)| self.shared.target_error(operation, at, errno))?;
-        close(new.descriptor).map_err(failed)
     }
 
     /// One that is not small, or not what it seems: by the way that single files go, then attributes and name as for all
@@ -209,6 +257,7 @@ impl Worker<'_> {
             let _ = fs::unlinkat(&at.pair.target, name, AtFlags::empty());
         }
         completed?;
+        report.engines.into_iter().for_each(|used| shared.used(used));
         report.not_kept.into_iter().for_each(|not_kept| shared.not_kept(not_kept));
         TreeMeter::count(&shared.meter.files, 1);
         TreeMeter::count(&shared.meter.bytes, report.data_bytes);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::meter::Counts;
 use crate::error::Error;
-use crate::report::NotKept;
+use crate::report::{EngineUse, NotKept};
 
 /// What became of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct TreeReport {
     pub outcome: Outcome,
     /// What was copied. Of an [`Outcome::Removed`] target, what had been when it was given up.
     pub counts: Counts,
+    /// What moved the bytes.
+    pub engines: Vec<EngineUse>,
     /// What the target's file system or this user's rights refused, the first [`super::TreeOptions::listed_max`] of it.
     pub not_kept: Vec<NotKept>,
     /// How much of that there is, listed or not.

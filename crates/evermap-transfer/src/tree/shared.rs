@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +22,7 @@ use crate::file::{
     attributes::{Keeper, Refusal},
 };
 use crate::policy::Durability;
-use crate::report::NotKept;
+use crate::report::{EngineUse, NotKept};
 
 /// A piece of work.
 #[derive(Debug)]
@@ -63,6 +64,10 @@ pub(super) struct Shared<'a> {
     pub(super) keeper: Keeper,
     /// How files go that are not small.
     pub(super) file: file::Options,
+    /// Whether small files are tried to be shared; not any more once that was refused.
+    pub(super) may_share: AtomicBool,
+    /// What moved the bytes of files that did not go by reading and writing.
+    pub(super) used: Mutex<Vec<EngineUse>>,
     pub(super) roots: Roots,
     /// Where the uppermost directory gets its name, if it is new.
     pub(super) target_parent: Option<OwnedFd>,
@@ -76,7 +81,19 @@ pub(super) struct Shared<'a> {
     pub(super) not_kept: Mutex<Bounded<NotKept>>,
 }
 
+/// Adds to what an engine has moved.
+pub(super) fn add_used(all: &mut Vec<EngineUse>, used: EngineUse) {
+    match all.iter_mut().find(|other| other.engine == used.engine && other.copies == used.copies) {
+        Some(other) => other.bytes += used.bytes,
+        None => all.push(used),
+    }
+}
+
 impl Shared<'_> {
+    pub(super) fn used(&self, used: EngineUse) {
+        add_used(&mut lock(&self.used), used);
+    }
+
     pub(super) fn is_durable(&self) -> bool {
         self.options.durability != Durability::None
     }

@@ -10,3 +10,4 @@ mod make;
 mod merges;
 mod shapes;
 mod unprivileged;
+mod ways;
