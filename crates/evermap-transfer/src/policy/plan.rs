@@ -150,7 +150,9 @@ fn shared(plan: &mut Plan, facts: &Facts, wish: &Wish) {
     }
 }
 
-/// Rings of direct reads and writes, where the cache would not help.
+/// Direct reads and writes, where the cache would not help: where the bytes have to get to the device before the copy is done, or
+/// would push out what others use. A copy that only reads from the device is done sooner through the cache, which is written
+/// back later: 48 ms instead of 90 for 64 MiB that are cold.
 fn direct(plan: &mut Plan, facts: &Facts, wish: &Wish) {
     let (both, mapped) = (EngineKind::UringDirect, EngineKind::MmapDirect);
     let is_cold = facts.resident.is_some_and(|share| share < COLD_RESIDENT_MAX);
@@ -162,10 +164,9 @@ fn direct(plan: &mut Plan, facts: &Facts, wish: &Wish) {
         () if facts.data_bytes < COLD_BYTES_MIN => {
             Some("less than 16 MiB: a ring costs more than it saves".to_string())
         }
-        () if !is_cold && !is_durable && !is_large => Some(
-            "the source is cached, and the copy neither durable nor large: the cache is faster"
-                .to_string(),
-        ),
+        () if !is_durable && !is_large => {
+            Some("the copy is neither durable nor large: the cache is faster".to_string())
+        }
         () if is_memory(facts.target_file_system) => Some("the target is in memory".to_string()),
         () if facts.direct.target.is_none() => {
             Some("the target does no direct I/O, or does not say so".to_string())
@@ -182,8 +183,7 @@ fn direct(plan: &mut Plan, facts: &Facts, wish: &Wish) {
     }
     let why = match () {
         () if is_large => "larger than a quarter of the memory there is: passes the cache by",
-        () if is_durable => "to be durable: written to the device once, without a copy",
-        () => "cold: read and written past the cache, without a copy",
+        () => "to be durable: written to the device once, without a copy",
     };
     match is_cold {
         false => plan.then(
@@ -310,7 +310,8 @@ mod tests {
     #[test]
     fn the_cache_is_passed_by_when_it_would_not_help() {
         let cold = facts(64 << 20, 0.0, (EXT4, EXT4));
-        assert_eq!(first(&cold, Wish::default()), EngineKind::UringDirect);
+        assert_eq!(first(&cold, durable()), EngineKind::UringDirect);
+        assert_eq!(first(&cold, Wish::default()), EngineKind::Splice);
         assert_eq!(first(&facts(64 << 20, 1.0, (EXT4, EXT4)), durable()), EngineKind::MmapDirect);
         let large = facts(8 * GIB, 0.1, (EXT4, EXT4));
         assert_eq!(first(&large, Wish::default()), EngineKind::UringDirect);

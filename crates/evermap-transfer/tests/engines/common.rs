@@ -14,6 +14,7 @@ pub fn small() -> Tuning {
     Tuning {
         chunk_bytes: 16 << 10,
         window_bytes: 64 << 10,
+        mapped_write_bytes: 100_000,
         direct_window_bytes: 64 << 10,
         pipe_bytes: 64 << 10,
         lanes: 1,

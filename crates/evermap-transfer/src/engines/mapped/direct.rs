@@ -67,7 +67,7 @@ impl Engine for MmapDirect {
                 if super::source_bytes(ends)? < part.end {
                     move_ragged(ends, work, meter, part)?;
                 } else {
-                    move_window(ends, target.as_fd(), work, meter, part)?;
+                    move_window(ends, target.as_fd(), work, meter, part, u64::MAX)?;
                 }
                 left.begin = part.end;
             }

@@ -43,13 +43,14 @@ fn window_of(part: Span, window_bytes: u64) -> Span {
 }
 
 /// Maps `part`, writes it to `target` (the target, or another descriptor of it), and strikes it off.
-/// `part` begins where something is due.
+/// `part` begins where something is due. One call writes `write_bytes_max` at most.
 fn move_window(
     ends: &Ends<'_>,
     target: BorrowedFd<'_>,
     work: &mut Work,
     meter: &Meter,
     part: Span,
+    write_bytes_max: u64,
 ) -> Result<(), Stop> {
     let size_bytes = source_bytes(ends)?;
     if size_bytes <= part.begin {
@@ -62,7 +63,8 @@ fn move_window(
     let mut at = part.begin;
     while at < part.end {
         let offset = ends.target.writes_at_offsets().then_some(at);
-        let unwritten = (at - base) as usize..(part.end - base) as usize;
+        let until = part.end.min(at.saturating_add(write_bytes_max));
+        let unwritten = (at - base) as usize..(until - base) as usize;
         let written = persist(meter, &[(target, PollFlags::OUT)], || {
             meter.draining(|| mapping.write_to(unwritten.clone(), target, offset))
         })?;

@@ -11,12 +11,16 @@ use crate::sys::page_bytes;
 #[derive(Debug)]
 pub struct MmapWrite {
     window_bytes: u64,
+    write_bytes_max: u64,
 }
 
 impl MmapWrite {
     /// With windows of `tuning.window_bytes`.
     pub fn new(tuning: &Tuning) -> MmapWrite {
-        MmapWrite { window_bytes: (tuning.window_bytes as u64).max(page_bytes()) }
+        MmapWrite {
+            window_bytes: (tuning.window_bytes as u64).max(page_bytes()),
+            write_bytes_max: (tuning.mapped_write_bytes as u64).max(1),
+        }
     }
 }
 
@@ -44,7 +48,7 @@ impl Engine for MmapWrite {
                 Span::new(span.begin, span.begin + span.bytes().min(left)),
                 self.window_bytes,
             );
-            move_window(ends, ends.target.fd(), work, meter, part)?;
+            move_window(ends, ends.target.fd(), work, meter, part, self.write_bytes_max)?;
             left -= part.bytes();
         }
         Ok(())
