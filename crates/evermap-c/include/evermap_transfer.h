@@ -37,13 +37,22 @@ typedef enum em_reflink {
     EM_REFLINK_ALWAYS = 2 /**< nothing else will do */
 } em_reflink;
 
+/** What a copy leaves out: sums of these are em_transfer_options.without. */
+typedef enum em_without {
+    EM_WITHOUT_MODE = 1,  /**< permissions: the umask has its way */
+    EM_WITHOUT_OWNER = 2, /**< user and group */
+    EM_WITHOUT_TIMES = 4, /**< of the last access and change */
+    EM_WITHOUT_XATTRS = 8 /**< extended attributes, and with them ACLs */
+} em_without;
+
 /** What an em_explanation is about. */
 typedef enum em_explained {
     EM_EXPLAINED_USED = 0,     /**< an engine that moved `bytes`; `why` that it came first, or "" */
     EM_EXPLAINED_NOT_USED = 1, /**< an engine that was not used, or not to the end, and why */
     EM_EXPLAINED_TRIED = 2,    /**< what was found out on the way */
     EM_EXPLAINED_NOT_KEPT = 3, /**< an attribute that the target lacks: `what`, of the file `path` */
-    EM_EXPLAINED_FAILED = 4    /**< what of a directory could not be copied */
+    EM_EXPLAINED_FAILED = 4,   /**< what of a directory could not be copied */
+    EM_EXPLAINED_CONNECTION = 5 /**< `bytes` over one connection, by engine `what`; `path` is the other end. `copies` is not known */
 } em_explained;
 
 /** One line of what a transfer has to say for itself. Its texts live as long as the callback runs; none is
@@ -104,10 +113,24 @@ typedef struct em_transfer_options {
     uint64_t begin_bytes;
     /** How many bytes. Default: up to the source's end. [move] */
     uint64_t length_bytes;
+    /** A sum of em_without: what not to keep. Default: all is kept. [copy] */
+    uint32_t without;
+    /** Connections at a time, 1 to 64. Default: 1. [send] */
+    uint32_t connections;
+    /** Not zero: bytes and nothing else over one connection, to or from programs that are not Evermap. Only
+     * the end says that it is the end, so nobody knows whether all has come. [send, receive] */
+    uint32_t raw;
+    /** Not zero: throw away what comes, to measure senders and networks; the target may be NULL. [receive] */
+    uint32_t discard;
+    /** How long to wait for a sender. Default: for as long as it takes. [receive] */
+    uint32_t wait_ms;
+    /** How long nothing may move. Default: a minute. A peer that is at work gives a sign every second, so less
+     * than 3000 ends transfers that are well. [send, receive] */
+    uint32_t idle_ms;
 } em_transfer_options;
 
 #define EM_TRANSFER_OPTIONS_DEFAULT \
-    { sizeof(em_transfer_options), NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(em_transfer_options), NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** What a transfer did, and has cost. Set `size` to sizeof(em_transfer_report) before the call; a library
  * that knows a shorter one fills that. Times, faults and switches are the process's, between begin and end. */
@@ -130,10 +153,13 @@ typedef struct em_transfer_report {
     uint64_t directories;          /**< directories that were copied */
     uint64_t failed;               /**< things of a directory that could not be copied (`keep_going`) */
     uint64_t not_kept;             /**< attributes that the target lacks */
-    uint32_t copied_permille;      /**< how often the processor copied each byte, times 1000 */
+    uint32_t copied_permille;      /**< how often the processor copied each byte, times 1000; 0 for networks */
     uint32_t verified;             /**< not zero: what was stored was read back, and is the same */
     char engine[32];               /**< what moved most of the bytes, or "" */
-    char why[224];                 /**< why the first engine was picked, cut to fit */
+    char why[224];                 /**< why the first engine was picked, cut to fit; "" for networks */
+    uint32_t published;            /**< over a network, not zero: the receiver's file has its name */
+    uint32_t connections;          /**< that carried it; 0 without a network */
+    char name[EM_NAME_BUFFER_BYTES]; /**< of the file that was received, without its directory, or "" */
 } em_transfer_report;
 
 /** Copies a file, or a directory with all that is in it, to a name; into a directory that is there under
@@ -155,6 +181,49 @@ em_status evermap_copy(const char *source, const char *target, const em_transfer
  * EM_SOURCE_CHANGED when the source ends before `length_bytes`. What has arrived stays in the target. */
 em_status evermap_move(int source, int target, const em_transfer_options *options,
                        em_transfer_report *report);
+
+/*
+ * NETWORKS. An address is "HOST:PORT", "[IPV6]:PORT" or "unix:PATH". Nothing is encrypted, and nobody is asked
+ * who they are: for this machine, for networks that are trusted, or through a tunnel. Listen where only they can
+ * connect whom you trust.
+ */
+
+/** Sends one file to who receives at an address. Success means that the receiver has published the file,
+ * unless it throws away or the bytes are `raw`. A symbolic link is followed. `options` and `report` may be NULL.
+ * Errors: EM_PEER when there is no connection, it broke, or the receiver gave up, with its reason (if
+ * that was after everything else, the message says that the file may be there); EM_SOURCE_CHANGED, EM_DIFFERS: the
+ * receiver was told to discard, and has; EM_REFUSED, EM_CANCELLED, EM_NOT_PERMITTED, EM_IO. */
+em_status evermap_send(const char *source, const char *address, const em_transfer_options *options,
+                       em_transfer_report *report);
+
+/** Listens at an address, receives one file and listens no more. The file gets the name `target`; in a
+ * directory the one that the sender has for it. It has the name when all of it is there; what had it is
+ * replaced in one step, and a transfer that fails leaves nothing. Something that is no regular file is written into. Whoever
+ * connects and speaks something else is sent away. `options` and `report` may be NULL.
+ * Errors: EM_PEER when the address cannot be had, nobody came within `wait_ms`, or the sender went away;
+ * EM_DISK_FULL, EM_SOURCE_CHANGED, EM_DIFFERS, EM_REFUSED, EM_CANCELLED, EM_NOT_PERMITTED, EM_IO. */
+em_status evermap_receive(const char *address, const char *target, const em_transfer_options *options,
+                          em_transfer_report *report);
+
+/** A receiver that listens: a handle, as em_store is. */
+typedef struct evermap_receiver evermap_receiver;
+
+/** Listens at an address until evermap_receiver_close(). Port 0 is any that is free. Who connects waits until
+ * evermap_receiver_next(). Errors: EM_PEER when the address cannot be had, EM_TOO_MANY_OPEN, EM_IO. */
+em_status evermap_listen(const char *address, evermap_receiver **receiver);
+
+/** Writes where it listens, with the port that it got, into a buffer that must have room for all of it:
+ * else EM_INVALID_ARGUMENT, and the message says how much it takes. 300 bytes are enough. Errors: EM_CLOSED, EM_FORKED. */
+em_status evermap_receiver_address(const evermap_receiver *receiver, char *buffer, size_t size);
+
+/** Receives one file as evermap_receive() does, and goes on listening, whatever became of it. Errors: as
+ * evermap_receive(); EM_CLOSED, EM_FORKED; EM_BUSY while another thread receives with this receiver. */
+em_status evermap_receiver_next(evermap_receiver *receiver, const char *target,
+                                const em_transfer_options *options, em_transfer_report *report);
+
+/** Listens no more, and takes a UNIX socket's name away. Errors: EM_CLOSED, EM_FORKED; EM_BUSY while a thread
+ * receives with it. */
+em_status evermap_receiver_close(evermap_receiver *receiver);
 
 #ifdef __cplusplus
 }

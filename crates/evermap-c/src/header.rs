@@ -16,7 +16,7 @@ const HEADERS: [&str; 4] = [
     include_str!("../include/nvheap.h"),
 ];
 
-const CALLS: [&str; 11] = [
+const CALLS: [&str; 12] = [
     include_str!("error_calls.rs"),
     include_str!("store_calls.rs"),
     include_str!("object_calls.rs"),
@@ -26,6 +26,7 @@ const CALLS: [&str; 11] = [
     include_str!("audit_calls.rs"),
     include_str!("move_calls.rs"),
     include_str!("transfer_calls.rs"),
+    include_str!("network_calls.rs"),
     include_str!("fastio.rs"),
     include_str!("nvheap.rs"),
 ];
@@ -229,11 +230,12 @@ fn assertions() -> String {
         size kind copies bytes what path why);
     layout!(text, em_transfer_options:
         size engine cancelled progress explain context durability reflink verify resume keep_going
-        one_file_system threads sparse begin_bytes length_bytes);
+        one_file_system threads sparse begin_bytes length_bytes without connections raw discard wait_ms
+        idle_ms);
     layout!(text, em_transfer_report:
         size size_bytes data_bytes hole_bytes resumed_bytes calls wall_ns user_ns system_ns flush_ns
         minor_faults major_faults voluntary_switches involuntary_switches files directories failed
-        not_kept copied_permille verified engine why);
+        not_kept copied_permille verified engine why published connections name);
     for (number, name, _) in status::ALL {
         text += &format!("SAME({}, {number});\n", name.to_str().unwrap());
     }

@@ -22,6 +22,7 @@ mod handles;
 mod header;
 mod heap_calls;
 mod move_calls;
+mod network_calls;
 mod nvheap;
 mod object;
 mod object_calls;

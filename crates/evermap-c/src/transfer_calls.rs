@@ -11,7 +11,7 @@ use crate::arguments::path;
 use crate::failure::{self, Failure, Result};
 use crate::fork;
 use crate::transfer::choices::Choices;
-use crate::transfer::report::Reported;
+use crate::transfer::report::{Reported, Told};
 use crate::transfer::types::{em_transfer_options, em_transfer_report};
 use crate::types::em_status;
 
@@ -38,12 +38,14 @@ pub unsafe extern "C" fn evermap_copy(
                 "keep_going",
                 "one_file_system",
                 "threads",
+                "without",
             ],
         )?;
         let watch = choices.watch();
         let mut copy = Copy::new(source, target)
             .durability(choices.durability()?)
             .reflink(choices.reflink()?)
+            .preserve(choices.preserve()?)
             .verify(choices.is(|given| given.verify))
             .resume(choices.is(|given| given.resume))
             .keep_going(choices.is(|given| given.keep_going))
@@ -61,7 +63,7 @@ pub unsafe extern "C" fn evermap_copy(
         let file = std::fs::metadata(source).ok().filter(std::fs::Metadata::is_file);
         let total_bytes = file.map_or(0, |metadata| metadata.len());
         let copied = watch.during(|| (progress.arrived_bytes(), total_bytes), || copy.run())?;
-        reported.give(&copied);
+        reported.give(&Told::copied(&copied));
         Ok(())
     })
 }
@@ -115,7 +117,7 @@ pub unsafe extern "C" fn evermap_move(
             end => end - begin,
         };
         let done = watch.during(|| (meter.arrived_bytes(), total_bytes), || moved.run())?;
-        reported.give(&done);
+        reported.give(&Told::copied(&done));
         Ok(())
     })
 }

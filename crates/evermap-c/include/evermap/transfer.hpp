@@ -11,6 +11,7 @@
 #ifndef EVERMAP_TRANSFER_HPP
 #define EVERMAP_TRANSFER_HPP
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <exception>
@@ -22,6 +23,7 @@
 
 #include "../evermap_transfer.h"
 #include "error.hpp"
+#include "store.hpp"
 
 namespace evermap::transfer {
 
@@ -51,6 +53,15 @@ struct options {
   std::uint32_t threads = 0;
   std::uint64_t begin_bytes = 0;
   std::uint64_t length_bytes = 0;
+  /** A sum of em_without. */
+  std::uint32_t without = 0;
+  std::uint32_t connections = 0;
+  bool raw = false;
+  bool discard = false;
+  /** How long to wait for a sender; 0: as long as it takes. */
+  std::chrono::milliseconds wait{0};
+  /** How long nothing may move; 0: a minute. */
+  std::chrono::milliseconds idle{0};
   /** Not zero in it, set by a signal handler or another thread, ends the transfer with `cancelled`. */
   const volatile std::sig_atomic_t* cancelled = nullptr;
   /** Is called in this thread with the bytes that have arrived, and all that there are (0: not known); false ends
@@ -117,6 +128,12 @@ report run(const options& chosen, F&& call) {
   given.sparse = chosen.sparse;
   given.begin_bytes = chosen.begin_bytes;
   given.length_bytes = chosen.length_bytes;
+  given.without = chosen.without;
+  given.connections = chosen.connections;
+  given.raw = chosen.raw;
+  given.discard = chosen.discard;
+  given.wait_ms = evermap::detail::milliseconds(chosen.wait);
+  given.idle_ms = evermap::detail::milliseconds(chosen.idle);
   report done{};
   done.size = sizeof(em_transfer_report);
   const em_status status = std::forward<F>(call)(&given, static_cast<em_transfer_report*>(&done));
@@ -147,6 +164,70 @@ inline report move(int source, int target, const options& chosen = {}) {
     return evermap_move(source, target, given, done);
   });
 }
+
+/** Sends a file to who receives at `address`: "HOST:PORT", "[IPV6]:PORT" or "unix:PATH". When it returns the receiver
+ *  has published the file, unless it throws away or the bytes are raw. Errors: `peer`, `source_changed`, `differs`,
+ *  `refused`, `cancelled`, `not_permitted`, `io_error`. */
+inline report send(const std::filesystem::path& source, const std::string& address,
+                   const options& chosen = {}) {
+  return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {
+    return evermap_send(source.c_str(), address.c_str(), given, done);
+  });
+}
+
+/** Listens at `address`, receives one file, to a name or into a directory, and listens no more. Errors: `peer`,
+ *  `disk_full`, `source_changed`, `differs`, `refused`, `cancelled`, `not_permitted`, `io_error`; a
+ *  transfer that fails leaves nothing. */
+inline report receive(const std::string& address, const std::filesystem::path& target,
+                      const options& chosen = {}) {
+  return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {
+    return evermap_receive(address.c_str(), target.c_str(), given, done);
+  });
+}
+
+/** Listens as long as it lives. Moves and does not copy; one thread at a time may receive with it. */
+class receiver {
+ public:
+  /** Port 0 is any that is free. Errors: `peer` when the address cannot be had. */
+  explicit receiver(const std::string& address) {
+    evermap::detail::check(evermap_listen(address.c_str(), &receiver_));
+  }
+  receiver(receiver&& other) noexcept : receiver_(std::exchange(other.receiver_, nullptr)) {}
+  receiver& operator=(receiver&& other) noexcept {
+    receiver old(std::move(*this));
+    std::swap(receiver_, other.receiver_);
+    return *this;
+  }
+  ~receiver() {
+    if (receiver_ != nullptr) {
+      evermap_receiver_close(receiver_);
+    }
+  }
+
+  /** Where it listens, with the port that it got. */
+  std::string address() const {
+    char text[512];
+    evermap::detail::check(evermap_receiver_address(receiver_, text, sizeof text));
+    return text;
+  }
+  /** Receives one file, and goes on listening. Errors: as `receive`; `busy`, `closed`. */
+  report next(const std::filesystem::path& target, const options& chosen = {}) {
+    return detail::run(chosen, [&](const em_transfer_options* given, em_transfer_report* done) {
+      return evermap_receiver_next(receiver_, target.c_str(), given, done);
+    });
+  }
+  /** Listens no more. Closing again is nothing. Errors: `busy`. */
+  void close() {
+    if (receiver_ != nullptr) {
+      evermap::detail::check(evermap_receiver_close(receiver_));
+      receiver_ = nullptr;
+    }
+  }
+  evermap_receiver* handle() const noexcept { return receiver_; }
+
+ private:
+  evermap_receiver* receiver_ = nullptr;
+};
 
 }  // namespace evermap::transfer
 

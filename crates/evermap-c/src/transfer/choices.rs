@@ -2,7 +2,7 @@
 //! who makes one expects something of it.
 
 use evermap_transfer::engines::EngineKind;
-use evermap_transfer::{Durability, Reflink};
+use evermap_transfer::{Durability, Preserve, Reflink};
 
 use super::types::em_transfer_options;
 use super::watch::Watch;
@@ -60,6 +60,21 @@ impl Choices {
         }
     }
 
+    /// What is kept beside the bytes.
+    pub fn preserve(&self) -> Result<Preserve> {
+        let without = self.given.map_or(0, |given| given.without);
+        let keeps = |what: u32| without & what == 0;
+        match without & !(WITHOUT_MODE | WITHOUT_OWNER | WITHOUT_TIMES | WITHOUT_XATTRS) {
+            0 => Ok(Preserve {
+                mode: keeps(WITHOUT_MODE),
+                owner: keeps(WITHOUT_OWNER),
+                times: keeps(WITHOUT_TIMES),
+                xattrs: keeps(WITHOUT_XATTRS),
+            }),
+            _ => Err(unknown("without", without)),
+        }
+    }
+
     /// Who is told, and who may end it.
     pub fn watch(&self) -> Watch {
         Watch::new(self.given.as_ref())
@@ -68,7 +83,7 @@ impl Choices {
     /// Of the fields that not every function has a use for, refuses those that `function` has none for.
     pub fn refuse_others(&self, function: &str, used: &[&str]) -> Result<()> {
         let Some(given) = &self.given else { return Ok(()) };
-        let fields: [Field; 10] = [
+        let fields: [Field; 16] = [
             ("durability", given.durability.into()),
             ("reflink", given.reflink.into()),
             ("verify", given.verify.into()),
@@ -79,6 +94,12 @@ impl Choices {
             ("sparse", given.sparse.into()),
             ("begin_bytes", given.begin_bytes),
             ("length_bytes", given.length_bytes),
+            ("without", given.without.into()),
+            ("connections", given.connections.into()),
+            ("raw", given.raw.into()),
+            ("discard", given.discard.into()),
+            ("wait_ms", given.wait_ms.into()),
+            ("idle_ms", given.idle_ms.into()),
         ];
         match fields.iter().find(|(name, chosen)| *chosen != 0 && !used.contains(name)) {
             None => Ok(()),

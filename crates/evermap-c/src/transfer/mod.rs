@@ -2,6 +2,8 @@
 //! thread in which a transfer runs while its caller is told how far it is.
 
 pub mod choices;
+pub mod counted;
+pub mod receivers;
 pub mod report;
 pub mod types;
 pub mod watch;
@@ -25,7 +27,7 @@ pub fn status_of(error: &Error) -> u32 {
         Error::Refused { .. } => status::REFUSED,
         Error::Busy { .. } => status::BUSY,
         Error::Cancelled { .. } => status::CANCELLED,
-        Error::Peer { .. } => status::PEER,
+        Error::Peer { .. } | Error::PeerRefused { .. } => status::PEER,
         // What kept the first thing from being copied; its sentence says how many there are.
         Error::Incomplete(report) => report.errors.first().map_or(status::IO, status_of),
         Error::Usage(_) => status::INVALID_ARGUMENT,

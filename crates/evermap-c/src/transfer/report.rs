@@ -1,8 +1,10 @@
 //! Reports: into the struct that C reads, and line by line to who wants to know how it was done.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
 
-use evermap_transfer::FileReport;
+use evermap_transfer::net::{ReceiveReport, SendReport, Traffic};
+use evermap_transfer::{FileReport, NotKept};
 
 use super::types::*;
 use crate::arguments::{Out, array, out};
@@ -35,16 +37,15 @@ impl Reported {
         })
     }
 
-    pub fn give(self, report: &FileReport) {
-        self.explain_all(report);
+    pub fn give(self, told: &Told) {
+        self.explain_all(&told.lines);
         if let Some(place) = self.place {
-            place.give(in_numbers(report));
+            place.give(told.numbers);
         }
     }
 
-    fn explain_all(&self, report: &FileReport) {
+    fn explain_all(&self, lines: &[Line]) {
         let Some(call) = self.explain else { return };
-        let lines = lines_of(report);
         lines.iter().all(|line| {
             let [what, path, why] = [&line.what, &line.path, &line.why].map(|text| owned(text));
             let explanation = em_explanation {
@@ -60,6 +61,72 @@ impl Reported {
             unsafe { call(&explanation, self.context) }
         });
     }
+}
+
+/// What a transfer has to say for itself, whatever moved the bytes.
+pub struct Told {
+    numbers: em_transfer_report,
+    lines: Vec<Line>,
+}
+
+impl Told {
+    /// Of a copy or a move.
+    pub fn copied(report: &FileReport) -> Told {
+        Told { numbers: in_numbers(report), lines: lines_of(report) }
+    }
+
+    /// Of a sender. Raw bytes have no holes, and a stream's size is what came of it.
+    pub fn sent(report: &SendReport, raw: bool) -> Told {
+        let mut told = Told::carried(&report.traffic, report.size_bytes, raw, Vec::new());
+        told.numbers.verified = report.verified.into();
+        told.numbers.published = report.published.into();
+        told
+    }
+
+    /// Of a receiver.
+    pub fn received(report: &ReceiveReport, raw: bool) -> Told {
+        let not_kept = report.not_kept.clone();
+        let mut told = Told::carried(&report.traffic, report.size_bytes, raw, not_kept);
+        told.numbers.verified = report.verified.into();
+        told.numbers.published = report.path.is_some().into();
+        let name = report.path.as_deref().and_then(std::path::Path::file_name);
+        told.numbers.name = array_of_bytes(name.map_or(&[], OsStrExt::as_bytes));
+        told
+    }
+
+    fn carried(traffic: &Traffic, size_bytes: u64, raw: bool, not_kept: Vec<NotKept>) -> Told {
+        let report = FileReport {
+            size_bytes,
+            data_bytes: traffic.bytes,
+            hole_bytes: if raw { 0 } else { size_bytes.saturating_sub(traffic.bytes) },
+            not_used: traffic.not_used.clone(),
+            calls: traffic.calls,
+            usage: traffic.usage.clone(),
+            not_kept,
+            ..FileReport::default()
+        };
+        let mut told = Told::copied(&report);
+        told.numbers.connections = traffic.connections.len() as u32;
+        told.numbers.engine = array(traffic.engine().map_or("", |engine| engine.name()));
+        let lines = traffic.connections.iter().map(|connection| Line {
+            kind: EXPLAINED_CONNECTION,
+            bytes: connection.bytes,
+            what: connection.engine.map_or(String::new(), |engine| engine.to_string()),
+            path: connection.peer.clone(),
+            ..Line::default()
+        });
+        told.lines.splice(0..0, lines);
+        told
+    }
+}
+
+/// A file's name, which may be any bytes and is never longer than that.
+fn array_of_bytes<const N: usize>(bytes: &[u8]) -> [c_char; N] {
+    let mut array = [0; N];
+    for (to, from) in array.iter_mut().zip(bytes.iter().take(N - 1)) {
+        *to = *from as c_char;
+    }
+    array
 }
 
 #[derive(Default)]
@@ -133,5 +200,8 @@ fn in_numbers(report: &FileReport) -> em_transfer_report {
         verified: report.verified.into(),
         engine: array(most.map_or("", |used| used.engine.name())),
         why: array(&report.why),
+        published: 0,
+        connections: 0,
+        name: array(""),
     }
 }

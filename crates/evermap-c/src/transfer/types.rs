@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::types::Growing;
+use crate::types::{Growing, NAME_BUFFER_BYTES};
 
 pub type em_progress_callback = Option<unsafe extern "C" fn(u64, u64, *mut c_void) -> bool>;
 pub type em_explanation_callback =
@@ -38,6 +38,12 @@ pub struct em_transfer_options {
     pub sparse: u32,
     pub begin_bytes: u64,
     pub length_bytes: u64,
+    pub without: u32,
+    pub connections: u32,
+    pub raw: u32,
+    pub discard: u32,
+    pub wait_ms: u32,
+    pub idle_ms: u32,
 }
 
 /// Bytes of the longest name of an engine, and many more.
@@ -70,6 +76,15 @@ pub struct em_transfer_report {
     pub verified: u32,
     pub engine: [c_char; ENGINE_BYTES],
     pub why: [c_char; WHY_BYTES],
+    pub published: u32,
+    pub connections: u32,
+    pub name: [c_char; NAME_BUFFER_BYTES],
+}
+
+/// A receiver that listens; only ever pointed at, and never looked into.
+#[repr(C)]
+pub struct evermap_receiver {
+    _nothing: [u8; 0],
 }
 
 // SAFETY: numbers and pointers, the size first; a function pointer that is null is `None`.

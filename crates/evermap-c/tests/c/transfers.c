@@ -13,6 +13,8 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SIZE (3 << 20)
@@ -257,6 +259,238 @@ static void refusals(const char *place)
     close(source);
 }
 
+/* What a thread that receives gets and gives. */
+struct receiving {
+    evermap_receiver *receiver;
+    const char *address, *target;
+    em_transfer_options options;
+    em_transfer_report report;
+    em_status status;
+    char message[1000];
+};
+
+static void *receives(void *context)
+{
+    struct receiving *it = context;
+    struct told told = { .thread = pthread_self() };
+    it->report.size = sizeof it->report;
+    it->options.context = &told;
+    it->status = it->receiver != NULL
+        ? evermap_receiver_next(it->receiver, it->target, &it->options, &it->report)
+        : evermap_receive(it->address, it->target, &it->options, &it->report);
+    snprintf(it->message, sizeof it->message, "%s", em_last_error_message());
+    if (it->status == EM_OK && it->options.progress != NULL)
+        CHECK(told.arrived_bytes == SIZE && told.total_bytes == SIZE);
+    return NULL;
+}
+
+static pthread_t receive(struct receiving *it)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, receives, it) == 0);
+    return thread;
+}
+
+static void ended(pthread_t thread, const struct receiving *it, em_status status, const char *text)
+{
+    CHECK(pthread_join(thread, NULL) == 0);
+    if (it->status != status || strstr(it->message, text) == NULL)
+        fprintf(stderr, "%s: %s\n", em_status_name(it->status), it->message);
+    CHECK(it->status == status && strstr(it->message, text) != NULL);
+}
+
+/* All that a network has, at one address. */
+static void sends_to(const char *listen, const char *place)
+{
+    evermap_receiver *receiver;
+    char address[4200], inside[4200];
+    OK(evermap_listen(listen, &receiver));
+    OK(evermap_receiver_address(receiver, address, sizeof address));
+    REFUSED(evermap_receiver_address(receiver, address, 3), EM_INVALID_ARGUMENT, "needed");
+    OK(evermap_receiver_address(receiver, address, sizeof address));
+
+    struct receiving it = { receiver, NULL, place, EM_TRANSFER_OPTIONS_DEFAULT, { 0 }, EM_OK, "" };
+    it.options.progress = progress;
+    sprintf(inside, "%s/sent", place);
+    fill(inside, SIZE);
+    char source[4200];
+    sprintf(source, "%s/received", place);
+    CHECK(mkdir(source, 0700) == 0 || errno == EEXIST);
+    it.target = source;
+    pthread_t thread = receive(&it);
+    struct told told = { .thread = pthread_self() };
+    em_transfer_report report = { .size = sizeof report };
+    em_transfer_options options = EM_TRANSFER_OPTIONS_DEFAULT;
+    options.connections = 2;
+    options.verify = 1;
+    options.engine = "read-write";
+    options.progress = progress;
+    options.explain = explain;
+    options.context = &told;
+    OK(evermap_send(inside, address, &options, &report));
+    ended(thread, &it, EM_OK, "");
+    CHECK(report.published && report.verified && report.connections == 2);
+    CHECK(report.data_bytes == SIZE && report.size_bytes == SIZE && report.hole_bytes == 0);
+    CHECK(strcmp(report.engine, "read-write") == 0 && report.name[0] == 0);
+    CHECK(told.arrived_bytes == SIZE && told.total_bytes == SIZE && told.used == 0);
+    CHECK(it.report.published && it.report.verified && strcmp(it.report.name, "sent") == 0);
+    strcat(source, "/sent");
+    has(source, SIZE);
+
+    /* The same receiver once more, thrown away, and raw bytes. */
+    em_transfer_options discard = EM_TRANSFER_OPTIONS_DEFAULT;
+    discard.discard = 1;
+    it = (struct receiving){ receiver, NULL, NULL, discard, { 0 }, EM_OK, "" };
+    thread = receive(&it);
+    OK(evermap_send(from, address, NULL, &report));
+    ended(thread, &it, EM_OK, "");
+    CHECK(!report.published && !it.report.published && it.report.data_bytes == SIZE);
+    em_transfer_options raw = EM_TRANSFER_OPTIONS_DEFAULT;
+    raw.raw = 1;
+    it = (struct receiving){ receiver, NULL, to, raw, { 0 }, EM_OK, "" };
+    thread = receive(&it);
+    OK(evermap_send(from, address, &raw, &report));
+    ended(thread, &it, EM_OK, "");
+    has(to, SIZE);
+
+    /* The receiver cannot have it: its own reason is the sender's. */
+    fill(to, 10);
+    em_transfer_options wrong = EM_TRANSFER_OPTIONS_DEFAULT;
+    wrong.engine = "reflink";
+    it = (struct receiving){ receiver, NULL, to, wrong, { 0 }, EM_OK, "" };
+    thread = receive(&it);
+    REFUSED(evermap_send(from, address, NULL, NULL), EM_PEER, "");
+    CHECK(errno == ECONNABORTED);
+    ended(thread, &it, EM_REFUSED, "reflink");
+    has(to, 10);
+
+    /* Nobody comes; nobody is to be waited for any longer. */
+    em_transfer_options soon = EM_TRANSFER_OPTIONS_DEFAULT;
+    soon.wait_ms = 50;
+    REFUSED(evermap_receiver_next(receiver, to, &soon, NULL), EM_PEER, "no sender came");
+    int yes = 1;
+    soon.wait_ms = 0;
+    soon.cancelled = &yes;
+    REFUSED(evermap_receiver_next(receiver, to, &soon, NULL), EM_CANCELLED, "interrupted");
+    has(to, 10);
+
+    OK(evermap_receiver_close(receiver));
+    REFUSED(evermap_receiver_close(receiver), EM_CLOSED, "no open handle");
+    REFUSED(evermap_receiver_next(receiver, to, NULL, NULL), EM_CLOSED, "no open handle");
+    REFUSED(evermap_receiver_address(NULL, address, 10), EM_CLOSED, "NULL");
+    REFUSED(evermap_send(from, address, NULL, NULL), EM_PEER, "cannot connect");
+}
+
+/* A sender that goes away in the middle, and a receiver that does. */
+static void peers_that_go_away(const char *place)
+{
+    evermap_receiver *receiver;
+    char name[4200], address[4200];
+    sprintf(name, "unix:%s/gone", place);
+    OK(evermap_listen(name, &receiver));
+    OK(evermap_receiver_address(receiver, address, sizeof address));
+    fill(to, 10);
+
+    /* Says nothing of what Evermap says, and closes: raw, that is a file's end; else nobody. */
+    em_transfer_options soon = EM_TRANSFER_OPTIONS_DEFAULT;
+    soon.wait_ms = 500;
+    struct receiving it = { receiver, NULL, to, soon, { 0 }, EM_OK, "" };
+    struct sockaddr_un at = { .sun_family = AF_UNIX };
+    snprintf(at.sun_path, sizeof at.sun_path, "%s/gone", place);
+    int stranger = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(stranger >= 0 && connect(stranger, (struct sockaddr *)&at, sizeof at) == 0);
+    CHECK(write(stranger, "GET / HTTP/1.1\r\n\r\n", 18) == 18);
+    pthread_t thread = receive(&it);
+    CHECK(close(stranger) == 0);
+    ended(thread, &it, EM_PEER, "no sender came");
+    has(to, 10);
+    OK(evermap_receiver_close(receiver));
+    CHECK(access(at.sun_path, F_OK) == -1);
+
+    /* Takes the connection and closes it: an error for who sends, and no signal. */
+    int door = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(door >= 0 && bind(door, (struct sockaddr *)&at, sizeof at) == 0 && listen(door, 4) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        for (int i = 0; i < 2; i++) {
+            int taken = accept(door, NULL, NULL);
+            char byte;
+            if (taken < 0 || read(taken, &byte, 1) != 1 || close(taken) != 0)
+                _exit(1);
+        }
+        _exit(0);
+    }
+    close(door);
+    REFUSED(evermap_send(from, address, NULL, NULL), EM_PEER, "connection with");
+    em_transfer_options raw = EM_TRANSFER_OPTIONS_DEFAULT;
+    raw.raw = 1;
+    REFUSED(evermap_send(from, address, &raw, NULL), EM_PEER, "connection with");
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+/* One call, no handle: the sender tries until somebody listens. */
+static void received_by_one_call(const char *place)
+{
+    char address[4200];
+    sprintf(address, "unix:%s/once", place);
+    struct receiving it = { NULL, address, to, EM_TRANSFER_OPTIONS_DEFAULT, { 0 }, EM_OK, "" };
+    it.options.wait_ms = 60000;
+    pthread_t thread = receive(&it);
+    em_status sent;
+    while ((sent = evermap_send(from, address, NULL, NULL)) == EM_PEER
+           && strstr(em_last_error_message(), "cannot connect") != NULL)
+        usleep(1000);
+    OK(sent);
+    ended(thread, &it, EM_OK, "");
+    has(to, SIZE);
+}
+
+static void networks(const char *place)
+{
+    char address[4200];
+    sends_to("127.0.0.1:0", place);
+    sprintf(address, "unix:%s/socket", place);
+    sends_to(address, place);
+    peers_that_go_away(place);
+    received_by_one_call(place);
+
+    em_transfer_options options = EM_TRANSFER_OPTIONS_DEFAULT;
+    evermap_receiver *receiver;
+    REFUSED(evermap_listen("localhost", &receiver), EM_INVALID_ARGUMENT, "HOST:PORT");
+    REFUSED(evermap_listen(NULL, &receiver), EM_INVALID_ARGUMENT, "the address is NULL");
+    REFUSED(evermap_listen("127.0.0.1:0", NULL), EM_INVALID_ARGUMENT, "NULL");
+    REFUSED(evermap_receive("127.0.0.1:0", NULL, NULL, NULL), EM_INVALID_ARGUMENT, "NULL");
+    REFUSED(evermap_send(from, "127.0.0.1:0", NULL, NULL), EM_INVALID_ARGUMENT, "port 0");
+    options.connections = 65;
+    REFUSED(evermap_send(from, "127.0.0.1:1", &options, NULL), EM_INVALID_ARGUMENT, "1 to 64");
+    REFUSED(evermap_receive("127.0.0.1:0", to, &options, NULL), EM_INVALID_ARGUMENT, "`connections`");
+    options.connections = 0;
+    options.discard = 1;
+    REFUSED(evermap_send(from, "127.0.0.1:1", &options, NULL), EM_INVALID_ARGUMENT, "`discard`");
+}
+
+/* Times are not kept where they are not wanted. */
+static void attributes(void)
+{
+    struct stat source, copy;
+    CHECK(chmod(from, 0640) == 0);
+    struct timespec times[2] = { { 1000, 0 }, { 1000, 0 } };
+    CHECK(utimensat(AT_FDCWD, from, times, 0) == 0 && stat(from, &source) == 0);
+    em_transfer_options options = EM_TRANSFER_OPTIONS_DEFAULT;
+    options.without = EM_WITHOUT_TIMES | EM_WITHOUT_XATTRS;
+    OK(evermap_copy(from, to, &options, NULL));
+    CHECK(stat(to, &copy) == 0 && copy.st_mtime != source.st_mtime && copy.st_mode == source.st_mode);
+    options.without = EM_WITHOUT_MODE;
+    umask(077);
+    OK(evermap_copy(from, to, &options, NULL));
+    CHECK(stat(to, &copy) == 0 && copy.st_mtime == source.st_mtime && (copy.st_mode & 0777) == 0600);
+    umask(022);
+    options.without = 16;
+    REFUSED(evermap_copy(from, to, &options, NULL), EM_INVALID_ARGUMENT, "`without`");
+}
+
 int main(int arguments, char **argument)
 {
     CHECK(arguments == 2);
@@ -272,6 +506,8 @@ int main(int arguments, char **argument)
     moves();
     interruptions();
     refusals(argument[1]);
+    attributes();
+    networks(argument[1]);
     free(content);
     puts("transfers did what they promise");
     return 0;

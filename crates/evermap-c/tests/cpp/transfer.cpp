@@ -2,7 +2,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <stdexcept>
 
@@ -60,6 +62,26 @@ int main(int count, char** arguments) {
     options.engine = "none";
     CHECK(says(CHECK_THROWS(evermap::invalid_argument, transfer::copy(from, to, options)), "splice"));
     CHECK_THROWS(evermap::io_error, transfer::copy(directory / "missing", to));
+
+    transfer::receiver receiver("127.0.0.1:0");
+    const auto received = directory / "transfer-received";
+    auto other = std::async(std::launch::async, [&] { return receiver.next(received); });
+    transfer::options sending;
+    sending.verify = true;
+    const transfer::report sent = transfer::send(from, receiver.address(), sending);
+    CHECK(sent.published != 0 && sent.verified != 0 && other.get().data_bytes == bytes.size());
+    CHECK(sent.explained.front().kind == EM_EXPLAINED_CONNECTION && content(received) == bytes);
+    const std::string address = receiver.address();
+    transfer::options soon;
+    soon.wait = std::chrono::milliseconds(50);
+    CHECK_THROWS(evermap::peer, receiver.next(received, soon));
+    transfer::receiver moved = std::move(receiver);
+    moved.close();
+    moved.close();
+    CHECK_THROWS(evermap::closed, moved.next(received));
+    CHECK_THROWS(evermap::peer, transfer::send(from, address));
+    const std::string socket = "unix:" + (directory / "transfer-socket").string();
+    CHECK_THROWS(evermap::peer, transfer::receive(socket, received, soon));
 
     int ends[2];
     CHECK(pipe(ends) == 0);

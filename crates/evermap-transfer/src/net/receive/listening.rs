@@ -59,8 +59,44 @@ impl Listening {
     ///
     /// As [`Receive::over`]; [`Error::Peer`] when nobody came in time.
     pub fn once(self) -> Result<ReceiveReport> {
+        self.one(&self.receive, &self.target)
+    }
+
+    /// Accepts one transfer as [`Listening::once`] does, and goes on listening: who connects in between waits. Where to, how,
+    /// and for how long is what `receive` says, and no longer what it was made with.
+    ///
+    /// ```
+    /// use evermap_transfer::net::{Receive, Send};
+    ///
+    /// let place = tempfile::tempdir()?;
+    /// let (file, one, two) = (place.path().join("file"), place.path().join("one"), place.path().join("two"));
+    /// std::fs::write(&file, "what is sent")?;
+    ///
+    /// let receiver = Receive::new(&one).listen(&"127.0.0.1:0".parse()?)?;
+    /// let address = receiver.address().clone();
+    /// let sent = std::thread::spawn(move || {
+    ///     Send::new(&file).to(&address)?;
+    ///     Send::new(&file).to(&address)
+    /// });
+    /// for target in [one, two] {
+    ///     receiver.next(&Receive::new(&target))?;
+    ///     assert_eq!(std::fs::read(target)?, b"what is sent");
+    /// }
+    /// # sent.join().unwrap()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Listening::once`], and [`Error::Io`] when there is no directory for the target.
+    pub fn next(&self, receive: &Receive) -> Result<ReceiveReport> {
+        self.one(receive, &receive.target()?)
+    }
+
+    fn one(&self, receive: &Receive, target: &Target) -> Result<ReceiveReport> {
         let outcome = Mutex::new(None);
-        self.hub(true, &|result| *lock(&outcome) = Some(result))?.run(self.receive.wait)?;
+        let ended = |result| *lock(&outcome) = Some(result);
+        Hub::new(&self.listener, receive, target, true, &ended)?.run(receive.wait)?;
         match outcome.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(result) => result,
             None => Err(Error::Cancelled { left: "nothing is left behind".into() }),
@@ -94,23 +130,7 @@ impl Listening {
     ///
     /// [`Error::Io`]: nothing can be accepted any more.
     pub fn serve(self, ended: impl Fn(Result<ReceiveReport>) + Sync) -> Result<()> {
-        self.hub(false, &ended)?.run(None)
-    }
-
-    fn hub<'a>(&'a self, once: bool, ended: &'a Ended<'a>) -> Result<Hub<'a>> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(Error::io("make a signal for", "a listener"))?;
-        Ok(Hub {
-            listening: self,
-            once,
-            ended,
-            strangers: Mutex::default(),
-            strangers_so_far: AtomicU64::new(0),
-            transfers: Mutex::default(),
-            is_taken: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
-            wake,
-        })
+        Hub::new(&self.listener, &self.receive, &self.target, false, &ended)?.run(None)
     }
 }
 
@@ -119,7 +139,9 @@ type Ended<'a> = dyn Fn(Result<ReceiveReport>) + Sync + 'a;
 
 /// All that threads of one listener share.
 struct Hub<'a> {
-    listening: &'a Listening,
+    listener: &'a Listener,
+    receive: &'a Receive,
+    target: &'a Target,
     once: bool,
     ended: &'a Ended<'a>,
     /// By the order in which they came.
@@ -135,7 +157,31 @@ struct Hub<'a> {
     wake: OwnedFd,
 }
 
-impl Hub<'_> {
+impl<'a> Hub<'a> {
+    fn new(
+        listener: &'a Listener,
+        receive: &'a Receive,
+        target: &'a Target,
+        once: bool,
+        ended: &'a Ended<'a>,
+    ) -> Result<Hub<'a>> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(Error::io("make a signal for", "a listener"))?;
+        Ok(Hub {
+            listener,
+            receive,
+            target,
+            once,
+            ended,
+            strangers: Mutex::default(),
+            strangers_so_far: AtomicU64::new(0),
+            transfers: Mutex::default(),
+            is_taken: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            wake,
+        })
+    }
+
     fn run(&self, wait: Option<Duration>) -> Result<()> {
         let begin = Instant::now();
         std::thread::scope(|scope| {
@@ -148,7 +194,7 @@ impl Hub<'_> {
                         if begin.elapsed() >= time && !self.is_taken.load(Ordering::Acquire) =>
                     {
                         break Err(Error::Peer {
-                            address: self.listening.address().to_string(),
+                            address: self.listener.address().to_string(),
                             what: format!(
                                 "no sender came in {time:?}; send with `evermap send FILE` and this address"
                             ),
@@ -157,7 +203,7 @@ impl Hub<'_> {
                     _ => {}
                 }
                 self.wait();
-                match self.listening.listener.accept() {
+                match self.listener.accept() {
                     Ok(Some(socket)) => self.admit(scope, socket),
                     Ok(None) => {}
                     Err(error) => break Err(error),
@@ -170,15 +216,13 @@ impl Hub<'_> {
     }
 
     fn is_cancelled(&self) -> bool {
-        self.listening.receive.cancelled.load(Ordering::Relaxed)
+        self.receive.cancelled.load(Ordering::Relaxed)
     }
 
     /// Until somebody connects, a transfer has ended, or it is time to look up.
     fn wait(&self) {
-        let mut polled = [
-            PollFd::new(&self.listening.listener, PollFlags::IN),
-            PollFd::new(&self.wake, PollFlags::IN),
-        ];
+        let mut polled =
+            [PollFd::new(self.listener, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
         let turn = Timespec { tv_sec: 0, tv_nsec: i64::from(TURN.subsec_nanos()) };
         // A failure is a wait that was short; should it be for lack of memory, the turn is kept.
         if poll(&mut polled, Some(&turn)).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
@@ -207,7 +251,7 @@ impl Hub<'_> {
 
     /// Reads what a stranger begins with, and brings it to its transfer.
     fn meet(&self, number: u64, socket: &Socket) {
-        let receive = &self.listening.receive;
+        let receive = self.receive;
         let greeting = match receive.raw {
             true => None,
             false => Some(conversation::greet(receive, socket)),
@@ -228,9 +272,7 @@ impl Hub<'_> {
             true => self.refused(
                 &socket.error("another sender's bytes are being received: send again later"),
             ),
-            false => {
-                self.end(raw::receive(&self.listening.receive, &self.listening.target, socket))
-            }
+            false => self.end(raw::receive(self.receive, self.target, socket)),
         }
     }
 
@@ -242,16 +284,10 @@ impl Hub<'_> {
                 &socket.error("it was refused, as there is a transfer already: send again later"),
             );
         };
-        let receive = &self.listening.receive;
+        let receive = self.receive;
         let mut joins = |end| self.next_joining(&joining, end);
-        let outcome = conversation::receive(
-            receive,
-            &self.listening.target,
-            socket,
-            hello,
-            manifest,
-            &mut joins,
-        );
+        let outcome =
+            conversation::receive(receive, self.target, socket, hello, manifest, &mut joins);
         lock(&self.transfers).remove(&hello.id);
         self.end(outcome);
     }
@@ -316,7 +352,7 @@ impl Hub<'_> {
 
     fn refused(&self, error: &Error) {
         tracing::debug!(%error, "somebody was sent away");
-        if let Some(refused) = &self.listening.receive.on_refused {
+        if let Some(refused) = &self.receive.on_refused {
             refused(error);
         }
     }
