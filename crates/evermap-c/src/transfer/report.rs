@@ -101,7 +101,7 @@ impl Told {
             hole_bytes: if raw { 0 } else { size_bytes.saturating_sub(traffic.bytes) },
             not_used: traffic.not_used.clone(),
             calls: traffic.calls,
-            usage: traffic.usage.clone(),
+            usage: traffic.usage,
             not_kept,
             ..FileReport::default()
         };
