@@ -225,7 +225,7 @@ impl<'a> Move<'a> {
     }
 
     fn drive(&self, ends: &Ends<'_>, work: &mut Work, report: &mut FileReport) -> Result<()> {
-        let facts = Facts::gather(ends, work.bytes().unwrap_or(ends.source.size_bytes()));
+        let facts = Facts::of(ends, work.bytes().unwrap_or(ends.source.size_bytes()));
         let reserve = |due: &Work| self.reserve(ends, due);
         let drive = Drive {
             ends,

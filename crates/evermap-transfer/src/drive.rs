@@ -11,7 +11,7 @@ use crate::meter::Meter;
 use crate::observe;
 use crate::policy::adapt::{Adapt, WINDOW_BYTES, Window};
 use crate::policy::rates::Kept;
-use crate::policy::{BY_NAME, Choice, Facts, Plan, Wish, plan};
+use crate::policy::{BY_NAME, Choice, Facts, Plan, Reflink, Wish, plan};
 use crate::span::{Span, Work};
 
 /// Sources of which more is resident are not read ahead, and their filling does not wait.
@@ -67,18 +67,54 @@ impl Drive<'_> {
     pub(crate) fn run(&self, work: &mut Work) -> (Driven, Result<(), Error>) {
         let mut driven = Driven::default();
         let mut wish = *self.wish;
+        // Where extents are shared, what is cached does not matter, and asking takes longer than sharing.
+        match self.share(work, &mut driven) {
+            Ok(true) if work.is_done() => return (driven, Ok(())),
+            Ok(true) => wish.reflink = Reflink::Never,
+            Ok(false) => {}
+            Err(error) => return (driven, Err(error)),
+        }
+        let mut facts = self.facts.clone();
+        if wish.engine.is_none() {
+            facts.look_at_memory(self.ends);
+        }
+        let drive = Drive { facts: &facts, wish: &wish, ..self.clone() };
+        let result = drive.run_planned(work, &mut driven);
+        (driven, result)
+    }
+
+    /// Whether sharing was tried; it is what comes first in a plan, if it is in it.
+    fn share(&self, work: &mut Work, driven: &mut Driven) -> Result<bool, Error> {
+        let first = plan(self.facts, self.wish).choices.into_iter().next();
+        let Some(choice) = first.filter(|choice| choice.engine == EngineKind::Reflink) else {
+            return Ok(false);
+        };
+        if self.wish.engine.is_some() || self.wish.reflink == Reflink::Always {
+            return Ok(false);
+        }
+        match self.go_through(&[choice], false, work, driven) {
+            Ok(()) | Err(Error::Refused { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All that is due by the engines of a plan.
+    fn run_planned(&self, work: &mut Work, driven: &mut Driven) -> Result<(), Error> {
+        let mut wish = *self.wish;
         let mut reserved = false;
         if self.may_race(work) {
-            if let Err(error) = (self.reserve)(work) {
-                return (driven, Err(error));
-            }
+            (self.reserve)(work)?;
             reserved = true;
-            wish.warm = self.fastest(work, &mut driven);
+            wish.warm = self.fastest(work, driven);
         }
         let Plan { choices, not } = plan(self.facts, &wish);
-        driven.not = not;
-        let result = self.go_through(&choices, reserved, work, &mut driven);
-        (driven, result)
+        // What was tried has said its own reason.
+        let untried = not
+            .into_iter()
+            .filter(|not| !driven.not.iter().any(|tried| tried.engine == not.engine));
+        let untried: Vec<Choice> = untried.collect();
+        driven.not.extend(untried);
+        self.go_through(&choices, reserved, work, driven)
     }
 
     /// The same by these engines in this order, and no other.

@@ -156,7 +156,7 @@ pub(crate) fn write_into(
         true => Work::new([Span::new(0, identity.size_bytes)]),
         false => Work::open(0),
     };
-    let facts = Facts::gather(&ends, identity.size_bytes);
+    let facts = Facts::of(&ends, identity.size_bytes);
     let drive = Drive {
         ends: &ends,
         facts: &facts,
@@ -212,7 +212,7 @@ impl Copying<'_> {
             fs::ftruncate(target, self.identity.size_bytes)
                 .map_err(|errno| self.not_written(errno, "set the length of"))?;
         }
-        let facts = Facts::gather(&ends, report.data_bytes);
+        let facts = Facts::of(&ends, report.data_bytes);
         let reserve = |due: &Work| {
             room::reserve(target.as_fd(), target.path(), due, facts.target_file_system, self.meter)
         };

@@ -187,7 +187,7 @@ impl Measure {
         let target = nameless(&self.target)?;
         let ends = Ends::new((source, &self.directory), (&target, &self.target))?;
         let meter = Meter::default();
-        let facts = Facts::gather(&ends, 0);
+        let facts = Facts::of(&ends, 0);
         let drive = Drive {
             ends: &ends,
             facts: &facts,
