@@ -238,3 +238,31 @@ fn an_address_is_had_once_and_a_deserted_socket_is_taken_over() {
     assert_peer(&receive.listen(&address).unwrap_err(), "already");
     assert_eq!(std::fs::read(place.path("socket")).unwrap(), b"mine");
 }
+
+#[test]
+fn who_comes_at_the_end_of_a_transfer_has_the_next_one() {
+    let place = Place::new();
+    let file = place.file("file", "what is sent");
+    for address in ["127.0.0.1:0", &format!("unix:{}", place.path("socket").display())] {
+        let receiver = Receive::new(place.path("any")).listen(&address.parse().unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            let address = receiver.address().clone();
+            let file = &file;
+            let sender = scope.spawn(move || {
+                for round in 0..100 {
+                    let connections = 1 + round % 3;
+                    let sent = Send::new(file).connections(connections).to(&address);
+                    assert!(sent.is_ok(), "round {round}: {sent:?}");
+                }
+            });
+            for round in 0..100 {
+                let target = place.path(&format!("copy-{round}"));
+                // Bounded: a sender that was sent away would be waited for in vain.
+                let receive = Receive::new(&target).wait_timeout(Duration::from_secs(20));
+                receiver.next(&receive).unwrap();
+                assert_eq!(std::fs::read(&target).unwrap(), b"what is sent");
+            }
+            sender.join().unwrap();
+        });
+    }
+}

@@ -59,10 +59,11 @@ impl Listening {
     ///
     /// As [`Receive::over`]; [`Error::Peer`] when nobody came in time.
     pub fn once(self) -> Result<ReceiveReport> {
-        self.one(&self.receive, &self.target)
+        self.one(&self.receive, &self.target, Others::AreSentAway)
     }
 
-    /// Accepts one transfer as [`Listening::once`] does, and goes on listening: who connects in between waits. Where to, how,
+    /// Accepts one transfer as [`Listening::once`] does, and goes on listening: who connects once all
+    /// connections of that transfer are there, or between two calls, waits for the next one. Where to, how,
     /// and for how long is what `receive` says, and no longer what it was made with.
     ///
     /// ```
@@ -90,13 +91,13 @@ impl Listening {
     ///
     /// As [`Listening::once`], and [`Error::Io`] when there is no directory for the target.
     pub fn next(&self, receive: &Receive) -> Result<ReceiveReport> {
-        self.one(receive, &receive.target()?)
+        self.one(receive, &receive.target()?, Others::Wait)
     }
 
-    fn one(&self, receive: &Receive, target: &Target) -> Result<ReceiveReport> {
+    fn one(&self, receive: &Receive, target: &Target, others: Others) -> Result<ReceiveReport> {
         let outcome = Mutex::new(None);
         let ended = |result| *lock(&outcome) = Some(result);
-        Hub::new(&self.listener, receive, target, true, &ended)?.run(receive.wait)?;
+        Hub::new(&self.listener, receive, target, others, &ended)?.run(receive.wait)?;
         match outcome.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(result) => result,
             None => Err(Error::Cancelled { left: "nothing is left behind".into() }),
@@ -130,19 +131,30 @@ impl Listening {
     ///
     /// [`Error::Io`]: nothing can be accepted any more.
     pub fn serve(self, ended: impl Fn(Result<ReceiveReport>) + Sync) -> Result<()> {
-        Hub::new(&self.listener, &self.receive, &self.target, false, &ended)?.run(None)
+        Hub::new(&self.listener, &self.receive, &self.target, Others::AreServed, &ended)?.run(None)
     }
 }
 
 /// What is called when a transfer ended.
 type Ended<'a> = dyn Fn(Result<ReceiveReport>) + Sync + 'a;
 
+/// What becomes of senders who come while another one's transfer is received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Others {
+    /// They have theirs at the same time.
+    AreServed,
+    /// They are told that it is busy.
+    AreSentAway,
+    /// They are not accepted, once all connections of that transfer are there: the kernel lets them wait.
+    Wait,
+}
+
 /// All that threads of one listener share.
 struct Hub<'a> {
     listener: &'a Listener,
     receive: &'a Receive,
     target: &'a Target,
-    once: bool,
+    others: Others,
     ended: &'a Ended<'a>,
     /// By the order in which they came.
     strangers: Mutex<BTreeMap<u64, Socket>>,
@@ -151,6 +163,8 @@ struct Hub<'a> {
     transfers: Mutex<HashMap<TransferId, Sender<(Socket, Hello)>>>,
     /// The one transfer there is to be has begun.
     is_taken: AtomicBool,
+    /// All its connections are there.
+    is_joined: AtomicBool,
     /// It has ended.
     is_over: AtomicBool,
     /// Ends the wait for connections when there are to be no more.
@@ -162,7 +176,7 @@ impl<'a> Hub<'a> {
         listener: &'a Listener,
         receive: &'a Receive,
         target: &'a Target,
-        once: bool,
+        others: Others,
         ended: &'a Ended<'a>,
     ) -> Result<Hub<'a>> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -171,12 +185,13 @@ impl<'a> Hub<'a> {
             listener,
             receive,
             target,
-            once,
+            others,
             ended,
             strangers: Mutex::default(),
             strangers_so_far: AtomicU64::new(0),
             transfers: Mutex::default(),
             is_taken: AtomicBool::new(false),
+            is_joined: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             wake,
         })
@@ -202,7 +217,11 @@ impl<'a> Hub<'a> {
                     }
                     _ => {}
                 }
-                self.wait();
+                self.wait(self.accepts());
+                // Looked again: who connected during the wait may have come after the transfer's last connection.
+                if !self.accepts() {
+                    continue;
+                }
                 match self.listener.accept() {
                     Ok(Some(socket)) => self.admit(scope, socket),
                     Ok(None) => {}
@@ -215,14 +234,25 @@ impl<'a> Hub<'a> {
         })
     }
 
+    /// Whether anybody who connects now is meant for this.
+    fn accepts(&self) -> bool {
+        self.others != Others::Wait || !self.is_joined.load(Ordering::Acquire)
+    }
+
+    /// Whether it ends with its first transfer.
+    fn is_for_one(&self) -> bool {
+        self.others != Others::AreServed
+    }
+
     fn is_cancelled(&self) -> bool {
         self.receive.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Until somebody connects, a transfer has ended, or it is time to look up.
-    fn wait(&self) {
+    /// Until somebody connects, if that is of interest, a transfer has ended, or it is time to look up.
+    fn wait(&self, accepts: bool) {
+        let comers = if accepts { PollFlags::IN } else { PollFlags::empty() };
         let mut polled =
-            [PollFd::new(self.listener, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
+            [PollFd::new(self.listener, comers), PollFd::new(&self.wake, PollFlags::IN)];
         let turn = Timespec { tv_sec: 0, tv_nsec: i64::from(TURN.subsec_nanos()) };
         // A failure is a wait that was short; should it be for lack of memory, the turn is kept.
         if poll(&mut polled, Some(&turn)).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
@@ -268,11 +298,14 @@ impl<'a> Hub<'a> {
     }
 
     fn take_raw(&self, socket: &Socket) {
-        match self.once && self.is_taken.swap(true, Ordering::AcqRel) {
+        match self.is_for_one() && self.is_taken.swap(true, Ordering::AcqRel) {
             true => self.refused(
                 &socket.error("another sender's bytes are being received: send again later"),
             ),
-            false => self.end(raw::receive(self.receive, self.target, socket)),
+            false => {
+                self.is_joined.store(true, Ordering::Release);
+                self.end(raw::receive(self.receive, self.target, socket));
+            }
         }
     }
 
@@ -285,7 +318,14 @@ impl<'a> Hub<'a> {
             );
         };
         let receive = self.receive;
-        let mut joins = |end| self.next_joining(&joining, end);
+        let mut missing = u32::from(hello.connections).saturating_sub(1);
+        self.is_joined.store(missing == 0, Ordering::Release);
+        let mut joins = |end| {
+            let joined = self.next_joining(&joining, end)?;
+            missing = missing.saturating_sub(u32::from(joined.is_some()));
+            self.is_joined.store(missing == 0, Ordering::Release);
+            Ok(joined)
+        };
         let outcome =
             conversation::receive(receive, self.target, socket, hello, manifest, &mut joins);
         lock(&self.transfers).remove(&hello.id);
@@ -298,7 +338,7 @@ impl<'a> Hub<'a> {
         if transfers.len() >= TRANSFERS_MAX || transfers.contains_key(&id) {
             return None;
         }
-        if self.once && self.is_taken.swap(true, Ordering::AcqRel) {
+        if self.is_for_one() && self.is_taken.swap(true, Ordering::AcqRel) {
             return None;
         }
         let (joining, joined) = channel();
@@ -344,7 +384,7 @@ impl<'a> Hub<'a> {
     /// A transfer has ended.
     fn end(&self, outcome: Result<ReceiveReport>) {
         (self.ended)(outcome);
-        if self.once {
+        if self.is_for_one() {
             self.is_over.store(true, Ordering::Release);
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
