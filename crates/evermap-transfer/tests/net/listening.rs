@@ -256,7 +256,7 @@ fn who_comes_at_the_end_of_a_transfer_has_the_next_one() {
                 }
             });
             for round in 0..100 {
-                let target = place.path(&format!("copy-{round}"));
+                let target = place.path(format!("copy-{round}"));
                 // Bounded: a sender that was sent away would be waited for in vain.
                 let receive = Receive::new(&target).wait_timeout(Duration::from_secs(20));
                 receiver.next(&receive).unwrap();
