@@ -163,7 +163,7 @@ pub struct Tuning {
     pub mapped_write_bytes: usize,
     /// The same, to be written directly: one write, long enough that the device hardly waits for the next.
     pub direct_window_bytes: usize,
-    /// Bytes a pipe holds: 1 MiB is what an unprivileged user may have, and eight times fewer calls than 64 KiB.
+    /// Bytes a pipe holds: 1 MiB is what an unprivileged user may have, and sixteen times fewer calls than 64 KiB.
     pub pipe_bytes: usize,
     /// Pipes that work at a time, in engines that have lanes.
     pub lanes: usize,

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::span::{Span, Work};
 
-/// Bytes between two records: a cut loses at most what is moved in some 50 ms, and a flush that often costs little.
+/// Bytes between two records: what a cut loses at most.
 pub(super) const STEP_BYTES: u64 = 64 << 20;
 
 /// The journal that belongs to a target under its part's name.

@@ -5,7 +5,7 @@ use crate::observe;
 
 /// What is up to this is moved by one read and one write, and nothing is asked about it.
 pub(super) const SMALL_BYTES_MAX: u64 = 256 << 10;
-/// What is below this gains nothing from passing the cache by: a ring costs 300 us to set up.
+/// What is below this gains nothing from passing the cache by: a ring takes some 2 ms of the processor to set up.
 pub(super) const COLD_BYTES_MIN: u64 = 16 << 20;
 /// What is below this is no threat to the memory of any machine.
 const LARGE_BYTES_MIN: u64 = 256 << 20;

@@ -1,6 +1,6 @@
 //! Which engine, and why not the others.
 //!
-//! `facts` asks the kernel once; `plan` is a pure function of what it said and of what the user wishes, so that each
+//! `facts` asks the kernel, once and only what matters; `plan` is a pure function of what it said and of what the user wishes, so that each
 //! decision can be tested by its figures alone; `adapt` changes the number of lanes while a splice runs.
 //! Every threshold stands here, with the measurement behind it.
 
