@@ -19,6 +19,7 @@ use crate::progress::Progress;
 /// times, ACLs and extended attributes are kept as far as you may. Which way the bytes go is picked by what is cached, by file
 /// system, size and durability; `--explain` tells what was picked and why.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "evermap copy [OPTIONS] <SOURCE>... <DEST>")]
 pub struct Copy {
     /// What to copy, and last where to: a name, or a directory to copy into
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DEST"])]

@@ -8,6 +8,9 @@ use evermap_transfer::{FileReport, Residency, TreeSummary};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
+/// Of less than this, rates tell of calls and not of bytes.
+const RATED_BYTES_MIN: u64 = 1 << 20;
+
 /// A report for people: a line a question.
 pub fn explain(name: &str, report: &FileReport, output: &mut Output) -> Result<(), Failure> {
     let usage = &report.usage;
@@ -51,6 +54,7 @@ pub fn explain(name: &str, report: &FileReport, output: &mut Output) -> Result<(
     )?;
     let each = report
         .processor_ms_per_gib()
+        .filter(|_| report.data_bytes >= RATED_BYTES_MIN)
         .map(|ms| format!("; {ms:.0} ms of processor a GiB"))
         .unwrap_or_default();
     row(
@@ -87,7 +91,9 @@ pub fn explain(name: &str, report: &FileReport, output: &mut Output) -> Result<(
     if let Some(line) = cached(report) {
         row("cached", line)?;
     }
-    if let (Some(device), Some(share)) = (report.device, report.device_share()) {
+    if let (Some(device), Some(share)) = (report.device, report.device_share())
+        && report.data_bytes >= RATED_BYTES_MIN
+    {
         row(
             "device",
             format!(
