@@ -34,10 +34,32 @@ pub struct Taken {
     pub connected_ns: u64,
 }
 
+/// How often a receiver that waits is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waking {
+    /// For each segment, as programs are that don't ask for anything else.
+    Always,
+    /// When this much has come, as `evermap receive` is.
+    Seldom,
+}
+
+/// What [`Waking::Seldom`] waits for.
+const WAKING_BYTES: &str = "131072";
+
+impl Waking {
+    /// Options of `discard`.
+    pub fn options(self) -> &'static [&'static str] {
+        match self {
+            Waking::Always => &[],
+            Waking::Seldom => &["--waking", WAKING_BYTES],
+        }
+    }
+}
+
 /// Who receives.
 pub enum Receiver<'a> {
     /// This benchmark's `discard`, throwing away or, with a file, writing down.
-    Discard { program: &'a Path, into: Option<&'a Path> },
+    Discard { program: &'a Path, into: Option<&'a Path>, waking: Waking },
     /// `evermap receive`; raw takes whatever comes by one connection.
     Evermap { program: &'a Path, raw: bool, into: &'a Path },
 }
@@ -56,8 +78,9 @@ impl Receiver<'_> {
     /// Starts it, and waits until it listens. `address` is `unix:PATH`, or a host whose port is chosen here.
     pub fn start(&self, address: &str) -> Outcome<Waiting> {
         let (mut command, says_what_came, address) = match self {
-            Receiver::Discard { program, into } => {
+            Receiver::Discard { program, into, waking } => {
                 let mut command = Command::new(program);
+                command.args(waking.options());
                 command.args(into.iter().flat_map(|into| ["--into".as_ref(), into.as_os_str()]));
                 (command, true, address.to_string())
             }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Outcome;
-use crate::network::{Taken, listens, with_free_port};
+use crate::network::{Taken, Waking, listens, with_free_port};
 use crate::process::find_program;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,9 +47,11 @@ impl Nginx {
     }
 
     /// Has it send a file to `discard`; what came, and the processor time that the server took, in ns.
-    pub fn send(&self, discard: &Path, name: &str) -> Outcome<(Taken, u64)> {
+    pub fn send(&self, discard: &Path, waking: Waking, name: &str) -> Outcome<(Taken, u64)> {
         let before = self.cpu_ns()?;
-        let output = Command::new(discard).args(["--get", name, &self.address]).output()?;
+        let mut command = Command::new(discard);
+        command.args(waking.options()).args(["--get", name, &self.address]);
+        let output = command.output()?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_string().into());
         }

@@ -22,6 +22,7 @@ use crate::policy::rates::Kept;
 use crate::policy::{Choice, Durability, Facts, Reflink, Wish, plan};
 use crate::report::FileReport;
 use crate::room;
+use crate::segments::FullSegments;
 use crate::span::{Span, Work};
 use crate::sys::sigpipe::SigpipeBlocked;
 
@@ -182,6 +183,7 @@ impl<'a> Move<'a> {
             // Files have no peers, and are spared four calls.
             let has_peer = !matches!(ends.target.kind(), Kind::File | Kind::Block);
             let _no_signal = has_peer.then(SigpipeBlocked::new);
+            let _full = has_peer.then(|| FullSegments::of(&ends));
             self.drive(&ends, &mut work, &mut report)
         };
         moved.map_err(|error| match error {

@@ -23,6 +23,7 @@ mod observe;
 mod policy;
 mod report;
 mod room;
+mod segments;
 mod span;
 mod sys;
 pub mod tree;

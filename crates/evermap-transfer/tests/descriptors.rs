@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
@@ -166,6 +167,35 @@ fn files_go_into_pipes_and_sockets_by_every_engine_that_takes_them() {
         let (here, there) = UnixStream::pair().unwrap();
         let got = read_while(there, || moved(&here).inspect(|_| drop(here)));
         assert!(got.is_empty() && engine.is_some() || got == expected, "{engine:?}, socket");
+        let (here, there) = tcp_pair();
+        let got = read_while(there, || moved(&here).inspect(|_| drop(here)));
+        assert!(got.is_empty() && engine.is_some() || got == expected, "{engine:?}, TCP");
+    }
+}
+
+fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (here, listener.accept().unwrap().0)
+}
+
+/// Full segments are asked for, and no owner of a connection notices: the last bytes go out at once, and what the owner
+/// had asked for holds.
+#[test]
+fn a_connection_is_left_as_it_was() {
+    use rustix::net::sockopt::{set_tcp_cork, tcp_cork};
+    let source = file_of(&bytes(100_000));
+    for corked in [false, true] {
+        let (here, mut there) = tcp_pair();
+        set_tcp_cork(&here, corked).unwrap();
+        Move::new(&source, &here).run().unwrap();
+        assert_eq!(tcp_cork(&here), Ok(corked));
+        if !corked {
+            // The connection stays open: nothing but the move itself can have pushed them out.
+            let mut got = vec![0; 100_000];
+            there.read_exact(&mut got).unwrap();
+            assert!(got == bytes(100_000));
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! - `discard ADDRESS`: waits there for one connection. `ready ADDRESS` on the standard output says that it can come.
 //! - `discard --into FILE ADDRESS`: the same, and what comes is read and written to a file.
 //! - `discard --get PATH HOST:PORT`: asks a web server for this file.
+//! - `discard --waking BYTES ..`: over TCP, sleeps until so many bytes have come, and not for each segment.
 //!
 //! An address is `HOST:PORT` (port 0: any that is free) or `unix:PATH`. At the end it prints how many bytes came, and the
 //! time from the connection to its end: `{"bytes":..,"connected_ns":..}`.
@@ -10,7 +11,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -26,13 +27,7 @@ const BLOCK_BYTES: usize = 256 << 10;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let outcome = match words[..] {
-        ["--get", path, address] => get(path, address),
-        ["--into", file, address] => serve(address, Some(file)),
-        [address] => serve(address, None),
-        _ => Err("discard [--into FILE | --get PATH] ADDRESS".into()),
-    };
-    match outcome {
+    match take(&words) {
         Ok((bytes, start)) => {
             let connected_ns = start.elapsed().as_nanos();
             println!("{{\"bytes\":{bytes},\"connected_ns\":{connected_ns}}}");
@@ -45,7 +40,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(address: &str, into: Option<&str>) -> Outcome<(u64, Instant)> {
+fn take(words: &[&str]) -> Outcome<(u64, Instant)> {
+    let (waking_bytes, words) = match words {
+        ["--waking", bytes, rest @ ..] => (Some(bytes.parse()?), rest),
+        _ => (None, words),
+    };
+    match words {
+        ["--get", path, address] => get(path, address, waking_bytes),
+        ["--into", file, address] => serve(address, Some(file), waking_bytes),
+        [address] => serve(address, None, waking_bytes),
+        _ => Err("discard [--waking BYTES] [--into FILE | --get PATH] ADDRESS".into()),
+    }
+}
+
+fn serve(address: &str, into: Option<&str>, waking_bytes: Option<i32>) -> Outcome<(u64, Instant)> {
     let into = into.map(File::create).transpose()?;
     if let Some(path) = address.strip_prefix("unix:") {
         let listener = UnixListener::bind(path)?;
@@ -58,10 +66,11 @@ fn serve(address: &str, into: Option<&str>) -> Outcome<(u64, Instant)> {
     println!("ready {}", listener.local_addr()?);
     let (socket, _) = listener.accept()?;
     let start = Instant::now();
+    wake_after(&socket, waking_bytes)?;
     Ok((take_tcp(socket, into)?, start))
 }
 
-fn get(path: &str, address: &str) -> Outcome<(u64, Instant)> {
+fn get(path: &str, address: &str, waking_bytes: Option<i32>) -> Outcome<(u64, Instant)> {
     let start = Instant::now();
     let mut socket = TcpStream::connect(address)?;
     write!(socket, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
@@ -75,7 +84,23 @@ fn get(path: &str, address: &str) -> Outcome<(u64, Instant)> {
     if !head.starts_with(b"HTTP/1.1 200") {
         return Err(String::from_utf8_lossy(&head).into_owned().into());
     }
+    wake_after(&socket, waking_bytes)?;
     Ok((take_tcp(socket, None)?, start))
+}
+
+fn wake_after(socket: &TcpStream, bytes: Option<i32>) -> Outcome {
+    let Some(bytes) = bytes else { return Ok(()) };
+    let length = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the option is one int, which is read before the call returns.
+    let result = unsafe {
+        let value = (&raw const bytes).cast();
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVLOWAT);
+        libc::setsockopt(socket.as_raw_fd(), level, name, value, length)
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error().into()),
+    }
 }
 
 /// TCP can be told to throw away what it has.

@@ -14,7 +14,7 @@ use crate::compete::remove;
 use crate::corpus::{Entry, Kind};
 use crate::goals::Goal;
 use crate::grounds::Ground;
-use crate::network::{self, Receiver, Sender, Sent};
+use crate::network::{self, Receiver, Sender, Sent, Waking};
 use crate::nginx::Nginx;
 use crate::process::{Failure, find_program};
 use crate::raw::Origin;
@@ -165,12 +165,17 @@ pub fn report(bench: &mut Bench) -> Outcome {
     let into = memory.folder().join("received");
     let unix = format!("unix:{}", bench.folder("sockets")?.join("socket").display());
     for (kind, address) in [("TCP", TCP), ("UNIX", unix.as_str())] {
-        let throwing = Receiver::Discard { program: &discard, into: None };
-        let writing = Receiver::Discard { program: &discard, into: Some(&into) };
+        let throwing = |waking| Receiver::Discard { program: &discard, into: None, waking };
+        let waking = Waking::Always;
+        let writing = Receiver::Discard { program: &discard, into: Some(&into), waking };
         let mut receivers = vec![
-            ("thrown away", throwing, None),
+            ("thrown away", throwing(Waking::Always), None),
             ("read and written to a file", writing, Some(into.as_path())),
         ];
+        if kind == "TCP" {
+            let seldom = "thrown away by a receiver that is woken each 128 KiB";
+            receivers.insert(1, (seldom, throwing(Waking::Seldom), None));
+        }
         if let Some(program) = &evermap {
             let own = Receiver::Evermap { program, raw: true, into: &into };
             receivers.push(("`evermap receive` to a file", own, Some(into.as_path())));
@@ -194,7 +199,9 @@ pub fn report(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// Sending a gigabyte: against a plain reader and writer, and against a web server.
+/// Sending a gigabyte: against a plain reader and writer, and against a web server. To a receiver that is woken for each
+/// segment, the way most are, and to one that is not: waking takes most of a sender's time where that receiver's processor
+/// had gone to sleep, and is no work of the sender's.
 pub fn goals(bench: &mut Bench, evermap: &Path, ground: &Ground) -> Outcome {
     let entry = Entry::new(Kind::Random, GIB, bench.options.quick);
     let source = entry.make(ground.folder())?;
@@ -203,18 +210,29 @@ pub fn goals(bench: &mut Bench, evermap: &Path, ground: &Ground) -> Outcome {
     let program = evermap.to_path_buf();
     let own = Sender::Evermap { program, engine: None, connections: None };
     let senders = [plain, own.clone()];
-    let contest = Contest {
-        section: "goals",
-        cell: "1 GiB to a socket",
-        source: &source,
-        bytes: entry.bytes,
-        address: TCP,
-        senders: &senders,
-        receiver: &Receiver::Discard { program: &discard, into: None },
-        into: None,
-    };
+    for (waking, how) in
+        [(Waking::Always, "woken for each segment"), (Waking::Seldom, "woken each 128 KiB")]
+    {
+        let contest = Contest {
+            section: "goals",
+            cell: &format!("{} to a socket, {how}", entry.name()),
+            source: &source,
+            bytes: entry.bytes,
+            address: TCP,
+            senders: &senders,
+            receiver: &Receiver::Discard { program: &discard, into: None, waking },
+            into: None,
+        };
+        beside_read_send(bench, &contest)?;
+        beside_nginx(bench, &contest, waking, &own)?;
+    }
+    Ok(())
+}
+
+/// The sender's processor time.
+fn beside_read_send(bench: &mut Bench, contest: &Contest<'_>) -> Outcome {
     let results = contest.hold(bench)?;
-    let what = format!("{} to a socket: sender's CPU, evermap / read + send", entry.name());
+    let what = format!("{}: sender's CPU, evermap / read + send", contest.cell);
     let limit = Goal::AtMost(1.0 / 6.0);
     let mut ratios = Samples::new();
     if let (Ok(plain), Ok(own)) = (&results[0].sent, &results[1].sent) {
@@ -222,38 +240,33 @@ pub fn goals(bench: &mut Bench, evermap: &Path, ground: &Ground) -> Outcome {
             ratios.push(own.sender.cpu_ms() / plain.sender.cpu_ms());
         }
     }
+    println!("{}", table(&results));
     match &results[1].sent {
         Ok(_) => {
             bench.goals.judge(&what, "read + send 64 KiB", &ratios, limit);
         }
         Err(failure) => bench.goals.unmeasured(&what, limit, failure),
     }
-    beside_nginx(bench, &source, entry.bytes, &contest, &own)
+    Ok(())
 }
 
 /// The connection's rate, in turns with nginx.
-fn beside_nginx(
-    bench: &mut Bench,
-    source: &Path,
-    bytes: u64,
-    contest: &Contest<'_>,
-    own: &Sender,
-) -> Outcome {
-    let what = "a file to a socket: rate of the connection, evermap / nginx";
+fn beside_nginx(bench: &mut Bench, contest: &Contest<'_>, waking: Waking, own: &Sender) -> Outcome {
+    let what = format!("{}: rate of the connection, evermap / nginx", contest.cell);
     let limit = Goal::AtLeast(1.0);
     let own_folder = bench.folder("nginx")?;
-    let files: PathBuf = source.parent().ok_or("a file is in a folder")?.to_path_buf();
+    let files: PathBuf = contest.source.parent().ok_or("a file is in a folder")?.to_path_buf();
     let Some(server) = said("nginx", Nginx::start(&own_folder, &files)) else {
-        bench.goals.unmeasured(what, limit, "nginx is not here, or does not start");
+        bench.goals.unmeasured(&what, limit, "nginx is not here, or does not start");
         return Ok(());
     };
-    let name = source.file_name().ok_or("a file has a name")?.to_string_lossy().into_owned();
+    let name = contest.source.file_name().ok_or("a file has a name")?.to_string_lossy();
     let discard = bench.own_folder().join("discard");
     let (mut ratios, mut cpu) = (Samples::new(), Samples::new());
     for round in bench.options.first_round()..=bench.options.rounds {
-        let (taken, cpu_ns) = server.send(&discard, &name)?;
-        if taken.bytes != bytes {
-            return Err(format!("nginx sent {} bytes of {bytes}", taken.bytes).into());
+        let (taken, cpu_ns) = server.send(&discard, waking, &name)?;
+        if taken.bytes != contest.bytes {
+            return Err(format!("nginx sent {} bytes of {}", taken.bytes, contest.bytes).into());
         }
         let (section, cell) = (contest.section, contest.cell);
         let origin = Origin { section, cell, subject: "nginx", round };
@@ -262,7 +275,7 @@ fn beside_nginx(
         let sent = match contest.send(bench, own)? {
             Ok(sent) => sent,
             Err(failure) => {
-                bench.goals.unmeasured(what, limit, &failure);
+                bench.goals.unmeasured(&what, limit, &failure);
                 return Ok(());
             }
         };
@@ -272,7 +285,7 @@ fn beside_nginx(
             cpu.push(sent.sender.cpu_ms() * 1e6 / cpu_ns as f64);
         }
     }
-    println!("- sender's CPU beside nginx: evermap / nginx {cpu}\n");
-    bench.goals.judge(what, "nginx", &ratios, limit);
+    println!("- {}: sender's CPU, evermap / nginx {cpu}\n", contest.cell);
+    bench.goals.judge(&what, "nginx", &ratios, limit);
     Ok(())
 }

@@ -10,4 +10,5 @@ mod listening;
 mod processes;
 mod raw;
 mod room;
+mod waking;
 mod wire;

@@ -18,7 +18,7 @@ use crate::bench::{Bench, said};
 use crate::compete::{self, Cell, prepare};
 use crate::corpus::{Entry, Kind};
 use crate::grounds::Ground;
-use crate::network::{Receiver, Sender};
+use crate::network::{Receiver, Sender, Waking};
 use crate::plots::bars::Bars;
 use crate::process::{self, Cost, Job};
 use crate::profile::{self, Profile, Sampler};
@@ -290,7 +290,7 @@ fn with_receiver<T>(
 ) -> Outcome<Result<T, process::Failure>> {
     ends::go_on()?;
     let discard = bench.own_folder().join("discard");
-    let receiver = Receiver::Discard { program: &discard, into: None };
+    let receiver = Receiver::Discard { program: &discard, into: None, waking: Waking::Always };
     let waiting = receiver.start("127.0.0.1:0")?;
     let result = run(Job::new(sender.command(source, &waiting.address)))?;
     if result.is_ok() {

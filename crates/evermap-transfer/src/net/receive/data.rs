@@ -4,16 +4,17 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Receive;
 use super::taker::Taker;
+use crate::engines::Stop;
 use crate::error::Result;
 use crate::file;
 use crate::meter::Meter;
 use crate::net::account::Account;
 use crate::net::parallel::{OfAll, OfOne, on_each};
 use crate::net::report::Connection;
-use crate::net::socket::{Patience, Socket};
+use crate::net::socket::{Patience, Socket, WAKING_BYTES};
 use crate::net::watch::{Direction, Watched};
 use crate::net::wire::{Manifest, RANGE_BYTES, Range};
-use crate::span::Work;
+use crate::span::{Span, Work};
 use crate::sys::sigpipe::SigpipeBlocked;
 
 /// All that the connections share.
@@ -91,9 +92,7 @@ impl Shared<'_> {
             };
             let claimed = self.account.lock().unwrap_or_else(PoisonError::into_inner).claim(span);
             claimed.map_err(|what| socket.malformed(what))?;
-            let mut work = Work::new([span]);
-            taker
-                .take(socket, &mut work, self.meter)
+            self.take(span, socket, &mut taker)
                 .map_err(|stop| taker.error(stop, socket, self.manifest.data_bytes()))?;
             bytes += span.bytes();
             spans += 1;
@@ -101,5 +100,21 @@ impl Shared<'_> {
         let connection =
             Connection { peer: socket.address().into(), engine: taker.used(), bytes, spans };
         Ok((connection, taker.not_used().to_vec()))
+    }
+
+    /// Takes one span. It is known how much is still to come, so that all but the last of it needs to be looked at only when a
+    /// good part has come.
+    fn take(
+        &self,
+        span: Span,
+        socket: &Socket,
+        taker: &mut Taker<'_>,
+    ) -> std::result::Result<(), Stop> {
+        let rest = span.end.saturating_sub(WAKING_BYTES).max(span.begin);
+        if rest > span.begin {
+            let mut most = Work::new([Span::new(span.begin, rest)]);
+            socket.seldom_woken(|| taker.take(socket, &mut most, self.meter))?;
+        }
+        taker.take(socket, &mut Work::new([Span::new(rest, span.end)]), self.meter)
     }
 }

@@ -48,7 +48,12 @@ pub(super) fn receive(
         total_bytes: 0,
         on_progress: receive.on_progress.as_deref(),
     };
-    let (taken, seen) = watched.during(|| taker.take(socket, &mut work, &meter))?;
+    let mut take = || taker.take(socket, &mut work, &meter);
+    let (taken, seen) = watched.during(|| match target {
+        // Somebody may wait for each byte of it.
+        Target::Stream(_) => take(),
+        _ => socket.seldom_woken(take),
+    })?;
     // A socket that the watch shut down has ended as well: that is no end of the file.
     if let Some(error) = seen.and_then(|seen| seen.error(socket)) {
         return Err(error);

@@ -20,6 +20,7 @@ use crate::net::report::Connection;
 use crate::net::socket::{Patience, Socket};
 use crate::net::watch::{Direction, Watched};
 use crate::net::wire::Range;
+use crate::segments::FullSegments;
 use crate::span::{Span, Work};
 use crate::sys::sigpipe::SigpipeBlocked;
 
@@ -94,6 +95,7 @@ fn one_connection(
     };
     let ends = look().map_err(Broke::Here)?;
     let patience = Patience::idle(send.idle, &send.cancelled);
+    let _full = FullSegments::of(&ends);
     let mut carrier = Carrier::new(&send.engines());
     let (mut bytes, mut spans) = (0, 0);
     while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {

@@ -14,6 +14,7 @@ use crate::net::socket::Socket;
 use crate::net::watch::{Direction, Watched};
 use crate::observe::Moment;
 use crate::report::NotUsed;
+use crate::segments::FullSegments;
 use crate::span::{Span, Work};
 use crate::sys::sigpipe::SigpipeBlocked;
 
@@ -60,6 +61,7 @@ fn bytes(send: &Send, source: &Source, socket: &Socket, meter: &Meter) -> Result
     if let Ok(file) = rustix::io::fcntl_dupfd_cloexec(source, 0) {
         advise(&file);
     }
+    let _full = FullSegments::of(&ends);
     let mut carrier = Carrier::new(&send.engines());
     let watched = Watched {
         sockets: std::slice::from_ref(socket),
