@@ -18,23 +18,22 @@ mod verbs;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use arguments::{Arguments, Verb};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let words: Vec<_> = std::env::args_os().collect();
+    let arguments = match Arguments::of_line(&words) {
         Ok(arguments) => arguments,
         Err(error) => {
-            let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+            let words = words.iter().map(|word| word.to_string_lossy().into_owned());
             match absent::explain(&error, words.skip(1)) {
                 Some(failure) => return failure.report(),
                 None => error.exit(),
             }
         }
     };
-    output::trace_to_stderr(arguments.verbose);
+    output::trace_to_stderr(arguments.common.verbose);
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
