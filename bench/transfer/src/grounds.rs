@@ -118,6 +118,16 @@ impl Grounds {
         self.formatted(name, file_system, options, arguments)
     }
 
+    /// ext4 on a device of its own, with room for many small files: nothing on it has ever been removed. Where nothing can be
+    /// mounted, the folder itself.
+    pub fn for_small_files(&self) -> Outcome<Ground> {
+        if !self.can_mount {
+            return Ground::plain("small-files", self.folder.join("small-files"));
+        }
+        let format = ["-q", "-F", "-i", "4096", "-E", "nodiscard,lazy_itable_init=1"];
+        self.formatted("small-files", "ext4", "noinit_itable", &format)
+    }
+
     /// btrfs that compresses with zstd.
     pub fn compressing(&self) -> Outcome<Ground> {
         self.formatted("btrfs-zstd", "btrfs", "compress=zstd:3", &["-q", "-f", "-K"])

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::Outcome;
-use crate::bench::Bench;
+use crate::bench::{Bench, said};
 use crate::compete::{Cell, Measured, Standings, compete};
 use crate::corpus::{self, Entry, Kind};
 use crate::goals::Goal;
@@ -22,7 +22,9 @@ pub fn report(bench: &mut Bench) -> Outcome {
     if let Some(ground) = bench.ground("ext4") {
         warm(bench, &evermap, &ground)?;
         cold_and_synced(bench, &evermap, &ground)?;
-        tree(bench, &evermap, &ground)?;
+        if let Some(ground) = said("ext4 for small files", bench.grounds.for_small_files()) {
+            tree(bench, &evermap, &ground)?;
+        }
         sockets::goals(bench, &program, &ground)?;
     }
     for name in ["ext4", "xfs", "btrfs", "tmpfs"] {
@@ -118,10 +120,9 @@ fn tree(bench: &mut Bench, evermap: &Subject, ground: &Ground) -> Outcome {
     let source = ground.folder().join("tree");
     corpus::tree(&source, files)?;
     let name = format!("tree of {files} files of 4 KiB");
-    let cell = Cell { tree: true, ..cell(&name, ground, source.clone(), files * 4096) };
+    let cell = Cell { tree: true, ..cell(&name, ground, source, files * 4096) };
     let subjects = with(bench, evermap, &[CP, "rsync -W", "xcp"]);
     let all = compete(bench, &cell, &subjects)?;
-    std::fs::remove_dir_all(source)?;
     let what = format!("{name}: cp -a / evermap");
     judge(bench, &what, &all, (CP, POLICY), Goal::AtLeast(1.5), |step| step.cost.wall_ms());
     for peer in ["rsync -W", "xcp"] {
