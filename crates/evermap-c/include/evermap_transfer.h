@@ -93,7 +93,7 @@ typedef struct em_transfer_options {
     em_explanation_callback explain;
     /** What both get. */
     void *context;
-    /** An em_copy_durability. [copy, move] */
+    /** An em_copy_durability; what a receiver keeps to before its sender is told. [copy, move, receive] */
     uint32_t durability;
     /** An em_reflink. [copy, move] */
     uint32_t reflink;

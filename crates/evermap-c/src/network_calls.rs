@@ -90,9 +90,13 @@ fn receive(
     reported: Reported,
     accept: impl FnOnce(&Receive) -> Received + std::marker::Send,
 ) -> Result<()> {
-    choices.refuse_others(function, &["verify", "raw", "discard", "wait_ms", "idle_ms"])?;
+    choices.refuse_others(
+        function,
+        &["durability", "verify", "raw", "discard", "wait_ms", "idle_ms"],
+    )?;
     let (watch, counted) = (choices.watch(), Counted::default());
     let mut receive = Receive::new(target)
+        .durability(choices.durability()?)
         .verify(choices.is(|given| given.verify))
         .raw(choices.is(|given| given.raw))
         .discard(choices.is(|given| given.discard))

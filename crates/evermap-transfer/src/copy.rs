@@ -17,7 +17,7 @@ use crate::meter::Meter;
 use crate::observe::Moment;
 use crate::policy::rates::Kept;
 use crate::policy::{Durability, Reflink, Wish};
-use crate::report::{FileReport, TreeSummary};
+use crate::report::{Report, TreeSummary};
 use crate::tree::{self, TreeMeter, TreeOptions};
 
 /// A copy of a file to a name, in place of what has it; or of a directory with all that is in it.
@@ -139,7 +139,7 @@ impl Copy {
     /// # Errors
     ///
     /// All of [`Error`]; the target's name has what it had before then.
-    pub fn run(&self) -> Result<FileReport> {
+    pub fn run(&self) -> Result<Report> {
         let file = open_source(&self.source)?;
         let stat = look(file.as_fd()).map_err(Error::io("look at", &self.source))?;
         if fs::FileType::from_raw_mode(stat.stx_mode.into()) == fs::FileType::Directory {
@@ -154,7 +154,7 @@ impl Copy {
         }
     }
 
-    fn run_file(&self, source: Source<'_>, directory: &Path, path: &Path) -> Result<FileReport> {
+    fn run_file(&self, source: Source<'_>, directory: &Path, path: &Path) -> Result<Report> {
         let name = file_name(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = fs::open(directory, flags, Mode::empty())
@@ -172,7 +172,7 @@ impl Copy {
         Ok(report)
     }
 
-    fn run_tree(&self) -> Result<FileReport> {
+    fn run_tree(&self) -> Result<Report> {
         if self.options.resume {
             return Err(Error::Usage(format!(
                 "{} is a directory: only files are copied in parts that can be resumed; leave `resume` out",
@@ -195,7 +195,7 @@ impl Copy {
         let start = Moment::now();
         let copied = tree::copy(&self.source, &target, &options, &self.tree_meter)?;
         let counts = copied.counts;
-        Ok(FileReport {
+        Ok(Report {
             size_bytes: counts.bytes + counts.hole_bytes,
             data_bytes: counts.bytes,
             hole_bytes: counts.hole_bytes,
@@ -211,7 +211,7 @@ impl Copy {
                 not_kept_total: copied.not_kept_total,
             }),
             not_kept: copied.not_kept,
-            ..FileReport::default()
+            ..Report::default()
         })
     }
 }

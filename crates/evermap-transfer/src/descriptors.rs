@@ -20,7 +20,7 @@ use crate::meter::Meter;
 use crate::observe::{self, Moment};
 use crate::policy::rates::Kept;
 use crate::policy::{Choice, Durability, Facts, Reflink, Wish, plan};
-use crate::report::FileReport;
+use crate::report::Report;
 use crate::room;
 use crate::segments::FullSegments;
 use crate::span::{Span, Work};
@@ -162,7 +162,7 @@ impl<'a> Move<'a> {
     /// [`Error::Io`], [`Error::NoSpace`], [`Error::Refused`] by the last of [`Move::engines`], [`Error::Cancelled`];
     /// [`Error::SourceChanged`] when the source ends within a span, [`Error::SameFile`],
     /// [`Error::Usage`] for spans that are none. What has arrived stays in the target.
-    pub fn run(&self) -> Result<FileReport> {
+    pub fn run(&self) -> Result<Report> {
         let start = Moment::now();
         let names = (
             self.names.0.clone().unwrap_or_else(|| name_of(self.source)),
@@ -173,7 +173,7 @@ impl<'a> Move<'a> {
             return Err(Error::SameFile { source_path: names.0, target_path: names.1 });
         }
         let mut work = self.due(&ends)?;
-        let mut report = FileReport::default();
+        let mut report = Report::default();
         if self.explain {
             report.source_resident_before = observe::residency(self.source);
         }
@@ -226,7 +226,7 @@ impl<'a> Move<'a> {
         Ok(Work::new(spans))
     }
 
-    fn drive(&self, ends: &Ends<'_>, work: &mut Work, report: &mut FileReport) -> Result<()> {
+    fn drive(&self, ends: &Ends<'_>, work: &mut Work, report: &mut Report) -> Result<()> {
         let facts = Facts::of(ends, work.bytes().unwrap_or(ends.source.size_bytes()));
         let reserve = |due: &Work| self.reserve(ends, due);
         let drive = Drive {
@@ -329,7 +329,7 @@ impl<'a> Move<'a> {
         room::reserve(target.fd(), target.path(), due, target.file_system(), &self.meter)
     }
 
-    fn flush(&self, ends: &Ends<'_>, report: &mut FileReport) -> Result<()> {
+    fn flush(&self, ends: &Ends<'_>, report: &mut Report) -> Result<()> {
         let target = &ends.target;
         if !matches!(target.kind(), Kind::File | Kind::Block) {
             return Ok(());
@@ -388,6 +388,54 @@ mod tests {
             Span::new(at - bytes, at)
         };
         parts.iter().map(next).collect()
+    }
+
+    /// Three engines in turns, the fastest of which has the rest; and the next copy knows without a race.
+    #[test]
+    fn engines_race_once_between_two_devices() {
+        use std::os::unix::fs::FileExt;
+        let place = tempfile::tempdir().unwrap();
+        let file = || tempfile::tempfile_in(place.path()).unwrap();
+        let content: Vec<u8> =
+            (0..4 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let source = file();
+        source.write_all_at(&content, 0).unwrap();
+        if observe::residency(source.as_fd()).is_none() {
+            eprintln!("SKIPPED: what is cached is not known here, so nothing is raced");
+            return;
+        }
+        let tuning = Tuning { raced_bytes_min: 2 << 20, heat_bytes: 64 << 10, ..Tuning::default() };
+        let run = |bytes: u64| {
+            let target = file();
+            let mut moved = Move::new(&source, &target)
+                .spans([Span::new(0, bytes)])
+                .reflink(Reflink::Never)
+                .tuning(tuning.clone());
+            moved.kept = Kept::at(place.path().join("kept"));
+            let report = moved.run().unwrap();
+            let mut copied = vec![0; bytes as usize];
+            target.read_exact_at(&mut copied, 0).unwrap();
+            assert!(copied == content[..bytes as usize]);
+            report
+        };
+        // Too short for a race.
+        assert_eq!(run(1 << 20).engines.len(), 1);
+        assert!(!place.path().join("kept").exists());
+        let raced = run(4 << 20);
+        let heats = 3 * (64 << 10);
+        let mut moved: Vec<u64> = raced.engines.iter().map(|engine| engine.bytes).collect();
+        moved.sort_unstable();
+        let losers = moved.len() - 1;
+        assert!(losers >= 1 && moved[..losers].iter().all(|bytes| *bytes == heats), "{raced:?}");
+        assert_eq!(moved.iter().sum::<u64>(), 4 << 20);
+        assert!(raced.log.iter().any(|line| line.contains("us a MiB")), "{raced:?}");
+        // Short or long, what won is used from now on.
+        let fastest = raced.engines.iter().max_by_key(|engine| engine.bytes).unwrap().engine;
+        for bytes in [1 << 20, 4 << 20] {
+            let next = run(bytes);
+            assert_eq!(next.engines.len(), 1, "{next:?}");
+            assert_eq!(next.engines[0].engine, fastest);
+        }
     }
 
     proptest! {

@@ -16,10 +16,6 @@ use crate::span::{Span, Work};
 
 /// Sources of which more is resident are not read ahead, and their filling does not wait.
 const ADAPTED_RESIDENT_MAX: f64 = 0.9;
-/// Files that are shorter are over before a race between engines would gain anything.
-const RACED_BYTES_MIN: u64 = 256 << 20;
-/// What each engine moves at a time in a race.
-const HEAT_BYTES: u64 = 8 << 20;
 /// How often each one runs.
 const HEATS: usize = 3;
 
@@ -266,7 +262,7 @@ impl Drive<'_> {
         if let Some(engine) = self.kept.fastest(source, target) {
             return Some(engine);
         }
-        if work.bytes().is_none_or(|bytes| bytes < RACED_BYTES_MIN) {
+        if work.bytes().is_none_or(|bytes| bytes < self.tuning.raced_bytes_min) {
             return None;
         }
         let mut runners = vec![EngineKind::MmapWrite, EngineKind::Splice];
@@ -278,7 +274,7 @@ impl Drive<'_> {
             for (runner, best_ns) in runners.iter().zip(&mut best_ns) {
                 let (before, start) = (self.meter.arrived_bytes(), observe::processor_time());
                 // One that stops is out of the race; if it failed for good, the plan's engines will say so.
-                let outcome = self.with(*runner, self.tuning, work, HEAT_BYTES);
+                let outcome = self.with(*runner, self.tuning, work, self.tuning.heat_bytes);
                 let bytes = self.meter.arrived_bytes() - before;
                 note_moved(driven, *runner, bytes);
                 if outcome.is_err() || bytes == 0 {

@@ -30,7 +30,7 @@ impl std::fmt::Display for Side {
 #[non_exhaustive]
 pub enum Error {
     /// A call failed on one of the files.
-    #[error("cannot {operation} {}: {source}", path.display())]
+    #[error("cannot {operation} {}: {source}{}", path.display(), remedy(source))]
     Io {
         /// What was tried, as in "cannot ...".
         operation: &'static str,
@@ -135,5 +135,26 @@ impl Error {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(E) -> Error {
         move |source| Error::Io { operation, path: path.into(), source: source.into() }
+    }
+}
+
+/// What to do about an error of the system, where that is the same for all files.
+fn remedy(error: &io::Error) -> &'static str {
+    use rustix::io::Errno;
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT) => {
+            "; see whether the name is right: directories on the way are not made"
+        }
+        Some(Errno::NOTDIR) => "; a part of the name is a file: see whether the name is right",
+        Some(Errno::ACCESS | Errno::PERM) => "; do it as a user who may, or have it allowed",
+        Some(Errno::ROFS) => "; name a target that may be written to",
+        Some(Errno::NAMETOOLONG) => "; give it a shorter name",
+        Some(Errno::LOOP) => "; a symbolic link leads back to itself: name the file",
+        Some(Errno::MFILE | Errno::NFILE) => {
+            "; too many files are open: raise `ulimit -n`, or close some"
+        }
+        Some(Errno::NOSPC | Errno::DQUOT) => "; free some, or name a target elsewhere",
+        Some(Errno::IO) => "; the disk is failing or gone: see the kernel's log",
+        _ => "",
     }
 }

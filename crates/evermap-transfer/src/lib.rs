@@ -37,6 +37,6 @@ pub use measure::{Cell, DeviceRates, Measure, device_rates};
 pub use meter::Meter;
 pub use observe::{Residency, Usage, residency};
 pub use policy::{Durability, Reflink};
-pub use report::{EngineUse, FileReport, NotKept, NotUsed, TreeSummary};
+pub use report::{EngineUse, NotKept, NotUsed, Report, TreeSummary};
 pub use span::{Span, Work};
 pub use sys::cancelled_by_signals;

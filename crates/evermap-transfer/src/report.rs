@@ -63,7 +63,7 @@ pub struct TreeSummary {
 /// How a file was copied, or a tree.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct FileReport {
+pub struct Report {
     /// Its size in bytes.
     pub size_bytes: u64,
     /// Of these, what was moved or shared.
@@ -102,7 +102,7 @@ pub struct FileReport {
     pub not_kept: Vec<NotKept>,
 }
 
-impl FileReport {
+impl Report {
     /// Processor time a GiB of data, in milliseconds; `None` where no data moved.
     pub fn processor_ms_per_gib(&self) -> Option<f64> {
         let gib = self.moved_bytes() as f64 / (1u64 << 30) as f64;

@@ -241,7 +241,7 @@ fn what_cannot_be_read_written_or_found_is_named() {
     let place = place();
     let (from, to) = from_to(&place);
     let said = |result: Result<_, Error>| {
-        result.map(|_: evermap_transfer::FileReport| ()).unwrap_err().to_string()
+        result.map(|_: evermap_transfer::Report| ()).unwrap_err().to_string()
     };
     let missing = said(Copy::new(&from, &to).run());
     assert!(missing.contains("from") && missing.contains("No such file"), "{missing}");

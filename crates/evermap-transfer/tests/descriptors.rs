@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evermap_transfer::engines::{EngineKind, Tuning};
-use evermap_transfer::{Durability, Error, FileReport, Move, Reflink, Result, Span};
+use evermap_transfer::{Durability, Error, Move, Reflink, Report, Result, Span};
 
 fn file() -> File {
     tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
@@ -38,7 +38,7 @@ fn content(file: &File) -> Vec<u8> {
 }
 
 /// What comes out of a stream while `body` moves into it.
-fn read_while(mut reader: impl Read + Send, body: impl FnOnce() -> Result<FileReport>) -> Vec<u8> {
+fn read_while(mut reader: impl Read + Send, body: impl FnOnce() -> Result<Report>) -> Vec<u8> {
     std::thread::scope(|scope| {
         let read = scope.spawn(move || {
             let mut content = Vec::new();
@@ -157,7 +157,7 @@ fn files_go_into_pipes_and_sockets_by_every_engine_that_takes_them() {
                 None => moved.run(),
             };
             match result {
-                Err(Error::Refused { .. }) if engine.is_some() => Ok(FileReport::default()),
+                Err(Error::Refused { .. }) if engine.is_some() => Ok(Report::default()),
                 other => other,
             }
         };

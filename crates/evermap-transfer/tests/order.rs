@@ -4,10 +4,12 @@
 //! test-vm` cuts the power.)
 #![allow(clippy::unwrap_used)]
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use evermap_transfer::engines::EngineKind;
+use evermap_transfer::net::{Receive, Send};
 use evermap_transfer::{Copy, Durability};
 use tempfile::TempDir;
 
@@ -26,6 +28,14 @@ fn act_of_one_copy() {
         _ => Durability::Full,
     };
     let (from, to) = (Path::new(&place).join("from"), Path::new(&place).join("to"));
+    if kind == "received" {
+        let (here, there) = UnixStream::pair().unwrap();
+        let receive = Receive::new(to).engine(EngineKind::ReadWrite).durability(durability);
+        let receiver = std::thread::spawn(move || receive.over(there).unwrap());
+        assert!(Send::new(from).over(here).unwrap().published);
+        receiver.join().unwrap();
+        return;
+    }
     // An engine whose calls are among those that are traced.
     let copy = Copy::new(from, to).durability(durability).engine(EngineKind::ReadWrite);
     copy.resume(kind == "resumed").run().unwrap();
@@ -101,7 +111,7 @@ fn a_file_is_flushed_before_it_has_its_name_and_its_directory_after() {
     if !can_trace() {
         return;
     }
-    for kind in ["new", "replacing"] {
+    for kind in ["new", "replacing", "received"] {
         let expected = [
             ("none", vec!["change copy", "name"]),
             ("data", vec!["change copy", "fdatasync copy", "name"]),

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 
 use evermap_transfer::net::{ReceiveReport, SendReport, Traffic};
-use evermap_transfer::{FileReport, NotKept};
+use evermap_transfer::{NotKept, Report};
 
 use super::types::*;
 use crate::arguments::{Out, array, out};
@@ -71,7 +71,7 @@ pub struct Told {
 
 impl Told {
     /// Of a copy or a move.
-    pub fn copied(report: &FileReport) -> Told {
+    pub fn copied(report: &Report) -> Told {
         Told { numbers: in_numbers(report), lines: lines_of(report) }
     }
 
@@ -95,7 +95,7 @@ impl Told {
     }
 
     fn carried(traffic: &Traffic, size_bytes: u64, raw: bool, not_kept: Vec<NotKept>) -> Told {
-        let report = FileReport {
+        let report = Report {
             size_bytes,
             data_bytes: traffic.bytes,
             hole_bytes: if raw { 0 } else { size_bytes.saturating_sub(traffic.bytes) },
@@ -103,7 +103,7 @@ impl Told {
             calls: traffic.calls,
             usage: traffic.usage,
             not_kept,
-            ..FileReport::default()
+            ..Report::default()
         };
         let mut told = Told::copied(&report);
         told.numbers.connections = traffic.connections.len() as u32;
@@ -139,7 +139,7 @@ struct Line {
     why: String,
 }
 
-fn lines_of(report: &FileReport) -> Vec<Line> {
+fn lines_of(report: &Report) -> Vec<Line> {
     let mut lines = Vec::new();
     for (number, used) in report.engines.iter().enumerate() {
         lines.push(Line {
@@ -169,7 +169,7 @@ fn lines_of(report: &FileReport) -> Vec<Line> {
     lines
 }
 
-fn in_numbers(report: &FileReport) -> em_transfer_report {
+fn in_numbers(report: &Report) -> em_transfer_report {
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     let usage = &report.usage;
     let counts = report.tree.as_ref().map(|tree| tree.counts);

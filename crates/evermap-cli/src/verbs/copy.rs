@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
 use evermap_transfer::engines::{EngineKind, Tuning};
-use evermap_transfer::{Durability, FileReport, Reflink};
+use evermap_transfer::{Reflink, Report};
 
-use super::transfer::explain;
+use super::transfer::{Level, explain};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::Progress;
@@ -54,13 +54,6 @@ pub struct Copy {
     /// The same as JSON, an object a source
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Level {
-    None,
-    Data,
-    Full,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -117,13 +110,9 @@ impl Copy {
         source: &Path,
         target: &Path,
         cancelled: &Arc<AtomicBool>,
-    ) -> Result<FileReport, Failure> {
+    ) -> Result<Report, Failure> {
         let mut copy = evermap_transfer::Copy::new(source, target)
-            .durability(match self.durability {
-                Level::None => Durability::None,
-                Level::Data => Durability::Data,
-                Level::Full => Durability::Full,
-            })
+            .durability(self.durability.into())
             .reflink(match self.reflink {
                 When::Auto => Reflink::Auto,
                 When::Never => Reflink::Never,
@@ -154,7 +143,7 @@ impl Copy {
         Ok(copied?)
     }
 
-    fn tell(&self, source: &Path, report: &FileReport, output: &mut Output) -> Result<(), Failure> {
+    fn tell(&self, source: &Path, report: &Report, output: &mut Output) -> Result<(), Failure> {
         if self.json {
             return output.json(report);
         }

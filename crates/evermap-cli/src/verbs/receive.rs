@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use evermap_transfer::Error;
 use evermap_transfer::net::{Address, Receive, ReceiveReport};
 
-use super::transfer::told_traffic;
+use super::transfer::{Level, told_traffic};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::ToolProgress;
@@ -24,6 +24,9 @@ pub struct ReceiveFile {
     /// The file to make, or a directory, in which it gets the sender's name
     #[arg(value_name = "DEST", required_unless_present = "discard")]
     destination: Option<PathBuf>,
+    /// What holds when the sender is told that it has arrived: `data` is on the disk, `full` under its name
+    #[arg(long, value_name = "LEVEL", default_value = "none")]
+    durability: Level,
     /// Read the file back from the disk, and let the sender compare it, before it gets its name
     #[arg(long)]
     verify: bool,
@@ -50,6 +53,7 @@ impl ReceiveFile {
         let destination = self.destination.clone().unwrap_or_default();
         let progress = ToolProgress::new(&destination, "receiving");
         let mut receive = Receive::new(&destination)
+            .durability(self.durability.into())
             .verify(self.verify)
             .raw(self.raw)
             .discard(self.discard)

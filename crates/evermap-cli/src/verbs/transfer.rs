@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use evermap_transfer::net::Traffic;
-use evermap_transfer::{FileReport, Residency, TreeSummary};
+use evermap_transfer::{Durability, Report, Residency, TreeSummary};
 
 use crate::failure::Failure;
 use crate::output::{self, Output};
@@ -11,8 +11,26 @@ use crate::output::{self, Output};
 /// Of less than this, rates tell of calls and not of bytes.
 const RATED_BYTES_MIN: u64 = 1 << 20;
 
+/// What `--durability` may be.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum Level {
+    None,
+    Data,
+    Full,
+}
+
+impl From<Level> for Durability {
+    fn from(level: Level) -> Durability {
+        match level {
+            Level::None => Durability::None,
+            Level::Data => Durability::Data,
+            Level::Full => Durability::Full,
+        }
+    }
+}
+
 /// A report for people: a line a question.
-pub fn explain(name: &str, report: &FileReport, output: &mut Output) -> Result<(), Failure> {
+pub fn explain(name: &str, report: &Report, output: &mut Output) -> Result<(), Failure> {
     let usage = &report.usage;
     let seconds = |seconds: f64| output::duration(Duration::from_secs_f64(seconds.max(0.0)));
     let rate = match usage.wall_s > 0.0 {
@@ -129,7 +147,7 @@ fn of_a_tree(tree: &TreeSummary) -> String {
 }
 
 /// How much of both files is in the page cache.
-fn cached(report: &FileReport) -> Option<String> {
+fn cached(report: &Report) -> Option<String> {
     let share = |residency: Option<Residency>| {
         residency.map(|residency| match report.size_bytes {
             0 => "0 %".to_string(),

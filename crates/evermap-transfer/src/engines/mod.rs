@@ -171,6 +171,11 @@ pub struct Tuning {
     pub ring_depth: usize,
     /// Bytes of one of a ring's buffers.
     pub ring_chunk_bytes: usize,
+    /// A race between engines that nobody has measured yet is held in copies of so many bytes: shorter ones are over before it
+    /// would gain anything.
+    pub raced_bytes_min: u64,
+    /// What each engine moves at a time in a race.
+    pub heat_bytes: u64,
 }
 
 impl Default for Tuning {
@@ -184,6 +189,8 @@ impl Default for Tuning {
             lanes: 1,
             ring_depth: 8,
             ring_chunk_bytes: 1 << 20,
+            raced_bytes_min: 256 << 20,
+            heat_bytes: 8 << 20,
         }
     }
 }

@@ -20,12 +20,13 @@
 //! is copied again.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::{Errno, pwrite};
 
 use super::identity::Identity;
+use super::whole::read_fully;
 use crate::span::Span;
 
 const MAGIC: &[u8; 8] = b"EVMPART\n";
@@ -55,7 +56,7 @@ impl Journal {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
         let mut header = [0; HEADER_BYTES];
-        let read = read_fully(&file, &mut header, 0)?;
+        let read = read_fully(file.as_fd(), &mut header, 0)?;
         if let (HEADER_BYTES, Some((salt, of))) = (read, decode_header(&header))
             && of == *source
         {
@@ -96,7 +97,7 @@ impl Journal {
         while spans.len() < RECORDS_MAX {
             let mut record = [0; RECORD_BYTES];
             let at = HEADER_BYTES as u64 + self.records * RECORD_BYTES as u64;
-            if read_fully(&self.file, &mut record, at)? < RECORD_BYTES {
+            if read_fully(self.file.as_fd(), &mut record, at)? < RECORD_BYTES {
                 break;
             }
             match decode_record(&record, self.salt) {
@@ -163,19 +164,6 @@ fn decode_record(bytes: &[u8; RECORD_BYTES], salt: u32) -> Option<Span> {
         return None;
     }
     Some(Span::new(u64_at(0)?, u64_at(8)?))
-}
-
-fn read_fully(file: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-    let mut read_bytes = 0;
-    while read_bytes < buffer.len() {
-        match pread(file, &mut buffer[read_bytes..], offset + read_bytes as u64) {
-            Ok(0) => break,
-            Ok(read) => read_bytes += read,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(read_bytes)
 }
 
 fn write_fully(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {

@@ -11,6 +11,7 @@ mod part;
 mod subject;
 mod target;
 mod verify;
+mod whole;
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,7 +29,7 @@ use crate::meter::Meter;
 use crate::observe::{self, Moment};
 use crate::policy::rates::Kept;
 use crate::policy::{Durability, Facts, Wish};
-use crate::report::{EngineUse, FileReport, NotUsed};
+use crate::report::{EngineUse, NotUsed, Report};
 use crate::room;
 use crate::span::{Span, Work};
 use crate::sys::sigpipe::SigpipeBlocked;
@@ -77,7 +78,7 @@ pub(crate) fn copy_at(
     place: Place<'_>,
     options: &Options,
     meter: &Meter,
-) -> Result<FileReport> {
+) -> Result<Report> {
     let start = Moment::now();
     let stat = look(source.file).map_err(Error::io("look at", source.path))?;
     let identity = Identity::of(&stat);
@@ -87,8 +88,7 @@ pub(crate) fn copy_at(
     let spans = observe::extents(source.file, identity.size_bytes, stat.stx_blocks * 512);
     let spans = spans.map_err(Error::io("find the data of", source.path))?;
     let data_bytes = spans.iter().map(Span::bytes).sum();
-    let mut report =
-        FileReport { size_bytes: identity.size_bytes, data_bytes, ..FileReport::default() };
+    let mut report = Report { size_bytes: identity.size_bytes, data_bytes, ..Report::default() };
     if options.explain {
         report.source_resident_before = observe::residency(source.file);
     }
@@ -146,7 +146,7 @@ pub(crate) fn write_into(
     target_path: &Path,
     options: &Options,
     meter: &Meter,
-) -> Result<FileReport> {
+) -> Result<Report> {
     let start = Moment::now();
     let stat = look(source.file).map_err(Error::io("look at", source.path))?;
     let identity = Identity::of(&stat);
@@ -173,11 +173,8 @@ pub(crate) fn write_into(
     };
     moved?;
     let arrived_bytes = meter.arrived_bytes();
-    let mut report = FileReport {
-        size_bytes: arrived_bytes,
-        data_bytes: arrived_bytes,
-        ..FileReport::default()
-    };
+    let mut report =
+        Report { size_bytes: arrived_bytes, data_bytes: arrived_bytes, ..Report::default() };
     describe(driven, &ends, &mut report);
     report.calls = meter.calls();
     report.usage = start.since();
@@ -201,7 +198,7 @@ impl Copying<'_> {
         target: &Target<'_>,
         work: &mut Work,
         part: Option<&mut Part>,
-        report: &mut FileReport,
+        report: &mut Report,
     ) -> Result<()> {
         let ends = Ends::new((&self.source.file, self.source.path), (target, target.path()))?;
         let is_file = ends.source.kind() == Kind::File;
@@ -269,7 +266,7 @@ impl Copying<'_> {
     }
 
     /// Reading back, attributes, flushing: all that comes before the name.
-    fn finish(&self, target: &Target<'_>, report: &mut FileReport) -> Result<()> {
+    fn finish(&self, target: &Target<'_>, report: &mut Report) -> Result<()> {
         if self.options.verify {
             let source = Named { file: self.source.file, path: self.source.path };
             let stored = Named { file: target.as_fd(), path: target.path() };
@@ -294,7 +291,7 @@ impl Copying<'_> {
     }
 
     /// Owner, extended attributes, mode, times. (Of what is within a new directory, whoever fills that sees to them.)
-    fn keep_attributes(&self, target: &Target<'_>, report: &mut FileReport) -> Result<()> {
+    fn keep_attributes(&self, target: &Target<'_>, report: &mut Report) -> Result<()> {
         let mut keeper = Keeper::for_one(self.options.preserve);
         let mut refusals = Vec::new();
         let failed = |path| move |(operation, errno)| Error::io(operation, path)(errno);
@@ -338,7 +335,7 @@ impl Copying<'_> {
 }
 
 /// What was driven, in words of the report.
-pub(crate) fn describe(driven: Driven, ends: &Ends<'_>, report: &mut FileReport) {
+pub(crate) fn describe(driven: Driven, ends: &Ends<'_>, report: &mut Report) {
     let used = |(engine, bytes): (EngineKind, u64)| EngineUse {
         engine,
         bytes,

@@ -4,9 +4,9 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use rustix::fs::{Advice, fadvise, fdatasync};
-use rustix::io::{Errno, pread};
 
 use super::identity::look;
+use super::whole::read_fully;
 use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::observe::extents;
@@ -69,34 +69,24 @@ pub(crate) fn first_difference(
                 return Err(Error::Cancelled { left: "nothing is left behind".into() });
             }
             let wanted = (span.end - at).min(CHUNK_BYTES as u64) as usize;
-            let read = read_fully(source, &mut buffers.0[..wanted], at)?;
-            let read_back = read_fully(target, &mut buffers.1[..wanted], at)?;
-            let (a, b) = (&buffers.0[..read], &buffers.1[..read_back]);
+            let first = read(source, &mut buffers.0[..wanted], at)?;
+            let read_back = read(target, &mut buffers.1[..wanted], at)?;
+            let (a, b) = (&buffers.0[..first], &buffers.1[..read_back]);
             if a != b {
                 let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
                 return Ok(Some(at + same as u64));
             }
-            if read == 0 {
+            if first == 0 {
                 break;
             }
-            at += read as u64;
+            at += first as u64;
         }
     }
     Ok(None)
 }
 
-/// Reads until the buffer is full or the file ends.
-fn read_fully(named: Named<'_>, buffer: &mut [u8], offset: u64) -> Result<usize> {
-    let mut read_bytes = 0;
-    while read_bytes < buffer.len() {
-        match pread(named.file, &mut buffer[read_bytes..], offset + read_bytes as u64) {
-            Ok(0) => break,
-            Ok(read) => read_bytes += read,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(Error::io("read", named.path)(errno)),
-        }
-    }
-    Ok(read_bytes)
+fn read(named: Named<'_>, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    read_fully(named.file, buffer, offset).map_err(Error::io("read", named.path))
 }
 
 /// All that is in one or the other, ascending.

@@ -20,6 +20,7 @@ pub fn small() -> Tuning {
         lanes: 1,
         ring_depth: 4,
         ring_chunk_bytes: 32 << 10,
+        ..Tuning::default()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::target::{Target, flush, set_attributes};
 use super::{Receive, data};
 use crate::error::{Error, Result};
-use crate::file::{self, Placing};
+use crate::file;
 use crate::meter::Meter;
 use crate::net::digest::{Digester, chunks};
 use crate::net::report::{ReceiveReport, Traffic};
@@ -16,6 +16,7 @@ use crate::net::wire::{
     DIGEST_CHUNK_BYTES, Frame, HELLO_BYTES, Hello, Malformed, Manifest, Reason, name_of,
 };
 use crate::observe::Moment;
+use crate::policy::Durability;
 
 /// How long the sender is waited for to have taken the reason why this end gives up.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -123,8 +124,15 @@ fn whole(
     let (path, not_kept) = match file {
         Some(file) => {
             let not_kept = set_attributes(&file, manifest)?;
-            let path = file.path().to_path_buf();
-            file.publish(Placing::Replacing)?;
+            // It is the receiver's to keep by now: whether the sender is still there is no matter.
+            let sign = || {
+                let _ = first.say(&Frame::Working, handshake());
+                Ok(())
+            };
+            let path = match receive.durability {
+                Durability::None => target.publish(file, Durability::None)?,
+                durability => with_signs(sign, || target.publish(file, durability))?,
+            };
             (Some(path), not_kept)
         }
         None => (None, Vec::new()),

@@ -22,6 +22,7 @@ use super::wire::Hello;
 use super::{HANDSHAKE, IDLE};
 use crate::engines::EngineKind;
 use crate::error::{Error, Result};
+use crate::policy::Durability;
 use conversation::Greeting;
 pub use listening::Listening;
 use target::Target;
@@ -59,6 +60,7 @@ pub struct Receive {
     verify: bool,
     raw: bool,
     discard: bool,
+    durability: Durability,
     handshake: Duration,
     idle: Duration,
     wait: Option<Duration>,
@@ -76,6 +78,7 @@ impl Receive {
             verify: false,
             raw: false,
             discard: false,
+            durability: Durability::None,
             handshake: HANDSHAKE,
             idle: IDLE,
             wait: None,
@@ -107,6 +110,13 @@ impl Receive {
     /// Throws away what comes, as cheaply as the kernel can, to measure senders and networks. The target is not looked at.
     pub fn discard(mut self, discard: bool) -> Receive {
         self.discard = discard;
+        self
+    }
+
+    /// What holds when the sender is told that its file is published, and this end returns: with `data` the contents are on the disk
+    /// before the file has its name, with `full` the name is there as well. What is no file is not flushed.
+    pub fn durability(mut self, durability: Durability) -> Receive {
+        self.durability = durability;
         self
     }
 

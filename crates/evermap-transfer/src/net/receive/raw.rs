@@ -6,7 +6,6 @@ use super::Receive;
 use super::taker::Taker;
 use super::target::{Target, open_stream, set_usual_mode};
 use crate::error::Result;
-use crate::file::Placing;
 use crate::meter::Meter;
 use crate::net::report::{Connection, ReceiveReport, Traffic};
 use crate::net::socket::Socket;
@@ -71,9 +70,7 @@ pub(super) fn receive(
     let path = match file {
         Some(file) => {
             set_usual_mode(&file)?;
-            let path = file.path().to_path_buf();
-            file.publish(Placing::Replacing)?;
-            Some(path)
+            Some(target.publish(file, receive.durability)?)
         }
         None => None,
     };

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,7 @@ use crate::file::attributes::umask;
 use crate::file::{self, Placing, c_name};
 use crate::net::again;
 use crate::net::wire::{Manifest, Stamp, name_of};
+use crate::policy::Durability;
 use crate::report::NotKept;
 use crate::span::Span;
 
@@ -47,6 +48,16 @@ impl Directory {
         let opened = again(|| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(Error::io("receive into", path))?;
         Ok(Directory { opened, path: path.into() })
+    }
+
+    /// Flushes the names in it. One that may not be read is flushed with the rest of its file system, through `file` in it.
+    fn flush(&self, file: BorrowedFd<'_>) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flushed = match again(|| rustix::fs::openat(&self.opened, ".", flags, Mode::empty())) {
+            Ok(readable) => again(|| rustix::fs::fsync(&readable)),
+            Err(_) => again(|| rustix::fs::syncfs(file)),
+        };
+        flushed.map_err(Error::io("flush the directory", &self.path))
     }
 
     /// A file that is to be called `name` there, and has no name yet. A directory that has it is refused.
@@ -105,6 +116,33 @@ impl Target {
             }
         }
         Ok(Some(file))
+    }
+
+    /// Gives a file of this target its name, and sees to it that as much is on the disk as was asked for. Says what it is called.
+    pub(super) fn publish(
+        &self,
+        file: file::Target<'_>,
+        durability: Durability,
+    ) -> Result<PathBuf> {
+        let path = file.path().to_path_buf();
+        let flushed = match durability {
+            Durability::None => Ok(()),
+            Durability::Data => again(|| rustix::fs::fdatasync(&file)),
+            Durability::Full => again(|| rustix::fs::fsync(&file)),
+        };
+        flushed.map_err(Error::io("flush", &path))?;
+        let kept = match (durability, self) {
+            (Durability::Full, Target::Directory(directory) | Target::File(directory, _)) => {
+                let file = rustix::io::fcntl_dupfd_cloexec(&file, 0);
+                Some((directory, file.map_err(Error::io("flush", &path))?))
+            }
+            _ => None,
+        };
+        file.publish(Placing::Replacing)?;
+        if let Some((directory, file)) = kept {
+            directory.flush(file.as_fd())?;
+        }
+        Ok(path)
     }
 
     /// Makes the file of raw bytes, of which nothing is known.
