@@ -1,8 +1,8 @@
 //! How often is each byte copied? The paper's table 1.1, measured: copies by the processor and by the disk's DMA, context
 //! switches and system calls of each method.
 //!
-//! *By the processor*: the time in routines that copy (sampled), over the time that one copy of as many bytes takes on this
-//! machine in the same round (`one_copy.rs`). The shares stand beside it.
+//! *By the processor*: the time in routines that copy (sampled), over the time that one copy of as many bytes takes in the same
+//! round, from programs that are known to copy so often (`one_copy.rs`). The shares stand beside it.
 //!
 //! *By DMA*: what the block device read and wrote while a cold file was copied and synced, over the file's bytes. The
 //! device is a loop device of this run's own, so nobody else's reads and writes are in it.
@@ -59,7 +59,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
     });
     let Some(sampler) = said("copies by the processor", sampler) else { return Ok(()) };
     println!("- copies: {}\n", sampler.describe());
-    let Some(unit) = subjects::read_write(bench.own_folder()) else {
+    let Some(buffered) = subjects::read_write(bench.own_folder()) else {
         println!("**Skipped**: there is no `dd` to calibrate with");
         return Ok(());
     };
@@ -73,7 +73,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
         let wanted = |subject: &Subject| {
             !much(subject) && only.is_none_or(|only| only.contains(&subject.name.as_str()))
         };
-        let mut all = vec![unit.clone()];
+        let mut all = vec![buffered.clone()];
         all.extend(bench.everybody().into_iter().filter(wanted));
         println!("### Files, {kind} to {kind}\n");
         let found = files(bench, &sampler, &ground, &all)?;
@@ -139,7 +139,7 @@ fn files(
     Ok(found)
 }
 
-/// Copies by the processor. The first subject gives one of the units, a read of all at once the other.
+/// Copies by the processor.
 fn sampled(
     bench: &mut Bench,
     sampler: &Sampler,
@@ -147,13 +147,13 @@ fn sampled(
     all: &[Subject],
     found: &mut [Found],
 ) -> Outcome {
-    let (mut through_buffer_ms, mut page_to_page_ms) = (Samples::new(), Samples::new());
+    let mut units_ms: [Samples; 3] = Default::default();
     for round in 1..=bench.options.rounds {
         let Some(first) = all.first() else { return Ok(()) };
-        prepare(bench, warm, first)?;
-        let page_to_page_ns = one_copy::page_to_page_ns(sampler, &warm.source, warm.bytes)??;
-        let mut one = OneCopy { through_buffer_ns: f64::NAN, page_to_page_ns };
-        for (index, (subject, found)) in all.iter().zip(&mut *found).enumerate() {
+        let ready = || prepare(bench, warm, first);
+        let ends = (warm.source.as_path(), warm.destination.as_path());
+        let one = OneCopy::measure(sampler, bench.own_folder(), ends, ready)??;
+        for (subject, found) in all.iter().zip(&mut *found) {
             if found.failure.is_some() {
                 continue;
             }
@@ -165,18 +165,16 @@ fn sampled(
                     continue;
                 }
             };
-            if index == 0 {
-                one.through_buffer_ns = profile.copy_ns() / COPIES_BY_BUFFER;
-            }
             let unit_ns = one.ns(subject, found.engines.as_deref());
             note(bench, &warm.name, found, &profile, unit_ns, round)?;
         }
-        through_buffer_ms.push(one.through_buffer_ns / 1e6);
-        page_to_page_ms.push(one.page_to_page_ns / 1e6);
+        let units = [one.page_to_page_ns, one.through_buffer_ns, one.through_small_buffer_ns];
+        units_ms.iter_mut().zip(units).for_each(|(all, ns)| all.push(ns / 1e6));
         eprintln!("copies: {}, round {round} of {}", warm.name, bench.options.rounds);
     }
+    let [page, buffer, small] = units_ms;
     println!(
-        "- one copy of {}: through a small buffer {through_buffer_ms} ms, from page to page {page_to_page_ms} ms\n",
+        "- one copy of {}: from page to page {page} ms, through 128 KiB {buffer} ms, through 8 KiB {small} ms\n",
         size(warm.bytes)
     );
     Ok(())
