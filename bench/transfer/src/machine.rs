@@ -12,6 +12,7 @@ pub struct Machine {
     machine: String,
     kernel: String,
     file_system: String,
+    congestion_control: String,
     rounds: usize,
     quick: bool,
     evermap: Option<String>,
@@ -33,6 +34,8 @@ pub fn describe(bench: &Bench, missing: &[&str], can_mount: bool) -> Outcome<Mac
     println!("- {machine}");
     println!("- Linux {kernel}");
     println!("- disk: {file_system} ({})", options.folder.display());
+    let congestion_control = read("/proc/sys/net/ipv4/tcp_congestion_control");
+    println!("- TCP's congestion control: {congestion_control}");
     println!("- load before the start: {}", read("/proc/loadavg"));
     let evermap = options.evermap.as_ref().map(|path| path.display().to_string());
     match &options.evermap {
@@ -54,6 +57,7 @@ pub fn describe(bench: &Bench, missing: &[&str], can_mount: bool) -> Outcome<Mac
         machine,
         kernel,
         file_system: file_system.into(),
+        congestion_control,
         rounds,
         quick: options.quick,
         evermap,

@@ -186,7 +186,10 @@ pub fn send(
 #[derive(Clone, Debug)]
 pub enum Sender {
     /// This benchmark's plain reader and writer.
-    ReadSend(PathBuf),
+    ReadSend {
+        program: PathBuf,
+        congestion: Option<&'static str>,
+    },
     Socat(PathBuf),
     /// `evermap send` with an engine, or as it decides; raw by one connection, else by so many.
     Evermap {
@@ -199,7 +202,10 @@ pub enum Sender {
 impl Sender {
     pub fn name(&self) -> String {
         match self {
-            Sender::ReadSend(_) => "read + send 64 KiB".to_string(),
+            Sender::ReadSend { congestion: None, .. } => "read + send 64 KiB".to_string(),
+            Sender::ReadSend { congestion: Some(name), .. } => {
+                format!("read + send 64 KiB, {name}")
+            }
             Sender::Socat(_) => "socat".to_string(),
             Sender::Evermap { engine, connections, .. } => {
                 let engine =
@@ -213,14 +219,20 @@ impl Sender {
         }
     }
 
+    /// Does it ask TCP for something?
+    pub fn is_unpaced(&self) -> bool {
+        matches!(self, Sender::ReadSend { congestion: Some(_), .. })
+    }
+
     pub fn is_peer(&self) -> bool {
         !matches!(self, Sender::Evermap { .. })
     }
 
     pub fn command(&self, file: &Path, address: &str) -> Command {
         match self {
-            Sender::ReadSend(program) => {
+            Sender::ReadSend { program, congestion } => {
                 let mut command = Command::new(program);
+                command.args(congestion.iter().flat_map(|name| ["--congestion", name]));
                 command.arg(file).arg(address);
                 command
             }

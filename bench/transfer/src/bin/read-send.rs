@@ -1,6 +1,7 @@
 //! The plain way to send a file, as a program: reads 64 KiB, writes them to a socket, and so on.
 //!
-//! `read-send FILE ADDRESS`, where an address is `HOST:PORT` or `unix:PATH`.
+//! `read-send [--congestion NAME] FILE ADDRESS`, where an address is `HOST:PORT` or `unix:PATH`. The name is one of TCP's
+//! ways to control congestion; else it is the system's.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,11 +13,16 @@ const BLOCK_BYTES: usize = 64 << 10;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [file, address] = &arguments[..] else {
-        eprintln!("read-send FILE ADDRESS");
-        return ExitCode::FAILURE;
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (congestion, file, address) = match words[..] {
+        ["--congestion", name, file, address] => (Some(name), file, address),
+        [file, address] => (None, file, address),
+        _ => {
+            eprintln!("read-send [--congestion NAME] FILE ADDRESS");
+            return ExitCode::FAILURE;
+        }
     };
-    match send(file, address) {
+    match send(file, address, congestion) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("read-send: {error}");
@@ -25,11 +31,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn send(file: &str, address: &str) -> std::io::Result<()> {
+fn send(file: &str, address: &str, congestion: Option<&str>) -> std::io::Result<()> {
     let mut file = File::open(file)?;
     let mut socket: Box<dyn Write> = match address.strip_prefix("unix:") {
         Some(path) => Box::new(UnixStream::connect(path)?),
-        None => Box::new(TcpStream::connect(address)?),
+        None => {
+            let stream = TcpStream::connect(address)?;
+            if let Some(name) = congestion {
+                rustix::net::sockopt::set_tcp_congestion(&stream, name)?;
+            }
+            Box::new(stream)
+        }
     };
     let mut block = vec![0; BLOCK_BYTES];
     loop {

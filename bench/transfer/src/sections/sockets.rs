@@ -140,7 +140,10 @@ pub fn table(results: &[Result]) -> Table {
 
 /// Everybody who can send a file as it is.
 pub fn senders(bench: &Bench, evermap: Option<&Path>) -> Vec<Sender> {
-    let mut senders = vec![Sender::ReadSend(bench.own_folder().join("read-send"))];
+    let program = bench.own_folder().join("read-send");
+    let mut senders = vec![Sender::ReadSend { program: program.clone(), congestion: None }];
+    // What Evermap asks for within one machine; UNIX sockets have no such thing.
+    senders.push(Sender::ReadSend { program, congestion: Some("reno") });
     senders.extend(find_program("socat").map(Sender::Socat));
     if let Some(program) = evermap {
         let engines = std::iter::once(None).chain(ENGINES.map(Some));
@@ -161,6 +164,8 @@ pub fn report(bench: &mut Bench) -> Outcome {
     let entry = Entry::new(Kind::Random, 64 * MIB, bench.options.quick);
     let source = entry.make(ground.folder())?;
     let senders = senders(bench, evermap.as_deref());
+    let paced: Vec<Sender> =
+        senders.iter().filter(|sender| !sender.is_unpaced()).cloned().collect();
     let discard = bench.own_folder().join("discard");
     let into = memory.folder().join("received");
     let unix = format!("unix:{}", bench.folder("sockets")?.join("socket").display());
@@ -189,7 +194,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
                 source: &source,
                 bytes: entry.bytes,
                 address,
-                senders: &senders,
+                senders: if kind == "TCP" { &senders } else { &paced },
                 receiver,
                 into: *into,
             };
@@ -206,10 +211,12 @@ pub fn goals(bench: &mut Bench, evermap: &Path, ground: &Ground) -> Outcome {
     let entry = Entry::new(Kind::Random, GIB, bench.options.quick);
     let source = entry.make(ground.folder())?;
     let discard = bench.own_folder().join("discard");
-    let plain = Sender::ReadSend(bench.own_folder().join("read-send"));
+    let read_send = bench.own_folder().join("read-send");
+    let plain = Sender::ReadSend { program: read_send.clone(), congestion: None };
+    let unpaced = Sender::ReadSend { program: read_send, congestion: Some("reno") };
     let program = evermap.to_path_buf();
     let own = Sender::Evermap { program, engine: None, connections: None };
-    let senders = [plain, own.clone()];
+    let senders = [plain, own.clone(), unpaced];
     for (waking, how) in
         [(Waking::Always, "woken for each segment"), (Waking::Seldom, "woken each 128 KiB")]
     {
