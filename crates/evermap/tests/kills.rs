@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use common::{Random, TestStore, child, object_file};
@@ -192,10 +192,20 @@ fn note_what_is_there(file: &Path, found: &mut Counts) {
     }
 }
 
-/// `check` finds no damage: what the dead left behind is told apart from that.
+/// `check` finds no damage: what the dead left behind is told apart from that. A store where it does is
+/// kept, as another run kills at other instants.
 fn assert_clean(store: &Path) {
     let report = check(store, &CheckOptions::new()).unwrap();
-    assert!(report.is_clean(), "{report:#?}");
+    if report.is_clean() {
+        return;
+    }
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kept-{}", std::process::id()));
+    let copied = Command::new("cp").arg("-a").args([store, &kept]).status();
+    let again = check(store, &CheckOptions::new()).map(|report| report.is_clean());
+    panic!(
+        "{report:#?}\nkept in {}: {copied:?}; looked at again, clean: {again:?}",
+        kept.display()
+    );
 }
 
 /// A store on a disk, or mostly in memory: to a kill they are the same, but for what it cuts.

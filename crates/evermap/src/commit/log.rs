@@ -167,7 +167,9 @@ impl Log {
         Ok((log, commits))
     }
 
-    /// Has anything been appended or reset since `position`? Two small reads.
+    /// Has anything been appended or reset since `position`? Two small reads, and no lock: what has no
+    /// header is taken for a log that its writer is just making, whose header comes last. Who then
+    /// opens it, with the log held, says what is wrong if something is.
     pub(crate) fn moved_since(
         file: &dyn File,
         object_uuid: [u8; 16],
@@ -176,7 +178,11 @@ impl Log {
     ) -> Result<bool> {
         let mut window = Window::new();
         window.load(file, 0, GLANCE_BYTES)?;
-        let (header, _) = newest_header(&window, file, object_uuid)?;
+        let header = match newest_header(&window, file, object_uuid) {
+            Ok((header, _)) => header,
+            Err(Error::Damaged { .. }) => return Ok(true),
+            Err(error) => return Err(error),
+        };
         let same = header.salt == position.salt;
         let tail = if same { position.tail } else { LOG_RECORDS_OFFSET };
         let next = if same { sequence + 1 } else { header.base_sequence + 1 };
