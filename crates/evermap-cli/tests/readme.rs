@@ -28,7 +28,8 @@ fn the_example_goes_on_where_the_last_run_ended() {
         let output = Command::new(&example).args(words).current_dir(place.path("")).output();
         Ran::of(output.unwrap())
     };
-    assert_eq!(run(&["to", "be"]).out, "1 to\n1 be\n");
+    let first = run(&["to", "be"]);
+    assert_eq!(first.out, "1 to\n1 be\n", "{first:?}");
     let second = run(&["or", "not", "to", "be"]);
     assert_eq!(second.out, "2 to\n2 be\n1 or\n1 not\n", "{second:?}");
 }
