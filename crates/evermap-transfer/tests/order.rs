@@ -28,11 +28,13 @@ fn act_of_one_copy() {
         _ => Durability::Full,
     };
     let (from, to) = (Path::new(&place).join("from"), Path::new(&place).join("to"));
-    if kind == "received" {
+    if kind.starts_with("received") {
         let (here, there) = UnixStream::pair().unwrap();
+        let is_raw = kind == "received raw";
         let receive = Receive::new(to).engine(EngineKind::ReadWrite).durability(durability);
+        let receive = receive.raw(is_raw);
         let receiver = std::thread::spawn(move || receive.over(there).unwrap());
-        assert!(Send::new(from).over(here).unwrap().published);
+        assert_eq!(Send::new(from).raw(is_raw).over(here).unwrap().published, !is_raw);
         receiver.join().unwrap();
         return;
     }
@@ -111,7 +113,7 @@ fn a_file_is_flushed_before_it_has_its_name_and_its_directory_after() {
     if !can_trace() {
         return;
     }
-    for kind in ["new", "replacing", "received"] {
+    for kind in ["new", "replacing", "received", "received raw"] {
         let expected = [
             ("none", vec!["change copy", "name"]),
             ("data", vec!["change copy", "fdatasync copy", "name"]),

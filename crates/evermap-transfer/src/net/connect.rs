@@ -227,3 +227,20 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
         bound => bound,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_within_this_machine_is_not_paced() {
+        let allowed = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+        if !allowed.unwrap_or_default().split_whitespace().any(|name| name == "reno") {
+            return eprintln!("SKIPPED: Reno is not allowed here");
+        }
+        let listener = Listener::new(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let never = AtomicBool::new(false);
+        let socket = connect(listener.address(), Duration::from_secs(10), &never).unwrap();
+        assert_eq!(rustix::net::sockopt::tcp_congestion(&socket).unwrap(), "reno");
+    }
+}

@@ -20,8 +20,8 @@ use super::wire::{FRAME_BYTES, Frame, Malformed, Reason, TEXT_BYTES_MAX};
 use crate::error::{Error, Result};
 use crate::sys::queue::wake_after;
 
-/// A receiver that is woken for each segment of 64 KiB has its sender pay for waking it each time, which was three quarters of
-/// a sender's time on one machine; woken half as often, a third of that is left, and later wakings gain nothing more.
+/// A receiver that is woken for each segment of 64 KiB has its sender pay for waking it each time: 658 ms of processor a GiB where
+/// TCP paces segments, and 180 to one that is woken after this much. Later wakings gain nothing more.
 pub(super) const WAKING_BYTES: u64 = 128 << 10;
 
 /// How long a wait lasts before somebody may have cancelled.
