@@ -142,9 +142,7 @@ impl Error {
 fn remedy(error: &io::Error) -> &'static str {
     use rustix::io::Errno;
     match Errno::from_io_error(error) {
-        Some(Errno::NOENT) => {
-            "; see whether the name is right: directories on the way are not made"
-        }
+        Some(Errno::NOENT) => "; see whether the name is right, and its directory there",
         Some(Errno::NOTDIR) => "; a part of the name is a file: see whether the name is right",
         Some(Errno::ACCESS | Errno::PERM) => "; do it as a user who may, or have it allowed",
         Some(Errno::ROFS) => "; name a target that may be written to",
