@@ -64,6 +64,8 @@ pub(crate) enum Mutant {
     NewLogTrustedUnflushed,
     /// The file is cut though the log has lines for what is cut off.
     CutUnderTheLog,
+    /// A record has pages behind the end that its commit gives the file.
+    RecordBehindTheEnd,
     /// A log that was made longer is not flushed before it is used.
     LogGrowthNotFlushed,
     /// Fresh memory is not flushed before the record that speaks of it.

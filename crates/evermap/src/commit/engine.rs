@@ -238,7 +238,7 @@ impl Engine {
         self.find_changed();
         self.tables = Tables::of(&growth.regions);
         let memory = std::mem::take(&mut self.memory);
-        let mut record = RecordBuilder::new(self.settings.full_pages, memory);
+        let mut record = RecordBuilder::new(growth.file_length, self.settings.full_pages, memory);
         let mut entries = Vec::new();
         self.compare(&mut record, &mut entries)?;
         let unknown = growth.given_back.iter().flat_map(|(first, pages)| *first..first + pages);
@@ -269,7 +269,7 @@ impl Engine {
         match self.settings.durability {
             Durability::Close => self.staged_growth |= !growth.fresh.is_empty(),
             Durability::Commit | Durability::Interval(_) => {
-                self.append(&mut record, !growth.fresh.is_empty(), growth.file_length)?;
+                self.append(&mut record, !growth.fresh.is_empty())?;
             }
         }
         let (bytes, pages) = record.into_parts();
@@ -318,7 +318,9 @@ impl Engine {
             if self.is_full_beside_readers()? {
                 return Err(self.log_full(self.log_bytes()));
             }
-            let mut record = RecordBuilder::new(self.settings.full_pages, Vec::new());
+            // The file may have got shorter since a page was staged.
+            let mut record =
+                RecordBuilder::new(self.file_length, self.settings.full_pages, Vec::new());
             for (page, mask) in &self.staged {
                 self.logged_end = self.logged_end.max(page + 1);
                 let mut image = [0; PAGE_BYTES as usize];
@@ -326,7 +328,7 @@ impl Engine {
                 self.overlay.patch(*page, &mut image);
                 record.push(*page, *mask, &image);
             }
-            self.write_record(&mut record, self.staged_growth, self.file_length)?;
+            self.write_record(&mut record, self.staged_growth)?;
             self.staged.clear();
             self.staged_growth = false;
         }
@@ -395,18 +397,13 @@ impl Engine {
     }
 
     /// Writes a record to the log, in which room is made for it first.
-    fn append(&mut self, record: &mut RecordBuilder, grew: bool, file_length: u64) -> Result<()> {
+    fn append(&mut self, record: &mut RecordBuilder, grew: bool) -> Result<()> {
         self.make_room(record.bytes_in_log())?;
-        self.write_record(record, grew, file_length)
+        self.write_record(record, grew)
     }
 
     /// Writes a record to the log: the commit point. Grown memory is flushed before.
-    fn write_record(
-        &mut self,
-        record: &mut RecordBuilder,
-        grew: bool,
-        file_length: u64,
-    ) -> Result<()> {
+    fn write_record(&mut self, record: &mut RecordBuilder, grew: bool) -> Result<()> {
         match self.log {
             None => self.begin_log(grew)?,
             Some(_) if grew => self.flush_fresh()?,
@@ -422,7 +419,7 @@ impl Engine {
         if let (Some(interval), None) = (interval, &self.flusher) {
             self.flusher = Some(Flusher::start(Arc::clone(log.file()), interval)?);
         }
-        match log.append(record, file_length, interval.is_none()) {
+        match log.append(record, interval.is_none()) {
             Ok(()) => {}
             Err(e @ Error::DurabilityUnknown { .. }) => return Err(self.poison(e)),
             Err(e) => return Err(e),

@@ -256,16 +256,10 @@ impl Log {
     /// # Errors
     /// Before anything of the record reaches the file: `DiskFull` and the like, nothing happened.
     /// After: `DurabilityUnknown`, and the log must not be used again.
-    pub(crate) fn append(
-        &mut self,
-        record: &mut RecordBuilder,
-        file_length: u64,
-        durable: bool,
-    ) -> Result<()> {
+    pub(crate) fn append(&mut self, record: &mut RecordBuilder, durable: bool) -> Result<()> {
         let sequence = self.sequence + 1;
         let flags = if self.durable { RECORD_FOLLOWS_DURABLE } else { 0 };
-        let (bytes, crc) =
-            record.seal(sequence, self.header.salt, self.previous, file_length, flags);
+        let (bytes, crc) = record.seal(sequence, self.header.salt, self.previous, flags);
         let end = self.tail + bytes.len() as u64;
         if end > self.prepared {
             let large = bytes.len() as u64 >= RESERVED_FOR_BYTES_MIN;

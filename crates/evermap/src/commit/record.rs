@@ -11,25 +11,36 @@ use crate::format::{
     FILE_BYTES_MAX, LINE_BYTES, LOG_ALIGN, LOG_RECORD_MAGIC, LogPage, LogRecord, PAGE_BYTES,
     PAGE_LINES,
 };
+use crate::mutate::{Mutant, mutated};
 
 /// A page with more changed lines than this is logged whole: a contiguous copy is cheaper.
 const LINES_BEFORE_WHOLE_PAGE: u32 = 48;
 
 /// Collects changed pages; `seal` turns them into the bytes to append.
+///
+/// Pages behind the end that the commit gives the file are left out: they mean nothing from then on,
+/// and a record that has one is refused when it is read, with all else that it has.
 #[derive(Debug)]
 pub(crate) struct RecordBuilder {
     bytes: Vec<u8>,
     pages: Vec<(LogPage, usize)>,
+    /// Bytes of the file from this commit on.
+    file_length: u64,
     /// Log every changed page whole.
     full_pages: bool,
 }
 
 impl RecordBuilder {
-    /// An empty record, in the memory of an earlier one: fresh memory costs a page fault a page.
-    pub(super) fn new(full_pages: bool, mut reused: Vec<u8>) -> RecordBuilder {
+    /// An empty record of a commit that makes the file `file_length` bytes long, in the memory of an
+    /// earlier one: fresh memory costs a page fault a page.
+    pub(super) fn new(file_length: u64, full_pages: bool, mut reused: Vec<u8>) -> RecordBuilder {
         reused.clear();
         reused.resize(size_of::<LogRecord>(), 0);
-        RecordBuilder { bytes: reused, pages: Vec::new(), full_pages }
+        RecordBuilder { bytes: reused, pages: Vec::new(), file_length, full_pages }
+    }
+
+    fn is_behind_the_end(&self, page: u64) -> bool {
+        page >= pages_of(self.file_length) && !mutated(Mutant::RecordBehindTheEnd)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -41,9 +52,9 @@ impl RecordBuilder {
         (self.bytes.len() as u64).next_multiple_of(LOG_ALIGN)
     }
 
-    /// Adds the given lines of a page; nothing when no line is named.
+    /// Adds the given lines of a page; nothing when no line is named, or the page lies behind the end.
     pub(super) fn push(&mut self, page: u64, lines: u64, now: &Page) {
-        if lines == 0 {
+        if lines == 0 || self.is_behind_the_end(page) {
             return;
         }
         let whole = self.full_pages || lines.count_ones() > LINES_BEFORE_WHOLE_PAGE;
@@ -65,6 +76,9 @@ impl RecordBuilder {
     /// Adds lines of a page that are known without the page: those of `mask`, lowest first.
     pub(super) fn push_lines(&mut self, page: u64, mask: u64, lines: &[u8]) {
         debug_assert_eq!(lines.len(), mask.count_ones() as usize * LINE_BYTES);
+        if self.is_behind_the_end(page) {
+            return;
+        }
         self.bytes.extend_from_slice(bytes_of(&LogPage { page, lines: mask }));
         self.pages.push((LogPage { page, lines: mask }, self.bytes.len()));
         self.bytes.extend_from_slice(lines);
@@ -83,7 +97,6 @@ impl RecordBuilder {
         sequence: u64,
         salt: u64,
         previous: u32,
-        file_length: u64,
         flags: u32,
     ) -> (&[u8], u32) {
         let head_bytes = size_of::<LogRecord>();
@@ -96,7 +109,7 @@ impl RecordBuilder {
             salt,
             sequence,
             body_length: (body_end - head_bytes) as u64,
-            file_length,
+            file_length: self.file_length,
             page_count: self.pages.len() as u64,
             previous,
             flags,
@@ -107,6 +120,11 @@ impl RecordBuilder {
         self.bytes.resize(body_end.next_multiple_of(LOG_ALIGN as usize), 0);
         (&self.bytes, head.checksum)
     }
+}
+
+/// Pages of a file of so many bytes that a record may have.
+fn pages_of(file_length: u64) -> u64 {
+    file_length.min(FILE_BYTES_MAX) / PAGE_BYTES
 }
 
 /// CRC32C of a record: its head with a zero checksum, then its body.
@@ -131,7 +149,7 @@ impl Commit {
         while at < body.len() {
             let end = at.checked_add(size_of::<LogPage>())?;
             let page: LogPage = bytemuck::pod_read_unaligned(body.get(at..end)?);
-            if page.page >= head.file_length.min(FILE_BYTES_MAX) / PAGE_BYTES {
+            if page.page >= pages_of(head.file_length) {
                 return None;
             }
             pages.push((page, end));
@@ -178,11 +196,11 @@ mod tests {
         for (i, byte) in page.iter_mut().enumerate() {
             *byte = (i / LINE_BYTES) as u8 + 1;
         }
-        let mut builder = RecordBuilder::new(false, Vec::new());
+        let mut builder = RecordBuilder::new(40960, false, Vec::new());
         builder.push(3, 0b1011, &page);
         builder.push(4, 0, &page);
         builder.push(9, u64::MAX >> 10, &page);
-        let (bytes, crc) = builder.seal(5, 77, 1234, 40960, 0);
+        let (bytes, crc) = builder.seal(5, 77, 1234, 0);
         let bytes = bytes.to_vec();
         assert_eq!(bytes.len() % LOG_ALIGN as usize, 0);
         let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);
@@ -199,7 +217,7 @@ mod tests {
 
     #[test]
     fn full_pages_are_logged_whole() {
-        let mut builder = RecordBuilder::new(true, Vec::new());
+        let mut builder = RecordBuilder::new(40960, true, Vec::new());
         builder.push(3, 1, &[7; PAGE_BYTES as usize]);
         builder.push(4, 0, &[7; PAGE_BYTES as usize]);
         let (bytes, pages) = builder.into_parts();
@@ -208,10 +226,28 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_behind_the_end_of_the_file_is_left_out_as_its_record_could_not_be_read() {
+        let page = [7; PAGE_BYTES as usize];
+        for whole in [false, true] {
+            let mut builder = RecordBuilder::new(4 * PAGE_BYTES, whole, Vec::new());
+            for number in [3, 4, 9, u64::MAX] {
+                builder.push(number, 0b11, &page);
+                builder.push_lines(number, 0b11, &page[..2 * LINE_BYTES]);
+            }
+            let (bytes, _) = builder.seal(2, 1, 0, 0);
+            let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);
+            let body = bytes[64..64 + head.body_length as usize].to_vec();
+            let commit = Commit::parse(&head, body).unwrap();
+            assert_eq!(commit.pages().map(|(number, ..)| number).collect::<Vec<_>>(), [3, 3]);
+            assert_eq!(head.file_length, 4 * PAGE_BYTES);
+        }
+    }
+
+    #[test]
     fn a_body_that_does_not_add_up_is_refused() {
-        let mut builder = RecordBuilder::new(false, Vec::new());
+        let mut builder = RecordBuilder::new(8192, false, Vec::new());
         builder.push(1, 1, &[1; PAGE_BYTES as usize]);
-        let (bytes, _) = builder.seal(1, 1, 0, 8192, 0);
+        let (bytes, _) = builder.seal(1, 1, 0, 0);
         let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);
         let body = bytes[64..64 + head.body_length as usize].to_vec();
         assert!(Commit::parse(&head, body[..body.len() - 1].to_vec()).is_none());

@@ -37,6 +37,7 @@ const OF_CUTS: &[Mutant] = &[
     Mutant::HolesNotFlushed,
     Mutant::HolesBeforeCommit,
     Mutant::CutUnderTheLog,
+    Mutant::RecordBehindTheEnd,
 ];
 
 /// Safeguards against what a kill left in the page cache: a power cut after the next program
