@@ -201,22 +201,15 @@ impl Drive<'_> {
         let mut adapt = Adapt::new();
         let mut outcome = Ok(());
         while outcome.is_ok() && !work.is_done() {
-            let setting = adapt.setting();
-            if setting.read_ahead {
-                self.advise(work, 2 * WINDOW_BYTES);
-            }
-            let bytes_max = match adapt.is_settled() && !setting.read_ahead {
-                true => u64::MAX,
-                false => WINDOW_BYTES,
-            };
+            self.advise(work, 2 * WINDOW_BYTES);
             let before = (
                 self.meter.arrived_bytes(),
                 self.meter.fill_ns(),
                 self.meter.drain_ns(),
                 Instant::now(),
             );
-            let tuning = Tuning { lanes: setting.lanes, ..self.tuning.clone() };
-            outcome = self.with(EngineKind::Splice, &tuning, work, bytes_max);
+            let tuning = Tuning { lanes: adapt.lanes(), ..self.tuning.clone() };
+            outcome = self.with(EngineKind::Splice, &tuning, work, WINDOW_BYTES);
             adapt.observe(Window {
                 bytes: self.meter.arrived_bytes() - before.0,
                 fill_ns: self.meter.fill_ns() - before.1,
