@@ -66,7 +66,7 @@ impl Drive<'_> {
         // Where extents are shared, what is cached does not matter, and asking takes longer than sharing.
         match self.share(work, &mut driven) {
             Ok(true) if work.is_done() => return (driven, Ok(())),
-            Ok(true) => wish.reflink = Reflink::Never,
+            Ok(true) => wish.sharing_was_tried = true,
             Ok(false) => {}
             Err(error) => return (driven, Err(error)),
         }
@@ -139,6 +139,10 @@ impl Drive<'_> {
                 break;
             }
             if !reserved && choice.engine != EngineKind::Reflink {
+                if self.adapts(choice, work) {
+                    // The device is at work while room is made, which takes a file system in memory 10 ms for 64 MiB.
+                    self.advise(work, 2 * WINDOW_BYTES);
+                }
                 (self.reserve)(work)?;
                 reserved = true;
             }
@@ -196,7 +200,7 @@ impl Drive<'_> {
             && self.facts.resident.is_some_and(|share| share <= ADAPTED_RESIDENT_MAX)
     }
 
-    /// A splice in windows, whose lanes follow what is measured.
+    /// A splice in windows that are read ahead, whose lanes follow what is measured.
     fn adapting(&self, work: &mut Work, driven: &mut Driven) -> Result<(), Stop> {
         let mut adapt = Adapt::new();
         let mut outcome = Ok(());

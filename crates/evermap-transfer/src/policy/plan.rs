@@ -50,6 +50,8 @@ pub(crate) struct Wish {
     pub(crate) engine: Option<EngineKind>,
     pub(crate) durability: Durability,
     pub(crate) reflink: Reflink,
+    /// Sharing was tried already, and refused.
+    pub(crate) sharing_was_tried: bool,
     /// What was measured best for warm files between these devices.
     pub(crate) warm: Option<EngineKind>,
 }
@@ -142,6 +144,7 @@ fn shared(plan: &mut Plan, facts: &Facts, wish: &Wish) {
     let one_file_system =
         is_one_file_system(facts.same_device, facts.source_file_system, facts.target_file_system);
     match () {
+        () if wish.sharing_was_tried => {}
         () if wish.reflink == Reflink::Never => plan.not(engine, "sharing extents was not wanted"),
         () if !one_file_system => {
             plan.not(engine, "source and target are on different file systems")
@@ -335,6 +338,17 @@ mod tests {
                 let across = facts(4 << 20, resident, (EXT4, TMPFS));
                 assert_eq!(first(&across, wish), EngineKind::Sendfile);
             }
+        }
+    }
+
+    #[test]
+    fn where_sharing_was_refused_a_range_may_still_be_copied() {
+        let tried = Wish { sharing_was_tried: true, ..Wish::default() };
+        for size in [4 << 20, 64 << 20] {
+            let plan = plan(&facts(size, 1.0, (XFS, XFS)), &tried);
+            let engines: Vec<_> = plan.choices.iter().map(|choice| choice.engine).collect();
+            assert!(engines.contains(&EngineKind::CopyFileRange), "{engines:?}");
+            assert!(!engines.contains(&EngineKind::Reflink), "{engines:?}");
         }
     }
 
