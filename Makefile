@@ -48,7 +48,7 @@ view: ## Build the viewer and show a page in a window; PAGE=URL, file or name
 sandbox: ## Build the sandbox and run a WebAssembly guest whose heap lasts, three times
 	@scripts/setup.sh --with-sandbox
 	$(CARGO) build --release --locked --package evermap-cli --features sandbox
-	$(CARGO) build --release --locked --package evermap-guest --example words --target wasm32-wasip1
+	$(CARGO) build --release --locked --package evermap-guest --example guest_words --target wasm32-wasip1
 	@scripts/sandbox.sh "$$(scripts/target-dir.sh)"
 
 install: setup ## Install the C library; PREFIX=/usr/local, DESTDIR= for packagers

@@ -4,13 +4,13 @@
 #   scripts/sandbox.sh TARGET-DIR
 set -euo pipefail
 evermap=$1/release/evermap
-guest=$1/wasm32-wasip1/release/examples/words.wasm
+guest=$1/wasm32-wasip1/release/examples/guest_words.wasm
 store=$(mktemp -d)
 trap 'rm -rf "$store"' EXIT
 export EVERMAP_STORE=$store/store
 for words in "one two" "two three" "three three"; do
     # shellcheck disable=SC2086 # words are words
-    echo "\$ evermap sandbox run words.wasm --report -- $words"
+    echo "\$ evermap sandbox run guest_words.wasm --report -- $words"
     # shellcheck disable=SC2086
     "$evermap" sandbox run "$guest" --report -- $words
     echo

@@ -121,7 +121,7 @@ fn compiled(place: &Place, source: &str) -> Option<PathBuf> {
 
 #[test]
 fn a_rust_guest_finds_its_words_again() {
-    let Some(module) = built("words") else { return };
+    let Some(module) = built("guest_words") else { return };
     let place = Place::new();
     let module = module.to_str().unwrap();
     let first = place.run(&["sandbox", "run", module, "--", "one", "two", "one"]);
@@ -134,23 +134,23 @@ fn a_rust_guest_finds_its_words_again() {
     assert_eq!(lines, ["one: 2", "two: 2"]);
     assert!(second.err.contains("1 commits"), "{}", second.err);
     let list = place.run(&["sandbox", "list"]);
-    assert!(list.out.contains("words:words") && list.out.contains("0x10000000"), "{}", list.out);
+    assert!(list.out.contains("guest_words:words") && list.out.contains("0x10000000"), "{}", list.out);
     let check = place.run(&["check"]);
     assert_eq!(check.code, 0, "{check:?}");
 }
 
 #[test]
 fn a_guest_reads_what_another_application_shares_with_it() {
-    let Some(module) = built("words") else { return };
+    let Some(module) = built("guest_words") else { return };
     let place = Place::new();
     let module = module.to_str().unwrap();
     assert_eq!(place.run(&["sandbox", "run", module, "--", "one", "two"]).code, 0);
-    let reader = ["sandbox", "run", module, "--app", "reader", "--", "--show", "words:words"];
+    let reader = ["sandbox", "run", module, "--app", "reader", "--", "--show", "guest_words:words"];
     assert_ne!(place.run(&reader).code, 0, "before anything is shared");
-    assert_eq!(place.run(&["sandbox", "grant", "reader", "words:words:snapshot"]).code, 0);
+    assert_eq!(place.run(&["sandbox", "grant", "reader", "guest_words:words:snapshot"]).code, 0);
     let shown = place.run(&reader);
     assert_eq!((shown.code, &shown.out[..]), (0, "run 1\none: 1\ntwo: 1\n"), "{shown:?}");
-    assert_eq!(place.run(&["sandbox", "revoke", "reader", "words:words"]).code, 0);
+    assert_eq!(place.run(&["sandbox", "revoke", "reader", "guest_words:words"]).code, 0);
     assert_ne!(place.run(&reader).code, 0, "after it was taken back");
 }
 

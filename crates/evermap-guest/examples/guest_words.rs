@@ -1,9 +1,9 @@
-//! Counts words in a heap that lasts: `words WORD..` adds, and says how often each was there in
-//! this run and all before; `words --show OWNER:NAME` says what another application shares. A
+//! Counts words in a heap that lasts: `guest_words WORD..` adds, and says how often each was there in
+//! this run and all before; `guest_words --show OWNER:NAME` says what another application shares. A
 //! guest, and a native program:
 //!
-//!     cargo build -p evermap-guest --example words --target wasm32-wasip1
-//!     EVERMAP_STORE=/tmp/words cargo run -p evermap-guest --example words -- one two one
+//!     cargo build -p evermap-guest --example guest_words --target wasm32-wasip1
+//!     EVERMAP_STORE=/tmp/words cargo run -p evermap-guest --example guest_words -- one two one
 
 use evermap::{PMap, PString, Persist};
 use evermap_guest::{Heap, Result, Snapshot};
