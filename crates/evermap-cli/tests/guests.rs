@@ -134,7 +134,11 @@ fn a_rust_guest_finds_its_words_again() {
     assert_eq!(lines, ["one: 2", "two: 2"]);
     assert!(second.err.contains("1 commits"), "{}", second.err);
     let list = place.run(&["sandbox", "list"]);
-    assert!(list.out.contains("guest_words:words") && list.out.contains("0x10000000"), "{}", list.out);
+    assert!(
+        list.out.contains("guest_words:words") && list.out.contains("0x10000000"),
+        "{}",
+        list.out
+    );
     let check = place.run(&["check"]);
     assert_eq!(check.code, 0, "{check:?}");
 }
