@@ -17,6 +17,11 @@ fn main() {
     if !is("CARGO_CFG_TARGET_OS", "linux") || !is("CARGO_CFG_TARGET_ENV", "gnu") {
         return;
     }
+    let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
+    if features.split(',').any(|feature| feature == "crt-static") {
+        // Asked for to be linked statically: there is no dynamic linker, and the rest has been decided.
+        return;
+    }
     // Strangers' code runs beside the command there: where its own lies is nothing for it to know.
     let runs_strangers = env::var_os("CARGO_FEATURE_SANDBOX").is_some();
     if !runs_strangers && env::var_os(PIE_VARIABLE).is_none_or(|value| value.is_empty()) {

@@ -18,7 +18,7 @@ fn kind_of(program: &str) -> u16 {
 }
 
 #[test]
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(all(target_os = "linux", target_env = "gnu", not(target_feature = "crt-static")))]
 fn the_command_lies_at_fixed_addresses_only_where_no_strangers_code_runs_in_it() {
     let wanted =
         cfg!(feature = "sandbox") || option_env!("EVERMAP_PIE").is_some_and(|v| !v.is_empty());

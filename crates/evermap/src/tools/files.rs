@@ -69,7 +69,8 @@ impl Strays<'_> {
         for name in &names {
             let file = Path::new(OBJECTS).join(name);
             if let Some(uuid) = parse_uuid(name) {
-                if self.is_stray(&file, uuid) && !self.is_in_work(&file) {
+                // Who removes it may have done so between the two looks: then nobody has it locked.
+                if self.is_stray(&file, uuid) && !self.is_in_work(&file) && self.opens(&file) {
                     self.unnamed(file, uuid);
                 }
             } else if let Some(uuid) = name.strip_suffix(".log").and_then(parse_uuid) {
