@@ -263,7 +263,9 @@ impl Drive<'_> {
             return None;
         }
         let mut runners = vec![EngineKind::MmapWrite, EngineKind::Splice];
-        if self.ends.share_a_file_system() {
+        // Not where the plan leaves it out: it might share extents, which was not wanted.
+        let planned = plan(self.facts, self.wish).choices;
+        if planned.iter().any(|choice| choice.engine == EngineKind::CopyFileRange) {
             runners.push(EngineKind::CopyFileRange);
         }
         let mut best_ns = vec![f64::INFINITY; runners.len()];
