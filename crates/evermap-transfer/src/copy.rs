@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use evermap_observe::{Moment, device_rates};
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::file::{self, Identity, Options, Place, Placing, Preserve, Source, c_name, look};
-use crate::measure::device_rates;
 use crate::meter::Meter;
-use crate::observe::Moment;
 use crate::policy::rates::Kept;
 use crate::policy::{Durability, Reflink, Wish};
 use crate::report::{Report, TreeSummary};

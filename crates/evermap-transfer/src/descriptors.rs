@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use evermap_observe::Moment;
 use rustix::fs;
 
 use crate::drive::{Drive, Driven};
@@ -17,7 +18,6 @@ use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::file::describe;
 use crate::meter::Meter;
-use crate::observe::{self, Moment};
 use crate::policy::rates::Kept;
 use crate::policy::{Choice, Durability, Facts, Reflink, Wish, plan};
 use crate::report::Report;
@@ -175,7 +175,7 @@ impl<'a> Move<'a> {
         let mut work = self.due(&ends)?;
         let mut report = Report::default();
         if self.explain {
-            report.source_resident_before = observe::residency(self.source);
+            report.source_resident_before = evermap_observe::residency(self.source);
         }
         let (due_bytes, before_bytes) = (work.bytes(), self.meter.arrived_bytes());
         let before_calls = self.meter.calls();
@@ -197,8 +197,8 @@ impl<'a> Move<'a> {
         report.hole_bytes = report.size_bytes.saturating_sub(report.data_bytes);
         self.flush(&ends, &mut report)?;
         if self.explain {
-            report.source_resident_after = observe::residency(self.source);
-            report.target_resident_after = observe::residency(self.target);
+            report.source_resident_after = evermap_observe::residency(self.source);
+            report.target_resident_after = evermap_observe::residency(self.target);
         }
         report.calls = self.meter.calls() - before_calls;
         report.usage = start.since();
@@ -302,7 +302,7 @@ impl<'a> Move<'a> {
         let stat = fs::fstat(source.fd()).map_err(Error::io("look at", source.path()))?;
         let position = fs::tell(source.fd()).map_err(Error::io("look at", source.path()))?;
         let extents =
-            observe::extents(source.fd(), stat.st_size as u64, stat.st_blocks as u64 * 512)
+            evermap_observe::extents(source.fd(), stat.st_size as u64, stat.st_blocks as u64 * 512)
                 .map_err(Error::io("find the data of", source.path()))?;
         // Looking for extents has moved it, and it is the caller's.
         fs::seek(source.fd(), fs::SeekFrom::Start(position))
@@ -400,7 +400,7 @@ mod tests {
             (0..4 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let source = file();
         source.write_all_at(&content, 0).unwrap();
-        if observe::residency(source.as_fd()).is_none() {
+        if evermap_observe::residency(source.as_fd()).is_none() {
             eprintln!("SKIPPED: what is cached is not known here, so nothing is raced");
             return;
         }

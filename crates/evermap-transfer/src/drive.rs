@@ -4,11 +4,12 @@
 
 use std::time::Instant;
 
+use evermap_observe::processor_time;
+
 use crate::end::Ends;
 use crate::engines::{self, EngineKind, Stop, Tuning};
 use crate::error::Error;
 use crate::meter::Meter;
-use crate::observe;
 use crate::policy::adapt::{Adapt, WINDOW_BYTES, Window};
 use crate::policy::rates::Kept;
 use crate::policy::{BY_NAME, Choice, Facts, Plan, Reflink, Wish, plan};
@@ -271,7 +272,7 @@ impl Drive<'_> {
         let mut best_ns = vec![f64::INFINITY; runners.len()];
         for _ in 0..HEATS {
             for (runner, best_ns) in runners.iter().zip(&mut best_ns) {
-                let (before, start) = (self.meter.arrived_bytes(), observe::processor_time());
+                let (before, start) = (self.meter.arrived_bytes(), processor_time());
                 // One that stops is out of the race; if it failed for good, the plan's engines will say so.
                 let outcome = self.with(*runner, self.tuning, work, self.tuning.heat_bytes);
                 let bytes = self.meter.arrived_bytes() - before;
@@ -279,7 +280,7 @@ impl Drive<'_> {
                 if outcome.is_err() || bytes == 0 {
                     continue;
                 }
-                let spent_ns = (observe::processor_time() - start).as_nanos() as f64;
+                let spent_ns = (processor_time() - start).as_nanos() as f64;
                 *best_ns = best_ns.min(spent_ns / (bytes as f64 / (1 << 20) as f64));
             }
         }

@@ -5,6 +5,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
+use evermap_observe::{DirectAlignment, FileSystem};
 use rustix::fs::{self, FileType, OFlags};
 
 use crate::error::{Error, Result};
@@ -36,17 +37,8 @@ pub struct End<'a> {
     device: u64,
     inode: u64,
     append: bool,
-    file_system: i64,
-    direct: Option<Alignment>,
-}
-
-/// What direct I/O asks of memory and offsets, in bytes, as `statx` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Alignment {
-    /// Of buffers in memory.
-    pub memory_bytes: u32,
-    /// Of offsets and lengths in the file.
-    pub offset_bytes: u32,
+    file_system: FileSystem,
+    direct: Option<DirectAlignment>,
 }
 
 impl<'a> End<'a> {
@@ -58,11 +50,10 @@ impl<'a> End<'a> {
         let flags = fs::StatxFlags::BASIC_STATS | fs::StatxFlags::DIOALIGN;
         let stat =
             fs::statx(descriptor, c"", fs::AtFlags::EMPTY_PATH, flags).map_err(look("look at"))?;
-        let file_system =
-            fs::fstatfs(descriptor).map_err(look("look at the file system of"))?.f_type as i64;
+        let file_system = FileSystem::of(descriptor).map_err(look("look at the file system of"))?;
         let status = fs::fcntl_getfl(descriptor).map_err(look("look at"))?;
         let kind = match FileType::from_raw_mode(stat.stx_mode.into()) {
-            FileType::RegularFile if is_generated(file_system) => Kind::Generated,
+            FileType::RegularFile if file_system.makes_contents_up() => Kind::Generated,
             FileType::RegularFile => Kind::File,
             FileType::Fifo => Kind::Pipe,
             FileType::Socket => Kind::Socket,
@@ -77,8 +68,6 @@ impl<'a> End<'a> {
             }
             _ => Kind::Character,
         };
-        let known =
-            stat.stx_mask & fs::StatxFlags::DIOALIGN.bits() != 0 && stat.stx_dio_offset_align > 0;
         Ok(End {
             descriptor,
             path: path.into(),
@@ -88,10 +77,7 @@ impl<'a> End<'a> {
             inode: stat.stx_ino,
             append: status.contains(OFlags::APPEND),
             file_system,
-            direct: known.then_some(Alignment {
-                memory_bytes: stat.stx_dio_mem_align,
-                offset_bytes: stat.stx_dio_offset_align,
-            }),
+            direct: DirectAlignment::of(&stat),
         })
     }
 
@@ -130,13 +116,13 @@ impl<'a> End<'a> {
         self.append
     }
 
-    /// The file system's magic number, as `statfs` has it.
-    pub fn file_system(&self) -> i64 {
+    /// The file system that it is on, or none that has files for pipes and sockets.
+    pub fn file_system(&self) -> FileSystem {
         self.file_system
     }
 
     /// What direct I/O asks, where the file system says that it does direct I/O.
-    pub fn direct(&self) -> Option<Alignment> {
+    pub fn direct(&self) -> Option<DirectAlignment> {
         self.direct
     }
 
@@ -178,16 +164,4 @@ impl<'a> Ends<'a> {
     pub fn have_offsets(&self) -> bool {
         self.source.reads_at_offsets() && self.target.writes_at_offsets()
     }
-}
-
-/// File systems that make contents up when they are read: `/proc` says 0 bytes, `/sys` says 4,096.
-fn is_generated(file_system: i64) -> bool {
-    const PROC: i64 = 0x9fa0;
-    const SYSFS: i64 = 0x6265_6572;
-    const DEBUGFS: i64 = 0x6462_6720;
-    const TRACEFS: i64 = 0x7472_6163;
-    const SECURITYFS: i64 = 0x7363_6673;
-    const CGROUP: i64 = 0x0027_e0eb;
-    const CGROUP2: i64 = 0x6367_7270;
-    [PROC, SYSFS, DEBUGFS, TRACEFS, SECURITYFS, CGROUP, CGROUP2].contains(&file_system)
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use evermap_observe::{DeviceRates, Residency, Usage};
+
 use crate::engines::EngineKind;
-use crate::measure::DeviceRates;
-use crate::observe::{Residency, Usage};
 use crate::tree::{Counts, Outcome};
 
 /// An engine and what it moved.

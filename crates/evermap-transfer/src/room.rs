@@ -3,12 +3,12 @@
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+use evermap_observe::FileSystem;
 use rustix::fs::{self, FallocateFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::meter::Meter;
-use crate::policy::writes_reserved_room_otherwise;
 use crate::span::Work;
 
 /// Less than this is found to have no room by writing it, which is one call as well.
@@ -20,14 +20,14 @@ pub(crate) fn reserve(
     target: BorrowedFd<'_>,
     path: &Path,
     due: &Work,
-    file_system: i64,
+    file_system: FileSystem,
     meter: &Meter,
 ) -> Result<()> {
     let needed_bytes = due.bytes().unwrap_or(0);
     if needed_bytes <= RESERVED_BYTES_MIN {
         return Ok(());
     }
-    if writes_reserved_room_otherwise(file_system) {
+    if file_system.writes_reserved_room_otherwise() {
         let free = fs::fstatvfs(target).map_err(Error::io("look at the file system of", path))?;
         return match free.f_bavail.saturating_mul(free.f_frsize) < needed_bytes {
             true => Err(Error::NoSpace { path: path.into(), needed_bytes }),

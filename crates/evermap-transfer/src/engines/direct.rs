@@ -12,8 +12,6 @@ use crate::meter::Meter;
 use crate::span::{Span, Work};
 use crate::sys::page_bytes;
 
-const BTRFS: i64 = 0x9123_683e;
-
 /// The blocks that direct I/O moves: whole pages at least, so that no page has a part that was moved past the cache
 /// and another that was not.
 #[derive(Debug, Clone, Copy)]
@@ -103,7 +101,7 @@ fn reopen(end: &End<'_>, access: OFlags) -> Result<OwnedFd, WhyNot> {
 /// btrfs computes checksums of pages that nobody changes meanwhile, so it copies what is written directly: the dearest
 /// way of all. Files without checksums (`chattr +C`) it writes directly.
 pub(super) fn refuse_checksums(target: &End<'_>) -> Result<(), WhyNot> {
-    if target.file_system() != BTRFS {
+    if !target.file_system().checks_what_is_written() {
         return Ok(());
     }
     match ioctl_getflags(target.fd()) {

@@ -3,6 +3,7 @@
 //! Whole blocks can be shared, and the source's last one, if the target does not go on behind it. What is asked for
 //! beyond that is a refusal.
 
+use evermap_observe::FileSystem;
 use rustix::fs::{fstat, fstatfs};
 
 use super::calls::{ended, persist, refusal_or_failure};
@@ -15,17 +16,6 @@ use crate::sys;
 
 /// A file of very many extents takes a while to be shared: so much a call, that a cancelled transfer stops soon.
 const TURN_BYTES_MAX: u64 = 16 << 30;
-
-/// File systems that are known to share nothing; others are asked.
-const SHARE_NOTHING: [i64; 5] = [
-    0xef53,      // ext2, ext3, ext4
-    0x0102_1994, // tmpfs
-    0x8584_58f6, // ramfs
-    0x4d44,      // vfat
-    0x2011_bab0, // exfat
-];
-
-const BTRFS: i64 = 0x9123_683e;
 
 /// The engine `reflink`.
 #[derive(Debug)]
@@ -83,7 +73,9 @@ impl Engine for Reflink {
         }
         // Each subvolume of btrfs has a device number of its own, and shares extents with the others.
         let may_share = ends.share_a_file_system()
-            || [&ends.source, &ends.target].iter().all(|end| end.file_system() == BTRFS);
+            || [&ends.source, &ends.target]
+                .iter()
+                .all(|end| end.file_system() == FileSystem::BTRFS);
         if !may_share {
             return Err(WhyNot::new("source and target are on different file systems"));
         }
@@ -95,7 +87,7 @@ impl Engine for Reflink {
                 "no extent is shared with a target that was opened for appending",
             ));
         }
-        if SHARE_NOTHING.contains(&ends.target.file_system()) {
+        if ends.target.file_system().never_shares() {
             return Err(WhyNot::new("the file system shares no extents"));
         }
         Ok(())

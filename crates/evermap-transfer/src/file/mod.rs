@@ -18,6 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Instant;
 
+use evermap_observe::Moment;
 use rustix::fs;
 use rustix::io::Errno;
 
@@ -26,7 +27,6 @@ use crate::end::{Ends, Kind};
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
-use crate::observe::{self, Moment};
 use crate::policy::rates::Kept;
 use crate::policy::{Durability, Facts, Wish};
 use crate::report::{EngineUse, NotUsed, Report};
@@ -85,12 +85,12 @@ pub(crate) fn copy_at(
     // Before it is read, which changes the time of its last access.
     let attributes =
         Attributes::of(&fs::fstat(source.file).map_err(Error::io("look at", source.path))?);
-    let spans = observe::extents(source.file, identity.size_bytes, stat.stx_blocks * 512);
+    let spans = evermap_observe::extents(source.file, identity.size_bytes, stat.stx_blocks * 512);
     let spans = spans.map_err(Error::io("find the data of", source.path))?;
     let data_bytes = spans.iter().map(Span::bytes).sum();
     let mut report = Report { size_bytes: identity.size_bytes, data_bytes, ..Report::default() };
     if options.explain {
-        report.source_resident_before = observe::residency(source.file);
+        report.source_resident_before = evermap_observe::residency(source.file);
     }
     let mut work = Work::new(spans);
     let (mut part, target) =
@@ -122,8 +122,8 @@ pub(crate) fn copy_at(
             (error, _) => error,
         })?;
     if options.explain {
-        report.source_resident_after = observe::residency(source.file);
-        report.target_resident_after = observe::residency(target.as_fd());
+        report.source_resident_after = evermap_observe::residency(source.file);
+        report.target_resident_after = evermap_observe::residency(target.as_fd());
     }
     match part {
         Some(part) => part.publish(place.directory, place.name)?,

@@ -3,13 +3,13 @@
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+use evermap_observe::extents;
 use rustix::fs::{Advice, fadvise, fdatasync};
 
 use super::identity::look;
 use super::whole::read_fully;
 use crate::error::{Error, Result};
 use crate::meter::Meter;
-use crate::observe::extents;
 use crate::span::Span;
 
 const CHUNK_BYTES: usize = 1 << 20;

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use evermap_observe::Moment;
 use rustix::fs::{self, Advice, Mode, OFlags};
 
 use crate::drive::Drive;
@@ -11,7 +12,6 @@ use crate::end::Ends;
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
-use crate::observe::Moment;
 use crate::policy::rates::Kept;
 use crate::policy::{Facts, Wish};
 use crate::span::{Span, Work};

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use evermap_observe::{Moment, Usage};
+
 use crate::engines::EngineKind;
 use crate::meter::Meter;
-use crate::observe::{Moment, Usage};
 use crate::report::{NotKept, NotUsed};
 
 /// What one connection carried.

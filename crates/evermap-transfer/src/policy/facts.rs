@@ -1,7 +1,8 @@
 //! What a plan is made of. Asked once, and only as far as it matters for so many bytes.
 
-use crate::end::{Alignment, Ends, Kind};
-use crate::observe;
+use evermap_observe::{DirectAlignment, FileSystem};
+
+use crate::end::{Ends, Kind};
 
 /// What is up to this is moved by one read and one write, and nothing is asked about it.
 pub(super) const SMALL_BYTES_MAX: u64 = 256 << 10;
@@ -20,8 +21,8 @@ pub(crate) struct Facts {
     pub(crate) size_bytes: u64,
     /// Of these, in extents.
     pub(crate) data_bytes: u64,
-    pub(crate) source_file_system: i64,
-    pub(crate) target_file_system: i64,
+    pub(crate) source_file_system: FileSystem,
+    pub(crate) target_file_system: FileSystem,
     pub(crate) same_device: bool,
     pub(crate) direct: Direct,
     /// The resident share of the source, if that was asked and told.
@@ -33,8 +34,8 @@ pub(crate) struct Facts {
 /// Which end says that it does direct I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Direct {
-    pub(crate) source: Option<Alignment>,
-    pub(crate) target: Option<Alignment>,
+    pub(crate) source: Option<DirectAlignment>,
+    pub(crate) target: Option<DirectAlignment>,
 }
 
 impl Facts {
@@ -61,10 +62,10 @@ impl Facts {
     pub(crate) fn look_at_memory(&mut self, ends: &Ends<'_>) {
         let data_bytes = self.data_bytes;
         self.resident = (self.source == Kind::File && data_bytes > SMALL_BYTES_MAX)
-            .then(|| observe::residency(ends.source.fd()))
+            .then(|| evermap_observe::residency(ends.source.fd()))
             .flatten()
             .map(|residency| (residency.resident_bytes as f64 / data_bytes as f64).min(1.0));
         self.available_bytes =
-            (data_bytes >= LARGE_BYTES_MIN).then(observe::available_bytes).flatten();
+            (data_bytes >= LARGE_BYTES_MIN).then(evermap_observe::available_bytes).flatten();
     }
 }

@@ -6,13 +6,11 @@
 
 pub(crate) mod adapt;
 mod facts;
-mod file_systems;
 mod plan;
 pub(crate) mod rates;
 
 #[cfg(test)]
 pub(crate) use facts::Direct;
 pub(crate) use facts::Facts;
-pub(crate) use file_systems::{name as file_system_name, writes_reserved_room_otherwise};
 pub(crate) use plan::{BY_NAME, Choice, Plan, Wish, may_share, plan};
 pub use plan::{Durability, Reflink};

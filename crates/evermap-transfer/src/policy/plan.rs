@@ -1,8 +1,9 @@
 //! Facts and wishes in, engines in their order out. Pure: asks nothing, changes nothing.
 
+use evermap_observe::FileSystem;
+
 use super::adapt::WINDOW_BYTES;
 use super::facts::{COLD_BYTES_MIN, Facts, SMALL_BYTES_MAX};
-use super::file_systems::{checks_what_is_written, has_many_devices, is_memory, never_shares};
 use crate::end::Kind;
 use crate::engines::EngineKind;
 
@@ -131,12 +132,12 @@ fn between_files(plan: &mut Plan, facts: &Facts, wish: &Wish) {
 }
 
 /// Whether sharing extents is worth asking for.
-pub(crate) fn may_share(same_device: bool, source: i64, target: i64) -> bool {
-    is_one_file_system(same_device, source, target) && !never_shares(target)
+pub(crate) fn may_share(same_device: bool, source: FileSystem, target: FileSystem) -> bool {
+    is_one_file_system(same_device, source, target) && !target.never_shares()
 }
 
-fn is_one_file_system(same_device: bool, source: i64, target: i64) -> bool {
-    same_device || (source == target && has_many_devices(source))
+fn is_one_file_system(same_device: bool, source: FileSystem, target: FileSystem) -> bool {
+    same_device || (source == target && source.has_many_devices())
 }
 
 fn shared(plan: &mut Plan, facts: &Facts, wish: &Wish) {
@@ -149,8 +150,8 @@ fn shared(plan: &mut Plan, facts: &Facts, wish: &Wish) {
         () if !one_file_system => {
             plan.not(engine, "source and target are on different file systems")
         }
-        () if never_shares(facts.target_file_system) => {
-            let name = super::file_system_name(facts.target_file_system);
+        () if facts.target_file_system.never_shares() => {
+            let name = facts.target_file_system.name();
             plan.not(engine, format!("{name} does not share extents"));
         }
         () => plan.then(engine, "one file system that may share extents: no byte moves"),
@@ -174,11 +175,11 @@ fn direct(plan: &mut Plan, facts: &Facts, wish: &Wish) {
         () if !is_durable && !is_large => {
             Some("the copy is neither durable nor large: the cache is faster".to_string())
         }
-        () if is_memory(facts.target_file_system) => Some("the target is in memory".to_string()),
+        () if facts.target_file_system.is_memory() => Some("the target is in memory".to_string()),
         () if facts.direct.target.is_none() => {
             Some("the target does no direct I/O, or does not say so".to_string())
         }
-        () if checks_what_is_written(facts.target_file_system) => Some(
+        () if facts.target_file_system.checks_what_is_written() => Some(
             "the target's file system sums what is written, and would copy it first".to_string(),
         ),
         () => None,
@@ -211,7 +212,7 @@ fn through_the_cache(plan: &mut Plan, facts: &Facts, wish: &Wish) {
     let may_copy_range = match () {
         () if !facts.same_device => Err("source and target are on different file systems"),
         // What a file system does with the call is its own affair, and some share extents.
-        () if wish.reflink == Reflink::Never && !never_shares(facts.target_file_system) => {
+        () if wish.reflink == Reflink::Never && !facts.target_file_system.never_shares() => {
             Err("it would share extents, which was not wanted")
         }
         () => Ok(()),
@@ -228,7 +229,7 @@ fn through_the_cache(plan: &mut Plan, facts: &Facts, wish: &Wish) {
     if let Some(engine) = wish.warm.filter(|engine| may(*engine)) {
         plan.then(engine, "cached: was the fastest between these devices");
     }
-    let in_memory = is_memory(facts.target_file_system);
+    let in_memory = facts.target_file_system.is_memory();
     if facts.same_device && !in_memory {
         plan.then(EngineKind::MmapWrite, "cached, one file system: one copy, and the fewest turns");
     }
@@ -268,17 +269,21 @@ fn to_a_stream(plan: &mut Plan, facts: &Facts) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::end::Alignment;
+    use evermap_observe::DirectAlignment;
+
     use crate::policy::Direct;
 
-    const EXT4: i64 = 0xef53;
-    const XFS: i64 = 0x5846_5342;
-    const BTRFS: i64 = 0x9123_683e;
-    const TMPFS: i64 = 0x0102_1994;
+    const EXT4: FileSystem = FileSystem::EXT;
+    const XFS: FileSystem = FileSystem::XFS;
+    const BTRFS: FileSystem = FileSystem::BTRFS;
+    const TMPFS: FileSystem = FileSystem::TMPFS;
+    const PROC: FileSystem = FileSystem::from_magic(0x9fa0);
+    /// That of a socket.
+    const NONE: FileSystem = FileSystem::from_magic(0);
     const GIB: u64 = 1 << 30;
 
-    fn facts(size_bytes: u64, resident: f64, file_systems: (i64, i64)) -> Facts {
-        let alignment = Some(Alignment { memory_bytes: 512, offset_bytes: 512 });
+    fn facts(size_bytes: u64, resident: f64, file_systems: (FileSystem, FileSystem)) -> Facts {
+        let alignment = Some(DirectAlignment { memory_bytes: 512, offset_bytes: 512 });
         Facts {
             source: Kind::File,
             target: Kind::File,
@@ -308,7 +313,7 @@ mod tests {
             source: Kind::Generated,
             size_bytes: 0,
             data_bytes: 0,
-            ..facts(0, 1.0, (0x9fa0, EXT4))
+            ..facts(0, 1.0, (PROC, EXT4))
         };
         assert_eq!(first(&proc, Wish::default()), EngineKind::ReadWrite);
         let empty = facts(0, 1.0, (EXT4, EXT4));
@@ -403,9 +408,9 @@ mod tests {
 
     #[test]
     fn streams_are_spliced() {
-        let socket = Facts { target: Kind::Socket, ..facts(GIB, 1.0, (EXT4, 0)) };
+        let socket = Facts { target: Kind::Socket, ..facts(GIB, 1.0, (EXT4, NONE)) };
         assert_eq!(first(&socket, Wish::default()), EngineKind::Splice);
-        let received = Facts { source: Kind::Socket, size_bytes: 0, ..facts(0, 1.0, (0, EXT4)) };
+        let received = Facts { source: Kind::Socket, size_bytes: 0, ..facts(0, 1.0, (NONE, EXT4)) };
         assert_eq!(first(&received, Wish::default()), EngineKind::Splice);
         let appending = Facts { target_appends: true, ..received };
         assert_eq!(first(&appending, Wish::default()), EngineKind::ReadWrite);

@@ -1,15 +1,13 @@
-//! What the crate asks of the kernel and `rustix` has no safe call for: mappings, memory for rings, shared extents, looks at
-//! caches, and signals.
+//! What the crate asks of the kernel and `rustix` has no safe call for: mappings, memory for rings, shared extents, and
+//! signals.
 //!
 //! `unsafe` is here and in the ring (`engines::ring::queue`), nowhere else.
 
-pub(crate) mod cachestat;
 mod clone;
 mod close;
 mod mapping;
 mod memory;
 pub(crate) mod queue;
-pub(crate) mod rusage;
 mod signals;
 pub(crate) mod sigpipe;
 

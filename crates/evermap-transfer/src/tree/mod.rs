@@ -27,11 +27,13 @@ mod temporary;
 mod worker;
 
 use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use evermap_observe::FileSystem;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::engines::{EngineKind, Tuning};
@@ -295,13 +297,18 @@ fn file_options(options: &TreeOptions) -> file::Options {
 
 /// Whether small files are tried to be shared, too: some file systems share extents, and the others need not be asked.
 fn may_share(root: &Root, options: &TreeOptions) -> bool {
-    let magic = |directory: &std::os::fd::OwnedFd| {
-        rustix::fs::fstatfs(directory).map_or(0, |file_system| file_system.f_type)
+    // What cannot be asked is one that nothing is known of.
+    let file_system = |directory: &OwnedFd| {
+        FileSystem::of(directory.as_fd()).unwrap_or(FileSystem::from_magic(0))
     };
     let directory = &root.directory;
     let same_device = directory.source_identity.0 == directory.target_identity.0;
     options.reflink == Reflink::Auto
-        && policy::may_share(same_device, magic(&root.pair.source), magic(&root.pair.target))
+        && policy::may_share(
+            same_device,
+            file_system(&root.pair.source),
+            file_system(&root.pair.target),
+        )
 }
 
 fn thread_cpu() -> Duration {

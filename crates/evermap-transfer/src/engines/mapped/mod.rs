@@ -13,6 +13,7 @@ pub use write::MmapWrite;
 
 use std::os::fd::BorrowedFd;
 
+use evermap_observe::FileSystem;
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
@@ -24,8 +25,6 @@ use crate::error::Side;
 use crate::meter::Meter;
 use crate::span::{Span, Work};
 use crate::sys::{Mapping, page_bytes};
-
-const TMPFS: i64 = 0x0102_1994;
 
 /// What both engines ask of the ends.
 fn probe(ends: &Ends<'_>) -> Result<(), WhyNot> {
@@ -133,7 +132,7 @@ fn source_bytes(ends: &Ends<'_>) -> Result<u64, Stop> {
 /// A hole in tmpfs gets pages when a mapping of it is read: the source would grow. Where holes are copied
 /// as data, another engine reads them.
 fn refuse_tmpfs_holes(ends: &Ends<'_>, part: Span) -> Result<(), Stop> {
-    if ends.source.file_system() != TMPFS {
+    if ends.source.file_system() != FileSystem::TMPFS {
         return Ok(());
     }
     match seek(ends.source.fd(), SeekFrom::Hole(part.begin)) {

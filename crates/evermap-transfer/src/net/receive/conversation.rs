@@ -3,6 +3,8 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use evermap_observe::Moment;
+
 use super::target::{Target, flush, set_attributes};
 use super::{Receive, data};
 use crate::error::{Error, Result};
@@ -15,7 +17,6 @@ use crate::net::watch::with_signs;
 use crate::net::wire::{
     DIGEST_CHUNK_BYTES, Frame, HELLO_BYTES, Hello, Malformed, Manifest, Reason, name_of,
 };
-use crate::observe::Moment;
 use crate::policy::Durability;
 
 /// How long the sender is waited for to have taken the reason why this end gives up.

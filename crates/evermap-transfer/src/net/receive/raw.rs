@@ -2,6 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use evermap_observe::Moment;
+
 use super::Receive;
 use super::taker::Taker;
 use super::target::{Target, open_stream, set_usual_mode};
@@ -10,7 +12,6 @@ use crate::meter::Meter;
 use crate::net::report::{Connection, ReceiveReport, Traffic};
 use crate::net::socket::Socket;
 use crate::net::watch::{Direction, Watched};
-use crate::observe::Moment;
 use crate::span::Work;
 use crate::sys::sigpipe::SigpipeBlocked;
 

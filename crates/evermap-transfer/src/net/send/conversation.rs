@@ -3,6 +3,8 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use evermap_observe::Moment;
+
 use super::source::Source;
 use super::{Send, data};
 use crate::error::{Error, Result};
@@ -14,7 +16,6 @@ use crate::net::watch::SIGN_EVERY;
 use crate::net::wire::{
     DIGEST_CHUNK_BYTES, Frame, Hello, Manifest, Reason, TransferId, is_digest_chunk, name_of,
 };
-use crate::observe::Moment;
 
 /// How long the receiver is waited for to have taken the word that it is to discard.
 const FAREWELL: Duration = Duration::from_secs(2);

@@ -2,6 +2,8 @@
 
 use std::os::fd::AsFd;
 
+use evermap_observe::Moment;
+
 use super::source::{Source, advise};
 use super::{Send, data};
 use crate::end::{End, Ends};
@@ -12,7 +14,6 @@ use crate::net::carrier::Carrier;
 use crate::net::report::{Connection, SendReport, Traffic};
 use crate::net::socket::Socket;
 use crate::net::watch::{Direction, Watched};
-use crate::observe::Moment;
 use crate::report::NotUsed;
 use crate::segments::FullSegments;
 use crate::span::{Span, Work};

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use evermap_observe::extents;
 use rustix::fs::{Advice, CWD, Mode, OFlags, Statx, StatxTimestamp};
 
 use crate::end::{End, Kind};
@@ -11,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::file::{Identity, look};
 use crate::net::again;
 use crate::net::wire::{EXTENTS_MAX, Manifest, NANOSECONDS, Stamp};
-use crate::observe::extents;
 use crate::span::Span;
 
 /// A source that is open.

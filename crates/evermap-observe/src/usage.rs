@@ -1,4 +1,4 @@
-//! What the kernel says a transfer has cost this process.
+//! What the kernel says that this process has used.
 
 use std::time::{Duration, Instant};
 
@@ -25,22 +25,29 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
-/// A moment.
+/// A moment, to measure from.
+///
+/// ```
+/// use evermap_observe::Moment;
+/// let begin = Moment::now();
+/// let used = begin.since();
+/// println!("{} s of the processor in {} s", used.processor_s(), used.wall_s);
+/// ```
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub struct Moment {
     at: Instant,
     usage: Usage,
 }
 
 impl Moment {
     /// This one. Costs one system call.
-    pub(crate) fn now() -> Moment {
+    pub fn now() -> Moment {
         let usage = crate::sys::rusage::of_process();
         Moment { at: Instant::now(), usage }
     }
 
     /// What has been used since.
-    pub(crate) fn since(&self) -> Usage {
+    pub fn since(&self) -> Usage {
         let wall_s = self.at.elapsed().as_secs_f64();
         let (now, then) = (crate::sys::rusage::of_process(), &self.usage);
         Usage {
@@ -63,7 +70,12 @@ impl Usage {
 }
 
 /// The processor time of this process so far: what short races are judged by, as other programs don't disturb it.
-pub(crate) fn processor_time() -> Duration {
+///
+/// ```
+/// let begin = evermap_observe::processor_time();
+/// assert!(evermap_observe::processor_time() >= begin);
+/// ```
+pub fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

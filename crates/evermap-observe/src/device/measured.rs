@@ -1,14 +1,12 @@
-//! What a device can do by itself: direct reads and writes, several at a time, of a file that nobody caches.
+//! The measurement: direct reads and writes, several at a time, of a file that nobody caches and that has no name.
 
-use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use rustix::fs::{self, Advice, FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, pread, pwrite};
 
-use crate::file::look;
-use crate::policy::rates::{DeviceRate, Kept};
+use super::DeviceRates;
 
 /// What is written and read: long enough to show a rate, over in a tenth of a second.
 const FILE_BYTES: u64 = 64 << 20;
@@ -20,37 +18,8 @@ const ALIGNMENT: usize = 4096;
 /// A disk with less than this free is not written to for a measurement.
 const FREE_BYTES_MIN: u64 = 1 << 30;
 
-/// A device's rates, in bytes a second.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct DeviceRates {
-    /// Reading.
-    pub read_bytes_per_s: f64,
-    /// Writing, until it is on the device.
-    pub write_bytes_per_s: f64,
-}
-
-/// The rates of the device that `directory` is on; `None` where it does no direct I/O, cannot be written to, or has little room left.
-///
-/// Measured once for each device, by 64 MiB that are written and read past the page cache, and kept in the user's cache directory.
-pub fn device_rates(directory: &Path) -> Option<DeviceRates> {
-    let kept = Kept::of_user();
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = fs::open(directory, flags, Mode::empty()).ok()?;
-    let stat = look(opened.as_fd()).ok()?;
-    let device = fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
-    if let Some(rate) = kept.device(device) {
-        return Some(DeviceRates { read_bytes_per_s: rate.read, write_bytes_per_s: rate.write });
-    }
-    let rates = measured(opened.as_fd())?;
-    kept.keep_device(
-        device,
-        DeviceRate { read: rates.read_bytes_per_s, write: rates.write_bytes_per_s },
-    );
-    Some(rates)
-}
-
-fn measured(directory: BorrowedFd<'_>) -> Option<DeviceRates> {
+/// The rates of the device that `directory` is on, if they can be had: see [`super::device_rates`].
+pub(super) fn of(directory: &OwnedFd) -> Option<DeviceRates> {
     let free = fs::fstatvfs(directory).ok()?;
     if free.f_bavail.saturating_mul(free.f_frsize) < FREE_BYTES_MIN {
         return None;

@@ -1,10 +1,10 @@
-//! How much memory a copy may fill with pages that nobody asked to keep.
+//! How much memory may be filled with pages that nobody asked to keep.
 
 use std::fs;
 
 /// What the kernel thinks can be had without swapping, or less where the process's control group has less left;
 /// `None` where neither is told.
-pub(crate) fn available_bytes() -> Option<u64> {
+pub fn available_bytes() -> Option<u64> {
     [system_bytes(), group_bytes()].into_iter().flatten().min()
 }
 

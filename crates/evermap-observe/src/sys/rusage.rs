@@ -1,6 +1,6 @@
 //! `getrusage(2)`.
 
-use crate::observe::Usage;
+use crate::usage::Usage;
 
 /// What this process has used since it began; the time that passed is left 0.
 pub(crate) fn of_process() -> Usage {
