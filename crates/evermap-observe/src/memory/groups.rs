@@ -1,0 +1,194 @@
+//! What the control groups of this process leave it.
+//!
+//! A group's limit holds for all below it, so each group on the way up to the root is asked, and the tightest counts. The two versions
+//! have other names for the same: this file has both side by side. In a container the path in `/proc/self/cgroup` may be that of the
+//! host, which is not to be seen inside: what is not there is passed over, up to the mount's own root, which is the container's group.
+
+use std::fs;
+
+/// A limit from here on is none: version 1 says so by the largest whole page that fits.
+const LIMIT_BYTES_MAX: u64 = 1 << 60;
+
+/// How one version of control groups says it.
+struct Version {
+    limit: &'static str,
+    usage: &'static str,
+    /// Pages of files in `memory.stat`, of the group and all below it, as the usage is.
+    pages: [&'static str; 2],
+    mounts: &'static [&'static str],
+}
+
+const FIRST: Version = Version {
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    pages: ["total_inactive_file", "total_active_file"],
+    mounts: &["/sys/fs/cgroup/memory"],
+};
+
+const SECOND: Version = Version {
+    limit: "memory.max",
+    usage: "memory.current",
+    pages: ["inactive_file", "active_file"],
+    // Alone, or beside groups of version 1.
+    mounts: &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"],
+};
+
+/// The least that any group this process is in has left; `None` where none has a limit.
+pub(super) fn headroom_bytes() -> Option<u64> {
+    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    tightest(&own, |path| fs::read_to_string(path).ok())
+}
+
+/// The same by the text of `/proc/self/cgroup` and what `read` says that files have in them.
+fn tightest(own: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+    own.lines()
+        .filter_map(group_of)
+        .flat_map(|(version, path)| {
+            version.mounts.iter().flat_map(move |mount| {
+                upwards(path).map(move |group| (version, format!("{mount}{group}")))
+            })
+        })
+        .filter_map(|(version, directory)| {
+            let text = |name: &str| read(&format!("{directory}/{name}"));
+            let limit = limit_of(&text(version.limit)?)?;
+            let usage = text(version.usage)?.trim().parse().ok()?;
+            let cached = text("memory.stat").map_or(0, |stat| cached_of(&stat, version.pages));
+            Some(headroom_of(limit, usage, cached))
+        })
+        .min()
+}
+
+/// A line of `/proc/self/cgroup`, `NUMBER:CONTROLLERS:PATH`, if it is that of memory: version 2 has no controllers there.
+fn group_of(line: &str) -> Option<(&'static Version, &str)> {
+    let mut parts = line.splitn(3, ':');
+    let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+    let version = match controllers {
+        "" if number == "0" => &SECOND,
+        _ if controllers.split(',').any(|controller| controller == "memory") => &FIRST,
+        _ => return None,
+    };
+    Some((version, path))
+}
+
+/// A group and all above it, the root last, which is empty. Of a group outside of what this process sees (`/../other`), the root only.
+fn upwards(path: &str) -> impl Iterator<Item = &str> {
+    let is_seen = path.starts_with('/') && !path.split('/').any(|name| name == "..");
+    let own = if is_seen { path.trim_end_matches('/') } else { "" };
+    std::iter::successors(Some(own), |group| group.rfind('/').map(|at| &group[..at]))
+}
+
+/// "max" is no limit, and no number.
+fn limit_of(text: &str) -> Option<u64> {
+    text.trim().parse().ok().filter(|limit| *limit < LIMIT_BYTES_MAX)
+}
+
+/// Bytes of files in a `memory.stat`: what the kernel takes back before it says that there is no more.
+fn cached_of(stat: &str, pages: [&str; 2]) -> u64 {
+    stat.lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(name, _)| pages.contains(name))
+        .filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok())
+        .fold(0, u64::saturating_add)
+}
+
+/// The figures are read one after the other: together they may be more than the limit.
+fn headroom_of(limit: u64, usage: u64, cached: u64) -> u64 {
+    limit.saturating_sub(usage.saturating_sub(cached))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    const MIB: u64 = 1 << 20;
+    const NO_LIMIT: &str = "9223372036854771712\n";
+
+    /// What would be said of files with these contents.
+    fn said(own: &str, files: &[(&str, &str)]) -> Option<u64> {
+        let files: HashMap<_, _> = files.iter().copied().collect();
+        tightest(own, |path| files.get(path).map(|text| text.to_string()))
+    }
+
+    #[test]
+    fn version_1_is_found_among_other_controllers() {
+        let own = "12:pids:/docker/ab\n4:cpu,cpuacct:/docker/ab\n3:memory:/docker/ab\n0::/\n";
+        let files = [
+            ("/sys/fs/cgroup/memory/docker/ab/memory.limit_in_bytes", "104857600\n"),
+            ("/sys/fs/cgroup/memory/docker/ab/memory.usage_in_bytes", "41943040\n"),
+            (
+                "/sys/fs/cgroup/memory/docker/ab/memory.stat",
+                "cache 1\nrss 2\ninactive_file 3\nactive_file 4\ntotal_inactive_file 10485760\n\
+                 total_active_file 5242880\n",
+            ),
+            ("/sys/fs/cgroup/memory/memory.limit_in_bytes", NO_LIMIT),
+        ];
+        assert_eq!(said(own, &files), Some((100 - 40 + 15) * MIB));
+    }
+
+    #[test]
+    fn the_tightest_group_on_the_way_up_counts() {
+        let own = "0::/user.slice/app.scope\n";
+        let files = [
+            ("/sys/fs/cgroup/user.slice/app.scope/memory.max", "max\n"),
+            ("/sys/fs/cgroup/user.slice/app.scope/memory.current", "1048576\n"),
+            ("/sys/fs/cgroup/user.slice/memory.max", "20971520\n"),
+            ("/sys/fs/cgroup/user.slice/memory.current", "10485760\n"),
+            ("/sys/fs/cgroup/user.slice/memory.stat", "anon 9\ninactive_file 1048576\n"),
+        ];
+        assert_eq!(said(own, &files), Some(11 * MIB));
+    }
+
+    #[test]
+    fn version_2_is_found_beside_version_1() {
+        let files = [
+            ("/sys/fs/cgroup/unified/app/memory.max", "20971520\n"),
+            ("/sys/fs/cgroup/unified/app/memory.current", "10485760\n"),
+        ];
+        assert_eq!(said("5:memory:/\n0::/app\n", &files), Some(10 * MIB));
+    }
+
+    #[test]
+    fn a_container_that_sees_only_its_own_group_finds_it_at_the_root() {
+        let files = [
+            ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "20971520\n"),
+            ("/sys/fs/cgroup/memory/memory.usage_in_bytes", "20971520\n"),
+        ];
+        assert_eq!(said("3:memory:/docker/ab\n", &files), Some(0));
+        assert_eq!(said("3:memory:/../ab\n", &files), Some(0));
+    }
+
+    #[test]
+    fn no_limit_is_none_and_neither_is_nonsense() {
+        let limit = |text| {
+            let files = [
+                ("/sys/fs/cgroup/memory/memory.limit_in_bytes", text),
+                ("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n"),
+            ];
+            said("3:memory:/\n", &files)
+        };
+        assert_eq!(limit(NO_LIMIT), None);
+        assert_eq!(limit("max\n"), None);
+        assert_eq!(limit("\n"), None);
+        assert_eq!(limit("2\n"), Some(1));
+        assert_eq!(said("", &[]), None);
+        assert_eq!(said("memory\n3:memory\n0::\n1::/\n", &[]), None);
+    }
+
+    #[test]
+    fn a_group_over_its_limit_has_nothing_and_one_full_of_cache_all() {
+        assert_eq!(headroom_of(10, 20, 0), 0);
+        assert_eq!(headroom_of(10, 20, 5), 0);
+        assert_eq!(headroom_of(10, 10, 10), 10);
+        assert_eq!(headroom_of(10, 5, 10), 10);
+    }
+
+    #[test]
+    fn each_group_above_is_asked_and_none_outside() {
+        let groups = |path| upwards(path).collect::<Vec<_>>();
+        assert_eq!(groups("/a/b"), ["/a/b", "/a", ""]);
+        assert_eq!(groups("/"), [""]);
+        assert_eq!(groups("/../a"), [""]);
+        assert_eq!(groups(""), [""]);
+    }
+}
