@@ -116,7 +116,7 @@ impl<'a> End<'a> {
         self.append
     }
 
-    /// The file system that it is on, or none that has files for pipes and sockets.
+    /// The file system that it is on; of pipes and sockets one of the kernel's own.
     pub fn file_system(&self) -> FileSystem {
         self.file_system
     }
