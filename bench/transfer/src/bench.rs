@@ -2,21 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use common::Outcome;
+use common::counting::Counter;
+use common::goals::Goals;
+use common::grounds::{self, Ground, Grounds};
+use common::guard::Guard;
+use common::raw::Raw;
+use common::{caches, ends};
 use tempfile::TempDir;
 
-use crate::Outcome;
 use crate::compete::Standings;
-use crate::counting::Counter;
-use crate::goals::Goals;
-use crate::grounds::{Ground, Grounds};
-use crate::guard::Guard;
+use crate::machine;
 use crate::options::Options;
-use crate::raw::Raw;
 use crate::subjects::{self, Subject};
-use crate::{caches, ends, machine};
-
-/// Of folders that are gone when a run ends.
-pub const PREFIX: &str = "evermap-transfer-bench-";
 
 pub struct Bench {
     pub options: Options,
@@ -40,7 +38,7 @@ impl Bench {
         let mut guard = Guard::start(&options.program)?;
         std::fs::create_dir_all(&options.folder)?;
         let folder = options.folder.canonicalize()?;
-        let work = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&folder)?;
+        let work = tempfile::Builder::new().prefix(grounds::PREFIX).tempdir_in(&folder)?;
         guard.remove(work.path())?;
         // Reports and other small files go with it, too. Only the first run of a process can say so.
         let _ = tempfile::env::override_temp_dir(work.path());

@@ -1,10 +1,10 @@
 //! What the figures were measured on, and what was warm.
 
+use common::Outcome;
+use common::grounds;
 use serde::Serialize;
 
-use crate::Outcome;
 use crate::bench::Bench;
-use crate::grounds;
 
 /// The same for programs.
 #[derive(Debug, Serialize)]

@@ -4,10 +4,10 @@
 
 use std::process::ExitCode;
 
+use common::{Outcome, guard, quiet};
 use evermap_transfer_bench::bench::Bench;
 use evermap_transfer_bench::options::{self, Options};
 use evermap_transfer_bench::sections::SECTIONS;
-use evermap_transfer_bench::{Outcome, guard, quiet};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

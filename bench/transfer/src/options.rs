@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
+use common::Outcome;
+use common::units::parse_size;
 use lexopt::{Arg, Parser, ValueExt};
-
-use crate::Outcome;
-use crate::units::parse_size;
 
 /// As often as the paper.
 const ROUNDS: usize = 10;

@@ -7,16 +7,17 @@
 
 use std::path::PathBuf;
 
-use crate::Outcome;
+use common::Outcome;
+use common::goals::Goal;
+use common::grounds::Ground;
+use common::plots::heat::Heat;
+use common::samples::{Samples, figure};
+use common::table::Table;
+
 use crate::bench::Bench;
 use crate::compete::{Cell, Lot, Standings, compete};
 use crate::corpus::{self, Entry, Kind};
-use crate::goals::Goal;
-use crate::grounds::Ground;
-use crate::plots::heat::Heat;
-use crate::samples::{Samples, figure};
 use crate::subjects::{POLICY, Subject};
-use crate::table::Table;
 
 use super::inside;
 

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::Outcome;
+use common::Outcome;
+use common::goals::Goal;
+use common::grounds::Ground;
+use common::units::{GIB, MIB};
+
 use crate::bench::{Bench, said};
 use crate::compete::{Cell, Measured, Standings, compete};
 use crate::corpus::{self, Entry, Kind};
-use crate::goals::Goal;
-use crate::grounds::Ground;
 use crate::subjects::{POLICY, Subject};
-use crate::units::{GIB, MIB};
 
 use super::{files, sockets};
 

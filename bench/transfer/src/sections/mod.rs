@@ -7,7 +7,8 @@ mod inside;
 pub mod pipes;
 pub mod sockets;
 
-use crate::Outcome;
+use common::Outcome;
+
 use crate::bench::Bench;
 
 pub type Section = (&'static str, fn(&mut Bench) -> Outcome);

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
+use common::Outcome;
+use common::grounds::Ground;
+use common::units::{GIB, KIB, MIB, size};
+
 use super::Row;
-use crate::Outcome;
 use crate::bench::{Bench, said};
 use crate::compete::{Cell, compete};
 use crate::corpus::{Entry, Kind};
-use crate::grounds::Ground;
 use crate::subjects::Subject;
-use crate::units::{GIB, KIB, MIB, size};
 
 const READ_AHEAD: &str = "queue/read_ahead_kb";
 

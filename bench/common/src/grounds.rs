@@ -16,6 +16,9 @@ use crate::loop_device::LoopDevice;
 use crate::process::{find_program, tool};
 use crate::units::GIB;
 
+/// Of folders that are gone when a run ends.
+pub const PREFIX: &str = "evermap-bench-";
+
 /// Room for all files and a copy of the largest. The images are sparse.
 const IMAGE_BYTES: u64 = 6 * GIB;
 
@@ -154,8 +157,7 @@ impl Grounds {
         if self.can_mount {
             return self.mounted("tmpfs", "tmpfs", None, None, "size=75%");
         }
-        let temporary =
-            tempfile::Builder::new().prefix(crate::bench::PREFIX).tempdir_in("/dev/shm")?;
+        let temporary = tempfile::Builder::new().prefix(PREFIX).tempdir_in("/dev/shm")?;
         let mut ground = Ground::plain("tmpfs", temporary.path().to_path_buf())?;
         ground._temporary = Some(temporary);
         Ok(ground)
