@@ -4,11 +4,12 @@
 //! From the bottom: `ends` and `guard` (nothing stays behind, however a run ends), `loop_device`, `grounds` (file systems
 //! to measure on), `caches` and `memory` (what is there when a step begins), `process` (one program, and what it cost),
 //! `counting` and `profile` (what the kernel counts and samples of it), `quiet`, `random`, `samples`, `units`, `raw`, `goals`,
-//! `table` and `plots` (figures).
+//! `table` and `plots` (figures), `options`, `machine` (what was measured on) and `bench` (what every section is given).
 //!
 //! `quiet`, `random`, `samples` and `table` use nothing but `Outcome`: benchmarks that draw and mount nothing take just
 //! those, by their path.
 
+pub mod bench;
 pub mod caches;
 pub mod counting;
 pub mod ends;
@@ -17,7 +18,9 @@ pub mod grounds;
 pub mod guard;
 pub mod leftovers;
 pub mod loop_device;
+pub mod machine;
 pub mod memory;
+pub mod options;
 pub mod plots;
 pub mod process;
 pub mod profile;

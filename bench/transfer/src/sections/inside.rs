@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use common::Outcome;
+use common::bench::said;
 use common::table::Table;
 use common::units::size;
 
-use crate::bench::{Bench, said};
+use crate::bench::Bench;
 use crate::corpus::{Entry, Kind};
 use crate::in_process::{InProcess, Request};
 use crate::subjects::ENGINES;

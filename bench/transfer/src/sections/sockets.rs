@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use common::Outcome;
+use common::bench::said;
 use common::goals::Goal;
 use common::grounds::Ground;
 use common::process::{Failure, find_program};
@@ -17,7 +18,7 @@ use common::units::{GIB, MIB, megabytes_per_second};
 use common::{caches, ends, memory};
 use serde_json::json;
 
-use crate::bench::{Bench, said};
+use crate::bench::Bench;
 use crate::compete::remove;
 use crate::corpus::{Entry, Kind};
 use crate::network::{self, Receiver, Sender, Sent, Waking};

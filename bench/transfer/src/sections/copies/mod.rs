@@ -12,6 +12,7 @@ mod one_copy;
 use std::path::{Path, PathBuf};
 
 use common::Outcome;
+use common::bench::said;
 use common::grounds::Ground;
 use common::plots::bars::Bars;
 use common::process::{self, Cost, Job};
@@ -23,7 +24,7 @@ use common::units::{MIB, size};
 use common::{caches, ends};
 use serde_json::json;
 
-use crate::bench::{Bench, said};
+use crate::bench::{self, Bench};
 use crate::compete::{self, Cell, prepare};
 use crate::corpus::{Entry, Kind};
 use crate::network::{Receiver, Sender, Waking};
@@ -74,7 +75,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
             !much(subject) && only.is_none_or(|only| only.contains(&subject.name.as_str()))
         };
         let mut all = vec![buffered.clone()];
-        all.extend(bench.everybody().into_iter().filter(wanted));
+        all.extend(bench::everybody(bench).into_iter().filter(wanted));
         println!("### Files, {kind} to {kind}\n");
         let found = files(bench, &sampler, &ground, &all)?;
         println!("{}", table(&found));

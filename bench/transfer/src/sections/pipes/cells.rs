@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use common::Outcome;
+use common::bench::said;
 use common::grounds::Ground;
 use common::units::{GIB, KIB, MIB, size};
 
 use super::Row;
-use crate::bench::{Bench, said};
+use crate::bench::Bench;
 use crate::compete::{Cell, compete};
 use crate::corpus::{Entry, Kind};
 use crate::subjects::Subject;
