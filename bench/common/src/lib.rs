@@ -2,7 +2,7 @@
 //! how they are printed. Nothing here knows what is measured.
 //!
 //! From the bottom: `ends` and `guard` (nothing stays behind, however a run ends), `loop_device`, `grounds` (file systems
-//! to measure on), `caches` and `memory` (what is there when a step begins), `process` (one program, and what it cost),
+//! to measure on), `caches`, `memory` and `settings` (what is there when a step begins), `process` (one program, and what it cost),
 //! `counting` and `profile` (what the kernel counts and samples of it), `quiet`, `random`, `samples`, `units`, `raw`, `goals`,
 //! `table` and `plots` (figures), `options`, `machine` (what was measured on) and `bench` (what every section is given).
 //!
@@ -28,6 +28,7 @@ pub mod quiet;
 pub mod random;
 pub mod raw;
 pub mod samples;
+pub mod settings;
 pub mod table;
 pub mod units;
 

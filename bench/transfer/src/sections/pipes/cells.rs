@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use common::Outcome;
 use common::bench::said;
 use common::grounds::Ground;
+use common::settings::Setting;
 use common::units::{GIB, KIB, MIB, size};
 
 use super::Row;
@@ -69,11 +70,17 @@ fn waiting(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome 
     let Some(memory) = bench.ground("tmpfs") else { return Ok(()) };
     let entry = Entry::new(Kind::Random, 64 * MIB, bench.options.quick);
     let source = entry.make(source_ground.folder())?;
-    for kib in [None, Some(128), Some(0)] {
-        let set = ReadAhead::set(bench, &source_ground, kib)?;
+    let device = source_ground.device().ok_or("a file system on a loop device is needed")?;
+    for kib in [None, Some("128"), Some("0")] {
+        let read_ahead = Setting::keep(&mut bench.guard, device.setting(READ_AHEAD)?)?;
         let name = match kib {
-            None => format!("xfs to tmpfs, cold, read-ahead {} KiB, as it was", set.before),
-            Some(kib) => format!("xfs to tmpfs, cold, read-ahead {kib} KiB"),
+            None => {
+                format!("xfs to tmpfs, cold, read-ahead {} KiB, as it was", read_ahead.before())
+            }
+            Some(kib) => {
+                read_ahead.set(kib)?;
+                format!("xfs to tmpfs, cold, read-ahead {kib} KiB")
+            }
         };
         let cell = cell(&name, source.clone(), &memory, entry.bytes, true);
         let standings = compete(bench, &cell, ways)?;
@@ -107,32 +114,4 @@ fn packed(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome {
     }
     std::fs::remove_dir_all(content)?;
     Ok(())
-}
-
-/// A setting of a block device that is as before once this goes away.
-struct ReadAhead {
-    file: PathBuf,
-    before: String,
-}
-
-impl ReadAhead {
-    fn set(bench: &mut Bench, ground: &Ground, kib: Option<u32>) -> Outcome<ReadAhead> {
-        let device = ground.device().ok_or("a file system on a loop device is needed")?;
-        let file = device.setting(READ_AHEAD)?;
-        let before = std::fs::read_to_string(&file)?.trim().to_string();
-        bench.guard.write(&before, &file)?;
-        let set = ReadAhead { file, before };
-        if let Some(kib) = kib {
-            std::fs::write(&set.file, kib.to_string())?;
-        }
-        Ok(set)
-    }
-}
-
-impl Drop for ReadAhead {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::write(&self.file, &self.before) {
-            eprintln!("{} is not {} again: {error}", self.file.display(), self.before);
-        }
-    }
 }
