@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use common::Outcome;
 use common::bench::said;
-use common::grounds::Ground;
+use common::grounds::{Ground, Packed};
 use common::settings::Setting;
 use common::units::{GIB, KIB, MIB, size};
 
@@ -95,15 +95,13 @@ fn packed(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome {
     let entry = Entry::new(Kind::Text, 64 * MIB, bench.options.quick);
     let content = bench.folder("content")?;
     entry.make(&content)?;
-    for (name, kind) in
-        [("squashfs zstd", "squashfs"), ("erofs lz4hc", "erofs"), ("btrfs zstd", "btrfs")]
-    {
-        let ground = match kind {
-            "btrfs" => bench.grounds.compressing(),
-            _ => bench.grounds.packed(kind, &content),
+    for how in [Some(Packed::SquashfsZstd), Some(Packed::ErofsLz4hc), None] {
+        let (name, ground) = match how {
+            Some(how) => (how.name(), bench.grounds.packed(how, &content)),
+            None => ("btrfs zstd", bench.grounds.compressing()),
         };
         let Some(ground) = said(name, ground) else { continue };
-        if kind == "btrfs" {
+        if how.is_none() {
             entry.make(ground.folder())?;
         }
         let source = ground.folder().join(entry.file_name());

@@ -1,4 +1,4 @@
-//! File systems are gone after whatever happens while they are there.
+//! File systems to measure on: what they are while they are there, and that they are gone whatever happens.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use evermap_bench_common::Outcome;
 use evermap_bench_common::ends::private_mounts;
-use evermap_bench_common::grounds::{self, Ground, Grounds};
+use evermap_bench_common::grounds::{self, Ground, Grounds, Packed};
 use evermap_bench_common::leftovers::{left_behind, loop_devices, until};
 
 /// Does this in a thread of its own, whose mounts nobody else sees, and gives how that ended.
@@ -80,9 +80,43 @@ fn a_panic_leaves_no_mount_and_no_device_even_with_a_file_open_there() {
 fn an_image_that_can_not_be_made_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let end = apart(folder.path(), |grounds| {
-        grounds.packed("squashfs", Path::new("/nonexistent/content")).map(|_| ())
+        for how in Packed::ALL {
+            assert!(grounds.packed(how, Path::new("/nonexistent/content")).is_err(), "{how:?}");
+        }
+        Ok(())
     });
-    assert!(end.unwrap().is_err());
+    end.unwrap().unwrap();
+    nothing_is_left(folder.path());
+}
+
+#[test]
+fn an_image_has_what_the_folder_had_and_only_a_compressed_one_is_smaller() {
+    let folder = tempfile::tempdir().unwrap();
+    let content = tempfile::tempdir().unwrap();
+    let line = "much the same, again and again\n".repeat(100_000);
+    std::fs::write(content.path().join("lines"), &line).unwrap();
+    let end = apart(folder.path(), move |grounds| {
+        for how in Packed::ALL {
+            let ground = match grounds.packed(how, content.path()) {
+                Ok(ground) => ground,
+                Err(error) => {
+                    eprintln!("skipped: {}: {error}", how.name());
+                    continue;
+                }
+            };
+            assert!(std::fs::read_to_string(ground.folder().join("lines"))? == line, "{how:?}");
+            assert!(std::fs::write(ground.folder().join("more"), "").is_err(), "{how:?}");
+            let sectors = ground.device().unwrap().setting("size")?;
+            let bytes = std::fs::read_to_string(sectors)?.trim().parse::<usize>()? * 512;
+            assert_eq!(bytes < line.len() / 2, how != Packed::ErofsPlain, "{how:?}: {bytes}");
+        }
+        Ok(())
+    });
+    end.unwrap().unwrap();
+    for how in Packed::ALL {
+        let name = how.name().replace(' ', "-");
+        std::fs::remove_dir(folder.path().join(format!("on-{name}"))).ok();
+    }
     nothing_is_left(folder.path());
 }
 
