@@ -18,9 +18,14 @@ mod machine;
 mod opening;
 mod parsing;
 mod parts;
-mod quiet;
-mod random;
 mod reopening;
+
+// As in the other benchmarks: repeated measurements, quiet moments to make them in, numbers that are the same in every run.
+#[path = "../common/src/quiet.rs"]
+mod quiet;
+#[path = "../common/src/random.rs"]
+mod random;
+#[path = "../common/src/samples.rs"]
 mod samples;
 
 use std::process::ExitCode;

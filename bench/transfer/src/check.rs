@@ -3,8 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::Outcome;
-use crate::caches::same_bytes;
+use common::Outcome;
+use common::caches::same_bytes;
 
 /// What a copy turned out to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

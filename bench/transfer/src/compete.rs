@@ -5,16 +5,17 @@
 
 use std::path::{Path, PathBuf};
 
+use common::Outcome;
+use common::process::{self, Cost, Failure};
+use common::raw::Origin;
+use common::samples::Samples;
+use common::{caches, ends, memory};
 use serde::Serialize;
 
-use crate::Outcome;
 use crate::bench::Bench;
 use crate::check::{self, Seen};
-use crate::process::{self, Cost, Failure};
-use crate::raw::Origin;
-use crate::samples::Samples;
+use crate::subjects;
 use crate::subjects::{Subject, Task};
-use crate::{caches, ends, memory, subjects};
 
 /// One thing to be done by all.
 #[derive(Clone, Debug)]

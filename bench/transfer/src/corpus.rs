@@ -5,9 +5,9 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::Outcome;
-use crate::random::Random;
-use crate::units::{GIB, KIB, MIB, size};
+use common::Outcome;
+use common::random::Random;
+use common::units::{GIB, KIB, MIB, size};
 
 const SEED: u64 = 7;
 const WORDS: &[&str] = &[

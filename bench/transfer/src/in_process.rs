@@ -7,14 +7,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::Outcome;
+use common::ends::go_on;
+use common::raw::Origin;
+use common::samples::Samples;
+use common::{memory, units};
 use serde::{Deserialize, Serialize};
 
-use crate::Outcome;
 use crate::bench::Bench;
-use crate::ends::go_on;
-use crate::raw::Origin;
-use crate::samples::Samples;
-use crate::{memory, units};
 
 /// What is to be measured: warm, not synced.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,10 @@
 
 use std::process::ExitCode;
 
-use evermap_transfer_bench::bench::Bench;
-use evermap_transfer_bench::options::{self, Options};
-use evermap_transfer_bench::sections::SECTIONS;
-use evermap_transfer_bench::{Outcome, guard, quiet};
+use common::options::{self, Options};
+use common::{Outcome, guard};
+use evermap_transfer_bench::bench;
+use evermap_transfer_bench::sections::{self, SECTIONS};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -26,18 +26,12 @@ fn main() -> ExitCode {
 }
 
 fn drive() -> Outcome {
-    let names = SECTIONS.map(|(name, _)| name);
-    let Some(options) = Options::read(&names)? else {
-        println!("{}", options::help(&names));
-        return Ok(());
-    };
-    let mut bench = Bench::new(options)?;
-    for (name, report) in SECTIONS {
-        if bench.options.wants(name) {
-            quiet::wait();
-            println!("\n## {name}\n");
-            report(&mut bench)?;
+    let choices = sections::choices();
+    match Options::read(&choices)? {
+        Some(options) => bench::start(options)?.run(&SECTIONS),
+        None => {
+            println!("{}", options::help(&choices));
+            Ok(())
         }
     }
-    bench.finish()
 }

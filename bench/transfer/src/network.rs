@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::Outcome;
+use common::ends::go_on;
+use common::process::{self, Cost, Failure, Job, last_lines};
 use serde::{Deserialize, Serialize};
-
-use crate::Outcome;
-use crate::ends::go_on;
-use crate::process::{self, Cost, Failure, Job, last_lines};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::Outcome;
+use common::Outcome;
+use common::process::find_program;
+
 use crate::network::{Taken, Waking, listens, with_free_port};
-use crate::process::find_program;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{Job, find_program};
+use common::process::{Job, find_program};
 
 /// All engines that `evermap copy` has, as its `--engine` calls them.
 pub const ENGINES: [&str; 12] = [

@@ -2,12 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{left_behind, loop_devices, until};
+use common::guard::Guard;
+use common::leftovers::{left_behind, loop_devices, until};
 use tempfile::TempDir;
 
 const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-evermap");
@@ -233,4 +232,21 @@ fn a_kill_leaves_no_mount_no_device_no_file_and_no_process() {
     if !interrupt(&Bench::new(), "-KILL") {
         eprintln!("skipped: there is no xfs on a loop device here");
     }
+}
+
+#[test]
+fn the_guard_undoes_what_a_killed_run_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let (left, setting) = (folder.path().join("left"), folder.path().join("setting"));
+    std::fs::create_dir(&left).unwrap();
+    std::fs::write(left.join("image"), "much").unwrap();
+    std::fs::write(&setting, "0").unwrap();
+    let mut guard = Guard::start(Path::new(PROGRAM)).unwrap();
+    guard.remove(&left).unwrap();
+    guard.write("128", &setting).unwrap();
+    assert!(left.exists());
+    // As the kernel does when the run is killed: its end of the pipe is closed.
+    drop(guard);
+    assert!(!left.exists());
+    assert_eq!(std::fs::read_to_string(setting).unwrap(), "128");
 }

@@ -18,10 +18,10 @@ mod sections;
 
 // As in the other benchmarks: repeated measurements, and quiet moments to make them in.
 #[allow(dead_code)]
-#[path = "../../src/quiet.rs"]
+#[path = "../../common/src/quiet.rs"]
 mod quiet;
 #[allow(dead_code)]
-#[path = "../../src/samples.rs"]
+#[path = "../../common/src/samples.rs"]
 mod samples;
 
 use std::process::ExitCode;

@@ -19,15 +19,16 @@ mod options;
 mod process;
 mod raw;
 mod sections;
-mod table;
 
-// As in the other benchmarks: repeated measurements, and quiet moments to make them in.
+// As in the other benchmarks: repeated measurements, quiet moments to make them in, and tables.
 #[allow(dead_code)]
-#[path = "../../../src/quiet.rs"]
+#[path = "../../../common/src/quiet.rs"]
 mod quiet;
 #[allow(dead_code)]
-#[path = "../../../src/samples.rs"]
+#[path = "../../../common/src/samples.rs"]
 mod samples;
+#[path = "../../../common/src/table.rs"]
+mod table;
 
 use std::process::ExitCode;
 

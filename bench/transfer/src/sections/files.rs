@@ -7,16 +7,18 @@
 
 use std::path::PathBuf;
 
-use crate::Outcome;
-use crate::bench::Bench;
+use common::Outcome;
+use common::goals::Goal;
+use common::grounds::Ground;
+use common::options::Options;
+use common::plots::heat::Heat;
+use common::samples::{Samples, figure};
+use common::table::Table;
+
+use crate::bench::{self, Bench};
 use crate::compete::{Cell, Lot, Standings, compete};
 use crate::corpus::{self, Entry, Kind};
-use crate::goals::Goal;
-use crate::grounds::Ground;
-use crate::plots::heat::Heat;
-use crate::samples::{Samples, figure};
 use crate::subjects::{POLICY, Subject};
-use crate::table::Table;
 
 use super::inside;
 
@@ -40,7 +42,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
         return Err("no file has one of these sizes".into());
     }
     bench.evermap();
-    let subjects = bench.everybody();
+    let subjects = bench::everybody(bench);
     for name in GROUNDS {
         if !bench.options.wants_file_system(name) {
             continue;
@@ -77,7 +79,7 @@ fn measure(bench: &mut Bench, route: &Route<'_>, subjects: &[Subject]) -> Outcom
             !(cold && (route.always_warm || !bench.can_drop)) && !(synced && route.to.is_memory());
         // A quick run is cold once.
         let much = bench.options.quick && cold && route.name != GROUNDS[0];
-        if !possible || much || !bench.options.wants_state(cold, synced) {
+        if !possible || much || !wants_state(&bench.options, cold, synced) {
             continue;
         }
         let state = state(cold, synced);
@@ -106,9 +108,21 @@ fn measure(bench: &mut Bench, route: &Route<'_>, subjects: &[Subject]) -> Outcom
         let svg = heat(&format!("{}, {state}", route.name), &names, &all).svg()?;
         bench.draw(&drawn.replace("--", "-"), &svg)?;
         println!();
-        bench.standings.extend(all);
+        bench.own.standings.extend(all);
     }
     Ok(())
+}
+
+/// Is a file copied like this? A quick run that names no state takes the least and the most.
+fn wants_state(options: &Options, cold: bool, synced: bool) -> bool {
+    if options.quick && !options.names_states() {
+        return cold == synced;
+    }
+    let wants = |is_one: bool, one: &str, other: &str| match is_one {
+        true => options.wants_of_pair(one, other),
+        false => options.wants_of_pair(other, one),
+    };
+    wants(cold, "cold", "warm") && wants(synced, "synced", "unsynced")
 }
 
 fn state(cold: bool, synced: bool) -> String {
@@ -236,13 +250,13 @@ pub fn against_fastest(standings: &Standings) -> Option<Samples> {
 /// The goals of each cell that was measured.
 pub fn goals(bench: &mut Bench) {
     let limit = Goal::AtMost(SLOWER_MOST);
-    for standings in &bench.standings {
+    for standings in &bench.own.standings {
         let Some(ratios) = against_fastest(standings) else { continue };
         let peer = standings.fastest_peer().map_or("", |lot| lot.name.as_str());
         let what = format!("{}: evermap / fastest peer", standings.cell.name);
         bench.goals.judge(&what, peer, &ratios, limit);
     }
-    if bench.standings.is_empty() {
+    if bench.own.standings.is_empty() {
         let what = "every cell of `files`: evermap / fastest peer";
         bench.goals.unmeasured(what, limit, "`files` has to run in the same run");
     }
@@ -265,5 +279,27 @@ fn heat(title: &str, names: &[String], all: &[Standings]) -> Heat {
         ),
         columns: names.to_vec(),
         rows: rows.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::sections::choices;
+
+    fn wanted(arguments: &[&str]) -> Vec<(bool, bool)> {
+        let options = Options::parse(arguments, &choices(), &|_| None).unwrap().unwrap();
+        STATES.into_iter().filter(|(cold, synced)| wants_state(&options, *cold, *synced)).collect()
+    }
+
+    #[test]
+    fn one_state_of_each_pair_or_both_are_taken() {
+        assert_eq!(wanted(&[]), STATES);
+        assert_eq!(wanted(&["--states", "cold,synced"]), [(true, true)]);
+        assert_eq!(wanted(&["--states", "cold"]), [(true, false), (true, true)]);
+        assert_eq!(wanted(&["--quick"]), [(false, false), (true, true)]);
+        assert_eq!(wanted(&["--quick", "--states", "cold,synced"]), [(true, true)]);
     }
 }

@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::Outcome;
-use crate::bench::{Bench, said};
+use common::Outcome;
+use common::bench::said;
+use common::goals::Goal;
+use common::grounds::Ground;
+use common::units::{GIB, MIB};
+
+use crate::bench::Bench;
 use crate::compete::{Cell, Measured, Standings, compete};
 use crate::corpus::{self, Entry, Kind};
-use crate::goals::Goal;
-use crate::grounds::Ground;
 use crate::subjects::{POLICY, Subject};
-use crate::units::{GIB, MIB};
 
 use super::{files, sockets};
 
@@ -60,7 +62,7 @@ fn cell(name: &str, ground: &Ground, source: PathBuf, bytes: u64) -> Cell {
 
 /// Evermap and some peers.
 fn with(bench: &Bench, evermap: &Subject, peers: &[&str]) -> Vec<Subject> {
-    let peers = bench.peers.iter().filter(|peer| peers.contains(&peer.name.as_str()));
+    let peers = bench.own.peers.iter().filter(|peer| peers.contains(&peer.name.as_str()));
     std::iter::once(evermap.clone()).chain(peers.cloned()).collect()
 }
 

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use crate::Outcome;
-use crate::bench::{Bench, said};
+use common::Outcome;
+use common::bench::said;
+use common::table::Table;
+use common::units::size;
+
+use crate::bench::Bench;
 use crate::corpus::{Entry, Kind};
 use crate::in_process::{InProcess, Request};
 use crate::subjects::ENGINES;
-use crate::table::Table;
-use crate::units::size;
 
 /// Prints a table of engines and sizes, or a word that there is none.
 pub fn report(bench: &mut Bench, name: &str, folder: &Path, entries: &[Entry]) -> Outcome {

@@ -6,22 +6,23 @@
 
 use std::path::{Path, PathBuf};
 
+use common::Outcome;
+use common::bench::said;
+use common::goals::Goal;
+use common::grounds::Ground;
+use common::process::{Failure, find_program};
+use common::raw::Origin;
+use common::samples::{Samples, figure};
+use common::table::Table;
+use common::units::{GIB, MIB, megabytes_per_second};
+use common::{caches, ends, memory};
 use serde_json::json;
 
-use crate::Outcome;
-use crate::bench::{Bench, said};
+use crate::bench::Bench;
 use crate::compete::remove;
 use crate::corpus::{Entry, Kind};
-use crate::goals::Goal;
-use crate::grounds::Ground;
 use crate::network::{self, Receiver, Sender, Sent, Waking};
 use crate::nginx::Nginx;
-use crate::process::{Failure, find_program};
-use crate::raw::Origin;
-use crate::samples::{Samples, figure};
-use crate::table::Table;
-use crate::units::{GIB, MIB, megabytes_per_second};
-use crate::{caches, ends, memory};
 
 pub const ENGINES: [&str; 4] = ["read-write", "mmap-write", "sendfile", "splice"];
 const TCP: &str = "127.0.0.1:0";

@@ -11,23 +11,24 @@ mod one_copy;
 
 use std::path::{Path, PathBuf};
 
+use common::Outcome;
+use common::bench::said;
+use common::grounds::Ground;
+use common::plots::bars::Bars;
+use common::process::{self, Cost, Job};
+use common::profile::{self, Profile, Sampler};
+use common::raw::Origin;
+use common::samples::Samples;
+use common::table::Table;
+use common::units::{MIB, size};
+use common::{caches, ends};
 use serde_json::json;
 
-use crate::Outcome;
-use crate::bench::{Bench, said};
+use crate::bench::{self, Bench};
 use crate::compete::{self, Cell, prepare};
 use crate::corpus::{Entry, Kind};
-use crate::grounds::Ground;
 use crate::network::{Receiver, Sender, Waking};
-use crate::plots::bars::Bars;
-use crate::process::{self, Cost, Job};
-use crate::profile::{self, Profile, Sampler};
-use crate::raw::Origin;
-use crate::samples::Samples;
 use crate::subjects::{self, POLICY, Subject, Task};
-use crate::table::Table;
-use crate::units::{MIB, size};
-use crate::{caches, ends};
 
 use self::one_copy::{COPIES_BY_BUFFER, OneCopy};
 use super::sockets;
@@ -74,7 +75,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
             !much(subject) && only.is_none_or(|only| only.contains(&subject.name.as_str()))
         };
         let mut all = vec![buffered.clone()];
-        all.extend(bench.everybody().into_iter().filter(wanted));
+        all.extend(bench::everybody(bench).into_iter().filter(wanted));
         println!("### Files, {kind} to {kind}\n");
         let found = files(bench, &sampler, &ground, &all)?;
         println!("{}", table(&found));

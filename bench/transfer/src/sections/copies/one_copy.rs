@@ -9,9 +9,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use crate::Outcome;
-use crate::process::{Failure, Job, find_program};
-use crate::profile::Sampler;
+use common::Outcome;
+use common::process::{Failure, Job, find_program};
+use common::profile::Sampler;
+
 use crate::subjects::Subject;
 
 /// Copies of a byte by a program with a buffer.

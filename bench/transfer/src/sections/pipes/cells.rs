@@ -2,14 +2,17 @@
 
 use std::path::PathBuf;
 
+use common::Outcome;
+use common::bench::said;
+use common::grounds::{Ground, Packed};
+use common::settings::Setting;
+use common::units::{GIB, KIB, MIB, size};
+
 use super::Row;
-use crate::Outcome;
-use crate::bench::{Bench, said};
+use crate::bench::Bench;
 use crate::compete::{Cell, compete};
 use crate::corpus::{Entry, Kind};
-use crate::grounds::Ground;
 use crate::subjects::Subject;
-use crate::units::{GIB, KIB, MIB, size};
 
 const READ_AHEAD: &str = "queue/read_ahead_kb";
 
@@ -67,11 +70,17 @@ fn waiting(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome 
     let Some(memory) = bench.ground("tmpfs") else { return Ok(()) };
     let entry = Entry::new(Kind::Random, 64 * MIB, bench.options.quick);
     let source = entry.make(source_ground.folder())?;
-    for kib in [None, Some(128), Some(0)] {
-        let set = ReadAhead::set(bench, &source_ground, kib)?;
+    let device = source_ground.device().ok_or("a file system on a loop device is needed")?;
+    for kib in [None, Some("128"), Some("0")] {
+        let read_ahead = Setting::keep(&mut bench.guard, device.setting(READ_AHEAD)?)?;
         let name = match kib {
-            None => format!("xfs to tmpfs, cold, read-ahead {} KiB, as it was", set.before),
-            Some(kib) => format!("xfs to tmpfs, cold, read-ahead {kib} KiB"),
+            None => {
+                format!("xfs to tmpfs, cold, read-ahead {} KiB, as it was", read_ahead.before())
+            }
+            Some(kib) => {
+                read_ahead.set(kib)?;
+                format!("xfs to tmpfs, cold, read-ahead {kib} KiB")
+            }
         };
         let cell = cell(&name, source.clone(), &memory, entry.bytes, true);
         let standings = compete(bench, &cell, ways)?;
@@ -86,15 +95,13 @@ fn packed(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome {
     let entry = Entry::new(Kind::Text, 64 * MIB, bench.options.quick);
     let content = bench.folder("content")?;
     entry.make(&content)?;
-    for (name, kind) in
-        [("squashfs zstd", "squashfs"), ("erofs lz4hc", "erofs"), ("btrfs zstd", "btrfs")]
-    {
-        let ground = match kind {
-            "btrfs" => bench.grounds.compressing(),
-            _ => bench.grounds.packed(kind, &content),
+    for how in [Some(Packed::SquashfsZstd), Some(Packed::ErofsLz4hc), None] {
+        let (name, ground) = match how {
+            Some(how) => (how.name(), bench.grounds.packed(how, &content)),
+            None => ("btrfs zstd", bench.grounds.compressing()),
         };
         let Some(ground) = said(name, ground) else { continue };
-        if kind == "btrfs" {
+        if how.is_none() {
             entry.make(ground.folder())?;
         }
         let source = ground.folder().join(entry.file_name());
@@ -105,32 +112,4 @@ fn packed(bench: &mut Bench, ways: &[Subject], rows: &mut Vec<Row>) -> Outcome {
     }
     std::fs::remove_dir_all(content)?;
     Ok(())
-}
-
-/// A setting of a block device that is as before once this goes away.
-struct ReadAhead {
-    file: PathBuf,
-    before: String,
-}
-
-impl ReadAhead {
-    fn set(bench: &mut Bench, ground: &Ground, kib: Option<u32>) -> Outcome<ReadAhead> {
-        let device = ground.device().ok_or("a file system on a loop device is needed")?;
-        let file = device.setting(READ_AHEAD)?;
-        let before = std::fs::read_to_string(&file)?.trim().to_string();
-        bench.guard.write(&before, &file)?;
-        let set = ReadAhead { file, before };
-        if let Some(kib) = kib {
-            std::fs::write(&set.file, kib.to_string())?;
-        }
-        Ok(set)
-    }
-}
-
-impl Drop for ReadAhead {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::write(&self.file, &self.before) {
-            eprintln!("{} is not {} again: {error}", self.file.display(), self.before);
-        }
-    }
 }

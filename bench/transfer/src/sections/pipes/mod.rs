@@ -11,16 +11,17 @@ mod paper;
 
 use std::path::Path;
 
-use crate::Outcome;
+use common::Outcome;
+use common::plots::bars::Bars;
+use common::samples::{Samples, figure};
+use common::table::Table;
+use common::units::{MIB, megabytes_per_second};
+
 use crate::bench::Bench;
 use crate::compete::Standings;
 use crate::corpus::{Entry, Kind};
 use crate::network::{Receiver, Sender};
-use crate::plots::bars::Bars;
-use crate::samples::{Samples, figure};
 use crate::subjects::Subject;
-use crate::table::Table;
-use crate::units::{MIB, megabytes_per_second};
 
 use super::sockets;
 

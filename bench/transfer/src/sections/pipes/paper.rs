@@ -6,17 +6,19 @@
 
 use std::path::Path;
 
+use common::Outcome;
+use common::bench::said;
+use common::plots::lines::Lines;
+use common::samples::{Samples, figure};
+use common::table::Table;
+use common::units::{bytes_per_ms, grouped, megabytes_per_second, size};
+
 use super::{DUAL, ONE, Row, cells::cell};
-use crate::Outcome;
-use crate::bench::{Bench, said};
+use crate::bench::Bench;
 use crate::compete::compete;
 use crate::corpus::{self, Entry, Kind};
 use crate::in_process::{InProcess, Request};
-use crate::plots::lines::Lines;
-use crate::samples::{Samples, figure};
 use crate::subjects::Subject;
-use crate::table::Table;
-use crate::units::{bytes_per_ms, grouped, megabytes_per_second, size};
 
 const NAMES: [&str; 2] = [ONE, DUAL];
 

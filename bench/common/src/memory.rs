@@ -2,7 +2,7 @@
 //!
 //! A virtual machine may report free memory to its host, which takes it away; whoever touches it next waits until the
 //! host has given it again: about 3 ms a megabyte on the machine of the published figures, ten times what copying a
-//! megabyte takes. That is not the work of any program that copies. So before each measured step, and after the page
+//! megabyte takes. That is not the work of any program that is measured. So before each measured step, and after the page
 //! cache was emptied, as much memory as the step needs is touched and freed: the kernel gives out first what was freed
 //! last, and reports it only seconds later.
 

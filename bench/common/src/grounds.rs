@@ -16,8 +16,52 @@ use crate::loop_device::LoopDevice;
 use crate::process::{find_program, tool};
 use crate::units::GIB;
 
+/// Of folders that are gone when a run ends.
+pub const PREFIX: &str = "evermap-bench-";
+
 /// Room for all files and a copy of the largest. The images are sparse.
 const IMAGE_BYTES: u64 = 6 * GIB;
+
+/// A file system that is made from a folder and can only be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packed {
+    SquashfsZstd,
+    /// Its files are not compressed: what is left is the way they are read.
+    ErofsPlain,
+    ErofsLz4hc,
+}
+
+impl Packed {
+    pub const ALL: [Packed; 3] = [Packed::SquashfsZstd, Packed::ErofsPlain, Packed::ErofsLz4hc];
+
+    /// As tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Packed::SquashfsZstd => "squashfs zstd",
+            Packed::ErofsPlain => "erofs plain",
+            Packed::ErofsLz4hc => "erofs lz4hc",
+        }
+    }
+
+    /// What the kernel calls it.
+    fn kind(self) -> &'static str {
+        match self {
+            Packed::SquashfsZstd => "squashfs",
+            Packed::ErofsPlain | Packed::ErofsLz4hc => "erofs",
+        }
+    }
+
+    /// The program that makes it, and what it is told before and after the names of folder and image.
+    fn maker(self) -> (&'static str, &'static [&'static str], &'static [&'static str]) {
+        match self {
+            Packed::SquashfsZstd => {
+                ("mksquashfs", &[], &["-comp", "zstd", "-noappend", "-quiet", "-no-progress"])
+            }
+            Packed::ErofsPlain => ("mkfs.erofs", &["--quiet"], &[]),
+            Packed::ErofsLz4hc => ("mkfs.erofs", &["-zlz4hc", "-C65536", "--quiet"], &[]),
+        }
+    }
+}
 
 /// A folder on a file system.
 pub struct Ground {
@@ -154,37 +198,31 @@ impl Grounds {
         if self.can_mount {
             return self.mounted("tmpfs", "tmpfs", None, None, "size=75%");
         }
-        let temporary =
-            tempfile::Builder::new().prefix(crate::bench::PREFIX).tempdir_in("/dev/shm")?;
+        let temporary = tempfile::Builder::new().prefix(PREFIX).tempdir_in("/dev/shm")?;
         let mut ground = Ground::plain("tmpfs", temporary.path().to_path_buf())?;
         ground._temporary = Some(temporary);
         Ok(ground)
     }
 
-    /// A compressed image of a folder: `squashfs` (zstd) or `erofs` (lz4hc).
-    pub fn packed(&self, kind: &str, content: &Path) -> Outcome<Ground> {
-        let path = self.folder.join(format!("{kind}.image"));
-        let (content, image) = (content.as_os_str(), path.as_os_str());
-        let made = match kind {
-            "squashfs" => {
-                self.needs("mksquashfs")?;
-                let options = ["-comp", "zstd", "-noappend", "-quiet", "-no-progress"];
-                let options = options.iter().map(OsStr::new);
-                tool("mksquashfs", &[content, image].into_iter().chain(options).collect::<Vec<_>>())
-            }
-            "erofs" => {
-                self.needs("mkfs.erofs")?;
-                let options = ["-zlz4hc", "-C65536", "--quiet"].iter().map(OsStr::new);
-                tool("mkfs.erofs", &options.chain([image, content]).collect::<Vec<_>>())
-            }
-            _ => Err(format!("no image of kind `{kind}`").into()),
+    /// An image of a folder, as it is now.
+    pub fn packed(&self, how: Packed, content: &Path) -> Outcome<Ground> {
+        let (program, before, after) = how.maker();
+        self.needs(program)?;
+        let name = how.name().replace(' ', "-");
+        let path = self.folder.join(format!("{name}.image"));
+        let ends = match how.kind() {
+            "squashfs" => [content, &path],
+            _ => [&path, content],
         };
+        let arguments = before.iter().map(OsStr::new).chain(ends.map(Path::as_os_str));
+        let made =
+            tool(program, &arguments.chain(after.iter().map(OsStr::new)).collect::<Vec<_>>());
         let file = made.and_then(|()| Ok(File::open(&path)?));
         // It has no name from now on.
         let _ = std::fs::remove_file(&path);
         let file = file?;
         let device = LoopDevice::new(file.as_fd(), true)?;
-        self.mounted(kind, kind, Some(device), Some(file), "")
+        self.mounted(&name, how.kind(), Some(device), Some(file), "")
     }
 
     fn mounted(

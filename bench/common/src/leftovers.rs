@@ -1,4 +1,7 @@
-//! What a run could leave behind.
+//! What a run could leave behind: for the tests of the benchmarks, which look for all of it after every kind of end.
+
+// As in any test, what is not as it has to be ends it.
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,42 +1,66 @@
 //! What the figures were measured on, and what was warm.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::Outcome;
 use crate::bench::Bench;
 use crate::grounds;
 
+/// What one benchmark says and others don't.
+#[derive(Clone, Copy, Debug)]
+pub struct Remarks<'a> {
+    pub facts: &'a [Fact<'a>],
+    /// What a single figure is of.
+    pub each: &'a str,
+    /// Who is not here to be measured.
+    pub missing: &'a [&'a str],
+}
+
+/// Something about the machine that only some figures depend on.
+#[derive(Clone, Debug)]
+pub struct Fact<'a> {
+    /// Its name for programs.
+    pub key: &'a str,
+    /// And for people.
+    pub name: &'a str,
+    pub value: String,
+}
+
 /// The same for programs.
 #[derive(Debug, Serialize)]
-pub struct Machine {
+struct Machine<'a> {
     machine: String,
     kernel: String,
     file_system: String,
-    congestion_control: String,
+    #[serde(flatten)]
+    facts: BTreeMap<&'a str, &'a str>,
     rounds: usize,
     quick: bool,
     evermap: Option<String>,
 }
 
-pub fn describe(bench: &Bench, missing: &[&str], can_mount: bool) -> Outcome<Machine> {
+/// The first words of a report, and the first line of the raw figures.
+pub fn describe<Own>(bench: &mut Bench<Own>, remarks: &Remarks<'_>) -> Outcome {
     let options = &bench.options;
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
-    let processors = read("/proc/cpuinfo");
+    let processors = text_of("/proc/cpuinfo");
     let model = processors.lines().find(|line| line.starts_with("model name"));
     let model = model.and_then(|line| line.split_once(": ")).map_or("unknown", |(_, name)| name);
     let count = std::thread::available_parallelism()?;
-    let memory = read("/proc/meminfo");
+    let memory = text_of("/proc/meminfo");
     let memory = memory.lines().next().unwrap_or_default();
     let memory = memory.split_whitespace().collect::<Vec<_>>().join(" ");
     let machine = format!("{count} processors, {model}; {memory}");
-    let kernel = read("/proc/sys/kernel/osrelease");
+    let kernel = text_of("/proc/sys/kernel/osrelease");
     let file_system = grounds::kind(&options.folder).unwrap_or("a file system of another kind");
     println!("- {machine}");
     println!("- Linux {kernel}");
     println!("- disk: {file_system} ({})", options.folder.display());
-    let congestion_control = read("/proc/sys/net/ipv4/tcp_congestion_control");
-    println!("- TCP's congestion control: {congestion_control}");
-    println!("- load before the start: {}", read("/proc/loadavg"));
+    for Fact { name, value, .. } in remarks.facts {
+        println!("- {name}: {value}");
+    }
+    println!("- load before the start: {}", text_of("/proc/loadavg"));
     let evermap = options.evermap.as_ref().map(|path| path.display().to_string());
     match &options.evermap {
         Some(path) => println!("- evermap: {}", version(path)?),
@@ -48,24 +72,21 @@ pub fn describe(bench: &Bench, missing: &[&str], can_mount: bool) -> Outcome<Mac
         options.rounds,
         if options.quick { "" } else { ", after one that does not" }
     );
-    println!(
-        "- figures are medians, least and most in parentheses; each is of a whole new process"
-    );
-    limits(bench, missing, can_mount);
-    let rounds = options.rounds;
-    Ok(Machine {
-        machine,
-        kernel,
-        file_system: file_system.into(),
-        congestion_control,
-        rounds,
-        quick: options.quick,
-        evermap,
-    })
+    println!("- figures are medians, least and most in parentheses; each is of {}", remarks.each);
+    limits(bench, remarks.missing);
+    let facts = remarks.facts.iter().map(|fact| (fact.key, fact.value.as_str())).collect();
+    let (file_system, rounds, quick) = (file_system.into(), options.rounds, options.quick);
+    let machine = Machine { machine, kernel, file_system, facts, rounds, quick, evermap };
+    bench.raw.write(&machine)
+}
+
+/// What a file of the kernel says, which is nothing where there is none.
+pub fn text_of(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_string()
 }
 
 /// What can't be had here, and what is done about the host's memory.
-fn limits(bench: &Bench, missing: &[&str], can_mount: bool) {
+fn limits<Own>(bench: &Bench<Own>, missing: &[&str]) {
     match bench.can_drop {
         true => println!(
             "- cold: the page cache was emptied, then programs and their libraries were read again; the host of a \
@@ -73,7 +94,7 @@ fn limits(bench: &Bench, missing: &[&str], can_mount: bool) {
         ),
         false => println!("- **cold figures are skipped**: emptying the page cache takes root"),
     }
-    if !can_mount {
+    if !bench.can_mount {
         println!("- **other file systems than the folder's are skipped**: mounting takes root");
     }
     match bench.options.warm_memory {

@@ -1,15 +1,13 @@
-//! File systems are gone after whatever happens while they are there.
+//! File systems to measure on: what they are while they are there, and that they are gone whatever happens.
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::path::Path;
 
-use common::{left_behind, loop_devices, until};
-use evermap_transfer_bench::ends::private_mounts;
-use evermap_transfer_bench::grounds::Grounds;
-use evermap_transfer_bench::{Outcome, guard};
+use evermap_bench_common::Outcome;
+use evermap_bench_common::ends::private_mounts;
+use evermap_bench_common::grounds::{self, Ground, Grounds, Packed};
+use evermap_bench_common::leftovers::{left_behind, loop_devices, until};
 
 /// Does this in a thread of its own, whose mounts nobody else sees, and gives how that ended.
 fn apart(
@@ -25,7 +23,7 @@ fn apart(
 }
 
 /// A file system on a loop device; nothing, visibly, where that can't be.
-fn mounted(grounds: &Grounds, name: &str) -> Option<evermap_transfer_bench::grounds::Ground> {
+fn mounted(grounds: &Grounds, name: &str) -> Option<Ground> {
     grounds.on_loop(name, name).map_err(|error| eprintln!("skipped: {error}")).ok()
 }
 
@@ -41,7 +39,7 @@ fn a_file_system_is_there_and_then_it_is_gone() {
     let end = apart(folder.path(), move |grounds| {
         let Some(ground) = mounted(grounds, "ext4") else { return Ok(()) };
         std::fs::write(ground.folder().join("file"), "here")?;
-        assert_eq!(evermap_transfer_bench::grounds::kind(ground.folder()), Some("ext4"));
+        assert_eq!(grounds::kind(ground.folder()), Some("ext4"));
         assert_eq!(loop_devices(&path).len(), 1);
         Ok(())
     });
@@ -82,9 +80,43 @@ fn a_panic_leaves_no_mount_and_no_device_even_with_a_file_open_there() {
 fn an_image_that_can_not_be_made_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let end = apart(folder.path(), |grounds| {
-        grounds.packed("squashfs", Path::new("/nonexistent/content")).map(|_| ())
+        for how in Packed::ALL {
+            assert!(grounds.packed(how, Path::new("/nonexistent/content")).is_err(), "{how:?}");
+        }
+        Ok(())
     });
-    assert!(end.unwrap().is_err());
+    end.unwrap().unwrap();
+    nothing_is_left(folder.path());
+}
+
+#[test]
+fn an_image_has_what_the_folder_had_and_only_a_compressed_one_is_smaller() {
+    let folder = tempfile::tempdir().unwrap();
+    let content = tempfile::tempdir().unwrap();
+    let line = "much the same, again and again\n".repeat(100_000);
+    std::fs::write(content.path().join("lines"), &line).unwrap();
+    let end = apart(folder.path(), move |grounds| {
+        for how in Packed::ALL {
+            let ground = match grounds.packed(how, content.path()) {
+                Ok(ground) => ground,
+                Err(error) => {
+                    eprintln!("skipped: {}: {error}", how.name());
+                    continue;
+                }
+            };
+            assert!(std::fs::read_to_string(ground.folder().join("lines"))? == line, "{how:?}");
+            assert!(std::fs::write(ground.folder().join("more"), "").is_err(), "{how:?}");
+            let sectors = ground.device().unwrap().setting("size")?;
+            let bytes = std::fs::read_to_string(sectors)?.trim().parse::<usize>()? * 512;
+            assert_eq!(bytes < line.len() / 2, how != Packed::ErofsPlain, "{how:?}: {bytes}");
+        }
+        Ok(())
+    });
+    end.unwrap().unwrap();
+    for how in Packed::ALL {
+        let name = how.name().replace(' ', "-");
+        std::fs::remove_dir(folder.path().join(format!("on-{name}"))).ok();
+    }
     nothing_is_left(folder.path());
 }
 
@@ -99,22 +131,4 @@ fn without_the_right_to_mount_the_reason_is_said() {
     assert!(memory.is_memory() && path.exists());
     drop(memory);
     assert!(!path.exists());
-}
-
-#[test]
-fn the_guard_undoes_what_a_killed_run_left() {
-    let folder = tempfile::tempdir().unwrap();
-    let (left, setting) = (folder.path().join("left"), folder.path().join("setting"));
-    std::fs::create_dir(&left).unwrap();
-    std::fs::write(left.join("image"), "much").unwrap();
-    std::fs::write(&setting, "0").unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_evermap-transfer-bench"));
-    let mut guard = guard::Guard::start(program).unwrap();
-    guard.remove(&left).unwrap();
-    guard.write("128", &setting).unwrap();
-    assert!(left.exists());
-    // As the kernel does when the run is killed: its end of the pipe is closed.
-    drop(guard);
-    assert!(!left.exists());
-    assert_eq!(std::fs::read_to_string(setting).unwrap(), "128");
 }

@@ -1,6 +1,7 @@
-//! What the command line says.
+//! What the command lines of all benchmarks say. What there is to choose from is each benchmark's own.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use lexopt::{Arg, Parser, ValueExt};
 
@@ -10,10 +11,19 @@ use crate::units::parse_size;
 /// As often as the paper.
 const ROUNDS: usize = 10;
 const ROUNDS_QUICK: usize = 1;
-/// Of the ten files, those that a quick run takes: by their sizes.
-const SIZES_QUICK: [u64; 3] = [4 << 10, 64 << 20, 1 << 30];
-const FILE_SYSTEMS: [&str; 4] = ["ext4", "xfs", "btrfs", "tmpfs"];
-const STATES: [&str; 4] = ["warm", "cold", "unsynced", "synced"];
+
+/// What there is to choose from.
+#[derive(Clone, Debug)]
+pub struct Choices<'a> {
+    /// What the benchmark itself is called.
+    pub program: &'a str,
+    pub sections: Vec<&'a str>,
+    pub file_systems: &'a [&'a str],
+    /// In pairs, such as `warm` and `cold`.
+    pub states: &'a [&'a str],
+    /// The sizes of a quick run, if none are named.
+    pub sizes_quick_bytes: &'a [u64],
+}
 
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -42,17 +52,19 @@ pub struct Options {
 
 impl Options {
     /// Nothing if help was asked for.
-    pub fn read(names: &[&str]) -> Outcome<Option<Options>> {
-        let options = Options::parse(Parser::from_env(), names, &|name| std::env::var_os(name))?;
+    pub fn read(choices: &Choices<'_>) -> Outcome<Option<Options>> {
+        let options =
+            Options::parse(std::env::args_os().skip(1), choices, &|name| std::env::var_os(name))?;
         let program = std::env::current_exe()?;
         Ok(options.map(|options| Options { program, ..options }))
     }
 
     pub fn parse(
-        mut parser: Parser,
-        names: &[&str],
-        variable: &dyn Fn(&str) -> Option<std::ffi::OsString>,
+        arguments: impl IntoIterator<Item: Into<OsString>>,
+        choices: &Choices<'_>,
+        variable: &dyn Fn(&str) -> Option<OsString>,
     ) -> Outcome<Option<Options>> {
+        let mut parser = Parser::from_args(arguments);
         let mut options = Options::from_environment(variable);
         let mut rounds = None;
         while let Some(argument) = parser.next()? {
@@ -71,11 +83,13 @@ impl Options {
                 }
                 Arg::Long("subjects") => options.subjects = list(parser.value()?)?,
                 Arg::Long("file-systems") => {
-                    options.file_systems = known(list(parser.value()?)?, &FILE_SYSTEMS)?;
+                    options.file_systems = known(list(parser.value()?)?, choices.file_systems)?;
                 }
-                Arg::Long("states") => options.states = known(list(parser.value()?)?, &STATES)?,
+                Arg::Long("states") => {
+                    options.states = known(list(parser.value()?)?, choices.states)?
+                }
                 Arg::Value(section) => {
-                    options.sections.extend(known(vec![section.string()?], names)?);
+                    options.sections.extend(known(vec![section.string()?], &choices.sections)?);
                 }
                 _ => return Err(argument.unexpected().into()),
             }
@@ -86,12 +100,12 @@ impl Options {
             return Err("--rounds 0: at least one is needed".into());
         }
         if options.quick && options.sizes_bytes.is_empty() {
-            options.sizes_bytes = SIZES_QUICK.to_vec();
+            options.sizes_bytes = choices.sizes_quick_bytes.to_vec();
         }
         Ok(Some(options))
     }
 
-    fn from_environment(variable: &dyn Fn(&str) -> Option<std::ffi::OsString>) -> Options {
+    fn from_environment(variable: &dyn Fn(&str) -> Option<OsString>) -> Options {
         let folder = |name: &str| variable(name).map(PathBuf::from);
         Options {
             quick: variable("EVERMAP_BENCH_QUICK").is_some_and(|value| value == "1"),
@@ -117,17 +131,19 @@ impl Options {
         self.subjects.is_empty() || self.subjects.iter().any(|part| name.contains(part))
     }
 
-    /// `warm` or `cold`, `synced` or `unsynced`: one of each pair that is not named means both.
-    pub fn wants_state(&self, cold: bool, synced: bool) -> bool {
-        if self.quick && self.states.is_empty() {
-            // The least and the most.
-            return cold == synced;
-        }
+    /// Is one state of a pair wanted? Where neither is named, both are.
+    pub fn wants_of_pair(&self, one: &str, other: &str) -> bool {
         let named = |name: &str| self.states.iter().any(|state| state == name);
-        let wants = |one: &str, other: &str| named(one) || !named(other);
-        let cache = if cold { wants("cold", "warm") } else { wants("warm", "cold") };
-        let sync = if synced { wants("synced", "unsynced") } else { wants("unsynced", "synced") };
-        cache && sync
+        named(one) || !named(other)
+    }
+
+    pub fn names_states(&self) -> bool {
+        !self.states.is_empty()
+    }
+
+    /// Where the benchmark's own small programs are.
+    pub fn own_folder(&self) -> &Path {
+        self.program.parent().unwrap_or(Path::new("."))
     }
 
     /// The round to begin with: 0 does not count, and a quick run is not about figures.
@@ -141,11 +157,11 @@ impl Options {
     }
 }
 
-fn command(value: std::ffi::OsString) -> Option<PathBuf> {
+fn command(value: OsString) -> Option<PathBuf> {
     if value.is_empty() || value == "none" { None } else { Some(value.into()) }
 }
 
-fn list(value: std::ffi::OsString) -> Outcome<Vec<String>> {
+fn list(value: OsString) -> Outcome<Vec<String>> {
     let text = value.string()?;
     Ok(text
         .split(',')
@@ -161,12 +177,12 @@ fn known(given: Vec<String>, all: &[&str]) -> Outcome<Vec<String>> {
     }
 }
 
-pub fn help(names: &[&str]) -> String {
+pub fn help(choices: &Choices<'_>) -> String {
     format!(
-        "evermap-transfer-bench [OPTIONS] [SECTION ...]\n\n\
+        "{} [OPTIONS] [SECTION ...]\n\n\
          Sections: {}\n\n\
          --rounds N         measure everything N times ({ROUNDS})\n\
-         --quick            few small files, few states, {ROUNDS_QUICK} round: does everything work?\n\
+         --quick            little to do, {ROUNDS_QUICK} round: does everything work?\n\
          --sizes A,B        only files of these sizes (4KiB,64MiB)\n\
          --file-systems A,B only these ({})\n\
          --subjects A,B     only those whose names contain A or B\n\
@@ -178,9 +194,10 @@ pub fn help(names: &[&str]) -> String {
          EVERMAP_BENCH_QUICK=1   as --quick\n\
          EVERMAP_BENCH_WAIT=0    do not wait for a quiet moment before a section\n\
          EVERMAP_BENCH_MEMORY=0  do not have the host of a virtual machine give memory before each step",
-        names.join(", "),
-        FILE_SYSTEMS.join(", "),
-        STATES.join(", ")
+        choices.program,
+        choices.sections.join(", "),
+        choices.file_systems.join(", "),
+        choices.states.join(", ")
     )
 }
 
@@ -190,17 +207,25 @@ mod tests {
 
     use super::*;
 
-    const NAMES: [&str; 2] = ["files", "pipes"];
+    fn choices() -> Choices<'static> {
+        Choices {
+            program: "some-bench",
+            sections: vec!["files", "pipes"],
+            file_systems: &["ext4", "xfs"],
+            states: &["warm", "cold", "unsynced", "synced"],
+            sizes_quick_bytes: &[4096],
+        }
+    }
 
     fn parse(arguments: &[&str]) -> Outcome<Option<Options>> {
-        Options::parse(Parser::from_args(arguments), &NAMES, &|_| None)
+        Options::parse(arguments, &choices(), &|_| None)
     }
 
     #[test]
     fn without_options_everything_is_wanted_ten_times() {
         let options = parse(&[]).unwrap().unwrap();
         assert!(options.wants("files") && options.wants_file_system("xfs"));
-        assert!(options.wants_subject("cp") && options.wants_state(true, true));
+        assert!(options.wants_subject("cp") && !options.names_states());
         assert_eq!((options.rounds, options.scaled(10, 1)), (10, 10));
         assert!(options.warm_memory && options.evermap.is_none());
     }
@@ -212,11 +237,32 @@ mod tests {
         assert!(options.wants("pipes") && !options.wants("files"));
         assert_eq!(options.sizes_bytes, [4096, 64 << 20]);
         assert_eq!((options.rounds, options.first_round(), options.scaled(10, 1)), (1, 1, 1));
-        assert!(options.wants_state(true, true));
-        assert!(!options.wants_state(false, true) && !options.wants_state(true, false));
         let options = parse(&["--states", "cold", "--subjects", "cp,dd"]).unwrap().unwrap();
-        assert!(options.wants_state(true, false) && options.wants_state(true, true));
         assert!(options.wants_subject("dd bs=1M") && !options.wants_subject("pv"));
+    }
+
+    #[test]
+    fn one_state_of_a_pair_excludes_the_other_and_none_means_both() {
+        let options = parse(&["--states", "cold"]).unwrap().unwrap();
+        assert!(options.names_states() && options.wants_of_pair("cold", "warm"));
+        assert!(!options.wants_of_pair("warm", "cold"));
+        assert!(options.wants_of_pair("synced", "unsynced"));
+        assert!(options.wants_of_pair("unsynced", "synced"));
+    }
+
+    #[test]
+    fn a_quick_run_takes_sizes_of_its_own_where_none_are_named() {
+        assert_eq!(parse(&["--quick"]).unwrap().unwrap().sizes_bytes, [4096]);
+        assert_eq!(parse(&["--quick", "--sizes", "1G"]).unwrap().unwrap().sizes_bytes, [1 << 30]);
+        assert!(parse(&[]).unwrap().unwrap().sizes_bytes.is_empty());
+    }
+
+    #[test]
+    fn help_says_what_there_is() {
+        let help = help(&choices());
+        for wanted in ["some-bench [OPTIONS]", "files, pipes", "(ext4, xfs)", "(warm, cold, "] {
+            assert!(help.contains(wanted), "{wanted} in:\n{help}");
+        }
     }
 
     #[test]
@@ -227,11 +273,11 @@ mod tests {
             "EVERMAP_BENCH_QUICK" => Some("1".into()),
             _ => None,
         };
-        let given = Parser::from_args(["--evermap", "/bin/evermap", "--rounds", "5"]);
-        let options = Options::parse(given, &NAMES, &variables).unwrap().unwrap();
+        let given = ["--evermap", "/bin/evermap", "--rounds", "5"];
+        let options = Options::parse(given, &choices(), &variables).unwrap().unwrap();
         assert_eq!(options.evermap, Some("/bin/evermap".into()));
         assert_eq!((options.rounds, options.quick, options.warm_memory), (5, true, false));
-        let options = Options::parse(Parser::from_args([""; 0]), &NAMES, &variables);
+        let options = Options::parse([""; 0], &choices(), &variables);
         assert_eq!(options.unwrap().unwrap().evermap, None);
     }
 
