@@ -1,0 +1,194 @@
+//! The bytes of a file as memory.
+
+use std::ops::{Deref, DerefMut, Range};
+
+use crate::error::Result;
+use crate::methods::Job;
+use crate::methods::on_demand::OnDemand;
+use crate::plan::{Choice, Method};
+use crate::region::{Backing, Region};
+
+/// What an image is made of.
+#[derive(Debug)]
+pub(crate) enum Memory {
+    /// All is there, as far as pages of a file are.
+    Whole(Region),
+    /// Windows come when they are touched, and before.
+    OnDemand(OnDemand),
+}
+
+/// How far a load is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Progress {
+    /// Bytes that can be used.
+    pub loaded_bytes: u64,
+    /// Bytes there will be.
+    pub total_bytes: u64,
+}
+
+/// The bytes of a file, or of a range of it, as memory of this process. What is written is never written to the file.
+///
+/// Looking at a byte of an image that comes on demand waits for it. If it cannot be had (the disk fails, or somebody changed the file), looking
+/// at it raises `SIGBUS`: never are wrong bytes there. [`get`](Image::get), [`ensure`](Image::ensure) and [`wait`](Image::wait) give an error
+/// instead, and what they let through never raises anything.
+#[derive(Debug)]
+pub struct Image {
+    memory: Memory,
+    job: Job,
+    choice: Choice,
+    refused: Vec<(Method, String)>,
+}
+
+impl Image {
+    pub(crate) fn new(
+        job: Job,
+        memory: Memory,
+        choice: Choice,
+        refused: Vec<(Method, String)>,
+    ) -> Image {
+        Image { memory, job, choice, refused }
+    }
+
+    /// The method it was made by.
+    pub fn method(&self) -> Method {
+        self.choice.method
+    }
+
+    /// Why it was made as it was: the method, its reason, and what was tried before.
+    pub fn why(&self) -> String {
+        let mut text = format!("{}: {}", self.choice.method, self.choice.why);
+        for (method, why) in &self.refused {
+            text += &format!("; not {method}: {why}");
+        }
+        text
+    }
+
+    /// Waits until these bytes are there: system calls can be given them, and looking at them raises nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreadable`](crate::Error::Unreadable), [`Error::Changed`](crate::Error::Changed),
+    /// [`Error::ThreadsLost`](crate::Error::ThreadsLost); `NoSuchRange` beyond the image.
+    pub fn ensure(&self, range: Range<usize>) -> Result<()> {
+        if range.start > range.end || range.end > self.len() {
+            return Err(crate::Error::NoSuchRange {
+                path: self.job.source.path().into(),
+                file_bytes: self.len() as u64,
+                begin_bytes: range.start as u64,
+                end_bytes: range.end as u64,
+            });
+        }
+        match &self.memory {
+            Memory::Whole(_) => Ok(()),
+            Memory::OnDemand(load) => load.ensure(self.job.part.windows_of(&range)),
+        }
+    }
+
+    /// These bytes, when they are there.
+    ///
+    /// # Errors
+    ///
+    /// As [`ensure`](Image::ensure).
+    pub fn get(&self, range: Range<usize>) -> Result<&[u8]> {
+        self.ensure(range.clone())?;
+        Ok(&self[range])
+    }
+
+    /// Has these bytes read before others, and waits for nothing.
+    pub fn want(&self, range: Range<usize>) {
+        if let Memory::OnDemand(load) = &self.memory {
+            load.want(self.job.part.windows_of(&range));
+        }
+    }
+
+    /// Waits until all of it is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`ensure`](Image::ensure).
+    pub fn wait(&self) -> Result<()> {
+        match &self.memory {
+            Memory::Whole(_) => Ok(()),
+            Memory::OnDemand(load) => load.wait(),
+        }
+    }
+
+    /// How far the load is.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            loaded_bytes: self.job.counters.loaded_bytes().min(self.job.part.bytes()),
+            total_bytes: self.job.part.bytes(),
+        }
+    }
+
+    /// Whether system calls can be given bytes that are not there yet. If not, those give `EFAULT`: [`ensure`](Image::ensure) first.
+    pub fn serves_system_calls(&self) -> bool {
+        match &self.memory {
+            Memory::Whole(_) => true,
+            Memory::OnDemand(load) => load.serves_system_calls() || load.shared().is_over(),
+        }
+    }
+
+    /// Whether the file is still what was loaded. Costs a system call.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Changed`](crate::Error::Changed) says what happened to it.
+    pub fn check(&self) -> Result<()> {
+        self.job.source.check()
+    }
+
+    /// The bytes, to be changed.
+    ///
+    /// # Errors
+    ///
+    /// An image by `mmap-shared` becomes private now, which may fail for want of memory.
+    pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
+        if let Memory::Whole(region) = &mut self.memory
+            && region.backing() == Backing::FileReadOnly
+        {
+            let source = &self.job.source;
+            region
+                .make_writable(source.cached(), self.job.part.begin)
+                .map_err(|errno| source.failed("make private the mapping of", errno))?;
+        }
+        let slice = self.job.part.slice();
+        let region = self.region();
+        // SAFETY: the slice is within the region, which this image alone has, and which nobody else looks at: threads that load
+        // write where no page is yet.
+        Ok(unsafe {
+            std::slice::from_raw_parts_mut(region.address().add(slice.start), slice.len())
+        })
+    }
+
+    fn region(&self) -> &Region {
+        match &self.memory {
+            Memory::Whole(region) => region,
+            Memory::OnDemand(load) => &load.shared().region,
+        }
+    }
+}
+
+impl Deref for Image {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let slice = self.job.part.slice();
+        // SAFETY: the slice is within the region, which lives as long as the image; its bytes don't change once they can be seen, or, where
+        // the file is mapped, by the caller's promise (`may_map`).
+        unsafe { std::slice::from_raw_parts(self.region().address().add(slice.start), slice.len()) }
+    }
+}
+
+impl DerefMut for Image {
+    /// # Panics
+    ///
+    /// Where [`bytes_mut`](Image::bytes_mut) gives an error: only for images by `mmap-shared`, without memory.
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self.bytes_mut() {
+            Ok(bytes) => bytes,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

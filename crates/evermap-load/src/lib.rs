@@ -1,0 +1,35 @@
+//! A data file that is ready when the program is.
+//!
+//! There are many ways to have a file's bytes in memory: read them, map them, have the device write them into memory that is the program's
+//! own (*takeover*). Each wins somewhere and loses elsewhere, by factors. This crate has them all as [`Method`]s, and a policy that knows by
+//! measurement which one wins where.
+//!
+//! ```
+//! # let directory = tempfile::tempdir().unwrap();
+//! # let path = directory.path().join("data");
+//! # std::fs::write(&path, [1u8; 5000]).unwrap();
+//! let mut image = evermap_load::Loader::open(&path).load()?;
+//! assert_eq!(image.len(), 5000);
+//! image[4999] += 1; // private: the file stays as it is
+//! println!("{}", image.why());
+//! # Ok::<(), evermap_load::Error>(())
+//! ```
+//!
+//! `docs/load.md` is the contract: what each method costs, how one is picked, what is promised.
+
+mod counters;
+mod error;
+mod image;
+mod loader;
+mod methods;
+mod part;
+mod plan;
+mod region;
+mod source;
+mod sys;
+mod windows;
+
+pub use error::{Change, Error, Result};
+pub use image::{Image, Progress};
+pub use loader::Loader;
+pub use plan::{Cache, Choice, Facts, ForkPolicy, Latency, Method, Order};

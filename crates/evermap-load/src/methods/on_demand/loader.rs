@@ -1,0 +1,352 @@
+//! The thread that loads: the only one that reads windows and moves them to their place.
+//!
+//! It may disappear at any instruction. So it takes no lock that anybody else takes, and everything that another would need to go on is in
+//! `Shared`. It touches no byte of the image, and gets no signals.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::place::place;
+use super::reads::Reads;
+use super::staging::Staging;
+use super::stream::Stream;
+use super::{Shared, deputy, errno_of};
+use crate::counters::{add, count};
+use crate::error::Error;
+use crate::methods::read::{clear_behind, fill};
+use crate::plan::ForkPolicy;
+use crate::sys::HUGE_PAGE_BYTES;
+use crate::sys::advice::Harmless;
+use crate::sys::read::Caching;
+use crate::sys::ring::Event;
+use crate::sys::thread;
+use crate::windows::State;
+
+/// Staging: reads that the stream has under way at most, and as many that are wanted meanwhile.
+const SLOTS: usize = 12;
+const DEPTH_MAX: usize = 8;
+/// How long it sleeps without looking whether its deputy lives.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// The same when all that is left waits to be touched.
+const PATIENCE_IDLE: Duration = Duration::from_millis(500);
+/// Names of what is watched.
+const FAULTS: u32 = 0;
+const BELL: u32 = 1;
+
+/// Starts it.
+pub(super) fn spawn(shared: &Arc<Shared>) -> std::io::Result<()> {
+    let shared = shared.clone();
+    let builder = std::thread::Builder::new().name("evermap-load".into());
+    thread::without_signals(|| builder.spawn(move || run(&shared))).map(drop)
+}
+
+/// Loads until all is there, or nobody wants it any more.
+pub(super) fn run(shared: &Arc<Shared>) {
+    shared.loader.store(thread::current(), Ordering::Release);
+    match Loader::new(shared) {
+        Ok(mut loader) => {
+            let outcome = loader.run();
+            loader.end();
+            if let Err(errno) = outcome {
+                fail_all(shared, errno);
+            }
+        }
+        Err(errno) => fail_all(shared, errno),
+    }
+    finish(shared);
+    shared.has_ended.store(true, Ordering::Release);
+    shared.windows.tell();
+}
+
+/// Nothing more can be had.
+fn fail_all(shared: &Shared, errno: Errno) {
+    for window in 0..shared.windows.len() {
+        fail(shared, window, errno);
+    }
+}
+
+/// Whoever touches this window from now on, or waits for it, gets a signal, and never zeros.
+fn fail(shared: &Shared, window: usize, errno: Errno) {
+    if matches!(shared.windows.state(window), State::Present | State::Mapped | State::Failed) {
+        return;
+    }
+    let begin = shared.region.address() as usize + window * HUGE_PAGE_BYTES;
+    let end = begin + HUGE_PAGE_BYTES;
+    let mut at = begin;
+    while at < end {
+        match shared.userfault.poison(at, end - at) {
+            (poisoned, Ok(())) if poisoned > 0 => at += poisoned,
+            (poisoned, Err(Errno::AGAIN)) => at += poisoned,
+            // A part of it was moved before.
+            (poisoned, Err(Errno::EXIST)) => at += poisoned.max(crate::sys::page_bytes()),
+            _ => break,
+        }
+    }
+    shared.windows.fail(window, errno);
+    let _ = shared.userfault.wake(begin, HUGE_PAGE_BYTES);
+}
+
+/// All is there: ordinary memory from now on, which children may have.
+fn finish(shared: &Shared) {
+    let windows = &shared.windows;
+    if !windows.are_complete() || windows.failed() > 0 {
+        return;
+    }
+    let region = &shared.region;
+    let _ = shared.userfault.unregister(region.address() as usize, region.bytes());
+    if shared.fork == ForkPolicy::Finish {
+        let _ = region.advise(0, region.bytes(), Harmless::DoFork);
+    }
+    let _ = shared.usage.set(shared.begun.since());
+    shared.job.counters.complete();
+    shared.is_over.store(true, Ordering::Release);
+}
+
+struct Loader<'l> {
+    shared: &'l Arc<Shared>,
+    reads: Reads,
+    staging: Staging,
+    stream: Stream,
+    /// Windows that somebody waits for, the longest waiting first.
+    wanted: VecDeque<usize>,
+    /// Slots whose window was read because it was wanted.
+    is_wanted: [bool; SLOTS],
+    looked_at: Instant,
+}
+
+impl Loader<'_> {
+    fn new(shared: &Arc<Shared>) -> Result<Loader<'_>, Errno> {
+        let mut loader = Loader {
+            shared,
+            reads: Reads::new(SLOTS),
+            staging: Staging::new(SLOTS.min(shared.windows.len().max(1)))?,
+            stream: Stream::new(shared.recorded.clone(), DEPTH_MAX),
+            wanted: VecDeque::new(),
+            is_wanted: [false; SLOTS],
+            looked_at: Instant::now(),
+        };
+        loader.reads.watch(FAULTS, shared.userfault.as_fd())?;
+        loader.reads.watch(BELL, shared.bell.as_fd())?;
+        Ok(loader)
+    }
+
+    fn run(&mut self) -> Result<(), Errno> {
+        let shared = self.shared;
+        // What an earlier loader thread had taken note of.
+        self.note_wanted();
+        let mut is_first = true;
+        while !shared.stop.load(Ordering::Acquire) && !shared.windows.are_complete() {
+            self.begin_reads()?;
+            if is_first {
+                // Reads are under way: now is the time for what does not help to begin them.
+                deputy::look(shared);
+                is_first = false;
+            }
+            let is_idle = shared.windows.are_settled();
+            let patience = if is_idle { PATIENCE_IDLE } else { PATIENCE };
+            let watched = [shared.userfault.as_fd(), shared.bell.as_fd()];
+            for event in self.reads.wait(patience, &watched)? {
+                match event {
+                    Event::Ready { tag: FAULTS } => self.note_faults(),
+                    Event::Ready { .. } => {
+                        let mut rung = [0; 8];
+                        let _ = rustix::io::read(&shared.bell, &mut rung);
+                        self.note_wanted();
+                    }
+                    Event::Read { tag, result } => self.came(tag as usize, result),
+                }
+            }
+            if self.looked_at.elapsed() >= PATIENCE {
+                self.looked_at = Instant::now();
+                deputy::look(shared);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for what is under way; memory that the kernel may still write to is not given back.
+    fn end(&mut self) {
+        if !self.reads.settle() {
+            self.staging.leak();
+        }
+    }
+
+    fn note_faults(&mut self) {
+        let shared = self.shared;
+        let base = shared.region.address() as usize;
+        for fault in shared.userfault.faults() {
+            let Some(window) = fault.address.checked_sub(base).map(|at| at / HUGE_PAGE_BYTES)
+            else {
+                continue;
+            };
+            if window >= shared.windows.len() {
+                continue;
+            }
+            if shared.windows.want(window) {
+                self.wanted.push_back(window);
+                self.stream.overtaken_at(window);
+            } else if !matches!(shared.windows.state(window), State::Wanted | State::Reading) {
+                // It has come since.
+                let _ = shared.userfault.wake(base + window * HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
+            }
+        }
+    }
+
+    fn note_wanted(&mut self) {
+        for window in 0..self.shared.windows.len() {
+            if self.shared.windows.state(window) == State::Wanted && !self.wanted.contains(&window)
+            {
+                self.wanted.push_back(window);
+            }
+        }
+    }
+
+    /// Begins as many reads as may be under way: of what is wanted, then of the stream.
+    fn begin_reads(&mut self) -> Result<(), Errno> {
+        loop {
+            let is_wanted = !self.wanted.is_empty();
+            if !is_wanted && self.reads.under_way() >= self.stream.depth() {
+                return Ok(());
+            }
+            if self.reads.under_way() >= SLOTS {
+                return Ok(());
+            }
+            let windows = &self.shared.windows;
+            let next = match self.wanted.front() {
+                Some(window) => Some(*window),
+                None => self.stream.next(windows),
+            };
+            let Some(window) = next else { return Ok(()) };
+            if windows.state(window) != State::Wanted && is_wanted {
+                self.wanted.pop_front();
+                continue;
+            }
+            let Some(slot) = self.staging.take(window) else { return Ok(()) };
+            self.wanted.pop_front();
+            if !windows.claim(window) {
+                self.staging.give_back(slot, true);
+                continue;
+            }
+            self.is_wanted[slot] = is_wanted;
+            self.begin_read(window, slot)?;
+        }
+    }
+
+    fn begin_read(&mut self, number: usize, slot: usize) -> Result<(), Errno> {
+        let job = &self.shared.job;
+        let window = job.part.window(number);
+        let bytes = window.bytes as u64;
+        #[cfg(test)]
+        self.shared.injected.before_read(number);
+        if !job.has_data(window.offset, window.bytes) {
+            add(&job.counters.hole_bytes, bytes);
+            match self.staging.populate(slot) {
+                Ok(()) => self.publish(number, slot),
+                Err(errno) => self.give_up(number, slot, errno),
+            }
+            return Ok(());
+        }
+        let is_cached = job.is_partly_cached
+            && evermap_observe::residency_of(job.source.cached(), window.offset, bytes)
+                .is_some_and(|residency| residency.resident_bytes >= bytes);
+        let file = match job.source.direct() {
+            Some(direct) if !is_cached => {
+                add(&job.counters.direct_bytes, bytes);
+                direct
+            }
+            _ => {
+                add(&job.counters.cached_bytes, bytes);
+                job.source.cached()
+            }
+        };
+        if window.blocks_bytes < HUGE_PAGE_BYTES {
+            // All pages are moved; those behind the end must be there, too.
+            self.staging.populate(slot)?;
+        }
+        // SAFETY: the slot is this thread's, has room for the window's blocks, and its memory is leaked if the ring does not
+        // settle.
+        unsafe {
+            let address = self.staging.address(slot);
+            self.reads.begin(slot as u32, file, address, window.blocks_bytes, window.offset)
+        }
+    }
+
+    /// A read is over.
+    fn came(&mut self, slot: usize, result: Result<usize, Errno>) {
+        let Some(number) = self.staging.window(slot) else { return };
+        let job = &self.shared.job;
+        let window = job.part.window(number);
+        #[cfg(test)]
+        let result = self.shared.injected.result(number, result);
+        match result {
+            Ok(came) if came >= window.bytes => {
+                clear_behind(self.staging.address(slot), window);
+            }
+            _ => {
+                // Through the cache it may be had, or it is known why not.
+                count(&job.counters.read_again);
+                let address = self.staging.address(slot);
+                #[cfg(test)]
+                let refilled = self.shared.injected.refill(number, job, || {
+                    fill(job, job.source.cached(), address, window, Caching::Kept)
+                });
+                #[cfg(not(test))]
+                let refilled = fill(job, job.source.cached(), address, window, Caching::Kept);
+                if let Err(error) = refilled {
+                    return self.lost(number, slot, &error);
+                }
+            }
+        }
+        self.publish(number, slot);
+    }
+
+    /// Brings a window to its place, if it is of the version that was opened.
+    fn publish(&mut self, number: usize, slot: usize) {
+        let shared = self.shared;
+        if let Err(error) = shared.job.source.check() {
+            return self.lost(number, slot, &error);
+        }
+        let target = shared.region.address() as usize + number * HUGE_PAGE_BYTES;
+        let source = self.staging.address(slot) as usize;
+        let counters = &shared.job.counters;
+        // SAFETY: the slot is this thread's; what is read into it is there, and no read into it is under way.
+        match unsafe { place(&shared.userfault, target, source, HUGE_PAGE_BYTES, counters) } {
+            Err(errno) => self.give_up(number, slot, errno),
+            Ok(pages_are_gone) => {
+                #[cfg(test)]
+                shared.injected.before_publishing(number);
+                counters.first();
+                counters.loaded(shared.job.part.window(number).bytes as u64);
+                shared.windows.publish(number);
+                self.staging.give_back(slot, pages_are_gone);
+                if self.is_wanted[slot] {
+                    count(&counters.on_demand);
+                } else {
+                    count(&counters.streamed);
+                    self.stream.went_well();
+                }
+            }
+        }
+    }
+
+    fn give_up(&mut self, number: usize, slot: usize, errno: Errno) {
+        self.staging.give_back(slot, false);
+        fail(self.shared, number, errno);
+    }
+
+    /// A window cannot be had; if the file has changed, no other one can either.
+    fn lost(&mut self, number: usize, slot: usize, error: &Error) {
+        if let Error::Changed { change, .. } = error {
+            let _ = self.shared.change.set(*change);
+            self.staging.give_back(slot, false);
+            fail_all(self.shared, Errno::STALE);
+            return;
+        }
+        self.give_up(number, slot, errno_of(error));
+    }
+}

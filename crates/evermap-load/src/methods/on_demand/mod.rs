@@ -1,0 +1,259 @@
+//! Takeover on demand: an image that can be used at once, whose windows come when they are touched, and before.
+//!
+//! `docs/load.md`, "Takeover on demand", has the design. What is shared between threads is here; `loader` is the thread that reads,
+//! `deputy` the one that sees to it, `place` how pages get where they belong, `stream` what is read next, `staging` where to.
+
+mod deputy;
+mod fork;
+mod loader;
+mod place;
+mod reads;
+mod staging;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use evermap_observe::{Moment, Usage};
+use rustix::event::EventfdFlags;
+use rustix::io::Errno;
+
+use super::{Job, Stop};
+use crate::error::{Change, Error, Result};
+use crate::plan::ForkPolicy;
+use crate::region::Region;
+use crate::sys::advice::{Harmless, forget};
+use crate::sys::thread;
+use crate::sys::userfault::{Scope, Userfault};
+use crate::windows::{State, Windows};
+
+/// How long somebody waits before it looks whether the threads still live.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a stopped load may take to end: the reads that are under way.
+const ENDING: Duration = Duration::from_secs(30);
+
+/// A load that may be under way, as its threads and its image see it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) region: Region,
+    pub(crate) job: Job,
+    pub(crate) windows: Windows,
+    userfault: Userfault,
+    /// Rung when a window is wanted, or the load is to stop.
+    bell: OwnedFd,
+    fork: ForkPolicy,
+    recorded: Vec<u32>,
+    stop: AtomicBool,
+    /// Thread numbers; 0 is none.
+    loader: AtomicU32,
+    deputy: AtomicU32,
+    /// No thread looks at anything here any more.
+    has_ended: AtomicBool,
+    /// All is there, and children may have it.
+    is_over: AtomicBool,
+    change: OnceLock<Change>,
+    begun: Moment,
+    usage: OnceLock<Usage>,
+    #[cfg(test)]
+    pub(crate) injected: tests::Injected,
+}
+
+/// An image's hold on its load.
+#[derive(Debug)]
+pub(crate) struct OnDemand {
+    shared: Arc<Shared>,
+}
+
+/// How a load on demand begins.
+#[derive(Debug, Default)]
+pub(crate) struct Start {
+    pub(crate) fork: ForkPolicy,
+    /// Windows in the order in which they were used the last time.
+    pub(crate) recorded: Vec<u32>,
+    #[cfg(test)]
+    pub(crate) injected: tests::Injected,
+}
+
+impl OnDemand {
+    /// Makes an image of which nothing is there yet, and has threads load it.
+    pub(crate) fn start(job: &Job, start: Start) -> Result<OnDemand, Stop> {
+        let userfault = Userfault::new().map_err(Stop::Refused)?;
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| job.source.failed("make an event for", errno))?;
+        let region = Region::private(job.part.windows() * crate::sys::HUGE_PAGE_BYTES, true)
+            .map_err(|errno| job.source.failed("get memory for", errno))?;
+        let (address, bytes) = (region.address() as usize, region.bytes());
+        // A process that locks all its future memory (`mlockall`) has these pages already: as zeros.
+        // SAFETY: nobody has seen the region.
+        if unsafe { forget(address, bytes) }.is_err() {
+            return Err(Stop::Refused("all memory of this process is locked (mlockall)".into()));
+        }
+        region
+            .advise(0, bytes, Harmless::DontFork)
+            .map_err(|errno| job.source.failed("keep from children the memory for", errno))?;
+        // SAFETY: the region is anonymous and unused, and lives as long as the userfaultfd.
+        unsafe { userfault.register(address, bytes) }
+            .map_err(|errno| Stop::Refused(format!("userfaultfd does not serve it: {errno}")))?;
+        let shared = Arc::new(Shared {
+            windows: Windows::new(job.part.windows()),
+            region,
+            job: job.clone(),
+            userfault,
+            bell,
+            fork: start.fork,
+            recorded: start.recorded,
+            stop: AtomicBool::new(false),
+            loader: AtomicU32::new(0),
+            deputy: AtomicU32::new(0),
+            has_ended: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            change: OnceLock::new(),
+            begun: Moment::now(),
+            usage: OnceLock::new(),
+            #[cfg(test)]
+            injected: start.injected,
+        });
+        loader::spawn(&shared).map_err(|error| {
+            Stop::Refused(format!("no thread is to be had that would load it: {error}"))
+        })?;
+        fork::note(&shared);
+        Ok(OnDemand { shared })
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Whether faults within system calls are served too.
+    pub(crate) fn serves_system_calls(&self) -> bool {
+        self.shared.userfault.scope() == Scope::All
+    }
+
+    /// Has some windows read before others, and waits for nothing.
+    pub(crate) fn want(&self, windows: Range<usize>) {
+        self.shared.want(windows);
+    }
+
+    /// Waits until some windows are there.
+    pub(crate) fn ensure(&self, windows: Range<usize>) -> Result<()> {
+        self.shared.ensure(windows)
+    }
+
+    /// Waits until all windows are there that were not left out.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let shared = &self.shared;
+        shared.wait_until(|| shared.windows.are_settled())?;
+        shared.failure(0..shared.windows.len())
+    }
+
+    /// What it has cost the process, when it is over.
+    pub(crate) fn usage(&self) -> Usage {
+        self.shared.usage.get().copied().unwrap_or_else(|| self.shared.begun.since())
+    }
+}
+
+impl Shared {
+    /// Whether all is there, as ordinary memory.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    fn want(&self, windows: Range<usize>) {
+        let mut is_news = false;
+        for window in windows {
+            is_news |= self.windows.want(window);
+        }
+        if is_news {
+            self.ring();
+        }
+    }
+
+    /// Has the loader thread look at what is wanted.
+    fn ring(&self) {
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    fn ensure(&self, windows: Range<usize>) -> Result<()> {
+        let is_there =
+            |window| matches!(self.windows.state(window), State::Present | State::Mapped);
+        if windows.clone().all(is_there) {
+            return Ok(());
+        }
+        self.want(windows.clone());
+        self.wait_until(|| {
+            windows
+                .clone()
+                .all(|window| is_there(window) || self.windows.state(window) == State::Failed)
+        })?;
+        self.failure(windows)
+    }
+
+    /// Waits for something that the threads bring about, as long as there are any.
+    fn wait_until(&self, is_enough: impl Fn() -> bool) -> Result<()> {
+        while !self.windows.wait(PATIENCE, &is_enough) {
+            if self.has_ended.load(Ordering::Acquire) || self.threads_are_lost() {
+                // They may have ended because it is enough.
+                return match is_enough() {
+                    true => Ok(()),
+                    false => Err(Error::ThreadsLost { path: self.job.source.path().into() }),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// Neither the thread that loads nor the one that would replace it is there.
+    fn threads_are_lost(&self) -> bool {
+        [&self.loader, &self.deputy].iter().all(|thread| {
+            let number = thread.load(Ordering::Acquire);
+            number == 0 || !thread::is_alive(number)
+        })
+    }
+
+    /// The error of the first of some windows that failed.
+    fn failure(&self, windows: Range<usize>) -> Result<()> {
+        let Some((window, errno)) = self.windows.failure(windows) else { return Ok(()) };
+        let path = self.job.source.path().into();
+        if let Some(change) = self.change.get() {
+            return Err(Error::Changed { path, change: *change });
+        }
+        let window = self.job.part.window(window);
+        Err(Error::Unreadable {
+            path,
+            offset_bytes: window.offset,
+            length_bytes: window.bytes as u64,
+            source: errno.into(),
+        })
+    }
+}
+
+impl Drop for OnDemand {
+    /// Has the load stop, and waits for that: reads may be under way.
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        shared.stop.store(true, Ordering::Release);
+        shared.ring();
+        let begun = std::time::Instant::now();
+        let has_ended = || shared.has_ended.load(Ordering::Acquire);
+        while !shared.windows.wait(PATIENCE, has_ended) {
+            if shared.threads_are_lost() || begun.elapsed() > ENDING {
+                return;
+            }
+        }
+    }
+}
+
+/// Why a window is missing for good that nobody could read.
+fn errno_of(error: &Error) -> Errno {
+    match error {
+        Error::Unreadable { source, .. } | Error::Io { source, .. } => {
+            Errno::from_io_error(source).unwrap_or(Errno::IO)
+        }
+        _ => Errno::STALE,
+    }
+}

@@ -1,0 +1,103 @@
+//! Which window is read next when nobody waits for one, and how many at a time.
+
+use crate::windows::{State, Windows};
+
+/// Reads under way that a fault leaves to the stream: whoever touches at random shall not wait behind many.
+const DEPTH_AFTER_FAULT: usize = 2;
+
+/// The stream that overtakes the faults.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// Windows that were used by the last run, in its order; then all others.
+    recorded: Vec<u32>,
+    recorded_at: usize,
+    /// The next window in ascending order.
+    at: usize,
+    depth: usize,
+    depth_max: usize,
+}
+
+impl Stream {
+    pub(crate) fn new(recorded: Vec<u32>, depth_max: usize) -> Stream {
+        Stream { recorded, recorded_at: 0, at: 0, depth: 1, depth_max }
+    }
+
+    /// How many reads may be under way.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// A window came that nobody waited for: more at a time.
+    pub(crate) fn went_well(&mut self) {
+        self.depth = (self.depth + 1).min(self.depth_max);
+    }
+
+    /// A window was touched that the stream was far from: it goes on behind that, and more slowly.
+    pub(crate) fn overtaken_at(&mut self, window: usize) {
+        self.depth = self.depth.min(DEPTH_AFTER_FAULT);
+        self.at = window + 1;
+    }
+
+    /// The next window that is missing.
+    pub(crate) fn next(&mut self, windows: &Windows) -> Option<usize> {
+        while let Some(window) = self.recorded.get(self.recorded_at) {
+            self.recorded_at += 1;
+            let window = *window as usize;
+            if window < windows.len() && windows.state(window) == State::Missing {
+                return Some(window);
+            }
+        }
+        for _ in 0..windows.len() {
+            let window = self.at % windows.len();
+            self.at = window + 1;
+            if windows.state(window) == State::Missing {
+                return Some(window);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn drained(stream: &mut Stream, windows: &Windows) -> Vec<usize> {
+        std::iter::from_fn(|| {
+            let window = stream.next(windows)?;
+            assert!(windows.claim(window));
+            Some(window)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn it_goes_up_from_where_it_was_overtaken_and_leaves_nothing_out() {
+        let windows = Windows::new(6);
+        let mut stream = Stream::new(Vec::new(), 4);
+        stream.overtaken_at(3);
+        assert_eq!(drained(&mut stream, &windows), [4, 5, 0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn what_was_recorded_comes_first_and_nonsense_in_it_is_no_matter() {
+        let windows = Windows::new(5);
+        assert!(windows.claim(1));
+        let mut stream = Stream::new(vec![4, 1, 99, 4, 2], 4);
+        assert_eq!(drained(&mut stream, &windows), [4, 2, 0, 3]);
+    }
+
+    #[test]
+    fn it_reads_more_at_a_time_while_all_goes_well() {
+        let mut stream = Stream::new(Vec::new(), 4);
+        let mut depths = vec![stream.depth()];
+        for _ in 0..5 {
+            stream.went_well();
+            depths.push(stream.depth());
+        }
+        stream.overtaken_at(0);
+        depths.push(stream.depth());
+        assert_eq!(depths, [1, 2, 3, 4, 4, 4, 2]);
+    }
+}

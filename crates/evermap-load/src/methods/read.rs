@@ -1,0 +1,200 @@
+//! Reads into private memory, by several threads: each takes the next piece that nobody has taken.
+
+use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::io::Errno;
+
+use super::{Job, Stop, ended_early};
+use crate::counters::add;
+use crate::error::Error;
+use crate::part::Window;
+use crate::region::Region;
+use crate::sys::read::{Caching, read_at};
+use crate::sys::thread;
+
+/// What a read takes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The page cache, which keeps what it did not have.
+    Cached,
+    /// The page cache, which is as before afterwards.
+    Uncached,
+    /// The device.
+    Direct,
+}
+
+/// Reads all of a part into private memory.
+pub(crate) fn read(job: &Job, way: Way, huge: bool, threads: usize) -> Result<Region, Stop> {
+    let part = &job.part;
+    if way == Way::Direct && job.source.direct().is_none() {
+        return Err(Stop::Refused("it cannot be read past the page cache".into()));
+    }
+    let region = Region::private(part.blocks_bytes(), huge || way == Way::Direct)
+        .map_err(|errno| job.source.failed("get memory for", errno))?;
+    let reading =
+        Reading { job, region: &region, way, next: AtomicUsize::new(0), error: OnceLock::new() };
+    let threads = threads.clamp(1, part.windows().max(1));
+    // The one that calls is one of them; a thread that cannot be had is none.
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            let builder = std::thread::Builder::new().name("evermap-load".into());
+            let started =
+                thread::without_signals(|| builder.spawn_scoped(scope, || reading.work()));
+            if started.is_err() {
+                break;
+            }
+        }
+        reading.work();
+    });
+    if let Some(error) = reading.error.into_inner() {
+        return Err(error.into());
+    }
+    job.source.check()?;
+    job.counters.complete();
+    Ok(region)
+}
+
+struct Reading<'r> {
+    job: &'r Job,
+    region: &'r Region,
+    way: Way,
+    /// The next window that nobody has.
+    next: AtomicUsize,
+    error: OnceLock<Error>,
+}
+
+impl Reading<'_> {
+    fn work(&self) {
+        let part = &self.job.part;
+        while self.error.get().is_none() {
+            let window = self.next.fetch_add(1, Ordering::Relaxed);
+            if window >= part.windows() {
+                return;
+            }
+            if let Err(error) = self.window(part.window(window)) {
+                let _ = self.error.set(error);
+            }
+        }
+    }
+
+    fn window(&self, window: Window) -> Result<(), Error> {
+        let Job { source, counters, .. } = self.job;
+        let has_data = self.job.has_data(window.offset, window.bytes);
+        let bytes = window.bytes as u64;
+        if has_data {
+            // SAFETY: the window is within the region, which this thread alone fills here, and nobody has seen.
+            let address = unsafe { self.region.address().add(window.at) };
+            let read = |file, caching| fill(self.job, file, address, window, caching);
+            match (self.way, source.direct()) {
+                (Way::Direct, Some(direct)) => {
+                    read(direct, Caching::Kept).or_else(|_| {
+                        crate::counters::count(&counters.read_again);
+                        read(source.cached(), Caching::Kept)
+                    })?;
+                    add(&counters.direct_bytes, bytes);
+                }
+                (Way::Uncached, _) => {
+                    self.read_uncached(address, window)?;
+                    add(&counters.cached_bytes, bytes);
+                }
+                _ => {
+                    read(source.cached(), Caching::Kept)?;
+                    add(&counters.cached_bytes, bytes);
+                }
+            }
+        } else {
+            add(&counters.hole_bytes, bytes);
+        }
+        counters.loaded(bytes);
+        Ok(())
+    }
+
+    /// By the kernel's own means, or by dropping behind; never what was in the cache before.
+    fn read_uncached(&self, address: *mut u8, window: Window) -> Result<(), Error> {
+        let source = &self.job.source;
+        let was_cached =
+            evermap_observe::residency_of(source.cached(), window.offset, window.bytes as u64)
+                .is_some_and(|residency| residency.resident_bytes > 0);
+        if was_cached {
+            return fill(self.job, source.cached(), address, window, Caching::Kept);
+        }
+        match fill_by(source.cached(), address, window, Caching::Dropped) {
+            Ok(()) => return Ok(()),
+            Err(Why::Errno(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)) => {}
+            Err(why) => return Err(why.of(self.job, window)),
+        }
+        fill(self.job, source.cached(), address, window, Caching::Kept)?;
+        drop_cache(self.job, window.offset, window.bytes as u64);
+        Ok(())
+    }
+}
+
+/// Drops what is cached of a range. Only advice: what is dirty or in use stays.
+pub(crate) fn drop_cache(job: &Job, offset: u64, bytes: u64) {
+    let bytes = std::num::NonZeroU64::new(bytes);
+    let _ = rustix::fs::fadvise(job.source.cached(), offset, bytes, rustix::fs::Advice::DontNeed);
+}
+
+/// Why a window could not be filled.
+#[derive(Debug)]
+pub(crate) enum Why {
+    Errno(Errno),
+    Ended,
+}
+
+impl Why {
+    pub(crate) fn of(self, job: &Job, window: Window) -> Error {
+        match self {
+            Why::Ended => ended_early(job, window.offset, window.bytes),
+            Why::Errno(errno) => Error::Unreadable {
+                path: job.source.path().into(),
+                offset_bytes: window.offset,
+                length_bytes: window.bytes as u64,
+                source: errno.into(),
+            },
+        }
+    }
+}
+
+/// Reads one window to `address`, which is memory of the caller's for whole blocks of it.
+pub(crate) fn fill(
+    job: &Job,
+    file: BorrowedFd<'_>,
+    address: *mut u8,
+    window: Window,
+    caching: Caching,
+) -> Result<(), Error> {
+    fill_by(file, address, window, caching).map_err(|why| why.of(job, window))
+}
+
+fn fill_by(
+    file: BorrowedFd<'_>,
+    address: *mut u8,
+    window: Window,
+    caching: Caching,
+) -> Result<(), Why> {
+    let mut done = 0;
+    while done < window.bytes {
+        // Whole blocks are asked for; what the file does not have does not come.
+        let wanted = window.blocks_bytes - done;
+        // SAFETY: regions and staging have room for whole blocks of a window, and the caller alone uses it.
+        let came = unsafe {
+            read_at(file, address.add(done), wanted, window.offset + done as u64, caching)
+        };
+        match came.map_err(Why::Errno)? {
+            0 => return Err(Why::Ended),
+            came => done += came,
+        }
+    }
+    clear_behind(address, window);
+    Ok(())
+}
+
+/// Zeros behind the last byte that an image has of a window's last block: nobody shall find there what else a read brought.
+pub(crate) fn clear_behind(address: *mut u8, window: Window) {
+    let behind = window.blocks_bytes - window.bytes;
+    // SAFETY: within whole blocks of the window, which are the caller's.
+    unsafe { address.add(window.bytes).write_bytes(0, behind) };
+}

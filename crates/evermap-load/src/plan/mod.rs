@@ -1,0 +1,192 @@
+//! Which methods are tried, in which order, and why: a pure function of facts and wishes.
+
+mod facts;
+mod method;
+mod wishes;
+
+pub use facts::Facts;
+pub use method::Method;
+pub(crate) use wishes::Wishes;
+pub use wishes::{Cache, ForkPolicy, Latency, Order};
+
+/// Less than this is read by one call: setting anything up takes longer.
+pub(crate) const BRIEF_BYTES_MAX: u64 = 256 << 10;
+/// From this share on a file counts as cached.
+const WARM_SHARE_MIN: f64 = 0.8;
+/// Above this share of written pages, private memory that is filled at once costs less than a copy and a fault for each (warm; 64 MiB took 6 + 41 to 57 x ms
+/// by a mapping, 21 to 38 ms by reads into huge pages, so they meet between 0.30 and 0.45).
+const WRITTEN_SHARE_MAX: f64 = 0.35;
+/// Below this share of touched pages, all that is read besides is for nothing.
+const TOUCHED_SHARE_MIN: f64 = 0.1;
+/// Readers of a file system that decompresses: it does so in whoever reads.
+const THREADS_DECOMPRESSING: usize = 8;
+/// Readers of what is cached: copying, they wait for memory, and more of them wait for each other.
+const THREADS_MAX: usize = 4;
+
+/// A method, and why it has its place in a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Choice {
+    /// What is tried.
+    pub method: Method,
+    /// Threads, for those that read.
+    pub threads: usize,
+    /// Why.
+    pub why: String,
+}
+
+/// What will be tried, the best first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) choices: Vec<Choice>,
+}
+
+/// There is not enough memory, and nothing that does with less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoMemory {
+    pub(crate) needed_bytes: u64,
+    pub(crate) available_bytes: u64,
+}
+
+/// Plans a load.
+pub(crate) fn plan(facts: &Facts, wishes: &Wishes) -> Result<Plan, NoMemory> {
+    if let Some(method) = wishes.method {
+        let threads = wishes.threads.unwrap_or(threads_for(method, facts));
+        return Ok(Plan {
+            choices: vec![Choice { method, threads, why: "asked for by name".into() }],
+        });
+    }
+    let mut planner = Planner { facts, wishes, choices: Vec::new() };
+    planner.plan()?;
+    Ok(Plan { choices: planner.choices })
+}
+
+/// Threads, if nobody says how many.
+fn threads_for(method: Method, facts: &Facts) -> usize {
+    let is_cold = facts.resident_share() < WARM_SHARE_MIN;
+    match method {
+        Method::Read if facts.bytes < BRIEF_BYTES_MAX => 1,
+        _ if facts.is_compressed && is_cold => THREADS_DECOMPRESSING,
+        _ => facts.processors.clamp(1, THREADS_MAX),
+    }
+}
+
+struct Planner<'p> {
+    facts: &'p Facts,
+    wishes: &'p Wishes,
+    choices: Vec<Choice>,
+}
+
+impl Planner<'_> {
+    fn add(&mut self, method: Method, why: impl Into<String>) {
+        let is_allowed = self.may_map() || !method.maps_the_file();
+        if is_allowed && !self.choices.iter().any(|choice| choice.method == method) {
+            let threads = self.wishes.threads.unwrap_or(threads_for(method, self.facts));
+            self.choices.push(Choice { method, threads, why: why.into() });
+        }
+    }
+
+    fn may_map(&self) -> bool {
+        self.wishes.may_map || self.facts.is_unchangeable
+    }
+
+    fn plan(&mut self) -> Result<(), NoMemory> {
+        let (facts, wishes) = (self.facts, self.wishes);
+        let resident = facts.resident_share();
+        let is_warm = resident >= WARM_SHARE_MIN;
+        let touched = wishes.touched.unwrap_or(1.0);
+        let written = wishes.written.unwrap_or(1.0).min(touched);
+        if facts.bytes < BRIEF_BYTES_MAX {
+            self.add(Method::Read, "it is short");
+            return Ok(());
+        }
+        if let Some(why) = self.fits_not() {
+            return self.without_memory(why, written);
+        }
+        let percent = |share: f64| (share * 100.0).round();
+        if facts.is_compressed && !is_warm {
+            self.add(
+                Method::ReadHuge,
+                format!("{} decompresses in whoever reads: several do", facts.file_system),
+            );
+        } else if facts.is_in_memory {
+            if written == 0.0 && touched < TOUCHED_SHARE_MIN {
+                self.add(Method::MmapHuge, "it is in memory, and hardly touched");
+            }
+            self.add(Method::ReadHuge, "it is in memory: copied once, into huge pages");
+        } else if is_warm {
+            let cached = format!("{} % are cached", percent(resident));
+            if written == 0.0 {
+                self.add(Method::MmapHuge, format!("{cached}, and nothing is written"));
+            } else if written < WRITTEN_SHARE_MAX {
+                let written = percent(written);
+                self.add(Method::MmapHuge, format!("{cached}, and {written} % are written"));
+            }
+            self.add(Method::ReadHuge, format!("{cached}: copied once, into huge pages"));
+        } else {
+            self.plan_cold(touched, written);
+        }
+        self.add(Method::Read, "what is left");
+        Ok(())
+    }
+
+    fn plan_cold(&mut self, touched: f64, written: f64) {
+        let (facts, wishes) = (self.facts, self.wishes);
+        let cached = (facts.resident_share() * 100.0).round();
+        if wishes.cache == Cache::Keep {
+            if written < WRITTEN_SHARE_MAX {
+                self.add(Method::MmapHuge, "the cache is to have it, and little is written");
+            }
+            self.add(Method::ReadHuge, "the cache is to have it");
+            return;
+        }
+        if written == 0.0 && (touched < TOUCHED_SHARE_MIN || wishes.order != Order::Random) {
+            self.add(
+                Method::MmapHuge,
+                format!("{cached} % are cached, nothing is written: read ahead in units of 2 MiB"),
+            );
+        }
+        if facts.direct_block_bytes.is_some() {
+            if wishes.latency == Latency::FirstUse {
+                self.add(
+                    Method::TakeoverOnDemand,
+                    format!("{cached} % are cached, first use matters"),
+                );
+            }
+            self.add(
+                Method::Takeover,
+                format!("{cached} % are cached, and the device writes into private memory itself"),
+            );
+        }
+        self.add(Method::ReadUncached, format!("{cached} % are cached"));
+        self.add(Method::ReadHuge, "the cache may have it");
+    }
+
+    /// Why its private memory is not to be had, if it is not.
+    fn fits_not(&self) -> Option<NoMemory> {
+        let needed_bytes = self.facts.bytes;
+        let available_bytes = match (self.facts.available_bytes, self.wishes.memory_bytes_max) {
+            (Some(there), Some(allowed)) => there.min(allowed),
+            (there, allowed) => there.or(allowed)?,
+        };
+        (needed_bytes > available_bytes).then_some(NoMemory { needed_bytes, available_bytes })
+    }
+
+    /// Pages of a file can be given back and had again; private ones only with swap.
+    fn without_memory(&mut self, why: NoMemory, written: f64) -> Result<(), NoMemory> {
+        let (needed, available) = (why.needed_bytes.div_ceil(1 << 20), why.available_bytes >> 20);
+        let short = format!("it takes {needed} MiB, and {available} MiB can be had");
+        let written_bytes = (self.facts.bytes as f64 * written) as u64;
+        if self.facts.shares_blocks && written_bytes > why.available_bytes {
+            self.add(Method::Clone, format!("{short}: what is written goes to a clone's cache"));
+        }
+        self.add(Method::MmapHuge, format!("{short}: pages of the file can be given back"));
+        if self.facts.shares_blocks {
+            self.add(Method::Clone, format!("{short}: what is written goes to a clone's cache"));
+        }
+        if self.choices.is_empty() { Err(why) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+//! The file that is loaded: which version of it, how it can be read, where it has data.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use evermap_observe::{FileSystem, Span};
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
+use rustix::io::Errno;
+
+use crate::error::{Change, Error, Result};
+
+/// What tells one version of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) bytes: u64,
+    pub(crate) modified_ns: i128,
+    changed_ns: i128,
+    links: u32,
+}
+
+impl Identity {
+    fn of(stat: &Statx) -> Identity {
+        let ns = |time: rustix::fs::StatxTimestamp| {
+            i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+        };
+        Identity {
+            device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+            inode: stat.stx_ino,
+            bytes: stat.stx_size,
+            modified_ns: ns(stat.stx_mtime),
+            changed_ns: ns(stat.stx_ctime),
+            links: stat.stx_nlink,
+        }
+    }
+
+    /// What has happened to a file that was this and is `now`.
+    fn change(&self, now: &Identity) -> Option<Change> {
+        if now.bytes < self.bytes {
+            return Some(Change::CutShort);
+        }
+        if now.bytes > self.bytes {
+            return Some(Change::Grown);
+        }
+        if now.modified_ns != self.modified_ns {
+            return Some(Change::Rewritten);
+        }
+        if now.changed_ns == self.changed_ns {
+            return None;
+        }
+        // The times of a file can be set back, but not that of its last change. Another link to it changes that too.
+        match now.links {
+            0 => Some(Change::Replaced),
+            links if links < self.links => Some(Change::Replaced),
+            links if links > self.links => None,
+            _ => Some(Change::Rewritten),
+        }
+    }
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct Source {
+    path: PathBuf,
+    file: File,
+    /// The same without the page cache, and the blocks that it is read in.
+    direct: Option<Direct>,
+    identity: Identity,
+    file_system: FileSystem,
+    /// Bytes that have blocks on the disk.
+    allocated_bytes: u64,
+    /// Nothing can change it: a file system that is read-only, a file that is sealed.
+    pub(crate) is_unchangeable: bool,
+}
+
+/// A descriptor that reads past the page cache.
+#[derive(Debug)]
+struct Direct {
+    file: OwnedFd,
+    /// Offsets, lengths and addresses are multiples of this.
+    block_bytes: u64,
+}
+
+impl Source {
+    /// Opens by name. Neither waits for a FIFO's other end nor opens what is no regular file.
+    pub(crate) fn open(path: &Path) -> Result<Source> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|errno| failed("open", path, errno))?;
+        Source::new(File::from(file), path)
+    }
+
+    /// Of a file that is open; the name is for people.
+    pub(crate) fn new(file: File, path: &Path) -> Result<Source> {
+        let stat = look(file.as_fd()).map_err(|errno| failed("look at", path, errno))?;
+        let mode = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into());
+        let what = match mode {
+            rustix::fs::FileType::RegularFile => None,
+            rustix::fs::FileType::Directory => Some("a directory"),
+            rustix::fs::FileType::Fifo => Some("a FIFO"),
+            rustix::fs::FileType::Socket => Some("a socket"),
+            rustix::fs::FileType::BlockDevice => Some("a block device"),
+            rustix::fs::FileType::CharacterDevice => Some("a character device"),
+            _ => Some("no regular file"),
+        };
+        if let Some(what) = what {
+            return Err(Error::NotAFile { path: path.into(), what });
+        }
+        let file_system = FileSystem::of(file.as_fd())
+            .map_err(|errno| failed("look at the file system of", path, errno))?;
+        let is_unchangeable = is_unchangeable(file.as_fd(), &stat);
+        Ok(Source {
+            path: path.into(),
+            direct: open_direct(&file, path, &stat),
+            identity: Identity::of(&stat),
+            file_system,
+            allocated_bytes: stat.stx_blocks * 512,
+            is_unchangeable,
+            file,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.identity.bytes
+    }
+
+    pub(crate) fn file_system(&self) -> FileSystem {
+        self.file_system
+    }
+
+    /// Reads through the page cache.
+    pub(crate) fn cached(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Reads past it, if the file can be read so.
+    pub(crate) fn direct(&self) -> Option<BorrowedFd<'_>> {
+        self.direct.as_ref().map(|direct| direct.file.as_fd())
+    }
+
+    /// What direct reads are multiples of; of a page at least.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.direct.as_ref().map_or(crate::sys::page_bytes() as u64, |direct| direct.block_bytes)
+    }
+
+    /// Whether it is still the version that was opened. Costs a system call.
+    pub(crate) fn check(&self) -> Result<()> {
+        let changed = |change| Error::Changed { path: self.path.clone(), change };
+        let stat = look(self.file.as_fd()).map_err(|errno| failed("look at", &self.path, errno))?;
+        self.identity.change(&Identity::of(&stat)).map_or(Ok(()), |change| Err(changed(change)))
+    }
+
+    /// Where a range has data, ascending. Costs two system calls an extent of a file that has holes, else none.
+    pub(crate) fn data(&self, range: Span) -> Vec<Span> {
+        if self.allocated_bytes >= self.identity.bytes {
+            return vec![range];
+        }
+        let Ok(extents) =
+            evermap_observe::extents(self.file.as_fd(), self.identity.bytes, self.allocated_bytes)
+        else {
+            return vec![range];
+        };
+        extents
+            .into_iter()
+            .map(|extent| Span::new(extent.begin.max(range.begin), extent.end.min(range.end)))
+            .filter(|part| part.begin < part.end)
+            .collect()
+    }
+
+    pub(crate) fn failed(&self, operation: &'static str, errno: Errno) -> Error {
+        failed(operation, &self.path, errno)
+    }
+}
+
+fn failed(operation: &'static str, path: &Path, errno: Errno) -> Error {
+    Error::Io { operation, path: path.into(), source: errno.into() }
+}
+
+fn look(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
+    rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
+}
+
+/// Files that nobody can write to while they are open, root and remounts aside.
+fn is_unchangeable(file: BorrowedFd<'_>, stat: &Statx) -> bool {
+    let attributes = rustix::fs::StatxAttributes::IMMUTABLE | rustix::fs::StatxAttributes::VERITY;
+    let sealed = rustix::fs::SealFlags::WRITE | rustix::fs::SealFlags::SHRINK;
+    stat.stx_attributes.intersects(attributes)
+        || rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(sealed))
+        || rustix::fs::fstatvfs(file)
+            .is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
+/// The same file again, past the page cache.
+fn open_direct(file: &File, path: &Path, stat: &Statx) -> Option<Direct> {
+    let alignment = evermap_observe::direct_alignment(file.as_fd())?;
+    let block_bytes = u64::from(alignment.offset_bytes)
+        .max(u64::from(alignment.memory_bytes))
+        .max(crate::sys::page_bytes() as u64);
+    if !block_bytes.is_power_of_two() || block_bytes > crate::sys::HUGE_PAGE_BYTES as u64 {
+        return None;
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT | OFlags::NONBLOCK;
+    let by_number = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let opened = rustix::fs::open(by_number, flags, Mode::empty())
+        .or_else(|_| rustix::fs::open(path, flags, Mode::empty()))
+        .ok()?;
+    let is_same = look(opened.as_fd()).is_ok_and(|other| {
+        let (one, other) = (Identity::of(stat), Identity::of(&other));
+        (one.device, one.inode) == (other.device, other.inode)
+    });
+    is_same.then_some(Direct { file: opened, block_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::io::Write;
+
+    fn change_of(source: &Source) -> Option<Change> {
+        match source.check() {
+            Ok(()) => None,
+            Err(Error::Changed { change, .. }) => Some(change),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn every_change_is_seen_and_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let opened = || {
+            std::fs::write(&path, [1; 5000]).unwrap();
+            Source::open(&path).unwrap()
+        };
+        let source = opened();
+        assert_eq!(change_of(&source), None);
+        std::fs::hard_link(&path, directory.path().join("link")).unwrap();
+        assert_eq!(change_of(&source), None, "another name changes no contents");
+        File::options().write(true).open(&path).unwrap().set_len(4999).unwrap();
+        assert_eq!(change_of(&source), Some(Change::CutShort));
+        let source = opened();
+        File::options().append(true).open(&path).unwrap().write_all(b"x").unwrap();
+        assert_eq!(change_of(&source), Some(Change::Grown));
+        let source = opened();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::fs::File::options().write(true).open(&path).unwrap().write_all(b"x").unwrap();
+        assert_eq!(change_of(&source), Some(Change::Rewritten));
+        std::fs::remove_file(directory.path().join("link")).unwrap();
+        let source = opened();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::fs::write(directory.path().join("new"), [2; 5000]).unwrap();
+        std::fs::rename(directory.path().join("new"), &path).unwrap();
+        assert_eq!(change_of(&source), Some(Change::Replaced));
+    }
+
+    #[test]
+    fn a_file_whose_times_were_set_back_has_changed_all_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, [1; 5000]).unwrap();
+        let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+        let source = Source::open(&path).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let file = File::options().write(true).open(&path).unwrap();
+        (&file).write_all(b"x").unwrap();
+        file.set_modified(modified).unwrap();
+        assert_eq!(change_of(&source), Some(Change::Rewritten));
+    }
+
+    #[test]
+    fn what_is_no_file_is_said_to_be_what_it_is() {
+        let error = Source::open(Path::new("/")).unwrap_err();
+        assert!(error.to_string().contains("is a directory"), "{error}");
+        let error = Source::open(Path::new("/dev/null")).unwrap_err();
+        assert!(error.to_string().contains("is a character device"), "{error}");
+        let error = Source::open(Path::new("/nonexistent")).unwrap_err();
+        assert!(error.to_string().contains("see that the name is right"), "{error}");
+    }
+}
