@@ -17,6 +17,7 @@
 //!
 //! `docs/load.md` is the contract: what each method costs, how one is picked, what is promised.
 
+mod advise;
 mod counters;
 mod error;
 mod image;
@@ -25,11 +26,15 @@ mod methods;
 mod part;
 mod plan;
 mod region;
+mod report;
 mod source;
 mod sys;
 mod windows;
 
+pub use advise::Advice;
 pub use error::{Change, Error, Result};
+pub use evermap_observe::Usage;
 pub use image::{Image, Progress};
 pub use loader::Loader;
 pub use plan::{Cache, Choice, Facts, ForkPolicy, Latency, Method, Order};
+pub use report::{Report, Residency};

@@ -4,7 +4,7 @@ use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use evermap_observe::{FileSystem, LimitedBy, Span};
+use evermap_observe::{FileSystem, LimitedBy, Moment, Span};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
@@ -142,6 +142,7 @@ impl Loader {
             is_partly_cached: resident_bytes > 0,
             source,
         };
+        let begun = Moment::now();
         let mut refused = Vec::new();
         for choice in choices {
             match self.make(&job, &choice) {
@@ -149,7 +150,8 @@ impl Loader {
                     if self.wishes.cache == Cache::Drop && resident_bytes == 0 {
                         drop_cache(&job, part.begin, part.end - part.begin);
                     }
-                    return Ok(Image::new(job, memory, choice, refused));
+                    let may_map = self.wishes.may_map || job.source.is_unchangeable;
+                    return Ok(Image::new(job, memory, choice, refused, begun.since(), may_map));
                 }
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Refused(why)) => refused.push((choice.method, why)),

@@ -87,10 +87,23 @@ impl Region {
             return Ok(Region::empty());
         }
         let bytes = bytes.checked_next_multiple_of(page_bytes()).ok_or(Errno::NOMEM)?;
-        let (protection, flags) = protection(backing);
-        // SAFETY: the kernel picks the address, so nothing that is there is replaced.
-        let base = unsafe { mmap(ptr::null_mut(), bytes, protection, flags, file, offset) }?;
-        Ok(Region { base: base.cast(), bytes, backing })
+        if bytes < HUGE_PAGE_BYTES {
+            let (protection, flags) = protection(backing);
+            // SAFETY: the kernel picks the address, so nothing that is there is replaced.
+            let base = unsafe { mmap(ptr::null_mut(), bytes, protection, flags, file, offset) }?;
+            return Ok(Region { base: base.cast(), bytes, backing });
+        }
+        // Windows of it begin where huge pages can: they may be taken over.
+        let mut region = Region::private(bytes, true)?;
+        // SAFETY: nobody has seen the region yet; what is behind its last page is unmapped.
+        unsafe {
+            region.replace_by_file(0, bytes, file, offset, backing)?;
+            if region.bytes > bytes {
+                let _ = munmap(region.base.add(bytes).cast(), region.bytes - bytes);
+            }
+        }
+        (region.bytes, region.backing) = (bytes, backing);
+        Ok(region)
     }
 
     /// Where it begins.

@@ -92,6 +92,7 @@ impl Windows {
     }
 
     /// How many are there.
+    #[cfg(test)]
     pub(crate) fn present(&self) -> usize {
         self.present.load(Ordering::Acquire)
     }

@@ -52,7 +52,7 @@ pub enum ForkPolicy {
 }
 
 /// All wishes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Wishes {
     pub(crate) latency: Latency,
     pub(crate) order: Order,
@@ -68,21 +68,4 @@ pub(crate) struct Wishes {
     /// Nothing else will do.
     pub(crate) method: Option<Method>,
     pub(crate) may_map: bool,
-}
-
-impl Default for Wishes {
-    fn default() -> Wishes {
-        Wishes {
-            latency: Latency::default(),
-            order: Order::default(),
-            cache: Cache::default(),
-            fork: ForkPolicy::default(),
-            touched: None,
-            written: None,
-            memory_bytes_max: None,
-            threads: None,
-            method: None,
-            may_map: false,
-        }
-    }
 }

@@ -10,8 +10,6 @@ use rustix::mm::{Advice, madvise};
 pub(crate) enum Harmless {
     /// Huge pages, and on files read-ahead by such.
     HugePages,
-    /// None.
-    SmallPages,
     /// Reads ahead.
     WillNeed,
     /// Reads far ahead, and forgets behind.
@@ -35,7 +33,6 @@ pub(crate) fn advise(address: usize, bytes: usize, advice: Harmless) -> Result<(
     }
     let advice = match advice {
         Harmless::HugePages => Advice::LinuxHugepage,
-        Harmless::SmallPages => Advice::LinuxNoHugepage,
         Harmless::WillNeed => Advice::WillNeed,
         Harmless::Sequential => Advice::Sequential,
         Harmless::Random => Advice::Random,

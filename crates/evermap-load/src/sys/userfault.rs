@@ -17,7 +17,6 @@ const FEATURE_POISON: u64 = 1 << 14;
 const FEATURE_MOVE: u64 = 1 << 16;
 const REGISTER_MODE_MISSING: u64 = 1;
 const EVENT_PAGEFAULT: u8 = 0x12;
-const PAGEFAULT_FLAG_WRITE: u64 = 1;
 /// Messages that are read at a time.
 const MESSAGES: usize = 32;
 
@@ -58,7 +57,7 @@ struct Poison {
     done_bytes: i64,
 }
 
-/// Bytes of a message, `uffd_msg`: an event in the first; of a page fault flags at 8 and an address at 16.
+/// Bytes of a message, `uffd_msg`: an event in the first; of a page fault an address at 16.
 const MESSAGE_BYTES: usize = 32;
 
 const _: () = assert!(size_of::<Place>() == 40 && size_of::<Register>() == 32);
@@ -85,7 +84,6 @@ pub(crate) enum Scope {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
     pub(crate) address: usize,
-    pub(crate) is_write: bool,
 }
 
 /// An open userfaultfd. Closing it makes pages that are missing read as zeros: not before all are there.
@@ -210,8 +208,7 @@ impl Userfault {
                     u64::from_ne_bytes(word)
                 };
                 if message[0] == EVENT_PAGEFAULT {
-                    let is_write = word(8) & PAGEFAULT_FLAG_WRITE != 0;
-                    faults.push(Fault { address: word(16) as usize, is_write });
+                    faults.push(Fault { address: word(16) as usize });
                 }
             }
             if bytes < size_of_val(&messages) {

@@ -98,7 +98,17 @@ fn finish(shared: &Shared) {
         return;
     }
     let region = &shared.region;
-    let _ = shared.userfault.unregister(region.address() as usize, region.bytes());
+    // Parts that show the file are not registered any more, and must not be asked for.
+    let is_ours = |window: &usize| windows.state(*window) != State::Mapped;
+    let mut window = 0;
+    while window < windows.len() {
+        let run = (window..windows.len()).take_while(is_ours).count();
+        if run > 0 {
+            let at = region.address() as usize + window * HUGE_PAGE_BYTES;
+            let _ = shared.userfault.unregister(at, run * HUGE_PAGE_BYTES);
+        }
+        window += run.max(1);
+    }
     if shared.fork == ForkPolicy::Finish {
         let _ = region.advise(0, region.bytes(), Harmless::DoFork);
     }
@@ -112,7 +122,7 @@ struct Loader<'l> {
     reads: Reads,
     staging: Staging,
     stream: Stream,
-    /// Windows that somebody waits for, the longest waiting first.
+    /// Windows that somebody waits for; touched ones first.
     wanted: VecDeque<usize>,
     /// Slots whose window was read because it was wanted.
     is_wanted: [bool; SLOTS],
@@ -188,7 +198,8 @@ impl Loader<'_> {
                 continue;
             }
             if shared.windows.want(window) {
-                self.wanted.push_back(window);
+                // Before what was only asked for.
+                self.wanted.push_front(window);
                 self.stream.overtaken_at(window);
             } else if !matches!(shared.windows.state(window), State::Wanted | State::Reading) {
                 // It has come since.

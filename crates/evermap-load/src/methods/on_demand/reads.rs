@@ -13,14 +13,15 @@ use crate::sys::ring::{Event, Ring};
 /// See the module.
 #[derive(Debug)]
 pub(crate) enum Reads {
-    Ring(Ring),
+    Ring(Box<Ring>),
     OneByOne(VecDeque<Event>),
 }
 
 impl Reads {
     /// For so many at a time.
     pub(crate) fn new(reads: usize) -> Reads {
-        Ring::new(reads).map_or_else(|_| Reads::OneByOne(VecDeque::new()), Reads::Ring)
+        Ring::new(reads)
+            .map_or_else(|_| Reads::OneByOne(VecDeque::new()), |ring| Reads::Ring(Box::new(ring)))
     }
 
     /// How many are under way.
