@@ -129,7 +129,7 @@ impl Image {
         }
     }
 
-    /// What of it is in memory. Walks its page tables: 0.1 ms for a GiB of huge pages, some 10 ms of small ones.
+    /// What of it is in memory. Walks its page tables.
     pub fn residency(&self) -> Residency {
         report::residency(&self.job, self.region())
     }

@@ -109,7 +109,7 @@ impl Loader {
         self
     }
 
-    /// What is known before a load, and what would be tried. Touches nothing of the file. Some 30 us.
+    /// What is known before a load, and what would be tried. Touches nothing of the file.
     ///
     /// # Errors
     ///

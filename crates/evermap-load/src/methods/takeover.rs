@@ -11,7 +11,7 @@ use crate::region::Region;
 use crate::sys::read::Caching;
 use crate::sys::ring::{Event, Ring};
 
-/// Reads under way at a time: more gain nothing on any device measured (2 MiB each).
+/// Reads under way at a time, of 2 MiB each.
 const DEPTH: usize = 16;
 /// How long a wait takes at most; only to look whether anything went wrong.
 const PATIENCE: Duration = Duration::from_millis(500);

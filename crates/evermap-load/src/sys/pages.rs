@@ -63,7 +63,7 @@ pub(crate) struct Pages {
 }
 
 /// The pages of a range that are there, ascending. The page of zeros that untouched memory shows is none. `None` where the kernel does not
-/// tell. Costs 0.1 ms for a GiB of huge pages, some 10 ms of small ones.
+/// tell.
 pub(crate) fn pages(address: usize, bytes: usize) -> Option<Vec<Pages>> {
     let file = File::open("/proc/self/pagemap").ok()?;
     scanned(&file, address, bytes).or_else(|| read(&file, address, bytes))
