@@ -8,8 +8,8 @@ use etcetera::BaseStrategy;
 
 use crate::failure::Failure;
 use crate::verbs::{
-    Audit, Backup, Bench, Check, Completions, Copy, Demo, Export, Import, Info, Ls, Map, Mv, Parse,
-    Query, Rebase, ReceiveFile, Restore, Rm, Sandbox, SendFile, Stats,
+    Audit, Backup, Bench, Check, Completions, Copy, Demo, Export, Import, Info, Load, Ls, Map, Mv,
+    Parse, Query, Rebase, ReceiveFile, Restore, Rm, Sandbox, SendFile, Stats,
 };
 
 #[cfg(feature = "view")]
@@ -97,6 +97,7 @@ pub enum Verb {
     Copy(Copy),
     Send(SendFile),
     Receive(ReceiveFile),
+    Load(Load),
     Bench(Bench),
     #[cfg(feature = "view")]
     View(View),

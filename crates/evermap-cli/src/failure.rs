@@ -91,6 +91,8 @@ pub enum Failure {
     NotAllCopied { count: u64 },
     #[error(transparent)]
     Transfer(#[from] evermap_transfer::Error),
+    #[error(transparent)]
+    Load(#[from] evermap_load::Error),
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
     /// A process that `demo` started.
@@ -150,6 +152,7 @@ impl Failure {
             Failure::Sandbox(error) => exit_code_of_sandbox(error),
             Failure::NotAllCopied { .. } => 10,
             Failure::Transfer(error) => exit_code_of_transfer(error),
+            Failure::Load(error) => exit_code_of_load(error),
             Failure::Wall(_) => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -190,6 +193,18 @@ fn exit_code_of_transfer(error: &evermap_transfer::Error) -> u8 {
         Error::Peer { .. } | Error::PeerRefused { .. } => 13,
         Error::Cancelled { .. } => 130,
         Error::Incomplete(report) => report.errors.first().map_or(10, exit_code_of_transfer),
+        _ => 10,
+    }
+}
+
+fn exit_code_of_load(error: &evermap_load::Error) -> u8 {
+    use evermap_load::Error;
+    match error {
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::NotAFile { .. } | Error::NoSuchRange { .. } | Error::Refused { .. } => 2,
+        Error::Malformed { .. } => 8,
+        Error::NoMemory { .. } => 7,
+        Error::Changed { .. } => 12,
         _ => 10,
     }
 }

@@ -67,6 +67,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Verb::Copy(copy) => copy.run(),
         Verb::Send(send) => send.run(),
         Verb::Receive(receive) => receive.run(),
+        Verb::Load(load) => load.run(),
         Verb::Bench(bench) => bench.run(),
         Verb::Demo(demo) => demo.run(),
         Verb::Completions(completions) => completions.run(),

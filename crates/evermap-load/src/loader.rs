@@ -19,6 +19,9 @@ use crate::plan::{
 };
 use crate::source::Source;
 
+/// Loads of less tell of setting up, and not of a device's rate.
+const RATED_BYTES_MIN: u64 = 64 << 20;
+
 /// What is to be loaded, and what is known of what will be done with it. Without any wish: all of the file, to be used as soon as
 /// possible, touched and written everywhere.
 #[derive(Debug, Clone)]
@@ -176,7 +179,11 @@ impl Loader {
             Method::Clone => mapped::map_clone(job).map(|(region, _file)| Memory::Whole(region)),
             Method::ReadHuge => read(job, Way::Cached, true, threads).map(Memory::Whole),
             Method::ReadUncached => read(job, Way::Uncached, true, threads).map(Memory::Whole),
-            Method::Takeover => takeover(job, threads).map(Memory::Whole),
+            Method::Takeover => {
+                let region = takeover(job, threads)?;
+                keep_rate(job);
+                Ok(Memory::Whole(region))
+            }
             Method::TakeoverOnDemand => {
                 let start = Start { fork: self.wishes.fork, ..Start::default() };
                 OnDemand::start(job, start).map(Memory::OnDemand)
@@ -217,6 +224,15 @@ impl Loader {
             };
             Error::NoMemory { path: source.path().into(), needed_bytes, available_bytes, limit }
         })
+    }
+}
+
+/// Remembers what the device can do, if this load has shown it.
+fn keep_rate(job: &Job) {
+    let direct_bytes = job.counters.direct_bytes.load(std::sync::atomic::Ordering::Relaxed);
+    if let Some(seconds) = job.counters.complete_s().filter(|_| direct_bytes >= RATED_BYTES_MIN) {
+        let device = job.source.identity().device;
+        evermap_observe::keep_read_rate(device, direct_bytes as f64 / seconds);
     }
 }
 

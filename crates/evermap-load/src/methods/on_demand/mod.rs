@@ -147,7 +147,12 @@ impl OnDemand {
     /// Waits until all windows are there that were not left out.
     pub(crate) fn wait(&self) -> Result<()> {
         let shared = &self.shared;
-        shared.wait_until(|| shared.windows.are_settled())?;
+        // Complete is what is also over: ordinary memory, with all figures of its report.
+        shared.wait_until(|| {
+            let windows = &shared.windows;
+            windows.are_settled()
+                && (shared.is_over() || windows.failed() > 0 || !windows.are_complete())
+        })?;
         shared.failure(0..shared.windows.len())
     }
 

@@ -1,0 +1,228 @@
+//! `evermap load`: a data file that is ready when the program is.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Subcommand, ValueEnum};
+use evermap_load::{Choice, Facts, Latency, Loader, Method, Order, Report};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::{self, Output};
+
+/// Have data files ready in memory
+#[derive(Debug, clap::Args)]
+pub struct Load {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Probe(Probe),
+}
+
+/// Tell how a file would be loaded, and why; with --load, load it and tell what that cost
+///
+/// There are many ways to have a file's bytes in memory, and which is best depends on what is cached, on the file system, and on what will be
+/// done with them. Nothing is known of that but what the options say: without them, all of the file is touched and written.
+#[derive(Debug, clap::Args)]
+struct Probe {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// How much of it will be touched
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    touched: Option<u8>,
+    /// How much of it will be written
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    written: Option<u8>,
+    /// In which order
+    #[arg(long, value_name = "ORDER", default_value = "unknown")]
+    order: Touches,
+    /// What is to be soon
+    #[arg(long, value_name = "WHAT", default_value = "first-use")]
+    latency: Soon,
+    /// By this method and no other
+    #[arg(long, value_name = "NAME", value_parser = method)]
+    method: Option<Method>,
+    /// Somebody may change the file meanwhile: don't map it
+    #[arg(long)]
+    changing: bool,
+    /// Load it, wait until all is there, and tell what that cost
+    #[arg(long)]
+    load: bool,
+    /// The same as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Touches {
+    Unknown,
+    Sequential,
+    Random,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Soon {
+    FirstUse,
+    Finish,
+}
+
+fn method(name: &str) -> Result<Method, String> {
+    Method::from_name(name).ok_or_else(|| {
+        let names: Vec<_> = Method::ALL.iter().map(|method| method.name()).collect();
+        format!("no method has this name; there are {}", names.join(", "))
+    })
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Told<'t> {
+    facts: &'t Facts,
+    plan: &'t [Choice],
+    report: Option<&'t Report>,
+}
+
+impl Load {
+    pub fn run(&self) -> Result<(), Failure> {
+        match &self.what {
+            What::Probe(probe) => probe.run(),
+        }
+    }
+}
+
+impl Probe {
+    fn run(&self) -> Result<(), Failure> {
+        let loader = self.loader();
+        let (facts, plan) = loader.probe()?;
+        let report = match self.load {
+            true => Some(loaded(&loader)?),
+            false => None,
+        };
+        let mut output = Output::new();
+        if self.json {
+            output.json(&Told { facts: &facts, plan: &plan, report: report.as_ref() })?;
+        } else {
+            self.tell(&facts, &plan, &mut output)?;
+            if let Some(report) = &report {
+                tell_report(report, &mut output)?;
+            }
+        }
+        output.finish()
+    }
+
+    fn loader(&self) -> Loader {
+        let mut loader = Loader::open(&self.file)
+            .order(match self.order {
+                Touches::Unknown => Order::Unknown,
+                Touches::Sequential => Order::Sequential,
+                Touches::Random => Order::Random,
+            })
+            .latency(match self.latency {
+                Soon::FirstUse => Latency::FirstUse,
+                Soon::Finish => Latency::Finish,
+            });
+        if let Some(percent) = self.touched {
+            loader = loader.touched(f64::from(percent) / 100.0);
+        }
+        if let Some(percent) = self.written {
+            loader = loader.written(f64::from(percent) / 100.0);
+        }
+        if let Some(method) = self.method {
+            loader = loader.method(method);
+        }
+        match self.changing {
+            true => loader,
+            // SAFETY: nothing looks at the image's bytes here: it is loaded, measured and dropped.
+            false => unsafe { loader.may_map() },
+        }
+    }
+
+    fn tell(&self, facts: &Facts, plan: &[Choice], output: &mut Output) -> Result<(), Failure> {
+        let mut system = facts.file_system.clone();
+        if facts.is_unchangeable {
+            system += ", unchangeable";
+        }
+        output.line(&format!(
+            "{}: {}, {system}",
+            self.file.display(),
+            output::bytes(facts.bytes)
+        ))?;
+        let mut row = |name: &str, text: String| output.line(&format!("  {name:<9} {text}"));
+        row(
+            "cached",
+            match facts.resident_bytes {
+                Some(_) => format!("{:.0} %", facts.resident_share() * 100.0),
+                None => "not known: Linux 6.5 tells".into(),
+            },
+        )?;
+        row(
+            "direct",
+            match facts.direct_block_bytes {
+                Some(bytes) => format!("reads of whole {}", output::bytes(bytes)),
+                None => "no reads past the page cache".into(),
+            },
+        )?;
+        if let Some(available) = facts.available_bytes {
+            let bytes = output::bytes(available);
+            row("memory", format!("{bytes} can be had, as {} says", facts.available_limit))?;
+        }
+        if let Some(rate) = facts.device_bytes_per_s {
+            row("device", format!("reads {}/s by itself", output::bytes(rate as u64)))?;
+        }
+        for (place, choice) in plan.iter().enumerate() {
+            let name = if place == 0 { "best" } else { "else" };
+            row(name, format!("{}: {}", choice.method, choice.why))?;
+        }
+        Ok(())
+    }
+}
+
+/// Loads all of it.
+fn loaded(loader: &Loader) -> Result<Report, Failure> {
+    let image = loader.load()?;
+    image.wait()?;
+    Ok(image.report())
+}
+
+fn tell_report(report: &Report, output: &mut Output) -> Result<(), Failure> {
+    let mut row = |name: &str, text: String| output.line(&format!("  {name:<9} {text}"));
+    let seconds = |seconds: f64| output::duration(Duration::from_secs_f64(seconds.max(0.0)));
+    let after = |time: Option<f64>| time.map_or("not yet".to_string(), seconds);
+    row("loaded", format!("by {}", report.choice.method))?;
+    for (method, why) in &report.refused {
+        row("not", format!("{method}: {why}"))?;
+    }
+    row(
+        "after",
+        format!("{} the first use, {} all", after(report.first_use_s), after(report.complete_s)),
+    )?;
+    let usage = &report.usage;
+    row("time", format!("{} user, {} system", seconds(usage.user_s), seconds(usage.system_s)))?;
+    row(
+        "faults",
+        format!(
+            "{} minor, {} major",
+            output::count(usage.minor_faults),
+            output::count(usage.major_faults)
+        ),
+    )?;
+    let residency = &report.residency;
+    row(
+        "memory",
+        format!(
+            "{} private ({} in huge pages), {} of the file mapped, {} cached, {} twice",
+            output::bytes(residency.private_bytes),
+            output::bytes(residency.huge_bytes),
+            output::bytes(residency.file_bytes),
+            output::bytes(residency.cached_bytes),
+            output::bytes(residency.duplicate_bytes)
+        ),
+    )?;
+    if let Some(share) = report.device_share {
+        row("device", format!("{:.0} % of its rate", share * 100.0))?;
+    }
+    Ok(())
+}
