@@ -27,6 +27,8 @@ mod part;
 mod plan;
 mod region;
 mod report;
+#[cfg(feature = "files")]
+mod rules;
 mod source;
 mod sys;
 mod windows;
@@ -38,3 +40,5 @@ pub use image::{Image, Progress};
 pub use loader::Loader;
 pub use plan::{Cache, Choice, Facts, ForkPolicy, Latency, Method, Order};
 pub use report::{Report, Residency};
+#[cfg(feature = "files")]
+pub use rules::{Rule, Rules};
