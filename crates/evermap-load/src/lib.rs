@@ -25,7 +25,11 @@ mod loader;
 mod methods;
 mod part;
 mod plan;
+mod recording;
+#[cfg(feature = "files")]
+mod recording_text;
 mod region;
+mod replay;
 mod report;
 #[cfg(feature = "files")]
 mod rules;
@@ -39,6 +43,8 @@ pub use evermap_observe::Usage;
 pub use image::{Image, Progress};
 pub use loader::Loader;
 pub use plan::{Cache, Choice, Facts, ForkPolicy, Latency, Method, Order};
+pub use recording::{Recording, Touch};
+pub use replay::RecordingUse;
 pub use report::{Report, Residency};
 #[cfg(feature = "files")]
 pub use rules::{Rule, Rules};

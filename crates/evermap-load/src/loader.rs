@@ -8,15 +8,18 @@ use evermap_observe::{FileSystem, LimitedBy, Moment, Span};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
-use crate::image::{Image, Memory};
+use crate::image::{Image, Made, Memory};
 use crate::methods::on_demand::{OnDemand, Start};
 use crate::methods::read::{Way, drop_cache, read};
+use crate::methods::recorded::Recorded;
 use crate::methods::takeover::takeover;
 use crate::methods::{Job, Stop, mapped};
 use crate::part::Part;
 use crate::plan::{
     Cache, Choice, Facts, ForkPolicy, Latency, Method, NoMemory, Order, Wishes, plan,
 };
+use crate::recording::Recording;
+use crate::replay::{self, RecordingUse, Told};
 use crate::source::Source;
 
 /// Loads of less tell of setting up, and not of a device's rate.
@@ -29,6 +32,7 @@ pub struct Loader {
     path: PathBuf,
     range: (Bound<u64>, Bound<u64>),
     wishes: Wishes,
+    told: Told,
 }
 
 impl Loader {
@@ -38,6 +42,7 @@ impl Loader {
             path: path.as_ref().into(),
             range: (Bound::Unbounded, Bound::Unbounded),
             wishes: Wishes::default(),
+            told: Told::Nothing,
         }
     }
 
@@ -101,6 +106,28 @@ impl Loader {
         self
     }
 
+    /// Has the image note how it is used, see [`Image::recording`]: each window of 64 KiB comes when it is first touched, by a fault and a
+    /// copy. Nothing of it comes before. Where that is not possible, it is loaded as if this had not been said, and the report tells why.
+    pub fn record(mut self) -> Loader {
+        self.told = Told::Record;
+        self
+    }
+
+    /// Loads as the image was used when this was recorded: in its order, and by the method that is best for what was touched and written.
+    /// A recording of another version or range of the file is ignored, and the report says so.
+    pub fn replay(mut self, recording: &Recording) -> Loader {
+        self.told = Told::Replay(recording.clone());
+        self
+    }
+
+    /// Loads by the recording in this file; if there is none, or one of another version or range, records, and saves it when the image is dropped (what goes wrong
+    /// then nobody learns: see [`Image::recording`]).
+    #[cfg(feature = "files")]
+    pub fn recording(mut self, path: impl AsRef<Path>) -> Loader {
+        self.told = Told::File(path.as_ref().into());
+        self
+    }
+
     /// Allows methods that map the file.
     ///
     /// # Safety
@@ -121,7 +148,8 @@ impl Loader {
         let source = Source::open(&self.path)?;
         let part = self.part(&source)?;
         let facts = facts(&source, &part);
-        let choices = self.plan(&source, &facts)?;
+        let wishes = self.told.plan(&source, &part)?.wishes(&self.wishes);
+        let choices = choices(&source, &facts, &wishes)?;
         Ok((facts, choices))
     }
 
@@ -131,12 +159,14 @@ impl Loader {
     ///
     /// [`Error::Io`] and [`Error::NotAFile`] for a file that cannot be opened, [`Error::NoSuchRange`], [`Error::NoMemory`],
     /// [`Error::Unreadable`], [`Error::Changed`] if somebody changes it meanwhile, [`Error::Refused`] for a method that was asked
-    /// for by name.
+    /// for by name, [`Error::Malformed`] for a recording that is none.
     pub fn load(&self) -> Result<Image> {
         let source = Arc::new(Source::open(&self.path)?);
         let part = self.part(&source)?;
         let facts = facts(&source, &part);
-        let choices = self.plan(&source, &facts)?;
+        let replay = self.told.plan(&source, &part)?;
+        let wishes = replay.wishes(&self.wishes);
+        let choices = choices(&source, &facts, &wishes)?;
         let resident_bytes = facts.resident_bytes.unwrap_or(0);
         let job = Job {
             data: source.data(Span::new(part.begin, part.end)).into(),
@@ -145,51 +175,8 @@ impl Loader {
             is_partly_cached: resident_bytes > 0,
             source,
         };
-        let begun = Moment::now();
-        let mut refused = Vec::new();
-        for choice in choices {
-            match self.make(&job, &choice) {
-                Ok(memory) => {
-                    if self.wishes.cache == Cache::Drop && resident_bytes == 0 {
-                        drop_cache(&job, part.begin, part.end - part.begin);
-                    }
-                    let may_map = self.wishes.may_map || job.source.is_unchangeable;
-                    return Ok(Image::new(job, memory, choice, refused, begun.since(), may_map));
-                }
-                Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Refused(why)) => refused.push((choice.method, why)),
-            }
-        }
-        // The last of a plan refuses nothing; a method that was asked for does.
-        let (method, why) = refused.pop().unwrap_or((Method::Read, "no method is left".into()));
-        Err(Error::Refused { path: self.path.clone(), method, why })
-    }
-
-    fn make(&self, job: &Job, choice: &Choice) -> Result<Memory, Stop> {
-        let threads = choice.threads;
-        match choice.method {
-            method if method.maps_the_file() => {
-                if !self.wishes.may_map && !job.source.is_unchangeable {
-                    return Err(Stop::Refused(
-                        "somebody may change the file: promise that nobody does (may_map)".into(),
-                    ));
-                }
-                mapped::map(job, method).map(Memory::Whole)
-            }
-            Method::Clone => mapped::map_clone(job).map(|(region, _file)| Memory::Whole(region)),
-            Method::ReadHuge => read(job, Way::Cached, true, threads).map(Memory::Whole),
-            Method::ReadUncached => read(job, Way::Uncached, true, threads).map(Memory::Whole),
-            Method::Takeover => {
-                let region = takeover(job, threads)?;
-                keep_rate(job);
-                Ok(Memory::Whole(region))
-            }
-            Method::TakeoverOnDemand => {
-                let start = Start { fork: self.wishes.fork, ..Start::default() };
-                OnDemand::start(job, start).map(Memory::OnDemand)
-            }
-            _ => read(job, Way::Cached, false, threads).map(Memory::Whole),
-        }
+        let may_map = wishes.may_map || job.source.is_unchangeable;
+        Load { job, wishes, replay, may_map, resident_bytes }.load(choices)
     }
 
     fn part(&self, source: &Source) -> Result<Part> {
@@ -214,17 +201,104 @@ impl Loader {
         }
         Ok(Part::new(begin..end, source.block_bytes()))
     }
+}
 
-    fn plan(&self, source: &Source, facts: &Facts) -> Result<Vec<Choice>> {
-        plan(facts, &self.wishes).map(|plan| plan.choices).map_err(|short| {
-            let NoMemory { needed_bytes, available_bytes } = short;
-            let limit = match self.wishes.memory_bytes_max {
-                Some(allowed) if allowed <= available_bytes => "what was allowed",
-                _ => facts.available_limit,
-            };
-            Error::NoMemory { path: source.path().into(), needed_bytes, available_bytes, limit }
-        })
+/// A load of which all is known.
+struct Load {
+    job: Job,
+    wishes: Wishes,
+    replay: replay::Plan,
+    may_map: bool,
+    resident_bytes: u64,
+}
+
+impl Load {
+    fn load(mut self, choices: Vec<Choice>) -> Result<Image> {
+        let begun = Moment::now();
+        if self.replay.is_record {
+            match Recorded::start(&self.job, self.wishes.fork) {
+                Ok(recorded) => {
+                    self.replay.used = Some(RecordingUse::Made);
+                    let why = "recorded: each 64 KiB come when they are touched first".into();
+                    let choice = Choice { method: Method::TakeoverOnDemand, threads: 1, why };
+                    return Ok(self.image(Memory::Recorded(recorded), choice, Vec::new(), begun));
+                }
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Refused(why)) => self.replay.used = Some(RecordingUse::NotMade(why)),
+            }
+        }
+        let mut refused = Vec::new();
+        for choice in choices {
+            match self.make(&choice) {
+                Ok(memory) => {
+                    if self.wishes.cache == Cache::Drop && self.resident_bytes == 0 {
+                        let part = &self.job.part;
+                        drop_cache(&self.job, part.begin, part.end - part.begin);
+                    }
+                    return Ok(self.image(memory, choice, refused, begun));
+                }
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Refused(why)) => refused.push((choice.method, why)),
+            }
+        }
+        // The last of a plan refuses nothing; a method that was asked for does.
+        let (method, why) = refused.pop().unwrap_or((Method::Read, "no method is left".into()));
+        Err(Error::Refused { path: self.job.source.path().into(), method, why })
     }
+
+    fn image(
+        self,
+        memory: Memory,
+        choice: Choice,
+        refused: Vec<(Method, String)>,
+        begun: Moment,
+    ) -> Image {
+        let Load { job, replay, may_map, .. } = self;
+        Image::new(job, memory, Made { choice, refused, usage: begun.since(), replay, may_map })
+    }
+
+    fn make(&self, choice: &Choice) -> Result<Memory, Stop> {
+        let (job, threads) = (&self.job, choice.threads);
+        match choice.method {
+            method if method.maps_the_file() => {
+                if !self.may_map {
+                    return Err(Stop::Refused(
+                        "somebody may change the file: promise that nobody does (may_map)".into(),
+                    ));
+                }
+                let region = mapped::map(job, method)?;
+                if let Some(recording) = &self.replay.recording {
+                    mapped::read_ahead(&region, &recording.ranges());
+                }
+                Ok(Memory::Whole(region))
+            }
+            Method::Clone => mapped::map_clone(job).map(|(region, _file)| Memory::Whole(region)),
+            Method::ReadHuge => read(job, Way::Cached, true, threads).map(Memory::Whole),
+            Method::ReadUncached => read(job, Way::Uncached, true, threads).map(Memory::Whole),
+            Method::Takeover => {
+                let region = takeover(job, threads)?;
+                keep_rate(job);
+                Ok(Memory::Whole(region))
+            }
+            Method::TakeoverOnDemand => {
+                let recorded = self.replay.recording.as_ref().map(Recording::huge_windows);
+                let start = Start::new(self.wishes.fork, recorded.unwrap_or_default());
+                OnDemand::start(job, start).map(Memory::OnDemand)
+            }
+            _ => read(job, Way::Cached, false, threads).map(Memory::Whole),
+        }
+    }
+}
+
+fn choices(source: &Source, facts: &Facts, wishes: &Wishes) -> Result<Vec<Choice>> {
+    plan(facts, wishes).map(|plan| plan.choices).map_err(|short| {
+        let NoMemory { needed_bytes, available_bytes } = short;
+        let limit = match wishes.memory_bytes_max {
+            Some(allowed) if allowed <= available_bytes => "what was allowed",
+            _ => facts.available_limit,
+        };
+        Error::NoMemory { path: source.path().into(), needed_bytes, available_bytes, limit }
+    })
 }
 
 /// Remembers what the device can do, if this load has shown it.

@@ -4,7 +4,6 @@
 //! `deputy` the one that sees to it, `place` how pages get where they belong, `stream` what is read next, `staging` where to.
 
 mod deputy;
-mod fork;
 mod loader;
 mod place;
 mod reads;
@@ -23,6 +22,7 @@ use evermap_observe::{Moment, Usage};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
+use super::fork::{self, Forked};
 use super::{Job, Stop};
 use crate::error::{Change, Error, Result};
 use crate::plan::ForkPolicy;
@@ -79,6 +79,17 @@ pub(crate) struct Start {
     pub(crate) injected: tests::Injected,
 }
 
+impl Start {
+    pub(crate) fn new(fork: ForkPolicy, recorded: Vec<u32>) -> Start {
+        Start {
+            fork,
+            recorded,
+            #[cfg(test)]
+            injected: tests::Injected::default(),
+        }
+    }
+}
+
 impl OnDemand {
     /// Makes an image of which nothing is there yet, and has threads load it.
     pub(crate) fn start(job: &Job, start: Start) -> Result<OnDemand, Stop> {
@@ -121,7 +132,8 @@ impl OnDemand {
         loader::spawn(&shared).map_err(|error| {
             Stop::Refused(format!("no thread is to be had that would load it: {error}"))
         })?;
-        fork::note(&shared);
+        let load: Arc<dyn Forked> = shared.clone();
+        fork::note(Arc::downgrade(&load), shared.fork);
         Ok(OnDemand { shared })
     }
 
@@ -234,6 +246,19 @@ impl Shared {
             length_bytes: window.bytes as u64,
             source: errno.into(),
         })
+    }
+}
+
+impl Forked for Shared {
+    fn is_over(&self) -> bool {
+        Shared::is_over(self)
+    }
+
+    fn finish(&self) {
+        self.want(0..self.windows.len());
+        let _ = self.wait_until(|| {
+            self.is_over() || (self.windows.are_settled() && self.windows.failed() > 0)
+        });
     }
 }
 
