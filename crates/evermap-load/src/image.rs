@@ -1,6 +1,7 @@
 //! The bytes of a file as memory.
 
 use std::ops::{Deref, DerefMut, Range};
+use std::path::Path;
 
 use evermap_observe::Usage;
 
@@ -63,6 +64,11 @@ pub(crate) struct Made {
 impl Image {
     pub(crate) fn new(job: Job, memory: Memory, made: Made) -> Image {
         Image { memory, job, made }
+    }
+
+    /// The file's name, as it was given.
+    pub fn path(&self) -> &Path {
+        self.job.source.path()
     }
 
     /// The method it was made by.

@@ -33,6 +33,8 @@ mod replay;
 mod report;
 #[cfg(feature = "files")]
 mod rules;
+mod set;
+mod share;
 mod source;
 mod sys;
 mod windows;
@@ -48,3 +50,4 @@ pub use replay::RecordingUse;
 pub use report::{Report, Residency};
 #[cfg(feature = "files")]
 pub use rules::{Rule, Rules};
+pub use set::ImageSet;

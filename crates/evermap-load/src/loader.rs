@@ -3,12 +3,13 @@
 use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use evermap_observe::{FileSystem, LimitedBy, Moment, Span};
+use evermap_observe::{FileSystem, LimitedBy, Memory, Moment, Span};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
-use crate::image::{Image, Made, Memory};
+use crate::image::{self, Image, Made};
 use crate::methods::on_demand::{OnDemand, Start};
 use crate::methods::read::{Way, drop_cache, read};
 use crate::methods::recorded::Recorded;
@@ -20,6 +21,7 @@ use crate::plan::{
 };
 use crate::recording::Recording;
 use crate::replay::{self, RecordingUse, Told};
+use crate::share::Share;
 use crate::source::Source;
 
 /// Loads of less tell of setting up, and not of a device's rate.
@@ -147,7 +149,7 @@ impl Loader {
     pub fn probe(&self) -> Result<(Facts, Vec<Choice>)> {
         let source = Source::open(&self.path)?;
         let part = self.part(&source)?;
-        let facts = facts(&source, &part);
+        let facts = facts(&source, &part, evermap_observe::memory());
         let wishes = self.told.plan(&source, &part)?.wishes(&self.wishes);
         let choices = choices(&source, &facts, &wishes)?;
         Ok((facts, choices))
@@ -161,11 +163,18 @@ impl Loader {
     /// [`Error::Unreadable`], [`Error::Changed`] if somebody changes it meanwhile, [`Error::Refused`] for a method that was asked
     /// for by name, [`Error::Malformed`] for a recording that is none.
     pub fn load(&self) -> Result<Image> {
+        self.load_as(&Share::default())
+    }
+
+    /// Loads it as one of many.
+    pub(crate) fn load_as(&self, share: &Share) -> Result<Image> {
         let source = Arc::new(Source::open(&self.path)?);
         let part = self.part(&source)?;
-        let facts = facts(&source, &part);
+        let mut facts = facts(&source, &part, share.memory());
+        let promised = share.promise(&mut facts);
         let replay = self.told.plan(&source, &part)?;
-        let wishes = replay.wishes(&self.wishes);
+        let mut wishes = replay.wishes(&self.wishes);
+        share.limit(&mut wishes, &facts);
         let choices = choices(&source, &facts, &wishes)?;
         let resident_bytes = facts.resident_bytes.unwrap_or(0);
         let job = Job {
@@ -176,7 +185,10 @@ impl Loader {
             source,
         };
         let may_map = wishes.may_map || job.source.is_unchangeable;
-        Load { job, wishes, replay, may_map, resident_bytes }.load(choices)
+        let load = Load { job, wishes, replay, may_map, resident_bytes, share };
+        let image = load.load(choices)?;
+        promised.keep_if(image.method().is_private());
+        Ok(image)
     }
 
     fn part(&self, source: &Source) -> Result<Part> {
@@ -204,15 +216,16 @@ impl Loader {
 }
 
 /// A load of which all is known.
-struct Load {
+struct Load<'l> {
     job: Job,
     wishes: Wishes,
     replay: replay::Plan,
     may_map: bool,
     resident_bytes: u64,
+    share: &'l Share,
 }
 
-impl Load {
+impl Load<'_> {
     fn load(mut self, choices: Vec<Choice>) -> Result<Image> {
         let begun = Moment::now();
         if self.replay.is_record {
@@ -221,7 +234,12 @@ impl Load {
                     self.replay.used = Some(RecordingUse::Made);
                     let why = "recorded: each 64 KiB come when they are touched first".into();
                     let choice = Choice { method: Method::TakeoverOnDemand, threads: 1, why };
-                    return Ok(self.image(Memory::Recorded(recorded), choice, Vec::new(), begun));
+                    return Ok(self.image(
+                        image::Memory::Recorded(recorded),
+                        choice,
+                        Vec::new(),
+                        begun,
+                    ));
                 }
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Refused(why)) => self.replay.used = Some(RecordingUse::NotMade(why)),
@@ -248,7 +266,7 @@ impl Load {
 
     fn image(
         self,
-        memory: Memory,
+        memory: image::Memory,
         choice: Choice,
         refused: Vec<(Method, String)>,
         begun: Moment,
@@ -257,7 +275,7 @@ impl Load {
         Image::new(job, memory, Made { choice, refused, usage: begun.since(), replay, may_map })
     }
 
-    fn make(&self, choice: &Choice) -> Result<Memory, Stop> {
+    fn make(&self, choice: &Choice) -> Result<image::Memory, Stop> {
         let (job, threads) = (&self.job, choice.threads);
         match choice.method {
             method if method.maps_the_file() => {
@@ -270,22 +288,30 @@ impl Load {
                 if let Some(recording) = &self.replay.recording {
                     mapped::read_ahead(&region, &recording.ranges());
                 }
-                Ok(Memory::Whole(region))
+                Ok(image::Memory::Whole(region))
             }
-            Method::Clone => mapped::map_clone(job).map(|(region, _file)| Memory::Whole(region)),
-            Method::ReadHuge => read(job, Way::Cached, true, threads).map(Memory::Whole),
-            Method::ReadUncached => read(job, Way::Uncached, true, threads).map(Memory::Whole),
+            Method::Clone => {
+                mapped::map_clone(job).map(|(region, _file)| image::Memory::Whole(region))
+            }
+            Method::ReadHuge => read(job, Way::Cached, true, threads).map(image::Memory::Whole),
+            Method::ReadUncached => {
+                read(job, Way::Uncached, true, threads).map(image::Memory::Whole)
+            }
             Method::Takeover => {
                 let region = takeover(job, threads)?;
                 keep_rate(job);
-                Ok(Memory::Whole(region))
+                Ok(image::Memory::Whole(region))
             }
             Method::TakeoverOnDemand => {
                 let recorded = self.replay.recording.as_ref().map(Recording::huge_windows);
-                let start = Start::new(self.wishes.fork, recorded.unwrap_or_default());
-                OnDemand::start(job, start).map(Memory::OnDemand)
+                let start = Start::new(
+                    self.wishes.fork,
+                    recorded.unwrap_or_default(),
+                    self.share.turns.next(),
+                );
+                OnDemand::start(job, start).map(image::Memory::OnDemand)
             }
-            _ => read(job, Way::Cached, false, threads).map(Memory::Whole),
+            _ => read(job, Way::Cached, false, threads).map(image::Memory::Whole),
         }
     }
 }
@@ -303,21 +329,20 @@ fn choices(source: &Source, facts: &Facts, wishes: &Wishes) -> Result<Vec<Choice
 
 /// Remembers what the device can do, if this load has shown it.
 fn keep_rate(job: &Job) {
-    let direct_bytes = job.counters.direct_bytes.load(std::sync::atomic::Ordering::Relaxed);
+    let direct_bytes = job.counters.direct_bytes.load(Ordering::Relaxed);
     if let Some(seconds) = job.counters.complete_s().filter(|_| direct_bytes >= RATED_BYTES_MIN) {
         let device = job.source.identity().device;
         evermap_observe::keep_read_rate(device, direct_bytes as f64 / seconds);
     }
 }
 
-fn facts(source: &Source, part: &Part) -> Facts {
+fn facts(source: &Source, part: &Part, memory: Option<Memory>) -> Facts {
     let file_system = source.file_system();
     let bytes = part.end - part.begin;
     let residency = match bytes {
         0 => None,
         bytes => evermap_observe::residency_of(source.cached(), part.begin, bytes),
     };
-    let memory = evermap_observe::memory();
     Facts {
         bytes,
         file_system: file_system.name().into_owned(),
