@@ -4,7 +4,8 @@ use super::Method;
 
 /// What is to be soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Latency {
     /// The first use: the image can be used before all of it is there.
     #[default]
@@ -15,7 +16,8 @@ pub enum Latency {
 
 /// In which order an image will be touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Order {
     /// Not known.
     #[default]
@@ -28,7 +30,8 @@ pub enum Order {
 
 /// What is to be with the page cache afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Cache {
     /// Whatever is fastest now.
     #[default]
@@ -42,7 +45,8 @@ pub enum Cache {
 /// What happens to an image that is being loaded when the process forks. Programs that are started (`posix_spawn`, `exec`) are
 /// not concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ForkPolicy {
     /// The fork waits until it is complete; the child has it.
     #[default]

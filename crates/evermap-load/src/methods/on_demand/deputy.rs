@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Shared, loader};
 use crate::counters::count;
@@ -36,13 +36,16 @@ pub(super) fn look(shared: &Arc<Shared>) {
 fn run(shared: &Arc<Shared>) {
     shared.deputy.store(thread::current(), Ordering::Release);
     loop {
-        let has_ended = || shared.has_ended.load(Ordering::Acquire);
         let period = if shared.windows.are_settled() { PERIOD_IDLE } else { PERIOD };
-        if sleep(shared, period) || has_ended() {
+        let begun = Instant::now();
+        while !shared.has_ended() && begun.elapsed() < period {
+            thread::sleep_while(&shared.ended, 0, period.saturating_sub(begun.elapsed()));
+        }
+        if shared.has_ended() {
             return;
         }
         let loader = shared.loader.load(Ordering::Acquire);
-        if thread::is_alive(loader) || has_ended() {
+        if thread::is_alive(loader) || shared.has_ended() {
             continue;
         }
         // It is the loader thread from now on, and has no deputy until it looks for one.
@@ -56,18 +59,4 @@ fn run(shared: &Arc<Shared>) {
         loader::run(shared);
         return;
     }
-}
-
-/// Sleeps; says whether the load has ended.
-fn sleep(shared: &Shared, period: Duration) -> bool {
-    let begun = std::time::Instant::now();
-    while begun.elapsed() < period {
-        let left = period.saturating_sub(begun.elapsed());
-        // Woken by each window that comes would be often.
-        std::thread::sleep(left.min(Duration::from_millis(5)).max(Duration::from_micros(100)));
-        if shared.has_ended.load(Ordering::Acquire) {
-            return true;
-        }
-    }
-    false
 }

@@ -1,0 +1,67 @@
+//! What files of rules promise.
+
+#![allow(clippy::unwrap_used)]
+#![cfg(feature = "files")]
+
+use evermap_load::{Error, Method, Rules};
+
+#[test]
+fn the_first_rule_that_matches_counts() {
+    let rules = Rules::parse(
+        "[[file]]\npattern = '*.idx'\nmethod = 'read'\n\
+         [[file]]\npattern = '/data/**/*.bin'\n[[file]]\npattern = '/data/**'\nunchanging = true\n",
+    )
+    .unwrap();
+    let pattern = |path: &str| rules.find(path).map(|rule| rule.pattern().to_string());
+    assert_eq!(pattern("/data/a.idx").as_deref(), Some("*.idx"));
+    assert_eq!(pattern("/data/a/b/c.bin").as_deref(), Some("/data/**/*.bin"));
+    assert_eq!(pattern("/data/a/b/c").as_deref(), Some("/data/**"));
+    assert_eq!(pattern("/elsewhere/c.bin"), None);
+    assert_eq!(rules.find("/data/c").unwrap().unchanging(), Some(true));
+    assert_eq!(rules.find("/data/c.bin").unwrap().unchanging(), None);
+}
+
+#[test]
+fn a_star_stands_for_no_slash_and_relative_patterns_begin_at_the_file_of_rules() {
+    let directory = tempfile::tempdir().unwrap();
+    // Characters that mean something in a pattern mean themselves in a directory's name.
+    let inner = directory.path().join("a[1]*");
+    std::fs::create_dir_all(inner.join("models/deep")).unwrap();
+    std::fs::write(inner.join("rules.toml"), "[[file]]\npattern = './models/*'\n").unwrap();
+    let rules = Rules::read(inner.join("rules.toml")).unwrap();
+    assert!(rules.find(inner.join("models/one")).is_some());
+    assert!(rules.find(inner.join("models/deep/one")).is_none());
+    assert!(rules.find("models/one").is_none());
+}
+
+#[test]
+fn a_rule_s_wishes_are_the_loader_s() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file.bin");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let rules = Rules::parse("[[file]]\npattern = '*.bin'\nmethod = 'read-huge'\nthreads = 3\n");
+    let image = rules.unwrap().loader(&path).unwrap().load().unwrap();
+    let choice = image.report().choice;
+    assert_eq!((choice.method, choice.threads), (Method::ReadHuge, 3));
+    assert_eq!(image[5], 7);
+}
+
+#[test]
+fn what_is_wrong_in_a_file_of_rules_is_named_with_its_line() {
+    for (text, named) in [
+        ("[[file]]\npattern = '*'\ntouchd = 1.0\n", "touchd"),
+        ("[[file]]\npattern = '*'\ntouched = 1.5\n", "from 0 to 1"),
+        ("[[file]]\npattern = '*'\nthreads = 0\n", "1 at least"),
+        ("[[file]]\n\npattern = 'a***'\n", "line 3"),
+        ("[[file]]\ntouched = 0.5\n", "pattern"),
+        ("[[file]]\npattern = '*'\nmethod = 'mnap'\n", "mnap"),
+        ("[[files]]\npattern = '*'\n", "files"),
+        ("[[file", "line 1"),
+    ] {
+        let error = Rules::parse(text).unwrap_err();
+        assert!(matches!(&error, Error::Malformed { .. }), "{error:?}");
+        assert!(error.to_string().contains(named), "{text}: {error}");
+    }
+    let error = Rules::read("/nonexistent/rules.toml").unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error:?}");
+}
