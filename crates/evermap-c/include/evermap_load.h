@@ -45,6 +45,8 @@ extern "C" {
 
 /** An image that is open: a handle, as em_store is. */
 typedef struct evermap_image evermap_image;
+/** Rules for files that are open: a handle, as em_store is. */
+typedef struct evermap_rules evermap_rules;
 
 /** In which order an image will be touched. */
 typedef enum em_load_order {
@@ -82,6 +84,15 @@ typedef enum em_advice {
     EM_ADVICE_SEQUENTIAL = 3  /**< touched in order, soon */
 } em_advice;
 
+/** What a load did with a recording. */
+typedef enum em_recording_use {
+    EM_RECORDING_NONE = 0,     /**< nobody spoke of one */
+    EM_RECORDING_MADE = 1,     /**< it is being made */
+    EM_RECORDING_NOT_MADE = 2, /**< it was to be made, and cannot: evermap_image_why() says why */
+    EM_RECORDING_REPLAYED = 3, /**< the load began with it */
+    EM_RECORDING_IGNORED = 4   /**< it is of another version or range of the file: evermap_image_why() says which */
+} em_recording_use;
+
 /** A share of nothing, where 0 says that the share is not known. */
 #define EM_LOAD_NONE UINT32_MAX
 
@@ -93,6 +104,15 @@ typedef struct em_load_options {
      * "mmap-populate-read", "mmap-populate-write", "mmap-shared", "takeover", "takeover-on-demand", "clone". Default: picked.
      * Those that begin with "mmap" need `may_map`, or a file that nothing can change. */
     const char *method;
+    /** The first of these that matches the file says what is not said here: see evermap_rules_read(). NULL: none. */
+    const evermap_rules *rules;
+    /** The file of a recording. If it is there and fits, the image is loaded by it; else the image is recorded, and it is saved there when
+     * the image is closed (what goes wrong then nobody learns: see evermap_image_recording()). A file that is no recording is EM_MALFORMED, and
+     * never written over. NULL: none. */
+    const char *recording;
+    /** The file of a recording that the image is loaded by: in its order, and by the method that is best for what was touched and
+     * written. One of another version or range of the file is ignored, and the report says so. NULL: none. */
+    const char *replay;
     /** Where in the file the image begins. */
     uint64_t begin_bytes;
     /** How many bytes it has. Default: up to the file's end. */
@@ -116,9 +136,16 @@ typedef struct em_load_options {
     /** Not zero: methods that map the file may be used. This is a PROMISE that nobody changes or truncates the file, or the range of
      * it, while the image is open: else its bytes change under the program, or raise SIGBUS. */
     uint32_t may_map;
+    /** Not zero: a rule that says `unchanging = true` is as good as `may_map`. The same PROMISE, for all such files. */
+    uint32_t trust_rules;
+    /** Not zero: the image notes how it is used, for evermap_image_recording(). Each 64 KiB come when they are first touched, by a fault and
+     * a copy, and nothing comes before: for one run in many. Where that is not possible it is loaded as if this were zero. At most one of
+     * `record`, `recording` and `replay`. */
+    uint32_t record;
 } em_load_options;
 
-#define EM_LOAD_OPTIONS_DEFAULT { sizeof(em_load_options), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define EM_LOAD_OPTIONS_DEFAULT \
+    { sizeof(em_load_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** What is known of a file and of this machine before a load. Set `size` to sizeof(em_load_facts) before the call; a library that
  * knows a shorter one fills that. */
@@ -197,6 +224,8 @@ typedef struct em_load_report {
     uint32_t serves_system_calls;  /**< not zero: system calls could be given bytes from the beginning */
     uint32_t threads;              /**< for methods that read */
     uint32_t refused;              /**< methods that were tried before, and did not do */
+    uint32_t recording;            /**< an em_recording_use */
+    uint32_t reserved;             /**< zero */
     char method[32];               /**< its name */
     char why[224];                 /**< why it was picked, cut to fit; evermap_image_why() has all */
 } em_load_report;
@@ -206,8 +235,25 @@ typedef struct em_load_report {
  * mapping it. No private memory is taken beyond what there is. A file of no bytes is an image of no bytes.
  * Errors: EM_IO when it cannot be opened, EM_NOT_PERMITTED, EM_NOT_A_FILE; EM_OUT_OF_BOUNDS for a range that the file does not have;
  * EM_NO_MEMORY, before anything is read; EM_UNREADABLE; EM_SOURCE_CHANGED when somebody changes it meanwhile; EM_REFUSED when the
- * method that was asked for cannot do it; EM_TOO_MANY_OPEN, EM_FORKED. */
+ * method that was asked for cannot do it; EM_MALFORMED for a recording that is none; EM_CLOSED for rules that are not open;
+ * EM_TOO_MANY_OPEN, EM_FORKED. */
 em_status evermap_load(const char *path, const em_load_options *options, evermap_image **image);
+
+/** One of many files. Lists of these do not grow: its size is fixed. */
+typedef struct em_load_file {
+    const char *path;
+    const em_load_options *options; /**< may be NULL */
+} em_load_file;
+
+/** Loads many files at once, by up to eight threads in the order of the list, and with the memory that all of them take in view: the sum
+ * fits, or the last ones are mapped if that is allowed, or EM_NO_MEMORY. Files of less than 16 MiB are there as a whole; of larger ones 64
+ * may come on demand, and two are streamed at a time, in order. `images` has room for `count` handles, each of which is closed by itself.
+ * `statuses` NULL: all are loaded, or none. Else it has room for `count`, each file gets its status, and NULL for a handle if it
+ * could not be loaded. What it fails with is what the first file in the list failed with; an argument that cannot be taken
+ * fails the whole call before anything is loaded, and nothing is written then.
+ * Errors: as evermap_load(). */
+em_status evermap_load_all(const em_load_file *files, size_t count, evermap_image **images,
+                           em_status *statuses);
 
 /** What is known before a load, and what would be tried, the best first. Opens the file and touches nothing of it.
  * `options`, `facts` and `callback` may be NULL. Errors: as evermap_load() before it reads anything. */
@@ -234,7 +280,8 @@ em_status evermap_image_ensure(const evermap_image *image, size_t begin, size_t 
 /** Has bytes read before others, and waits for nothing. Errors: EM_OUT_OF_BOUNDS, EM_BUSY, EM_CLOSED, EM_FORKED. */
 em_status evermap_image_want(const evermap_image *image, size_t begin, size_t length);
 
-/** Waits until all of it is there that no advice left out. Errors: as evermap_image_ensure(). */
+/** Waits until all of it is there that no advice left out. An image that is recorded is there for whoever looks: all of it is brought, and the
+ * recording ends, only where system calls are not served. Errors: as evermap_image_ensure(). */
 em_status evermap_image_wait(const evermap_image *image);
 
 /** Says what will be done with `length` bytes from `begin` on. Changes none of them. Takes effect in the windows of 2 MiB that lie
@@ -266,9 +313,52 @@ em_status evermap_image_report(const evermap_image *image, em_load_report *repor
  * 0: EM_INVALID_ARGUMENT, EM_BUSY, EM_CLOSED, EM_FORKED. */
 size_t evermap_image_why(const evermap_image *image, char *buffer, size_t size);
 
+/** How an image was used. Set `size` as in em_load_facts. Shares and order are what an em_load_options takes. */
+typedef struct em_recording {
+    size_t size;
+    uint64_t windows_touched;  /**< windows of 64 KiB */
+    uint32_t touched_permille; /**< of the loaded range, what is in windows that were touched; rounded up, EM_LOAD_NONE for none */
+    uint32_t written_permille; /**< of it, what is in pages that were written (before Linux 6.7, in windows first touched by a write) */
+    uint32_t order;            /**< an em_load_order */
+    uint32_t reserved;         /**< zero */
+} em_recording;
+
+/** How an image that is recorded was used until now; at the end of its use, how it was used. Saved at `path`, as a whole or not at all,
+ * unless that is NULL; `recording` may be NULL as well. Walks its page tables. A recording ends when the process forks while it is made
+ * (EM_LOAD_FORK_FINISH), and by evermap_image_wait() where system calls are not served.
+ * Errors: EM_INVALID_ARGUMENT for an image that is not recorded; EM_IO, EM_NOT_PERMITTED, EM_DISK_FULL, EM_BUSY, EM_CLOSED, EM_FORKED. */
+em_status evermap_image_recording(const evermap_image *image, const char *path,
+                                  em_recording *recording);
+
 /** Ends the image; its addresses are no more. A load that is under way is stopped, and the reads that the disk is at are waited
  * for. Errors: EM_CLOSED, EM_FORKED; EM_BUSY while another thread is inside of a function with it, then it stays open. */
 em_status evermap_image_close(evermap_image *image);
+
+/*
+ * RULES say of files by their names what is wished for them. They are TOML; of the tables [[file]] the first counts whose
+ * pattern matches:
+ *
+ *     [[file]]
+ *     pattern = "*.idx"         (names wherever they are; with a slash, whole paths)
+ *     touched = 0.05
+ *     written = 0
+ *     order = "random"
+ *
+ * docs/load.md has all keys. Rules never change; any number of threads may use them and close them.
+ */
+
+/** Reads a file of rules. Patterns and recordings that are relative are so to its directory. Errors: EM_IO, EM_NOT_PERMITTED; EM_MALFORMED
+ * says what is wrong in which line; EM_TOO_MANY_OPEN, EM_FORKED. */
+em_status evermap_rules_read(const char *path, evermap_rules **rules);
+
+/** The same from a text. What is relative is so to the current directory. Errors: EM_MALFORMED, EM_TOO_MANY_OPEN, EM_FORKED. */
+em_status evermap_rules_parse(const char *text, evermap_rules **rules);
+
+/** Whether there is a rule for a file. Asks nothing of the file. Errors: EM_CLOSED, EM_FORKED. */
+em_status evermap_rules_match(const evermap_rules *rules, const char *path, bool *matches);
+
+/** Ends the handle. Loads that began by the rules go on. Errors: EM_CLOSED, EM_FORKED. */
+em_status evermap_rules_close(evermap_rules *rules);
 
 #ifdef __cplusplus
 }

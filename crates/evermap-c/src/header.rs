@@ -18,7 +18,7 @@ const HEADERS: [&str; 5] = [
     include_str!("../include/nvheap.h"),
 ];
 
-const CALLS: [&str; 14] = [
+const CALLS: [&str; 15] = [
     include_str!("error_calls.rs"),
     include_str!("store_calls.rs"),
     include_str!("object_calls.rs"),
@@ -31,6 +31,7 @@ const CALLS: [&str; 14] = [
     include_str!("network_calls.rs"),
     include_str!("load_calls.rs"),
     include_str!("image_calls.rs"),
+    include_str!("load_rules_calls.rs"),
     include_str!("fastio.rs"),
     include_str!("nvheap.rs"),
 ];
@@ -242,8 +243,8 @@ fn assertions() -> String {
         minor_faults major_faults voluntary_switches involuntary_switches files directories failed
         not_kept copied_permille verified engine why published connections name);
     layout!(text, em_load_options:
-        size method begin_bytes length_bytes memory_bytes_max touched_permille written_permille order
-        latency cache fork threads may_map);
+        size method rules recording replay begin_bytes length_bytes memory_bytes_max touched_permille
+        written_permille order latency cache fork threads may_map trust_rules record);
     layout!(text, em_load_facts:
         size bytes resident_bytes dirty_bytes direct_block_bytes available_bytes device_bytes_per_s
         processors is_in_memory is_compressed shares_blocks is_unchangeable reserved file_system
@@ -257,7 +258,12 @@ fn assertions() -> String {
         voluntary_switches involuntary_switches peak_resident_bytes private_bytes huge_bytes
         file_bytes swapped_bytes cached_bytes duplicate_bytes windows_on_demand windows_streamed
         direct_bytes buffered_bytes hole_bytes moves_retried pages_copied windows_read_again
-        threads_replaced device_permille serves_system_calls threads refused method why);
+        threads_replaced device_permille serves_system_calls threads refused recording
+        reserved method why);
+    layout!(text, em_recording:
+        size windows_touched touched_permille written_permille order reserved);
+    layout!(text, em_load_file:
+        path options);
     for (number, name, _) in status::ALL {
         text += &format!("SAME({}, {number});\n", name.to_str().unwrap());
     }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
-use crate::arguments::{cut, give_text, out, place};
+use crate::arguments::{cut, give_text, out, path, place};
 use crate::failure::{self, Failure};
 use crate::load::types::*;
 use crate::load::wishes::advice;
@@ -160,6 +160,36 @@ pub unsafe extern "C" fn evermap_image_why(
             (false, _) => unsafe { give_text(cut(&why, size), buffer, size) }?,
         }
         Ok(why.len())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evermap_image_recording(
+    image: *const evermap_image,
+    file: *const c_char,
+    given: *mut em_recording,
+) -> em_status {
+    failure::status(|| {
+        let held = images::find(image)?;
+        // SAFETY: passed on from the caller.
+        let file = if file.is_null() { None } else { Some(unsafe { path(file) }?) };
+        // SAFETY: as above.
+        let place = if given.is_null() { None } else { Some(unsafe { out(given) }?) };
+        held.shared(|image| {
+            let recording = image.recording().ok_or_else(|| {
+                let why = image.why();
+                Failure::argument(format!(
+                    "the image is not recorded; load it with `record` ({why})"
+                ))
+            })?;
+            if let Some(file) = file {
+                recording.save(file)?;
+            }
+            if let Some(place) = place {
+                place.give(report::recording(&recording));
+            }
+            Ok(())
+        })
     })
 }
 

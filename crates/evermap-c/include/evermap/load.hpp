@@ -46,6 +46,48 @@ struct load_progress {
   std::uint64_t total_bytes;
 };
 
+/** Wishes for files by their names; what rules are is said in `evermap_load.h`. Moves and does not copy. */
+class rules {
+ public:
+  /** A file of them. Errors: `io_error`, `not_permitted`, `malformed`. */
+  static rules read(const std::filesystem::path& path) {
+    rules read;
+    detail::check(evermap_rules_read(path.c_str(), &read.rules_));
+    return read;
+  }
+  /** Errors: `malformed`. */
+  static rules parse(const std::string& text) {
+    rules parsed;
+    detail::check(evermap_rules_parse(text.c_str(), &parsed.rules_));
+    return parsed;
+  }
+  rules(rules&& other) noexcept : rules_(std::exchange(other.rules_, nullptr)) {}
+  rules& operator=(rules&& other) noexcept {
+    rules old(std::move(*this));
+    std::swap(rules_, other.rules_);
+    return *this;
+  }
+  ~rules() {
+    if (rules_ != nullptr) {
+      evermap_rules_close(rules_);
+    }
+  }
+
+  /** Whether there is one for a file. */
+  bool match(const std::filesystem::path& path) const {
+    bool matches = false;
+    detail::check(evermap_rules_match(rules_, path.c_str(), &matches));
+    return matches;
+  }
+  evermap_rules* handle() const noexcept { return rules_; }
+
+ private:
+  rules() = default;
+  evermap_rules* rules_ = nullptr;
+};
+
+class loader;
+
 /** The bytes of a file, or of a range of it, as memory. Moves and does not copy; what is written is never written to the file. A destructor
  *  ends it, and with it every pointer and span into it. Other threads may use it meanwhile as any object, except by `advise`, `close`
  *  and the first `writable_data`, which must be alone. */
@@ -54,8 +96,7 @@ class image {
   /** As `loader(path).load()`. */
   explicit image(const std::filesystem::path& path, const em_load_options& wishes = EM_LOAD_OPTIONS_DEFAULT) {
     detail::check(evermap_load(path.c_str(), &wishes, &image_));
-    data_ = static_cast<const std::byte*>(evermap_image_address(image_));
-    size_ = evermap_image_length(image_);
+    look();
   }
   image(image&& other) noexcept
       : image_(std::exchange(other.image_, nullptr)),
@@ -157,6 +198,15 @@ class image {
     return text;
   }
 
+  /** How it was used until now, if it is recorded; saved at `path` unless that is empty. Errors: `invalid_argument` if it is not; `io_error`,
+   *  `not_permitted`, `disk_full`, `busy`, `closed`. */
+  em_recording recording(const std::filesystem::path& path = {}) const {
+    em_recording found{};
+    found.size = sizeof found;
+    detail::check(evermap_image_recording(image_, path.empty() ? nullptr : path.c_str(), &found));
+    return found;
+  }
+
   /** Ends it. Ending again is nothing. Errors: `busy`, then it stays. */
   void close() {
     if (image_ != nullptr) {
@@ -169,6 +219,14 @@ class image {
   evermap_image* handle() const noexcept { return image_; }
 
  private:
+  friend std::vector<image> load_all(const std::vector<loader>& loaders);
+
+  explicit image(evermap_image* open) : image_(open) { look(); }
+  void look() {
+    data_ = static_cast<const std::byte*>(evermap_image_address(image_));
+    size_ = evermap_image_length(image_);
+  }
+
   evermap_image* image_ = nullptr;
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
@@ -235,8 +293,31 @@ class loader {
     return *this;
   }
 
+  /** The first of these that matches says what is not said here. They have to live until the load. With `trust` a rule that says `unchanging`
+   *  is as good as `may_map`, and the same PROMISE. */
+  loader& by(const evermap::rules& rules, bool trust = false) {
+    wishes_.rules = rules.handle();
+    wishes_.trust_rules = trust;
+    return *this;
+  }
+  /** The image notes how it is used, for `image::recording`. */
+  loader& record(bool wanted = true) {
+    wishes_.record = wanted;
+    return *this;
+  }
+  /** Loaded by the recording in this file if it fits; else recorded, and saved there when the image ends. */
+  loader& recording(std::filesystem::path path) {
+    recording_ = std::move(path);
+    return *this;
+  }
+  /** Loaded by the recording in this file. */
+  loader& replay(std::filesystem::path path) {
+    replay_ = std::move(path);
+    return *this;
+  }
+
   /** Errors: `io_error`, `not_permitted`, `not_a_file`, `out_of_bounds`, `no_memory`, `unreadable`, `source_changed`, `refused`,
-   *  `invalid_argument`, `too_many_open`. */
+   *  `malformed`, `invalid_argument`, `too_many_open`. */
   image load() const { return image(path_, given()); }
 
   /** What is known before a load, and what would be tried. Touches nothing of the file. Errors: those of `load` before it reads. */
@@ -256,6 +337,8 @@ class loader {
   }
 
  private:
+  friend std::vector<image> load_all(const std::vector<loader>& loaders);
+
   /** What the callback gets; it may not throw. */
   struct listener {
     std::vector<load_choice> choices;
@@ -284,13 +367,37 @@ class loader {
   em_load_options given() const {
     em_load_options wishes = wishes_;
     wishes.method = method_.empty() ? nullptr : method_.c_str();
+    wishes.recording = recording_.empty() ? nullptr : recording_.c_str();
+    wishes.replay = replay_.empty() ? nullptr : replay_.c_str();
     return wishes;
   }
 
   std::filesystem::path path_;
+  std::filesystem::path recording_;
+  std::filesystem::path replay_;
   std::string method_;
   em_load_options wishes_ = EM_LOAD_OPTIONS_DEFAULT;
 };
+
+/** Loads many files at once, all or none, with the memory that all of them take in view; in the order of their loaders. Errors: those of the
+ *  first that cannot be loaded; as `loader::load`. */
+inline std::vector<image> load_all(const std::vector<loader>& loaders) {
+  std::vector<em_load_options> wishes;
+  std::vector<em_load_file> files;
+  wishes.reserve(loaders.size());
+  for (const loader& each : loaders) {
+    wishes.push_back(each.given());
+    files.push_back({each.path_.c_str(), &wishes.back()});
+  }
+  std::vector<image> images;
+  images.reserve(loaders.size());
+  std::vector<evermap_image*> open(loaders.size());
+  detail::check(evermap_load_all(files.data(), files.size(), open.data(), nullptr));
+  for (evermap_image* each : open) {
+    images.push_back(image(each));
+  }
+  return images;
+}
 
 }  // namespace evermap
 

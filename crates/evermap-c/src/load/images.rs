@@ -5,23 +5,20 @@
 //! Where the bytes are does not change while an image is open, and is told without that lock: the program reads and writes there while other
 //! threads of it wait.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, RwLock, TryLockError};
 
 use evermap_load::{Image, Method};
 
 use super::types::evermap_image;
 use crate::failure::{Failure, Result};
 use crate::handles::closed;
-use crate::{fork, status};
+use crate::status;
+use crate::table::Table;
 
-/// Makes a handle of an image no address that can be used, and no handle of anything else.
-const MARK: u64 = 0x7 << 60;
-/// Each has mappings, and of those a process has fewer: more are not closed by somebody.
-const OPEN_MAX: usize = 1 << 14;
+static IMAGES: Table<Held> = Table::new(0x7 << 60, "images");
 /// No address: the image's bytes cannot be written yet.
 const NOT_YET: usize = 0;
 
@@ -34,17 +31,6 @@ pub struct Held {
     writable: AtomicUsize,
     /// Nothing when it was closed.
     image: RwLock<Option<Image>>,
-}
-
-struct Images {
-    open: Option<HashMap<u64, Arc<Held>>>,
-    opened: u64,
-}
-
-static IMAGES: Mutex<Images> = Mutex::new(Images { open: None, opened: 0 });
-
-fn lock() -> MutexGuard<'static, Images> {
-    IMAGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Held {
@@ -132,41 +118,28 @@ impl Held {
 
 /// # Errors
 /// `TOO_MANY_OPEN`; what making the bytes writable meets.
-pub fn insert(path: &Path, mut image: Image) -> Result<*mut evermap_image> {
+pub fn insert(mut image: Image) -> Result<*mut evermap_image> {
     let (address, length) = (image.as_ptr() as usize, image.len());
     // The one kind that changes when it is written to waits until it is.
     let writable = match image.method() {
         Method::MmapShared => NOT_YET,
         _ => image.bytes_mut()?.as_mut_ptr() as usize,
     };
-    let mut images = lock();
-    let handle = MARK | images.opened << 4;
-    let open = images.open.get_or_insert_default();
-    if open.len() >= OPEN_MAX {
-        let message = format!("{OPEN_MAX} images are open; close some");
-        return Err(Failure::new(status::TOO_MANY_OPEN, message));
-    }
-    let held = Held {
+    let handle = IMAGES.insert(|handle| Held {
         handle,
-        path: path.into(),
+        path: image.path().into(),
         address,
         length,
         writable: AtomicUsize::new(writable),
         image: RwLock::new(Some(image)),
-    };
-    open.insert(handle, Arc::new(held));
-    images.opened += 1;
+    })?;
     Ok(handle as *mut evermap_image)
 }
 
 /// # Errors
 /// `CLOSED`, `FORKED`.
 pub fn find(handle: *const evermap_image) -> Result<Arc<Held>> {
-    fork::check()?;
-    let handle = handle as u64;
-    let images = lock();
-    let held = images.open.as_ref().and_then(|open| open.get(&handle)).cloned();
-    held.ok_or_else(|| closed(handle))
+    IMAGES.find(handle as u64)
 }
 
 /// Ends a handle, and unmaps its image.
@@ -177,9 +150,7 @@ pub fn remove(handle: *const evermap_image) -> Result<()> {
     let held = find(handle)?;
     // Taken out while nobody else is inside: its memory is gone when this returns, whoever still has a hold on the rest.
     let image = held.slot(|image| image.take().ok_or_else(|| closed(held.handle)))?;
-    if let Some(open) = lock().open.as_mut() {
-        open.remove(&held.handle);
-    }
+    IMAGES.remove(held.handle)?;
     drop(image);
     Ok(())
 }
@@ -195,7 +166,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [7; 5000]).unwrap();
         let image = evermap_load::Loader::open(file.path()).load().unwrap();
-        let handle = insert(file.path(), image).unwrap() as u64;
+        let handle = insert(image).unwrap() as u64;
         let find = || find(handle as *const evermap_image);
         let held = find().unwrap();
         let elsewhere = |call: &(dyn Fn() -> Result<()> + Sync)| {
@@ -229,7 +200,7 @@ mod tests {
     fn a_panic_inside_of_an_image_is_a_failure_and_leaves_it_usable() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let image = evermap_load::Loader::open(file.path()).load().unwrap();
-        let handle = insert(file.path(), image).unwrap();
+        let handle = insert(image).unwrap();
         let held = find(handle).unwrap();
         let failed = crate::failure::attempt(|| held.alone(|_| -> Result<()> { panic!("inside") }));
         assert!(failed.is_err_and(|failure| failure.status == status::INTERNAL));

@@ -1,7 +1,9 @@
-//! Loading as C sees it: the structs of `evermap_load.h`, wishes from them, reports into them, and the table of images.
+//! Loading as C sees it: the structs of `evermap_load.h`, wishes from them, reports into them, and the tables
+//! of images and rules.
 
 pub mod images;
 pub mod report;
+pub mod rules;
 pub mod types;
 pub mod wishes;
 

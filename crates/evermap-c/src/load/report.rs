@@ -2,11 +2,12 @@
 
 use std::ffi::c_void;
 
-use evermap_load::{Choice, Facts, Report, Residency};
+use evermap_load::{Choice, Facts, Order, Recording, RecordingUse, Report, Residency};
 
 use super::types::*;
 use crate::arguments::array;
 use crate::audit_calls::owned;
+use crate::types::*;
 
 /// Times of the Rust library are in seconds. Nothing that has happened took no time at all: 0 is "not yet".
 fn ns(seconds: Option<f64>) -> u64 {
@@ -96,8 +97,41 @@ pub fn report(report: &Report) -> em_load_report {
         serves_system_calls: report.serves_system_calls.into(),
         threads: number(report.choice.threads),
         refused: number(report.refused.len()),
+        recording: recording_use(report.recording.as_ref()),
+        reserved: 0,
         method: array(report.choice.method.name()),
         why: array(&report.choice.why),
+    }
+}
+
+fn recording_use(used: Option<&RecordingUse>) -> u32 {
+    match used {
+        Some(RecordingUse::Made) => RECORDING_MADE,
+        Some(RecordingUse::NotMade(_)) => RECORDING_NOT_MADE,
+        Some(RecordingUse::Replayed) => RECORDING_REPLAYED,
+        Some(RecordingUse::Ignored(_)) => RECORDING_IGNORED,
+        // The enum may grow.
+        _ => RECORDING_NONE,
+    }
+}
+
+pub fn recording(recording: &Recording) -> em_recording {
+    // As in wishes: nothing is a share too, and 0 says that it is not known.
+    let permille = |share: f64| match (share * 1e3).ceil() as u32 {
+        0 => LOAD_NONE,
+        some => some.min(1000),
+    };
+    em_recording {
+        size: size_of::<em_recording>(),
+        windows_touched: recording.touches().len() as u64,
+        touched_permille: permille(recording.touched_share()),
+        written_permille: permille(recording.written_share()),
+        order: match recording.order() {
+            Order::Unknown => LOAD_ORDER_UNKNOWN,
+            Order::Sequential => LOAD_ORDER_SEQUENTIAL,
+            Order::Random => LOAD_ORDER_RANDOM,
+        },
+        reserved: 0,
     }
 }
 

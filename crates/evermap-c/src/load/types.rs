@@ -18,6 +18,9 @@ pub const LOAD_WHY_BYTES: usize = 224;
 pub struct em_load_options {
     pub size: usize,
     pub method: *const c_char,
+    pub rules: *const evermap_rules,
+    pub recording: *const c_char,
+    pub replay: *const c_char,
     pub begin_bytes: u64,
     pub length_bytes: u64,
     pub memory_bytes_max: u64,
@@ -29,6 +32,8 @@ pub struct em_load_options {
     pub fork: u32,
     pub threads: u32,
     pub may_map: u32,
+    pub trust_rules: u32,
+    pub record: u32,
 }
 
 #[repr(C)]
@@ -109,13 +114,40 @@ pub struct em_load_report {
     pub serves_system_calls: u32,
     pub threads: u32,
     pub refused: u32,
+    pub recording: u32,
+    pub reserved: u32,
     pub method: [c_char; LOAD_NAME_BYTES],
     pub why: [c_char; LOAD_WHY_BYTES],
+}
+
+/// One file of many. Lists of these do not grow.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct em_load_file {
+    pub path: *const c_char,
+    pub options: *const em_load_options,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct em_recording {
+    pub size: usize,
+    pub windows_touched: u64,
+    pub touched_permille: u32,
+    pub written_permille: u32,
+    pub order: u32,
+    pub reserved: u32,
 }
 
 /// An image that is open; only ever pointed at, and never looked into.
 #[repr(C)]
 pub struct evermap_image {
+    _nothing: [u8; 0],
+}
+
+/// Rules that are open; only ever pointed at, and never looked into.
+#[repr(C)]
+pub struct evermap_rules {
     _nothing: [u8; 0],
 }
 
@@ -127,3 +159,5 @@ unsafe impl Growing for em_load_facts {}
 unsafe impl Growing for em_residency {}
 // SAFETY: as above.
 unsafe impl Growing for em_load_report {}
+// SAFETY: as above.
+unsafe impl Growing for em_recording {}

@@ -2,22 +2,80 @@
 
 use std::path::Path;
 
-use evermap_load::{Advice, Cache, ForkPolicy, Latency, Loader, Method, Order};
+use evermap_load::{Advice, Cache, ForkPolicy, Latency, Loader, Method, Order, Recording};
 
+use super::rules;
 use super::types::{LOAD_NONE, em_advice, em_load_options};
-use crate::arguments::{options, text};
+use crate::arguments::{options, path, text};
 use crate::failure::{Failure, Result};
 use crate::types::*;
 
 /// A loader of a file with what was wished.
 ///
 /// # Safety
-/// `given` is null or what the header says; with `may_map` the caller makes the promise that stands there.
-pub unsafe fn loader(path: &Path, given: *const em_load_options) -> Result<Loader> {
-    let mut loader = Loader::open(path);
+/// `given` is null or what the header says; with `may_map` and `trust_rules` the caller makes the promises that stand there.
+pub unsafe fn loader(file: &Path, given: *const em_load_options) -> Result<Loader> {
     // SAFETY: passed on from the caller.
     let given = unsafe { options(given) }?;
-    let Some(given) = given else { return Ok(loader) };
+    let Some(given) = given else { return Ok(Loader::open(file)) };
+    // SAFETY: as above.
+    let loader = unsafe { by_rules(file, &given) }?;
+    let loader = numbers(loader, &given)?;
+    // SAFETY: as above.
+    let mut loader = unsafe { by_recording(loader, &given) }?;
+    if !given.method.is_null() {
+        // SAFETY: not null, so a text, by the caller's promise.
+        loader = loader.method(method(unsafe { text(given.method, "the method") }?)?);
+    }
+    if given.may_map != 0 {
+        // SAFETY: the caller's promise, in the header's words.
+        loader = unsafe { loader.may_map() };
+    }
+    Ok(loader)
+}
+
+/// What the first rule says that matches, if any does.
+///
+/// # Safety
+/// With `trust_rules` the caller makes the promise that stands in the header.
+unsafe fn by_rules(file: &Path, given: &em_load_options) -> Result<Loader> {
+    if given.rules.is_null() {
+        return match given.trust_rules {
+            0 => Ok(Loader::open(file)),
+            _ => Err(Failure::argument("`trust_rules` without `rules`")),
+        };
+    }
+    let rules = rules::find(given.rules)?;
+    let Some(rule) = rules.find(file) else { return Ok(Loader::open(file)) };
+    let loader = rule.loader(file);
+    match given.trust_rules != 0 && rule.unchanging() == Some(true) {
+        // SAFETY: the rule promises it, and the caller that what it says is so.
+        true => Ok(unsafe { loader.may_map() }),
+        false => Ok(loader),
+    }
+}
+
+/// What is done about a recording.
+///
+/// # Safety
+/// As [`loader`].
+unsafe fn by_recording(loader: Loader, given: &em_load_options) -> Result<Loader> {
+    match (given.record != 0, given.recording.is_null(), given.replay.is_null()) {
+        (false, true, true) => Ok(loader),
+        (true, true, true) => Ok(loader.record()),
+        // SAFETY: not null, so a path, by the caller's promise.
+        (false, false, true) => Ok(loader.recording(unsafe { path(given.recording) }?)),
+        (false, true, false) => {
+            // SAFETY: as above.
+            let file = unsafe { path(given.replay) }?;
+            Ok(loader.replay(&Recording::read(file)?))
+        }
+        _ => Err(Failure::argument("only one of `record`, `recording` and `replay` can be had")),
+    }
+}
+
+/// What is said in numbers. Zeros leave what is there.
+fn numbers(mut loader: Loader, given: &em_load_options) -> Result<Loader> {
     loader = match (given.begin_bytes, given.length_bytes) {
         (begin, 0) => loader.range(begin..),
         (begin, length_bytes) => loader.range(begin..begin.saturating_add(length_bytes)),
@@ -28,24 +86,23 @@ pub unsafe fn loader(path: &Path, given: *const em_load_options) -> Result<Loade
     if let Some(share) = share("written_permille", given.written_permille)? {
         loader = loader.written(share);
     }
-    loader = loader
-        .order(order(given.order)?)
-        .latency(latency(given.latency)?)
-        .cache(cache(given.cache)?)
-        .fork(fork(given.fork)?);
+    if given.order != 0 {
+        loader = loader.order(order(given.order)?);
+    }
+    if given.latency != 0 {
+        loader = loader.latency(latency(given.latency)?);
+    }
+    if given.cache != 0 {
+        loader = loader.cache(cache(given.cache)?);
+    }
+    if given.fork != 0 {
+        loader = loader.fork(fork(given.fork)?);
+    }
     if given.memory_bytes_max != 0 {
         loader = loader.memory_max(given.memory_bytes_max);
     }
     if given.threads != 0 {
         loader = loader.threads(given.threads as usize);
-    }
-    if !given.method.is_null() {
-        // SAFETY: not null, so a text, by the caller's promise.
-        loader = loader.method(method(unsafe { text(given.method, "the method") }?)?);
-    }
-    if given.may_map != 0 {
-        // SAFETY: the caller's promise, in the header's words.
-        loader = unsafe { loader.may_map() };
     }
     Ok(loader)
 }

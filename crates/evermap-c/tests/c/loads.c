@@ -396,6 +396,7 @@ static void closed(evermap_image *image)
     REFUSED(evermap_image_serves_system_calls(image, &flag), EM_CLOSED, "");
     REFUSED(evermap_image_residency(image, &residency), EM_CLOSED, "");
     REFUSED(evermap_image_report(image, &report), EM_CLOSED, "");
+    REFUSED(evermap_image_recording(image, NULL, NULL), EM_CLOSED, "");
     REFUSED(evermap_image_close(image), EM_CLOSED, "");
 }
 
@@ -413,6 +414,167 @@ static void handles(void)
     CHECK(next != image);
     closed(image);
     OK(evermap_image_close(next));
+}
+
+/* All of many files, or none, or what there is. */
+static void many(const char *place)
+{
+    enum { COUNT = 20 };
+    static char paths[COUNT][4100];
+    em_load_file files[COUNT];
+    evermap_image *images[COUNT] = { NULL };
+    em_status statuses[COUNT];
+    em_load_options part = EM_LOAD_OPTIONS_DEFAULT;
+    part.begin_bytes = 7;
+    for (size_t i = 0; i < COUNT; i++) {
+        sprintf(paths[i], "%s/many-%zu", place, i);
+        fill(paths[i], 7 + i * 100000);
+        files[i] = (em_load_file){ paths[i], i % 2 ? &part : NULL };
+    }
+    OK(evermap_load_all(files, COUNT, images, NULL));
+    for (size_t i = 0; i < COUNT; i++) {
+        has(images[i], i % 2 ? 7 : 0, i % 2 ? i * 100000 : 7 + i * 100000);
+        OK(evermap_image_close(images[i]));
+        images[i] = NULL;
+    }
+    CHECK(remove(paths[3]) == 0 && truncate(paths[5], 3) == 0);
+    REFUSED(evermap_load_all(files, COUNT, images, NULL), EM_IO, "many-3");
+    CHECK(errno == ENOENT && images[0] == NULL && images[19] == NULL);
+    REFUSED(evermap_load_all(files, COUNT, images, statuses), EM_IO, "many-3");
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK(statuses[i] == (i == 3 ? EM_IO : i == 5 ? EM_OUT_OF_BOUNDS : EM_OK));
+        CHECK((images[i] == NULL) == (i == 3 || i == 5));
+        if (images[i] != NULL)
+            OK(evermap_image_close(images[i]));
+    }
+    files[19].path = NULL;
+    REFUSED(evermap_load_all(files, COUNT, images, statuses), EM_INVALID_ARGUMENT, "NULL");
+    REFUSED(evermap_load_all(NULL, 1, images, NULL), EM_INVALID_ARGUMENT, "NULL");
+    REFUSED(evermap_load_all(files, 1, NULL, NULL), EM_INVALID_ARGUMENT, "NULL");
+    OK(evermap_load_all(NULL, 0, NULL, NULL));
+}
+
+static em_load_report report_of(const evermap_image *image)
+{
+    em_load_report report = { .size = sizeof report };
+    OK(evermap_image_report(image, &report));
+    return report;
+}
+
+static void recordings(const char *place)
+{
+    char path[4100];
+    sprintf(path, "%s/recording", place);
+    evermap_image *image;
+    em_recording recording = { .size = sizeof recording };
+    em_load_options options = EM_LOAD_OPTIONS_DEFAULT;
+    options.replay = path;
+    REFUSED(evermap_load(file, &options, &image), EM_IO, path);
+    options.record = 1;
+    REFUSED(evermap_load(file, &options, &image), EM_INVALID_ARGUMENT, "only one of");
+    options.replay = NULL;
+    OK(evermap_load(file, &options, &image));
+    if (report_of(image).recording == EM_RECORDING_NOT_MADE) {
+        fprintf(stderr, "SKIPPED: recordings: no userfaultfd is to be had\n");
+        OK(evermap_image_close(image));
+        return;
+    }
+    CHECK(report_of(image).recording == EM_RECORDING_MADE);
+    unsigned char *bytes = evermap_image_writable_address(image);
+    CHECK(bytes[2 * WINDOW] == content[2 * WINDOW] && bytes[5] == content[5]);
+    bytes[WINDOW] ^= 1;
+    OK(evermap_image_recording(image, path, &recording));
+    CHECK(recording.size == sizeof recording && recording.windows_touched == 3);
+    CHECK(recording.touched_permille > 0 && recording.touched_permille < 100);
+    CHECK(recording.written_permille > 0 && recording.written_permille <= recording.touched_permille);
+    CHECK(recording.order == EM_LOAD_ORDER_RANDOM && recording.reserved == 0);
+    OK(evermap_image_recording(image, NULL, NULL));
+    REFUSED(evermap_image_recording(image, "/nonexistent/recording", NULL), EM_IO, "/nonexistent");
+    bytes[WINDOW] ^= 1;
+    has(image, 0, SIZE);
+    OK(evermap_image_close(image));
+
+    options = (em_load_options)EM_LOAD_OPTIONS_DEFAULT;
+    options.replay = path;
+    OK(evermap_load(file, &options, &image));
+    CHECK(report_of(image).recording == EM_RECORDING_REPLAYED);
+    has(image, 0, SIZE);
+    REFUSED(evermap_image_recording(image, NULL, &recording), EM_INVALID_ARGUMENT, "not recorded");
+    OK(evermap_image_close(image));
+    options.begin_bytes = WINDOW; /* another range */
+    OK(evermap_load(file, &options, &image));
+    CHECK(report_of(image).recording == EM_RECORDING_IGNORED);
+    char why[400];
+    CHECK(evermap_image_why(image, why, sizeof why) > 0 && strstr(why, "another range") != NULL);
+    OK(evermap_image_close(image));
+
+    /* Whichever is due. */
+    CHECK(remove(path) == 0);
+    options = (em_load_options)EM_LOAD_OPTIONS_DEFAULT;
+    options.recording = path;
+    for (int round = 0; round < 2; round++) {
+        OK(evermap_load(file, &options, &image));
+        CHECK(report_of(image).recording == (round == 0 ? EM_RECORDING_MADE : EM_RECORDING_REPLAYED));
+        has(image, 0, SIZE);
+        OK(evermap_image_close(image));
+    }
+    FILE *stream = fopen(path, "w");
+    CHECK(stream != NULL && fputs("version = 7\n", stream) >= 0 && fclose(stream) == 0);
+    REFUSED(evermap_load(file, &options, &image), EM_MALFORMED, path);
+    CHECK(errno == EBADMSG);
+}
+
+static void rules(const char *place)
+{
+    char path[4100];
+    sprintf(path, "%s/rules.toml", place);
+    FILE *stream = fopen(path, "w");
+    CHECK(stream != NULL && fputs("[[file]]\npattern = \"fi*\"\nmethod = \"read\"\n", stream) >= 0);
+    CHECK(fclose(stream) == 0);
+    evermap_rules *rules, *others;
+    evermap_image *image;
+    bool matches;
+    OK(evermap_rules_read(path, &rules));
+    OK(evermap_rules_match(rules, file, &matches));
+    CHECK(matches);
+    OK(evermap_rules_match(rules, "/elsewhere", &matches));
+    CHECK(!matches);
+    em_load_options options = EM_LOAD_OPTIONS_DEFAULT;
+    options.rules = rules;
+    OK(evermap_load(file, &options, &image));
+    CHECK(strcmp(report_of(image).method, "read") == 0);
+    OK(evermap_image_close(image));
+    options.method = "read-huge"; /* what is said here counts before what they say */
+    OK(evermap_load(file, &options, &image));
+    CHECK(strcmp(report_of(image).method, "read-huge") == 0);
+    OK(evermap_image_close(image));
+
+    /* They promise nothing by themselves. */
+    OK(evermap_rules_parse("[[file]]\npattern = '*'\nmethod = 'mmap'\nunchanging = true\n", &others));
+    options = (em_load_options)EM_LOAD_OPTIONS_DEFAULT;
+    options.rules = others;
+    REFUSED(evermap_load(file, &options, &image), EM_REFUSED, "may_map");
+    options.trust_rules = 1;
+    OK(evermap_load(file, &options, &image));
+    CHECK(strcmp(report_of(image).method, "mmap") == 0);
+    has(image, 0, SIZE);
+    OK(evermap_image_close(image));
+    OK(evermap_rules_close(others));
+    REFUSED(evermap_load(file, &options, &image), EM_CLOSED, "no open handle");
+    options.rules = NULL;
+    REFUSED(evermap_load(file, &options, &image), EM_INVALID_ARGUMENT, "`trust_rules`");
+
+    REFUSED(evermap_rules_parse("[[file]]\npattern = '*'\nwriten = 1\n", &others), EM_MALFORMED, "writen");
+    REFUSED(evermap_rules_parse("\xff", &others), EM_INVALID_ARGUMENT, "UTF-8");
+    REFUSED(evermap_rules_parse(NULL, &others), EM_INVALID_ARGUMENT, "NULL");
+    REFUSED(evermap_rules_parse("", NULL), EM_INVALID_ARGUMENT, "NULL");
+    REFUSED(evermap_rules_read("/nonexistent/rules", &others), EM_IO, "/nonexistent/rules");
+    REFUSED(evermap_rules_match(rules, NULL, &matches), EM_INVALID_ARGUMENT, "NULL");
+    REFUSED(evermap_rules_match(rules, "x", NULL), EM_INVALID_ARGUMENT, "NULL");
+    REFUSED(evermap_rules_match((evermap_rules *)&rules, "x", &matches), EM_CLOSED, "no open handle");
+    OK(evermap_rules_close(rules));
+    REFUSED(evermap_rules_close(rules), EM_CLOSED, "no open handle");
+    REFUSED(evermap_rules_match(NULL, "x", &matches), EM_CLOSED, "NULL");
 }
 
 static evermap_image *shared;
@@ -500,6 +662,9 @@ int main(int arguments, char **argument)
     refusals(argument[1]);
     files_that_change();
     handles();
+    many(argument[1]);
+    recordings(argument[1]);
+    rules(argument[1]);
     threads("read");
     threads("takeover-on-demand");
     forks();

@@ -105,6 +105,36 @@ int main(int count, char** arguments) {
     CHECK_THROWS(evermap::not_a_file, evermap::image{directory});
     CHECK_THROWS(evermap::io_error, evermap::image{directory / "missing"});
 
+    const std::vector<evermap::image> all =
+        evermap::load_all({evermap::loader(path), evermap::loader(path).range(10, 20).method("read")});
+    CHECK(all.size() == 2 && same(all[0], bytes) && same(all[1], bytes.substr(10, 20)));
+    CHECK(evermap::load_all({}).empty());
+    CHECK_THROWS(evermap::io_error, evermap::load_all({evermap::loader(path), evermap::loader(directory / "missing")}));
+
+    const auto recorded = directory / "load-recording";
+    std::filesystem::remove(recorded);
+    evermap::image used = evermap::loader(path).record().load();
+    if (used.report().recording == EM_RECORDING_MADE) {
+      CHECK(used[5] == static_cast<std::byte>(bytes[5]));
+      const em_recording recording = used.recording(recorded);
+      CHECK(recording.windows_touched == 1 && recording.written_permille == EM_LOAD_NONE);
+      CHECK(evermap::loader(path).replay(recorded).load().report().recording == EM_RECORDING_REPLAYED);
+      CHECK(evermap::loader(path).recording(recorded).load().report().recording == EM_RECORDING_REPLAYED);
+    } else {
+      std::cerr << "SKIPPED: " << used.why() << "\n";
+    }
+    CHECK_THROWS(evermap::invalid_argument, all[0].recording());
+
+    evermap::rules rules = evermap::rules::parse("[[file]]\npattern = 'load-*'\nmethod = 'mmap'\nunchanging = true\n");
+    CHECK(rules.match(path) && !rules.match("elsewhere"));
+    CHECK_THROWS(evermap::refused, evermap::loader(path).by(rules).load());
+    CHECK(evermap::loader(path).by(rules, true).load().report().method == std::string("mmap"));
+    const evermap::rules kept = std::move(rules);
+    CHECK(kept.match(path));
+    CHECK_THROWS(evermap::closed, rules.match(path));
+    CHECK(says(CHECK_THROWS(evermap::malformed, evermap::rules::parse("file = 7")), "rules"));
+    CHECK_THROWS(evermap::io_error, evermap::rules::read(directory / "missing"));
+
     evermap::image before = evermap::loader(path).method("read").load();
     std::filesystem::resize_file(path, 100);
     CHECK(says(CHECK_THROWS(evermap::source_changed, before.check()), "cut short"));
