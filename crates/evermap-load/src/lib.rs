@@ -37,6 +37,7 @@ mod set;
 mod share;
 mod source;
 mod sys;
+mod warm;
 mod windows;
 
 pub use advise::Advice;
@@ -51,3 +52,4 @@ pub use report::{Report, Residency};
 #[cfg(feature = "files")]
 pub use rules::{Rule, Rules};
 pub use set::ImageSet;
+pub use warm::{MappedPart, warm};
