@@ -296,18 +296,20 @@ impl Loader<'_> {
         let result = self.shared.injected.result(number, result);
         match result {
             Ok(came) if came >= window.bytes => {
-                clear_behind(self.staging.address(slot), window);
+                // SAFETY: the slot is this thread's and holds whole windows; the read into it is over.
+                unsafe { clear_behind(self.staging.address(slot), window) };
             }
             _ => {
                 // Through the cache it may be had, or it is known why not.
                 count(&job.counters.read_again);
                 let address = self.staging.address(slot);
+                // SAFETY: as above.
+                let refill =
+                    || unsafe { fill(job, job.source.cached(), address, window, Caching::Kept) };
                 #[cfg(test)]
-                let refilled = self.shared.injected.refill(number, job, || {
-                    fill(job, job.source.cached(), address, window, Caching::Kept)
-                });
+                let refilled = self.shared.injected.refill(number, job, refill);
                 #[cfg(not(test))]
-                let refilled = fill(job, job.source.cached(), address, window, Caching::Kept);
+                let refilled = refill();
                 if let Err(error) = refilled {
                     return self.lost(number, slot, &error);
                 }

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use crate::counters::{Counters, count};
 use crate::sys::page_bytes;
-use crate::sys::userfault::Userfault;
+use crate::sys::userfault::{How, Userfault};
 
 /// How often a page that the kernel holds for a moment is tried again before it is copied.
 const BUSY_MAX: usize = 200;
@@ -13,25 +13,14 @@ const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_micros(20);
 
 /// What brings pages to their place. The kernel does; in tests, something that says what a kernel rarely says.
 pub(crate) trait Places {
-    /// Moves pages; says how many bytes it moved before it failed, too.
+    /// As `Userfault::place`.
     ///
     /// # Safety
     ///
-    /// As `Userfault::move_pages`.
-    unsafe fn move_pages(
+    /// As there.
+    unsafe fn place(
         &self,
-        target: usize,
-        source: usize,
-        bytes: usize,
-    ) -> (usize, Result<(), Errno>);
-
-    /// Copies pages.
-    ///
-    /// # Safety
-    ///
-    /// As `Userfault::copy_pages`.
-    unsafe fn copy_pages(
-        &self,
+        how: How,
         target: usize,
         source: usize,
         bytes: usize,
@@ -39,24 +28,15 @@ pub(crate) trait Places {
 }
 
 impl Places for Userfault {
-    unsafe fn move_pages(
+    unsafe fn place(
         &self,
+        how: How,
         target: usize,
         source: usize,
         bytes: usize,
     ) -> (usize, Result<(), Errno>) {
         // SAFETY: passed on.
-        unsafe { Userfault::move_pages(self, target, source, bytes) }
-    }
-
-    unsafe fn copy_pages(
-        &self,
-        target: usize,
-        source: usize,
-        bytes: usize,
-    ) -> (usize, Result<(), Errno>) {
-        // SAFETY: passed on.
-        unsafe { Userfault::copy_pages(self, target, source, bytes) }
+        unsafe { Userfault::place(self, how, target, source, bytes) }
     }
 }
 
@@ -78,7 +58,7 @@ pub(crate) unsafe fn place(
     while done < bytes {
         // SAFETY: passed on from the caller; what was moved is not touched again.
         let (moved, result) =
-            unsafe { places.move_pages(target + done, source + done, bytes - done) };
+            unsafe { places.place(How::Move, target + done, source + done, bytes - done) };
         done += moved;
         if moved > 0 {
             busy = 0;
@@ -118,7 +98,7 @@ pub(crate) unsafe fn place(
 
 /// # Safety
 ///
-/// As `Places::copy_pages`.
+/// As `Places::place`.
 unsafe fn copy_page(
     places: &impl Places,
     target: usize,
@@ -127,7 +107,7 @@ unsafe fn copy_page(
 ) -> Result<(), Errno> {
     for _ in 0..BUSY_MAX {
         // SAFETY: the caller's promise.
-        match unsafe { places.copy_pages(target, source, bytes) }.1 {
+        match unsafe { places.place(How::Copy, target, source, bytes) }.1 {
             Ok(()) | Err(Errno::EXIST) => return Ok(()),
             Err(Errno::AGAIN) => std::thread::sleep(BUSY_PAUSE),
             Err(errno) => return Err(errno),
@@ -161,12 +141,17 @@ mod tests {
     }
 
     impl Places for Script {
-        unsafe fn move_pages(
+        unsafe fn place(
             &self,
+            how: How,
             target: usize,
             _source: usize,
             bytes: usize,
         ) -> (usize, Result<(), Errno>) {
+            if how == How::Copy {
+                self.copied.borrow_mut().push(target);
+                return (bytes, Ok(()));
+            }
             let (moved, result) = match self.moves.borrow_mut().pop_front() {
                 Some((moved, errno)) => (moved, Err(errno)),
                 None => (bytes, Ok(())),
@@ -175,16 +160,6 @@ mod tests {
                 self.moved.borrow_mut().push((target, moved));
             }
             (moved, result)
-        }
-
-        unsafe fn copy_pages(
-            &self,
-            target: usize,
-            _source: usize,
-            bytes: usize,
-        ) -> (usize, Result<(), Errno>) {
-            self.copied.borrow_mut().push(target);
-            (bytes, Ok(()))
         }
     }
 
