@@ -1,12 +1,13 @@
 //! Takeover on demand: an image that can be used at once, whose windows come when they are touched, and before.
 //!
 //! `docs/load.md`, "Takeover on demand", has the design. What is shared between threads is here; `loader` is the thread that reads,
-//! `deputy` the one that sees to it, `place` how pages get where they belong, `stream` what is read next, `staging` where to.
+//! `deputy` the one that sees to it, `post` who is which, `place` how pages get where they belong, `stream` what is read next, `staging` where to.
 
 mod deputy;
 mod fork;
 mod loader;
 mod place;
+mod post;
 mod reads;
 mod staging;
 mod stream;
@@ -28,9 +29,11 @@ use crate::error::{Change, Error, Result};
 use crate::plan::ForkPolicy;
 use crate::region::Region;
 use crate::sys::advice::{Harmless, forget};
-use crate::sys::thread;
 use crate::sys::userfault::{Scope, Userfault};
 use crate::windows::{State, Windows};
+
+use post::Post;
+use staging::Staging;
 
 /// How long somebody waits before it looks whether the threads still live.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -49,9 +52,12 @@ pub(crate) struct Shared {
     fork: ForkPolicy,
     recorded: Vec<u32>,
     stop: AtomicBool,
-    /// Thread numbers; 0 is none.
-    loader: AtomicU32,
-    deputy: AtomicU32,
+    loader: Post,
+    deputy: Post,
+    /// Loader threads that were lost since the last window came.
+    lost: AtomicU32,
+    /// The process that the threads are of: a child that was forked has none of them.
+    process: u32,
     /// No thread looks at anything here any more.
     has_ended: AtomicBool,
     /// All is there, and children may have it.
@@ -84,7 +90,10 @@ impl OnDemand {
     pub(crate) fn start(job: &Job, start: Start) -> Result<OnDemand, Stop> {
         let userfault = Userfault::new().map_err(Stop::Refused)?;
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| job.source.failed("make an event for", errno))?;
+            .map_err(|errno| Stop::Refused(format!("no event is to be had: {errno}")))?;
+        // Here, where want of memory is known before anybody waits for bytes.
+        let staging = Staging::new(job.part.windows())
+            .map_err(|errno| Stop::Refused(format!("no memory to stage reads in: {errno}")))?;
         let region = Region::private(job.part.windows() * crate::sys::HUGE_PAGE_BYTES, true)
             .map_err(|errno| job.source.failed("get memory for", errno))?;
         let (address, bytes) = (region.address() as usize, region.bytes());
@@ -108,8 +117,10 @@ impl OnDemand {
             fork: start.fork,
             recorded: start.recorded,
             stop: AtomicBool::new(false),
-            loader: AtomicU32::new(0),
-            deputy: AtomicU32::new(0),
+            loader: Post::vacant(),
+            deputy: Post::vacant(),
+            lost: AtomicU32::new(0),
+            process: std::process::id(),
             has_ended: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             change: OnceLock::new(),
@@ -118,9 +129,11 @@ impl OnDemand {
             #[cfg(test)]
             injected: start.injected,
         });
-        loader::spawn(&shared).map_err(|error| {
+        loader::spawn(&shared, staging).map_err(|error| {
             Stop::Refused(format!("no thread is to be had that would load it: {error}"))
         })?;
+        // Not by the loader thread: its first call may be what it is killed for.
+        deputy::look(&shared);
         fork::note(&shared);
         Ok(OnDemand { shared })
     }
@@ -201,23 +214,33 @@ impl Shared {
     /// Waits for something that the threads bring about, as long as there are any.
     fn wait_until(&self, is_enough: impl Fn() -> bool) -> Result<()> {
         while !self.windows.wait(PATIENCE, &is_enough) {
-            if self.has_ended.load(Ordering::Acquire) || self.threads_are_lost() {
-                // They may have ended because it is enough.
-                return match is_enough() {
-                    true => Ok(()),
-                    false => Err(Error::ThreadsLost { path: self.job.source.path().into() }),
-                };
+            let is_lost = self.is_elsewhere() || self.threads_are_lost();
+            if !is_lost && !self.has_ended.load(Ordering::Acquire) {
+                continue;
             }
+            // They may have ended because it is enough.
+            if is_enough() {
+                return Ok(());
+            }
+            if !self.is_elsewhere() {
+                // Whoever has touched a page waits for nobody: a signal is better.
+                loader::give_up(self);
+            }
+            return Err(Error::ThreadsLost { path: self.job.source.path().into() });
         }
         Ok(())
     }
 
+    /// This is a child that was forked: what is changed by the userfaultfd is its parent's memory.
+    fn is_elsewhere(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     /// Neither the thread that loads nor the one that would replace it is there.
     fn threads_are_lost(&self) -> bool {
-        [&self.loader, &self.deputy].iter().all(|thread| {
-            let number = thread.load(Ordering::Acquire);
-            number == 0 || !thread::is_alive(number)
-        })
+        let loader = self.loader.holder();
+        // A deputy becomes the loader thread before it leaves its own post: then the holder has changed.
+        !self.loader.is_held() && !self.deputy.is_held() && self.loader.holder() == loader
     }
 
     /// The error of the first of some windows that failed.
@@ -226,6 +249,9 @@ impl Shared {
         let path = self.job.source.path().into();
         if let Some(change) = self.change.get() {
             return Err(Error::Changed { path, change: *change });
+        }
+        if errno == Errno::OWNERDEAD {
+            return Err(Error::ThreadsLost { path });
         }
         let window = self.job.part.window(window);
         Err(Error::Unreadable {
@@ -241,6 +267,9 @@ impl Drop for OnDemand {
     /// Has the load stop, and waits for that: reads may be under way.
     fn drop(&mut self) {
         let shared = &self.shared;
+        if shared.is_elsewhere() {
+            return;
+        }
         shared.stop.store(true, Ordering::Release);
         shared.ring();
         let begun = std::time::Instant::now();

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 use crate::counters::Counters;
@@ -22,6 +22,12 @@ pub(crate) struct Injected {
     vanish_before_reading: AtomicUsize,
     /// It is gone when this window is in its place, and before it says so; once.
     vanish_before_publishing: AtomicUsize,
+    /// Each loader thread is gone before it reads anything.
+    vanish_always: AtomicBool,
+    /// So many deputies are gone at once.
+    vanish_deputies: AtomicUsize,
+    /// Each read begins so much later.
+    pause_ms: AtomicUsize,
     /// This window cannot be read.
     unreadable: AtomicUsize,
     /// It can't past the cache.
@@ -34,6 +40,9 @@ impl Default for Injected {
         Injected {
             vanish_before_reading: none(),
             vanish_before_publishing: none(),
+            vanish_always: AtomicBool::new(false),
+            vanish_deputies: AtomicUsize::new(0),
+            pause_ms: AtomicUsize::new(0),
             unreadable: none(),
             unreadable_directly: none(),
         }
@@ -48,7 +57,19 @@ fn vanish_at(at: &AtomicUsize, window: usize) {
 
 impl Injected {
     pub(crate) fn before_read(&self, window: usize) {
+        std::thread::sleep(Duration::from_millis(self.pause_ms.load(Ordering::Acquire) as u64));
+        if self.vanish_always.load(Ordering::Acquire) {
+            vanish();
+        }
         vanish_at(&self.vanish_before_reading, window);
+    }
+
+    pub(crate) fn as_deputy(&self) {
+        let fewer = |deputies: usize| deputies.checked_sub(1);
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        if self.vanish_deputies.fetch_update(success, failure, fewer).is_ok() {
+            vanish();
+        }
     }
 
     pub(crate) fn before_publishing(&self, window: usize) {
@@ -169,6 +190,47 @@ fn killed(which: impl Fn(&Injected) -> &AtomicUsize) {
     assert!(bytes(&load, file.bytes.len()) == file.bytes);
     load.wait().unwrap();
     assert!(of(&job.counters.threads_replaced) >= 1);
+}
+
+#[test]
+fn a_deputy_that_is_killed_is_replaced() {
+    let file = file(12 * HUGE_PAGE_BYTES);
+    let job = job(&file);
+    let injected = Injected::default();
+    injected.vanish_deputies.store(2, Ordering::Release);
+    // The loader thread looks every 20 ms.
+    injected.pause_ms.store(20, Ordering::Release);
+    let Some(load) = start(&job, Start { injected, ..Start::default() }) else { return };
+    load.wait().unwrap();
+    assert!(bytes(&load, file.bytes.len()) == file.bytes);
+    assert!(of(&job.counters.threads_replaced) >= 2);
+}
+
+#[test]
+fn a_load_whose_threads_are_all_killed_is_an_error_and_what_came_before_stays() {
+    let file = file(12 * HUGE_PAGE_BYTES);
+    let job = job(&file);
+    let injected = Injected::default();
+    injected.vanish_deputies.store(NONE, Ordering::Release);
+    injected.vanish_before_reading.store(11, Ordering::Release);
+    let Some(load) = start(&job, Start { injected, ..Start::default() }) else { return };
+    let lost = load.wait().unwrap_err();
+    assert!(matches!(lost, Error::ThreadsLost { .. }), "{lost}");
+    assert!(matches!(load.ensure(11..12), Err(Error::ThreadsLost { .. })));
+    load.ensure(0..1).unwrap();
+    assert!(bytes(&load, HUGE_PAGE_BYTES) == &file.bytes[..HUGE_PAGE_BYTES]);
+}
+
+#[test]
+fn threads_that_are_killed_one_after_the_other_are_given_up() {
+    let file = file(4 * HUGE_PAGE_BYTES);
+    let job = job(&file);
+    let injected = Injected::default();
+    injected.vanish_always.store(true, Ordering::Release);
+    let Some(load) = start(&job, Start { injected, ..Start::default() }) else { return };
+    let lost = load.wait().unwrap_err();
+    assert!(matches!(lost, Error::ThreadsLost { .. }), "{lost}");
+    assert_eq!(load.shared().windows.failed(), 4);
 }
 
 #[test]
