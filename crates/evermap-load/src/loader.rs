@@ -17,6 +17,7 @@ use crate::part::Part;
 use crate::plan::{
     Cache, Choice, Facts, ForkPolicy, Latency, Method, NoMemory, Order, Wishes, plan,
 };
+use crate::region::Region;
 use crate::source::Source;
 
 /// Loads of less tell of setting up, and not of a device's rate.
@@ -112,7 +113,7 @@ impl Loader {
         self
     }
 
-    /// What is known before a load, and what would be tried. Touches nothing of the file.
+    /// What is known before a load, and what would be tried. Touches nothing of the file, unless its length is known only by reading it (`/proc`).
     ///
     /// # Errors
     ///
@@ -167,6 +168,11 @@ impl Loader {
 
     fn make(&self, job: &Job, choice: &Choice) -> Result<Memory, Stop> {
         let threads = choice.threads;
+        if job.part.windows() == 0 {
+            // No method has anything to do.
+            job.counters.complete();
+            return Ok(Memory::Whole(Region::empty()));
+        }
         match choice.method {
             method if method.maps_the_file() => {
                 if !self.wishes.may_map && !job.source.is_unchangeable {

@@ -1,6 +1,7 @@
 //! The file that is loaded: which version of it, how it can be read, where it has data.
 
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -60,11 +61,29 @@ impl Identity {
     }
 }
 
+/// File systems whose files are text that the kernel writes for whoever reads it: proc, sysfs, debugfs, tracefs, securityfs, configfs,
+/// both versions of control groups, selinuxfs.
+const MADE_BY_THE_KERNEL: [i64; 9] = [
+    0x9fa0,
+    0x6265_6572,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x6265_6570,
+    0x0027_e0eb,
+    0x6367_7270,
+    0xf97c_ff8c,
+];
+/// More than this a file without a length may not have: some have no end.
+const UNSIZED_BYTES_MAX: u64 = 256 << 20;
+
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct Source {
     path: PathBuf,
     file: File,
+    /// All of a file whose length is not known before it is read, as the kernel's are in `/proc` and `/sys`.
+    contents: Option<Vec<u8>>,
     /// The same without the page cache, and the blocks that it is read in.
     direct: Option<Direct>,
     identity: Identity,
@@ -84,8 +103,11 @@ struct Direct {
 }
 
 impl Source {
-    /// Opens by name. Neither waits for a FIFO's other end nor opens what is no regular file.
+    /// Opens by name. Neither waits for a FIFO's other end nor opens what is no regular file: opening a device may do something.
     pub(crate) fn open(path: &Path) -> Result<Source> {
+        let stat = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), StatxFlags::TYPE)
+            .map_err(|errno| failed("open", path, errno))?;
+        is_file(&stat, path)?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|errno| failed("open", path, errno))?;
@@ -95,31 +117,36 @@ impl Source {
     /// Of a file that is open; the name is for people.
     pub(crate) fn new(file: File, path: &Path) -> Result<Source> {
         let stat = look(file.as_fd()).map_err(|errno| failed("look at", path, errno))?;
-        let mode = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into());
-        let what = match mode {
-            rustix::fs::FileType::RegularFile => None,
-            rustix::fs::FileType::Directory => Some("a directory"),
-            rustix::fs::FileType::Fifo => Some("a FIFO"),
-            rustix::fs::FileType::Socket => Some("a socket"),
-            rustix::fs::FileType::BlockDevice => Some("a block device"),
-            rustix::fs::FileType::CharacterDevice => Some("a character device"),
-            _ => Some("no regular file"),
-        };
-        if let Some(what) = what {
-            return Err(Error::NotAFile { path: path.into(), what });
-        }
+        is_file(&stat, path)?;
         let file_system = FileSystem::of(file.as_fd())
             .map_err(|errno| failed("look at the file system of", path, errno))?;
         let is_unchangeable = is_unchangeable(file.as_fd(), &stat);
+        let mut identity = Identity::of(&stat);
+        let contents = match has_length(file_system, &stat) {
+            true => None,
+            false => contents(&file, path)?,
+        };
+        if let Some(contents) = &contents {
+            identity.bytes = contents.len() as u64;
+        }
         Ok(Source {
             path: path.into(),
-            direct: open_direct(&file, path, &stat),
-            identity: Identity::of(&stat),
+            direct: match contents {
+                None => open_direct(&file, path, &stat),
+                Some(_) => None,
+            },
+            contents,
+            identity,
             file_system,
             allocated_bytes: stat.stx_blocks * 512,
             is_unchangeable,
             file,
         })
+    }
+
+    /// All of the file, if it had to be read to know its length. There is nothing to map, then, and nothing to read again.
+    pub(crate) fn contents(&self) -> Option<&[u8]> {
+        self.contents.as_deref()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -155,6 +182,10 @@ impl Source {
 
     /// Whether it is still the version that was opened. Costs a system call.
     pub(crate) fn check(&self) -> Result<()> {
+        if self.contents.is_some() {
+            // Made anew for whoever reads it: what was read is a version of its own.
+            return Ok(());
+        }
         let changed = |change| Error::Changed { path: self.path.clone(), change };
         let stat = look(self.file.as_fd()).map_err(|errno| failed("look at", &self.path, errno))?;
         self.identity.change(&Identity::of(&stat)).map_or(Ok(()), |change| Err(changed(change)))
@@ -162,7 +193,7 @@ impl Source {
 
     /// Where a range has data, ascending. Costs two system calls an extent of a file that has holes, else none.
     pub(crate) fn data(&self, range: Span) -> Vec<Span> {
-        if self.allocated_bytes >= self.identity.bytes {
+        if self.allocated_bytes >= self.identity.bytes || self.contents.is_some() {
             return vec![range];
         }
         let Ok(extents) =
@@ -184,6 +215,42 @@ impl Source {
 
 fn failed(operation: &'static str, path: &Path, errno: Errno) -> Error {
     Error::Io { operation, path: path.into(), source: errno.into() }
+}
+
+fn is_file(stat: &Statx, path: &Path) -> Result<()> {
+    let what = match rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()) {
+        rustix::fs::FileType::RegularFile => return Ok(()),
+        rustix::fs::FileType::Directory => "a directory",
+        rustix::fs::FileType::Fifo => "a FIFO",
+        rustix::fs::FileType::Socket => "a socket",
+        rustix::fs::FileType::BlockDevice => "a block device",
+        rustix::fs::FileType::CharacterDevice => "a character device",
+        _ => "no regular file",
+    };
+    Err(Error::NotAFile { path: path.into(), what })
+}
+
+/// Whether `statx` tells how long a file is. Files that the kernel makes when they are read are said to have no bytes, or a page.
+fn has_length(file_system: FileSystem, stat: &Statx) -> bool {
+    let is_made = MADE_BY_THE_KERNEL.contains(&file_system.magic());
+    match stat.stx_size {
+        0 => false,
+        bytes => !is_made || bytes > crate::sys::page_bytes() as u64,
+    }
+}
+
+/// Reads to the end. None where there is nothing: an empty file as others.
+fn contents(mut file: &File, path: &Path) -> Result<Option<Vec<u8>>> {
+    let mut contents = Vec::new();
+    file.by_ref()
+        .take(UNSIZED_BYTES_MAX + 1)
+        .read_to_end(&mut contents)
+        .map_err(|source| Error::Io { operation: "read", path: path.into(), source })?;
+    if contents.len() as u64 > UNSIZED_BYTES_MAX {
+        let what = "a file of no known length that has no end within 256 MiB";
+        return Err(Error::NotAFile { path: path.into(), what });
+    }
+    Ok((!contents.is_empty()).then_some(contents))
 }
 
 fn look(file: BorrowedFd<'_>) -> Result<Statx, Errno> {

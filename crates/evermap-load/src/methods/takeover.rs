@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Reads all of a part into huge pages.
 pub(crate) fn takeover(job: &Job, threads: usize) -> Result<Region, Stop> {
+    Stop::if_unsized(job)?;
     if job.source.direct().is_none() {
         let name = job.source.file_system().name();
         return Err(Stop::Refused(format!("{name} has no direct reads of it")));
