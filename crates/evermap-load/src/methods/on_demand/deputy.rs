@@ -40,14 +40,14 @@ fn run(shared: &Arc<Shared>) {
     #[cfg(test)]
     shared.injected.as_deputy();
     loop {
-        let has_ended = || shared.has_ended.load(Ordering::Acquire);
         let period = if shared.windows.are_settled() { PERIOD_IDLE } else { PERIOD };
-        if sleep(shared, period) {
+        thread::sleep_while(&shared.ended, 0, period);
+        if shared.has_ended() {
             return;
         }
         let loader = shared.loader.holder();
         // Who has ended has said so before it went.
-        if shared.loader.is_held() || has_ended() || !shared.loader.take_from(loader) {
+        if shared.loader.is_held() || shared.has_ended() || !shared.loader.take_from(loader) {
             continue;
         }
         // It is the loader thread from now on, and has no deputy until it looks for one.
@@ -71,18 +71,4 @@ fn succeed(shared: &Arc<Shared>) {
     // Faults that the other one was told of, and did not live to serve: they are raised again.
     let _ = shared.userfault.wake(region.address() as usize, region.bytes());
     loader::run(shared, None, lost);
-}
-
-/// Sleeps; says whether the load has ended.
-fn sleep(shared: &Shared, period: Duration) -> bool {
-    let begun = std::time::Instant::now();
-    while begun.elapsed() < period {
-        let left = period.saturating_sub(begun.elapsed());
-        // Woken by each window that comes would be often.
-        std::thread::sleep(left.min(Duration::from_millis(5)).max(Duration::from_micros(100)));
-        if shared.has_ended.load(Ordering::Acquire) {
-            return true;
-        }
-    }
-    false
 }

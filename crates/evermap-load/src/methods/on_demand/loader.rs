@@ -73,7 +73,7 @@ pub(super) fn give_up(shared: &Shared) {
 }
 
 fn has_ended(shared: &Shared) {
-    shared.has_ended.store(true, Ordering::Release);
+    thread::count_up(&shared.ended);
     shared.windows.tell();
 }
 

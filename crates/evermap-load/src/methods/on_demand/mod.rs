@@ -40,6 +40,10 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// How long a stopped load may take to end: the reads that are under way.
 const ENDING: Duration = Duration::from_secs(30);
 
+/// How long threads of a load that has ended may take to go, in steps.
+const GOING_STEP: Duration = Duration::from_micros(50);
+const GOING_STEPS_MAX: usize = 1000;
+
 /// A load that may be under way, as its threads and its image see it.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -58,8 +62,8 @@ pub(crate) struct Shared {
     lost: AtomicU32,
     /// The process that the threads are of: a child that was forked has none of them.
     process: u32,
-    /// No thread looks at anything here any more.
-    has_ended: AtomicBool,
+    /// Not 0: no thread looks at anything here any more. Slept on.
+    ended: AtomicU32,
     /// All is there, and children may have it.
     is_over: AtomicBool,
     change: OnceLock<Change>,
@@ -88,6 +92,7 @@ pub(crate) struct Start {
 impl OnDemand {
     /// Makes an image of which nothing is there yet, and has threads load it.
     pub(crate) fn start(job: &Job, start: Start) -> Result<OnDemand, Stop> {
+        Stop::if_unsized(job)?;
         let userfault = Userfault::new().map_err(Stop::Refused)?;
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| Stop::Refused(format!("no event is to be had: {errno}")))?;
@@ -121,7 +126,7 @@ impl OnDemand {
             deputy: Post::vacant(),
             lost: AtomicU32::new(0),
             process: std::process::id(),
-            has_ended: AtomicBool::new(false),
+            ended: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
             change: OnceLock::new(),
             begun: Moment::now(),
@@ -181,6 +186,11 @@ impl Shared {
         self.is_over.load(Ordering::Acquire)
     }
 
+    /// Whether no thread looks at anything here any more.
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire) != 0
+    }
+
     fn want(&self, windows: Range<usize>) {
         let mut is_news = false;
         for window in windows {
@@ -215,7 +225,7 @@ impl Shared {
     fn wait_until(&self, is_enough: impl Fn() -> bool) -> Result<()> {
         while !self.windows.wait(PATIENCE, &is_enough) {
             let is_lost = self.is_elsewhere() || self.threads_are_lost();
-            if !is_lost && !self.has_ended.load(Ordering::Acquire) {
+            if !is_lost && !self.has_ended() {
                 continue;
             }
             // They may have ended because it is enough.
@@ -273,11 +283,18 @@ impl Drop for OnDemand {
         shared.stop.store(true, Ordering::Release);
         shared.ring();
         let begun = std::time::Instant::now();
-        let has_ended = || shared.has_ended.load(Ordering::Acquire);
-        while !shared.windows.wait(PATIENCE, has_ended) {
+        while !shared.windows.wait(PATIENCE, || shared.has_ended()) {
             if shared.threads_are_lost() || begun.elapsed() > ENDING {
                 return;
             }
+        }
+        // Memory and descriptors are given back with the last hold on them: not a moment after the image is gone, when the next one may
+        // need them.
+        for _ in 0..GOING_STEPS_MAX {
+            if Arc::strong_count(&self.shared) == 1 {
+                return;
+            }
+            std::thread::sleep(GOING_STEP);
         }
     }
 }
