@@ -1,7 +1,6 @@
 //! The file that is loaded: which version of it, how it can be read, where it has data.
 
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,12 @@ use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
 use crate::error::{Change, Error, Result};
+
+mod contents;
+mod unchangeable;
+
+use contents::{contents, has_length};
+use unchangeable::is_unchangeable;
 
 /// What tells one version of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,22 +66,6 @@ impl Identity {
     }
 }
 
-/// File systems whose files are text that the kernel writes for whoever reads it: proc, sysfs, debugfs, tracefs, securityfs, configfs,
-/// both versions of control groups, selinuxfs.
-const MADE_BY_THE_KERNEL: [i64; 9] = [
-    0x9fa0,
-    0x6265_6572,
-    0x6462_6720,
-    0x7472_6163,
-    0x7363_6673,
-    0x6265_6570,
-    0x0027_e0eb,
-    0x6367_7270,
-    0xf97c_ff8c,
-];
-/// More than this a file without a length may not have: some have no end.
-const UNSIZED_BYTES_MAX: u64 = 256 << 20;
-
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -120,7 +109,7 @@ impl Source {
         is_file(&stat, path)?;
         let file_system = FileSystem::of(file.as_fd())
             .map_err(|errno| failed("look at the file system of", path, errno))?;
-        let is_unchangeable = is_unchangeable(file.as_fd(), &stat);
+        let is_unchangeable = is_unchangeable(file.as_fd(), file_system, &stat);
         let mut identity = Identity::of(&stat);
         let contents = match has_length(file_system, &stat) {
             true => None,
@@ -230,41 +219,8 @@ fn is_file(stat: &Statx, path: &Path) -> Result<()> {
     Err(Error::NotAFile { path: path.into(), what })
 }
 
-/// Whether `statx` tells how long a file is. Files that the kernel makes when they are read are said to have no bytes, or a page.
-fn has_length(file_system: FileSystem, stat: &Statx) -> bool {
-    let is_made = MADE_BY_THE_KERNEL.contains(&file_system.magic());
-    match stat.stx_size {
-        0 => false,
-        bytes => !is_made || bytes > crate::sys::page_bytes() as u64,
-    }
-}
-
-/// Reads to the end. None where there is nothing: an empty file as others.
-fn contents(mut file: &File, path: &Path) -> Result<Option<Vec<u8>>> {
-    let mut contents = Vec::new();
-    file.by_ref()
-        .take(UNSIZED_BYTES_MAX + 1)
-        .read_to_end(&mut contents)
-        .map_err(|source| Error::Io { operation: "read", path: path.into(), source })?;
-    if contents.len() as u64 > UNSIZED_BYTES_MAX {
-        let what = "a file of no known length that has no end within 256 MiB";
-        return Err(Error::NotAFile { path: path.into(), what });
-    }
-    Ok((!contents.is_empty()).then_some(contents))
-}
-
 fn look(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
     rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
-}
-
-/// Files that nobody can write to while they are open, root and remounts aside.
-fn is_unchangeable(file: BorrowedFd<'_>, stat: &Statx) -> bool {
-    let attributes = rustix::fs::StatxAttributes::IMMUTABLE | rustix::fs::StatxAttributes::VERITY;
-    let sealed = rustix::fs::SealFlags::WRITE | rustix::fs::SealFlags::SHRINK;
-    stat.stx_attributes.intersects(attributes)
-        || rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(sealed))
-        || rustix::fs::fstatvfs(file)
-            .is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
 /// The same file again, past the page cache.

@@ -218,3 +218,44 @@ fn on_a_file_system_of_a_program_every_method_works() {
     let image = Loader::open(&disk.path).load().unwrap();
     assert!(*image == **disk.bytes, "{}", image.why());
 }
+
+/// Whether a file counts as one that nobody can change.
+fn is_unchangeable(path: &Path) -> bool {
+    let (facts, _) = Loader::open(path).probe().unwrap();
+    let mapped = Loader::open(path).method(Method::Mmap).load();
+    assert_eq!(mapped.is_ok(), facts.is_unchangeable, "{}", path.display());
+    facts.is_unchangeable
+}
+
+#[test]
+fn a_read_only_mount_of_what_others_can_write_to_takes_a_promise_to_be_mapped() {
+    let Some(place) = Place::new() else { return };
+    let (writable, at) = (place.make("writable"), place.make("mounted"));
+    fill(&writable);
+    rustix::mount::mount_bind(&writable, &at).unwrap();
+    let read_only = rustix::mount::MountFlags::BIND | rustix::mount::MountFlags::RDONLY;
+    rustix::mount::mount_remount(&at, read_only, c"").unwrap();
+    assert!(std::fs::write(at.join("data"), "").is_err());
+    assert!(!is_unchangeable(&at.join("data")));
+}
+
+#[test]
+fn what_a_program_serves_takes_a_promise_to_be_mapped_though_it_is_mounted_read_only() {
+    let Some(disk) = serve(BYTES, false, Reads::default()) else { return };
+    assert!(!is_unchangeable(&disk.path));
+}
+
+#[test]
+fn a_file_system_that_is_read_only_as_a_whole_is_mapped_without_a_promise() {
+    let Some(place) = Place::new() else { return };
+    let image = place.path("image");
+    std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    if !runs("mkfs.ext4", &["-q".as_ref(), image.as_os_str()]) {
+        return;
+    }
+    let Some(at) = place.mount(&image, "ext4") else { return };
+    fill(&at);
+    assert!(!is_unchangeable(&at.join("data")));
+    rustix::mount::mount_remount(&at, rustix::mount::MountFlags::RDONLY, c"").unwrap();
+    assert!(is_unchangeable(&at.join("data")));
+}
