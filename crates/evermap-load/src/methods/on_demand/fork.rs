@@ -1,35 +1,107 @@
 //! Loads that a fork has to wait for.
+//!
+//! The list is locked from before a fork until after it: a child in which it is locked by a thread that the child does not have could neither load
+//! nor fork.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::cell::UnsafeCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Shared;
 use crate::plan::ForkPolicy;
-use crate::sys::at_fork::call_before;
+use crate::sys::at_fork::{Around, call};
 
-static UNDER_WAY: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+/// How often a fork looks whether other threads have begun loads while it waited for some.
+const ROUNDS_MAX: usize = 8;
+
+type Loads = Vec<Weak<Shared>>;
+
+static UNDER_WAY: Mutex<Loads> = Mutex::new(Vec::new());
+
+/// The lock while a fork is under way.
+struct Held(UnsafeCell<Option<MutexGuard<'static, Loads>>>);
+
+// SAFETY: it is used only by who has the lock: the guard is put in after it was taken, and taken out to give it back.
+unsafe impl Sync for Held {}
+
+static HELD: Held = Held(UnsafeCell::new(None));
+
+fn lock() -> MutexGuard<'static, Loads> {
+    UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// From now on forks wait until this load is over, if that is its policy. The loader thread never takes this lock.
 pub(super) fn note(shared: &Arc<Shared>) {
     if shared.fork != ForkPolicy::Finish {
         return;
     }
-    call_before(finish_all);
-    let mut under_way = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+    call(Around { before: finish_all, after: go_on });
+    let mut under_way = lock();
     under_way.retain(|load| load.upgrade().is_some_and(|load| !load.is_over()));
     under_way.push(Arc::downgrade(shared));
 }
 
 /// In the thread that forks, before it does.
 fn finish_all() {
-    let loads: Vec<Arc<Shared>> = {
-        let under_way = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
-        under_way.iter().filter_map(Weak::upgrade).collect()
-    };
-    for load in loads {
-        load.want(0..load.windows.len());
-        // What cannot be had the child does not have: the memory stays `MADV_DONTFORK`.
-        let _ = load.wait_until(|| {
-            load.is_over() || (load.windows.are_settled() && load.windows.failed() > 0)
+    let mut done: Vec<Arc<Shared>> = Vec::new();
+    for _ in 0..ROUNDS_MAX {
+        // Not in one expression with the wait: others load meanwhile.
+        let loads: Vec<Arc<Shared>> = lock().iter().filter_map(Weak::upgrade).collect();
+        let is_done = |load: &Arc<Shared>| done.iter().any(|done| Arc::ptr_eq(done, load));
+        let left: Vec<_> = loads.into_iter().filter(|load| !is_done(load)).collect();
+        if left.is_empty() {
+            break;
+        }
+        for load in left {
+            load.want(0..load.windows.len());
+            // What cannot be had the child does not have: the memory stays `MADV_DONTFORK`.
+            let _ = load.wait_until(|| {
+                load.is_over() || (load.windows.are_settled() && load.windows.failed() > 0)
+            });
+            done.push(load);
+        }
+    }
+    // Before the lock: dropping the last hold on a load takes a while.
+    drop(done);
+    let guard = lock();
+    // SAFETY: this thread has the lock.
+    unsafe { *HELD.0.get() = Some(guard) };
+}
+
+/// In the parent and in the child, after the fork.
+fn go_on() {
+    // SAFETY: this thread has the lock, in the child as well: it is the one that forked.
+    drop(unsafe { (*HELD.0.get()).take() });
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_child_can_lock_what_another_thread_had_locked_when_it_was_forked() {
+        call(Around { before: finish_all, after: go_on });
+        let barrier = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let guard = lock();
+                barrier.wait();
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                drop(guard);
+            });
+            barrier.wait();
+            // SAFETY: the child looks at a word of memory, and ends.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let is_free = UNDER_WAY.try_lock().is_ok();
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(if is_free { 0 } else { 1 }) };
+            }
+            let mut status = 0;
+            // SAFETY: waits for that child alone.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(status, 0, "the lock is another's, who is not in the child");
         });
+        drop(lock());
     }
 }
