@@ -355,8 +355,11 @@ impl Loader<'_> {
         let target = shared.region.address() as usize + number * HUGE_PAGE_BYTES;
         let source = self.staging.address(slot) as usize;
         let counters = &shared.job.counters;
+        let places = &shared.userfault;
+        #[cfg(test)]
+        let places = &shared.injected.moves(places, number);
         // SAFETY: the slot is this thread's; what is read into it is there, and no read into it is under way.
-        match unsafe { place(&shared.userfault, target, source, HUGE_PAGE_BYTES, counters) } {
+        match unsafe { place(places, target, source, HUGE_PAGE_BYTES, counters) } {
             Err(errno) => self.give_up(number, slot, errno),
             Ok(pages_are_gone) => {
                 #[cfg(test)]

@@ -5,6 +5,8 @@
 
 mod deputy;
 mod fork;
+#[cfg(test)]
+mod injected;
 mod loader;
 mod place;
 mod post;
@@ -70,7 +72,7 @@ pub(crate) struct Shared {
     begun: Moment,
     usage: OnceLock<Usage>,
     #[cfg(test)]
-    pub(crate) injected: tests::Injected,
+    pub(crate) injected: injected::Injected,
 }
 
 /// An image's hold on its load.
@@ -86,7 +88,7 @@ pub(crate) struct Start {
     /// Windows in the order in which they were used the last time.
     pub(crate) recorded: Vec<u32>,
     #[cfg(test)]
-    pub(crate) injected: tests::Injected,
+    pub(crate) injected: injected::Injected,
 }
 
 impl OnDemand {

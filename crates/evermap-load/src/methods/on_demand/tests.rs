@@ -2,109 +2,15 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::injected::{Injected, NONE};
 use super::*;
 use crate::counters::Counters;
 use crate::part::Part;
 use crate::source::Source;
 use crate::sys::HUGE_PAGE_BYTES;
-use crate::sys::thread::vanish;
 use evermap_observe::Span;
-
-/// Nowhere.
-const NONE: usize = usize::MAX;
-
-/// What goes wrong, and where.
-#[derive(Debug)]
-pub(crate) struct Injected {
-    /// The loader thread is gone before it reads this window; once.
-    vanish_before_reading: AtomicUsize,
-    /// It is gone when this window is in its place, and before it says so; once.
-    vanish_before_publishing: AtomicUsize,
-    /// Each loader thread is gone before it reads anything.
-    vanish_always: AtomicBool,
-    /// So many deputies are gone at once.
-    vanish_deputies: AtomicUsize,
-    /// Each read begins so much later.
-    pause_ms: AtomicUsize,
-    /// This window cannot be read.
-    unreadable: AtomicUsize,
-    /// It can't past the cache.
-    unreadable_directly: AtomicUsize,
-}
-
-impl Default for Injected {
-    fn default() -> Injected {
-        let none = || AtomicUsize::new(NONE);
-        Injected {
-            vanish_before_reading: none(),
-            vanish_before_publishing: none(),
-            vanish_always: AtomicBool::new(false),
-            vanish_deputies: AtomicUsize::new(0),
-            pause_ms: AtomicUsize::new(0),
-            unreadable: none(),
-            unreadable_directly: none(),
-        }
-    }
-}
-
-fn vanish_at(at: &AtomicUsize, window: usize) {
-    if at.compare_exchange(window, NONE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        vanish();
-    }
-}
-
-impl Injected {
-    pub(crate) fn before_read(&self, window: usize) {
-        std::thread::sleep(Duration::from_millis(self.pause_ms.load(Ordering::Acquire) as u64));
-        if self.vanish_always.load(Ordering::Acquire) {
-            vanish();
-        }
-        vanish_at(&self.vanish_before_reading, window);
-    }
-
-    pub(crate) fn as_deputy(&self) {
-        let fewer = |deputies: usize| deputies.checked_sub(1);
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        if self.vanish_deputies.fetch_update(success, failure, fewer).is_ok() {
-            vanish();
-        }
-    }
-
-    pub(crate) fn before_publishing(&self, window: usize) {
-        vanish_at(&self.vanish_before_publishing, window);
-    }
-
-    pub(crate) fn result(
-        &self,
-        window: usize,
-        result: Result<usize, Errno>,
-    ) -> Result<usize, Errno> {
-        let is_lost = [&self.unreadable, &self.unreadable_directly]
-            .iter()
-            .any(|at| at.load(Ordering::Acquire) == window);
-        if is_lost { Err(Errno::IO) } else { result }
-    }
-
-    pub(crate) fn refill(
-        &self,
-        window: usize,
-        job: &Job,
-        fill: impl FnOnce() -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        if self.unreadable.load(Ordering::Acquire) != window {
-            return fill();
-        }
-        let window = job.part.window(window);
-        Err(Error::Unreadable {
-            path: job.source.path().into(),
-            offset_bytes: window.offset,
-            length_bytes: window.bytes as u64,
-            source: Errno::IO.into(),
-        })
-    }
-}
 
 struct File {
     _directory: tempfile::TempDir,
@@ -261,6 +167,18 @@ fn what_cannot_be_read_past_the_cache_is_read_through_it() {
     load.wait().unwrap();
     assert!(bytes(&load, file.bytes.len()) == file.bytes);
     assert_eq!(of(&job.counters.read_again), 1);
+}
+
+#[test]
+fn a_window_whose_pages_cannot_be_moved_is_copied_page_by_page() {
+    let file = file(4 * HUGE_PAGE_BYTES);
+    let job = job(&file);
+    let injected = Injected::default();
+    injected.unmovable.store(1, Ordering::Release);
+    let Some(load) = start(&job, Start { injected, ..Start::default() }) else { return };
+    load.wait().unwrap();
+    assert!(bytes(&load, file.bytes.len()) == file.bytes);
+    assert_eq!(of(&job.counters.copied_instead), (HUGE_PAGE_BYTES / 4096) as u64);
 }
 
 #[test]
