@@ -66,6 +66,10 @@ fn with_all_memory_locked_every_method_has_the_bytes_and_none_zeros() {
 #[test]
 #[ignore = "a program that another test starts"]
 fn act_with_locked_memory() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    if !is_root() && limit.is_some_and(|limit| limit < 1 << 30) {
+        return skip("this user may lock little memory");
+    }
     if !is_started() || !lock_memory(argument("FLAGS").to_str().unwrap().parse().unwrap()) {
         return;
     }
@@ -121,11 +125,7 @@ fn act_with_little_locked_memory() {
     }
     match Loader::open(argument("FILE")).load() {
         Ok(image) => assert!(*image == *pattern(BYTES)),
-        Err(Error::Io { source, .. }) => {
-            let errno = source.raw_os_error();
-            assert!([Some(libc::EAGAIN), Some(libc::ENOMEM)].contains(&errno), "{source}");
-        }
-        Err(error) => panic!("{error}"),
+        Err(error) => assert!(error.to_string().contains("ulimit -"), "{error}"),
     }
 }
 
