@@ -102,6 +102,15 @@ fn tells_all_changes() -> bool {
     version >= (6, 13)
 }
 
+/// Ends what another thread does, even if the test fails.
+struct Ending<'e>(&'e AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A program that writes a number to the first page, then to the last, then a higher one: a version of the file has equal ones, or a first that is one
 /// more.
 #[test]
@@ -118,6 +127,7 @@ fn an_image_is_one_version_of_a_file_that_is_written_all_the_time() {
     write(0, last);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _ending = Ending(&is_over);
         scope.spawn(|| {
             let mut number = 1u64;
             while !is_over.load(Ordering::Relaxed) {
@@ -150,7 +160,6 @@ fn an_image_is_one_version_of_a_file_that_is_written_all_the_time() {
                 }
             }
         }
-        is_over.store(true, Ordering::Relaxed);
     });
 }
 
