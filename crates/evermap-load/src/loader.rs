@@ -20,6 +20,7 @@ use crate::plan::{
     Cache, Choice, Facts, ForkPolicy, Latency, Method, NoMemory, Order, Wishes, plan,
 };
 use crate::recording::Recording;
+use crate::region::Region;
 use crate::replay::{self, RecordingUse, Told};
 use crate::share::Share;
 use crate::source::Source;
@@ -141,7 +142,7 @@ impl Loader {
         self
     }
 
-    /// What is known before a load, and what would be tried. Touches nothing of the file.
+    /// What is known before a load, and what would be tried. Touches nothing of the file, unless its length is known only by reading it (`/proc`).
     ///
     /// # Errors
     ///
@@ -277,6 +278,11 @@ impl Load<'_> {
 
     fn make(&self, choice: &Choice) -> Result<image::Memory, Stop> {
         let (job, threads) = (&self.job, choice.threads);
+        if job.part.windows() == 0 {
+            // No method has anything to do.
+            job.counters.complete();
+            return Ok(image::Memory::Whole(Region::empty()));
+        }
         match choice.method {
             method if method.maps_the_file() => {
                 if !self.may_map {
