@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use evermap_observe::{FileSystem, Span};
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
@@ -73,8 +74,8 @@ pub(crate) struct Source {
     file: File,
     /// All of a file whose length is not known before it is read, as the kernel's are in `/proc` and `/sys`.
     contents: Option<Vec<u8>>,
-    /// The same without the page cache, and the blocks that it is read in.
-    direct: Option<Direct>,
+    /// The same without the page cache, and the blocks that it is read in; opened when somebody asks.
+    direct: OnceLock<Option<Direct>>,
     identity: Identity,
     file_system: FileSystem,
     /// Bytes that have blocks on the disk.
@@ -121,8 +122,8 @@ impl Source {
         Ok(Source {
             path: path.into(),
             direct: match contents {
-                None => open_direct(&file, path, &stat),
-                Some(_) => None,
+                None => OnceLock::new(),
+                Some(_) => OnceLock::from(None),
             },
             contents,
             identity,
@@ -161,12 +162,17 @@ impl Source {
 
     /// Reads past it, if the file can be read so.
     pub(crate) fn direct(&self) -> Option<BorrowedFd<'_>> {
-        self.direct.as_ref().map(|direct| direct.file.as_fd())
+        self.opened_direct().map(|direct| direct.file.as_fd())
     }
 
     /// What direct reads are multiples of; of a page at least.
     pub(crate) fn block_bytes(&self) -> u64 {
-        self.direct.as_ref().map_or(crate::sys::page_bytes() as u64, |direct| direct.block_bytes)
+        self.opened_direct().map_or(crate::sys::page_bytes() as u64, |direct| direct.block_bytes)
+    }
+
+    fn opened_direct(&self) -> Option<&Direct> {
+        let opened = || open_direct(&self.file, &self.path, &self.identity);
+        self.direct.get_or_init(opened).as_ref()
     }
 
     /// Whether it is still the version that was opened. Costs a system call.
@@ -224,7 +230,7 @@ fn look(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
 }
 
 /// The same file again, past the page cache.
-fn open_direct(file: &File, path: &Path, stat: &Statx) -> Option<Direct> {
+fn open_direct(file: &File, path: &Path, identity: &Identity) -> Option<Direct> {
     let alignment = evermap_observe::direct_alignment(file.as_fd())?;
     let block_bytes = u64::from(alignment.offset_bytes)
         .max(u64::from(alignment.memory_bytes))
@@ -238,8 +244,8 @@ fn open_direct(file: &File, path: &Path, stat: &Statx) -> Option<Direct> {
         .or_else(|_| rustix::fs::open(path, flags, Mode::empty()))
         .ok()?;
     let is_same = look(opened.as_fd()).is_ok_and(|other| {
-        let (one, other) = (Identity::of(stat), Identity::of(&other));
-        (one.device, one.inode) == (other.device, other.inode)
+        let other = Identity::of(&other);
+        (identity.device, identity.inode) == (other.device, other.inode)
     });
     is_same.then_some(Direct { file: opened, block_bytes })
 }
