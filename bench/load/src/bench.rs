@@ -35,10 +35,9 @@ pub fn start(mut options: Options) -> Outcome<Bench> {
         Err(why) => missing.push(why.as_str()),
     }
     let each = "a process that does nothing else, measured from inside";
-    machine::describe(&mut bench, &Remarks { facts: &facts, each, missing: &missing })?;
-    println!(
-        "- cold here: only the file's own pages were dropped, but on packed file systems, where everything is; both are looked at"
-    );
+    let cold = "the file's own pages were dropped, or, on packed file systems, the whole page cache, and programs were read again; \
+                none of the file is cached then";
+    machine::describe(&mut bench, &Remarks { facts: &facts, each, cold, missing: &missing })?;
     Ok(bench)
 }
 

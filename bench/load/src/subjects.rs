@@ -110,6 +110,7 @@ pub fn everybody(python: Option<&Path>) -> Vec<Subject> {
 /// The interpreter with numpy and safetensors, and their versions; or why there is none.
 pub fn find_python() -> Result<(PathBuf, String), String> {
     let python = match std::env::var_os("EVERMAP_BENCH_PYTHON") {
+        Some(path) if path == "none" => return Err("Python (EVERMAP_BENCH_PYTHON=none)".into()),
         Some(path) if !path.is_empty() => PathBuf::from(path),
         _ => find_program("python3").ok_or("there is no python3")?,
     };

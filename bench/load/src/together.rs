@@ -1,7 +1,7 @@
 //! Several loaders at once: processes that wait until all are there, and begin together.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ struct Waiting {
     complaint: File,
 }
 
-/// What each of them took, or why one of them came to nothing. All are over when this returns.
+/// What each of them took since they began together, or why one of them came to nothing. All are over when this returns.
 pub fn run(commands: Vec<Command>) -> Outcome<Result<Vec<(Taken, Cost)>, Failure>> {
     let mut all = Vec::new();
     for command in commands {
@@ -37,7 +37,12 @@ pub fn run(commands: Vec<Command>) -> Outcome<Result<Vec<(Taken, Cost)>, Failure
     // All are waited for, whatever becomes of one.
     let ends: Vec<_> = begun
         .into_iter()
-        .map(|(child, output, complaint)| (finish(child, start), output, complaint))
+        .map(|(child, output, complaint)| {
+            let end = finish(child, start).map(|(status, cost)| {
+                (status, Cost { wall_ns: start.elapsed().as_nanos() as u64, ..cost })
+            });
+            (end, output, complaint)
+        })
         .collect();
     let mut taken = Vec::new();
     for (end, mut output, mut complaint) in ends {
@@ -53,8 +58,7 @@ pub fn run(commands: Vec<Command>) -> Outcome<Result<Vec<(Taken, Cost)>, Failure
 }
 
 fn start(mut command: Command) -> Outcome<Waiting> {
-    let mut complaint = tempfile::tempfile()?;
-    complaint.rewind()?;
+    let complaint = tempfile::tempfile()?;
     command.arg("--latch").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.stderr(complaint.try_clone()?).spawn()?;
     let input = child.stdin.take().ok_or("its input is a pipe")?;

@@ -65,6 +65,9 @@ impl Buffers {
         if start.is_null() {
             return Err("no memory to read into".into());
         }
+        // Whole pieces for the device, as an image's. Where there are no huge pages it is small ones.
+        // SAFETY: advice about all of the memory that was just got.
+        unsafe { libc::madvise(start.cast(), DEPTH * READ_BYTES, libc::MADV_HUGEPAGE) };
         // Each page is there before the first read.
         // SAFETY: all of the memory that was just got.
         unsafe { start.write_bytes(1, DEPTH * READ_BYTES) };

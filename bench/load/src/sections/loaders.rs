@@ -229,7 +229,10 @@ fn limited(bench: &mut Bench, file: &std::path::Path, bytes: u64, subjects: &[Su
     let all = [Standings { cell, lots }];
     println!("{}", tables::by_subject("finished, ms", &[name], &all, tables::finished));
     println!("{}", tables::costs(&all[0]));
-    println!("Picked: {}\n", picked(&all[0]));
+    let picked = picked(&all[0]);
+    if !picked.is_empty() {
+        println!("Picked: {picked}\n");
+    }
     tables::failures(&all);
     Ok(())
 }

@@ -89,7 +89,7 @@ pub(super) fn failures(all: &[Standings]) {
     let mut said = Vec::new();
     for lot in all.iter().flat_map(|standings| &standings.lots) {
         if let Err(failure) = &lot.steps {
-            let line = format!("- `{}`: {}", lot.name, failure.lines().next().unwrap_or_default());
+            let line = format!("- `{}`: {}", lot.name, reason(failure));
             if !said.contains(&line) {
                 println!("{line}");
                 said.push(line);
@@ -98,6 +98,18 @@ pub(super) fn failures(all: &[Standings]) {
     }
     if !said.is_empty() {
         println!();
+    }
+}
+
+/// Without the name of the program, which is this one or Python.
+fn reason(failure: &str) -> &str {
+    let line = failure.lines().next().unwrap_or_default();
+    let said = line.split_once("evermap-load-bench: ").or_else(|| line.split_once("refused: "));
+    match said {
+        Some((_, said)) if !said.is_empty() => {
+            said.rsplit("evermap-load-bench: ").next().unwrap_or(said)
+        }
+        _ => line,
     }
 }
 
@@ -170,4 +182,30 @@ pub(super) fn say_within(all: &[Standings]) {
 /// What a state is called.
 pub(super) fn state(is_cold: bool) -> &'static str {
     if is_cold { "cold" } else { "warm" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_what_the_program_said_or_how_it_ended() {
+        let ended =
+            "/target/release/evermap-load-bench: exit status: 1: evermap-load-bench: cannot";
+        assert_eq!(reason(ended), "cannot");
+        assert_eq!(reason("/bin/python: exit status: 1: refused: in order"), "in order");
+        let killed = "/target/release/evermap-load-bench: signal: 9 (SIGKILL): ";
+        assert_eq!(reason(killed), "signal: 9 (SIGKILL): ");
+    }
+
+    #[test]
+    fn ten_percent_more_is_still_within() {
+        let samples = |value| {
+            let mut samples = Samples::new();
+            samples.push(value);
+            samples
+        };
+        assert!(is_within(&samples(1.1)) && !is_within(&samples(1.11)));
+        assert!(!is_within(&Samples::new()));
+    }
 }
