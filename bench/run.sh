@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # Builds the benchmarks optimised and runs them; arguments are names of sections.
-# `transfer` and what follows is for transfer/run.sh.
+# `transfer` or `load` and what follows is for transfer/run.sh or load/run.sh.
 #
 # EVERMAP_CORPUS     folders with documents, separated by `:`; default: examples/pages
 # EVERMAP_BENCH_DIR  a folder on the disk to measure; default: the one for temporary files
 set -euo pipefail
 cd "$(dirname "$0")"
-# A workspace of its own, with sections and options of its own.
-if [ "${1:-}" = transfer ]; then
+# Workspaces of their own, with sections and options of their own.
+case "${1:-}" in
+transfer | load)
+    which="$1"
     shift
-    exec transfer/run.sh "$@"
-fi
+    exec "$which/run.sh" "$@"
+    ;;
+esac
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 # The C and C++ library, for a std::map in an object (section heap).
 if [ -x ../crates/evermap-c/link.sh ]; then

@@ -204,8 +204,14 @@ impl Grounds {
         Ok(ground)
     }
 
-    /// An image of a folder, as it is now.
+    /// A folder, as it is now, on a file system that can only be read.
     pub fn packed(&self, how: Packed, content: &Path) -> Outcome<Ground> {
+        let image = self.image(how, content)?;
+        self.on_image(how.name(), how, image)
+    }
+
+    /// The image alone: a file without a name.
+    pub fn image(&self, how: Packed, content: &Path) -> Outcome<File> {
         let (program, before, after) = how.maker();
         self.needs(program)?;
         let name = how.name().replace(' ', "-");
@@ -220,9 +226,13 @@ impl Grounds {
         let file = made.and_then(|()| Ok(File::open(&path)?));
         // It has no name from now on.
         let _ = std::fs::remove_file(&path);
-        let file = file?;
-        let device = LoopDevice::new(file.as_fd(), true)?;
-        self.mounted(&name, how.kind(), Some(device), Some(file), "")
+        file
+    }
+
+    /// What is in an image, wherever that is.
+    pub fn on_image(&self, name: &str, how: Packed, image: File) -> Outcome<Ground> {
+        let device = LoopDevice::new(image.as_fd(), true)?;
+        self.mounted(&name.replace(' ', "-"), how.kind(), Some(device), Some(image), "")
     }
 
     fn mounted(

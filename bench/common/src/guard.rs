@@ -1,7 +1,7 @@
 //! A process that outlives a run that is killed, and undoes what the kernel does not undo by itself.
 //!
 //! It is told what to undo before that is done: `remove PATH` for a folder, `write VALUE PATH` for a setting of a block
-//! device. When its input ends it undoes all that, the last first. A run that ends well has undone everything itself;
+//! device, `group PATH` for a control group. When its input ends it undoes all that, the last first. A run that ends well has undone everything itself;
 //! the guard then finds nothing to do. It is started before mounts become private and so never sees them: removing a
 //! folder can't reach into a file system that is mounted there.
 
@@ -9,8 +9,12 @@ use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::Outcome;
+
+/// For what is left to end by itself.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The guard, as seen by the run. Going away lets it undo what is left, and waits for that.
 pub struct Guard {
@@ -40,6 +44,11 @@ impl Guard {
         self.tell(&format!("write {value} {}", utf8(file)?))
     }
 
+    /// A control group that has to be gone in the end.
+    pub fn group(&mut self, folder: &Path) -> Outcome {
+        self.tell(&format!("group {}", utf8(folder)?))
+    }
+
     fn tell(&mut self, line: &str) -> Outcome {
         let input = self.input.as_mut().ok_or("the guard is gone")?;
         writeln!(input, "{line}").map_err(|error| format!("the guard is gone: {error}"))?;
@@ -65,6 +74,7 @@ fn utf8(path: &Path) -> Outcome<&str> {
 enum Undo {
     Remove(PathBuf),
     Write(String, PathBuf),
+    Group(PathBuf),
 }
 
 impl Undo {
@@ -72,6 +82,7 @@ impl Undo {
         let (what, rest) = line.split_once(' ')?;
         match what {
             "remove" => Some(Undo::Remove(rest.into())),
+            "group" => Some(Undo::Group(rest.into())),
             "write" => {
                 let (value, path) = rest.split_once(' ')?;
                 Some(Undo::Write(value.to_string(), path.into()))
@@ -84,6 +95,23 @@ impl Undo {
         match self {
             Undo::Remove(folder) => std::fs::remove_dir_all(folder),
             Undo::Write(value, file) => std::fs::write(file, value),
+            Undo::Group(folder) => remove_group(folder),
+        }
+    }
+}
+
+/// Removes a control group, once the last process in it has ended: those who are in one end by themselves.
+pub fn remove_group(folder: &Path) -> std::io::Result<()> {
+    let start = Instant::now();
+    loop {
+        match std::fs::remove_dir(folder) {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::ResourceBusy
+                    && start.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            end => return end,
         }
     }
 }

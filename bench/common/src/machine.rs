@@ -14,6 +14,8 @@ pub struct Remarks<'a> {
     pub facts: &'a [Fact<'a>],
     /// What a single figure is of.
     pub each: &'a str,
+    /// What is emptied before something is cold.
+    pub cold: &'a str,
     /// Who is not here to be measured.
     pub missing: &'a [&'a str],
 }
@@ -73,7 +75,7 @@ pub fn describe<Own>(bench: &mut Bench<Own>, remarks: &Remarks<'_>) -> Outcome {
         if options.quick { "" } else { ", after one that does not" }
     );
     println!("- figures are medians, least and most in parentheses; each is of {}", remarks.each);
-    limits(bench, remarks.missing);
+    limits(bench, remarks);
     let facts = remarks.facts.iter().map(|fact| (fact.key, fact.value.as_str())).collect();
     let (file_system, rounds, quick) = (file_system.into(), options.rounds, options.quick);
     let machine = Machine { machine, kernel, file_system, facts, rounds, quick, evermap };
@@ -86,11 +88,12 @@ pub fn text_of(path: &str) -> String {
 }
 
 /// What can't be had here, and what is done about the host's memory.
-fn limits<Own>(bench: &Bench<Own>, missing: &[&str]) {
+fn limits<Own>(bench: &Bench<Own>, remarks: &Remarks<'_>) {
+    let missing = remarks.missing;
     match bench.can_drop {
         true => println!(
-            "- cold: the page cache was emptied, then programs and their libraries were read again; the host of a \
-             virtual machine may have the disk's blocks all the same"
+            "- cold: {}; the host of a virtual machine may have the disk's blocks all the same",
+            remarks.cold
         ),
         false => println!("- **cold figures are skipped**: emptying the page cache takes root"),
     }

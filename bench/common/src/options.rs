@@ -23,6 +23,10 @@ pub struct Choices<'a> {
     pub states: &'a [&'a str],
     /// The sizes of a quick run, if none are named.
     pub sizes_quick_bytes: &'a [u64],
+    /// Shares of a file in percent, where those are measured.
+    pub shares_percent: &'a [u8],
+    /// What `--full` adds, where it is an option.
+    pub full: Option<&'a str>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -31,8 +35,11 @@ pub struct Options {
     pub rounds: usize,
     /// Small files: does everything work?
     pub quick: bool,
+    /// What takes long as well.
+    pub full: bool,
     /// Only files of these sizes.
     pub sizes_bytes: Vec<u64>,
+    shares_percent: Vec<u8>,
     file_systems: Vec<String>,
     subjects: Vec<String>,
     states: Vec<String>,
@@ -81,6 +88,10 @@ impl Options {
                         options.sizes_bytes.push(parse_size(&size)?);
                     }
                 }
+                Arg::Long("full") if choices.full.is_some() => options.full = true,
+                Arg::Long("shares") if !choices.shares_percent.is_empty() => {
+                    options.shares_percent = shares(parser.value()?, choices.shares_percent)?;
+                }
                 Arg::Long("subjects") => options.subjects = list(parser.value()?)?,
                 Arg::Long("file-systems") => {
                     options.file_systems = known(list(parser.value()?)?, choices.file_systems)?;
@@ -126,6 +137,14 @@ impl Options {
         self.file_systems.is_empty() || self.file_systems.iter().any(|wanted| wanted == name)
     }
 
+    pub fn wants_share(&self, percent: u8) -> bool {
+        self.shares_percent.is_empty() || self.shares_percent.contains(&percent)
+    }
+
+    pub fn names_shares(&self) -> bool {
+        !self.shares_percent.is_empty()
+    }
+
     /// Subjects whose names contain one of the words.
     pub fn wants_subject(&self, name: &str) -> bool {
         self.subjects.is_empty() || self.subjects.iter().any(|part| name.contains(part))
@@ -151,6 +170,15 @@ impl Options {
         self.scaled(0, 1)
     }
 
+    /// Everybody's turn in every round: `(round, who)`. Rounds begin with another one each, so that nobody always comes after the
+    /// same one.
+    pub fn turns(&self, subjects: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let rounds = self.first_round()..=self.rounds;
+        rounds.flat_map(move |round| {
+            (0..subjects).map(move |turn| (round, (turn + round) % subjects))
+        })
+    }
+
     /// A number at this scale.
     pub fn scaled<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
@@ -170,6 +198,13 @@ fn list(value: OsString) -> Outcome<Vec<String>> {
         .collect())
 }
 
+fn shares(value: OsString, all: &[u8]) -> Outcome<Vec<u8>> {
+    let all: Vec<String> = all.iter().map(u8::to_string).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let given = known(list(value)?, &all)?;
+    Ok(given.iter().filter_map(|share| share.parse().ok()).collect())
+}
+
 fn known(given: Vec<String>, all: &[&str]) -> Outcome<Vec<String>> {
     match given.iter().find(|name| !all.contains(&name.as_str())) {
         Some(name) => Err(format!("no `{name}`; there are {}", all.join(", ")).into()),
@@ -178,6 +213,14 @@ fn known(given: Vec<String>, all: &[&str]) -> Outcome<Vec<String>> {
 }
 
 pub fn help(choices: &Choices<'_>) -> String {
+    let mut more = String::new();
+    if !choices.shares_percent.is_empty() {
+        let all: Vec<String> = choices.shares_percent.iter().map(u8::to_string).collect();
+        more += &format!("--shares A,B       only these shares, in percent ({})\n", all.join(", "));
+    }
+    if let Some(what) = choices.full {
+        more += &format!("--full             {what}\n");
+    }
     format!(
         "{} [OPTIONS] [SECTION ...]\n\n\
          Sections: {}\n\n\
@@ -187,7 +230,7 @@ pub fn help(choices: &Choices<'_>) -> String {
          --file-systems A,B only these ({})\n\
          --subjects A,B     only those whose names contain A or B\n\
          --states A,B       only these ({})\n\
-         --json FILE        every single figure, a JSON object a line\n\
+         {more}--json FILE        every single figure, a JSON object a line\n\
          --images DIR       where plots are drawn to (default: EVERMAP_BENCH_RESULTS, or bench/results)\n\
          --folder DIR       a folder on the disk to measure (default: EVERMAP_BENCH_DIR, or that of temporary files)\n\
          --evermap PATH     the evermap command (default: EVERMAP_COMMAND); `none` measures the peers alone\n\n\
@@ -214,6 +257,8 @@ mod tests {
             file_systems: &["ext4", "xfs"],
             states: &["warm", "cold", "unsynced", "synced"],
             sizes_quick_bytes: &[4096],
+            shares_percent: &[],
+            full: None,
         }
     }
 
@@ -242,6 +287,15 @@ mod tests {
     }
 
     #[test]
+    fn each_round_begins_with_another_and_has_everybody() {
+        let options = parse(&["--quick", "--rounds", "3"]).unwrap().unwrap();
+        let turns: Vec<_> = options.turns(2).collect();
+        assert_eq!(turns, [(1, 1), (1, 0), (2, 0), (2, 1), (3, 1), (3, 0)]);
+        assert_eq!(parse(&[]).unwrap().unwrap().turns(3).count(), 33);
+        assert_eq!(options.turns(0).count(), 0);
+    }
+
+    #[test]
     fn one_state_of_a_pair_excludes_the_other_and_none_means_both() {
         let options = parse(&["--states", "cold"]).unwrap().unwrap();
         assert!(options.names_states() && options.wants_of_pair("cold", "warm"));
@@ -255,6 +309,17 @@ mod tests {
         assert_eq!(parse(&["--quick"]).unwrap().unwrap().sizes_bytes, [4096]);
         assert_eq!(parse(&["--quick", "--sizes", "1G"]).unwrap().unwrap().sizes_bytes, [1 << 30]);
         assert!(parse(&[]).unwrap().unwrap().sizes_bytes.is_empty());
+    }
+
+    #[test]
+    fn shares_and_full_runs_are_options_only_where_there_are_some() {
+        assert!(parse(&["--full"]).is_err() && parse(&["--shares", "10"]).is_err());
+        let choices = Choices { shares_percent: &[10, 50], full: Some("more"), ..choices() };
+        let parse = |arguments: &[&str]| Options::parse(arguments, &choices, &|_| None);
+        let options = parse(&["--full", "--shares", "50"]).unwrap().unwrap();
+        assert!(options.full && options.wants_share(50) && !options.wants_share(10));
+        assert!(parse(&[]).unwrap().unwrap().wants_share(10) && parse(&["--shares=5"]).is_err());
+        assert!(help(&choices).contains("(10, 50)") && help(&choices).contains("--full"));
     }
 
     #[test]

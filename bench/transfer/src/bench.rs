@@ -27,7 +27,9 @@ pub fn start(options: Options) -> Outcome<Bench> {
         value: machine::text_of("/proc/sys/net/ipv4/tcp_congestion_control"),
     };
     let each = "a whole new process";
-    machine::describe(&mut bench, &Remarks { facts: &[congestion], each, missing: &missing })?;
+    let cold = "the page cache was emptied, then programs and their libraries were read again";
+    let remarks = Remarks { facts: &[congestion], each, cold, missing: &missing };
+    machine::describe(&mut bench, &remarks)?;
     Ok(bench)
 }
 

@@ -1,7 +1,5 @@
 //! Subjects in turns: each does the same once in every round, so that noise falls on all of them alike, and all have to
-//! make a true copy.
-//!
-//! Round 0 does not count. Rounds begin with another subject each, so that nobody always comes after the same one.
+//! make a true copy. Round 0 does not count.
 
 use std::path::{Path, PathBuf};
 
@@ -104,24 +102,21 @@ impl Standings {
 pub fn compete(bench: &mut Bench, cell: &Cell, subjects: &[Subject]) -> Outcome<Standings> {
     let mut lots: Vec<Lot> = subjects.iter().map(new_lot).collect();
     caches::fill(&cell.source)?;
-    for round in bench.options.first_round()..=bench.options.rounds {
-        for turn in 0..subjects.len() {
-            let index = (turn + round) % subjects.len();
-            let (subject, lot) = (&subjects[index], &mut lots[index]);
-            let Ok(steps) = &mut lot.steps else { continue };
-            match step(bench, cell, subject)? {
-                Ok(measured) => {
-                    let subject = &subject.name;
-                    let origin = Origin { section: cell.section, cell: &cell.name, subject, round };
-                    bench.raw.add(origin, measured)?;
-                    if round > 0 {
-                        steps.push(measured);
-                    }
+    for (round, index) in bench.options.turns(subjects.len()) {
+        let (subject, lot) = (&subjects[index], &mut lots[index]);
+        let Ok(steps) = &mut lot.steps else { continue };
+        match step(bench, cell, subject)? {
+            Ok(measured) => {
+                let subject = &subject.name;
+                let origin = Origin { section: cell.section, cell: &cell.name, subject, round };
+                bench.raw.add(origin, measured)?;
+                if round > 0 {
+                    steps.push(measured);
                 }
-                Err(failure) => {
-                    eprintln!("{}: {}: {failure}", cell.name, subject.name);
-                    lot.steps = Err(failure);
-                }
+            }
+            Err(failure) => {
+                eprintln!("{}: {}: {failure}", cell.name, subject.name);
+                lot.steps = Err(failure);
             }
         }
     }

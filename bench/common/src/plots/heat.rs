@@ -15,7 +15,8 @@ pub struct Heat {
     pub rows: Vec<(String, Vec<Option<f64>>)>,
 }
 
-const NAMES: f64 = 160.0;
+const NAMES_LEAST: f64 = 160.0;
+const CHARACTER: f64 = 6.7;
 const CELL: (f64, f64) = (76.0, 20.0);
 const HEAD: f64 = 86.0;
 /// So many times quicker or slower is as green or red as it gets.
@@ -24,15 +25,22 @@ const QUICKER: (f64, f64, f64) = (0x2f as f64, 0x8f as f64, 0x83 as f64);
 const SLOWER: (f64, f64, f64) = (0xd6 as f64, 0x5a as f64, 0x4e as f64);
 
 impl Heat {
+    /// Room for the longest name.
+    fn names_width(&self) -> f64 {
+        let longest = self.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        (longest as f64 * CHARACTER + 20.0).max(NAMES_LEAST)
+    }
+
     pub fn svg(&self) -> Outcome<String> {
-        let width = NAMES + CELL.0 * self.columns.len().max(4) as f64 + 12.0;
+        let names = self.names_width();
+        let width = names + CELL.0 * self.columns.len().max(4) as f64 + 12.0;
         let height = HEAD + CELL.1 * self.rows.len() as f64 + 12.0;
         picture((width as i32, height as i32), |canvas| {
             canvas.text(&self.title, (12.0, 18.0), 15, At::Left, DARK)?;
             canvas.text(&self.meaning, (12.0, 38.0), 11, At::Left, DARK)?;
             for (index, name) in self.columns.iter().enumerate() {
                 // The kind above the size.
-                let x = NAMES + CELL.0 * (index as f64 + 0.5);
+                let x = names + CELL.0 * (index as f64 + 0.5);
                 let (kind, size) = name.split_once(' ').unwrap_or(("", name));
                 canvas.text(kind, (x, HEAD - 24.0), 11, At::Centre, DARK)?;
                 canvas.text(size, (x, HEAD - 10.0), 11, At::Centre, DARK)?;
@@ -40,9 +48,9 @@ impl Heat {
             for (row, (name, ratios)) in self.rows.iter().enumerate() {
                 let top = HEAD + CELL.1 * row as f64;
                 let middle = top + CELL.1 / 2.0;
-                canvas.text(name, (NAMES - 8.0, middle), 12, At::Right, DARK)?;
+                canvas.text(name, (names - 8.0, middle), 12, At::Right, DARK)?;
                 for (column, ratio) in ratios.iter().enumerate() {
-                    let left = NAMES + CELL.0 * column as f64;
+                    let left = names + CELL.0 * column as f64;
                     let Some(ratio) = ratio else {
                         canvas.text("-", (left + CELL.0 / 2.0, middle), 11, At::Centre, DARK)?;
                         continue;
@@ -68,6 +76,18 @@ fn colour(ratio: f64) -> RGBColor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_name_has_room() {
+        let heat = |name: &str| Heat {
+            title: String::new(),
+            meaning: String::new(),
+            columns: Vec::new(),
+            rows: vec![(name.to_string(), Vec::new())],
+        };
+        assert_eq!(heat("cp").names_width(), NAMES_LEAST);
+        assert!(heat("evermap mmap-populate-write").names_width() > 27.0 * 6.5);
+    }
 
     #[test]
     fn one_is_pale_and_twice_as_quick_as_strong_as_twice_as_slow() {

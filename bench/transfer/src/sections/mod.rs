@@ -35,5 +35,7 @@ pub fn choices() -> Choices<'static> {
         file_systems: &FILE_SYSTEMS,
         states: &STATES,
         sizes_quick_bytes: &SIZES_QUICK_BYTES,
+        shares_percent: &[],
+        full: None,
     }
 }

@@ -1,5 +1,8 @@
 //! `evermap bench`: what this machine can do.
 
+mod load;
+mod work;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +24,7 @@ pub struct Bench {
 #[derive(Debug, Subcommand)]
 enum What {
     Transfer(Transfer),
+    Load(load::Load),
 }
 
 /// Move files by every engine there is, in turns, and compare
@@ -72,8 +76,10 @@ fn size(text: &str) -> Result<u64, String> {
 
 impl Bench {
     pub fn run(&self) -> Result<(), Failure> {
-        let What::Transfer(transfer) = &self.what;
-        transfer.run()
+        match &self.what {
+            What::Transfer(transfer) => transfer.run(),
+            What::Load(load) => load.run(),
+        }
     }
 }
 

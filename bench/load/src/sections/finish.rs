@@ -1,0 +1,257 @@
+//! The must-show: a file of 1 GiB that nobody has in the cache, and all of it is written. And the goals, which are about what others
+//! measured, too.
+//!
+//! The device's rate is measured in each round, by 16 direct reads of 2 MiB at a time into memory that is used again. A subject's share
+//! of it is that of the load until all could be used, without the work that comes after.
+
+use std::path::{Path, PathBuf};
+
+use common::goals::Goal;
+use common::grounds::Packed;
+use common::process::{self, Job};
+use common::raw::Origin;
+use common::samples::{Samples, figure};
+use common::table::Table;
+use common::units::{GIB, MIB, grouped, size};
+use common::{Outcome, grounds};
+
+use super::{systems, tables};
+use crate::bench::{self, Bench};
+use crate::compete::{Cell, Measured, Standings, compete, compete_beside, make_cold};
+use crate::corpus::{self, Content};
+use crate::subjects::{AUTOMATIC, FINISH, MAP, READ};
+use crate::work::{Order, Work};
+
+pub(super) const SUBJECTS: [&str; 6] =
+    [READ, MAP, "evermap takeover", "evermap takeover-on-demand", AUTOMATIC, FINISH];
+const ALL_WRITTEN: Work = Work::written(100, Order::Sequential);
+const ALL_READ: Work = Work::read(100, Order::Sequential);
+const PACKED_BYTES: u64 = 256 * MIB;
+const NO_COLD: &str = "nothing is cold where this runs";
+
+pub fn report(bench: &mut Bench) -> Outcome {
+    let named = bench.options.sizes_bytes.first().copied();
+    let (bytes, packed_bytes) = (named.unwrap_or(GIB), named.unwrap_or(PACKED_BYTES));
+    let folder = bench.folder("finish")?;
+    let file = corpus::make(&folder, "file", bytes, Content::Random)?;
+    if grounds::kind(&folder) == Some("tmpfs") {
+        bench.goals.unmeasured("cold, all written", Goal::AtLeast(1.5), NO_COLD);
+    } else {
+        headline(bench, &file, bytes)?;
+    }
+    warm(bench, &file, bytes)?;
+    std::fs::remove_dir_all(folder)?;
+    compressed(bench, packed_bytes)?;
+    every_cell(bench);
+    println!("{}", bench.goals.table());
+    Ok(())
+}
+
+fn cell(name: String, file: &Path, bytes: u64, is_cold: bool, work: Work) -> Cell {
+    let (section, file) = ("finish", PathBuf::from(file));
+    Cell { section, name, file, bytes, is_cold, work, is_packed: false }
+}
+
+fn headline(bench: &mut Bench, file: &Path, bytes: u64) -> Outcome {
+    let name = format!("{}, cold, all written", size(bytes));
+    let cell = cell(name, file, bytes, true, ALL_WRITTEN);
+    let subjects = bench::named(bench, &SUBJECTS);
+    let mut rates = Vec::new();
+    let mut rate = |bench: &mut Bench, round: usize| -> Outcome {
+        let rate = device_rate(bench, file)?;
+        let origin = Origin {
+            section: "finish",
+            cell: "device",
+            subject: "16 direct reads of 2 MiB",
+            round,
+        };
+        bench.raw.add(origin, serde_json::json!({ "bytes_per_s": rate }))?;
+        if round > 0 {
+            rates.push(rate);
+        }
+        Ok(())
+    };
+    let all = compete_beside(bench, &cell, &subjects, Some(&mut rate))?;
+    println!("### {}\n\n{}", cell.name, headline_table(&all, &rates));
+    println!("The device reads {} MB/s.\n", figure(samples(&rates).median() / 1e6));
+    println!("{}", tables::costs(&all));
+    tables::failures(std::slice::from_ref(&all));
+    for policy in [AUTOMATIC, FINISH] {
+        judge_headline(bench, &all, &rates, policy);
+    }
+    Ok(())
+}
+
+/// What the device does now, in bytes a second.
+fn device_rate(bench: &Bench, file: &Path) -> Outcome<f64> {
+    make_cold(file, false)?;
+    let output = tempfile::NamedTempFile::new()?;
+    let mut command = std::process::Command::new(&bench.options.program);
+    command.args(["child", "rate"]).arg(file);
+    process::run(Job { output: Some(output.path().to_path_buf()), ..Job::new(command) })??;
+    Ok(std::fs::read_to_string(output.path())?.trim().parse()?)
+}
+
+fn samples(values: &[f64]) -> Samples {
+    let mut samples = Samples::new();
+    values.iter().for_each(|value| samples.push(*value));
+    samples
+}
+
+/// In parts of the device's rate, round by round; nothing for whom nothing is known to be complete before it is touched.
+fn device_shares(all: &Standings, name: &str, rates: &[f64]) -> Option<Samples> {
+    let steps = all.lot(name)?.steps.as_ref().ok()?;
+    let mut shares = Samples::new();
+    for (step, rate) in steps.iter().zip(rates) {
+        let complete_s = match name {
+            READ => step.taken.loaded_s,
+            _ => step.taken.complete_s?,
+        };
+        shares.push(step.bytes as f64 / complete_s / rate);
+    }
+    Some(shares)
+}
+
+fn headline_table(all: &Standings, rates: &[f64]) -> Table {
+    let mut table = Table::new(&[
+        "",
+        "by",
+        "finished, ms: mean",
+        "median",
+        "first page, ms",
+        "system, ms",
+        "faults",
+        "twice, MiB",
+        "of the device's rate",
+    ]);
+    for lot in all.lots.iter().filter(|lot| lot.steps.is_ok()) {
+        let shares = device_shares(all, &lot.name, rates);
+        table.row(&[
+            lot.name.clone(),
+            lot.methods(),
+            figure(lot.finished_ms().mean()),
+            lot.finished_ms().to_string(),
+            tables::first_page(lot),
+            lot.samples(Measured::system_ms).to_string(),
+            grouped(lot.samples(Measured::faults).median()),
+            figure(lot.samples(|step| step.duplicate_bytes as f64).median() / MIB as f64),
+            shares.map_or("-".to_string(), |shares| shares.to_string()),
+        ]);
+    }
+    table
+}
+
+/// Holds a figure of one subject against a goal.
+fn judge(bench: &mut Bench, what: &str, peer: &str, figures: Option<Samples>, goal: Goal) {
+    match figures {
+        Some(figures) => {
+            bench.goals.judge(what, peer, &figures, goal);
+        }
+        None => bench.goals.unmeasured(what, goal, "who is compared was not measured"),
+    }
+}
+
+/// How often a policy fits into the time of others.
+fn judge_times(bench: &mut Bench, all: &Standings, policy: &str, peers: &[&str], goal: Goal) {
+    for peer in peers {
+        let what = format!("{}: {peer} / {policy}", all.cell.name);
+        judge(bench, &what, peer, all.ratios(peer, policy, Measured::finished_ms), goal);
+    }
+}
+
+fn judge_headline(bench: &mut Bench, all: &Standings, rates: &[f64], policy: &str) {
+    judge_times(bench, all, policy, &[READ, MAP], Goal::AtLeast(1.5));
+    let cell = &all.cell.name;
+    let own = |of: &dyn Fn(&Measured) -> f64| all.lot(policy).map(|lot| lot.samples(of));
+    let system = all.ratios(policy, READ, Measured::system_ms);
+    let what = |what: &str| format!("{cell}: {policy}: {what}");
+    judge(bench, &what("system time, / malloc+read"), READ, system, Goal::AtMost(1.0 / 3.0));
+    if policy == AUTOMATIC {
+        let first = own(&|step| step.taken.first_page_s * 1e3);
+        judge(bench, &what("first page, ms"), "", first, Goal::AtMost(4.0));
+    }
+    judge(bench, &what("faults"), "", own(&Measured::faults), Goal::AtMost(1100.0));
+    let twice = own(&|step| step.duplicate_bytes as f64 / MIB as f64);
+    judge(bench, &what("in memory twice, MiB"), "", twice, Goal::AtMost(0.0));
+    let shares = device_shares(all, policy, rates);
+    judge(bench, &what("of the device's rate"), "the device", shares, Goal::AtLeast(0.9));
+}
+
+fn warm(bench: &mut Bench, file: &Path, bytes: u64) -> Outcome {
+    let subjects = bench::named(bench, &[READ, MAP, AUTOMATIC, FINISH]);
+    let name = format!("{}, warm, all written", size(bytes));
+    let all = compete(bench, &cell(name, file, bytes, false, ALL_WRITTEN), &subjects)?;
+    println!("### {}\n\n{}", all.cell.name, tables::costs(&all));
+    judge_times(bench, &all, AUTOMATIC, &[READ, MAP], Goal::AtLeast(2.0));
+    let name = format!("{}, warm, all read", size(bytes));
+    let all = compete(bench, &cell(name, file, bytes, false, ALL_READ), &subjects)?;
+    println!("### {}\n\n{}", all.cell.name, tables::costs(&all));
+    let what = format!("{}: {AUTOMATIC} / {MAP}", all.cell.name);
+    let ratios = all.ratios(AUTOMATIC, MAP, Measured::finished_ms);
+    judge(bench, &what, MAP, ratios, Goal::AtMost(1.03));
+    Ok(())
+}
+
+fn compressed(bench: &mut Bench, bytes: u64) -> Outcome {
+    let (name, goal) =
+        (format!("squashfs zstd, {}, cold, all written", size(bytes)), Goal::AtLeast(2.0));
+    let ground = match bench.can_drop {
+        true => systems::packed(bench, Packed::SquashfsZstd, bytes)?,
+        false => None,
+    };
+    let Some(ground) = ground else {
+        bench.goals.unmeasured(&name, goal, "squashfs can't be mounted here");
+        return Ok(());
+    };
+    let file = systems::file_in(ground.folder());
+    let cell = Cell { is_packed: true, ..cell(name, &file, bytes, true, ALL_WRITTEN) };
+    let subjects = bench::named(bench, &[READ, MAP, AUTOMATIC, FINISH]);
+    let all = compete(bench, &cell, &subjects)?;
+    println!("### {}\n\n{}", all.cell.name, tables::costs(&all));
+    judge_times(bench, &all, AUTOMATIC, &[READ, MAP], goal);
+    Ok(())
+}
+
+/// Of `cells` and `systems`, where they ran before.
+fn every_cell(bench: &mut Bench) {
+    for policy in [AUTOMATIC, FINISH] {
+        let what = format!("cells in which {policy} is within 10 % of the best, of all");
+        let goal = Goal::AtLeast(1.0);
+        match tables::within(&bench.own.standings, policy) {
+            Some((met, cells)) => {
+                let share = samples(&[met as f64 / cells as f64]);
+                let what = format!("{what} {cells}");
+                bench.goals.judge(&what, "the best of each", &share, goal);
+            }
+            None => bench.goals.unmeasured(&what, goal, "`cells` has to run in the same run"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::child::Taken;
+    use crate::compete::Lot;
+    use common::process::Cost;
+
+    #[test]
+    fn a_share_of_the_devices_rate_is_that_of_the_load_alone() {
+        let taken =
+            Taken { loaded_s: 1.0, complete_s: Some(0.5), finished_s: 9.0, ..Taken::default() };
+        let step = Measured::of(taken, Cost::default(), 100, 0);
+        let mut bare = step.clone();
+        bare.taken.complete_s = None;
+        let lot = |name: &str, step: &Measured| Lot {
+            name: name.to_string(),
+            steps: Ok(vec![step.clone()]),
+        };
+        let cell = cell(String::new(), Path::new(""), 100, true, ALL_WRITTEN);
+        let lots = vec![lot(READ, &bare), lot(MAP, &bare), lot(AUTOMATIC, &step)];
+        let all = Standings { cell, lots };
+        let share = |name| device_shares(&all, name, &[400.0]).map(|shares| shares.median());
+        assert_eq!((share(READ), share(MAP), share(AUTOMATIC)), (Some(0.25), None, Some(0.5)));
+    }
+}

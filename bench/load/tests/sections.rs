@@ -1,0 +1,176 @@
+//! The sections at work, in small, with what is here.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::leftovers::{left_behind, until};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_evermap-load-bench");
+
+struct Bench {
+    /// What is measured in: empty after each run.
+    folder: TempDir,
+    results: TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { folder: tempfile::tempdir().unwrap(), results: tempfile::tempdir().unwrap() }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(PROGRAM);
+        command.args(["--quick", "--rounds", "1", "--folder"]).arg(self.folder.path());
+        command.arg("--images").arg(self.results.path());
+        command.arg("--json").arg(self.results.path().join("raw")).args(arguments);
+        command.env("EVERMAP_BENCH_WAIT", "0").env("EVERMAP_BENCH_MEMORY", "0");
+        command.output().unwrap()
+    }
+
+    /// What a run prints that ends well, and leaves nothing.
+    fn report(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{complaint}");
+        until("everything is undone", || left_behind(self.folder.path()).is_empty());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn lines(&self) -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(self.results.path().join("raw")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn has(report: &str, all: &[&str]) {
+    for wanted in all {
+        assert!(report.contains(wanted), "{wanted} in:\n{report}");
+    }
+}
+
+#[test]
+fn each_cell_has_everybody_and_the_choice_beside_the_best() {
+    let bench = Bench::new();
+    let report = bench.report(&["--states", "warm,sequential", "--shares", "25,100", "cells"]);
+    has(
+        &report,
+        &[
+            "### 4 MiB, warm, read, sequential",
+            "### 4 MiB, warm, written, sequential",
+            "| finished, ms | 25 % | 100 % |",
+            "| malloc+read |",
+            "| evermap mmap-populate-write |",
+            "### Automatic beside the best",
+            "`automatic` is within 10 % of the best in",
+        ],
+    );
+    let lines = bench.lines();
+    let of = |name: &str| lines.iter().find(|line| line["subject"] == name).unwrap();
+    assert_eq!(of("malloc+read")["checksum"], of("automatic")["checksum"]);
+    assert_eq!(of("malloc+read")["cached_bytes"], 4 << 20);
+    assert!(of("automatic")["method"].is_string());
+    assert!(bench.results.path().join("load-4MiB-warm.svg").exists());
+}
+
+#[test]
+fn a_cold_takeover_leaves_nothing_in_the_cache_and_nothing_twice() {
+    let bench = Bench::new();
+    let arguments = ["--subjects", "takeover,malloc", "--states", "cold", "--shares", "100"];
+    let report = bench.report(&[&arguments[..], &["cells"]].concat());
+    if !report.contains("| evermap takeover |") {
+        return eprintln!("skipped: no takeover here");
+    }
+    let lines = bench.lines();
+    let of = |name: &str| {
+        let found = lines.iter().find(|line| line["subject"] == name);
+        found.unwrap_or_else(|| panic!("{name} in:\n{report}"))
+    };
+    assert_eq!(of("evermap takeover")["duplicate_bytes"], 0);
+    assert!(of("malloc+read")["duplicate_bytes"].as_u64().unwrap() >= 4 << 20);
+}
+
+#[test]
+fn file_systems_are_measured_or_said_to_be_missing() {
+    let report = Bench::new().report(&["--subjects", "automatic,malloc+read", "systems"]);
+    for name in ["xfs", "btrfs", "tmpfs", "squashfs zstd", "erofs plain", "erofs lz4hc"] {
+        let is_there = report.contains(&format!("### {name}, 4 MiB, warm"));
+        assert!(is_there || report.contains(&format!("**Skipped: {name}**")), "{name}:\n{report}");
+    }
+}
+
+#[test]
+fn the_studys_table_has_todays_figures_beside_its_own() {
+    let report = Bench::new().report(&["study"]);
+    has(&report, &["| 1 | read | disk |", "| 4.420 |", "| -0.461 |", "in 2005: 496 -> 317"]);
+    assert!(
+        report.contains("| 5 | takeover (total) |") || report.contains("**Skipped"),
+        "{report}"
+    );
+}
+
+#[test]
+fn loaders_begin_together_and_a_limit_of_memory_is_gone_afterwards() {
+    let bench = Bench::new();
+    let report = bench.report(&["--subjects", "automatic,malloc", "loaders"]);
+    has(&report, &["| 4, own files |", "| 2, same file |", "times the file"]);
+    let together = bench.lines().into_iter().find(|line| line["loaders"] == 4).unwrap();
+    assert!(together["slowest_s"].as_f64().unwrap() > 0.0);
+    for parent in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
+        let Ok(entries) = std::fs::read_dir(parent) else { continue };
+        let own = |name: &std::ffi::OsStr| {
+            // Other runs may be under way; the run that is over had a number that nobody has now.
+            let name = name.to_string_lossy().into_owned();
+            let number = name.strip_prefix("evermap-bench-")?.to_string();
+            (!Path::new("/proc").join(number).exists()).then_some(name)
+        };
+        let left: Vec<String> =
+            entries.flatten().filter_map(|entry| own(&entry.file_name())).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn goals_are_held_against_what_was_measured_or_said_not_to_be() {
+    let bench = Bench::new();
+    let report = bench.report(&["finish"]);
+    has(
+        &report,
+        &[
+            "malloc+read / automatic | >= 2 |",
+            "cold, all written: mmap / automatic",
+            "`cells` has to run in the same run",
+        ],
+    );
+    assert!(bench.lines().iter().any(|line| line["goal"]["at_least"] == 1.5));
+}
+
+#[test]
+fn other_bytes_have_another_checksum_and_the_same_bytes_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let (list, file) = (folder.path().join("list"), folder.path().join("file"));
+    std::fs::write(&list, 1u32.to_ne_bytes()).unwrap();
+    std::fs::write(&file, vec![0; 8192]).unwrap();
+    let checksum = |subject: &str| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["child", "load", "--subject", subject, "--pages"]).arg(&list).arg(&file);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let taken: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        taken["checksum"].as_str().unwrap().to_string()
+    };
+    let before = checksum("malloc+read");
+    assert_eq!(before, checksum("evermap read"));
+    std::fs::write(&file, vec![1; 8192]).unwrap();
+    assert_ne!(before, checksum("malloc+read"));
+}
+
+#[test]
+fn an_unknown_section_is_refused_with_those_there_are() {
+    let output = Bench::new().run(&["cell"]);
+    assert!(!output.status.success());
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(complaint.contains("cells, systems, study, loaders, finish"), "{complaint}");
+}

@@ -1,0 +1,89 @@
+//! `bench load`: what it compares, says, and leaves.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::Place;
+
+const BYTES: usize = (3 << 20) + 1234;
+
+fn place() -> (Place, Vec<u8>) {
+    let place = Place::new();
+    let contents: Vec<u8> = (0..BYTES).map(|at| (at * 31 % 251) as u8).collect();
+    place.file("data", &contents);
+    (place, contents)
+}
+
+#[test]
+fn bench_compares_the_methods_on_the_users_file_and_leaves_it_as_it_is() {
+    let (place, contents) = place();
+    let said = place.ok(&["bench", "load", "data", "--rounds", "2"]);
+    for part in [
+        "cached, 100 % touched, 100 % written, sequential, 2 rounds",
+        "mmap-populate-write",
+        "takeover-on-demand",
+        "automatic = ",
+        "which finished first",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let cold = place.ok(&["bench", "load", "data", "--rounds", "1", "--cold", "--written", "0"]);
+    assert!(cold.contains("cold, 100 % touched, 0 % written"), "{cold}");
+    assert_eq!(std::fs::read(place.path("data")).unwrap(), contents);
+}
+
+#[test]
+fn bench_load_tells_all_rounds_as_json() {
+    let (place, _) = place();
+    let json = place.ok(&[
+        "bench",
+        "load",
+        "data",
+        "--rounds",
+        "3",
+        "--methods",
+        "read,read-huge",
+        "--touched",
+        "50",
+        "--written",
+        "10",
+        "--order",
+        "random",
+        "--json",
+    ]);
+    let told: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&told["bytes"], &told["written_percent"]), (&BYTES.into(), &10.into()));
+    let methods = told["methods"].as_array().unwrap();
+    let names: Vec<&str> = methods.iter().map(|cell| cell["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["automatic", "read", "read-huge"]);
+    for cell in methods {
+        let runs = cell["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), 3, "{cell}");
+        for run in runs {
+            assert!(run["finish_s"].as_f64() >= run["first_use_s"].as_f64(), "{run}");
+            assert_eq!(run["checksum"], methods[0]["runs"][0]["checksum"]);
+        }
+    }
+}
+
+#[test]
+fn bench_load_says_which_methods_cannot_and_why() {
+    let (place, _) = place();
+    let said = place.ok(&[
+        "bench",
+        "load",
+        "data",
+        "--rounds",
+        "1",
+        "--changing",
+        "--methods",
+        "mmap,read",
+    ]);
+    assert!(said.contains("mmap: cannot load") && said.contains("may_map"), "{said}");
+    place.fails(2, "no method has this name", &["bench", "load", "data", "--methods", "mnap"]);
+    let ran = place.run(&["bench", "load", "nothing"]);
+    assert!(ran.code != 0 && ran.err.contains("see that the name is right"), "{ran:?}");
+    place.file("empty", "");
+    assert!(place.ok(&["bench", "load", "empty", "--rounds", "1"]).contains("read"));
+}
