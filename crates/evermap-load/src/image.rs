@@ -31,6 +31,19 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
+/// Memory that was an image's, see [`Image::into_mapping`]: a mapping that nobody unmaps but its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping {
+    /// Where it begins: whole pages.
+    pub address: *mut u8,
+    /// How long it is: whole pages.
+    pub bytes: usize,
+    /// Where in it the first byte of the image is.
+    pub image_at: usize,
+    /// How many the image had. Behind them, up to the end of their page, are zeros, or what the file has there.
+    pub image_bytes: usize,
+}
+
 /// The bytes of a file, or of a range of it, as memory of this process. What is written is never written to the file.
 ///
 /// Looking at a byte of an image that comes on demand waits for it. If it cannot be had (the disk fails, or somebody changed the file), looking
@@ -193,6 +206,37 @@ impl Image {
         Ok(unsafe {
             std::slice::from_raw_parts_mut(region.address().add(slice.start), slice.len())
         })
+    }
+
+    /// Where its memory is. Others may not use it before the image is complete, nor longer than it lives.
+    pub fn mapping(&self) -> Mapping {
+        let (region, slice) = (self.region(), self.job.part.slice());
+        Mapping {
+            address: region.address(),
+            bytes: region.bytes(),
+            image_at: slice.start,
+            image_bytes: slice.len(),
+        }
+    }
+
+    /// Waits until it is complete, and gives away its memory: all else of the image, threads and descriptors, is gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`ensure`](Image::ensure), with the image as it was.
+    #[allow(
+        clippy::result_large_err,
+        reason = "an image that could not be given away is still one"
+    )]
+    pub fn into_mapping(self) -> Result<Mapping, (Image, crate::Error)> {
+        // What was left out, too: nobody brings it later.
+        self.want(0..self.len());
+        if let Err(error) = self.wait() {
+            return Err((self, error));
+        }
+        let mapping = self.mapping();
+        self.region().give_away();
+        Ok(mapping)
     }
 
     fn region(&self) -> &Region {

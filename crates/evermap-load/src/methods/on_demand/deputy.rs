@@ -34,6 +34,7 @@ pub(super) fn look(shared: &Arc<Shared>) {
 }
 
 fn run(shared: &Arc<Shared>) {
+    thread::mark_as_loading();
     shared.deputy.store(thread::current(), Ordering::Release);
     loop {
         let has_ended = || shared.has_ended.load(Ordering::Acquire);
@@ -60,14 +61,7 @@ fn run(shared: &Arc<Shared>) {
 
 /// Sleeps; says whether the load has ended.
 fn sleep(shared: &Shared, period: Duration) -> bool {
-    let begun = std::time::Instant::now();
-    while begun.elapsed() < period {
-        let left = period.saturating_sub(begun.elapsed());
-        // Woken by each window that comes would be often.
-        std::thread::sleep(left.min(Duration::from_millis(5)).max(Duration::from_micros(100)));
-        if shared.has_ended.load(Ordering::Acquire) {
-            return true;
-        }
-    }
-    false
+    // Not on what tells of windows: woken by each that comes would be often.
+    thread::sleep_while(&shared.ends, 0, period);
+    shared.has_ended.load(Ordering::Acquire)
 }

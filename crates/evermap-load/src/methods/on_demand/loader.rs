@@ -47,6 +47,7 @@ pub(super) fn spawn(shared: &Arc<Shared>) -> std::io::Result<()> {
 
 /// Loads until all is there, or nobody wants it any more.
 pub(super) fn run(shared: &Arc<Shared>) {
+    thread::mark_as_loading();
     shared.loader.store(thread::current(), Ordering::Release);
     match Loader::new(shared) {
         Ok(mut loader) => {
@@ -61,6 +62,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
     finish(shared);
     shared.has_ended.store(true, Ordering::Release);
     shared.windows.tell();
+    thread::count_up(&shared.ends);
 }
 
 /// Nothing more can be had.

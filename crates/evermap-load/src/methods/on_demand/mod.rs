@@ -34,6 +34,9 @@ use crate::windows::{State, Windows};
 
 /// How long somebody waits before it looks whether the threads still live.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How long threads that have ended may take to let go of what they had, and how often it is looked whether they did.
+const LETTING_GO: Duration = Duration::from_millis(200);
+const LETTING_GO_PERIOD: Duration = Duration::from_micros(50);
 /// How long a stopped load may take to end: the reads that are under way.
 const ENDING: Duration = Duration::from_secs(30);
 
@@ -54,6 +57,8 @@ pub(crate) struct Shared {
     deputy: AtomicU32,
     /// No thread looks at anything here any more.
     has_ended: AtomicBool,
+    /// Counts that; the deputy sleeps on it.
+    ends: AtomicU32,
     /// All is there, and children may have it.
     is_over: AtomicBool,
     change: OnceLock<Change>,
@@ -111,6 +116,7 @@ impl OnDemand {
             loader: AtomicU32::new(0),
             deputy: AtomicU32::new(0),
             has_ended: AtomicBool::new(false),
+            ends: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
             change: OnceLock::new(),
             begun: Moment::now(),
@@ -238,7 +244,8 @@ impl Shared {
 }
 
 impl Drop for OnDemand {
-    /// Has the load stop, and waits for that: reads may be under way.
+    /// Has the load stop, and waits for that: reads may be under way. Afterwards its addresses and its descriptors are free, so that others may have
+    /// the same ones.
     fn drop(&mut self) {
         let shared = &self.shared;
         shared.stop.store(true, Ordering::Release);
@@ -249,6 +256,12 @@ impl Drop for OnDemand {
             if shared.threads_are_lost() || begun.elapsed() > ENDING {
                 return;
             }
+        }
+        // SAFETY: the image that had its addresses is being dropped, and its threads have ended.
+        unsafe { shared.region.unmap() };
+        let begun = std::time::Instant::now();
+        while Arc::strong_count(shared) > 1 && begun.elapsed() < LETTING_GO {
+            std::thread::sleep(LETTING_GO_PERIOD);
         }
     }
 }
