@@ -3,8 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use evermap_load::{Choice, Image, Latency, Loader, Method};
 
@@ -23,8 +22,19 @@ const HARMLESS: c_int = libc::MAP_NORESERVE
     | libc::MAP_EXECUTABLE
     | libc::MAP_FILE;
 
-/// Faults within system calls are not served here: nothing comes on demand.
-static USER_MODE_ONLY: AtomicBool = AtomicBool::new(false);
+/// Whether faults within system calls are served: else nothing comes on demand, as programs give their mappings to `write` and the like.
+fn faults_are_served() -> bool {
+    static ARE_SERVED: OnceLock<bool> = OnceLock::new();
+    *ARE_SERVED.get_or_init(|| {
+        let device = std::fs::File::options().read(true).write(true).open("/dev/userfaultfd");
+        // SAFETY: makes a descriptor, which is closed at once.
+        device.is_ok()
+            || unsafe {
+                let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
+                fd >= 0 && real::close(fd as c_int) == 0
+            }
+    })
+}
 
 /// Arguments of `mmap`.
 #[derive(Debug, Clone, Copy)]
@@ -115,7 +125,7 @@ fn loader(asked: &Asked, file: &Match, offset: u64, bytes: u64) -> Loader {
     }
     // Pages are moved only between memory that may be written.
     let is_eager = asked.flags & libc::MAP_POPULATE != 0 || !asked.is_written();
-    if is_eager || USER_MODE_ONLY.load(Ordering::Relaxed) {
+    if is_eager || !faults_are_served() {
         loader = loader.latency(Latency::Finish);
     }
     // SAFETY: whoever named the file in a rule promised that nobody changes it while the program runs.
@@ -155,7 +165,6 @@ fn load(loader: &Loader, file: &Match) -> Result<Image, String> {
     }
     image.check().map_err(|error| error.to_string())?;
     if !image.serves_system_calls() {
-        USER_MODE_ONLY.store(true, Ordering::Relaxed);
         image.wait().map_err(|error| error.to_string())?;
     }
     Ok(image)
@@ -169,16 +178,22 @@ fn give(asked: &Asked, file: Match, offset: u64, bytes: usize, image: Image, lin
     let part = Part { start, end: start + bytes, offset, origin: Arc::new(origin) };
     let progress = image.progress();
     let is_complete = progress.loaded_bytes >= progress.total_bytes;
-    if image.method() == Method::TakeoverOnDemand && !is_complete && asked.is_written() {
+    let is_on_demand = image.method() == Method::TakeoverOnDemand && !is_complete;
+    let protect = || {
+        if !asked.is_written() {
+            // SAFETY: nobody has seen these pages yet.
+            unsafe { real::mprotect(start as *mut c_void, bytes, asked.protection) };
+        }
+    };
+    // What is recorded is copied to its place, which may be done where nobody else may write.
+    if is_on_demand && (asked.is_written() || image.recording().is_some()) {
+        protect();
         loading::begin(part, asked.fd, image, line);
         return start;
     }
     let is_file = image.method().maps_the_file();
     loading::complete(image, &part, line);
-    if !asked.is_written() {
-        // SAFETY: nobody has seen these pages yet.
-        unsafe { real::mprotect(start as *mut c_void, bytes, asked.protection) };
-    }
+    protect();
     if !is_file {
         loading::add(part);
     }

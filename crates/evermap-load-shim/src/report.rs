@@ -145,10 +145,13 @@ pub(crate) fn count_read(call: &'static str, path: &Path, bytes: u64, took: Dura
 
 /// Of what is not told yet: reads, and loads that were not over.
 pub(crate) fn tell_rest() {
+    let mut state = state();
+    for image in state.loading.iter().filter_map(|loading| loading.image.as_ref()) {
+        let _ = image.save_recording();
+    }
     if !is_wanted() {
         return;
     }
-    let mut state = state();
     let mut lines = std::mem::take(&mut state.reads);
     let images = state.loading.iter().filter_map(|loading| {
         loading.image.as_ref().map(|image| loading.line.clone().of_image(image))

@@ -1,6 +1,7 @@
 //! The bytes of a file as memory.
 
 use std::ops::{Deref, DerefMut, Range};
+use std::path::Path;
 
 use evermap_observe::Usage;
 
@@ -8,8 +9,11 @@ use crate::advise::{Advice, advise_on_demand, advise_whole, part_of};
 use crate::error::Result;
 use crate::methods::Job;
 use crate::methods::on_demand::OnDemand;
+use crate::methods::recorded::Recorded;
 use crate::plan::{Choice, Method};
+use crate::recording::Recording;
 use crate::region::{Backing, Region};
+use crate::replay::{self, RecordingUse};
 use crate::report::{self, Report, Residency};
 
 /// What an image is made of.
@@ -19,6 +23,8 @@ pub(crate) enum Memory {
     Whole(Region),
     /// Windows come when they are touched, and before.
     OnDemand(OnDemand),
+    /// Parts come when they are touched, and that is noted.
+    Recorded(Recorded),
 }
 
 /// How far a load is.
@@ -53,35 +59,46 @@ pub struct Mapping {
 pub struct Image {
     memory: Memory,
     job: Job,
-    choice: Choice,
-    refused: Vec<(Method, String)>,
+    made: Made,
+}
+
+/// How an image was made.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) choice: Choice,
+    /// Tried before.
+    pub(crate) refused: Vec<(Method, String)>,
     /// What it has cost to have it all there.
-    usage: Usage,
-    may_map: bool,
+    pub(crate) usage: Usage,
+    pub(crate) replay: replay::Plan,
+    pub(crate) may_map: bool,
 }
 
 impl Image {
-    pub(crate) fn new(
-        job: Job,
-        memory: Memory,
-        choice: Choice,
-        refused: Vec<(Method, String)>,
-        usage: Usage,
-        may_map: bool,
-    ) -> Image {
-        Image { memory, job, choice, refused, usage, may_map }
+    pub(crate) fn new(job: Job, memory: Memory, made: Made) -> Image {
+        Image { memory, job, made }
+    }
+
+    /// The file's name, as it was given.
+    pub fn path(&self) -> &Path {
+        self.job.source.path()
     }
 
     /// The method it was made by.
     pub fn method(&self) -> Method {
-        self.choice.method
+        self.made.choice.method
     }
 
     /// Why it was made as it was: the method, its reason, and what was tried before.
     pub fn why(&self) -> String {
-        let mut text = format!("{}: {}", self.choice.method, self.choice.why);
-        for (method, why) in &self.refused {
+        let mut text = format!("{}: {}", self.made.choice.method, self.made.choice.why);
+        for (method, why) in &self.made.refused {
             text += &format!("; not {method}: {why}");
+        }
+        match &self.made.replay.used {
+            Some(RecordingUse::Ignored(why)) => text += &format!("; recording ignored: {why}"),
+            Some(RecordingUse::NotMade(why)) => text += &format!("; not recorded: {why}"),
+            _ => {}
         }
         text
     }
@@ -93,10 +110,11 @@ impl Image {
     /// [`Error::Unreadable`](crate::Error::Unreadable), [`Error::Changed`](crate::Error::Changed),
     /// [`Error::ThreadsLost`](crate::Error::ThreadsLost); `NoSuchRange` beyond the image.
     pub fn ensure(&self, range: Range<usize>) -> Result<()> {
-        part_of(&self.job, &range)?;
+        let part = part_of(&self.job, &range)?;
         match &self.memory {
             Memory::Whole(_) => Ok(()),
             Memory::OnDemand(load) => load.ensure(self.job.part.windows_of(&range)),
+            Memory::Recorded(load) => load.ensure(part),
         }
     }
 
@@ -117,7 +135,8 @@ impl Image {
         }
     }
 
-    /// Waits until all of it is there.
+    /// Waits until all of it is there. An image that is [recorded](crate::Loader::record) is there for whoever looks; only where
+    /// [system calls](Image::serves_system_calls) need that, all of it is brought, and no more is recorded.
     ///
     /// # Errors
     ///
@@ -126,6 +145,7 @@ impl Image {
         match &self.memory {
             Memory::Whole(_) => Ok(()),
             Memory::OnDemand(load) => load.wait(),
+            Memory::Recorded(load) => load.wait(),
         }
     }
 
@@ -138,7 +158,11 @@ impl Image {
         let part = part_of(&self.job, &range)?;
         match &self.memory {
             Memory::Whole(region) => advise_whole(region, &self.job, part, advice),
-            Memory::OnDemand(load) => advise_on_demand(load, &self.job, part, advice, self.may_map),
+            Memory::OnDemand(load) => {
+                advise_on_demand(load, &self.job, part, advice, self.made.may_map)
+            }
+            // Nothing is done before it is noted that it is.
+            Memory::Recorded(_) => Ok(()),
         }
     }
 
@@ -150,14 +174,16 @@ impl Image {
     /// What was done, why, and what it cost. Costs what [`residency`](Image::residency) does.
     pub fn report(&self) -> Report {
         let usage = match &self.memory {
-            Memory::Whole(_) => self.usage,
+            Memory::Whole(_) => self.made.usage,
             Memory::OnDemand(load) => load.usage(),
+            Memory::Recorded(load) => load.usage(),
         };
         let serves = match &self.memory {
             Memory::Whole(_) => true,
             Memory::OnDemand(load) => load.serves_system_calls(),
+            Memory::Recorded(load) => load.serves_system_calls(),
         };
-        report::report(&self.job, self.region(), &self.choice, &self.refused, usage, serves)
+        report::report(&self.job, self.region(), &self.made, usage, serves)
     }
 
     /// How far the load is.
@@ -173,6 +199,16 @@ impl Image {
         match &self.memory {
             Memory::Whole(_) => true,
             Memory::OnDemand(load) => load.serves_system_calls() || load.shared().is_over(),
+            Memory::Recorded(load) => load.serves_system_calls(),
+        }
+    }
+
+    /// How it was used until now, if that is [recorded](crate::Loader::record): at the end of its use, how it was used. Costs a walk over its page
+    /// tables.
+    pub fn recording(&self) -> Option<Recording> {
+        match &self.memory {
+            Memory::Recorded(load) => Some(load.recording()),
+            _ => None,
         }
     }
 
@@ -208,6 +244,22 @@ impl Image {
         })
     }
 
+    /// Saves what was noted until now where [`Loader::recording`](crate::Loader::recording) said, as dropping the image does: for whoever ends without
+    /// that. Nothing is saved of an image that nobody has touched.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io): it cannot be written.
+    #[cfg(feature = "files")]
+    pub fn save_recording(&self) -> Result<()> {
+        match (&self.made.replay.save, self.recording()) {
+            (Some(path), Some(recording)) if recording.touched_share() > 0.0 => {
+                recording.save(path)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Where its memory is. Others may not use it before the image is complete, nor longer than it lives.
     pub fn mapping(&self) -> Mapping {
         let (region, slice) = (self.region(), self.job.part.slice());
@@ -231,7 +283,11 @@ impl Image {
     pub fn into_mapping(self) -> Result<Mapping, (Image, crate::Error)> {
         // What was left out, too: nobody brings it later.
         self.want(0..self.len());
-        if let Err(error) = self.wait() {
+        let outcome = match &self.memory {
+            Memory::Recorded(load) => load.finish(),
+            _ => self.wait(),
+        };
+        if let Err(error) = outcome {
             return Err((self, error));
         }
         let mapping = self.mapping();
@@ -243,7 +299,16 @@ impl Image {
         match &self.memory {
             Memory::Whole(region) => region,
             Memory::OnDemand(load) => &load.shared().region,
+            Memory::Recorded(load) => &load.shared().region,
         }
+    }
+}
+
+#[cfg(feature = "files")]
+impl Drop for Image {
+    fn drop(&mut self) {
+        // The next load records again, as the loader's description says.
+        let _ = self.save_recording();
     }
 }
 

@@ -25,12 +25,19 @@ mod loader;
 mod methods;
 mod part;
 mod plan;
+mod recording;
+#[cfg(feature = "files")]
+mod recording_text;
 mod region;
+mod replay;
 mod report;
 #[cfg(feature = "files")]
 mod rules;
+mod set;
+mod share;
 mod source;
 mod sys;
+mod warm;
 mod windows;
 
 pub use advise::Advice;
@@ -39,7 +46,11 @@ pub use evermap_observe::Usage;
 pub use image::{Image, Mapping, Progress};
 pub use loader::Loader;
 pub use plan::{Cache, Choice, Facts, ForkPolicy, Latency, Method, Order};
+pub use recording::{Recording, Touch};
+pub use replay::RecordingUse;
 pub use report::{Report, Residency};
 #[cfg(feature = "files")]
 pub use rules::{Rule, Rules};
+pub use set::ImageSet;
 pub use sys::thread::is_loading_thread;
+pub use warm::{MappedPart, warm};

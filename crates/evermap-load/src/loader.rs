@@ -3,20 +3,25 @@
 use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use evermap_observe::{FileSystem, LimitedBy, Moment, Span};
+use evermap_observe::{FileSystem, LimitedBy, Memory, Moment, Span};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
-use crate::image::{Image, Memory};
+use crate::image::{self, Image, Made};
 use crate::methods::on_demand::{OnDemand, Start};
 use crate::methods::read::{Way, drop_cache, read};
+use crate::methods::recorded::Recorded;
 use crate::methods::takeover::takeover;
 use crate::methods::{Job, Stop, mapped};
 use crate::part::Part;
 use crate::plan::{
     Cache, Choice, Facts, ForkPolicy, Latency, Method, NoMemory, Order, Wishes, plan,
 };
+use crate::recording::Recording;
+use crate::replay::{self, RecordingUse, Told};
+use crate::share::Share;
 use crate::source::Source;
 
 /// Loads of less tell of setting up, and not of a device's rate.
@@ -29,6 +34,7 @@ pub struct Loader {
     path: PathBuf,
     range: (Bound<u64>, Bound<u64>),
     wishes: Wishes,
+    told: Told,
 }
 
 impl Loader {
@@ -38,6 +44,7 @@ impl Loader {
             path: path.as_ref().into(),
             range: (Bound::Unbounded, Bound::Unbounded),
             wishes: Wishes::default(),
+            told: Told::Nothing,
         }
     }
 
@@ -101,6 +108,28 @@ impl Loader {
         self
     }
 
+    /// Has the image note how it is used, see [`Image::recording`]: each window of 64 KiB comes when it is first touched, by a fault and a
+    /// copy. Nothing of it comes before. Where that is not possible, it is loaded as if this had not been said, and the report tells why.
+    pub fn record(mut self) -> Loader {
+        self.told = Told::Record;
+        self
+    }
+
+    /// Loads as the image was used when this was recorded: in its order, and by the method that is best for what was touched and written.
+    /// A recording of another version or range of the file is ignored, and the report says so.
+    pub fn replay(mut self, recording: &Recording) -> Loader {
+        self.told = Told::Replay(recording.clone());
+        self
+    }
+
+    /// Loads by the recording in this file; if there is none, or one of another version or range, records, and saves it when the image is dropped (what goes wrong
+    /// then nobody learns: see [`Image::recording`]).
+    #[cfg(feature = "files")]
+    pub fn recording(mut self, path: impl AsRef<Path>) -> Loader {
+        self.told = Told::File(path.as_ref().into());
+        self
+    }
+
     /// Allows methods that map the file.
     ///
     /// # Safety
@@ -120,8 +149,9 @@ impl Loader {
     pub fn probe(&self) -> Result<(Facts, Vec<Choice>)> {
         let source = Source::open(&self.path)?;
         let part = self.part(&source)?;
-        let facts = facts(&source, &part);
-        let choices = self.plan(&source, &facts)?;
+        let facts = facts(&source, &part, evermap_observe::memory());
+        let wishes = self.told.plan(&source, &part)?.wishes(&self.wishes);
+        let choices = choices(&source, &facts, &wishes)?;
         Ok((facts, choices))
     }
 
@@ -131,12 +161,21 @@ impl Loader {
     ///
     /// [`Error::Io`] and [`Error::NotAFile`] for a file that cannot be opened, [`Error::NoSuchRange`], [`Error::NoMemory`],
     /// [`Error::Unreadable`], [`Error::Changed`] if somebody changes it meanwhile, [`Error::Refused`] for a method that was asked
-    /// for by name.
+    /// for by name, [`Error::Malformed`] for a recording that is none.
     pub fn load(&self) -> Result<Image> {
+        self.load_as(&Share::default())
+    }
+
+    /// Loads it as one of many.
+    pub(crate) fn load_as(&self, share: &Share) -> Result<Image> {
         let source = Arc::new(Source::open(&self.path)?);
         let part = self.part(&source)?;
-        let facts = facts(&source, &part);
-        let choices = self.plan(&source, &facts)?;
+        let mut facts = facts(&source, &part, share.memory());
+        let promised = share.promise(&mut facts);
+        let replay = self.told.plan(&source, &part)?;
+        let mut wishes = replay.wishes(&self.wishes);
+        share.limit(&mut wishes, &facts);
+        let choices = choices(&source, &facts, &wishes)?;
         let resident_bytes = facts.resident_bytes.unwrap_or(0);
         let job = Job {
             data: source.data(Span::new(part.begin, part.end)).into(),
@@ -145,51 +184,11 @@ impl Loader {
             is_partly_cached: resident_bytes > 0,
             source,
         };
-        let begun = Moment::now();
-        let mut refused = Vec::new();
-        for choice in choices {
-            match self.make(&job, &choice) {
-                Ok(memory) => {
-                    if self.wishes.cache == Cache::Drop && resident_bytes == 0 {
-                        drop_cache(&job, part.begin, part.end - part.begin);
-                    }
-                    let may_map = self.wishes.may_map || job.source.is_unchangeable;
-                    return Ok(Image::new(job, memory, choice, refused, begun.since(), may_map));
-                }
-                Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Refused(why)) => refused.push((choice.method, why)),
-            }
-        }
-        // The last of a plan refuses nothing; a method that was asked for does.
-        let (method, why) = refused.pop().unwrap_or((Method::Read, "no method is left".into()));
-        Err(Error::Refused { path: self.path.clone(), method, why })
-    }
-
-    fn make(&self, job: &Job, choice: &Choice) -> Result<Memory, Stop> {
-        let threads = choice.threads;
-        match choice.method {
-            method if method.maps_the_file() => {
-                if !self.wishes.may_map && !job.source.is_unchangeable {
-                    return Err(Stop::Refused(
-                        "somebody may change the file: promise that nobody does (may_map)".into(),
-                    ));
-                }
-                mapped::map(job, method).map(Memory::Whole)
-            }
-            Method::Clone => mapped::map_clone(job).map(|(region, _file)| Memory::Whole(region)),
-            Method::ReadHuge => read(job, Way::Cached, true, threads).map(Memory::Whole),
-            Method::ReadUncached => read(job, Way::Uncached, true, threads).map(Memory::Whole),
-            Method::Takeover => {
-                let region = takeover(job, threads)?;
-                keep_rate(job);
-                Ok(Memory::Whole(region))
-            }
-            Method::TakeoverOnDemand => {
-                let start = Start { fork: self.wishes.fork, ..Start::default() };
-                OnDemand::start(job, start).map(Memory::OnDemand)
-            }
-            _ => read(job, Way::Cached, false, threads).map(Memory::Whole),
-        }
+        let may_map = wishes.may_map || job.source.is_unchangeable;
+        let load = Load { job, wishes, replay, may_map, resident_bytes, share };
+        let image = load.load(choices)?;
+        promised.keep_if(image.method().is_private());
+        Ok(image)
     }
 
     fn part(&self, source: &Source) -> Result<Part> {
@@ -214,36 +213,136 @@ impl Loader {
         }
         Ok(Part::new(begin..end, source.block_bytes()))
     }
+}
 
-    fn plan(&self, source: &Source, facts: &Facts) -> Result<Vec<Choice>> {
-        plan(facts, &self.wishes).map(|plan| plan.choices).map_err(|short| {
-            let NoMemory { needed_bytes, available_bytes } = short;
-            let limit = match self.wishes.memory_bytes_max {
-                Some(allowed) if allowed <= available_bytes => "what was allowed",
-                _ => facts.available_limit,
-            };
-            Error::NoMemory { path: source.path().into(), needed_bytes, available_bytes, limit }
-        })
+/// A load of which all is known.
+struct Load<'l> {
+    job: Job,
+    wishes: Wishes,
+    replay: replay::Plan,
+    may_map: bool,
+    resident_bytes: u64,
+    share: &'l Share,
+}
+
+impl Load<'_> {
+    fn load(mut self, choices: Vec<Choice>) -> Result<Image> {
+        let begun = Moment::now();
+        if self.replay.is_record {
+            match Recorded::start(&self.job, self.wishes.fork) {
+                Ok(recorded) => {
+                    self.replay.used = Some(RecordingUse::Made);
+                    let why = "recorded: each 64 KiB come when they are touched first".into();
+                    let choice = Choice { method: Method::TakeoverOnDemand, threads: 1, why };
+                    return Ok(self.image(
+                        image::Memory::Recorded(recorded),
+                        choice,
+                        Vec::new(),
+                        begun,
+                    ));
+                }
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Refused(why)) => self.replay.used = Some(RecordingUse::NotMade(why)),
+            }
+        }
+        let mut refused = Vec::new();
+        for choice in choices {
+            match self.make(&choice) {
+                Ok(memory) => {
+                    if self.wishes.cache == Cache::Drop && self.resident_bytes == 0 {
+                        let part = &self.job.part;
+                        drop_cache(&self.job, part.begin, part.end - part.begin);
+                    }
+                    return Ok(self.image(memory, choice, refused, begun));
+                }
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Refused(why)) => refused.push((choice.method, why)),
+            }
+        }
+        // The last of a plan refuses nothing; a method that was asked for does.
+        let (method, why) = refused.pop().unwrap_or((Method::Read, "no method is left".into()));
+        Err(Error::Refused { path: self.job.source.path().into(), method, why })
     }
+
+    fn image(
+        self,
+        memory: image::Memory,
+        choice: Choice,
+        refused: Vec<(Method, String)>,
+        begun: Moment,
+    ) -> Image {
+        let Load { job, replay, may_map, .. } = self;
+        Image::new(job, memory, Made { choice, refused, usage: begun.since(), replay, may_map })
+    }
+
+    fn make(&self, choice: &Choice) -> Result<image::Memory, Stop> {
+        let (job, threads) = (&self.job, choice.threads);
+        match choice.method {
+            method if method.maps_the_file() => {
+                if !self.may_map {
+                    return Err(Stop::Refused(
+                        "somebody may change the file: promise that nobody does (may_map)".into(),
+                    ));
+                }
+                let region = mapped::map(job, method)?;
+                if let Some(recording) = &self.replay.recording {
+                    mapped::read_ahead(&region, &recording.ranges());
+                }
+                Ok(image::Memory::Whole(region))
+            }
+            Method::Clone => {
+                mapped::map_clone(job).map(|(region, _file)| image::Memory::Whole(region))
+            }
+            Method::ReadHuge => read(job, Way::Cached, true, threads).map(image::Memory::Whole),
+            Method::ReadUncached => {
+                read(job, Way::Uncached, true, threads).map(image::Memory::Whole)
+            }
+            Method::Takeover => {
+                let region = takeover(job, threads)?;
+                keep_rate(job);
+                Ok(image::Memory::Whole(region))
+            }
+            Method::TakeoverOnDemand => {
+                let recorded = self.replay.recording.as_ref().map(Recording::huge_windows);
+                let start = Start::new(
+                    self.wishes.fork,
+                    recorded.unwrap_or_default(),
+                    self.share.turns.next(),
+                );
+                OnDemand::start(job, start).map(image::Memory::OnDemand)
+            }
+            _ => read(job, Way::Cached, false, threads).map(image::Memory::Whole),
+        }
+    }
+}
+
+fn choices(source: &Source, facts: &Facts, wishes: &Wishes) -> Result<Vec<Choice>> {
+    plan(facts, wishes).map(|plan| plan.choices).map_err(|short| {
+        let NoMemory { needed_bytes, available_bytes } = short;
+        let limit = match wishes.memory_bytes_max {
+            Some(allowed) if allowed <= available_bytes => "what was allowed",
+            _ => facts.available_limit,
+        };
+        Error::NoMemory { path: source.path().into(), needed_bytes, available_bytes, limit }
+    })
 }
 
 /// Remembers what the device can do, if this load has shown it.
 fn keep_rate(job: &Job) {
-    let direct_bytes = job.counters.direct_bytes.load(std::sync::atomic::Ordering::Relaxed);
+    let direct_bytes = job.counters.direct_bytes.load(Ordering::Relaxed);
     if let Some(seconds) = job.counters.complete_s().filter(|_| direct_bytes >= RATED_BYTES_MIN) {
         let device = job.source.identity().device;
         evermap_observe::keep_read_rate(device, direct_bytes as f64 / seconds);
     }
 }
 
-fn facts(source: &Source, part: &Part) -> Facts {
+fn facts(source: &Source, part: &Part, memory: Option<Memory>) -> Facts {
     let file_system = source.file_system();
     let bytes = part.end - part.begin;
     let residency = match bytes {
         0 => None,
         bytes => evermap_observe::residency_of(source.cached(), part.begin, bytes),
     };
-    let memory = evermap_observe::memory();
     Facts {
         bytes,
         file_system: file_system.name().into_owned(),

@@ -4,9 +4,11 @@ use std::sync::atomic::Ordering;
 
 use evermap_observe::Usage;
 
+use crate::image::Made;
 use crate::methods::Job;
 use crate::plan::{Choice, Method};
 use crate::region::Region;
+use crate::replay::RecordingUse;
 use crate::sys::pages::pages;
 
 /// What an image has in memory now, in bytes.
@@ -36,6 +38,8 @@ pub struct Report {
     pub choice: Choice,
     /// Methods that were tried before, and why they did not do.
     pub refused: Vec<(Method, String)>,
+    /// What was done with a recording; `None` if nobody spoke of one.
+    pub recording: Option<RecordingUse>,
     /// Bytes of the image.
     pub bytes: u64,
     /// Seconds until the first byte could be used; `None` if it can't yet.
@@ -116,8 +120,7 @@ pub(crate) fn peak_resident_bytes() -> Option<u64> {
 pub(crate) fn report(
     job: &Job,
     region: &Region,
-    choice: &Choice,
-    refused: &[(Method, String)],
+    made: &Made,
     usage: Usage,
     serves_system_calls: bool,
 ) -> Report {
@@ -133,8 +136,9 @@ pub(crate) fn report(
         _ => None,
     };
     Report {
-        choice: choice.clone(),
-        refused: refused.to_vec(),
+        choice: made.choice.clone(),
+        refused: made.refused.clone(),
+        recording: made.replay.used.clone(),
         bytes: job.part.bytes(),
         first_use_s: counters.first_s(),
         complete_s,

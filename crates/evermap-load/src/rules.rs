@@ -207,6 +207,9 @@ impl Rule {
         if let Some(method) = said.method {
             loader = loader.method(method);
         }
+        if let Some(path) = &said.recording {
+            loader = loader.recording(path);
+        }
         loader
     }
 }

@@ -324,3 +324,43 @@ fn readers_that_come_at_any_instant_see_one_commit_and_never_an_older_one() {
         assert!(session[0] >= seen);
     }
 }
+
+/// Page faults of this thread until now.
+fn faults() -> i64 {
+    // SAFETY: filled by the call before it is read.
+    let usage = unsafe {
+        let mut usage = std::mem::zeroed::<libc::rusage>();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage
+    };
+    usage.ru_minflt + usage.ru_majflt
+}
+
+#[test]
+fn a_warm_snapshot_is_read_without_page_faults() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::create_new(directory.path().join("store")).unwrap();
+    let numbers = 2 << 20;
+    store.create::<PVec<u64>, _>("v", (0..numbers).collect::<Vec<u64>>()).unwrap();
+    drop(store);
+    let store = Store::open(directory.path().join("store")).unwrap();
+    let snapshot = store.read::<PVec<u64>>("v").unwrap();
+    snapshot.warm().unwrap();
+    let before = faults();
+    assert_eq!(snapshot.iter().sum::<u64>(), numbers * (numbers - 1) / 2);
+    let taken = faults() - before;
+    // 4096 pages; a fault that maps sixteen of them would be 256.
+    assert!(taken < 16, "{taken} page faults");
+    drop(snapshot);
+    // What a writer has committed since, and only its log has, is there too.
+    let mut writer = Writer::start(&directory.path().join("store"), "");
+    writer.tell("commit 7");
+    let snapshot = store.read::<PVec<u64>>("v").unwrap();
+    snapshot.warm().unwrap();
+    let before = faults();
+    assert_is(&snapshot, 7);
+    let taken = faults() - before;
+    assert!(taken < 16, "{taken} page faults");
+    drop(snapshot);
+    writer.close();
+}

@@ -55,6 +55,15 @@ pub(crate) fn map(job: &Job, method: Method) -> Result<Region, Stop> {
     Ok(region)
 }
 
+/// Has the pages of these ranges read in, in the background.
+pub(crate) fn read_ahead(region: &Region, ranges: &[std::ops::Range<usize>]) {
+    for range in ranges {
+        let (from, to) = (range.start.min(region.bytes()), range.end.min(region.bytes()));
+        // Only advice.
+        let _ = region.advise(from, to, Harmless::WillNeed);
+    }
+}
+
 /// Maps a clone of the file that has no name. What is written goes to the clone's pages, and away with them.
 pub(crate) fn map_clone(job: &Job) -> Result<(Region, OwnedFd), Stop> {
     let source = &job.source;

@@ -1,8 +1,10 @@
 //! The ways to make an image. Each fills or maps a region, or says why it can't.
 
+mod fork;
 pub(crate) mod mapped;
 pub(crate) mod on_demand;
 pub(crate) mod read;
+pub(crate) mod recorded;
 pub(crate) mod takeover;
 
 use std::sync::Arc;

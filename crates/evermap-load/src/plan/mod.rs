@@ -189,4 +189,4 @@ impl Planner<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 
-fn facts() -> Facts {
+pub(crate) fn facts() -> Facts {
     Facts {
         bytes: 64 << 20,
         file_system: "ext4".into(),

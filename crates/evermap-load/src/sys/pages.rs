@@ -10,6 +10,7 @@ use rustix::ioctl::{Opcode, ioctl, opcode};
 
 use super::page_bytes;
 
+const IS_WRITTEN: u64 = 1 << 1;
 const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
@@ -71,6 +72,43 @@ pub(crate) fn pages(address: usize, bytes: usize) -> Option<Vec<Pages>> {
 
 fn scanned(file: &File, address: usize, bytes: usize) -> Option<Vec<Pages>> {
     let mut found = Vec::new();
+    let returned = IS_FILE | IS_PRESENT | IS_SWAPPED | IS_ZERO | IS_HUGE;
+    scan(file, address, bytes, IS_PRESENT | IS_SWAPPED, returned, |region| {
+        let is = |category| region.categories & category != 0;
+        if !is(IS_ZERO) {
+            found.push(Pages {
+                address: region.start as usize,
+                bytes: (region.end - region.start) as usize,
+                is_file: is(IS_FILE),
+                is_present: is(IS_PRESENT),
+                is_huge: is(IS_HUGE),
+            });
+        }
+    })?;
+    Some(found)
+}
+
+/// Bytes of pages that were written since they were write-protected by a userfaultfd. `None` where the kernel does not tell.
+pub(crate) fn written_bytes(address: usize, bytes: usize) -> Option<u64> {
+    let file = File::open("/proc/self/pagemap").ok()?;
+    let mut written_bytes = 0;
+    scan(&file, address, bytes, IS_PRESENT | IS_SWAPPED, IS_WRITTEN, |region| {
+        if region.categories & IS_WRITTEN != 0 {
+            written_bytes += region.end - region.start;
+        }
+    })?;
+    Some(written_bytes)
+}
+
+/// Tells of ranges of pages that have one of the categories `any`, ascending, with those of `returned` that they have.
+fn scan(
+    file: &File,
+    address: usize,
+    bytes: usize,
+    any: u64,
+    returned: u64,
+    mut tell: impl FnMut(&PageRegion),
+) -> Option<()> {
     let (mut at, end) = (address as u64, (address + bytes) as u64);
     while at < end {
         let mut regions = [PageRegion::default(); RANGES];
@@ -85,28 +123,19 @@ fn scanned(file: &File, address: usize, bytes: usize) -> Option<Vec<Pages>> {
             pages_max: 0,
             category_inverted: 0,
             category_mask: 0,
-            category_any_mask: IS_PRESENT | IS_SWAPPED,
-            return_mask: IS_FILE | IS_PRESENT | IS_SWAPPED | IS_ZERO | IS_HUGE,
+            category_any_mask: any,
+            return_mask: returned,
         };
         let count = Count { scan: &mut scan };
         // SAFETY: number and structure belong together; the kernel fills up to `RANGES` regions, which live through the call.
         let count = unsafe { ioctl(file, count) }.ok()?;
-        found.extend(regions[..count.min(RANGES)].iter().filter_map(|region| {
-            let is = |category| region.categories & category != 0;
-            (!is(IS_ZERO)).then_some(Pages {
-                address: region.start as usize,
-                bytes: (region.end - region.start) as usize,
-                is_file: is(IS_FILE),
-                is_present: is(IS_PRESENT),
-                is_huge: is(IS_HUGE),
-            })
-        }));
+        regions[..count.min(RANGES)].iter().for_each(&mut tell);
         if scan.walk_end <= at {
             return None;
         }
         at = scan.walk_end;
     }
-    Some(found)
+    Some(())
 }
 
 /// The call, which returns how many regions it filled.

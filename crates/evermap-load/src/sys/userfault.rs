@@ -13,9 +13,15 @@ use rustix::mm::{UserfaultfdFlags, userfaultfd};
 const GROUP: u8 = 0xaa;
 /// The version of its interface.
 const API: u64 = 0xaa;
+const FEATURE_WRITE_PROTECT: u64 = 1 << 0;
 const FEATURE_POISON: u64 = 1 << 14;
+/// Writes to protected pages are noted by the kernel, and wait for nobody (Linux 6.7).
+const FEATURE_WRITES_NOTED: u64 = 1 << 15;
 const FEATURE_MOVE: u64 = 1 << 16;
 const REGISTER_MODE_MISSING: u64 = 1;
+const REGISTER_MODE_WRITE_PROTECT: u64 = 2;
+const COPY_MODE_WRITE_PROTECT: u64 = 2;
+const FAULT_WRITE: u64 = 1;
 const EVENT_PAGEFAULT: u8 = 0x12;
 /// Messages that are read at a time.
 const MESSAGES: usize = 32;
@@ -57,7 +63,7 @@ struct Poison {
     done_bytes: i64,
 }
 
-/// Bytes of a message, `uffd_msg`: an event in the first; of a page fault an address at 16.
+/// Bytes of a message, `uffd_msg`: an event in the first; of a page fault flags at 8, an address at 16.
 const MESSAGE_BYTES: usize = 32;
 
 const _: () = assert!(size_of::<Place>() == 40 && size_of::<Register>() == 32);
@@ -84,6 +90,8 @@ pub(crate) enum Scope {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
     pub(crate) address: usize,
+    /// It writes to it.
+    pub(crate) is_write: bool,
 }
 
 /// An open userfaultfd. Closing it makes pages that are missing read as zeros: not before all are there.
@@ -91,18 +99,40 @@ pub(crate) struct Fault {
 pub(crate) struct Userfault {
     fd: OwnedFd,
     scope: Scope,
+    /// Which pages are written can be asked of the kernel.
+    notes_writes: bool,
 }
 
 impl Userfault {
     /// Opens one that moves and poisons pages; one for all faults, if this process may have it. Says what is missing.
     pub(crate) fn new() -> Result<Userfault, String> {
+        Userfault::with(FEATURE_MOVE | FEATURE_POISON)?
+            .ok_or_else(|| "this kernel's userfaultfd does not move pages: Linux 6.8 does".into())
+    }
+
+    /// Opens one that poisons pages and, if the kernel can, has it note which are written.
+    pub(crate) fn for_recording() -> Result<Userfault, String> {
+        let noting = FEATURE_WRITE_PROTECT | FEATURE_WRITES_NOTED;
+        if let Some(userfault) = Userfault::with(FEATURE_POISON | noting)? {
+            return Ok(userfault);
+        }
+        Userfault::with(FEATURE_POISON)?
+            .ok_or_else(|| "this kernel's userfaultfd does not poison pages: Linux 6.6 does".into())
+    }
+
+    /// With these features, if the kernel has them.
+    fn with(features: u64) -> Result<Option<Userfault>, String> {
         let (fd, scope) = open()?;
-        let mut api = ApiCall { api: API, features: FEATURE_MOVE | FEATURE_POISON, ioctls: 0 };
+        let mut api = ApiCall { api: API, features, ioctls: 0 };
         // SAFETY: the number goes with the structure, which the kernel writes within the call.
-        unsafe { ioctl(&fd, Updater::<UFFDIO_API, ApiCall>::new(&mut api)) }.map_err(|_| {
-            "this kernel's userfaultfd does not move pages: Linux 6.8 does".to_string()
-        })?;
-        Ok(Userfault { fd, scope })
+        let outcome = unsafe { ioctl(&fd, Updater::<UFFDIO_API, ApiCall>::new(&mut api)) };
+        let notes_writes = features & FEATURE_WRITES_NOTED != 0;
+        Ok(outcome.is_ok().then_some(Userfault { fd, scope, notes_writes }))
+    }
+
+    /// Whether the kernel notes which pages are written that were copied here.
+    pub(crate) fn notes_writes(&self) -> bool {
+        self.notes_writes
     }
 
     /// Whose faults it serves.
@@ -117,7 +147,8 @@ impl Userfault {
     /// The range is anonymous memory of the caller's, and no page in it was used that counts.
     pub(crate) unsafe fn register(&self, address: usize, bytes: usize) -> Result<(), Errno> {
         let range = Range { start: address as u64, bytes: bytes as u64 };
-        let mut register = Register { range, mode: REGISTER_MODE_MISSING, ioctls: 0 };
+        let writes = if self.notes_writes { REGISTER_MODE_WRITE_PROTECT } else { 0 };
+        let mut register = Register { range, mode: REGISTER_MODE_MISSING | writes, ioctls: 0 };
         // SAFETY: number and structure belong together; the range is the caller's.
         unsafe { ioctl(&self.fd, Updater::<UFFDIO_REGISTER, Register>::new(&mut register)) }
     }
@@ -176,7 +207,7 @@ impl Userfault {
             target: target as u64,
             source: source as u64,
             bytes: bytes as u64,
-            mode: 0,
+            mode: if self.notes_writes { COPY_MODE_WRITE_PROTECT } else { 0 },
             done_bytes: 0,
         };
         // SAFETY: as in `move_pages`.
@@ -208,7 +239,8 @@ impl Userfault {
                     u64::from_ne_bytes(word)
                 };
                 if message[0] == EVENT_PAGEFAULT {
-                    faults.push(Fault { address: word(16) as usize });
+                    let is_write = word(8) & FAULT_WRITE != 0;
+                    faults.push(Fault { address: word(16) as usize, is_write });
                 }
             }
             if bytes < size_of_val(&messages) {

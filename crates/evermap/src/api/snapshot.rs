@@ -138,6 +138,24 @@ impl<T: Persist> Snapshot<T> {
         self.shared.verified()
     }
 
+    /// Has all of it in memory now, and mapped: looking at it afterwards waits for no disk and takes no page fault, unless memory gets short.
+    /// Waits until that is done: costs what the disk takes to read what is not in the page cache, and a page table entry for each page.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let store = evermap::Store::create_new(directory.path().join("store"))?;
+    /// # store.create::<evermap::PVec<u64>, _>("squares", [1, 4, 9])?;
+    /// let squares = store.read::<evermap::PVec<u64>>("squares")?;
+    /// squares.warm()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn warm(&self) -> Result<()> {
+        self.shared.reader.warm()
+    }
+
     /// Number of the commit this is.
     pub fn sequence(&self) -> u64 {
         self.shared.reader.superblock().commit_sequence

@@ -178,6 +178,21 @@ impl Reader {
         Ok(())
     }
 
+    /// Has all its pages in memory, and mapped.
+    pub(crate) fn warm(&self) -> Result<()> {
+        let parts: Vec<_> = self
+            .regions
+            .iter()
+            .map(|region| evermap_load::MappedPart {
+                address: region.base as usize,
+                offset_bytes: region.file_offset,
+                bytes: region.length as usize,
+            })
+            .collect();
+        evermap_load::warm(self.file.descriptor(), &parts)
+            .map_err(|e| Error::from_io(e, "read", self.file.path()))
+    }
+
     /// Compares every page with its checksum.
     pub(crate) fn verify(&self) -> Result<()> {
         verify_now(&*self.file, self.superblock.regions(), &self.overlay)

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Shared, loader};
 use crate::counters::count;
@@ -37,13 +37,16 @@ fn run(shared: &Arc<Shared>) {
     thread::mark_as_loading();
     shared.deputy.store(thread::current(), Ordering::Release);
     loop {
-        let has_ended = || shared.has_ended.load(Ordering::Acquire);
         let period = if shared.windows.are_settled() { PERIOD_IDLE } else { PERIOD };
-        if sleep(shared, period) || has_ended() {
+        let begun = Instant::now();
+        while !shared.has_ended() && begun.elapsed() < period {
+            thread::sleep_while(&shared.ended, 0, period.saturating_sub(begun.elapsed()));
+        }
+        if shared.has_ended() {
             return;
         }
         let loader = shared.loader.load(Ordering::Acquire);
-        if thread::is_alive(loader) || has_ended() {
+        if thread::is_alive(loader) || shared.has_ended() {
             continue;
         }
         // It is the loader thread from now on, and has no deputy until it looks for one.
@@ -57,11 +60,4 @@ fn run(shared: &Arc<Shared>) {
         loader::run(shared);
         return;
     }
-}
-
-/// Sleeps; says whether the load has ended.
-fn sleep(shared: &Shared, period: Duration) -> bool {
-    // Not on what tells of windows: woken by each that comes would be often.
-    thread::sleep_while(&shared.ends, 0, period);
-    shared.has_ended.load(Ordering::Acquire)
 }

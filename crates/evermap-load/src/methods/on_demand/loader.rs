@@ -60,9 +60,9 @@ pub(super) fn run(shared: &Arc<Shared>) {
         Err(errno) => fail_all(shared, errno),
     }
     finish(shared);
-    shared.has_ended.store(true, Ordering::Release);
+    shared.turn.is_over();
+    thread::count_up(&shared.ended);
     shared.windows.tell();
-    thread::count_up(&shared.ends);
 }
 
 /// Nothing more can be had.
@@ -160,6 +160,9 @@ impl Loader<'_> {
                 is_first = false;
             }
             let is_idle = shared.windows.are_settled();
+            if is_idle {
+                shared.turn.is_over();
+            }
             let patience = if is_idle { PATIENCE_IDLE } else { PATIENCE };
             let watched = [shared.userfault.as_fd(), shared.bell.as_fd()];
             for event in self.reads.wait(patience, &watched)? {
@@ -223,7 +226,8 @@ impl Loader<'_> {
     fn begin_reads(&mut self) -> Result<(), Errno> {
         loop {
             let is_wanted = !self.wanted.is_empty();
-            if !is_wanted && self.reads.under_way() >= self.stream.depth() {
+            let depth = if self.shared.turn.has_come() { self.stream.depth() } else { 0 };
+            if !is_wanted && self.reads.under_way() >= depth {
                 return Ok(());
             }
             if self.reads.under_way() >= SLOTS {

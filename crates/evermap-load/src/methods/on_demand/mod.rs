@@ -4,7 +4,6 @@
 //! `deputy` the one that sees to it, `place` how pages get where they belong, `stream` what is read next, `staging` where to.
 
 mod deputy;
-mod fork;
 mod loader;
 mod place;
 mod reads;
@@ -12,6 +11,7 @@ mod staging;
 mod stream;
 #[cfg(test)]
 mod tests;
+pub(crate) mod turns;
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -23,6 +23,8 @@ use evermap_observe::{Moment, Usage};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
+use self::turns::Turn;
+use super::fork::{self, Forked};
 use super::{Job, Stop};
 use crate::error::{Change, Error, Result};
 use crate::plan::ForkPolicy;
@@ -55,10 +57,10 @@ pub(crate) struct Shared {
     /// Thread numbers; 0 is none.
     loader: AtomicU32,
     deputy: AtomicU32,
-    /// No thread looks at anything here any more.
-    has_ended: AtomicBool,
-    /// Counts that; the deputy sleeps on it.
-    ends: AtomicU32,
+    /// 1 when no thread looks at anything here any more; slept on.
+    ended: AtomicU32,
+    /// When its stream's turn is, among others.
+    turn: Turn,
     /// All is there, and children may have it.
     is_over: AtomicBool,
     change: OnceLock<Change>,
@@ -80,8 +82,21 @@ pub(crate) struct Start {
     pub(crate) fork: ForkPolicy,
     /// Windows in the order in which they were used the last time.
     pub(crate) recorded: Vec<u32>,
+    pub(crate) turn: Turn,
     #[cfg(test)]
     pub(crate) injected: tests::Injected,
+}
+
+impl Start {
+    pub(crate) fn new(fork: ForkPolicy, recorded: Vec<u32>, turn: Turn) -> Start {
+        Start {
+            fork,
+            recorded,
+            turn,
+            #[cfg(test)]
+            injected: tests::Injected::default(),
+        }
+    }
 }
 
 impl OnDemand {
@@ -115,8 +130,8 @@ impl OnDemand {
             stop: AtomicBool::new(false),
             loader: AtomicU32::new(0),
             deputy: AtomicU32::new(0),
-            has_ended: AtomicBool::new(false),
-            ends: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
+            turn: start.turn,
             is_over: AtomicBool::new(false),
             change: OnceLock::new(),
             begun: Moment::now(),
@@ -127,7 +142,8 @@ impl OnDemand {
         loader::spawn(&shared).map_err(|error| {
             Stop::Refused(format!("no thread is to be had that would load it: {error}"))
         })?;
-        fork::note(&shared);
+        let load: Arc<dyn Forked> = shared.clone();
+        fork::note(Arc::downgrade(&load), shared.fork);
         Ok(OnDemand { shared })
     }
 
@@ -184,6 +200,11 @@ impl Shared {
         }
     }
 
+    /// No thread looks at anything here any more.
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire) != 0
+    }
+
     /// Has the loader thread look at what is wanted.
     fn ring(&self) {
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
@@ -207,7 +228,7 @@ impl Shared {
     /// Waits for something that the threads bring about, as long as there are any.
     fn wait_until(&self, is_enough: impl Fn() -> bool) -> Result<()> {
         while !self.windows.wait(PATIENCE, &is_enough) {
-            if self.has_ended.load(Ordering::Acquire) || self.threads_are_lost() {
+            if self.has_ended() || self.threads_are_lost() {
                 // They may have ended because it is enough.
                 return match is_enough() {
                     true => Ok(()),
@@ -243,6 +264,19 @@ impl Shared {
     }
 }
 
+impl Forked for Shared {
+    fn is_over(&self) -> bool {
+        Shared::is_over(self)
+    }
+
+    fn finish(&self) {
+        self.want(0..self.windows.len());
+        let _ = self.wait_until(|| {
+            self.is_over() || (self.windows.are_settled() && self.windows.failed() > 0)
+        });
+    }
+}
+
 impl Drop for OnDemand {
     /// Has the load stop, and waits for that: reads may be under way. Afterwards its addresses and its descriptors are free, so that others may have
     /// the same ones.
@@ -251,7 +285,7 @@ impl Drop for OnDemand {
         shared.stop.store(true, Ordering::Release);
         shared.ring();
         let begun = std::time::Instant::now();
-        let has_ended = || shared.has_ended.load(Ordering::Acquire);
+        let has_ended = || shared.has_ended();
         while !shared.windows.wait(PATIENCE, has_ended) {
             if shared.threads_are_lost() || begun.elapsed() > ENDING {
                 return;

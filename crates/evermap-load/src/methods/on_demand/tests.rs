@@ -238,5 +238,5 @@ fn a_load_that_is_dropped_ends() {
     let Some(load) = start(&job, Start::default()) else { return };
     let shared = load.shared.clone();
     drop(load);
-    assert!(shared.has_ended.load(Ordering::Acquire));
+    assert!(shared.has_ended());
 }

@@ -1,0 +1,182 @@
+//! Warming up what is mapped already: pages of a file in the cache, and in the page tables of who will look at them.
+
+use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use evermap_observe::FileSystem;
+use rustix::io::Errno;
+
+use crate::sys::HUGE_PAGE_BYTES;
+use crate::sys::advice::{Harmless, advise};
+use crate::sys::{page_bytes, thread};
+
+/// Pieces that are being read ahead of the one that is waited for.
+const AHEAD: usize = 8;
+/// Threads: mapping pages that are there is work for a processor, and more of them wait for each other.
+const THREADS_MAX: usize = 4;
+/// The same where whoever reads decompresses.
+const THREADS_DECOMPRESSING: usize = 8;
+
+/// A part of a file that is mapped, shared or private, to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MappedPart {
+    /// Where in memory, a multiple of the page size.
+    pub address: usize,
+    /// Where in the file, a multiple of the page size.
+    pub offset_bytes: u64,
+    /// How long.
+    pub bytes: usize,
+}
+
+/// Has parts of a file that are mapped in memory: whoever looks at them afterwards waits for no disk and takes no fault, unless memory gets short. What is
+/// not in the page cache is read in, many pieces of 2 MiB at a time; then pages are mapped, by several threads. Changes no contents,
+/// and what is not mapped is no matter.
+///
+/// # Errors
+///
+/// A part that cannot be read: the disk fails, or the file is shorter.
+///
+/// ```
+/// # use std::os::fd::AsFd;
+/// use evermap_load::{MappedPart, warm};
+///
+/// # let file = tempfile::tempfile()?;
+/// # file.set_len(1 << 20)?;
+/// // Nothing is mapped here: the file is only read in.
+/// warm(file.as_fd(), &[MappedPart { address: 0, offset_bytes: 0, bytes: 1 << 20 }])?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn warm(file: BorrowedFd<'_>, parts: &[MappedPart]) -> std::io::Result<()> {
+    let pieces: Vec<MappedPart> = parts.iter().flat_map(pieces).collect();
+    let warming = Warming {
+        file,
+        pieces: &pieces,
+        next: AtomicUsize::new(0),
+        advised: AtomicUsize::new(0),
+        failure: OnceLock::new(),
+    };
+    let decompresses =
+        FileSystem::of(file).is_ok_and(|file_system| file_system.is_compressed_read_only());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if decompresses { THREADS_DECOMPRESSING } else { processors.min(THREADS_MAX) };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(pieces.len()) {
+            let builder = std::thread::Builder::new().name("evermap-warm".into());
+            if thread::without_signals(|| builder.spawn_scoped(scope, || warming.work())).is_err() {
+                break;
+            }
+        }
+        warming.work();
+    });
+    warming.failure.into_inner().map_or(Ok(()), |errno: Errno| Err(errno.into()))
+}
+
+fn pieces(part: &MappedPart) -> impl Iterator<Item = MappedPart> + use<> {
+    let part = *part;
+    (0..part.bytes).step_by(HUGE_PAGE_BYTES).map(move |at| MappedPart {
+        address: part.address + at,
+        offset_bytes: part.offset_bytes + at as u64,
+        bytes: (part.bytes - at).min(HUGE_PAGE_BYTES),
+    })
+}
+
+struct Warming<'w> {
+    file: BorrowedFd<'w>,
+    pieces: &'w [MappedPart],
+    /// The next piece that nobody maps.
+    next: AtomicUsize,
+    /// Pieces that are being read, or were.
+    advised: AtomicUsize,
+    failure: OnceLock<Errno>,
+}
+
+impl Warming<'_> {
+    fn work(&self) {
+        while self.failure.get().is_none() {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(piece) = self.pieces.get(number) else { return };
+            self.read_ahead(number + AHEAD);
+            if let Err(errno) = self.map(piece) {
+                let _ = self.failure.set(errno);
+            }
+        }
+    }
+
+    /// Has all pieces up to this one read that are not in the cache.
+    fn read_ahead(&self, to: usize) {
+        while self.advised.load(Ordering::Relaxed) < to {
+            let number = self.advised.fetch_add(1, Ordering::Relaxed);
+            let Some(piece) = self.pieces.get(number) else { return };
+            let bytes = piece.bytes as u64;
+            let is_there = evermap_observe::residency_of(self.file, piece.offset_bytes, bytes)
+                .is_some_and(|residency| residency.resident_bytes >= bytes);
+            if !is_there {
+                let will_need = rustix::fs::Advice::WillNeed;
+                let bytes = std::num::NonZeroU64::new(bytes);
+                // Only advice: pages that are not read so are read when they are mapped.
+                let _ = rustix::fs::fadvise(self.file, piece.offset_bytes, bytes, will_need);
+            }
+        }
+    }
+
+    fn map(&self, piece: &MappedPart) -> Result<(), Errno> {
+        let bytes = piece.bytes.next_multiple_of(page_bytes());
+        match advise(piece.address, bytes, Harmless::PopulateRead) {
+            Ok(()) => Ok(()),
+            // A key of this thread's forbids it, nothing is mapped there, the kernel is older than 5.14, or the file cannot be read: reading tells.
+            Err(_) => self.read(piece),
+        }
+    }
+
+    fn read(&self, piece: &MappedPart) -> Result<(), Errno> {
+        let mut buffer = vec![0; 64 << 10];
+        let mut done = 0;
+        while done < piece.bytes {
+            let wanted = buffer.len().min(piece.bytes - done);
+            let offset = piece.offset_bytes + done as u64;
+            match rustix::io::pread(self.file, &mut buffer[..wanted], offset) {
+                Ok(0) => return Err(Errno::IO),
+                Ok(came) => done += came,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::region::{Backing, Region};
+    use crate::sys::pages::pages;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn what_is_warm_is_mapped_and_as_it_was() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..5 << 20).map(|at| (at >> 12) as u8).collect();
+        std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
+        let region = Region::of_file(file.as_fd(), 0, bytes.len(), Backing::FileReadOnly).unwrap();
+        let address = region.address() as usize;
+        let part = MappedPart { address, offset_bytes: 0, bytes: bytes.len() };
+        warm(file.as_fd(), &[part]).unwrap();
+        let mapped: usize = pages(address, region.bytes()).unwrap().iter().map(|p| p.bytes).sum();
+        assert_eq!(mapped, 5 << 20);
+        // SAFETY: the mapping lives, and nobody changes the file.
+        assert!(unsafe { std::slice::from_raw_parts(region.address(), bytes.len()) } == bytes);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_and_what_is_not_mapped_is_none() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let part = |bytes| MappedPart { address: 0, offset_bytes: 0, bytes };
+        warm(file.as_fd(), &[part(1 << 20)]).unwrap();
+        let error = warm(file.as_fd(), &[part(3 << 20)]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+        warm(file.as_fd(), &[]).unwrap();
+    }
+}
