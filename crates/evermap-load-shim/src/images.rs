@@ -185,10 +185,18 @@ fn give(asked: &Asked, file: Match, offset: u64, bytes: usize, image: Image, lin
             unsafe { real::mprotect(start as *mut c_void, bytes, asked.protection) };
         }
     };
+    let is_recorded = image.recording().is_some();
     // What is recorded is copied to its place, which may be done where nobody else may write.
-    if is_on_demand && (asked.is_written() || image.recording().is_some()) {
+    if is_on_demand && (asked.is_written() || is_recorded) {
         protect();
         loading::begin(part, asked.fd, image, line);
+        return start;
+    }
+    if is_recorded {
+        // All was brought at once, so nothing could be noted; dropping it would save that.
+        std::mem::forget(image);
+        protect();
+        loading::add(part);
         return start;
     }
     let is_file = image.method().maps_the_file();

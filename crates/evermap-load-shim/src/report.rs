@@ -147,7 +147,9 @@ pub(crate) fn count_read(call: &'static str, path: &Path, bytes: u64, took: Dura
 pub(crate) fn tell_rest() {
     let mut state = state();
     for image in state.loading.iter().filter_map(|loading| loading.image.as_ref()) {
-        let _ = image.save_recording();
+        if image.recording().is_some_and(|recording| recording.touched_share() > 0.0) {
+            let _ = image.save_recording();
+        }
     }
     if !is_wanted() {
         return;

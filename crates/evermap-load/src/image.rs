@@ -245,7 +245,7 @@ impl Image {
     }
 
     /// Saves what was noted until now where [`Loader::recording`](crate::Loader::recording) said, as dropping the image does: for whoever ends without
-    /// that. Nothing is saved of an image that nobody has touched.
+    /// that.
     ///
     /// # Errors
     ///
@@ -253,9 +253,7 @@ impl Image {
     #[cfg(feature = "files")]
     pub fn save_recording(&self) -> Result<()> {
         match (&self.made.replay.save, self.recording()) {
-            (Some(path), Some(recording)) if recording.touched_share() > 0.0 => {
-                recording.save(path)
-            }
+            (Some(path), Some(recording)) => recording.save(path),
             _ => Ok(()),
         }
     }
