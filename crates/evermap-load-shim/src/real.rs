@@ -45,6 +45,7 @@ macro_rules! functions {
         }
 
         $(
+            #[allow(clippy::unused_unit, reason = "one of them gives nothing")]
             /// As the function of this name.
             ///
             /// # Safety
