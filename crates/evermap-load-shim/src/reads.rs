@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::loading::without_signals;
@@ -109,43 +110,70 @@ fn fill(fd: c_int, file: &Match, buffers: &[Buffer], offset: u64) -> Result<usiz
 pub(crate) fn fill_one(fd: c_int, buffer: Buffer, offset: u64) -> Result<usize, i32> {
     want_huge_pages(buffer);
     let threads = (buffer.bytes / BYTES_PER_THREAD).clamp(1, processors().min(THREADS_MAX));
-    let share = buffer.bytes.div_ceil(threads).next_multiple_of(HUGE_PAGE_BYTES);
-    // Each ends where huge pages do.
-    let lead = (buffer.address as *const u8).align_offset(HUGE_PAGE_BYTES);
-    let cut = |number: usize| match number {
-        0 => 0,
-        number => (number * share + lead % HUGE_PAGE_BYTES).min(buffer.bytes),
-    };
-    let piece = |number: usize| {
-        let end = if number + 1 == threads { buffer.bytes } else { cut(number + 1) };
-        let piece = buffer.behind(cut(number)).first(end - cut(number));
-        (piece.bytes, read_piece(fd, piece, offset + cut(number) as u64))
-    };
-    let pieces: Vec<_> = std::thread::scope(|scope| {
+    let next = AtomicUsize::new(0);
+    let work = || read_pieces(fd, buffer, offset, &next);
+    let mut pieces = std::thread::scope(|scope| {
+        // A thread that cannot be had is none.
         let started: Vec<_> = (1..threads)
-            .map(|number| {
+            .filter_map(|_| {
                 let builder = std::thread::Builder::new().stack_size(64 << 10);
-                let work = move || piece(number);
-                (number, without_signals(|| builder.spawn_scoped(scope, work)).ok())
+                without_signals(|| builder.spawn_scoped(scope, work)).ok()
             })
             .collect();
-        let first = piece(0);
-        // A thread that could not be had: its piece is read here.
-        let others = started.into_iter().map(|(number, thread)| {
-            thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| piece(number))
-        });
-        std::iter::once(first).chain(others).collect()
+        let mut pieces = work();
+        for thread in started {
+            pieces.extend(thread.join().unwrap_or_default());
+        }
+        pieces
     });
+    pieces.sort_by_key(|piece| piece.number);
     let mut done = 0;
-    for (wanted, (came, error)) in pieces {
-        done += came;
-        match error {
+    for (number, piece) in pieces.iter().enumerate() {
+        if piece.number != number {
+            break;
+        }
+        done += piece.came;
+        match piece.error {
             Some(errno) if done == 0 => return Err(errno),
-            _ if came < wanted => break,
+            _ if piece.came < piece.wanted => break,
             _ => {}
         }
     }
     Ok(done)
+}
+
+/// A part of a buffer, after it was read.
+struct Piece {
+    number: usize,
+    wanted: usize,
+    came: usize,
+    error: Option<i32>,
+}
+
+/// Reads pieces that nobody has taken, in the order of the file, which is what the kernel reads ahead for; until there are none, or one was
+/// not all there. Each ends where a huge page does.
+fn read_pieces(fd: c_int, buffer: Buffer, offset: u64, next: &AtomicUsize) -> Vec<Piece> {
+    let lead = (buffer.address as *const u8).align_offset(HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+    let mut pieces = Vec::new();
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let from = match number {
+            0 => 0,
+            number => number.saturating_mul(BYTES_PER_THREAD).saturating_add(lead),
+        };
+        if from >= buffer.bytes {
+            return pieces;
+        }
+        let upto = (number + 1).saturating_mul(BYTES_PER_THREAD).saturating_add(lead);
+        let part = buffer.behind(from).first(upto.saturating_sub(from));
+        let (came, error) = read_piece(fd, part, offset + from as u64);
+        pieces.push(Piece { number, wanted: part.bytes, came, error });
+        if came < part.bytes {
+            // Nobody needs what follows.
+            next.store(usize::MAX / 2, Ordering::Relaxed);
+            return pieces;
+        }
+    }
 }
 
 /// Bytes that came, and why no more.
