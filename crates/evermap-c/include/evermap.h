@@ -105,7 +105,7 @@ typedef enum em_status {
     EM_INVALID_FREE = 17,       /**< not an allocated block of the object [EFAULT] */
     EM_BAD_ROOT = 18,           /**< the root is no block of the object, or too small [EFAULT] */
     EM_CAPACITY_OVERFLOW = 19,  /**< a collection cannot grow further [EOVERFLOW] */
-    EM_OUT_OF_BOUNDS = 20,      /**< an index that a collection does not have [ERANGE] */
+    EM_OUT_OF_BOUNDS = 20,      /**< an index or a range that is not there [ERANGE] */
     EM_DURABILITY_UNKNOWN = 21, /**< a flush failed: close the object and open it again [EIO] */
     EM_LOG_MISSING = 22,        /**< the object's log is not there [ENOENT] */
     EM_LOG_FULL = 23,           /**< readers keep the log from being emptied [ENOBUFS] */
@@ -126,11 +126,16 @@ typedef enum em_status {
     EM_INVALID_ARGUMENT = 103,  /**< an argument that the function cannot take [EINVAL] */
     EM_TOO_MANY_OPEN = 104,     /**< more open handles than the library has room for [EMFILE] */
     EM_INTERNAL = 105,          /**< a bug in the library [ENOTRECOVERABLE] */
-    EM_SOURCE_CHANGED = 200,    /**< what was copied changed meanwhile, or ended too early [ESTALE] */
+    EM_SOURCE_CHANGED = 200,    /**< what is copied or loaded changed meanwhile, or ended too early [ESTALE] */
     EM_DIFFERS = 201,           /**< what was read back is not what was copied [EBADMSG] */
-    EM_REFUSED = 202,           /**< the engine that was asked for cannot do it [EOPNOTSUPP] */
+    EM_REFUSED = 202,           /**< the engine or method that was asked for cannot do it [EOPNOTSUPP] */
     EM_PEER = 203,              /**< the other end of a connection [ECONNABORTED] */
-    EM_CANCELLED = 204          /**< somebody wanted it to stop [ECANCELED] */
+    EM_CANCELLED = 204,         /**< somebody wanted it to stop [ECANCELED] */
+    EM_NOT_A_FILE = 300,        /**< a directory, a device, a pipe: nothing that could be loaded [EINVAL] */
+    EM_UNREADABLE = 301,        /**< some bytes cannot be read; all others can be used [EIO] */
+    EM_NO_MEMORY = 302,         /**< it takes more memory than there is [ENOMEM] */
+    EM_THREADS_LOST = 303,      /**< something killed the threads that load [EOWNERDEAD] */
+    EM_MALFORMED = 304          /**< rules or a recording that say what cannot be [EBADMSG] */
 } em_status;
 
 /** How an object is opened. */

@@ -17,8 +17,8 @@
  * Header only, over the C library `evermap.h`. Errors are exceptions (`error.hpp`), containers are
  * the standard ones (`containers.hpp`, `allocator.hpp`), the root's type is checked (`type.hpp`),
  * virtual functions work where they were asked for (`polymorphic.hpp`), what programs in Rust made
- * can be read (`rust.hpp`), stores can be audited, copied and moved (`tools.hpp`), and files and
- * streams be transferred (`transfer.hpp`). docs/cpp.md tells which containers work and why.
+ * can be read (`rust.hpp`), stores can be audited, copied and moved (`tools.hpp`), files and streams
+ * be transferred (`transfer.hpp`), and files be loaded as memory (`load.hpp`). docs/cpp.md tells which containers work and why.
  */
 #ifndef EVERMAP_HPP
 #define EVERMAP_HPP
@@ -30,6 +30,7 @@
 #include "evermap/allocator.hpp"
 #include "evermap/containers.hpp"
 #include "evermap/error.hpp"
+#include "evermap/load.hpp"
 #include "evermap/polymorphic.hpp"
 #include "evermap/rust.hpp"
 #include "evermap/store.hpp"

@@ -5,18 +5,20 @@ use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::process::Command;
 
+use crate::load::types::*;
 use crate::status;
 use crate::transfer::types::*;
 use crate::types::*;
 
-const HEADERS: [&str; 4] = [
+const HEADERS: [&str; 5] = [
     include_str!("../include/evermap.h"),
     include_str!("../include/evermap_transfer.h"),
+    include_str!("../include/evermap_load.h"),
     include_str!("../include/fastio.h"),
     include_str!("../include/nvheap.h"),
 ];
 
-const CALLS: [&str; 12] = [
+const CALLS: [&str; 15] = [
     include_str!("error_calls.rs"),
     include_str!("store_calls.rs"),
     include_str!("object_calls.rs"),
@@ -27,6 +29,9 @@ const CALLS: [&str; 12] = [
     include_str!("move_calls.rs"),
     include_str!("transfer_calls.rs"),
     include_str!("network_calls.rs"),
+    include_str!("load_calls.rs"),
+    include_str!("image_calls.rs"),
+    include_str!("load_rules_calls.rs"),
     include_str!("fastio.rs"),
     include_str!("nvheap.rs"),
 ];
@@ -145,6 +150,7 @@ fn every_prototype_is_the_function() {
         "typedef bool (*em_moved_callback)(const em_moved *moved, void *context)",
         "typedef bool (*em_explanation_callback)(const em_explanation *explanation, void *context)",
         "typedef bool (*em_progress_callback)(uint64_t arrived_bytes, uint64_t total_bytes, void *context)",
+        "typedef bool (*em_load_choice_callback)(const em_load_choice *choice, void *context)",
     ];
     let statements: Vec<String> = HEADERS.iter().flat_map(|header| statements(header)).collect();
     for callback in callbacks {
@@ -186,7 +192,7 @@ fn size_of_member<T, M>(_: impl Fn(&T) -> *const M) -> usize {
 
 fn assertions() -> String {
     let mut text = String::from(
-        "#include <evermap_transfer.h>\n#define SAME(a, b) _Static_assert((a) == (b), #a \" is \" #b)\n",
+        "#include <evermap_load.h>\n#include <evermap_transfer.h>\n#define SAME(a, b) _Static_assert((a) == (b), #a \" is \" #b)\n",
     );
     layout!(text, em_store_options:
         size arena_bytes window_base window_end busy_timeout_ms catalog_timeout_ms verify reserved
@@ -236,16 +242,39 @@ fn assertions() -> String {
         size size_bytes data_bytes hole_bytes resumed_bytes calls wall_ns user_ns system_ns flush_ns
         minor_faults major_faults voluntary_switches involuntary_switches files directories failed
         not_kept copied_permille verified engine why published connections name);
+    layout!(text, em_load_options:
+        size method rules recording replay begin_bytes length_bytes memory_bytes_max touched_permille
+        written_permille order latency cache fork threads may_map trust_rules record);
+    layout!(text, em_load_facts:
+        size bytes resident_bytes dirty_bytes direct_block_bytes available_bytes device_bytes_per_s
+        processors is_in_memory is_compressed shares_blocks is_unchangeable reserved file_system
+        available_limit);
+    layout!(text, em_load_choice:
+        size method why threads maps_the_file);
+    layout!(text, em_residency:
+        size private_bytes huge_bytes file_bytes swapped_bytes cached_bytes duplicate_bytes);
+    layout!(text, em_load_report:
+        size bytes first_use_ns complete_ns wall_ns user_ns system_ns minor_faults major_faults
+        voluntary_switches involuntary_switches peak_resident_bytes private_bytes huge_bytes
+        file_bytes swapped_bytes cached_bytes duplicate_bytes windows_on_demand windows_streamed
+        direct_bytes buffered_bytes hole_bytes moves_retried pages_copied windows_read_again
+        threads_replaced device_permille serves_system_calls threads refused recording
+        reserved method why);
+    layout!(text, em_recording:
+        size windows_touched touched_permille written_permille order reserved);
+    layout!(text, em_load_file:
+        path options);
     for (number, name, _) in status::ALL {
         text += &format!("SAME({}, {number});\n", name.to_str().unwrap());
     }
     for (name, number) in CONSTANTS {
         text += &format!("SAME(EM_{name}, {number});\n");
     }
+    text += &format!("SAME(EM_LOAD_NONE, {LOAD_NONE}u);\n");
     text += &format!("SAME(EM_TAG_BYTES, {TAG_BYTES});\n");
     text += &format!("SAME(EM_NAME_BUFFER_BYTES, {NAME_BUFFER_BYTES});\n");
     text += &format!("SAME(EM_DESCRIPTION_BUFFER_BYTES, {DESCRIPTION_BUFFER_BYTES});\n");
-    text += "SAME(sizeof(em_status), 4); SAME(sizeof(em_mode), 4); SAME(sizeof(bool), 1);\n";
+    text += "SAME(sizeof(em_status), 4); SAME(sizeof(em_mode), 4); SAME(sizeof(em_advice), 4); SAME(sizeof(bool), 1);\n";
     let parts: Vec<_> = env!("CARGO_PKG_VERSION").split('.').collect();
     for (part, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(parts) {
         text += &format!("SAME(EM_VERSION_{part}, {number});\n");

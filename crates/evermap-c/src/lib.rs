@@ -1,4 +1,4 @@
-//! The C library: `evermap.h`, `evermap_transfer.h`, `fastio.h` and `nvheap.h` over the Rust crates.
+//! The C library: `evermap.h`, `evermap_transfer.h`, `evermap_load.h`, `fastio.h` and `nvheap.h` over the Rust crates.
 //!
 //! Thin: what a function promises is written in the header, what it does is a call of the Rust
 //! library. What this crate adds is what C lacks: handles that are checked at every use
@@ -21,6 +21,10 @@ mod handles;
 #[cfg(test)]
 mod header;
 mod heap_calls;
+mod image_calls;
+mod load;
+mod load_calls;
+mod load_rules_calls;
 mod move_calls;
 mod network_calls;
 mod nvheap;
@@ -33,6 +37,7 @@ mod status;
 mod store_calls;
 mod stores;
 mod surroundings;
+mod table;
 mod tools_calls;
 mod transfer;
 mod transfer_calls;

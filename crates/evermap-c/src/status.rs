@@ -72,6 +72,11 @@ statuses! {
     REFUSED = 202, EOPNOTSUPP;
     PEER = 203, ECONNABORTED;
     CANCELLED = 204, ECANCELED;
+    NOT_A_FILE = 300, EINVAL;
+    UNREADABLE = 301, EIO;
+    NO_MEMORY = 302, ENOMEM;
+    THREADS_LOST = 303, EOWNERDEAD;
+    MALFORMED = 304, EBADMSG;
 }
 
 /// Success; in [`ALL`] are failures only.

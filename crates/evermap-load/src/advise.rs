@@ -142,7 +142,7 @@ pub(crate) fn part_of(job: &Job, range: &Range<usize>) -> Result<Range<usize>> {
     if range.start > range.end || range.end > slice.len() {
         return Err(Error::NoSuchRange {
             path: job.source.path().into(),
-            file_bytes: slice.len() as u64,
+            there_bytes: slice.len() as u64,
             begin_bytes: range.start as u64,
             end_bytes: range.end as u64,
         });

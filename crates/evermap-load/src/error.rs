@@ -79,16 +79,16 @@ pub enum Error {
         /// What it is.
         what: &'static str,
     },
-    /// The range that was asked for goes beyond the file.
+    /// The range that was asked for goes beyond the file, or beyond what was loaded of it.
     #[error(
-        "{} has {file_bytes} bytes, and the range {begin_bytes}..{end_bytes} is not in it: ask for less",
+        "of {}, {there_bytes} bytes are there, and the range {begin_bytes}..{end_bytes} is not within them: ask for less",
         path.display()
     )]
     NoSuchRange {
         /// The file.
         path: PathBuf,
-        /// Its length.
-        file_bytes: u64,
+        /// Its length, or that of its image.
+        there_bytes: u64,
         /// The first byte wanted.
         begin_bytes: u64,
         /// The byte after the last.

@@ -128,8 +128,9 @@ impl Image {
         Ok(&self[range])
     }
 
-    /// Has these bytes read before others, and waits for nothing.
+    /// Has these bytes read before others, and waits for nothing. What is beyond the image is no matter.
     pub fn want(&self, range: Range<usize>) {
+        let range = range.start.min(self.len())..range.end.min(self.len());
         if let Memory::OnDemand(load) = &self.memory {
             load.want(self.job.part.windows_of(&range));
         }

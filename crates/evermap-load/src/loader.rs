@@ -206,7 +206,7 @@ impl Loader {
         if begin > end || end > bytes || usize::try_from(end - begin).is_err() {
             return Err(Error::NoSuchRange {
                 path: self.path.clone(),
-                file_bytes: bytes,
+                there_bytes: bytes,
                 begin_bytes: begin,
                 end_bytes: end,
             });

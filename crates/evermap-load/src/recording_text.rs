@@ -35,14 +35,15 @@ impl Recording {
     /// [`Error::Io`]; [`Error::Malformed`] for a file that is none.
     pub fn read(path: impl AsRef<Path>) -> Result<Recording> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Io {
+        let bytes = std::fs::read(path).map_err(|source| Error::Io {
             operation: "read",
             path: path.into(),
             source,
         })?;
-        parse(&text).map_err(|what| Error::Malformed {
+        let parsed = String::from_utf8(bytes).map_err(|error| error.to_string());
+        parsed.and_then(|text| parse(&text)).map_err(|what| Error::Malformed {
             path: path.into(),
-            what: format!("{what}; remove it to record anew"),
+            what: format!("no recording: {what}; remove it to record anew"),
         })
     }
 
@@ -137,7 +138,11 @@ mod tests {
     fn what_is_no_recording_is_said_to_be_none() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("use.toml");
-        for text in ["", "version = 1", "\u{0}", "[[file]]"] {
+        for text in ["", "version = 1", "\u{0}", "[[file]]"]
+            .map(str::as_bytes)
+            .iter()
+            .chain([&&[0xff_u8, 1][..]])
+        {
             std::fs::write(&path, text).unwrap();
             let error = Recording::read(&path).unwrap_err();
             assert!(matches!(error, Error::Malformed { .. }), "{error:?}");

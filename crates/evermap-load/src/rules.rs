@@ -87,7 +87,9 @@ impl Rules {
     pub fn read(path: impl AsRef<Path>) -> Result<Rules> {
         let path = path.as_ref();
         let failed = |source| Error::Io { operation: "read", path: path.into(), source };
-        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let bytes = std::fs::read(path).map_err(failed)?;
+        let text = String::from_utf8(bytes)
+            .map_err(|error| Error::Malformed { path: path.into(), what: error.to_string() })?;
         let path = std::path::absolute(path).map_err(failed)?;
         Rules::new(&text, &path, path.parent().unwrap_or(Path::new("/")))
     }

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::image::{Image, Progress};
 use crate::loader::Loader;
 use crate::share::Share;
+use crate::sys::thread;
 
 /// Loads under way at a time: small files are mostly waiting for the disk.
 const LOADS_MAX: usize = 8;
@@ -58,7 +59,8 @@ impl ImageSet {
             for _ in 1..workers {
                 let builder = std::thread::Builder::new().name("evermap-load".into());
                 // The one that calls is one of them; what cannot be had is not needed.
-                if builder.spawn_scoped(scope, || loading.work()).is_err() {
+                let start = || builder.spawn_scoped(scope, || loading.work());
+                if thread::without_signals(start).is_err() {
                     break;
                 }
             }

@@ -79,6 +79,11 @@ using differs = status_error<EM_DIFFERS>;
 using refused = status_error<EM_REFUSED>;
 using peer = status_error<EM_PEER>;
 using cancelled = status_error<EM_CANCELLED>;
+using not_a_file = status_error<EM_NOT_A_FILE>;
+using unreadable = status_error<EM_UNREADABLE>;
+using no_memory = status_error<EM_NO_MEMORY>;
+using threads_lost = status_error<EM_THREADS_LOST>;
+using malformed = status_error<EM_MALFORMED>;
 
 /** An allocation that failed: what allocators and `make` throw, so that code which knows
  *  `std::bad_alloc` only is right. (It is no `evermap::error`: an exception with two
@@ -147,6 +152,11 @@ namespace detail {
     case EM_REFUSED: throw refused(message);
     case EM_PEER: throw peer(message);
     case EM_CANCELLED: throw cancelled(message);
+    case EM_NOT_A_FILE: throw not_a_file(message);
+    case EM_UNREADABLE: throw unreadable(message);
+    case EM_NO_MEMORY: throw no_memory(message);
+    case EM_THREADS_LOST: throw threads_lost(message);
+    case EM_MALFORMED: throw malformed(message);
     case EM_OK: break;
   }
   // No status of this header's: the library is a later one. (Without a `default` compilers tell

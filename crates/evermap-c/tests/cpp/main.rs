@@ -67,6 +67,7 @@ fn everything(compiler: &str, flags: &[&str], link: Link, what: &str) {
     let stores = tempfile::tempdir().unwrap();
     run(&build("behaviour.cpp"), &[stores.path()]);
     run(&build("transfer.cpp"), &[stores.path()]);
+    run(&build("load.cpp"), &[stores.path()]);
 
     let (containers, store) = (build("containers.cpp"), stores.path().join("containers"));
     let seed = seed(what).to_string();
@@ -270,15 +271,31 @@ fn every_status_has_a_class_that_is_thrown_and_documented() {
     }
 }
 
+/// Compiles one of the programs of docs/cpp.md, counted from 1.
+fn documented(cpp: &str, number: usize, directory: &Path) -> PathBuf {
+    let page = std::fs::read_to_string(here().join("../../docs/cpp.md")).unwrap();
+    let program = page.split("```cpp\n").nth(number).and_then(|rest| rest.split("```").next());
+    let source = directory.join("documented.cpp");
+    std::fs::write(&source, program.unwrap()).unwrap();
+    compile(cpp, &source, directory, Link::Shared, &["-std=c++17"])
+}
+
+#[test]
+fn the_program_about_images_counts_lines_and_leaves_the_file_alone() {
+    let Some(cpp) = cpp() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let program = documented(cpp, 2, directory.path());
+    let (text, file) = ("a line\n".repeat(100_000), directory.path().join("text"));
+    std::fs::write(&file, &text).unwrap();
+    assert_eq!(run(&program, &[&file]), "100000 lines\n");
+    assert!(std::fs::read_to_string(&file).unwrap() == text);
+}
+
 #[test]
 fn the_program_in_the_documentation_counts_its_runs() {
     let Some(cpp) = cpp() else { return };
-    let page = std::fs::read_to_string(here().join("../../docs/cpp.md")).unwrap();
-    let program = page.split("```cpp\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let source = directory.path().join("people.cpp");
-    std::fs::write(&source, program).unwrap();
-    let program = compile(cpp, &source, directory.path(), Link::Shared, &["-std=c++17"]);
+    let program = documented(cpp, 1, directory.path());
     let store = directory.path().join("store");
     assert_eq!(run(&program, &[&store]), "Lovelace: 1\n");
     assert_eq!(run(&program, &[&store]), "Lovelace: 2\n");

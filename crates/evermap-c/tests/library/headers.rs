@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::staged::{Place, WARNINGS, here, run, staged};
 
-const HEADERS: [&str; 4] = ["evermap.h", "evermap_transfer.h", "fastio.h", "nvheap.h"];
+const HEADERS: [&str; 5] =
+    ["evermap.h", "evermap_transfer.h", "evermap_load.h", "fastio.h", "nvheap.h"];
 
 #[test]
 fn each_header_compiles_alone_in_c_and_cpp() {

@@ -11,14 +11,14 @@ const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-re
 #[test]
 fn programs_under_sanitizers_use_every_function() {
     let read = |name: &str| fs::read_to_string(here().join("tests/c").join(name)).unwrap();
-    let source = read("every_function.c") + &read("transfers.c");
+    let source = read("every_function.c") + &read("transfers.c") + &read("loads.c");
     for name in declared() {
         let is_called = |before: char| !before.is_alphanumeric() && before != '_';
         let call = format!("{name}(");
         let found = source
             .match_indices(&call)
             .any(|(at, _)| source[..at].chars().next_back().is_some_and(is_called));
-        assert!(found, "neither program calls {name}");
+        assert!(found, "no program calls {name}");
     }
     let place = Place::new();
     let program = compile("every_function", place.path(), Link::Shared, &SANITIZERS);
@@ -35,6 +35,21 @@ fn files_and_streams_are_transferred_as_was_promised() {
     command.args(["--default-signal=PIPE"]).arg(&program).arg(place.path());
     let said = run(command.env_remove("LD_LIBRARY_PATH").env("XDG_CACHE_HOME", place.path()));
     assert_eq!(said, "transfers did what they promise\n");
+}
+
+#[test]
+fn files_are_loaded_as_was_promised() {
+    // Where the build is: on a disk, which has direct I/O.
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program =
+        compile("loads", place.path(), Link::Shared, &[&SANITIZERS[..], &["-O1"]].concat());
+    let mut command = Command::new(&program);
+    command.arg(place.path()).env_remove("LD_LIBRARY_PATH").env("XDG_CACHE_HOME", place.path());
+    let output = command.output().unwrap();
+    let said = said(&output);
+    said.lines().filter(|line| line.starts_with("SKIPPED")).for_each(|line| eprintln!("{line}"));
+    assert!(output.status.success(), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "loads did what they promise\n");
 }
 
 #[test]

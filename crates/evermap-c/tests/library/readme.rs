@@ -1,9 +1,10 @@
-//! The README's example is a program that compiles and does what the README says.
+//! Examples in the README and in docs/c.md are programs that compile and do what is said of them.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
-use crate::staged::{Place, WARNINGS, here, run, staged};
+use crate::staged::{Place, WARNINGS, here, run, said, staged};
 
 /// The first block of a language in a page.
 fn block(page: &str, language: &str) -> String {
@@ -11,18 +12,36 @@ fn block(page: &str, language: &str) -> String {
     rest.split_once("```").unwrap().0.to_string()
 }
 
-#[test]
-fn the_readmes_example_counts_its_runs() {
-    let readme = fs::read_to_string(here().join("README.md")).unwrap();
-    let place = Place::new();
+/// Compiles the first program of a page.
+fn example(page: &str, place: &Place) -> PathBuf {
+    let page = fs::read_to_string(here().join(page)).unwrap();
     let (source, program) = (place.path().join("example.c"), place.path().join("example"));
-    fs::write(&source, block(&readme, "c")).unwrap();
+    fs::write(&source, block(&page, "c")).unwrap();
     let libraries = staged().join("lib");
     let mut compiler = Command::new("cc");
     compiler.args(WARNINGS).arg("-std=c99").arg("-I").arg(staged().join("include"));
     compiler.arg(&source).arg("-o").arg(&program).arg("-L").arg(&libraries).arg("-levermap");
     run(compiler.arg(format!("-Wl,-rpath,{}", libraries.display())));
+    program
+}
+
+#[test]
+fn the_readmes_example_counts_its_runs() {
+    let place = Place::new();
+    let program = example("README.md", &place);
     for expected in ["1 run\n", "2 runs\n", "3 runs\n"] {
         assert_eq!(run(place.command(&program).current_dir(place.path())), expected);
     }
+}
+
+#[test]
+fn the_example_of_loading_counts_lines_and_leaves_the_file_alone() {
+    let place = Place::new();
+    let program = example("../../docs/c.md", &place);
+    let (text, file) = ("a line\n".repeat(100_000), place.path().join("text"));
+    fs::write(&file, &text).unwrap();
+    assert_eq!(run(place.command(&program).arg(&file)), "100000 lines\n");
+    assert!(fs::read_to_string(&file).unwrap() == text);
+    let output = place.command(&program).arg(place.path().join("none")).output().unwrap();
+    assert!(!output.status.success() && said(&output).contains("see that the name is right"));
 }

@@ -1,0 +1,73 @@
+//! Loading as C sees it: the structs of `evermap_load.h`, wishes from them, reports into them, and the tables
+//! of images and rules.
+
+pub mod images;
+pub mod report;
+pub mod rules;
+pub mod types;
+pub mod wishes;
+
+use evermap_load::Error;
+
+use crate::failure::Failure;
+use crate::status;
+
+/// The status of a load's error.
+fn status_of(error: &Error) -> u32 {
+    match error {
+        Error::Io { source, .. } => match source.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM | libc::EROFS) => status::NOT_PERMITTED,
+            Some(libc::ENOMEM) => status::NO_MEMORY,
+            Some(libc::ENOSPC | libc::EDQUOT) => status::DISK_FULL,
+            _ => status::IO,
+        },
+        Error::Unreadable { .. } => status::UNREADABLE,
+        Error::Changed { .. } => status::SOURCE_CHANGED,
+        Error::NotAFile { .. } => status::NOT_A_FILE,
+        Error::NoSuchRange { .. } => status::OUT_OF_BOUNDS,
+        Error::NoMemory { .. } => status::NO_MEMORY,
+        Error::Refused { .. } => status::REFUSED,
+        Error::ThreadsLost { .. } => status::THREADS_LOST,
+        Error::Malformed { .. } => status::MALFORMED,
+        // The enum may grow; the test below fails until the new variant has a status.
+        _ => status::INTERNAL,
+    }
+}
+
+impl From<Error> for Failure {
+    #[cold]
+    fn from(error: Error) -> Failure {
+        let failure = Failure::new(status_of(&error), error.to_string());
+        match &error {
+            Error::Io { source, .. } => match source.raw_os_error() {
+                Some(errno) => failure.with_errno(errno),
+                None => failure,
+            },
+            _ => failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// The variants of the loading library's error, as its source has them.
+    #[test]
+    fn every_error_has_a_status() {
+        let source = include_str!("../../../evermap-load/src/error.rs");
+        let (_, body) = source.split_once("pub enum Error {").unwrap();
+        let (body, _) = body.split_once("\n}").unwrap();
+        let is_variant = |line: &&str| {
+            line.starts_with("    ") && line.chars().nth(4).is_some_and(|c| c.is_uppercase())
+        };
+        let variants: Vec<&str> = body
+            .lines()
+            .filter(is_variant)
+            .map(|line| line.trim().split([' ', '(', ',']).next().unwrap())
+            .collect();
+        assert!(variants.len() >= 9, "{variants:?}");
+        for variant in variants {
+            let arm = format!("Error::{variant}");
+            assert!(include_str!("mod.rs").contains(&arm), "no arm for {arm}");
+        }
+    }
+}

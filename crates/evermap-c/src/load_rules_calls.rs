@@ -1,0 +1,66 @@
+//! What `evermap_load.h` says of rules.
+
+use std::ffi::c_char;
+
+use evermap_load::Rules;
+
+use crate::arguments::{path, place, text};
+use crate::failure::{self, Result};
+use crate::fork;
+use crate::load::rules;
+use crate::load::types::evermap_rules;
+use crate::types::em_status;
+
+/// # Safety
+/// `place` is null or may be written.
+unsafe fn open(
+    place_of_handle: *mut *mut evermap_rules,
+    read: impl FnOnce() -> Result<Rules>,
+) -> em_status {
+    failure::status(|| {
+        fork::check()?;
+        fork::watch();
+        // SAFETY: passed on from the caller.
+        let handle = unsafe { place(place_of_handle) }?;
+        handle.write(rules::insert(read()?)?);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evermap_rules_read(
+    file: *const c_char,
+    rules: *mut *mut evermap_rules,
+) -> em_status {
+    // SAFETY: passed on from the caller.
+    unsafe { open(rules, || Ok(Rules::read(path(file)?)?)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evermap_rules_parse(
+    said: *const c_char,
+    rules: *mut *mut evermap_rules,
+) -> em_status {
+    // SAFETY: passed on from the caller.
+    unsafe { open(rules, || Ok(Rules::parse(text(said, "the text of the rules")?)?)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evermap_rules_match(
+    given: *const evermap_rules,
+    file: *const c_char,
+    matches: *mut bool,
+) -> em_status {
+    failure::status(|| {
+        let rules = rules::find(given)?;
+        // SAFETY: passed on from the caller.
+        let (file, matches) = unsafe { (path(file)?, place(matches)?) };
+        matches.write(rules.find(file).is_some());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn evermap_rules_close(given: *mut evermap_rules) -> em_status {
+    failure::status(|| rules::remove(given))
+}

@@ -1,0 +1,159 @@
+//! How the bytes of windows get where they belong, whoever asks for them.
+
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+
+use super::{FAILED, MISSING, PRESENT, Shared, WINDOW_BYTES};
+use crate::counters::{add, count};
+use crate::error::{Error, Result};
+use crate::methods::{Job, ended_early};
+use crate::plan::ForkPolicy;
+use crate::sys::advice::Harmless;
+use crate::sys::page_bytes;
+
+impl Shared {
+    /// Brings a window to its place, if it is not there. The buffer has room for one.
+    pub(super) fn bring(&self, window: usize, buffer: &mut [u8]) -> Result<()> {
+        match self.states[window].load(Ordering::Acquire) {
+            PRESENT => return Ok(()),
+            FAILED => return self.failure(),
+            _ => {}
+        }
+        let outcome = self.read(window, buffer).and_then(|bytes| {
+            self.place(window, buffer)
+                .map_err(|errno| self.job.source.failed("copy into memory a part of", errno))?;
+            Ok(bytes)
+        });
+        match outcome {
+            Ok(bytes) => {
+                let missing = self.states[window].compare_exchange(
+                    MISSING,
+                    PRESENT,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                );
+                match missing {
+                    Ok(_) => {
+                        self.job.counters.first();
+                        self.job.counters.loaded(bytes);
+                        count(&self.job.counters.on_demand);
+                        Ok(())
+                    }
+                    // Another thread found that it cannot be had, and poisoned it before.
+                    Err(FAILED) => self.failure(),
+                    Err(_) => Ok(()),
+                }
+            }
+            Err(error) => {
+                self.fail(window, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads a window's bytes; zeros behind them. Says how many there are.
+    fn read(&self, window: usize, buffer: &mut [u8]) -> Result<u64> {
+        let Job { source, part, counters, .. } = &self.job;
+        let at = window * WINDOW_BYTES;
+        let offset = part.begin + at as u64;
+        let bytes = (part.memory_bytes() - at).min(WINDOW_BYTES);
+        let mut done = 0;
+        while done < bytes {
+            let into = &mut buffer[done..bytes];
+            match rustix::io::pread(source.cached(), into, offset + done as u64) {
+                Ok(0) => return Err(ended_early(&self.job, offset, bytes)),
+                Ok(came) => done += came,
+                Err(Errno::INTR) => {}
+                Err(errno) => {
+                    return Err(Error::Unreadable {
+                        path: source.path().into(),
+                        offset_bytes: offset,
+                        length_bytes: bytes as u64,
+                        source: errno.into(),
+                    });
+                }
+            }
+        }
+        buffer[bytes..].fill(0);
+        add(&counters.cached_bytes, bytes as u64);
+        source.check()?;
+        Ok(bytes as u64)
+    }
+
+    fn place(&self, window: usize, buffer: &[u8]) -> Result<(), Errno> {
+        let begin = self.region.address() as usize + window * WINDOW_BYTES;
+        let mut done = 0;
+        while done < WINDOW_BYTES {
+            let from = buffer[done..].as_ptr() as usize;
+            // SAFETY: the buffer has a whole window, and is the caller's.
+            match unsafe { self.userfault.copy_pages(begin + done, from, WINDOW_BYTES - done) } {
+                (copied, Ok(())) if copied > 0 => done += copied,
+                (copied, Err(Errno::AGAIN)) => done += copied,
+                // Another brought it at the same time.
+                (copied, Err(Errno::EXIST)) => done += copied.max(page_bytes()),
+                (_, Err(errno)) => return Err(errno),
+                (_, Ok(())) => break,
+            }
+        }
+        let _ = self.userfault.wake(begin, WINDOW_BYTES);
+        Ok(())
+    }
+
+    /// Whoever touches this window gets a signal from now on, and never zeros.
+    fn fail(&self, window: usize, error: &Error) {
+        let _ = self.failure.set((window, errno_of(error)));
+        let begin = self.region.address() as usize + window * WINDOW_BYTES;
+        let mut done = 0;
+        while done < WINDOW_BYTES {
+            match self.userfault.poison(begin + done, WINDOW_BYTES - done) {
+                (poisoned, Ok(())) if poisoned > 0 => done += poisoned,
+                (poisoned, Err(Errno::AGAIN)) => done += poisoned,
+                (poisoned, Err(Errno::EXIST)) => done += poisoned.max(page_bytes()),
+                _ => break,
+            }
+        }
+        self.states[window].store(FAILED, Ordering::Release);
+        let _ = self.userfault.wake(begin, WINDOW_BYTES);
+    }
+
+    /// The error of the first window that failed.
+    pub(super) fn failure(&self) -> Result<()> {
+        let Some((window, errno)) = self.failure.get() else { return Ok(()) };
+        self.job.source.check()?;
+        let at = window * WINDOW_BYTES;
+        Err(Error::Unreadable {
+            path: self.job.source.path().into(),
+            offset_bytes: self.job.part.begin + at as u64,
+            length_bytes: (self.job.part.memory_bytes() - at).min(WINDOW_BYTES) as u64,
+            source: (*errno).into(),
+        })
+    }
+
+    /// Brings what nobody has touched. The image is ordinary memory from then on, and what happens to it is not noted.
+    pub(super) fn bring_all(&self) -> Result<()> {
+        let mut buffer = vec![0; WINDOW_BYTES];
+        for window in 0..self.states.len() {
+            self.bring(window, &mut buffer)?;
+        }
+        self.written_bytes.store(self.noted_bytes(), Ordering::Release);
+        let (address, bytes) = (self.region.address() as usize, self.region.bytes());
+        let _ = self.userfault.unregister(address, bytes);
+        if self.fork == ForkPolicy::Finish {
+            let _ = self.region.advise(0, bytes, Harmless::DoFork);
+        }
+        let _ = self.usage.set(self.begun.since());
+        self.job.counters.complete();
+        self.is_over.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+fn errno_of(error: &Error) -> Errno {
+    match error {
+        Error::Unreadable { source, .. } | Error::Io { source, .. } => {
+            Errno::from_io_error(source).unwrap_or(Errno::IO)
+        }
+        _ => Errno::STALE,
+    }
+}
