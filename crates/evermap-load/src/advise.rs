@@ -128,8 +128,9 @@ fn take_over(region: &Region, job: &Job, number: usize) -> Result<()> {
         Some(direct) if !is_cached => direct,
         _ => source.cached(),
     };
-    fill(job, file, taken.address(), window, Caching::Kept)
-        .or_else(|_| fill(job, source.cached(), taken.address(), window, Caching::Kept))?;
+    // SAFETY: `taken` is a whole window, and nobody else knows of it.
+    let read = |file| unsafe { fill(job, file, taken.address(), window, Caching::Kept) };
+    read(file).or_else(|_| read(source.cached()))?;
     source.check()?;
     // SAFETY: the part was not written, so what is in `taken` is what was there; the caller holds the image alone.
     unsafe { region.replace_by_region(from, taken) }

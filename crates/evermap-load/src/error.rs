@@ -39,7 +39,7 @@ impl std::fmt::Display for Change {
 #[non_exhaustive]
 pub enum Error {
     /// A call failed.
-    #[error("cannot {operation} {}: {source}{}", path.display(), remedy(source))]
+    #[error("cannot {operation} {}: {source}{}", path.display(), remedy(operation, source))]
     Io {
         /// What was tried, as in "cannot ...".
         operation: &'static str,
@@ -138,8 +138,12 @@ pub enum Error {
     },
 }
 
-fn remedy(error: &io::Error) -> &'static str {
+fn remedy(operation: &str, error: &io::Error) -> &'static str {
     match error.raw_os_error() {
+        // Of `mmap`, which waits for nothing else.
+        Some(libc::EAGAIN) if operation.contains("memory") => {
+            "; this process locks its memory (mlockall), and may lock no more: raise `ulimit -l`"
+        }
         Some(libc::ENOENT) => "; see that the name is right",
         Some(libc::EACCES | libc::EPERM) => "; its permissions must let this user read it",
         Some(libc::EMFILE | libc::ENFILE) => {

@@ -17,12 +17,15 @@ use crate::methods::takeover::takeover;
 use crate::methods::{Job, Stop, mapped};
 use crate::part::Part;
 use crate::plan::{
-    Cache, Choice, Facts, ForkPolicy, Latency, Method, NoMemory, Order, Wishes, plan,
+    BRIEF_BYTES_MAX, Cache, Choice, Facts, ForkPolicy, Latency, Method, NoMemory, Order, Wishes,
+    plan,
 };
 use crate::recording::Recording;
+use crate::region::Region;
 use crate::replay::{self, RecordingUse, Told};
 use crate::share::Share;
 use crate::source::Source;
+use crate::sys::page_bytes;
 
 /// Loads of less tell of setting up, and not of a device's rate.
 const RATED_BYTES_MIN: u64 = 64 << 20;
@@ -141,7 +144,7 @@ impl Loader {
         self
     }
 
-    /// What is known before a load, and what would be tried. Touches nothing of the file.
+    /// What is known before a load, and what would be tried. Touches nothing of the file, unless its length is known only by reading it (`/proc`).
     ///
     /// # Errors
     ///
@@ -170,7 +173,10 @@ impl Loader {
     pub(crate) fn load_as(&self, share: &Share) -> Result<Image> {
         let source = Arc::new(Source::open(&self.path)?);
         let part = self.part(&source)?;
-        let mut facts = facts(&source, &part, share.memory());
+        let mut facts = match self.is_brief(part.bytes()) {
+            true => facts_of_brief(&source, &part),
+            false => facts(&source, &part, share.memory()),
+        };
         let promised = share.promise(&mut facts);
         let replay = self.told.plan(&source, &part)?;
         let mut wishes = replay.wishes(&self.wishes);
@@ -211,7 +217,17 @@ impl Loader {
                 end_bytes: end,
             });
         }
-        Ok(Part::new(begin..end, source.block_bytes()))
+        let block_bytes = match self.is_brief(end - begin) {
+            true => page_bytes() as u64,
+            false => source.block_bytes(),
+        };
+        Ok(Part::new(begin..end, block_bytes))
+    }
+
+    /// Whether there is nothing to think about: one read.
+    fn is_brief(&self, bytes: u64) -> bool {
+        let is_plain = self.wishes.method.is_none() && self.wishes.cache != Cache::Drop;
+        bytes < BRIEF_BYTES_MAX && is_plain && matches!(self.told, Told::Nothing)
     }
 }
 
@@ -277,6 +293,11 @@ impl Load<'_> {
 
     fn make(&self, choice: &Choice) -> Result<image::Memory, Stop> {
         let (job, threads) = (&self.job, choice.threads);
+        if job.part.windows() == 0 {
+            // No method has anything to do.
+            job.counters.complete();
+            return Ok(image::Memory::Whole(Region::empty()));
+        }
         match choice.method {
             method if method.maps_the_file() => {
                 if !self.may_map {
@@ -333,6 +354,26 @@ fn keep_rate(job: &Job) {
     if let Some(seconds) = job.counters.complete_s().filter(|_| direct_bytes >= RATED_BYTES_MIN) {
         let device = job.source.identity().device;
         evermap_observe::keep_read_rate(device, direct_bytes as f64 / seconds);
+    }
+}
+
+/// Of what is read by one call, whatever else is known: asking took longer.
+fn facts_of_brief(source: &Source, part: &Part) -> Facts {
+    let file_system = source.file_system();
+    Facts {
+        bytes: part.bytes(),
+        file_system: file_system.name().into_owned(),
+        is_in_memory: file_system.is_memory(),
+        is_compressed: false,
+        shares_blocks: false,
+        is_unchangeable: source.is_unchangeable,
+        resident_bytes: None,
+        dirty_bytes: 0,
+        direct_block_bytes: None,
+        available_bytes: None,
+        available_limit: "the system",
+        processors: 1,
+        device_bytes_per_s: None,
     }
 }
 

@@ -3,12 +3,19 @@
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use evermap_observe::{FileSystem, Span};
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
 use crate::error::{Change, Error, Result};
+
+mod contents;
+mod unchangeable;
+
+use contents::{contents, has_length};
+use unchangeable::is_unchangeable;
 
 /// What tells one version of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +72,10 @@ impl Identity {
 pub(crate) struct Source {
     path: PathBuf,
     file: File,
-    /// The same without the page cache, and the blocks that it is read in.
-    direct: Option<Direct>,
+    /// All of a file whose length is not known before it is read, as the kernel's are in `/proc` and `/sys`.
+    contents: Option<Vec<u8>>,
+    /// The same without the page cache, and the blocks that it is read in; opened when somebody asks.
+    direct: OnceLock<Option<Direct>>,
     identity: Identity,
     file_system: FileSystem,
     /// Bytes that have blocks on the disk.
@@ -84,8 +93,11 @@ struct Direct {
 }
 
 impl Source {
-    /// Opens by name. Neither waits for a FIFO's other end nor opens what is no regular file.
+    /// Opens by name. Neither waits for a FIFO's other end nor opens what is no regular file: opening a device may do something.
     pub(crate) fn open(path: &Path) -> Result<Source> {
+        let stat = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), StatxFlags::TYPE)
+            .map_err(|errno| failed("open", path, errno))?;
+        is_file(&stat, path)?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|errno| failed("open", path, errno))?;
@@ -95,31 +107,36 @@ impl Source {
     /// Of a file that is open; the name is for people.
     pub(crate) fn new(file: File, path: &Path) -> Result<Source> {
         let stat = look(file.as_fd()).map_err(|errno| failed("look at", path, errno))?;
-        let mode = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into());
-        let what = match mode {
-            rustix::fs::FileType::RegularFile => None,
-            rustix::fs::FileType::Directory => Some("a directory"),
-            rustix::fs::FileType::Fifo => Some("a FIFO"),
-            rustix::fs::FileType::Socket => Some("a socket"),
-            rustix::fs::FileType::BlockDevice => Some("a block device"),
-            rustix::fs::FileType::CharacterDevice => Some("a character device"),
-            _ => Some("no regular file"),
-        };
-        if let Some(what) = what {
-            return Err(Error::NotAFile { path: path.into(), what });
-        }
+        is_file(&stat, path)?;
         let file_system = FileSystem::of(file.as_fd())
             .map_err(|errno| failed("look at the file system of", path, errno))?;
-        let is_unchangeable = is_unchangeable(file.as_fd(), &stat);
+        let is_unchangeable = is_unchangeable(file.as_fd(), file_system, &stat);
+        let mut identity = Identity::of(&stat);
+        let contents = match has_length(file_system, &stat) {
+            true => None,
+            false => contents(&file, path)?,
+        };
+        if let Some(contents) = &contents {
+            identity.bytes = contents.len() as u64;
+        }
         Ok(Source {
             path: path.into(),
-            direct: open_direct(&file, path, &stat),
-            identity: Identity::of(&stat),
+            direct: match contents {
+                None => OnceLock::new(),
+                Some(_) => OnceLock::from(None),
+            },
+            contents,
+            identity,
             file_system,
             allocated_bytes: stat.stx_blocks * 512,
             is_unchangeable,
             file,
         })
+    }
+
+    /// All of the file, if it had to be read to know its length. There is nothing to map, then, and nothing to read again.
+    pub(crate) fn contents(&self) -> Option<&[u8]> {
+        self.contents.as_deref()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -145,16 +162,25 @@ impl Source {
 
     /// Reads past it, if the file can be read so.
     pub(crate) fn direct(&self) -> Option<BorrowedFd<'_>> {
-        self.direct.as_ref().map(|direct| direct.file.as_fd())
+        self.opened_direct().map(|direct| direct.file.as_fd())
     }
 
     /// What direct reads are multiples of; of a page at least.
     pub(crate) fn block_bytes(&self) -> u64 {
-        self.direct.as_ref().map_or(crate::sys::page_bytes() as u64, |direct| direct.block_bytes)
+        self.opened_direct().map_or(crate::sys::page_bytes() as u64, |direct| direct.block_bytes)
+    }
+
+    fn opened_direct(&self) -> Option<&Direct> {
+        let opened = || open_direct(&self.file, &self.path, &self.identity);
+        self.direct.get_or_init(opened).as_ref()
     }
 
     /// Whether it is still the version that was opened. Costs a system call.
     pub(crate) fn check(&self) -> Result<()> {
+        if self.contents.is_some() {
+            // Made anew for whoever reads it: what was read is a version of its own.
+            return Ok(());
+        }
         let changed = |change| Error::Changed { path: self.path.clone(), change };
         let stat = look(self.file.as_fd()).map_err(|errno| failed("look at", &self.path, errno))?;
         self.identity.change(&Identity::of(&stat)).map_or(Ok(()), |change| Err(changed(change)))
@@ -162,7 +188,7 @@ impl Source {
 
     /// Where a range has data, ascending. Costs two system calls an extent of a file that has holes, else none.
     pub(crate) fn data(&self, range: Span) -> Vec<Span> {
-        if self.allocated_bytes >= self.identity.bytes {
+        if self.allocated_bytes >= self.identity.bytes || self.contents.is_some() {
             return vec![range];
         }
         let Ok(extents) =
@@ -186,22 +212,25 @@ fn failed(operation: &'static str, path: &Path, errno: Errno) -> Error {
     Error::Io { operation, path: path.into(), source: errno.into() }
 }
 
+fn is_file(stat: &Statx, path: &Path) -> Result<()> {
+    let what = match rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()) {
+        rustix::fs::FileType::RegularFile => return Ok(()),
+        rustix::fs::FileType::Directory => "a directory",
+        rustix::fs::FileType::Fifo => "a FIFO",
+        rustix::fs::FileType::Socket => "a socket",
+        rustix::fs::FileType::BlockDevice => "a block device",
+        rustix::fs::FileType::CharacterDevice => "a character device",
+        _ => "no regular file",
+    };
+    Err(Error::NotAFile { path: path.into(), what })
+}
+
 fn look(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
     rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
 }
 
-/// Files that nobody can write to while they are open, root and remounts aside.
-fn is_unchangeable(file: BorrowedFd<'_>, stat: &Statx) -> bool {
-    let attributes = rustix::fs::StatxAttributes::IMMUTABLE | rustix::fs::StatxAttributes::VERITY;
-    let sealed = rustix::fs::SealFlags::WRITE | rustix::fs::SealFlags::SHRINK;
-    stat.stx_attributes.intersects(attributes)
-        || rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(sealed))
-        || rustix::fs::fstatvfs(file)
-            .is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
-}
-
 /// The same file again, past the page cache.
-fn open_direct(file: &File, path: &Path, stat: &Statx) -> Option<Direct> {
+fn open_direct(file: &File, path: &Path, identity: &Identity) -> Option<Direct> {
     let alignment = evermap_observe::direct_alignment(file.as_fd())?;
     let block_bytes = u64::from(alignment.offset_bytes)
         .max(u64::from(alignment.memory_bytes))
@@ -215,8 +244,8 @@ fn open_direct(file: &File, path: &Path, stat: &Statx) -> Option<Direct> {
         .or_else(|_| rustix::fs::open(path, flags, Mode::empty()))
         .ok()?;
     let is_same = look(opened.as_fd()).is_ok_and(|other| {
-        let (one, other) = (Identity::of(stat), Identity::of(&other));
-        (one.device, one.inode) == (other.device, other.inode)
+        let other = Identity::of(&other);
+        (identity.device, identity.inode) == (other.device, other.inode)
     });
     is_same.then_some(Direct { file: opened, block_bytes })
 }

@@ -14,6 +14,7 @@ use crate::sys::clone::clone_file;
 
 /// Maps the file as `method` says.
 pub(crate) fn map(job: &Job, method: Method) -> Result<Region, Stop> {
+    Stop::if_unsized(job)?;
     let backing = match method {
         Method::MmapShared => Backing::FileReadOnly,
         _ => Backing::FilePrivate,
@@ -66,6 +67,7 @@ pub(crate) fn read_ahead(region: &Region, ranges: &[std::ops::Range<usize>]) {
 
 /// Maps a clone of the file that has no name. What is written goes to the clone's pages, and away with them.
 pub(crate) fn map_clone(job: &Job) -> Result<(Region, OwnedFd), Stop> {
+    Stop::if_unsized(job)?;
     let source = &job.source;
     let directory = source.path().parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));

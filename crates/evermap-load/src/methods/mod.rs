@@ -46,6 +46,18 @@ pub(crate) enum Stop {
     Failed(Error),
 }
 
+impl Stop {
+    /// For methods that take more than reading a file to its end.
+    pub(crate) fn if_unsized(job: &Job) -> Result<(), Stop> {
+        match job.source.contents() {
+            None => Ok(()),
+            Some(_) => Err(Stop::Refused(
+                "its length is not known before it is read: load it by a method that reads".into(),
+            )),
+        }
+    }
+}
+
 impl From<Error> for Stop {
     fn from(error: Error) -> Stop {
         Stop::Failed(error)

@@ -28,6 +28,9 @@ pub(crate) enum Way {
 /// Reads all of a part into private memory.
 pub(crate) fn read(job: &Job, way: Way, huge: bool, threads: usize) -> Result<Region, Stop> {
     let part = &job.part;
+    if let Some(contents) = job.source.contents() {
+        return of_contents(job, contents, huge);
+    }
     if way == Way::Direct && job.source.direct().is_none() {
         return Err(Stop::Refused("it cannot be read past the page cache".into()));
     }
@@ -52,6 +55,20 @@ pub(crate) fn read(job: &Job, way: Way, huge: bool, threads: usize) -> Result<Re
         return Err(error.into());
     }
     job.source.check()?;
+    job.counters.complete();
+    Ok(region)
+}
+
+/// Of a file that was read to its end when it was opened.
+fn of_contents(job: &Job, contents: &[u8], huge: bool) -> Result<Region, Stop> {
+    let part = &job.part;
+    let region = Region::private(part.memory_bytes(), huge)
+        .map_err(|errno| job.source.failed("get memory for", errno))?;
+    let wanted = &contents[part.begin as usize..part.end as usize];
+    // SAFETY: the region is as long as the part at least, and nobody has seen it.
+    unsafe { std::ptr::copy_nonoverlapping(wanted.as_ptr(), region.address(), wanted.len()) };
+    add(&job.counters.cached_bytes, wanted.len() as u64);
+    job.counters.loaded(part.bytes());
     job.counters.complete();
     Ok(region)
 }
@@ -84,23 +101,25 @@ impl Reading<'_> {
         let has_data = self.job.has_data(window.offset, window.bytes);
         let bytes = window.bytes as u64;
         if has_data {
-            // SAFETY: the window is within the region, which this thread alone fills here, and nobody has seen.
+            // SAFETY: the window is within the region, which has room for whole blocks.
             let address = unsafe { self.region.address().add(window.at) };
-            let read = |file, caching| fill(self.job, file, address, window, caching);
+            // SAFETY: this thread alone fills this window, and nobody has seen the region.
+            let read = |file| unsafe { fill(self.job, file, address, window, Caching::Kept) };
             match (self.way, source.direct()) {
                 (Way::Direct, Some(direct)) => {
-                    read(direct, Caching::Kept).or_else(|_| {
+                    read(direct).or_else(|_| {
                         crate::counters::count(&counters.read_again);
-                        read(source.cached(), Caching::Kept)
+                        read(source.cached())
                     })?;
                     add(&counters.direct_bytes, bytes);
                 }
                 (Way::Uncached, _) => {
-                    self.read_uncached(address, window)?;
+                    // SAFETY: as above.
+                    unsafe { self.read_uncached(address, window) }?;
                     add(&counters.cached_bytes, bytes);
                 }
                 _ => {
-                    read(source.cached(), Caching::Kept)?;
+                    read(source.cached())?;
                     add(&counters.cached_bytes, bytes);
                 }
             }
@@ -112,20 +131,28 @@ impl Reading<'_> {
     }
 
     /// By the kernel's own means, or by dropping behind; never what was in the cache before.
-    fn read_uncached(&self, address: *mut u8, window: Window) -> Result<(), Error> {
+    ///
+    /// # Safety
+    ///
+    /// As [`fill`].
+    unsafe fn read_uncached(&self, address: *mut u8, window: Window) -> Result<(), Error> {
         let source = &self.job.source;
         let was_cached =
             evermap_observe::residency_of(source.cached(), window.offset, window.bytes as u64)
                 .is_some_and(|residency| residency.resident_bytes > 0);
+        // SAFETY: the caller's promise.
+        let through_cache =
+            || unsafe { fill(self.job, source.cached(), address, window, Caching::Kept) };
         if was_cached {
-            return fill(self.job, source.cached(), address, window, Caching::Kept);
+            return through_cache();
         }
-        match fill_by(source.cached(), address, window, Caching::Dropped) {
+        // SAFETY: the caller's promise.
+        match unsafe { fill_by(source.cached(), address, window, Caching::Dropped) } {
             Ok(()) => return Ok(()),
             Err(Why::Errno(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)) => {}
             Err(why) => return Err(why.of(self.job, window)),
         }
-        fill(self.job, source.cached(), address, window, Caching::Kept)?;
+        through_cache()?;
         drop_cache(self.job, window.offset, window.bytes as u64);
         Ok(())
     }
@@ -158,18 +185,26 @@ impl Why {
     }
 }
 
-/// Reads one window to `address`, which is memory of the caller's for whole blocks of it.
-pub(crate) fn fill(
+/// Reads one window to `address`.
+///
+/// # Safety
+///
+/// At `address` is memory for whole blocks of the window (`blocks_bytes`), which is the caller's and which nobody else uses meanwhile.
+pub(crate) unsafe fn fill(
     job: &Job,
     file: BorrowedFd<'_>,
     address: *mut u8,
     window: Window,
     caching: Caching,
 ) -> Result<(), Error> {
-    fill_by(file, address, window, caching).map_err(|why| why.of(job, window))
+    // SAFETY: the caller's promise.
+    unsafe { fill_by(file, address, window, caching) }.map_err(|why| why.of(job, window))
 }
 
-fn fill_by(
+/// # Safety
+///
+/// As [`fill`].
+unsafe fn fill_by(
     file: BorrowedFd<'_>,
     address: *mut u8,
     window: Window,
@@ -179,7 +214,7 @@ fn fill_by(
     while done < window.bytes {
         // Whole blocks are asked for; what the file does not have does not come.
         let wanted = window.blocks_bytes - done;
-        // SAFETY: regions and staging have room for whole blocks of a window, and the caller alone uses it.
+        // SAFETY: within whole blocks of the window, which are the caller's.
         let came = unsafe {
             read_at(file, address.add(done), wanted, window.offset + done as u64, caching)
         };
@@ -188,12 +223,17 @@ fn fill_by(
             came => done += came,
         }
     }
-    clear_behind(address, window);
+    // SAFETY: the caller's promise.
+    unsafe { clear_behind(address, window) };
     Ok(())
 }
 
 /// Zeros behind the last byte that an image has of a window's last block: nobody shall find there what else a read brought.
-pub(crate) fn clear_behind(address: *mut u8, window: Window) {
+///
+/// # Safety
+///
+/// As [`fill`].
+pub(crate) unsafe fn clear_behind(address: *mut u8, window: Window) {
     let behind = window.blocks_bytes - window.bytes;
     // SAFETY: within whole blocks of the window, which are the caller's.
     unsafe { address.add(window.bytes).write_bytes(0, behind) };

@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Reads all of a part into huge pages.
 pub(crate) fn takeover(job: &Job, threads: usize) -> Result<Region, Stop> {
+    Stop::if_unsized(job)?;
     if job.source.direct().is_none() {
         let name = job.source.file_system().name();
         return Err(Stop::Refused(format!("{name} has no direct reads of it")));
@@ -40,9 +41,12 @@ pub(crate) fn takeover(job: &Job, threads: usize) -> Result<Region, Stop> {
     for window in again {
         count(&job.counters.read_again);
         let window = job.part.window(window);
-        // SAFETY: the window is within the region, which nobody else uses.
-        let address = unsafe { region.address().add(window.at) };
-        fill(job, job.source.cached(), address, window, Caching::Kept)?;
+        // SAFETY: the window is within the region, which has room for whole blocks of it; the ring has settled, or the region was leaked
+        // and the outcome was an error.
+        unsafe {
+            let address = region.address().add(window.at);
+            fill(job, job.source.cached(), address, window, Caching::Kept)?;
+        }
         job.counters.loaded(window.bytes as u64);
     }
     job.source.check()?;
@@ -114,9 +118,8 @@ impl Filling<'_> {
         let window = self.job.part.window(number);
         match result {
             Ok(came) if came >= window.bytes => {
-                // SAFETY: within the region; the read into it is over.
-                let address = unsafe { self.region.address().add(window.at) };
-                clear_behind(address, window);
+                // SAFETY: within the region, which has room for whole blocks; the read into them is over.
+                unsafe { clear_behind(self.region.address().add(window.at), window) };
                 self.job.counters.loaded(window.bytes as u64);
             }
             _ => self.again.push(number),

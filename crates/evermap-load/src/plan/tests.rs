@@ -71,12 +71,25 @@ fn what_decompresses_is_read_by_many() {
 
 #[test]
 fn what_does_not_fit_is_mapped_or_refused() {
-    let facts = Facts { available_bytes: Some(1 << 20), ..facts() };
-    let short = NoMemory { needed_bytes: 64 << 20, available_bytes: 1 << 20 };
+    let facts = Facts { available_bytes: Some(32 << 20), ..facts() };
+    let kept = (64 << 20) / 256 + (2 << 20);
+    let short = NoMemory { needed_bytes: 64 << 20, available_bytes: (32 << 20) - kept };
     assert_eq!(plan(&facts, &Wishes::default()), Err(short));
     assert_eq!(first(&facts, &mapping(Wishes::default())), Method::MmapHuge);
     let xfs = Facts { shares_blocks: true, ..facts };
     assert_eq!(first(&xfs, &Wishes::default()), Method::Clone);
+}
+
+#[test]
+fn what_just_fits_is_more_than_there_is_with_what_it_takes_to_keep_it() {
+    let bytes = facts().bytes;
+    for (available, fits) in [(bytes, false), (bytes + (1 << 20), false), (bytes + (4 << 20), true)]
+    {
+        let facts = Facts { available_bytes: Some(available), ..facts() };
+        assert_eq!(plan(&facts, &Wishes::default()).is_ok(), fits, "{available}");
+    }
+    let allowed = Wishes { memory_bytes_max: Some(bytes), ..Wishes::default() };
+    assert!(plan(&facts(), &allowed).is_ok(), "what is allowed is a number of bytes");
 }
 
 #[test]

@@ -1,26 +1,39 @@
-//! What has to be done before a process forks.
+//! What has to be done around a fork of this process.
 
-use std::sync::Once;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::OnceLock;
 
-static BEFORE: AtomicUsize = AtomicUsize::new(0);
-static REGISTERED: Once = Once::new();
-
-/// Has `before` called in a thread that forks, before it does. One function for the process, the first that is given.
-pub(crate) fn call_before(before: fn()) {
-    REGISTERED.call_once(|| {
-        BEFORE.store(before as usize, Ordering::Release);
-        // SAFETY: the handler is a function of this library, and lives as long as it. No memory for the handler's list: forks
-        // are not noticed then, and children don't have the memory (`MADV_DONTFORK`).
-        unsafe { libc::pthread_atfork(Some(prepare), None, None) };
-    });
+/// Called in the thread that forks.
+#[derive(Clone, Copy)]
+pub(crate) struct Around {
+    pub(crate) before: fn(),
+    /// In the parent, and in the child.
+    pub(crate) after: fn(),
 }
 
-extern "C" fn prepare() {
-    let before = BEFORE.load(Ordering::Acquire);
-    if before != 0 {
-        // SAFETY: stored by `call_before` from a function of this type.
-        let before: fn() = unsafe { std::mem::transmute::<usize, fn()>(before) };
-        before();
+static AROUND: OnceLock<Around> = OnceLock::new();
+
+/// Has these called around each fork. One pair for the process, the first that is given.
+pub(crate) fn call(around: Around) {
+    let mut is_first = false;
+    AROUND.get_or_init(|| {
+        is_first = true;
+        around
+    });
+    if is_first {
+        // SAFETY: the handlers are functions of this library, and live as long as it. No memory for the handlers' list: forks
+        // are not noticed then, and children don't have the memory (`MADV_DONTFORK`).
+        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+    }
+}
+
+extern "C" fn before() {
+    if let Some(around) = AROUND.get() {
+        (around.before)();
+    }
+}
+
+extern "C" fn after() {
+    if let Some(around) = AROUND.get() {
+        (around.after)();
     }
 }

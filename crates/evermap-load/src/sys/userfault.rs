@@ -86,6 +86,15 @@ pub(crate) enum Scope {
     UserMode,
 }
 
+/// How pages are put where they are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// They change their address.
+    Move,
+    /// Others get their contents.
+    Copy,
+}
+
 /// A thread waits for a page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
@@ -167,51 +176,38 @@ impl Userfault {
         unsafe { ioctl(&self.fd, Updater::<UFFDIO_WAKE, Range>::new(&mut range)) }
     }
 
-    /// Moves pages to a registered range where they are missing, and wakes who waits there. Says how many bytes it moved before it
+    /// Puts pages into a registered range where they are missing, and wakes who waits there. Says how many bytes it put there before it
     /// failed, too.
     ///
     /// # Safety
     ///
-    /// `source` is anonymous memory of the caller's with all pages present, which nobody else uses; the pages are gone from there
-    /// afterwards.
-    pub(crate) unsafe fn move_pages(
+    /// `source` is memory of the caller's that can be read. To be moved it must be anonymous, with all pages present, and nobody else's;
+    /// the pages are gone from there afterwards.
+    pub(crate) unsafe fn place(
         &self,
+        how: How,
         target: usize,
         source: usize,
         bytes: usize,
     ) -> (usize, Result<(), Errno>) {
+        let mode = match how {
+            How::Copy if self.notes_writes => COPY_MODE_WRITE_PROTECT,
+            _ => 0,
+        };
         let mut place = Place {
             target: target as u64,
             source: source as u64,
             bytes: bytes as u64,
-            mode: 0,
+            mode,
             done_bytes: 0,
         };
-        // SAFETY: number and structure belong together; the kernel puts pages only where none are, in registered ranges.
-        let result = unsafe { ioctl(&self.fd, Updater::<UFFDIO_MOVE, Place>::new(&mut place)) };
-        (usize::try_from(place.done_bytes).unwrap_or(0), result)
-    }
-
-    /// The same by copying.
-    ///
-    /// # Safety
-    ///
-    /// `source` is memory of the caller's that can be read.
-    pub(crate) unsafe fn copy_pages(
-        &self,
-        target: usize,
-        source: usize,
-        bytes: usize,
-    ) -> (usize, Result<(), Errno>) {
-        let mut place = Place {
-            target: target as u64,
-            source: source as u64,
-            bytes: bytes as u64,
-            mode: if self.notes_writes { COPY_MODE_WRITE_PROTECT } else { 0 },
-            done_bytes: 0,
+        // SAFETY: numbers and structure belong together; the kernel puts pages only where none are, in registered ranges.
+        let result = unsafe {
+            match how {
+                How::Move => ioctl(&self.fd, Updater::<UFFDIO_MOVE, Place>::new(&mut place)),
+                How::Copy => ioctl(&self.fd, Updater::<UFFDIO_COPY, Place>::new(&mut place)),
+            }
         };
-        // SAFETY: as in `move_pages`.
-        let result = unsafe { ioctl(&self.fd, Updater::<UFFDIO_COPY, Place>::new(&mut place)) };
         (usize::try_from(place.done_bytes).unwrap_or(0), result)
     }
 

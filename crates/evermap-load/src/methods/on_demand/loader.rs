@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::place::place;
 use super::reads::Reads;
-use super::staging::Staging;
+use super::staging::{SLOTS, Staging};
 use super::stream::Stream;
 use super::{Shared, deputy, errno_of};
 use crate::counters::{add, count};
@@ -27,8 +27,7 @@ use crate::sys::ring::Event;
 use crate::sys::thread;
 use crate::windows::State;
 
-/// Staging: reads that the stream has under way at most, and as many that are wanted meanwhile.
-const SLOTS: usize = 12;
+/// Reads that the stream has under way at most.
 const DEPTH_MAX: usize = 8;
 /// How long it sleeps without looking whether its deputy lives.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -39,17 +38,22 @@ const FAULTS: u32 = 0;
 const BELL: u32 = 1;
 
 /// Starts it.
-pub(super) fn spawn(shared: &Arc<Shared>) -> std::io::Result<()> {
+pub(super) fn spawn(shared: &Arc<Shared>, staging: Staging) -> std::io::Result<()> {
+    shared.loader.call();
     let shared = shared.clone();
     let builder = std::thread::Builder::new().name("evermap-load".into());
-    thread::without_signals(|| builder.spawn(move || run(&shared))).map(drop)
+    let work = move || {
+        shared.loader.take();
+        run(&shared, Some(staging), 0);
+    };
+    thread::without_signals(|| builder.spawn(work)).map(drop)
 }
 
-/// Loads until all is there, or nobody wants it any more.
-pub(super) fn run(shared: &Arc<Shared>) {
+/// Loads until all is there, or nobody wants it any more. So many threads were lost since the last window came.
+pub(super) fn run(shared: &Arc<Shared>, staging: Option<Staging>, lost: u32) {
     thread::mark_as_loading();
-    shared.loader.store(thread::current(), Ordering::Release);
-    match Loader::new(shared) {
+    let staging = staging.map_or_else(|| Staging::new(shared.windows.len()), Ok);
+    match staging.and_then(|staging| Loader::new(shared, staging, lost)) {
         Ok(mut loader) => {
             let outcome = loader.run();
             loader.end();
@@ -60,6 +64,16 @@ pub(super) fn run(shared: &Arc<Shared>) {
         Err(errno) => fail_all(shared, errno),
     }
     finish(shared);
+    has_ended(shared);
+}
+
+/// No thread will load what is missing.
+pub(super) fn give_up(shared: &Shared) {
+    fail_all(shared, Errno::OWNERDEAD);
+    has_ended(shared);
+}
+
+fn has_ended(shared: &Shared) {
     shared.turn.is_over();
     thread::count_up(&shared.ended);
     shared.windows.tell();
@@ -124,21 +138,25 @@ struct Loader<'l> {
     reads: Reads,
     staging: Staging,
     stream: Stream,
-    /// Windows that somebody waits for; touched ones first.
+    /// Windows that somebody waits for; touched ones first. May name windows that have come since.
     wanted: VecDeque<usize>,
+    /// Which windows are in there.
+    is_noted: Vec<bool>,
     /// Slots whose window was read because it was wanted.
     is_wanted: [bool; SLOTS],
     looked_at: Instant,
 }
 
 impl Loader<'_> {
-    fn new(shared: &Arc<Shared>) -> Result<Loader<'_>, Errno> {
+    fn new(shared: &Arc<Shared>, staging: Staging, lost: u32) -> Result<Loader<'_>, Errno> {
         let mut loader = Loader {
             shared,
-            reads: Reads::new(SLOTS),
-            staging: Staging::new(SLOTS.min(shared.windows.len().max(1)))?,
+            // If two in a row got nowhere, it may be the ring that threads are killed for.
+            reads: if lost < 2 { Reads::new(SLOTS) } else { Reads::one_by_one() },
+            staging,
             stream: Stream::new(shared.recorded.clone(), DEPTH_MAX),
             wanted: VecDeque::new(),
+            is_noted: vec![false; shared.windows.len()],
             is_wanted: [false; SLOTS],
             looked_at: Instant::now(),
         };
@@ -151,14 +169,8 @@ impl Loader<'_> {
         let shared = self.shared;
         // What an earlier loader thread had taken note of.
         self.note_wanted();
-        let mut is_first = true;
         while !shared.stop.load(Ordering::Acquire) && !shared.windows.are_complete() {
             self.begin_reads()?;
-            if is_first {
-                // Reads are under way: now is the time for what does not help to begin them.
-                deputy::look(shared);
-                is_first = false;
-            }
             let is_idle = shared.windows.are_settled();
             if is_idle {
                 shared.turn.is_over();
@@ -203,21 +215,29 @@ impl Loader<'_> {
                 continue;
             }
             if shared.windows.want(window) {
-                // Before what was only asked for.
-                self.wanted.push_front(window);
                 self.stream.overtaken_at(window);
-            } else if !matches!(shared.windows.state(window), State::Wanted | State::Reading) {
+            }
+            match shared.windows.state(window) {
+                State::Reading => {}
+                // Before what was only asked for.
+                State::Wanted => {
+                    self.wanted.push_front(window);
+                    self.is_noted[window] = true;
+                }
                 // It has come since.
-                let _ = shared.userfault.wake(base + window * HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
+                _ => {
+                    let at = base + window * HUGE_PAGE_BYTES;
+                    let _ = shared.userfault.wake(at, HUGE_PAGE_BYTES);
+                }
             }
         }
     }
 
     fn note_wanted(&mut self) {
         for window in 0..self.shared.windows.len() {
-            if self.shared.windows.state(window) == State::Wanted && !self.wanted.contains(&window)
-            {
+            if !self.is_noted[window] && self.shared.windows.state(window) == State::Wanted {
                 self.wanted.push_back(window);
+                self.is_noted[window] = true;
             }
         }
     }
@@ -239,18 +259,26 @@ impl Loader<'_> {
                 None => self.stream.next(windows),
             };
             let Some(window) = next else { return Ok(()) };
-            if windows.state(window) != State::Wanted && is_wanted {
-                self.wanted.pop_front();
+            if is_wanted && windows.state(window) != State::Wanted {
+                self.forget_first();
                 continue;
             }
             let Some(slot) = self.staging.take(window) else { return Ok(()) };
-            self.wanted.pop_front();
+            if is_wanted {
+                self.forget_first();
+            }
             if !windows.claim(window) {
                 self.staging.give_back(slot, true);
                 continue;
             }
             self.is_wanted[slot] = is_wanted;
             self.begin_read(window, slot)?;
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(window) = self.wanted.pop_front() {
+            self.is_noted[window] = false;
         }
     }
 
@@ -302,18 +330,20 @@ impl Loader<'_> {
         let result = self.shared.injected.result(number, result);
         match result {
             Ok(came) if came >= window.bytes => {
-                clear_behind(self.staging.address(slot), window);
+                // SAFETY: the slot is this thread's and holds whole windows; the read into it is over.
+                unsafe { clear_behind(self.staging.address(slot), window) };
             }
             _ => {
                 // Through the cache it may be had, or it is known why not.
                 count(&job.counters.read_again);
                 let address = self.staging.address(slot);
+                // SAFETY: as above.
+                let refill =
+                    || unsafe { fill(job, job.source.cached(), address, window, Caching::Kept) };
                 #[cfg(test)]
-                let refilled = self.shared.injected.refill(number, job, || {
-                    fill(job, job.source.cached(), address, window, Caching::Kept)
-                });
+                let refilled = self.shared.injected.refill(number, job, refill);
                 #[cfg(not(test))]
-                let refilled = fill(job, job.source.cached(), address, window, Caching::Kept);
+                let refilled = refill();
                 if let Err(error) = refilled {
                     return self.lost(number, slot, &error);
                 }
@@ -331,8 +361,11 @@ impl Loader<'_> {
         let target = shared.region.address() as usize + number * HUGE_PAGE_BYTES;
         let source = self.staging.address(slot) as usize;
         let counters = &shared.job.counters;
+        let places = &shared.userfault;
+        #[cfg(test)]
+        let places = &shared.injected.moves(places, number);
         // SAFETY: the slot is this thread's; what is read into it is there, and no read into it is under way.
-        match unsafe { place(&shared.userfault, target, source, HUGE_PAGE_BYTES, counters) } {
+        match unsafe { place(places, target, source, HUGE_PAGE_BYTES, counters) } {
             Err(errno) => self.give_up(number, slot, errno),
             Ok(pages_are_gone) => {
                 #[cfg(test)]
@@ -340,6 +373,7 @@ impl Loader<'_> {
                 counters.first();
                 counters.loaded(shared.job.part.window(number).bytes as u64);
                 shared.windows.publish(number);
+                shared.lost.store(0, Ordering::Release);
                 self.staging.give_back(slot, pages_are_gone);
                 if self.is_wanted[slot] {
                     count(&counters.on_demand);

@@ -1,11 +1,14 @@
 //! Takeover on demand: an image that can be used at once, whose windows come when they are touched, and before.
 //!
 //! `docs/load.md`, "Takeover on demand", has the design. What is shared between threads is here; `loader` is the thread that reads,
-//! `deputy` the one that sees to it, `place` how pages get where they belong, `stream` what is read next, `staging` where to.
+//! `deputy` the one that sees to it, `post` who is which, `place` how pages get where they belong, `stream` what is read next, `staging` where to.
 
 mod deputy;
+#[cfg(test)]
+mod injected;
 mod loader;
 mod place;
+mod post;
 mod reads;
 mod staging;
 mod stream;
@@ -30,17 +33,20 @@ use crate::error::{Change, Error, Result};
 use crate::plan::ForkPolicy;
 use crate::region::Region;
 use crate::sys::advice::{Harmless, forget};
-use crate::sys::thread;
 use crate::sys::userfault::{Scope, Userfault};
 use crate::windows::{State, Windows};
 
+use post::Post;
+use staging::Staging;
+
 /// How long somebody waits before it looks whether the threads still live.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long threads that have ended may take to let go of what they had, and how often it is looked whether they did.
-const LETTING_GO: Duration = Duration::from_millis(200);
-const LETTING_GO_PERIOD: Duration = Duration::from_micros(50);
 /// How long a stopped load may take to end: the reads that are under way.
 const ENDING: Duration = Duration::from_secs(30);
+
+/// How long threads of a load that has ended may take to go, in steps.
+const GOING_STEP: Duration = Duration::from_micros(50);
+const GOING_STEPS_MAX: usize = 1000;
 
 /// A load that may be under way, as its threads and its image see it.
 #[derive(Debug)]
@@ -54,10 +60,13 @@ pub(crate) struct Shared {
     fork: ForkPolicy,
     recorded: Vec<u32>,
     stop: AtomicBool,
-    /// Thread numbers; 0 is none.
-    loader: AtomicU32,
-    deputy: AtomicU32,
-    /// 1 when no thread looks at anything here any more; slept on.
+    loader: Post,
+    deputy: Post,
+    /// Loader threads that were lost since the last window came.
+    lost: AtomicU32,
+    /// The process that the threads are of: a child that was forked has none of them.
+    process: u32,
+    /// Not 0: no thread looks at anything here any more. Slept on.
     ended: AtomicU32,
     /// When its stream's turn is, among others.
     turn: Turn,
@@ -67,7 +76,7 @@ pub(crate) struct Shared {
     begun: Moment,
     usage: OnceLock<Usage>,
     #[cfg(test)]
-    pub(crate) injected: tests::Injected,
+    pub(crate) injected: injected::Injected,
 }
 
 /// An image's hold on its load.
@@ -84,7 +93,7 @@ pub(crate) struct Start {
     pub(crate) recorded: Vec<u32>,
     pub(crate) turn: Turn,
     #[cfg(test)]
-    pub(crate) injected: tests::Injected,
+    pub(crate) injected: injected::Injected,
 }
 
 impl Start {
@@ -94,7 +103,7 @@ impl Start {
             recorded,
             turn,
             #[cfg(test)]
-            injected: tests::Injected::default(),
+            injected: injected::Injected::default(),
         }
     }
 }
@@ -102,9 +111,13 @@ impl Start {
 impl OnDemand {
     /// Makes an image of which nothing is there yet, and has threads load it.
     pub(crate) fn start(job: &Job, start: Start) -> Result<OnDemand, Stop> {
+        Stop::if_unsized(job)?;
         let userfault = Userfault::new().map_err(Stop::Refused)?;
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| job.source.failed("make an event for", errno))?;
+            .map_err(|errno| Stop::Refused(format!("no event is to be had: {errno}")))?;
+        // Here, where want of memory is known before anybody waits for bytes.
+        let staging = Staging::new(job.part.windows())
+            .map_err(|errno| Stop::Refused(format!("no memory to stage reads in: {errno}")))?;
         let region = Region::private(job.part.windows() * crate::sys::HUGE_PAGE_BYTES, true)
             .map_err(|errno| job.source.failed("get memory for", errno))?;
         let (address, bytes) = (region.address() as usize, region.bytes());
@@ -128,8 +141,10 @@ impl OnDemand {
             fork: start.fork,
             recorded: start.recorded,
             stop: AtomicBool::new(false),
-            loader: AtomicU32::new(0),
-            deputy: AtomicU32::new(0),
+            loader: Post::vacant(),
+            deputy: Post::vacant(),
+            lost: AtomicU32::new(0),
+            process: std::process::id(),
             ended: AtomicU32::new(0),
             turn: start.turn,
             is_over: AtomicBool::new(false),
@@ -139,9 +154,11 @@ impl OnDemand {
             #[cfg(test)]
             injected: start.injected,
         });
-        loader::spawn(&shared).map_err(|error| {
+        loader::spawn(&shared, staging).map_err(|error| {
             Stop::Refused(format!("no thread is to be had that would load it: {error}"))
         })?;
+        // Not by the loader thread: its first call may be what it is killed for.
+        deputy::look(&shared);
         let load: Arc<dyn Forked> = shared.clone();
         fork::note(Arc::downgrade(&load), shared.fork);
         Ok(OnDemand { shared })
@@ -190,6 +207,11 @@ impl Shared {
         self.is_over.load(Ordering::Acquire)
     }
 
+    /// Whether no thread looks at anything here any more.
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire) != 0
+    }
+
     fn want(&self, windows: Range<usize>) {
         let mut is_news = false;
         for window in windows {
@@ -198,11 +220,6 @@ impl Shared {
         if is_news {
             self.ring();
         }
-    }
-
-    /// No thread looks at anything here any more.
-    fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire) != 0
     }
 
     /// Has the loader thread look at what is wanted.
@@ -228,23 +245,33 @@ impl Shared {
     /// Waits for something that the threads bring about, as long as there are any.
     fn wait_until(&self, is_enough: impl Fn() -> bool) -> Result<()> {
         while !self.windows.wait(PATIENCE, &is_enough) {
-            if self.has_ended() || self.threads_are_lost() {
-                // They may have ended because it is enough.
-                return match is_enough() {
-                    true => Ok(()),
-                    false => Err(Error::ThreadsLost { path: self.job.source.path().into() }),
-                };
+            let is_lost = self.is_elsewhere() || self.threads_are_lost();
+            if !is_lost && !self.has_ended() {
+                continue;
             }
+            // They may have ended because it is enough.
+            if is_enough() {
+                return Ok(());
+            }
+            if !self.is_elsewhere() {
+                // Whoever has touched a page waits for nobody: a signal is better.
+                loader::give_up(self);
+            }
+            return Err(Error::ThreadsLost { path: self.job.source.path().into() });
         }
         Ok(())
     }
 
+    /// This is a child that was forked: what is changed by the userfaultfd is its parent's memory.
+    fn is_elsewhere(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     /// Neither the thread that loads nor the one that would replace it is there.
     fn threads_are_lost(&self) -> bool {
-        [&self.loader, &self.deputy].iter().all(|thread| {
-            let number = thread.load(Ordering::Acquire);
-            number == 0 || !thread::is_alive(number)
-        })
+        let loader = self.loader.holder();
+        // A deputy becomes the loader thread before it leaves its own post: then the holder has changed.
+        !self.loader.is_held() && !self.deputy.is_held() && self.loader.holder() == loader
     }
 
     /// The error of the first of some windows that failed.
@@ -253,6 +280,9 @@ impl Shared {
         let path = self.job.source.path().into();
         if let Some(change) = self.change.get() {
             return Err(Error::Changed { path, change: *change });
+        }
+        if errno == Errno::OWNERDEAD {
+            return Err(Error::ThreadsLost { path });
         }
         let window = self.job.part.window(window);
         Err(Error::Unreadable {
@@ -282,20 +312,26 @@ impl Drop for OnDemand {
     /// the same ones.
     fn drop(&mut self) {
         let shared = &self.shared;
+        if shared.is_elsewhere() {
+            return;
+        }
         shared.stop.store(true, Ordering::Release);
         shared.ring();
         let begun = std::time::Instant::now();
-        let has_ended = || shared.has_ended();
-        while !shared.windows.wait(PATIENCE, has_ended) {
+        while !shared.windows.wait(PATIENCE, || shared.has_ended()) {
             if shared.threads_are_lost() || begun.elapsed() > ENDING {
                 return;
             }
         }
         // SAFETY: the image that had its addresses is being dropped, and its threads have ended.
         unsafe { shared.region.unmap() };
-        let begun = std::time::Instant::now();
-        while Arc::strong_count(shared) > 1 && begun.elapsed() < LETTING_GO {
-            std::thread::sleep(LETTING_GO_PERIOD);
+        // Memory and descriptors are given back with the last hold on them: not a moment after the image is gone, when the next one may
+        // need them.
+        for _ in 0..GOING_STEPS_MAX {
+            if Arc::strong_count(&self.shared) == 1 {
+                return;
+            }
+            std::thread::sleep(GOING_STEP);
         }
     }
 }

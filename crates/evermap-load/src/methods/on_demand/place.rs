@@ -4,34 +4,25 @@ use rustix::io::Errno;
 
 use crate::counters::{Counters, count};
 use crate::sys::page_bytes;
-use crate::sys::userfault::Userfault;
+use crate::sys::userfault::{How, Userfault};
 
 /// How often a page that the kernel holds for a moment is tried again before it is copied.
 const BUSY_MAX: usize = 200;
+/// The same for pages behind one that was: whatever holds that may hold all of a window, and 200 times 512 pages are seconds.
+const BUSY_MAX_AFTER: usize = 5;
 /// For how long it is left alone in between.
 const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_micros(20);
 
 /// What brings pages to their place. The kernel does; in tests, something that says what a kernel rarely says.
 pub(crate) trait Places {
-    /// Moves pages; says how many bytes it moved before it failed, too.
+    /// As `Userfault::place`.
     ///
     /// # Safety
     ///
-    /// As `Userfault::move_pages`.
-    unsafe fn move_pages(
+    /// As there.
+    unsafe fn place(
         &self,
-        target: usize,
-        source: usize,
-        bytes: usize,
-    ) -> (usize, Result<(), Errno>);
-
-    /// Copies pages.
-    ///
-    /// # Safety
-    ///
-    /// As `Userfault::copy_pages`.
-    unsafe fn copy_pages(
-        &self,
+        how: How,
         target: usize,
         source: usize,
         bytes: usize,
@@ -39,24 +30,15 @@ pub(crate) trait Places {
 }
 
 impl Places for Userfault {
-    unsafe fn move_pages(
+    unsafe fn place(
         &self,
+        how: How,
         target: usize,
         source: usize,
         bytes: usize,
     ) -> (usize, Result<(), Errno>) {
         // SAFETY: passed on.
-        unsafe { Userfault::move_pages(self, target, source, bytes) }
-    }
-
-    unsafe fn copy_pages(
-        &self,
-        target: usize,
-        source: usize,
-        bytes: usize,
-    ) -> (usize, Result<(), Errno>) {
-        // SAFETY: passed on.
-        unsafe { Userfault::copy_pages(self, target, source, bytes) }
+        unsafe { Userfault::place(self, how, target, source, bytes) }
     }
 }
 
@@ -75,13 +57,14 @@ pub(crate) unsafe fn place(
 ) -> Result<bool, Errno> {
     let page_bytes = page_bytes();
     let (mut done, mut busy, mut are_gone) = (0, 0, true);
+    let mut busy_max = BUSY_MAX;
     while done < bytes {
         // SAFETY: passed on from the caller; what was moved is not touched again.
         let (moved, result) =
-            unsafe { places.move_pages(target + done, source + done, bytes - done) };
+            unsafe { places.place(How::Move, target + done, source + done, bytes - done) };
         done += moved;
         if moved > 0 {
-            busy = 0;
+            (busy, busy_max) = (0, BUSY_MAX);
         }
         match result {
             Ok(()) if moved == 0 => return Err(Errno::IO),
@@ -98,7 +81,7 @@ pub(crate) unsafe fn place(
                 }
             }
             Err(Errno::EXIST) => (done, are_gone) = (done + page_bytes, false),
-            Err(Errno::BUSY) if busy < BUSY_MAX => {
+            Err(Errno::BUSY) if busy < busy_max => {
                 busy += 1;
                 count(&counters.moved_again);
                 std::thread::sleep(BUSY_PAUSE);
@@ -109,6 +92,7 @@ pub(crate) unsafe fn place(
                 unsafe { copy_page(places, target + done, source + done, page_bytes) }?;
                 count(&counters.copied_instead);
                 (done, busy, are_gone) = (done + page_bytes, 0, false);
+                busy_max = BUSY_MAX_AFTER;
             }
             Err(errno) => return Err(errno),
         }
@@ -118,7 +102,7 @@ pub(crate) unsafe fn place(
 
 /// # Safety
 ///
-/// As `Places::copy_pages`.
+/// As `Places::place`.
 unsafe fn copy_page(
     places: &impl Places,
     target: usize,
@@ -127,7 +111,7 @@ unsafe fn copy_page(
 ) -> Result<(), Errno> {
     for _ in 0..BUSY_MAX {
         // SAFETY: the caller's promise.
-        match unsafe { places.copy_pages(target, source, bytes) }.1 {
+        match unsafe { places.place(How::Copy, target, source, bytes) }.1 {
             Ok(()) | Err(Errno::EXIST) => return Ok(()),
             Err(Errno::AGAIN) => std::thread::sleep(BUSY_PAUSE),
             Err(errno) => return Err(errno),
@@ -161,12 +145,17 @@ mod tests {
     }
 
     impl Places for Script {
-        unsafe fn move_pages(
+        unsafe fn place(
             &self,
+            how: How,
             target: usize,
             _source: usize,
             bytes: usize,
         ) -> (usize, Result<(), Errno>) {
+            if how == How::Copy {
+                self.copied.borrow_mut().push(target);
+                return (bytes, Ok(()));
+            }
             let (moved, result) = match self.moves.borrow_mut().pop_front() {
                 Some((moved, errno)) => (moved, Err(errno)),
                 None => (bytes, Ok(())),
@@ -175,16 +164,6 @@ mod tests {
                 self.moved.borrow_mut().push((target, moved));
             }
             (moved, result)
-        }
-
-        unsafe fn copy_pages(
-            &self,
-            target: usize,
-            _source: usize,
-            bytes: usize,
-        ) -> (usize, Result<(), Errno>) {
-            self.copied.borrow_mut().push(target);
-            (bytes, Ok(()))
         }
     }
 
@@ -229,6 +208,15 @@ mod tests {
         assert_eq!(of(&counters.copied_instead), 1);
         assert_eq!(*script.copied.borrow(), [0x10_0000]);
         assert_eq!(*script.moved.borrow(), [(0x10_1000, BYTES - 4096)]);
+    }
+
+    #[test]
+    fn a_window_that_stays_busy_is_copied_without_as_many_tries_for_each_page() {
+        let script = Script::new(std::iter::repeat_n((0, Errno::BUSY), 100_000));
+        let (result, counters) = placed(&script);
+        assert_eq!(result, Ok(false));
+        assert_eq!(of(&counters.copied_instead), 16);
+        assert_eq!(of(&counters.moved_again), (BUSY_MAX + 15 * BUSY_MAX_AFTER) as u64);
     }
 
     #[test]

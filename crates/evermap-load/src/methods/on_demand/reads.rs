@@ -20,8 +20,12 @@ pub(crate) enum Reads {
 impl Reads {
     /// For so many at a time.
     pub(crate) fn new(reads: usize) -> Reads {
-        Ring::new(reads)
-            .map_or_else(|_| Reads::OneByOne(VecDeque::new()), |ring| Reads::Ring(Box::new(ring)))
+        Ring::new(reads).map_or_else(|_| Reads::one_by_one(), |ring| Reads::Ring(Box::new(ring)))
+    }
+
+    /// The same by the fewest system calls.
+    pub(crate) fn one_by_one() -> Reads {
+        Reads::OneByOne(VecDeque::new())
     }
 
     /// How many are under way.

@@ -17,6 +17,9 @@ enum Contents {
     Stale,
 }
 
+/// Reads that the stream has under way at most, and as many that are wanted meanwhile.
+pub(crate) const SLOTS: usize = 12;
+
 /// Slots of one window each.
 #[derive(Debug)]
 pub(crate) struct Staging {
@@ -25,7 +28,9 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    pub(crate) fn new(slots: usize) -> Result<Staging, Errno> {
+    /// For an image of so many windows.
+    pub(crate) fn new(windows: usize) -> Result<Staging, Errno> {
+        let slots = SLOTS.min(windows.max(1));
         let region = Region::private(slots * HUGE_PAGE_BYTES, true)?;
         // Pages that a child of the process shares cannot be moved.
         let _ = region.advise(0, region.bytes(), Harmless::DontFork);
@@ -37,11 +42,22 @@ impl Staging {
         let slot =
             self.slots.iter().position(|contents| !matches!(contents, Contents::Window(_)))?;
         if self.slots[slot] == Contents::Stale {
-            // SAFETY: the slot is free: nothing in it counts, and nobody uses it.
-            let _ = unsafe { forget(self.address(slot) as usize, HUGE_PAGE_BYTES) };
+            self.clear(slot);
         }
         self.slots[slot] = Contents::Window(window);
         Some(slot)
+    }
+
+    /// Has a free slot read as zeros: what a file has no data for is taken to be zero there.
+    fn clear(&self, slot: usize) {
+        let address = self.address(slot);
+        // SAFETY: the slot is free: nothing in it counts, and nobody uses it.
+        unsafe {
+            // Memory that was locked meanwhile (`mlockall`) cannot be forgotten.
+            if forget(address as usize, HUGE_PAGE_BYTES).is_err() {
+                address.write_bytes(0, HUGE_PAGE_BYTES);
+            }
+        }
     }
 
     /// The window that a slot is taken by.
@@ -73,5 +89,34 @@ impl Staging {
     pub(crate) fn leak(&mut self) {
         self.slots.clear();
         self.region.leak();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_slot_that_is_used_again_is_zero_even_if_its_memory_is_locked() {
+        for is_locked in [false, true] {
+            let mut staging = Staging::new(1).unwrap();
+            let slot = staging.take(0).unwrap();
+            // SAFETY: the slot is this test's.
+            unsafe { staging.address(slot).add(4097).write(7) };
+            if is_locked {
+                // SAFETY: changes no contents.
+                let locked =
+                    unsafe { rustix::mm::mlock(staging.address(slot).cast(), HUGE_PAGE_BYTES) };
+                if let Err(errno) = locked {
+                    eprintln!("skipped: no memory can be locked here: {errno}");
+                    continue;
+                }
+            }
+            staging.give_back(slot, false);
+            let slot = staging.take(1).unwrap();
+            // SAFETY: the slot is this test's.
+            assert_eq!(unsafe { *staging.address(slot).add(4097) }, 0, "locked: {is_locked}");
+        }
     }
 }

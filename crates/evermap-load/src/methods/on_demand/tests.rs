@@ -4,86 +4,13 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::injected::{Injected, NONE};
 use super::*;
 use crate::counters::Counters;
 use crate::part::Part;
 use crate::source::Source;
 use crate::sys::HUGE_PAGE_BYTES;
-use crate::sys::thread::vanish;
 use evermap_observe::Span;
-
-/// Nowhere.
-const NONE: usize = usize::MAX;
-
-/// What goes wrong, and where.
-#[derive(Debug)]
-pub(crate) struct Injected {
-    /// The loader thread is gone before it reads this window; once.
-    vanish_before_reading: AtomicUsize,
-    /// It is gone when this window is in its place, and before it says so; once.
-    vanish_before_publishing: AtomicUsize,
-    /// This window cannot be read.
-    unreadable: AtomicUsize,
-    /// It can't past the cache.
-    unreadable_directly: AtomicUsize,
-}
-
-impl Default for Injected {
-    fn default() -> Injected {
-        let none = || AtomicUsize::new(NONE);
-        Injected {
-            vanish_before_reading: none(),
-            vanish_before_publishing: none(),
-            unreadable: none(),
-            unreadable_directly: none(),
-        }
-    }
-}
-
-fn vanish_at(at: &AtomicUsize, window: usize) {
-    if at.compare_exchange(window, NONE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        vanish();
-    }
-}
-
-impl Injected {
-    pub(crate) fn before_read(&self, window: usize) {
-        vanish_at(&self.vanish_before_reading, window);
-    }
-
-    pub(crate) fn before_publishing(&self, window: usize) {
-        vanish_at(&self.vanish_before_publishing, window);
-    }
-
-    pub(crate) fn result(
-        &self,
-        window: usize,
-        result: Result<usize, Errno>,
-    ) -> Result<usize, Errno> {
-        let is_lost = [&self.unreadable, &self.unreadable_directly]
-            .iter()
-            .any(|at| at.load(Ordering::Acquire) == window);
-        if is_lost { Err(Errno::IO) } else { result }
-    }
-
-    pub(crate) fn refill(
-        &self,
-        window: usize,
-        job: &Job,
-        fill: impl FnOnce() -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        if self.unreadable.load(Ordering::Acquire) != window {
-            return fill();
-        }
-        let window = job.part.window(window);
-        Err(Error::Unreadable {
-            path: job.source.path().into(),
-            offset_bytes: window.offset,
-            length_bytes: window.bytes as u64,
-            source: Errno::IO.into(),
-        })
-    }
-}
 
 struct File {
     _directory: tempfile::TempDir,
@@ -172,6 +99,47 @@ fn killed(which: impl Fn(&Injected) -> &AtomicUsize) {
 }
 
 #[test]
+fn a_deputy_that_is_killed_is_replaced() {
+    let file = file(12 * HUGE_PAGE_BYTES);
+    let job = job(&file);
+    let injected = Injected::default();
+    injected.vanish_deputies.store(2, Ordering::Release);
+    // The loader thread looks every 20 ms.
+    injected.pause_ms.store(20, Ordering::Release);
+    let Some(load) = start(&job, Start { injected, ..Start::default() }) else { return };
+    load.wait().unwrap();
+    assert!(bytes(&load, file.bytes.len()) == file.bytes);
+    assert!(of(&job.counters.threads_replaced) >= 2);
+}
+
+#[test]
+fn a_load_whose_threads_are_all_killed_is_an_error_and_what_came_before_stays() {
+    let file = file(12 * HUGE_PAGE_BYTES);
+    let job = job(&file);
+    let injected = Injected::default();
+    injected.vanish_deputies.store(NONE, Ordering::Release);
+    injected.vanish_before_reading.store(11, Ordering::Release);
+    let Some(load) = start(&job, Start { injected, ..Start::default() }) else { return };
+    let lost = load.wait().unwrap_err();
+    assert!(matches!(lost, Error::ThreadsLost { .. }), "{lost}");
+    assert!(matches!(load.ensure(11..12), Err(Error::ThreadsLost { .. })));
+    load.ensure(0..1).unwrap();
+    assert!(bytes(&load, HUGE_PAGE_BYTES) == &file.bytes[..HUGE_PAGE_BYTES]);
+}
+
+#[test]
+fn threads_that_are_killed_one_after_the_other_are_given_up() {
+    let file = file(4 * HUGE_PAGE_BYTES);
+    let job = job(&file);
+    let injected = Injected::default();
+    injected.vanish_always.store(true, Ordering::Release);
+    let Some(load) = start(&job, Start { injected, ..Start::default() }) else { return };
+    let lost = load.wait().unwrap_err();
+    assert!(matches!(lost, Error::ThreadsLost { .. }), "{lost}");
+    assert_eq!(load.shared().windows.failed(), 4);
+}
+
+#[test]
 fn a_window_that_cannot_be_read_is_an_error_and_all_others_are_there() {
     let file = file(6 * HUGE_PAGE_BYTES);
     let job = job(&file);
@@ -199,6 +167,18 @@ fn what_cannot_be_read_past_the_cache_is_read_through_it() {
     load.wait().unwrap();
     assert!(bytes(&load, file.bytes.len()) == file.bytes);
     assert_eq!(of(&job.counters.read_again), 1);
+}
+
+#[test]
+fn a_window_whose_pages_cannot_be_moved_is_copied_page_by_page() {
+    let file = file(4 * HUGE_PAGE_BYTES);
+    let job = job(&file);
+    let injected = Injected::default();
+    injected.unmovable.store(1, Ordering::Release);
+    let Some(load) = start(&job, Start { injected, ..Start::default() }) else { return };
+    load.wait().unwrap();
+    assert!(bytes(&load, file.bytes.len()) == file.bytes);
+    assert_eq!(of(&job.counters.copied_instead), (HUGE_PAGE_BYTES / 4096) as u64);
 }
 
 #[test]

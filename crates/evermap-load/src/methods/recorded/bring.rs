@@ -11,6 +11,7 @@ use crate::methods::{Job, ended_early};
 use crate::plan::ForkPolicy;
 use crate::sys::advice::Harmless;
 use crate::sys::page_bytes;
+use crate::sys::userfault::How;
 
 impl Shared {
     /// Brings a window to its place, if it is not there. The buffer has room for one.
@@ -18,6 +19,10 @@ impl Shared {
         match self.states[window].load(Ordering::Acquire) {
             PRESENT => return Ok(()),
             FAILED => return self.failure(),
+            // What is changed by the userfaultfd is the parent's memory.
+            _ if self.is_elsewhere() => {
+                return Err(Error::ThreadsLost { path: self.job.source.path().into() });
+            }
             _ => {}
         }
         let outcome = self.read(window, buffer).and_then(|bytes| {
@@ -87,7 +92,9 @@ impl Shared {
         while done < WINDOW_BYTES {
             let from = buffer[done..].as_ptr() as usize;
             // SAFETY: the buffer has a whole window, and is the caller's.
-            match unsafe { self.userfault.copy_pages(begin + done, from, WINDOW_BYTES - done) } {
+            match unsafe {
+                self.userfault.place(How::Copy, begin + done, from, WINDOW_BYTES - done)
+            } {
                 (copied, Ok(())) if copied > 0 => done += copied,
                 (copied, Err(Errno::AGAIN)) => done += copied,
                 // Another brought it at the same time.

@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     is_over: AtomicBool,
     /// What was written, when the kernel does not note it any more.
     written_bytes: AtomicU64,
+    /// The process that the threads are of: a child that was forked has none of them.
+    process: u32,
     /// Numbers of the threads that serve; 0 is none.
     threads: [AtomicU32; service::THREADS],
     begun: Moment,
@@ -70,6 +72,7 @@ pub(crate) struct Recorded {
 impl Recorded {
     /// Makes an image of which nothing is there yet.
     pub(crate) fn start(job: &Job, fork: ForkPolicy) -> Result<Recorded, Stop> {
+        Stop::if_unsized(job)?;
         let userfault = Userfault::for_recording().map_err(Stop::Refused)?;
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| job.source.failed("make an event for", errno))?;
@@ -104,6 +107,7 @@ impl Recorded {
             stop: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             written_bytes: AtomicU64::new(0),
+            process: std::process::id(),
             threads: Default::default(),
             begun: Moment::now(),
             usage: OnceLock::new(),
@@ -212,6 +216,11 @@ impl Shared {
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
+
+    /// This is a child that was forked.
+    fn is_elsewhere(&self) -> bool {
+        self.process != std::process::id()
+    }
 }
 
 impl Forked for Shared {
@@ -226,7 +235,9 @@ impl Forked for Shared {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        service::stop(&self.shared);
+        if !self.shared.is_elsewhere() {
+            service::stop(&self.shared);
+        }
     }
 }
 
