@@ -3,9 +3,12 @@
 CARGO ?= cargo
 # Documents of your own for `make demo`, beside the ones in examples/pages.
 DOCS ?=
-# Where `make install` puts the C library; DESTDIR stands before it and is written nowhere.
+# Where `make install` puts the libraries; DESTDIR stands before it and is written nowhere.
 PREFIX ?= /usr/local
 DESTDIR ?=
+# What `evermap load run` preloads; it looks there if it is in PREFIX/bin itself.
+SHIM := libevermap_load_shim.so
+SHIM_DIR = $(or $(LIBDIR),$(PREFIX)/lib)
 # How long `make fuzz` takes over each target.
 SECONDS_EACH ?= 60
 
@@ -34,8 +37,8 @@ help: ## List these commands
 setup: ## Check that a C compiler and Rust are there, and install what can be
 	@scripts/setup.sh
 
-build: setup ## Build the evermap command, optimised
-	$(CARGO) build --release --locked --package evermap-cli
+build: setup ## Build the evermap command and the library that it preloads, optimised
+	$(CARGO) build --release --locked --package evermap-cli --package evermap-load-shim
 
 demo: build ## Measure what reopening saves; DOCS="page.html feed.xml" adds your own
 	@"$$(scripts/target-dir.sh)/release/evermap" demo $(DOCS)
@@ -51,13 +54,15 @@ sandbox: ## Build the sandbox and run a WebAssembly guest whose heap lasts, thre
 	$(CARGO) build --release --locked --package evermap-guest --example guest_words --target wasm32-wasip1
 	@scripts/sandbox.sh "$$(scripts/target-dir.sh)"
 
-install: setup ## Install the C library; PREFIX=/usr/local, DESTDIR= for packagers
-	$(CARGO) build --release --locked --package evermap-c
+install: setup ## Install the C library and that of `evermap load run`; PREFIX=/usr/local, DESTDIR= for packagers
+	$(CARGO) build --release --locked --package evermap-c --package evermap-load-shim
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" crates/evermap-c/install.sh install \
 		"$$(scripts/target-dir.sh)/release/libevermap.a"
+	@install -D -m 755 "$$(scripts/target-dir.sh)/release/$(SHIM)" "$(DESTDIR)$(SHIM_DIR)/$(SHIM)"
 
-uninstall: ## Take the C library away again, from the same PREFIX
+uninstall: ## Take the libraries away again, from the same PREFIX
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" crates/evermap-c/install.sh uninstall
+	@rm -f "$(DESTDIR)$(SHIM_DIR)/$(SHIM)"
 
 # One after the other, whatever -j says: cargo uses the cores itself.
 test: ## Everything a change has to pass: format, lints, all tests, documentation, licences

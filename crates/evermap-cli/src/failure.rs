@@ -71,7 +71,14 @@ pub enum Failure {
     #[cfg(feature = "view")]
     #[error("{failed} of {pages} pages were not built")]
     NotPrefetched { failed: usize, pages: usize },
-    /// What `sandbox exec` was to run.
+    /// What `load run` was to preload.
+    #[error(
+        "there is no library to preload: not {}; build it with `cargo build --release -p evermap-load-shim`, \
+         install it with `make install`, or set EVERMAP_LOAD_SHIM to its path",
+        looked.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", not ")
+    )]
+    NoShim { looked: Vec<PathBuf> },
+    /// What `sandbox exec` or `load run` was to run.
     #[error("no command `{}`: give its path, or set PATH so that it is found", name.display())]
     NoCommand { name: OsString },
     #[error("cannot start {}: {}", program.display(), why_not_started(source))]
@@ -153,7 +160,7 @@ impl Failure {
             Failure::NotAllCopied { .. } => 10,
             Failure::Transfer(error) => exit_code_of_transfer(error),
             Failure::Load(error) => exit_code_of_load(error),
-            Failure::Wall(_) => 125,
+            Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
             Failure::Demo(_) => 10,

@@ -37,6 +37,19 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
+/// Memory that was an image's, see [`Image::into_mapping`]: a mapping that nobody unmaps but its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping {
+    /// Where it begins: whole pages.
+    pub address: *mut u8,
+    /// How long it is: whole pages.
+    pub bytes: usize,
+    /// Where in it the first byte of the image is.
+    pub image_at: usize,
+    /// How many the image had. Behind them, up to the end of their page, are zeros, or what the file has there.
+    pub image_bytes: usize,
+}
+
 /// The bytes of a file, or of a range of it, as memory of this process. What is written is never written to the file.
 ///
 /// Looking at a byte of an image that comes on demand waits for it. If it cannot be had (the disk fails, or somebody changed the file), looking
@@ -232,6 +245,55 @@ impl Image {
         })
     }
 
+    /// Saves what was noted until now where [`Loader::recording`](crate::Loader::recording) said, as dropping the image does: for whoever ends without
+    /// that.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io): it cannot be written.
+    #[cfg(feature = "files")]
+    pub fn save_recording(&self) -> Result<()> {
+        match (&self.made.replay.save, self.recording()) {
+            (Some(path), Some(recording)) => recording.save(path),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where its memory is. Others may not use it before the image is complete, nor longer than it lives.
+    pub fn mapping(&self) -> Mapping {
+        let (region, slice) = (self.region(), self.job.part.slice());
+        Mapping {
+            address: region.address(),
+            bytes: region.bytes(),
+            image_at: slice.start,
+            image_bytes: slice.len(),
+        }
+    }
+
+    /// Waits until it is complete, and gives away its memory: all else of the image, threads and descriptors, is gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`ensure`](Image::ensure), with the image as it was.
+    #[allow(
+        clippy::result_large_err,
+        reason = "an image that could not be given away is still one"
+    )]
+    pub fn into_mapping(self) -> Result<Mapping, (Image, crate::Error)> {
+        // What was left out, too: nobody brings it later.
+        self.want(0..self.len());
+        let outcome = match &self.memory {
+            Memory::Recorded(load) => load.finish(),
+            _ => self.wait(),
+        };
+        if let Err(error) = outcome {
+            return Err((self, error));
+        }
+        let mapping = self.mapping();
+        self.region().give_away();
+        Ok(mapping)
+    }
+
     fn region(&self) -> &Region {
         match &self.memory {
             Memory::Whole(region) => region,
@@ -244,10 +306,8 @@ impl Image {
 #[cfg(feature = "files")]
 impl Drop for Image {
     fn drop(&mut self) {
-        if let (Some(path), Some(recording)) = (&self.made.replay.save, self.recording()) {
-            // The next load records again, as the loader's description says.
-            let _ = recording.save(path);
-        }
+        // The next load records again, as the loader's description says.
+        let _ = self.save_recording();
     }
 }
 

@@ -43,7 +43,7 @@ mod windows;
 pub use advise::Advice;
 pub use error::{Change, Error, Result};
 pub use evermap_observe::Usage;
-pub use image::{Image, Progress};
+pub use image::{Image, Mapping, Progress};
 pub use loader::Loader;
 pub use plan::{Cache, Choice, Facts, ForkPolicy, Latency, Method, Order};
 pub use recording::{Recording, Touch};
@@ -52,4 +52,5 @@ pub use report::{Report, Residency};
 #[cfg(feature = "files")]
 pub use rules::{Rule, Rules};
 pub use set::ImageSet;
+pub use sys::thread::is_loading_thread;
 pub use warm::{MappedPart, warm};

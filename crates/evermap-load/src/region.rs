@@ -6,6 +6,7 @@
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
@@ -32,6 +33,8 @@ pub(crate) struct Region {
     base: *mut u8,
     bytes: usize,
     backing: Backing,
+    /// Somebody else unmaps it.
+    is_given_away: AtomicBool,
 }
 
 // SAFETY: an address range that belongs to no thread.
@@ -40,9 +43,13 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
+    fn new(base: *mut u8, bytes: usize, backing: Backing) -> Region {
+        Region { base, bytes, backing, is_given_away: AtomicBool::new(false) }
+    }
+
     /// Of no bytes.
     pub(crate) fn empty() -> Region {
-        Region { base: ptr::dangling_mut::<u64>().cast(), bytes: 0, backing: Backing::Private }
+        Region::new(ptr::dangling_mut::<u64>().cast(), 0, Backing::Private)
     }
 
     /// Private memory, zero: whole huge pages at a multiple of their size, or whole pages. Costs nothing before it is used.
@@ -53,7 +60,7 @@ impl Region {
         if !huge {
             let bytes = bytes.checked_next_multiple_of(page_bytes()).ok_or(Errno::NOMEM)?;
             let base = map_private(bytes)?;
-            return Ok(Region { base, bytes, backing: Backing::Private });
+            return Ok(Region::new(base, bytes, Backing::Private));
         }
         let bytes = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES).ok_or(Errno::NOMEM)?;
         let mapped_bytes = bytes.checked_add(HUGE_PAGE_BYTES).ok_or(Errno::NOMEM)?;
@@ -73,7 +80,7 @@ impl Region {
         };
         // Only advice: small pages hold as much.
         let _ = advise(base as usize, bytes, Harmless::HugePages);
-        Ok(Region { base, bytes, backing: Backing::Private })
+        Ok(Region::new(base, bytes, Backing::Private))
     }
 
     /// A file's bytes from `offset`, a multiple of the page size.
@@ -91,7 +98,7 @@ impl Region {
             let (protection, flags) = protection(backing);
             // SAFETY: the kernel picks the address, so nothing that is there is replaced.
             let base = unsafe { mmap(ptr::null_mut(), bytes, protection, flags, file, offset) }?;
-            return Ok(Region { base: base.cast(), bytes, backing });
+            return Ok(Region::new(base.cast(), bytes, backing));
         }
         // Windows of it begin where huge pages can: they may be taken over.
         let mut region = Region::private(bytes, true)?;
@@ -189,14 +196,29 @@ impl Region {
     pub(crate) fn leak(&mut self) {
         *self = Region::empty();
     }
+
+    /// From now on somebody else unmaps it. Says whether it was still there to be given.
+    pub(crate) fn give_away(&self) -> bool {
+        !self.is_given_away.swap(true, Ordering::AcqRel) && self.bytes > 0
+    }
+
+    /// Unmaps it, though others have hold of it.
+    ///
+    /// # Safety
+    ///
+    /// None of them looks at it any more.
+    pub(crate) unsafe fn unmap(&self) {
+        if self.give_away() {
+            // SAFETY: the mapping is this region's; nobody uses an address of it any more, as the caller promises.
+            let _ = unsafe { munmap(self.base.cast(), self.bytes) };
+        }
+    }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            // SAFETY: the mapping is this region's; nobody has an address of it any more.
-            let _ = unsafe { munmap(self.base.cast(), self.bytes) };
-        }
+        // SAFETY: nobody has an address of it any more.
+        unsafe { self.unmap() };
     }
 }
 

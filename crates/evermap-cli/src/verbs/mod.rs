@@ -4,6 +4,7 @@ mod audit;
 mod backup;
 mod bench;
 mod check;
+mod command;
 mod completions;
 mod copy;
 mod demo;

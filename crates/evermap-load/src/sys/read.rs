@@ -1,11 +1,12 @@
 //! Reads to addresses: memory of an image is no slice before it is read.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io::IoSliceMut;
+use std::os::fd::BorrowedFd;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 /// `RWF_DONTCACHE` (Linux 6.14): pages that this read brings into the cache go when it is over.
-const RWF_DONTCACHE: libc::c_int = 0x80;
+const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// Whether what is read stays in the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(crate) enum Caching {
 ///
 /// # Safety
 ///
-/// The memory is the caller's, and nobody else uses it during the call.
+/// The memory is the caller's, mapped (so that it has contents, zeros at least), and nobody else uses it during the call.
 pub(crate) unsafe fn read_at(
     file: BorrowedFd<'_>,
     address: *mut u8,
@@ -28,27 +29,21 @@ pub(crate) unsafe fn read_at(
     offset: u64,
     caching: Caching,
 ) -> Result<usize, Errno> {
-    let offset = i64::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
+    i64::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
+    // By the system call itself: `pread` may be a function of somebody who has a load read for him.
+    // SAFETY: the kernel writes up to `bytes` to memory that is the caller's.
+    let memory = unsafe { std::slice::from_raw_parts_mut(address, bytes) };
     loop {
-        // SAFETY: the kernel writes up to `bytes` to memory that is the caller's.
-        let came = unsafe {
-            match caching {
-                Caching::Kept => libc::pread64(file.as_raw_fd(), address.cast(), bytes, offset),
-                Caching::Dropped => {
-                    let vector = libc::iovec { iov_base: address.cast(), iov_len: bytes };
-                    libc::preadv2(file.as_raw_fd(), &raw const vector, 1, offset, RWF_DONTCACHE)
-                }
+        let came = match caching {
+            Caching::Kept => rustix::io::pread(file, &mut *memory, offset),
+            Caching::Dropped => {
+                let mut vectors = [IoSliceMut::new(memory)];
+                rustix::io::preadv2(file, &mut vectors, offset, DONTCACHE)
             }
         };
-        match usize::try_from(came) {
-            Ok(came) => return Ok(came),
-            Err(_) => {
-                let error = std::io::Error::last_os_error();
-                match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-                    Errno::INTR => {}
-                    errno => return Err(errno),
-                }
-            }
+        match came {
+            Err(Errno::INTR) => {}
+            other => return other,
         }
     }
 }

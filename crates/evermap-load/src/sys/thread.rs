@@ -1,9 +1,25 @@
 //! Threads as the kernel knows them: whether one is still there, and waiting for a word in memory to change.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::thread::futex;
+
+thread_local! {
+    static LOADS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// This thread loads from now on.
+pub(crate) fn mark_as_loading() {
+    LOADS.set(true);
+}
+
+/// Whether this thread was started to load images that come on demand. For whoever stands in front of functions of the C library: a thread that
+/// loads must not wait for a load.
+pub fn is_loading_thread() -> bool {
+    LOADS.try_with(Cell::get).unwrap_or(true)
+}
 
 /// The number of this thread.
 pub(crate) fn current() -> u32 {

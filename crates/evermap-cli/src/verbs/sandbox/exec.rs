@@ -1,6 +1,6 @@
 //! `evermap sandbox exec`: a command behind a wall of Landlock and seccomp.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,6 +8,7 @@ use std::process::Command;
 use evermap_compartment::wall::{Enclosure, has_landlock, run};
 
 use crate::failure::Failure;
+use crate::verbs::command::find;
 
 /// Run a command that can open only the files you name
 ///
@@ -92,21 +93,4 @@ impl Exec {
         }
         enclosure
     }
-}
-
-/// The file that a command's name stands for: as a shell looks for it.
-fn find(name: &OsStr) -> Option<PathBuf> {
-    let is_file = |path: &PathBuf| path.is_file();
-    if name.as_encoded_bytes().contains(&b'/') {
-        return Some(PathBuf::from(name)).filter(is_file);
-    }
-    // Where there is no PATH, a shell looks here.
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-    let found: Vec<PathBuf> =
-        std::env::split_paths(&path).map(|folder| folder.join(name)).filter(is_file).collect();
-    let executable = found.iter().find(|path| {
-        let mode = path.metadata().map(|file| std::os::unix::fs::MetadataExt::mode(&file));
-        mode.is_ok_and(|mode| mode & 0o111 != 0)
-    });
-    executable.or(found.first()).cloned()
 }

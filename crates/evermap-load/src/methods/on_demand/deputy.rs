@@ -36,6 +36,7 @@ pub(super) fn look(shared: &Arc<Shared>) {
 }
 
 fn run(shared: &Arc<Shared>) {
+    thread::mark_as_loading();
     shared.deputy.take();
     #[cfg(test)]
     shared.injected.as_deputy();

@@ -51,6 +51,7 @@ pub(super) fn spawn(shared: &Arc<Shared>, staging: Staging) -> std::io::Result<(
 
 /// Loads until all is there, or nobody wants it any more. So many threads were lost since the last window came.
 pub(super) fn run(shared: &Arc<Shared>, staging: Option<Staging>, lost: u32) {
+    thread::mark_as_loading();
     let staging = staging.map_or_else(|| Staging::new(shared.windows.len()), Ok);
     match staging.and_then(|staging| Loader::new(shared, staging, lost)) {
         Ok(mut loader) => {

@@ -308,7 +308,8 @@ impl Forked for Shared {
 }
 
 impl Drop for OnDemand {
-    /// Has the load stop, and waits for that: reads may be under way.
+    /// Has the load stop, and waits for that: reads may be under way. Afterwards its addresses and its descriptors are free, so that others may have
+    /// the same ones.
     fn drop(&mut self) {
         let shared = &self.shared;
         if shared.is_elsewhere() {
@@ -322,6 +323,8 @@ impl Drop for OnDemand {
                 return;
             }
         }
+        // SAFETY: the image that had its addresses is being dropped, and its threads have ended.
+        unsafe { shared.region.unmap() };
         // Memory and descriptors are given back with the last hold on them: not a moment after the image is gone, when the next one may
         // need them.
         for _ in 0..GOING_STEPS_MAX {

@@ -152,6 +152,14 @@ impl Recorded {
         self.shared.failure()
     }
 
+    /// Has all of it there, which ends the recording.
+    pub(crate) fn finish(&self) -> Result<()> {
+        if !self.shared.is_over() {
+            self.shared.bring_all()?;
+        }
+        self.shared.failure()
+    }
+
     /// What was noted until now.
     pub(crate) fn recording(&self) -> Recording {
         self.shared.recording()

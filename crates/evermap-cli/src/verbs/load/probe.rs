@@ -1,33 +1,21 @@
-//! `evermap load`: a data file that is ready when the program is.
+//! `evermap load probe`: how a file would be loaded, why, and what that costs.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Subcommand, ValueEnum};
+use clap::ValueEnum;
 use evermap_load::{Choice, Facts, Latency, Loader, Method, Order, Report};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// Have data files ready in memory
-#[derive(Debug, clap::Args)]
-pub struct Load {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Debug, Subcommand)]
-enum What {
-    Probe(Probe),
-}
-
 /// Tell how a file would be loaded, and why; with --load, load it and tell what that cost
 ///
 /// There are many ways to have a file's bytes in memory, and which is best depends on what is cached, on the file system, and on what will be
 /// done with them. Nothing is known of that but what the options say: without them, all of the file is touched and written.
 #[derive(Debug, clap::Args)]
-struct Probe {
+pub struct Probe {
     /// The file
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -85,16 +73,8 @@ struct Told<'t> {
     report: Option<&'t Report>,
 }
 
-impl Load {
-    pub fn run(&self) -> Result<(), Failure> {
-        match &self.what {
-            What::Probe(probe) => probe.run(),
-        }
-    }
-}
-
 impl Probe {
-    fn run(&self) -> Result<(), Failure> {
+    pub fn run(&self) -> Result<(), Failure> {
         let loader = self.loader();
         let (facts, plan) = loader.probe()?;
         let report = match self.load {

@@ -1,0 +1,41 @@
+//! How addresses may be used now, as the kernel has it: the program may have changed that since.
+
+use std::ffi::c_int;
+
+/// Parts of a range by protection, ascending; of what is mapped of it.
+pub(crate) fn protections(start: usize, end: usize) -> Vec<(usize, usize, c_int)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    of_text(&maps, start, end)
+}
+
+fn of_text(maps: &str, start: usize, end: usize) -> Vec<(usize, usize, c_int)> {
+    maps.lines()
+        .filter_map(|line| {
+            let (range, rest) = line.split_once(' ')?;
+            let (from, to) = range.split_once('-')?;
+            let from = usize::from_str_radix(from, 16).ok()?.max(start);
+            let to = usize::from_str_radix(to, 16).ok()?.min(end);
+            let right = |letter: char, right: c_int| {
+                if rest.chars().take(3).any(|has| has == letter) { right } else { 0 }
+            };
+            let protection = right('r', libc::PROT_READ)
+                | right('w', libc::PROT_WRITE)
+                | right('x', libc::PROT_EXEC);
+            (from < to).then_some((from, to, protection))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_mapped_of_a_range_is_told_with_its_rights() {
+        let maps = "1000-3000 rw-p 00000000 00:00 0 \n3000-5000 r--p 00000000 08:01 7 /a file\n";
+        let read_write = libc::PROT_READ | libc::PROT_WRITE;
+        let expected = [(0x2000, 0x3000, read_write), (0x3000, 0x4000, libc::PROT_READ)];
+        assert_eq!(of_text(maps, 0x2000, 0x4000), expected);
+        assert_eq!(of_text(maps, 0x6000, 0x7000), []);
+    }
+}

@@ -1,0 +1,111 @@
+//! Which addresses are images: arithmetic, and nothing else.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What an image shows.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Origin {
+    pub(crate) path: PathBuf,
+    pub(crate) version: Version,
+    /// The program asked for `MAP_SHARED`.
+    pub(crate) is_shared: bool,
+}
+
+/// What tells the file from another one, and from itself when it was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) bytes: u64,
+    pub(crate) modified: (i64, i64),
+}
+
+/// A range of addresses that shows a file, and is not of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Part {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// What of the file is at `start`.
+    pub(crate) offset: u64,
+    pub(crate) origin: Arc<Origin>,
+}
+
+impl Part {
+    /// What of it is between two addresses.
+    fn between(&self, start: usize, end: usize) -> Option<Part> {
+        let (start, end) = (start.max(self.start), end.min(self.end));
+        (start < end).then(|| Part {
+            start,
+            end,
+            offset: self.offset + (start - self.start) as u64,
+            origin: self.origin.clone(),
+        })
+    }
+}
+
+/// All of them; they don't overlap.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    parts: Vec<Part>,
+}
+
+impl Table {
+    pub(crate) const fn new() -> Table {
+        Table { parts: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    pub(crate) fn add(&mut self, part: Part) {
+        self.parts.push(part);
+    }
+
+    /// Takes away what is between two addresses, ascending.
+    pub(crate) fn cut(&mut self, start: usize, end: usize) -> Vec<Part> {
+        let mut taken = Vec::new();
+        for part in std::mem::take(&mut self.parts) {
+            taken.extend(part.between(start, end));
+            self.parts.extend(part.between(0, start));
+            self.parts.extend(part.between(end, usize::MAX));
+        }
+        taken.sort_by_key(|part| part.start);
+        taken
+    }
+
+    pub(crate) fn has_any(&self, start: usize, end: usize) -> bool {
+        self.parts.iter().any(|part| part.start < end && start < part.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(start: usize, end: usize, offset: u64) -> Part {
+        let version = Version { device: 1, inode: 2, bytes: 3, modified: (4, 5) };
+        let origin = Arc::new(Origin { path: "/file".into(), version, is_shared: false });
+        Part { start, end, offset, origin }
+    }
+
+    #[test]
+    fn what_is_cut_out_of_the_middle_leaves_both_sides_with_their_offsets() {
+        let mut table = Table::new();
+        table.add(part(100, 200, 1000));
+        assert_eq!(table.cut(120, 150), [part(120, 150, 1020)]);
+        assert_eq!(table.parts, [part(100, 120, 1000), part(150, 200, 1050)]);
+        assert!(!table.has_any(120, 150) && table.has_any(119, 150) && table.has_any(120, 151));
+    }
+
+    #[test]
+    fn what_is_cut_over_several_is_all_of_it_and_no_more() {
+        let mut table = Table::new();
+        table.add(part(300, 400, 0));
+        table.add(part(100, 200, 50));
+        assert_eq!(table.cut(150, 350), [part(150, 200, 100), part(300, 350, 0)]);
+        assert_eq!(table.cut(0, usize::MAX), [part(100, 150, 50), part(350, 400, 50)]);
+        assert_eq!(table.len(), 0);
+    }
+}
