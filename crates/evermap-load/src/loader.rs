@@ -302,7 +302,7 @@ impl Load<'_> {
             method if method.maps_the_file() => {
                 if !self.may_map {
                     return Err(Stop::Refused(
-                        "somebody may change the file: promise that nobody does (may_map)".into(),
+                        "it is mapped only with the promise that nobody changes the file meanwhile (`may_map`)".into(),
                     ));
                 }
                 let region = mapped::map(job, method)?;

@@ -171,7 +171,7 @@ impl Source {
     }
 
     fn opened_direct(&self) -> Option<&Direct> {
-        let opened = || open_direct(&self.file, &self.path, &self.identity);
+        let opened = || open_direct(&self.file, &self.path, &self.identity, self.file_system);
         self.direct.get_or_init(opened).as_ref()
     }
 
@@ -230,11 +230,20 @@ fn look(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
 }
 
 /// The same file again, past the page cache.
-fn open_direct(file: &File, path: &Path, identity: &Identity) -> Option<Direct> {
-    let alignment = evermap_observe::direct_alignment(file.as_fd())?;
-    let block_bytes = u64::from(alignment.offset_bytes)
-        .max(u64::from(alignment.memory_bytes))
-        .max(crate::sys::page_bytes() as u64);
+fn open_direct(
+    file: &File,
+    path: &Path,
+    identity: &Identity,
+    file_system: FileSystem,
+) -> Option<Direct> {
+    let block_bytes = match evermap_observe::direct_alignment(file.as_fd()) {
+        Some(alignment) => u64::from(alignment.offset_bytes)
+            .max(u64::from(alignment.memory_bytes))
+            .max(crate::sys::page_bytes() as u64),
+        // It reads directly and does not say so (Linux 6.18); its blocks are pages.
+        None if file_system == FileSystem::BTRFS => crate::sys::page_bytes() as u64,
+        None => return None,
+    };
     if !block_bytes.is_power_of_two() || block_bytes > crate::sys::HUGE_PAGE_BYTES as u64 {
         return None;
     }

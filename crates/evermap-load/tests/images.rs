@@ -189,6 +189,32 @@ fn what_does_not_fit_is_an_error_that_says_so_before_anything_is_read() {
 }
 
 #[test]
+fn what_is_read_past_the_cache_is_not_in_it_and_what_was_in_it_stays() {
+    let file = file(6 * WINDOW);
+    let opened = std::fs::File::open(&file.path).unwrap();
+    opened.sync_all().unwrap();
+    // One file system in memory has its files there only.
+    let cool = || rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let load = || Loader::open(&file.path).method(Method::ReadUncached).load().unwrap();
+    cool();
+    if load().report().residency.cached_bytes == file.bytes.len() as u64 {
+        return println!("skipped: this file system keeps files in memory only");
+    }
+    cool();
+    let image = load();
+    // The kernel may still be reading ahead of the last window.
+    assert!(image.residency().cached_bytes < WINDOW as u64, "{}", image.residency().cached_bytes);
+    assert!(*image == *file.bytes);
+    drop(image);
+    cool();
+    let mut window = vec![0; WINDOW];
+    std::os::unix::fs::FileExt::read_exact_at(&opened, &mut window, 4 * WINDOW as u64).unwrap();
+    let image = load();
+    assert!(image.residency().cached_bytes >= WINDOW as u64, "what was there is there");
+    assert!(*image == *file.bytes);
+}
+
+#[test]
 fn dropped_from_the_cache_means_dropped() {
     let file = file(4 * WINDOW);
     let opened = std::fs::File::open(&file.path).unwrap();

@@ -11,6 +11,7 @@ use crate::counters::add;
 use crate::error::Error;
 use crate::part::Window;
 use crate::region::Region;
+use crate::sys::HUGE_PAGE_BYTES;
 use crate::sys::read::{Caching, read_at};
 use crate::sys::thread;
 
@@ -36,8 +37,18 @@ pub(crate) fn read(job: &Job, way: Way, huge: bool, threads: usize) -> Result<Re
     }
     let region = Region::private(part.blocks_bytes(), huge || way == Way::Direct)
         .map_err(|errno| job.source.failed("get memory for", errno))?;
-    let reading =
-        Reading { job, region: &region, way, next: AtomicUsize::new(0), error: OnceLock::new() };
+    let was_cached = match way {
+        Way::Uncached if job.is_partly_cached => cached_windows(job),
+        _ => Vec::new(),
+    };
+    let reading = Reading {
+        job,
+        region: &region,
+        way,
+        was_cached,
+        next: AtomicUsize::new(0),
+        error: OnceLock::new(),
+    };
     let threads = threads.clamp(1, part.windows().max(1));
     // The one that calls is one of them; a thread that cannot be had is none.
     std::thread::scope(|scope| {
@@ -73,10 +84,21 @@ fn of_contents(job: &Job, contents: &[u8], huge: bool) -> Result<Region, Stop> {
     Ok(region)
 }
 
+/// Which windows have something in the cache.
+fn cached_windows(job: &Job) -> Vec<bool> {
+    let is_cached = |window: Window| {
+        evermap_observe::residency_of(job.source.cached(), window.offset, window.bytes as u64)
+            .is_some_and(|residency| residency.resident_bytes > 0)
+    };
+    (0..job.part.windows()).map(|number| is_cached(job.part.window(number))).collect()
+}
+
 struct Reading<'r> {
     job: &'r Job,
     region: &'r Region,
     way: Way,
+    /// Which windows were in the cache, if that matters: asked before the first read, which reads ahead.
+    was_cached: Vec<bool>,
     /// The next window that nobody has.
     next: AtomicUsize,
     error: OnceLock<Error>,
@@ -105,20 +127,21 @@ impl Reading<'_> {
             let address = unsafe { self.region.address().add(window.at) };
             // SAFETY: this thread alone fills this window, and nobody has seen the region.
             let read = |file| unsafe { fill(self.job, file, address, window, Caching::Kept) };
-            match (self.way, source.direct()) {
-                (Way::Direct, Some(direct)) => {
+            match self.way {
+                Way::Direct => {
+                    let direct = source.direct().unwrap_or(source.cached());
                     read(direct).or_else(|_| {
                         crate::counters::count(&counters.read_again);
                         read(source.cached())
                     })?;
                     add(&counters.direct_bytes, bytes);
                 }
-                (Way::Uncached, _) => {
+                Way::Uncached => {
                     // SAFETY: as above.
                     unsafe { self.read_uncached(address, window) }?;
                     add(&counters.cached_bytes, bytes);
                 }
-                _ => {
+                Way::Cached => {
                     read(source.cached())?;
                     add(&counters.cached_bytes, bytes);
                 }
@@ -137,9 +160,7 @@ impl Reading<'_> {
     /// As [`fill`].
     unsafe fn read_uncached(&self, address: *mut u8, window: Window) -> Result<(), Error> {
         let source = &self.job.source;
-        let was_cached =
-            evermap_observe::residency_of(source.cached(), window.offset, window.bytes as u64)
-                .is_some_and(|residency| residency.resident_bytes > 0);
+        let was_cached = self.was_cached.get(window.at / HUGE_PAGE_BYTES) == Some(&true);
         // SAFETY: the caller's promise.
         let through_cache =
             || unsafe { fill(self.job, source.cached(), address, window, Caching::Kept) };
