@@ -20,6 +20,7 @@
 mod advise;
 mod counters;
 mod error;
+mod facts;
 mod image;
 mod loader;
 mod methods;

@@ -1,14 +1,15 @@
 //! A load, from wishes to an image.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use evermap_observe::{FileSystem, LimitedBy, Memory, Moment, Span};
+use evermap_observe::{Moment, Span};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
+use crate::facts;
 use crate::image::{self, Image, Made};
 use crate::methods::on_demand::{OnDemand, Start};
 use crate::methods::read::{Way, drop_cache, read};
@@ -18,7 +19,7 @@ use crate::methods::{Job, Stop, mapped};
 use crate::part::Part;
 use crate::plan::{
     BRIEF_BYTES_MAX, Cache, Choice, Facts, ForkPolicy, Latency, Method, NoMemory, Order, Wishes,
-    plan,
+    maps_anyway, plan,
 };
 use crate::recording::Recording;
 use crate::region::Region;
@@ -151,8 +152,8 @@ impl Loader {
     /// As [`load`](Loader::load) before it reads anything.
     pub fn probe(&self) -> Result<(Facts, Vec<Choice>)> {
         let source = Source::open(&self.path)?;
-        let part = self.part(&source)?;
-        let facts = facts(&source, &part, evermap_observe::memory());
+        let part = Part::new(self.range_in(&source)?, source.block_bytes());
+        let facts = facts::all(&source, &part, evermap_observe::memory());
         let wishes = self.told.plan(&source, &part)?.wishes(&self.wishes);
         let choices = choices(&source, &facts, &wishes)?;
         Ok((facts, choices))
@@ -172,11 +173,7 @@ impl Loader {
     /// Loads it as one of many.
     pub(crate) fn load_as(&self, share: &Share) -> Result<Image> {
         let source = Arc::new(Source::open(&self.path)?);
-        let part = self.part(&source)?;
-        let mut facts = match self.is_brief(part.bytes()) {
-            true => facts_of_brief(&source, &part),
-            false => facts(&source, &part, share.memory()),
-        };
+        let (part, mut facts) = self.look(&source, share)?;
         let promised = share.promise(&mut facts);
         let replay = self.told.plan(&source, &part)?;
         let mut wishes = replay.wishes(&self.wishes);
@@ -197,7 +194,25 @@ impl Loader {
         Ok(image)
     }
 
-    fn part(&self, source: &Source) -> Result<Part> {
+    /// What of the file is to be loaded, and no more about it than is needed to decide how.
+    fn look(&self, source: &Source, share: &Share) -> Result<(Part, Facts)> {
+        let range = self.range_in(source)?;
+        let wishes = &self.wishes;
+        if matches!(self.told, Told::Nothing) && wishes.method.is_none() {
+            let part = Part::new(range.clone(), page_bytes() as u64);
+            if part.bytes() < BRIEF_BYTES_MAX && wishes.cache != Cache::Drop {
+                return Ok((part, facts::of_name(source, &part)));
+            }
+            let facts = facts::of_cache(source, &part);
+            if maps_anyway(&facts, wishes) {
+                return Ok((part, facts));
+            }
+        }
+        let part = Part::new(range, source.block_bytes());
+        Ok((part, facts::all(source, &part, share.memory())))
+    }
+
+    fn range_in(&self, source: &Source) -> Result<Range<u64>> {
         let bytes = source.bytes();
         let begin = match self.range.0 {
             Bound::Included(begin) => begin,
@@ -217,17 +232,7 @@ impl Loader {
                 end_bytes: end,
             });
         }
-        let block_bytes = match self.is_brief(end - begin) {
-            true => page_bytes() as u64,
-            false => source.block_bytes(),
-        };
-        Ok(Part::new(begin..end, block_bytes))
-    }
-
-    /// Whether there is nothing to think about: one read.
-    fn is_brief(&self, bytes: u64) -> bool {
-        let is_plain = self.wishes.method.is_none() && self.wishes.cache != Cache::Drop;
-        bytes < BRIEF_BYTES_MAX && is_plain && matches!(self.told, Told::Nothing)
+        Ok(begin..end)
     }
 }
 
@@ -354,52 +359,5 @@ fn keep_rate(job: &Job) {
     if let Some(seconds) = job.counters.complete_s().filter(|_| direct_bytes >= RATED_BYTES_MIN) {
         let device = job.source.identity().device;
         evermap_observe::keep_read_rate(device, direct_bytes as f64 / seconds);
-    }
-}
-
-/// Of what is read by one call, whatever else is known: asking took longer.
-fn facts_of_brief(source: &Source, part: &Part) -> Facts {
-    let file_system = source.file_system();
-    Facts {
-        bytes: part.bytes(),
-        file_system: file_system.name().into_owned(),
-        is_in_memory: file_system.is_memory(),
-        is_compressed: false,
-        shares_blocks: false,
-        is_unchangeable: source.is_unchangeable,
-        resident_bytes: None,
-        dirty_bytes: 0,
-        direct_block_bytes: None,
-        available_bytes: None,
-        available_limit: "the system",
-        processors: 1,
-        device_bytes_per_s: None,
-    }
-}
-
-fn facts(source: &Source, part: &Part, memory: Option<Memory>) -> Facts {
-    let file_system = source.file_system();
-    let bytes = part.end - part.begin;
-    let residency = match bytes {
-        0 => None,
-        bytes => evermap_observe::residency_of(source.cached(), part.begin, bytes),
-    };
-    Facts {
-        bytes,
-        file_system: file_system.name().into_owned(),
-        is_in_memory: file_system.is_memory(),
-        is_compressed: file_system.is_compressed_read_only() && source.direct().is_none(),
-        shares_blocks: file_system == FileSystem::XFS || file_system == FileSystem::BTRFS,
-        is_unchangeable: source.is_unchangeable,
-        resident_bytes: residency.map(|residency| residency.resident_bytes),
-        dirty_bytes: residency.map_or(0, |residency| residency.dirty_bytes),
-        direct_block_bytes: source.direct().map(|_| source.block_bytes()),
-        available_bytes: memory.map(|memory| memory.available_bytes),
-        available_limit: match memory.map(|memory| memory.limited_by) {
-            Some(LimitedBy::Group) => "the control group",
-            _ => "the system",
-        },
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
-        device_bytes_per_s: evermap_observe::read_rate(source.identity().device),
     }
 }

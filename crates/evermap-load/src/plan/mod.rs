@@ -16,9 +16,9 @@ pub(crate) const BRIEF_BYTES_MAX: u64 = 256 << 10;
 const ON_DEMAND_BYTES_MIN: u64 = 4 << 20;
 /// From this share on a file counts as cached.
 const WARM_SHARE_MIN: f64 = 0.8;
-/// Above this share of written pages, private memory that is filled at once costs less than a copy and a fault for each (warm; 64 MiB took 6 + 41 to 57 x ms
-/// by a mapping, 21 to 38 ms by reads into huge pages, so they meet between 0.30 and 0.45).
-const WRITTEN_SHARE_MAX: f64 = 0.35;
+/// From this share of written pages on, private memory that is filled at once costs less than a copy and a fault for each (warm, two processors; 64 MiB took 1.5 + 49 x ms
+/// by a mapping, 12 to 14 ms by reads into huge pages: they meet at 0.22).
+const WRITTEN_SHARE_MAX: f64 = 0.22;
 /// Below this share of touched pages, all that is read besides is for nothing.
 const TOUCHED_SHARE_MIN: f64 = 0.1;
 /// Readers of a file system that decompresses: it does so in whoever reads.
@@ -49,6 +49,14 @@ pub(crate) struct Plan {
 pub(crate) struct NoMemory {
     pub(crate) needed_bytes: u64,
     pub(crate) available_bytes: u64,
+}
+
+/// Whether the file is mapped, however much memory and whatever device there is: then nobody has to ask. `facts` need to tell neither.
+pub(crate) fn maps_anyway(facts: &Facts, wishes: &Wishes) -> bool {
+    let planner = Planner { facts, wishes, choices: Vec::new() };
+    // What is written may be more than there is, and a clone better.
+    let may_be_cloned = facts.shares_blocks && planner.written() > 0.0;
+    wishes.method.is_none() && planner.may_map() && planner.maps_first().is_some() && !may_be_cloned
 }
 
 /// Plans a load.
@@ -99,75 +107,93 @@ impl Planner<'_> {
         self.wishes.may_map || self.facts.is_unchangeable
     }
 
+    fn is_warm(&self) -> bool {
+        self.facts.resident_share() >= WARM_SHARE_MIN
+    }
+
+    fn touched(&self) -> f64 {
+        self.wishes.touched.unwrap_or(1.0)
+    }
+
+    fn written(&self) -> f64 {
+        self.wishes.written.unwrap_or(1.0).min(self.touched())
+    }
+
+    /// How much is cached, for people.
+    fn cached(&self) -> String {
+        format!("{:.0} % are cached", self.facts.resident_share() * 100.0)
+    }
+
     fn plan(&mut self) -> Result<(), NoMemory> {
         let (facts, wishes) = (self.facts, self.wishes);
-        let resident = facts.resident_share();
-        let is_warm = resident >= WARM_SHARE_MIN;
-        let touched = wishes.touched.unwrap_or(1.0);
-        let written = wishes.written.unwrap_or(1.0).min(touched);
         if facts.bytes < BRIEF_BYTES_MAX {
             self.add(Method::Read, "it is short");
             return Ok(());
         }
         if let Some(why) = self.fits_not() {
-            return self.without_memory(why, written);
+            return self.without_memory(why, self.written());
         }
-        let percent = |share: f64| (share * 100.0).round();
-        if facts.is_compressed && !is_warm {
+        if let Some(why) = self.maps_first() {
+            self.add(Method::MmapHuge, why);
+        }
+        if facts.is_compressed && !self.is_warm() {
             self.add(
                 Method::ReadHuge,
                 format!("{} decompresses in whoever reads: several do", facts.file_system),
             );
         } else if facts.is_in_memory {
-            if written == 0.0 && touched < TOUCHED_SHARE_MIN {
-                self.add(Method::MmapHuge, "it is in memory, and hardly touched");
-            }
             self.add(Method::ReadHuge, "it is in memory: copied once, into huge pages");
-        } else if is_warm {
-            let cached = format!("{} % are cached", percent(resident));
-            if written == 0.0 {
-                self.add(Method::MmapHuge, format!("{cached}, and nothing is written"));
-            } else if written < WRITTEN_SHARE_MAX {
-                let written = percent(written);
-                self.add(Method::MmapHuge, format!("{cached}, and {written} % are written"));
-            }
-            self.add(Method::ReadHuge, format!("{cached}: copied once, into huge pages"));
+        } else if self.is_warm() {
+            self.add(Method::ReadHuge, format!("{}: copied once, into huge pages", self.cached()));
+        } else if wishes.cache == Cache::Keep {
+            self.add(Method::ReadHuge, "the cache is to have it");
         } else {
-            self.plan_cold(touched, written);
+            self.plan_cold();
         }
         self.add(Method::Read, "what is left");
         Ok(())
     }
 
-    fn plan_cold(&mut self, touched: f64, written: f64) {
+    /// Why the file's own pages are best, if they are.
+    fn maps_first(&self) -> Option<String> {
         let (facts, wishes) = (self.facts, self.wishes);
-        let cached = (facts.resident_share() * 100.0).round();
+        let (touched, written) = (self.touched(), self.written());
+        let cached = self.cached();
+        if facts.is_compressed && !self.is_warm() {
+            return None;
+        }
+        if facts.is_in_memory {
+            return (written == 0.0 && touched < TOUCHED_SHARE_MIN)
+                .then(|| "it is in memory, and hardly touched".into());
+        }
+        if self.is_warm() {
+            return match written {
+                0.0 => Some(format!("{cached}, and nothing is written")),
+                _ if written < WRITTEN_SHARE_MAX => {
+                    Some(format!("{cached}, and {:.0} % are written", written * 100.0))
+                }
+                _ => None,
+            };
+        }
         if wishes.cache == Cache::Keep {
-            if written < WRITTEN_SHARE_MAX {
-                self.add(Method::MmapHuge, "the cache is to have it, and little is written");
+            return (written < WRITTEN_SHARE_MAX)
+                .then(|| "the cache is to have it, and little is written".into());
+        }
+        (written == 0.0 && (touched < TOUCHED_SHARE_MIN || wishes.order != Order::Random))
+            .then(|| format!("{cached}, nothing is written: read ahead in units of 2 MiB"))
+    }
+
+    fn plan_cold(&mut self) {
+        let cached = self.cached();
+        if self.facts.direct_block_bytes.is_some() {
+            let first = self.wishes.latency == Latency::FirstUse;
+            if first && self.facts.bytes >= ON_DEMAND_BYTES_MIN {
+                self.add(Method::TakeoverOnDemand, format!("{cached}, first use matters"));
             }
-            self.add(Method::ReadHuge, "the cache is to have it");
-            return;
+            let why = format!("{cached}, and the device writes into private memory itself");
+            self.add(Method::Takeover, why);
         }
-        if written == 0.0 && (touched < TOUCHED_SHARE_MIN || wishes.order != Order::Random) {
-            self.add(
-                Method::MmapHuge,
-                format!("{cached} % are cached, nothing is written: read ahead in units of 2 MiB"),
-            );
-        }
-        if facts.direct_block_bytes.is_some() {
-            if wishes.latency == Latency::FirstUse && facts.bytes >= ON_DEMAND_BYTES_MIN {
-                self.add(
-                    Method::TakeoverOnDemand,
-                    format!("{cached} % are cached, first use matters"),
-                );
-            }
-            self.add(
-                Method::Takeover,
-                format!("{cached} % are cached, and the device writes into private memory itself"),
-            );
-        }
-        self.add(Method::ReadUncached, format!("{cached} % are cached"));
+        self.add(Method::ReadUncached, cached);
         self.add(Method::ReadHuge, "the cache may have it");
     }
 

@@ -46,8 +46,8 @@ fn cold_and_written_is_taken_over() {
 fn warm_is_mapped_if_little_is_written_and_else_read_into_huge_pages() {
     let written = |share| mapping(Wishes { written: Some(share), ..Wishes::default() });
     assert_eq!(first(&warm(), &written(0.0)), Method::MmapHuge);
-    assert_eq!(first(&warm(), &written(0.25)), Method::MmapHuge);
-    assert_eq!(first(&warm(), &written(0.5)), Method::ReadHuge);
+    assert_eq!(first(&warm(), &written(0.2)), Method::MmapHuge);
+    assert_eq!(first(&warm(), &written(0.25)), Method::ReadHuge);
     assert_eq!(first(&warm(), &Wishes::default()), Method::ReadHuge);
 }
 
