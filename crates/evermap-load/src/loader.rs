@@ -333,6 +333,7 @@ impl Load<'_> {
                 let start = Start::new(
                     self.wishes.fork,
                     recorded.unwrap_or_default(),
+                    self.wishes.order,
                     self.share.turns.next(),
                 );
                 OnDemand::start(job, start).map(image::Memory::OnDemand)

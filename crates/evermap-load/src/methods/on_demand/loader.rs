@@ -31,6 +31,8 @@ use crate::windows::State;
 const DEPTH_MAX: usize = 8;
 /// How long it sleeps without looking whether its deputy lives.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// How long a stream that does not know where to begin waits for the first touch.
+const PATIENCE_HELD: Duration = Duration::from_millis(1);
 /// The same when all that is left waits to be touched.
 const PATIENCE_IDLE: Duration = Duration::from_millis(500);
 /// Names of what is watched.
@@ -160,6 +162,9 @@ impl Loader<'_> {
             is_wanted: [false; SLOTS],
             looked_at: Instant::now(),
         };
+        if shared.is_random && shared.recorded.is_empty() {
+            loader.stream.hold();
+        }
         loader.reads.watch(FAULTS, shared.userfault.as_fd())?;
         loader.reads.watch(BELL, shared.bell.as_fd())?;
         Ok(loader)
@@ -175,7 +180,11 @@ impl Loader<'_> {
             if is_idle {
                 shared.turn.is_over();
             }
-            let patience = if is_idle { PATIENCE_IDLE } else { PATIENCE };
+            let patience = match is_idle {
+                true => PATIENCE_IDLE,
+                false if self.stream.is_held() => PATIENCE_HELD,
+                false => PATIENCE,
+            };
             let watched = [shared.userfault.as_fd(), shared.bell.as_fd()];
             for event in self.reads.wait(patience, &watched)? {
                 match event {
@@ -188,6 +197,7 @@ impl Loader<'_> {
                     Event::Read { tag, result } => self.came(tag as usize, result),
                 }
             }
+            self.stream.begin();
             if self.looked_at.elapsed() >= PATIENCE {
                 self.looked_at = Instant::now();
                 deputy::look(shared);

@@ -30,7 +30,7 @@ use self::turns::Turn;
 use super::fork::{self, Forked};
 use super::{Job, Stop};
 use crate::error::{Change, Error, Result};
-use crate::plan::ForkPolicy;
+use crate::plan::{ForkPolicy, Order};
 use crate::region::Region;
 use crate::sys::advice::{Harmless, forget};
 use crate::sys::userfault::{Scope, Userfault};
@@ -59,6 +59,7 @@ pub(crate) struct Shared {
     bell: OwnedFd,
     fork: ForkPolicy,
     recorded: Vec<u32>,
+    is_random: bool,
     stop: AtomicBool,
     loader: Post,
     deputy: Post,
@@ -91,16 +92,19 @@ pub(crate) struct Start {
     pub(crate) fork: ForkPolicy,
     /// Windows in the order in which they were used the last time.
     pub(crate) recorded: Vec<u32>,
+    /// It will be touched at random.
+    pub(crate) is_random: bool,
     pub(crate) turn: Turn,
     #[cfg(test)]
     pub(crate) injected: injected::Injected,
 }
 
 impl Start {
-    pub(crate) fn new(fork: ForkPolicy, recorded: Vec<u32>, turn: Turn) -> Start {
+    pub(crate) fn new(fork: ForkPolicy, recorded: Vec<u32>, order: Order, turn: Turn) -> Start {
         Start {
             fork,
             recorded,
+            is_random: order == Order::Random,
             turn,
             #[cfg(test)]
             injected: injected::Injected::default(),
@@ -140,6 +144,7 @@ impl OnDemand {
             bell,
             fork: start.fork,
             recorded: start.recorded,
+            is_random: start.is_random,
             stop: AtomicBool::new(false),
             loader: Post::vacant(),
             deputy: Post::vacant(),

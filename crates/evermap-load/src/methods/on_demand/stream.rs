@@ -22,6 +22,22 @@ impl Stream {
         Stream { recorded, recorded_at: 0, at: 0, depth: 1, depth_max }
     }
 
+    /// Reads nothing before the first window is wanted, or some time has passed: whoever touches at random will want another one than the
+    /// first.
+    pub(crate) fn hold(&mut self) {
+        self.depth = 0;
+    }
+
+    /// Whether it is held back.
+    pub(crate) fn is_held(&self) -> bool {
+        self.depth == 0
+    }
+
+    /// Is held back no longer.
+    pub(crate) fn begin(&mut self) {
+        self.depth = self.depth.max(1);
+    }
+
     /// How many reads may be under way.
     pub(crate) fn depth(&self) -> usize {
         self.depth
@@ -86,6 +102,17 @@ mod tests {
         assert!(windows.claim(1));
         let mut stream = Stream::new(vec![4, 1, 99, 4, 2], 4);
         assert_eq!(drained(&mut stream, &windows), [4, 2, 0, 3]);
+    }
+
+    #[test]
+    fn it_can_be_held_back_until_it_is_known_where_to_begin() {
+        let mut stream = Stream::new(Vec::new(), 4);
+        stream.hold();
+        assert!(stream.is_held() && stream.depth() == 0);
+        stream.overtaken_at(3);
+        stream.begin();
+        assert!(!stream.is_held() && stream.depth() == 1);
+        assert_eq!(stream.next(&Windows::new(6)), Some(4));
     }
 
     #[test]
