@@ -86,6 +86,7 @@ lint:
 	@scripts/lint-guests.sh
 
 unit:
+	$(CARGO) build --package evermap-load-shim --locked
 	$(CARGO) test $(FEATURES) --locked
 	$(CARGO) test --package evermap-view --package evermap-tv --locked
 	$(CARGO) test --package evermap-cli --features view --test view --test view_window --locked
