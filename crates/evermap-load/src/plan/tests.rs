@@ -52,6 +52,18 @@ fn warm_is_mapped_if_little_is_written_and_else_read_into_huge_pages() {
 }
 
 #[test]
+fn cold_and_only_read_is_mapped_in_whatever_order_unless_nothing_is_to_stay_cached() {
+    for order in [Order::Unknown, Order::Sequential, Order::Random] {
+        let wishes = mapping(Wishes { written: Some(0.0), order, ..Wishes::default() });
+        assert_eq!(first(&facts(), &wishes), Method::MmapHuge);
+        assert!(maps_anyway(&facts(), &wishes));
+        let wishes = Wishes { cache: Cache::Drop, ..wishes };
+        assert_eq!(first(&facts(), &wishes), Method::TakeoverOnDemand);
+        assert!(!maps_anyway(&facts(), &wishes));
+    }
+}
+
+#[test]
 fn nothing_is_mapped_that_somebody_may_change() {
     let read_only = Wishes { written: Some(0.0), ..Wishes::default() };
     for facts in [facts(), warm()] {
