@@ -32,9 +32,24 @@ pub fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes.div_ceil(8) as u64).flat_map(word).take(bytes).collect()
 }
 
-/// A directory beside the build, on a disk, that every user may look into.
+/// Whether every user may look for what is in here.
+fn is_open_to_all(directory: &Path) -> bool {
+    directory.ancestors().all(|directory| {
+        std::fs::metadata(directory).is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
+    })
+}
+
+/// Where files are made: beside the build, on a disk. What root builds in its home nobody else can reach.
+fn ground() -> PathBuf {
+    let beside = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let elsewhere = std::env::temp_dir();
+    let is_closed = is_root() && !is_open_to_all(beside) && is_open_to_all(&elsewhere);
+    if is_closed { elsewhere } else { beside.into() }
+}
+
+/// A directory that every user may look into.
 pub fn directory() -> tempfile::TempDir {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let directory = tempfile::tempdir_in(ground()).unwrap();
     let everybody = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(directory.path(), everybody).unwrap();
     directory
@@ -95,14 +110,24 @@ pub fn is_root() -> bool {
 }
 
 /// One of this program's ignored tests, as a program of its own.
-pub struct Act(Command);
+pub struct Act {
+    command: Command,
+    name: String,
+    /// This program, where the user who runs it can reach it.
+    _copy: Option<tempfile::TempDir>,
+}
 
 /// `name` is the path of the test, as the harness has it.
 pub fn act(name: &str) -> Act {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let command = playing(&std::env::current_exe().unwrap(), name);
+    Act { command, name: name.into(), _copy: None }
+}
+
+fn playing(program: &Path, name: &str) -> Command {
+    let mut command = Command::new(program);
     command.args([name, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env("EVERMAP_ACT", name).stdout(Stdio::null());
-    Act(command)
+    command
 }
 
 /// Whether this is an act that was started, and not just a run of all ignored tests.
@@ -116,18 +141,29 @@ pub fn argument(name: &str) -> PathBuf {
 
 impl Act {
     pub fn with(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Act {
-        self.0.env(name, value);
+        self.command.env(name, value);
         self
     }
 
     pub fn by_nobody(mut self) -> Act {
-        self.0.uid(NOBODY).gid(NOBODY);
+        let program = std::env::current_exe().unwrap();
+        if !is_open_to_all(program.parent().unwrap()) {
+            let copy = directory();
+            let copied = copy.path().join("program");
+            std::fs::copy(&program, &copied).unwrap();
+            let mut command = playing(&copied, &self.name);
+            for (name, value) in self.command.get_envs() {
+                command.env(name, value.unwrap_or_default());
+            }
+            (self.command, self._copy) = (command, Some(copy));
+        }
+        self.command.uid(NOBODY).gid(NOBODY);
         self
     }
 
     /// Runs it; one that hangs is killed, and that is an error.
     pub fn run(mut self) -> ExitStatus {
-        let mut child = self.0.spawn().unwrap();
+        let mut child = self.command.spawn().unwrap();
         let begun = Instant::now();
         loop {
             if let Some(status) = child.try_wait().unwrap() {
@@ -136,21 +172,21 @@ impl Act {
             if begun.elapsed() > HANGING {
                 let _ = child.kill();
                 let _ = child.wait();
-                panic!("{:?} hangs", self.0.get_args().next());
+                panic!("{} hangs", self.name);
             }
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
     pub fn succeeds(self) {
-        let name = format!("{:?}", self.0.get_args().next());
+        let name = self.name.clone();
         let status = self.run();
         assert!(status.success(), "{name}: {status}");
     }
 
     /// It ends by a signal.
     pub fn ends_by(self, signal: i32) {
-        let name = format!("{:?}", self.0.get_args().next());
+        let name = self.name.clone();
         let status = self.run();
         assert_eq!(status.signal(), Some(signal), "{name}: {status}");
     }
