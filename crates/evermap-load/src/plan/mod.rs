@@ -11,8 +11,8 @@ pub use wishes::{Cache, ForkPolicy, Latency, Order};
 
 /// Less than this is read by one call: setting anything up takes longer.
 pub(crate) const BRIEF_BYTES_MAX: u64 = 256 << 10;
-/// Of less than this the first window is half or more: all of it is there as soon (cold, 4 MiB on demand: first use after 1.5 ms, finished after 2.8; by eager takeover both after 2.1; of 1 MiB 1.0 and
-/// 0.8 ms).
+/// Of less than this the first window is half or more: all of it is there as soon (cold, 4 MiB on demand: first use after 1.5 ms, finished after 2.8; by eager takeover 2.1 and 2.4; of 1 MiB finished after 1.0 and
+/// 0.9 ms).
 const ON_DEMAND_BYTES_MIN: u64 = 4 << 20;
 /// From this share on a file counts as cached.
 const WARM_SHARE_MIN: f64 = 0.8;
@@ -179,7 +179,7 @@ impl Planner<'_> {
             return (written < WRITTEN_SHARE_MAX)
                 .then(|| "the cache is to have it, and little is written".into());
         }
-        // In whatever order it is touched (64 MiB to 1 GiB, in order and at random: 0.95 to 1.05 of eager takeover, with its first page after 3 ms), and
+        // In whatever order it is touched (64 MiB and 1 GiB, in order and at random: 0.79 to 1.09 of what eager takeover takes, with its first page after 3 to 4 ms), and
         // the next one finds it in the cache.
         (written == 0.0 && wishes.cache != Cache::Drop)
             .then(|| format!("{cached}, nothing is written: read ahead in units of 2 MiB"))
