@@ -41,7 +41,7 @@ pub(crate) fn of_cache(source: &Source, part: &Part) -> Facts {
 }
 
 /// And what this process may use, and the device can do. Costs some fifty system calls.
-pub(crate) fn all(source: &Source, part: &Part, memory: Option<Memory>) -> Facts {
+pub(crate) fn of_machine(facts: Facts, source: &Source, memory: Option<Memory>) -> Facts {
     let available_limit = match memory.map(|memory| memory.limited_by) {
         Some(LimitedBy::Group) => "the control group",
         _ => "the system",
@@ -52,6 +52,6 @@ pub(crate) fn all(source: &Source, part: &Part, memory: Option<Memory>) -> Facts
         available_limit,
         processors: std::thread::available_parallelism().map_or(1, usize::from),
         device_bytes_per_s: evermap_observe::read_rate(source.identity().device),
-        ..of_cache(source, part)
+        ..facts
     }
 }

@@ -153,7 +153,8 @@ impl Loader {
     pub fn probe(&self) -> Result<(Facts, Vec<Choice>)> {
         let source = Source::open(&self.path)?;
         let part = Part::new(self.range_in(&source)?, source.block_bytes());
-        let facts = facts::all(&source, &part, evermap_observe::memory());
+        let facts = facts::of_cache(&source, &part);
+        let facts = facts::of_machine(facts, &source, evermap_observe::memory());
         let wishes = self.told.plan(&source, &part)?.wishes(&self.wishes);
         let choices = choices(&source, &facts, &wishes)?;
         Ok((facts, choices))
@@ -198,18 +199,17 @@ impl Loader {
     fn look(&self, source: &Source, share: &Share) -> Result<(Part, Facts)> {
         let range = self.range_in(source)?;
         let wishes = &self.wishes;
-        if matches!(self.told, Told::Nothing) && wishes.method.is_none() {
-            let part = Part::new(range.clone(), page_bytes() as u64);
-            if part.bytes() < BRIEF_BYTES_MAX && wishes.cache != Cache::Drop {
-                return Ok((part, facts::of_name(source, &part)));
-            }
-            let facts = facts::of_cache(source, &part);
-            if maps_anyway(&facts, wishes) {
-                return Ok((part, facts));
-            }
+        let pages = Part::new(range.clone(), page_bytes() as u64);
+        let is_free = matches!(self.told, Told::Nothing) && wishes.method.is_none();
+        if is_free && pages.bytes() < BRIEF_BYTES_MAX && wishes.cache != Cache::Drop {
+            return Ok((pages, facts::of_name(source, &pages)));
         }
-        let part = Part::new(range, source.block_bytes());
-        Ok((part, facts::all(source, &part, share.memory())))
+        let facts = facts::of_cache(source, &pages);
+        if is_free && maps_anyway(&facts, wishes) {
+            return Ok((pages, facts));
+        }
+        let facts = facts::of_machine(facts, source, share.memory());
+        Ok((Part::new(range, source.block_bytes()), facts))
     }
 
     fn range_in(&self, source: &Source) -> Result<Range<u64>> {

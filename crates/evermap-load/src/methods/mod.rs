@@ -10,6 +10,7 @@ pub(crate) mod takeover;
 use std::sync::Arc;
 
 use evermap_observe::Span;
+use rustix::io::Errno;
 
 use crate::counters::Counters;
 use crate::error::Error;
@@ -74,5 +75,15 @@ pub(crate) fn ended_early(job: &Job, offset: u64, bytes: usize) -> Error {
             length_bytes: bytes as u64,
             source: std::io::ErrorKind::UnexpectedEof.into(),
         },
+    }
+}
+
+/// Why a window is missing for good that nobody could read.
+pub(crate) fn errno_of(error: &Error) -> Errno {
+    match error {
+        Error::Unreadable { source, .. } | Error::Io { source, .. } => {
+            Errno::from_io_error(source).unwrap_or(Errno::IO)
+        }
+        _ => Errno::STALE,
     }
 }

@@ -211,8 +211,23 @@ impl Userfault {
         (usize::try_from(place.done_bytes).unwrap_or(0), result)
     }
 
-    /// Whoever touches a page of this range that is missing, or waits for it, gets SIGBUS. Says how many bytes were poisoned.
-    pub(crate) fn poison(&self, address: usize, bytes: usize) -> (usize, Result<(), Errno>) {
+    /// Whoever touches a page of this range that is missing, or waits for it, gets SIGBUS from now on, and never zeros.
+    pub(crate) fn poison(&self, address: usize, bytes: usize) {
+        let mut done = 0;
+        while done < bytes {
+            match self.poison_some(address + done, bytes - done) {
+                (poisoned, Ok(())) if poisoned > 0 => done += poisoned,
+                (poisoned, Err(Errno::AGAIN)) => done += poisoned,
+                // A page that is there stays as it is.
+                (poisoned, Err(Errno::EXIST)) => done += poisoned.max(super::page_bytes()),
+                _ => break,
+            }
+        }
+        let _ = self.wake(address, bytes);
+    }
+
+    /// One call; says how many bytes were poisoned.
+    fn poison_some(&self, address: usize, bytes: usize) -> (usize, Result<(), Errno>) {
         let range = Range { start: address as u64, bytes: bytes as u64 };
         let mut poison = Poison { range, mode: 0, done_bytes: 0 };
         // SAFETY: number and structure belong together; only missing pages of registered ranges are changed.

@@ -15,9 +15,10 @@ use super::place::place;
 use super::reads::Reads;
 use super::staging::{SLOTS, Staging};
 use super::stream::Stream;
-use super::{Shared, deputy, errno_of};
+use super::{Shared, deputy};
 use crate::counters::{add, count};
 use crate::error::Error;
+use crate::methods::errno_of;
 use crate::methods::read::{clear_behind, fill};
 use crate::plan::ForkPolicy;
 use crate::sys::HUGE_PAGE_BYTES;
@@ -94,19 +95,8 @@ fn fail(shared: &Shared, window: usize, errno: Errno) {
         return;
     }
     let begin = shared.region.address() as usize + window * HUGE_PAGE_BYTES;
-    let end = begin + HUGE_PAGE_BYTES;
-    let mut at = begin;
-    while at < end {
-        match shared.userfault.poison(at, end - at) {
-            (poisoned, Ok(())) if poisoned > 0 => at += poisoned,
-            (poisoned, Err(Errno::AGAIN)) => at += poisoned,
-            // A part of it was moved before.
-            (poisoned, Err(Errno::EXIST)) => at += poisoned.max(crate::sys::page_bytes()),
-            _ => break,
-        }
-    }
+    shared.userfault.poison(begin, HUGE_PAGE_BYTES);
     shared.windows.fail(window, errno);
-    let _ = shared.userfault.wake(begin, HUGE_PAGE_BYTES);
 }
 
 /// All is there: ordinary memory from now on, which children may have.

@@ -340,13 +340,3 @@ impl Drop for OnDemand {
         }
     }
 }
-
-/// Why a window is missing for good that nobody could read.
-fn errno_of(error: &Error) -> Errno {
-    match error {
-        Error::Unreadable { source, .. } | Error::Io { source, .. } => {
-            Errno::from_io_error(source).unwrap_or(Errno::IO)
-        }
-        _ => Errno::STALE,
-    }
-}

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use super::{FAILED, MISSING, PRESENT, Shared, WINDOW_BYTES};
 use crate::counters::{add, count};
 use crate::error::{Error, Result};
-use crate::methods::{Job, ended_early};
+use crate::methods::{Job, ended_early, errno_of};
 use crate::plan::ForkPolicy;
 use crate::sys::advice::Harmless;
 use crate::sys::page_bytes;
@@ -111,17 +111,8 @@ impl Shared {
     fn fail(&self, window: usize, error: &Error) {
         let _ = self.failure.set((window, errno_of(error)));
         let begin = self.region.address() as usize + window * WINDOW_BYTES;
-        let mut done = 0;
-        while done < WINDOW_BYTES {
-            match self.userfault.poison(begin + done, WINDOW_BYTES - done) {
-                (poisoned, Ok(())) if poisoned > 0 => done += poisoned,
-                (poisoned, Err(Errno::AGAIN)) => done += poisoned,
-                (poisoned, Err(Errno::EXIST)) => done += poisoned.max(page_bytes()),
-                _ => break,
-            }
-        }
+        self.userfault.poison(begin, WINDOW_BYTES);
         self.states[window].store(FAILED, Ordering::Release);
-        let _ = self.userfault.wake(begin, WINDOW_BYTES);
     }
 
     /// The error of the first window that failed.
@@ -153,14 +144,5 @@ impl Shared {
         self.job.counters.complete();
         self.is_over.store(true, Ordering::Release);
         Ok(())
-    }
-}
-
-fn errno_of(error: &Error) -> Errno {
-    match error {
-        Error::Unreadable { source, .. } | Error::Io { source, .. } => {
-            Errno::from_io_error(source).unwrap_or(Errno::IO)
-        }
-        _ => Errno::STALE,
     }
 }
