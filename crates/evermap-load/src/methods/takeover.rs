@@ -12,7 +12,7 @@ use crate::sys::read::Caching;
 use crate::sys::ring::{Event, Ring};
 
 /// Reads under way at a time, of 2 MiB each.
-const DEPTH: usize = 16;
+const DEPTH: usize = 24;
 /// How long a wait takes at most; only to look whether anything went wrong.
 const PATIENCE: Duration = Duration::from_millis(500);
 

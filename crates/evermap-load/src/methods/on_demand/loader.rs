@@ -29,7 +29,7 @@ use crate::sys::thread;
 use crate::windows::State;
 
 /// Reads that the stream has under way at most.
-const DEPTH_MAX: usize = 8;
+const DEPTH_MAX: usize = 24;
 /// How long it sleeps without looking whether its deputy lives.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// How long a stream that does not know where to begin waits for the first touch.

@@ -17,8 +17,8 @@ enum Contents {
     Stale,
 }
 
-/// Reads that the stream has under way at most, and as many that are wanted meanwhile.
-pub(crate) const SLOTS: usize = 12;
+/// Reads that the stream has under way at most, and some that are wanted meanwhile.
+pub(crate) const SLOTS: usize = 32;
 
 /// Slots of one window each.
 #[derive(Debug)]
