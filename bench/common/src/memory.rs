@@ -6,6 +6,8 @@
 //! cache was emptied, as much memory as the step needs is touched and freed: the kernel gives out first what was freed
 //! last, and reports it only seconds later.
 
+use std::time::Duration;
+
 use memmap2::{Advice, MmapMut};
 
 use crate::Outcome;
@@ -13,15 +15,23 @@ use crate::Outcome;
 /// Room for programs, pipes and what file systems note.
 const BYTES_MORE: u64 = 48 << 20;
 const PAGE_BYTES: usize = 4096;
+/// Less comes from what is left of the step before.
+const HELD_BYTES_MIN: u64 = 256 << 20;
+/// A little longer than the kernel waits before it reports.
+const HELD: Duration = Duration::from_millis(2200);
 
-/// Has the host give this much memory and a little more, and frees it. At most half of what is available.
+/// Has the host give this much memory and a little more, and frees it. At most half of what is available. Takes two seconds if it is much.
 pub fn warm(bytes: u64) -> Outcome {
+    let is_much = bytes >= HELD_BYTES_MIN;
     let bytes = (bytes + BYTES_MORE + (3 * bytes).min(512 << 20)).min(available_bytes()? / 2);
     let mut memory = MmapMut::map_anon(usize::try_from(bytes)?)?;
     // Where there are no large pages it is small ones.
     let _ = memory.advise(Advice::HugePage);
     for page in memory.chunks_mut(PAGE_BYTES) {
         page[0] = 1;
+    }
+    if is_much {
+        std::thread::sleep(HELD);
     }
     Ok(())
 }

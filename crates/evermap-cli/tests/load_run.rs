@@ -122,7 +122,7 @@ fn mistakes_are_said_before_anything_is_started() {
     let fails =
         |code, says: &str, arguments: &[&str]| load_run(&place, arguments).failed(code, says);
     fails(2, "name some by `--map GLOB`", &["--", "true"]);
-    fails(2, "--map ***: ", &["--map", "***", "--", "echo"]);
+    fails(2, "--map ***: `***` is no pattern: ", &["--map", "***", "--", "echo"]);
     fails(3, "nothing.toml", &["--rules", "nothing.toml", "--", "echo"]);
     place.file("wrong.toml", "[[file]]\npattern = \"*\"\nwritten = 2\n");
     fails(8, "from 0 to 1", &["--rules", "wrong.toml", "--", "echo"]);

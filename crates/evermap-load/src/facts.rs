@@ -26,9 +26,13 @@ pub(crate) fn of_name(source: &Source, part: &Part) -> Facts {
     }
 }
 
-/// And what of it is cached. Costs a system call.
+/// And what of it is cached. Costs a system call, unless it can be nowhere else: that one would go over all its pages (7 ms for 1 GiB of tmpfs).
 pub(crate) fn of_cache(source: &Source, part: &Part) -> Facts {
     let mut facts = of_name(source, part);
+    if facts.is_in_memory && source.is_dense() {
+        facts.resident_bytes = Some(facts.bytes);
+        return facts;
+    }
     let residency = match facts.bytes {
         0 => None,
         bytes => evermap_observe::residency_of(source.cached(), part.begin, bytes),

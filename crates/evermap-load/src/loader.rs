@@ -200,8 +200,9 @@ impl Loader {
         let range = self.range_in(source)?;
         let wishes = &self.wishes;
         let pages = Part::new(range.clone(), page_bytes() as u64);
-        let is_free = matches!(self.told, Told::Nothing) && wishes.method.is_none();
-        if is_free && pages.bytes() < BRIEF_BYTES_MAX && wishes.cache != Cache::Drop {
+        let is_free = matches!(self.told, Told::Nothing);
+        let is_brief = pages.bytes() < BRIEF_BYTES_MAX && wishes.cache != Cache::Drop;
+        if is_free && is_brief && wishes.method.is_none() {
             return Ok((pages, facts::of_name(source, &pages)));
         }
         let facts = facts::of_cache(source, &pages);

@@ -82,6 +82,45 @@ fn what_decompresses_is_read_by_many() {
 }
 
 #[test]
+fn erofs_decompresses_ahead_of_who_reads_a_mapping_in_order() {
+    let packed = Facts {
+        is_compressed: true,
+        is_unchangeable: true,
+        direct_block_bytes: None,
+        file_system: "erofs".into(),
+        ..facts()
+    };
+    let wishes = |order, written| Wishes { order, written: Some(written), ..Wishes::default() };
+    assert_eq!(first(&packed, &wishes(Order::Sequential, 0.0)), Method::MmapHuge);
+    assert_eq!(first(&packed, &wishes(Order::Unknown, 0.0)), Method::MmapHuge);
+    assert_eq!(first(&packed, &wishes(Order::Random, 0.0)), Method::ReadHuge);
+    assert_eq!(first(&packed, &wishes(Order::Sequential, 0.1)), Method::ReadHuge);
+    let other = Facts { file_system: "squashfs".into(), ..packed };
+    assert_eq!(first(&other, &wishes(Order::Sequential, 0.0)), Method::ReadHuge);
+}
+
+#[test]
+fn what_is_in_memory_is_as_what_is_cached_and_is_not_mapped_where_it_has_holes() {
+    let written = |share| mapping(Wishes { written: Some(share), ..Wishes::default() });
+    let dense = Facts { is_in_memory: true, direct_block_bytes: None, ..warm() };
+    assert_eq!(first(&dense, &written(0.0)), Method::MmapHuge);
+    assert_eq!(first(&dense, &written(0.2)), Method::MmapHuge);
+    assert_eq!(first(&dense, &written(1.0)), Method::ReadHuge);
+    let sparse = Facts { resident_bytes: Some(1 << 20), ..dense };
+    assert_eq!(first(&sparse, &written(0.0)), Method::ReadHuge);
+}
+
+#[test]
+fn what_is_hardly_touched_is_mapped_wherever_it_is() {
+    let wishes = |cache| mapping(Wishes { touched: Some(0.001), cache, ..Wishes::default() });
+    let packed = Facts { is_compressed: true, ..facts() };
+    for facts in [facts(), warm(), packed] {
+        assert_eq!(first(&facts, &wishes(Cache::Auto)), Method::MmapHuge);
+    }
+    assert_eq!(first(&facts(), &wishes(Cache::Drop)), Method::TakeoverOnDemand);
+}
+
+#[test]
 fn what_does_not_fit_is_mapped_or_refused() {
     let facts = Facts { available_bytes: Some(32 << 20), ..facts() };
     let kept = (64 << 20) / 256 + (2 << 20);

@@ -35,6 +35,8 @@ fn of_pattern(pattern: &str, here: &Path) -> Result<Table, Failure> {
     match Rules::parse(&text.to_string()) {
         Ok(_) => Ok(table(&whole)),
         Err(evermap_load::Error::Malformed { what, .. }) => {
+            // The line is one of the text above, which nobody has seen.
+            let what = what.split_once(": ").map_or(what.as_str(), |(_, what)| what);
             Err(Failure::Usage(format!("--map {pattern}: {what}")))
         }
         Err(error) => Err(error.into()),
