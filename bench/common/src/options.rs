@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::Outcome;
+use crate::random::Random;
 use crate::units::parse_size;
 
 /// As often as the paper.
@@ -170,12 +171,12 @@ impl Options {
         self.scaled(0, 1)
     }
 
-    /// Everybody's turn in every round: `(round, who)`. Rounds begin with another one each, so that nobody always comes after the
-    /// same one.
+    /// Everybody's turn in every round: `(round, who)`. Each round has an order of its own, the same in every run, so that nobody always comes
+    /// after the same one: what that one left behind (memory, caches, the host's patience) is in the next one's figures.
     pub fn turns(&self, subjects: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let rounds = self.first_round()..=self.rounds;
         rounds.flat_map(move |round| {
-            (0..subjects).map(move |turn| (round, (turn + round) % subjects))
+            shuffled(subjects, round as u64).into_iter().map(move |subject| (round, subject))
         })
     }
 
@@ -183,6 +184,16 @@ impl Options {
     pub fn scaled<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
+}
+
+/// The numbers below `count` in an order that only the seed decides.
+fn shuffled(count: usize, seed: u64) -> Vec<usize> {
+    let mut random = Random::new(seed + 1);
+    let mut order: Vec<usize> = (0..count).collect();
+    for at in (1..count).rev() {
+        order.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    order
 }
 
 fn command(value: OsString) -> Option<PathBuf> {
@@ -287,10 +298,20 @@ mod tests {
     }
 
     #[test]
-    fn each_round_begins_with_another_and_has_everybody() {
-        let options = parse(&["--quick", "--rounds", "3"]).unwrap().unwrap();
-        let turns: Vec<_> = options.turns(2).collect();
-        assert_eq!(turns, [(1, 1), (1, 0), (2, 0), (2, 1), (3, 1), (3, 0)]);
+    fn each_round_has_everybody_in_an_order_of_its_own_that_is_the_same_in_every_run() {
+        let options = parse(&["--quick", "--rounds", "40"]).unwrap().unwrap();
+        let turns: Vec<_> = options.turns(5).collect();
+        assert_eq!(turns, options.turns(5).collect::<Vec<_>>());
+        let mut before_the_first = std::collections::BTreeSet::new();
+        for (number, round) in turns.chunks(5).enumerate() {
+            let mut who: Vec<usize> = round.iter().map(|(_, who)| *who).collect();
+            assert!(round.iter().all(|(of, _)| *of == number + 1), "{round:?}");
+            let place = who.iter().position(|who| *who == 0).unwrap();
+            before_the_first.extend(place.checked_sub(1).map(|before| who[before]));
+            who.sort_unstable();
+            assert_eq!(who, [0, 1, 2, 3, 4]);
+        }
+        assert_eq!(before_the_first.len(), 4, "nobody always comes after the same one");
         assert_eq!(parse(&[]).unwrap().unwrap().turns(3).count(), 33);
         assert_eq!(options.turns(0).count(), 0);
     }

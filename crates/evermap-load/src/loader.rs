@@ -205,6 +205,12 @@ impl Loader {
         if is_free && is_brief && wishes.method.is_none() {
             return Ok((pages, facts::of_name(source, &pages)));
         }
+        if is_free
+            && let Some(facts) = facts::of_cache_at_a_glance(source, &pages)
+            && maps_anyway(&facts, wishes)
+        {
+            return Ok((pages, facts));
+        }
         let facts = facts::of_cache(source, &pages);
         if is_free && maps_anyway(&facts, wishes) {
             return Ok((pages, facts));
