@@ -146,9 +146,13 @@ impl Options {
         !self.shares_percent.is_empty()
     }
 
-    /// Subjects whose names contain one of the words.
+    /// Subjects whose names contain one of the words, or are one of those that begin with `=`.
     pub fn wants_subject(&self, name: &str) -> bool {
-        self.subjects.is_empty() || self.subjects.iter().any(|part| name.contains(part))
+        let is_meant = |word: &String| match word.strip_prefix('=') {
+            Some(whole) => name == whole,
+            None => name.contains(word),
+        };
+        self.subjects.is_empty() || self.subjects.iter().any(is_meant)
     }
 
     /// Is one state of a pair wanted? Where neither is named, both are.
@@ -239,7 +243,7 @@ pub fn help(choices: &Choices<'_>) -> String {
          --quick            little to do, {ROUNDS_QUICK} round: does everything work?\n\
          --sizes A,B        only files of these sizes (4KiB,64MiB)\n\
          --file-systems A,B only these ({})\n\
-         --subjects A,B     only those whose names contain A or B\n\
+         --subjects A,B     only those whose names contain A or B; =A: whose name is A\n\
          --states A,B       only these ({})\n\
          {more}--json FILE        every single figure, a JSON object a line\n\
          --images DIR       where plots are drawn to (default: EVERMAP_BENCH_RESULTS, or bench/results)\n\
@@ -295,6 +299,9 @@ mod tests {
         assert_eq!((options.rounds, options.first_round(), options.scaled(10, 1)), (1, 1, 1));
         let options = parse(&["--states", "cold", "--subjects", "cp,dd"]).unwrap().unwrap();
         assert!(options.wants_subject("dd bs=1M") && !options.wants_subject("pv"));
+        let options = parse(&["--subjects", "=mmap,read"]).unwrap().unwrap();
+        assert!(options.wants_subject("mmap") && options.wants_subject("malloc+read"));
+        assert!(!options.wants_subject("mmap+WILLNEED"));
     }
 
     #[test]

@@ -103,7 +103,12 @@ impl Windows {
 
     /// Nothing is being loaded, or waits for its turn. Windows that were left out may be missing.
     pub(crate) fn are_settled(&self) -> bool {
-        self.unsettled.load(Ordering::Acquire) == 0
+        self.unsettled() == 0
+    }
+
+    /// How many are still to come.
+    pub(crate) fn unsettled(&self) -> usize {
+        self.unsettled.load(Ordering::Acquire)
     }
 
     /// The same, and none was left out.

@@ -215,7 +215,7 @@ impl Loader<'_> {
                 continue;
             }
             if shared.windows.want(window) {
-                self.stream.overtaken_at(window);
+                self.stream.overtaken_at(window, &shared.windows);
             }
             match shared.windows.state(window) {
                 State::Reading => {}

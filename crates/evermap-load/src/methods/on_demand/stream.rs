@@ -4,6 +4,10 @@ use crate::windows::{State, Windows};
 
 /// Reads under way that a fault leaves to the stream: whoever touches at random shall not wait behind many.
 const DEPTH_AFTER_FAULT: usize = 2;
+/// But if no more windows than these are missing, all of them are there soon, and sooner with more reads at a time (64 MiB, 10 % written at random: 32.5 ms instead of 35.6; by eager takeover
+/// 31.6).
+const FEW_WINDOWS: usize = 64;
+const DEPTH_AFTER_FAULT_FEW: usize = 8;
 
 /// The stream that overtakes the faults.
 #[derive(Debug)]
@@ -48,9 +52,13 @@ impl Stream {
         self.depth = (self.depth + 1).min(self.depth_max);
     }
 
-    /// A window was touched that the stream was far from: it goes on behind that, and more slowly.
-    pub(crate) fn overtaken_at(&mut self, window: usize) {
-        self.depth = self.depth.min(DEPTH_AFTER_FAULT);
+    /// A window was touched that the stream was far from: it goes on behind that, and more slowly if much is missing.
+    pub(crate) fn overtaken_at(&mut self, window: usize, windows: &Windows) {
+        let depth = match windows.unsettled() {
+            ..=FEW_WINDOWS => DEPTH_AFTER_FAULT_FEW,
+            _ => DEPTH_AFTER_FAULT,
+        };
+        self.depth = self.depth.min(depth);
         self.at = window + 1;
     }
 
@@ -92,7 +100,7 @@ mod tests {
     fn it_goes_up_from_where_it_was_overtaken_and_leaves_nothing_out() {
         let windows = Windows::new(6);
         let mut stream = Stream::new(Vec::new(), 4);
-        stream.overtaken_at(3);
+        stream.overtaken_at(3, &windows);
         assert_eq!(drained(&mut stream, &windows), [4, 5, 0, 1, 2, 3]);
     }
 
@@ -109,22 +117,24 @@ mod tests {
         let mut stream = Stream::new(Vec::new(), 4);
         stream.hold();
         assert!(stream.is_held() && stream.depth() == 0);
-        stream.overtaken_at(3);
+        stream.overtaken_at(3, &Windows::new(6));
         stream.begin();
         assert!(!stream.is_held() && stream.depth() == 1);
         assert_eq!(stream.next(&Windows::new(6)), Some(4));
     }
 
     #[test]
-    fn it_reads_more_at_a_time_while_all_goes_well() {
-        let mut stream = Stream::new(Vec::new(), 4);
+    fn it_reads_more_at_a_time_while_all_goes_well_and_less_after_a_fault_if_much_is_missing() {
+        let mut stream = Stream::new(Vec::new(), 12);
         let mut depths = vec![stream.depth()];
-        for _ in 0..5 {
+        for _ in 0..12 {
             stream.went_well();
             depths.push(stream.depth());
         }
-        stream.overtaken_at(0);
+        stream.overtaken_at(0, &Windows::new(FEW_WINDOWS));
         depths.push(stream.depth());
-        assert_eq!(depths, [1, 2, 3, 4, 4, 4, 2]);
+        stream.overtaken_at(0, &Windows::new(FEW_WINDOWS + 1));
+        depths.push(stream.depth());
+        assert_eq!(depths, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 12, 8, 2]);
     }
 }
