@@ -98,8 +98,8 @@ pub(crate) fn map(asked: &Asked) -> Option<Result<usize, i32>> {
     let image_bytes = rest.min(bytes as u64);
     let line = Line::new("mmap", &file.path, offset, image_bytes);
     let loader = loader(asked, &file, offset, image_bytes);
-    let choice = match loader.probe() {
-        Ok((_, choices)) => choices.into_iter().next()?,
+    let choice = match loader.choices() {
+        Ok(choices) => choices.into_iter().next()?,
         Err(error) => {
             report::tell(line.failed(&error));
             return None;

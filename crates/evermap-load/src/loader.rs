@@ -160,6 +160,19 @@ impl Loader {
         Ok((facts, choices))
     }
 
+    /// What would be tried, the best first, by no more of a look than a load begins with: where the file is mapped anyway, less than
+    /// [`probe`](Loader::probe) takes, and reasons may say less.
+    ///
+    /// # Errors
+    ///
+    /// As [`probe`](Loader::probe).
+    pub fn choices(&self) -> Result<Vec<Choice>> {
+        let source = Source::open(&self.path)?;
+        let (part, facts) = self.look(&source, &Share::default())?;
+        let wishes = self.told.plan(&source, &part)?.wishes(&self.wishes);
+        choices(&source, &facts, &wishes)
+    }
+
     /// Loads it: the image can be used when this returns, and all of it is there unless it comes on demand.
     ///
     /// # Errors

@@ -225,3 +225,26 @@ fn dropped_from_the_cache_means_dropped() {
     assert_eq!(image.residency().cached_bytes, 0);
     assert!(*image == *file.bytes);
 }
+
+#[test]
+fn what_would_be_tried_is_what_a_load_tries_however_little_is_looked_at() {
+    // Long enough to be looked at in a few places only.
+    for size in [4097, WINDOW, 10 * WINDOW] {
+        let file = file(size);
+        let whole = loader(&file.path);
+        for loader in [
+            Loader::open(&file.path),
+            whole.clone(),
+            whole.clone().written(0.0),
+            whole.clone().written(0.0).cache(Cache::Drop),
+            whole.clone().touched(0.001),
+            whole.method(Method::MmapHuge),
+        ] {
+            let chosen = loader.choices().unwrap()[0].method;
+            assert_eq!(chosen, loader.probe().unwrap().1[0].method, "{size}: {loader:?}");
+            let tried = loader.load().unwrap().report();
+            let tried = tried.refused.first().map_or(tried.choice.method, |(method, _)| *method);
+            assert_eq!(chosen, tried, "{size}: {loader:?}");
+        }
+    }
+}
