@@ -110,7 +110,9 @@ mod tests {
         if source().file_system().is_memory()
             || evermap_observe::residency_of(source().cached(), 0, 4096).is_none()
         {
-            eprintln!("skipped: the kernel does not tell what of this file is cached");
+            eprintln!(
+                "skipped: files are in memory here, or the kernel does not tell what is cached"
+            );
             return;
         }
         assert_eq!(glance(&source(), bytes), Some(Some(0)), "holes that nobody has read");

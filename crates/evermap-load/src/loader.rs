@@ -218,7 +218,10 @@ impl Loader {
         if is_free && is_brief && wishes.method.is_none() {
             return Ok((pages, facts::of_name(source, &pages)));
         }
+        // Else nothing that a glance says could be enough.
+        let may_map = wishes.may_map || source.is_unchangeable;
         if is_free
+            && may_map
             && let Some(facts) = facts::of_cache_at_a_glance(source, &pages)
             && maps_anyway(&facts, wishes)
         {
