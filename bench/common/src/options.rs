@@ -192,11 +192,8 @@ impl Options {
 
 /// The numbers below `count` in an order that only the seed decides.
 fn shuffled(count: usize, seed: u64) -> Vec<usize> {
-    let mut random = Random::new(seed + 1);
     let mut order: Vec<usize> = (0..count).collect();
-    for at in (1..count).rev() {
-        order.swap(at, random.below(at as u64 + 1) as usize);
-    }
+    Random::new(seed + 1).shuffle(&mut order);
     order
 }
 

@@ -21,6 +21,13 @@ impl Random {
         ((u128::from(self.number()) * u128::from(limit)) >> 64) as u64
     }
 
+    /// Brings them into another order (Fisher and Yates).
+    pub fn shuffle<T>(&mut self, all: &mut [T]) {
+        for last in (1..all.len()).rev() {
+            all.swap(last, self.below(last as u64 + 1) as usize);
+        }
+    }
+
     /// `count` different numbers below `limit`.
     pub fn different(&mut self, count: usize, limit: u64) -> Vec<u64> {
         let mut seen = HashSet::with_capacity(count);

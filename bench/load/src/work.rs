@@ -66,10 +66,7 @@ impl Work {
     /// The pages of a file of this size, as they will be touched. At least one.
     pub fn pages(&self, file_bytes: u64) -> Vec<u32> {
         let mut all: Vec<u32> = (1..(file_bytes / PAGE_BYTES as u64) as u32).collect();
-        let mut random = Random::new(SEED);
-        for last in (1..all.len()).rev() {
-            all.swap(last, random.below(last as u64 + 1) as usize);
-        }
+        Random::new(SEED).shuffle(&mut all);
         all.truncate(((all.len() as f64 * self.touched()).round() as usize).max(1));
         if self.order == Order::Sequential {
             all.sort_unstable();

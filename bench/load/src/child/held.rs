@@ -9,7 +9,8 @@ use crate::subjects::{AUTOMATIC, FINISH, METHOD};
 use crate::work::{Order, Work};
 
 pub(super) enum Held {
-    Image(Image),
+    // Much larger than what peers hold.
+    Image(Box<Image>),
     Plain(Plain),
 }
 
@@ -30,7 +31,7 @@ impl Held {
         };
         let loader = wishes(loader, asked.work);
         // SAFETY: the file is the benchmark's own, which nobody changes while it is measured.
-        Ok(Held::Image(unsafe { loader.may_map() }.load()?))
+        Ok(Held::Image(Box::new(unsafe { loader.may_map() }.load()?)))
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
