@@ -8,8 +8,8 @@ use etcetera::BaseStrategy;
 
 use crate::failure::Failure;
 use crate::verbs::{
-    Audit, Backup, Bench, Check, Completions, Copy, Demo, Export, Import, Info, Load, Ls, Map, Mv,
-    Parse, Query, Rebase, ReceiveFile, Restore, Rm, Sandbox, SendFile, Stats,
+    Audit, Backup, Bench, Check, Completions, Copy, Demo, Export, Import, Info, Lane, Load, Ls,
+    Map, Mv, Parse, Query, Rebase, ReceiveFile, Restore, Rm, Sandbox, SendFile, Stats,
 };
 
 #[cfg(feature = "view")]
@@ -98,6 +98,7 @@ pub enum Verb {
     Send(SendFile),
     Receive(ReceiveFile),
     Load(Load),
+    Lane(Lane),
     Bench(Bench),
     #[cfg(feature = "view")]
     View(View),

@@ -68,6 +68,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Verb::Send(send) => send.run(),
         Verb::Receive(receive) => receive.run(),
         Verb::Load(load) => load.run(),
+        Verb::Lane(lane) => lane.run(),
         Verb::Bench(bench) => bench.run(),
         Verb::Demo(demo) => demo.run(),
         Verb::Completions(completions) => completions.run(),

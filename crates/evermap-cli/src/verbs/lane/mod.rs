@@ -1,0 +1,62 @@
+//! `evermap lane`: programs with deadlines that meet them.
+
+mod bench;
+mod check;
+mod guard;
+mod observe;
+mod place;
+mod play;
+mod run;
+mod simulate;
+mod start;
+mod status;
+mod trace;
+mod undo;
+
+use clap::Subcommand;
+
+use crate::failure::Failure;
+
+/// Give a program a core, a fast tier and I/O without waiting; or simulate that
+#[derive(Debug, clap::Args)]
+pub struct Lane {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Bench(bench::Bench),
+    Check(check::Check),
+    #[command(hide = true)]
+    Guard(guard::Guard),
+    Observe(observe::Observe),
+    Place(place::Place),
+    Play(play::Play),
+    Run(run::Run),
+    Simulate(simulate::Simulate),
+    #[command(hide = true)]
+    Start(start::Start),
+    Status(status::Status),
+    Trace(trace::Trace),
+    Undo(undo::Undo),
+}
+
+impl Lane {
+    pub fn run(&self) -> Result<(), Failure> {
+        match &self.what {
+            What::Bench(bench) => bench.run(),
+            What::Check(check) => check.run(),
+            What::Guard(guard) => guard.run(),
+            What::Observe(observe) => observe.run(),
+            What::Place(place) => place.run(),
+            What::Play(play) => play.run(),
+            What::Run(run) => run.run(),
+            What::Simulate(simulate) => simulate.run(),
+            What::Start(start) => start.run(),
+            What::Status(status) => status.run(),
+            What::Trace(trace) => trace.run(),
+            What::Undo(undo) => undo.run(),
+        }
+    }
+}

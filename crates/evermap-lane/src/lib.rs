@@ -1,0 +1,20 @@
+//! Programs with deadlines that meet them, on an ordinary Linux.
+//!
+//! A program that has something to do 24, 60 or 1,000 times a second misses its deadlines for two reasons: others run when it
+//! should, and the disk answers when it likes. This crate gives it a **lane**: a core that is its own whenever it wants to run, its data on
+//! a **tier** that never makes it wait, and I/O that doesn't block. What is global is journalled first and undone, whoever dies. The
+//! **simulator** says beforehand what each of these would bring, on devices one does not have.
+//!
+//! `docs/lane.md` is the contract: what a lane does, what it needs, what it costs, what it undoes.
+
+mod error;
+mod period;
+mod policy;
+mod quantiles;
+
+pub use error::{Error, Result};
+pub use period::Period;
+pub use policy::{
+    App, Core, Guard, Io, IoMode, Placement, Policy, Rate, Scheduler, Share, Threads, Tier,
+};
+pub use quantiles::Quantiles;
