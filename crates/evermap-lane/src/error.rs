@@ -28,4 +28,28 @@ pub enum Error {
         /// What is wrong, where, and what would be right.
         what: String,
     },
+    /// The state directory could be another's.
+    #[error(
+        "the state directory {} is not to be trusted: {why}; remove it, or name another one (`--state DIR`)",
+        path.display()
+    )]
+    State {
+        /// The directory, or one in it.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Another lane has the core.
+    #[error(
+        "core {core} has a lane already, of {holder}; wait for its end, or name another core (the claim is the lock of {})",
+        path.display()
+    )]
+    CoreTaken {
+        /// Which.
+        core: u32,
+        /// Its process and program.
+        holder: String,
+        /// Whose lock the claim is.
+        path: PathBuf,
+    },
 }

@@ -8,9 +8,11 @@
 //! `docs/lane.md` is the contract: what a lane does, what it needs, what it costs, what it undoes.
 
 mod error;
+pub mod guard;
 mod period;
 mod policy;
 mod quantiles;
+mod sys;
 
 pub use error::{Error, Result};
 pub use period::Period;
