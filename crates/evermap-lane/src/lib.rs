@@ -8,6 +8,7 @@
 //! `docs/lane.md` is the contract: what a lane does, what it needs, what it costs, what it undoes.
 
 mod error;
+pub mod machine;
 mod period;
 mod policy;
 mod quantiles;
