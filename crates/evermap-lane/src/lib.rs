@@ -9,6 +9,7 @@
 
 mod error;
 pub mod guard;
+pub mod machine;
 mod period;
 mod policy;
 mod quantiles;
