@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::hold::HoldRefusal;
 use crate::machine::CpuList;
 
 /// As everywhere in this crate, but for the simulator, traces and the tier, which have errors of their own.
@@ -53,6 +54,14 @@ pub enum Error {
         holder: String,
         /// Whose lock the claim is.
         path: PathBuf,
+    },
+    /// A core cannot be a program's alone.
+    #[error("core {core} cannot be held: {why}")]
+    HoldRefused {
+        /// The core.
+        core: u32,
+        /// Why, and what to do.
+        why: HoldRefusal,
     },
     /// The core that a policy names cannot be had.
     #[error("core {core} cannot be a lane's: {why}")]

@@ -9,13 +9,16 @@
 
 mod error;
 pub mod guard;
+mod hold;
 pub mod machine;
 mod period;
 mod policy;
+mod process;
 mod quantiles;
 mod sys;
 
 pub use error::{Error, Result};
+pub use hold::HoldRefusal;
 pub use period::Period;
 pub use policy::{
     App, Core, Guard, Io, IoMode, Placement, Policy, Rate, Scheduler, Share, Threads, Tier,
