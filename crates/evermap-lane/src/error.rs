@@ -42,6 +42,17 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A journal cannot be understood.
+    #[error(
+        "cannot undo by the journal {}: {why}; if no group `evermap-lane-N` is left (`evermap lane status` tells), remove the file",
+        path.display()
+    )]
+    Journal {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Another lane has the core.
     #[error(
         "core {core} has a lane already, of {holder}; wait for its end, or name another core (the claim is the lock of {})",

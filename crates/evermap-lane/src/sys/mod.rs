@@ -2,3 +2,6 @@
 
 pub(crate) mod lock;
 pub(crate) mod scheduler;
+pub(crate) mod signals;
+pub(crate) mod spawn;
+pub(crate) mod wait;
