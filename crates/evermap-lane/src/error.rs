@@ -53,6 +53,12 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// Nobody would undo the lane if its process were killed, so that it is not made.
+    #[error("the lane has no guardian: {why}")]
+    NoGuardian {
+        /// Why, and what to do.
+        why: String,
+    },
     /// Another lane has the core.
     #[error(
         "core {core} has a lane already, of {holder}; wait for its end, or name another core (the claim is the lock of {})",
