@@ -11,6 +11,8 @@ mod error;
 mod period;
 mod policy;
 mod quantiles;
+mod sys;
+pub mod tier;
 
 pub use error::{Error, Result};
 pub use period::Period;
