@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::openers::Opener;
+use super::openers::{Opener, by_whom};
 
 /// As everywhere in this module.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -150,6 +150,30 @@ pub enum Error {
         /// Beside the path.
         kept: Option<PathBuf>,
     },
+    /// The path leads nowhere now.
+    #[error(
+        "{} is not there any more, but its contents are, at {}: `evermap lane place back` puts it there again",
+        path.display(), copy.display()
+    )]
+    Vanished {
+        /// The file's path.
+        path: PathBuf,
+        /// On the tier.
+        copy: PathBuf,
+    },
+    /// The directory that the file is in is not there.
+    #[error(
+        "the directory {} of {} is not there, but its contents are, at {}: give the directory its name again, or make it anew, and do this again",
+        directory.display(), path.display(), copy.display()
+    )]
+    DirectoryGone {
+        /// The directory.
+        directory: PathBuf,
+        /// The file's path.
+        path: PathBuf,
+        /// On the tier.
+        copy: PathBuf,
+    },
     /// Nothing has placed it.
     #[error("{} is not placed{}", path.display(), hint.as_ref().map(|hint| format!(": {hint}")).unwrap_or_default())]
     NotPlaced {
@@ -212,21 +236,6 @@ impl Error {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(E) -> Self {
         move |source| Self::Io { operation, path: path.into(), source: source.into() }
-    }
-}
-
-fn by_whom(by: &[Opener]) -> String {
-    const NAMED_MAX: usize = 5;
-    match by {
-        [] => "in a process of somebody else".into(),
-        by => {
-            let names: Vec<_> = by.iter().take(NAMED_MAX).map(ToString::to_string).collect();
-            let others = match by.len().saturating_sub(NAMED_MAX) {
-                0 => String::new(),
-                others => format!(" and {others} others"),
-            };
-            format!("in {}{others}", names.join(", "))
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +17,7 @@ use crate::sys::generation::generation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// The number of its device. Another one after a reboot, perhaps: compared only while the file is open.
-    pub device: u64,
-    /// Its number on the device.
+    /// Its number on its device. (Devices have other numbers after a restart, and are not noted.)
     pub inode: u64,
     /// How often that number was used; none where the file system does not say, or the file was not opened.
     pub generation: Option<u32>,
@@ -52,7 +50,6 @@ impl Identity {
 
     pub(super) fn of_stat(stat: &Statx, generation: Option<u32>) -> Self {
         Self {
-            device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
             inode: stat.stx_ino,
             generation,
             size_bytes: stat.stx_size,
@@ -61,10 +58,15 @@ impl Identity {
         }
     }
 
-    /// What differs now, in words, if anything does. Names and devices may have changed, as after a rename or a reboot.
-    pub(super) fn contents_differ(&self, now: &Self) -> Option<String> {
+    /// Whether it is this file, in whichever state.
+    pub(super) fn is_same_file(&self, now: &Self) -> bool {
         let generations = self.generation.zip(now.generation);
-        if self.inode != now.inode || generations.is_some_and(|(was, is)| was != is) {
+        self.inode == now.inode && generations.is_none_or(|(was, is)| was == is)
+    }
+
+    /// What of its contents differs now, in words. A rename leaves this alone.
+    pub(super) fn contents_differ(&self, now: &Self) -> Option<String> {
+        if !self.is_same_file(now) {
             return Some("another file has its name".into());
         }
         if self.size_bytes != now.size_bytes {
@@ -73,11 +75,11 @@ impl Identity {
         (self.modified != now.modified).then(|| "it was written to".into())
     }
 
-    /// The same of everything, for as long as nobody renames it.
+    /// The same of its attributes and names, too.
     pub(super) fn differs(&self, now: &Self) -> Option<String> {
         self.contents_differ(now).or_else(|| {
-            (self.changed != now.changed || self.device != now.device)
-                .then(|| "it was written to, or its attributes or names were changed".into())
+            let is_changed = self.changed != now.changed;
+            is_changed.then(|| "it was written to, or its attributes or names were changed".into())
         })
     }
 }
@@ -94,9 +96,4 @@ pub(super) fn check_unchanged(path: &Path, was: &Identity) -> Result<()> {
         Some(what) => Err(Error::Changed { path: path.into(), what }),
         None => Ok(()),
     }
-}
-
-/// Whether the file system says so of the file.
-pub(super) fn has(stat: &Statx, attribute: StatxAttributes) -> bool {
-    stat.stx_attributes.contains(attribute)
 }

@@ -85,6 +85,22 @@ impl Openers {
     }
 }
 
+/// In words, after "is open".
+pub(super) fn by_whom(by: &[Opener]) -> String {
+    const NAMED_MAX: usize = 5;
+    match by {
+        [] => "in a process of somebody else".into(),
+        by => {
+            let names: Vec<_> = by.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+            let others = match by.len().saturating_sub(NAMED_MAX) {
+                0 => String::new(),
+                others => format!(" and {others} others"),
+            };
+            format!("in {}{others}", names.join(", "))
+        }
+    }
+}
+
 /// Whether a descriptor is open for writing; its flags are in octal.
 fn may_write(info: &Path) -> bool {
     let text = fs::read_to_string(info).unwrap_or_default();
