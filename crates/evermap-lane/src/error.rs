@@ -59,6 +59,14 @@ pub enum Error {
         /// Why, and what to do.
         why: String,
     },
+    /// The program of a lane could not be started.
+    #[error("cannot start {}: {source}", program.display())]
+    NotStarted {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Another lane has the core.
     #[error(
         "core {core} has a lane already, of {holder}; wait for its end, or name another core (the claim is the lock of {})",

@@ -15,7 +15,9 @@ mod period;
 mod policy;
 mod process;
 mod quantiles;
+pub mod run;
 mod sys;
+pub mod tier;
 
 pub use error::{Error, Result};
 pub use hold::HoldRefusal;

@@ -98,11 +98,19 @@ impl Changes {
         self.journal.record.hold.as_ref()
     }
 
-    /// The lane moves to another core; of two claims it has the second one when this returns.
-    pub(crate) fn move_to(&mut self, claim: Claim) -> Result<()> {
-        self.journal.record.core = Some(claim.core());
-        self.claim = Some(claim);
-        self.journal.write()
+    /// After [`Changes::end`]: the same lane on another core, with nothing changed yet, and guarded.
+    pub(crate) fn begin_again(
+        &mut self,
+        claim: Claim,
+        helper: Option<&Path>,
+        max_time: Option<Duration>,
+    ) -> Result<()> {
+        let record = &mut self.journal.record;
+        (record.core, record.guardian, record.program) = (Some(claim.core()), None, None);
+        (record.hold, self.claim, self.is_over) = (None, Some(claim), false);
+        record.threads.clear();
+        self.journal.write()?;
+        self.guard(helper, max_time)
     }
 
     /// The lane needs no core of its own after all.
@@ -118,6 +126,11 @@ impl Changes {
     /// Its id.
     pub(crate) fn id(&self) -> &str {
         &self.journal.record.id
+    }
+
+    /// Where it is noted.
+    pub(crate) fn state(&self) -> &StateDirectory {
+        &self.state
     }
 
     /// Its core.

@@ -197,7 +197,7 @@ pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Re
         libc::SIGUSR2,
     ]);
     // Fails only where it leads a session already.
-    drop(rustix::process::setsid());
+    let _ = rustix::process::setsid();
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     let mut channel = Channel::of(input);
     let begun = begin(state, id);
@@ -229,7 +229,7 @@ pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Re
 fn begin(state: &StateDirectory, id: &str) -> Result<(Journal, OwnedFd)> {
     // What is read and called here is in memory when it is needed.
     let ready_by = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-    drop(rustix::mm::mlockall(ready_by));
+    let _ = rustix::mm::mlockall(ready_by);
     drop(fs::write("/proc/self/oom_score_adj", "-1000"));
     let no_lane = |why: &str| Error::NoGuardian { why: format!("the lane {id} {why}") };
     let journal = Journal::of_id(state, id)?.ok_or_else(|| no_lane("is not there any more"))?;
@@ -278,7 +278,7 @@ fn wait(channel: &mut Channel, lane: &OwnedFd, mut until: Option<Instant>) -> Wh
             tv_nsec: i64::from(left.subsec_nanos()),
         });
         // A wait that is broken off is begun anew.
-        drop(rustix::event::poll(&mut all, time.as_ref()));
+        let _ = rustix::event::poll(&mut all, time.as_ref());
         let is_ready = |at: usize| all.get(at).is_some_and(|one| !one.revents().is_empty());
         let (lane_is_gone, is_word) = (is_ready(0), is_heard && is_ready(1));
         let program_is_gone = is_ready(1 + usize::from(is_heard)) && program.is_some();
