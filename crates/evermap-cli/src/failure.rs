@@ -100,6 +100,11 @@ pub enum Failure {
     Transfer(#[from] evermap_transfer::Error),
     #[error(transparent)]
     Load(#[from] evermap_load::Error),
+    #[error(transparent)]
+    Lane(#[from] evermap_lane::Error),
+    /// What `lane run` was to run was not, or not to its end.
+    #[error("no lane: {0}")]
+    LaneRefused(evermap_lane::Error),
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
     /// A process that `demo` started.
@@ -160,6 +165,9 @@ impl Failure {
             Failure::NotAllCopied { .. } => 10,
             Failure::Transfer(error) => exit_code_of_transfer(error),
             Failure::Load(error) => exit_code_of_load(error),
+            Failure::Lane(error) => exit_code_of_lane(error),
+            Failure::LaneRefused(evermap_lane::Error::NotStarted { .. }) => 126,
+            Failure::LaneRefused(_) => 125,
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -212,6 +220,18 @@ fn exit_code_of_load(error: &evermap_load::Error) -> u8 {
         Error::Malformed { .. } => 8,
         Error::NoMemory { .. } => 7,
         Error::Changed { .. } => 12,
+        _ => 10,
+    }
+}
+
+fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
+    use evermap_lane::Error;
+    match error {
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Policy { .. } => 8,
+        Error::CoreTaken { .. } => 4,
+        Error::State { .. } => 6,
+        Error::Journal { .. } => 5,
         _ => 10,
     }
 }
