@@ -134,11 +134,6 @@ impl Guardian {
         &self.end
     }
 
-    /// Whether it is there.
-    pub(crate) fn is_alive(&self) -> bool {
-        self.process.is_alive()
-    }
-
     /// Its work is done: it ends by itself, unless it is stopped.
     pub(super) fn dismiss(mut self) {
         drop(self.channel);

@@ -22,6 +22,8 @@ use crate::{Error, Result};
 /// The variable that has the lane's id, in the program and all that it starts.
 pub const LANE_VARIABLE: &str = "EVERMAP_LANE";
 
+/// How often processes are looked for that were started meanwhile.
+const ROUNDS_MAX: usize = 64;
 /// How long a guardian that is at work is waited for. It takes milliseconds.
 const GUARDIAN_MAX: Duration = Duration::from_secs(5);
 /// How long another one that undoes in the same directory is waited for; afterwards both do, which does no harm.
@@ -165,31 +167,45 @@ fn threads_back(record: &Record) -> Option<String> {
 
 /// Whether it was changed. A thread that is not real-time has lost that before, or never had it.
 fn make_ordinary(thread: Thread, before: &Before) -> bool {
+    let former = &before.scheduling;
     let is_changed = scheduler::get(thread).is_ok_and(|now| {
-        now.policy.is_real_time() && now.policy != before.scheduling.policy
-            || now.policy.is_real_time() && now.priority != before.scheduling.priority
+        now.policy.is_real_time() && (now.policy, now.priority) != (former.policy, former.priority)
     });
-    is_changed && scheduler::set_back(thread, &before.scheduling).is_ok()
+    is_changed && scheduler::set_back(thread, former).is_ok()
 }
 
 /// Takes off the core what is on that alone and belongs to the lane.
 fn affinity_back(record: &Record) -> Option<String> {
     let core = record.core?;
     let own: BTreeSet<u32> = [core].into();
-    let program = record.program.filter(Process::is_alive);
-    let family: Vec<u32> =
-        program.iter().flat_map(|program| process::descendants(program.pid)).collect();
-    let marker = format!("{LANE_VARIABLE}={}", record.id).into_bytes();
     let mut count = 0;
-    for pid in process::all() {
-        let is_ours = program.is_some_and(|program| program.pid == pid)
-            || family.contains(&pid)
-            || process::has_in_environment(pid, &marker);
-        if is_ours && Stat::of(pid).is_some_and(|stat| !stat.is_of_kernel()) {
-            count += usize::from(release(pid, &own, &record.before));
+    // What is started while others are looked at is found the next time; who was released starts nothing on the core any more.
+    for _ in 0..ROUNDS_MAX {
+        let program = record.program.filter(Process::is_alive);
+        let released = program.is_some_and(|program| release(program.pid, &own, &record.before));
+        let new = usize::from(released) + release_family(record, program, &own);
+        count += new;
+        if new == 0 {
+            break;
         }
     }
     (count > 0).then(|| format!("{count} processes may run on other cores again"))
+}
+
+/// What descends from the program, or bears the lane's id. Gives how many were on the core alone.
+fn release_family(record: &Record, program: Option<Process>, own: &BTreeSet<u32>) -> usize {
+    let family = program.map(|program| process::descendants(program.pid)).unwrap_or_default();
+    let marker = format!("{LANE_VARIABLE}={}", record.id).into_bytes();
+    let is_on_core = |pid: &u32| {
+        Thread::of(*pid).is_some_and(|id| scheduler::affinity(id).is_ok_and(|now| now == *own))
+    };
+    let is_ours = |pid: &u32| family.contains(pid) || process::has_in_environment(*pid, &marker);
+    let is_of_kernel = |pid: &u32| Stat::of(*pid).is_none_or(|stat| stat.is_of_kernel());
+    let found = process::all().into_iter().filter(|pid| {
+        // Most processes are elsewhere: asked that first, they cost one call.
+        (is_on_core(pid) || family.contains(pid)) && !is_of_kernel(pid) && is_ours(pid)
+    });
+    found.filter(|pid| release(*pid, own, &record.before)).count()
 }
 
 /// Lets the threads of a process that are on the lane's core alone run where they could before. Whether there were any. Threads that

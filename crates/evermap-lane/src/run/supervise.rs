@@ -37,9 +37,11 @@ const HANDED_ON: [(libc::c_int, Signal); 4] = [
     (libc::SIGUSR1, Signal::USR1),
     (libc::SIGUSR2, Signal::USR2),
 ];
-/// Between two looks at threads and processes.
+/// Between two looks at threads and processes, while new ones come.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
-const PAUSE_MAX: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(10);
+/// While nothing new comes, each pause is longer than the one before, up to this.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// A look takes a twentieth of the time at most.
 const PAUSES_OF_A_LOOK: u32 = 20;
 /// Between two looks at the core.
@@ -62,6 +64,8 @@ pub(super) struct Supervisor<'a> {
     /// How the program's first thread is scheduled.
     granted: Scheduling,
     is_in_lane: bool,
+    /// The guardian has ended.
+    is_unguarded: bool,
     pause: Duration,
     until: Option<Instant>,
     core_next: Instant,
@@ -91,6 +95,7 @@ pub(super) fn start<'a>(
     let (mut channel, there) = Channel::pair().map_err(failed)?;
     let mut command = Command::new(helper);
     let number = keep_open(&mut command, there.as_fd());
+    signals.leave_to(&mut command);
     command.args(["lane", "start", "--channel", &number.to_string(), "--program"]);
     command.arg(&program.path).arg("--").arg(&program.name).args(&program.arguments);
     let mut child = command.spawn().map_err(failed)?;
@@ -130,7 +135,8 @@ pub(super) fn start<'a>(
         family,
         granted,
         is_in_lane: true,
-        pause: Duration::from_nanos(limit_ns / 4).clamp(PAUSE_MIN, PAUSE_MAX),
+        is_unguarded: false,
+        pause: PAUSE_MIN,
         until: prepared.max_time.and_then(|time| now.checked_add(time)),
         core_next: now,
         group_next: now + GROUP_PAUSE,
@@ -238,6 +244,8 @@ fn say_rest(answer: &Answer, policy: &Policy, options: &Options, ended: &mut End
     if policy.io.lock_memory {
         match answer.lock_memory {
             None => ended.applied.push("no limit for memory that it locks".into()),
+            // Nobody's limit counts for whoever has the right.
+            Some(_) if why::may_lock_memory() => {}
             Some(number) => ended.missed.push(why::no_memory_limit(&error(number))),
         }
         ended.missed.push(Missed {
@@ -264,18 +272,24 @@ impl Supervisor<'_> {
             }
             if self.is_in_lane {
                 let began = Instant::now();
-                self.look(ended)?;
-                let base = Duration::from_nanos(self.prepared.limit_ns / 4);
-                let cost = began.elapsed() * PAUSES_OF_A_LOOK;
-                self.pause = base.clamp(PAUSE_MIN, PAUSE_MAX).max(cost.min(CORE_PAUSE));
+                let is_new = self.look(ended)?;
+                self.pause = self.pause_after(is_new, began.elapsed());
             } else {
                 self.family.reap();
             }
         }
     }
 
+    /// How long nothing need be looked at.
+    fn pause_after(&self, is_new: bool, look: Duration) -> Duration {
+        let base = if is_new { PAUSE } else { (self.pause * 3 / 2).min(PAUSE_MAX) };
+        // A thread that never sleeps is to be noticed in time.
+        let within_limit = Duration::from_nanos(self.prepared.limit_ns / 4).max(PAUSE_MIN);
+        base.min(within_limit).max((look * PAUSES_OF_A_LOOK).min(CORE_PAUSE))
+    }
+
     /// Whether the program has ended.
-    fn wait(&self) -> bool {
+    fn wait(&mut self) -> bool {
         let mut all =
             vec![PollFd::new(&self.end, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
         if let Some(guardian) = self.prepared.changes.guardian() {
@@ -284,7 +298,10 @@ impl Supervisor<'_> {
         let pause = Timespec { tv_sec: 0, tv_nsec: i64::from(self.pause.subsec_nanos()) };
         // A wait that is broken off is a short one.
         let _ = rustix::event::poll(&mut all, self.is_in_lane.then_some(&pause));
-        !all[0].revents().is_empty()
+        let is_ready = |at: usize| all.get(at).is_some_and(|one| !one.revents().is_empty());
+        let (has_ended, is_unguarded) = (is_ready(0), is_ready(2));
+        self.is_unguarded |= is_unguarded;
+        has_ended
     }
 
     fn hand_on(&self, signal: libc::c_int) {
@@ -294,21 +311,21 @@ impl Supervisor<'_> {
         }
     }
 
-    fn look(&mut self, ended: &mut Ended) -> Result<()> {
+    fn look(&mut self, ended: &mut Ended) -> Result<bool> {
         let now = Instant::now();
-        if self.prepared.changes.guardian().is_some_and(|guardian| !guardian.is_alive()) {
+        if self.is_unguarded {
             self.leave(
                 ended,
-                "the guardian was killed: the program is an ordinary one from then on",
+                "the guardian was killed: the program was an ordinary one from then on",
             );
-            return Ok(());
+            return Ok(false);
         }
         if self.until.is_some_and(|until| until <= now) {
             self.leave(
                 ended,
                 "the lane's time was over: the program was an ordinary one from then on",
             );
-            return Ok(());
+            return Ok(false);
         }
         if now >= self.core_next {
             self.core_next = now + CORE_PAUSE;
@@ -319,16 +336,19 @@ impl Supervisor<'_> {
             let kept = self.prepared.changes.held().map(|hold| hold.keep(&Files));
             if let Some(Err(why)) = kept {
                 self.leave(ended, &format!("the core was no longer held: {why}"));
-                return Ok(());
             }
         }
+        if !self.is_in_lane {
+            return Ok(false);
+        }
         let of_program = threads(self.program.pid);
-        let before = self.prepared.changes.before();
-        let demotions = self.watch.look(&of_program, before);
+        let seen = self.watch.seen();
+        let demotions = self.watch.look(&of_program, self.prepared.changes.before());
         ended.demotions.extend(demotions);
-        ended.children += self.family.settle(&self.prepared.changes, &of_program);
+        let children = self.family.settle(&self.prepared.changes, &of_program);
+        ended.children += children;
         self.family.reap();
-        Ok(())
+        Ok(children > 0 || self.watch.seen() > seen)
     }
 
     /// The lane ends before the program does.

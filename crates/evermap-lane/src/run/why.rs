@@ -63,6 +63,16 @@ pub(super) fn pinned_deadline() -> Missed {
     }
 }
 
+/// Whether root's right to lock memory beyond any limit is there.
+pub(super) fn may_lock_memory() -> bool {
+    /// `CAP_IPC_LOCK` of `linux/capability.h`.
+    const LOCK: u64 = 1 << 14;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .is_some_and(|text| u64::from_str_radix(text.trim(), 16).is_ok_and(|all| all & LOCK != 0))
+}
+
 /// The limit for locked memory stays.
 pub(super) fn no_memory_limit(error: &io::Error) -> Missed {
     Missed {

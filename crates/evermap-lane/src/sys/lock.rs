@@ -18,17 +18,6 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Takes the file's lock, and waits for it.
-pub(crate) fn lock(file: &File) -> io::Result<()> {
-    loop {
-        match control(file, libc::F_OFD_SETLKW, libc::F_WRLCK) {
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 /// Gives the lock back, for all that share the open file.
 pub(crate) fn unlock(file: &File) -> io::Result<()> {
     control(file, libc::F_OFD_SETLK, libc::F_UNLCK).map(|_| ())

@@ -3,6 +3,8 @@
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr;
 
 /// Signals that don't interrupt the calling thread while this lives, but are read. For a program whose other threads, if it has any,
@@ -34,6 +36,17 @@ impl Signals {
         // SAFETY: the call has just given it to us alone.
         let descriptor = unsafe { OwnedFd::from_raw_fd(raw) };
         Ok(Self { descriptor, before })
+    }
+
+    /// The program that the command starts has the signals as this thread had them before.
+    pub(crate) fn leave_to(&self, command: &mut Command) {
+        let before = self.before;
+        let restore = move || {
+            restore(&before);
+            Ok(())
+        };
+        // SAFETY: the closure makes one system call and allocates nothing.
+        unsafe { command.pre_exec(restore) };
     }
 
     /// The next one that came; none if none did.
@@ -90,6 +103,7 @@ pub(crate) fn ignore(signals: &[libc::c_int]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
 
     #[test]
     fn a_signal_is_read_instead_of_taken() {
@@ -100,6 +114,10 @@ mod tests {
                 // SAFETY: to this thread, which has it blocked.
                 unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR2) };
                 assert_eq!(signals.next(), Some(libc::SIGUSR2));
+                let mut command = Command::new("sh");
+                signals.leave_to(&mut command);
+                command.args(["-c", "kill -USR2 $$; sleep 10"]);
+                assert_eq!(command.status().unwrap().signal(), Some(libc::SIGUSR2));
             });
         });
     }
