@@ -360,6 +360,32 @@ fn what_is_left_when_all_are_killed_is_undone_by_the_next_lane() {
 }
 
 #[test]
+fn a_lane_that_is_killed_at_any_moment_of_its_start_leaves_nothing() {
+    each_way(|place, policy| {
+        let mut was_caught = false;
+        for delay_ms in 0..60 {
+            let mut lane =
+                place.lane(policy, &["sleep", "30"]).stderr(Stdio::null()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(2 * delay_ms));
+            let journal = place.journals().first().and_then(|path| json(path)).unwrap_or_default();
+            was_caught |= journal["program"].is_null() && !journal["id"].is_null();
+            lane.kill().unwrap();
+            lane.wait().unwrap();
+            let ran = place.run(&["undo"]);
+            assert_eq!(ran.code, 0, "after {delay_ms} ms: {ran:?}");
+            // Without a journal, an undo has nothing to wait for: a guardian may be giving the core back.
+            wait_for("the core to be given back", UNDONE_MAX, || place.is_clean());
+            let program = journal["program"]["pid"].as_u64().unwrap_or(0) as u32;
+            if is_alive(program) {
+                wait_for("the program to be ordinary", UNDONE_MAX, || is_ordinary(program));
+                kill(program);
+            }
+        }
+        assert!(was_caught, "no kill came before the program");
+    });
+}
+
+#[test]
 fn a_lane_that_is_stopped_is_undone_by_its_guardian_when_the_program_ends() {
     let place = Place::new();
     let lane = place.start(LEND, &SLEEP);

@@ -197,7 +197,9 @@ pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Re
     let mut channel = Channel::of(input);
     let begun = begin(state, id);
     let (journal, lane) = match begun {
-        Ok(begun) => begun,
+        Ok((journal, Some(lane))) => (journal, lane),
+        // Killed before it had a guardian, so that it has changed nothing.
+        Ok((_, None)) => return undo_one(state, id, &Files).map(|_| ()),
         Err(error) => {
             drop(channel.say(&Answer::Failed(error.to_string())));
             return Err(error);
@@ -220,18 +222,17 @@ pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Re
     tell(&mut channel, why, undone)
 }
 
-/// Prepares for what may come, and looks who the lane is.
-fn begin(state: &StateDirectory, id: &str) -> Result<(Journal, OwnedFd)> {
+/// Prepares for what may come, and looks who the lane is; none if that is gone already.
+fn begin(state: &StateDirectory, id: &str) -> Result<(Journal, Option<OwnedFd>)> {
     // What is read and called here is in memory when it is needed.
     let ready_by = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     let _ = rustix::mm::mlockall(ready_by);
     drop(fs::write("/proc/self/oom_score_adj", "-1000"));
-    let no_lane = |why: &str| Error::NoGuardian { why: format!("the lane {id} {why}") };
-    let journal = Journal::of_id(state, id)?.ok_or_else(|| no_lane("is not there any more"))?;
+    let no_lane = || Error::NoGuardian { why: format!("there is no lane {id}") };
+    let journal = Journal::of_id(state, id)?.ok_or_else(no_lane)?;
     let lane = journal.record.lane.descriptor().map_err(|source| Error::NoGuardian {
         why: format!("the lane's process cannot be waited for: {source}"),
     })?;
-    let lane = lane.ok_or_else(|| no_lane("has ended"))?;
     if let Some(core) = journal.record.core {
         step_aside(core);
     }
