@@ -11,6 +11,7 @@ mod error;
 mod period;
 mod policy;
 mod quantiles;
+pub mod trace;
 
 pub use error::{Error, Result};
 pub use period::Period;
