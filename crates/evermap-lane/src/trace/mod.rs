@@ -16,6 +16,7 @@ mod msr;
 mod numbers;
 mod perf;
 mod ranges;
+mod record;
 mod spc;
 mod statistics;
 mod strace;
@@ -31,6 +32,7 @@ use crate::Period;
 use collect::Collector;
 pub use error::{Error, Result};
 pub use format::{Format, TimeUnit};
+pub use record::{Recorded, With, record};
 pub use statistics::{Answers, Frames, OfFile, PAGE_BYTES, Pages, Statistics, Transfers, stat};
 pub use warning::{Problem, Warning};
 

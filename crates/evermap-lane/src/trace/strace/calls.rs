@@ -409,9 +409,9 @@ impl Strace {
         let Some(file) = self.file(made, call.argument(4), collector) else { return };
         let name = Arc::clone(&file.borrow().name);
         let offset_bytes = unsigned(call.argument(5));
-        // With this flag, which means nothing to the kernel, the loader maps programs and libraries.
-        let is_code = call.argument(3).contains("MAP_DENYWRITE");
-        if !is_code {
+        // With this flag, which means nothing to the kernel, the loader maps programs and libraries; and without it its list of them.
+        let is_loader = call.argument(3).contains("MAP_DENYWRITE") || *name == *"/etc/ld.so.cache";
+        if !is_loader {
             self.mapped.add(&name, length_bytes);
         }
         let is_read = self.mappings_are_reads && call.argument(2).contains("PROT_READ");
