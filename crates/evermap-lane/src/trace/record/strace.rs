@@ -11,6 +11,7 @@ use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags};
+use tempfile::TempDir;
 
 use super::{Recorded, folder, is_set, not_started, or_nothing, setting};
 use crate::trace::{Error, Format, Options, Result, Trace};
@@ -37,7 +38,7 @@ pub(super) fn record(
     let (pipe, writer) = pipe(&path)?;
     let options = Options { format: Some(Format::Strace), ..options.clone() };
     let ended = AtomicBool::new(false);
-    let mut reader = Reader { pipe, ended: &ended, stop, first: Vec::new() };
+    let mut reader = Reader { pipe, folder: Some(folder), ended: &ended, stop, first: Vec::new() };
     let (status, trace) = thread::scope(|scope| {
         let reading = scope.spawn(|| {
             let trace = Trace::read_from(BufReader::new(&mut reader), "the recording", &options);
@@ -89,6 +90,8 @@ fn broken(path: &Path, source: io::Error) -> Error {
 #[derive(Debug)]
 struct Reader<'a> {
     pipe: File,
+    /// Where the pipe has its name: not needed once somebody has written to it, and so gone even if this process is killed.
+    folder: Option<TempDir>,
     ended: &'a AtomicBool,
     stop: &'a AtomicBool,
     first: Vec<u8>,
@@ -113,6 +116,7 @@ impl Read for Reader<'_> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 read => read?,
             };
+            self.folder = None;
             let room = FIRST_BYTES_MAX.saturating_sub(self.first.len());
             if room > 0 && !self.first.contains(&b'\n') {
                 self.first.extend_from_slice(&buffer[..count.min(room)]);
