@@ -1,7 +1,7 @@
 //! fio's logs of requests, as `write_iolog` makes them and `read_iolog` takes them: version 2 without times, version 3 with.
 //!
 //! Times of version 3 count from the run's beginning; the documentation names no unit. fio writes microseconds (its `log_io_u`, and
-//! measured with fio 3.33: requests 20 ms apart lie 20,100 to 20,700 apart). A `wait` of version 2 is documented as microseconds since the wait before, but fio
+//! measured with fio 3.33: requests 20 ms apart lie 20,060 to 20,264 apart). A `wait` of version 2 is documented as microseconds since the wait before, but fio
 //! waits until so many *milliseconds* since its beginning (measured: the reads after `wait 300` and `wait 600` lie 300.5 ms apart).
 //! Neither version records answers.
 

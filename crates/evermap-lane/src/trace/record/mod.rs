@@ -53,8 +53,8 @@ pub struct Recorded {
 /// `run` runs the command that it is given to its end: [`Command::status`] will do; a command line will want one that hands signals on. That command is
 /// the program itself, or becomes it. What the program leaves running is recorded by strace until it ends, too, or until `stop` is set.
 ///
-/// Cost, measured for `pread` of 4 KiB from the page cache under strace: 130 µs a call instead of 0.8; calls that are not recorded are
-/// not slowed. perf costs the program nothing that could be measured.
+/// Cost, measured for `pread` of 4 KiB from the page cache under strace: 127 to 138 µs a call instead of 0.8; calls that are not recorded are
+/// not slowed.
 ///
 /// # Errors
 /// The tool is not there, or is refused; the program cannot be started.
