@@ -125,7 +125,7 @@ impl Journal {
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
     /// Of this format.
-    version: u32,
+    pub(super) version: u32,
     pub(super) state: State,
     /// The file's path, without links but the one that takes its place.
     #[serde(with = "path_text")]
