@@ -100,6 +100,8 @@ pub enum Failure {
     Transfer(#[from] evermap_transfer::Error),
     #[error(transparent)]
     Load(#[from] evermap_load::Error),
+    #[error(transparent)]
+    Trace(#[from] evermap_lane::trace::Error),
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
     /// A process that `demo` started.
@@ -160,6 +162,7 @@ impl Failure {
             Failure::NotAllCopied { .. } => 10,
             Failure::Transfer(error) => exit_code_of_transfer(error),
             Failure::Load(error) => exit_code_of_load(error),
+            Failure::Trace(error) => exit_code_of_trace(error),
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -212,6 +215,18 @@ fn exit_code_of_load(error: &evermap_load::Error) -> u8 {
         Error::Malformed { .. } => 8,
         Error::NoMemory { .. } => 7,
         Error::Changed { .. } => 12,
+        _ => 10,
+    }
+}
+
+fn exit_code_of_trace(error: &evermap_lane::trace::Error) -> u8 {
+    use evermap_lane::trace::Error;
+    match error {
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Empty { .. } | Error::UnknownFormat { .. } | Error::NothingUsable { .. } => 8,
+        Error::NewerVersion { .. } => 5,
+        Error::NoTool { .. } | Error::Refused { .. } => 125,
+        Error::NotStarted { .. } => 126,
         _ => 10,
     }
 }

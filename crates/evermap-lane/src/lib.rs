@@ -13,6 +13,7 @@ mod policy;
 mod quantiles;
 mod sys;
 pub mod tier;
+pub mod trace;
 
 pub use error::{Error, Result};
 pub use period::Period;
