@@ -1,4 +1,4 @@
-//! The calls that no library has, each behind a safe function that says what the kernel promises.
+//! What the kernel can do for a lane and the libraries lack, one call or structure a file. `unsafe` is here and nowhere else.
 
 pub(crate) mod generation;
 pub(crate) mod lease;

@@ -11,6 +11,7 @@ use super::path_text;
 use super::storage::Storage;
 use super::suitable::{Candidate, Rules, Unsuitable};
 use crate::Placement;
+use crate::trace::{Operation, Trace};
 
 /// Where copies go when a policy names no tier.
 const MEMORY: &str = "/dev/shm";
@@ -44,6 +45,18 @@ impl Request {
             budget_bytes: policy.budget_mib.map(|mib| mib.saturating_mul(1 << 20)),
             uses: Vec::new(),
         }
+    }
+
+    /// Ranks files by what a trace says was read of them.
+    pub fn rank_by(&mut self, trace: &Trace) {
+        let mut read: HashMap<&str, u64> = HashMap::new();
+        for event in trace.events.iter().filter(|event| event.operation == Operation::Read) {
+            if let Some(file) = &event.file {
+                let sum = read.entry(file).or_default();
+                *sum = sum.saturating_add(event.length_bytes);
+            }
+        }
+        self.uses.extend(read.into_iter().map(|(file, bytes)| (file.into(), bytes)));
     }
 }
 

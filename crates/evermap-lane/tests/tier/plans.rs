@@ -40,7 +40,7 @@ fn what_cannot_be_placed_is_said_with_its_cause() {
         assert_eq!(why(tier.path(), mode, Path::new("/dev/null")), Unsuitable::Special);
         let _ = rustix::fs::mknodat(
             rustix::fs::CWD,
-            &at("fifo"),
+            at("fifo"),
             rustix::fs::FileType::Fifo,
             rustix::fs::Mode::RUSR,
             0,

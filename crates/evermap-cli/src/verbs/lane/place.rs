@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Subcommand, ValueEnum};
 use evermap_lane::tier::{self, Checked, Journal, Keep, Kind, Plan, Request, Watch};
+use evermap_lane::trace::Trace;
 use evermap_lane::{Placement, Policy};
 use serde::Serialize;
 
@@ -12,16 +13,17 @@ use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 
+const EXAMPLES: &str = "Examples:
+  evermap lane place plan clip.mkv                    # what would go to memory
+  evermap lane place apply --tier /mnt/nvme --mode switch 'films/*.mkv'
+  evermap lane place back films/one.mkv";
+
 /// Put files on the fast tier, and take them back
 ///
-/// In mode `view` a copy is put on the tier, which `evermap lane run` shows to the program instead of the file; the file stays as it is. In mode `switch`, for
-/// tiers that last, the file moves, and a link takes its place. Whatever happens meanwhile, the file's path leads to its contents.
-///
-///     evermap lane place plan --tier /dev/shm clip.mkv
-///     evermap lane place apply --tier /mnt/nvme --mode switch 'films/*.mkv'
-///     evermap lane place back films/one.mkv
+/// In mode `view` a copy is put on the tier, which `evermap lane run` shows to the program instead of the file; the file stays as it is.
+/// In mode `switch`, for tiers that last, the file moves, and a link takes its place. Whatever happens meanwhile, the file's path leads to its contents.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Place {
     #[command(subcommand)]
     what: What,
@@ -54,6 +56,9 @@ struct Chosen {
     /// No more than this on the tier, in MiB
     #[arg(long, value_name = "MIB")]
     budget: Option<u64>,
+    /// Put what this trace read most of, for each byte that it takes, first: of `evermap lane trace`, strace, perf and others
+    #[arg(long, value_name = "TRACE")]
+    trace: Option<PathBuf>,
     /// Paths, or patterns with * ? [..] and **; the first are the first to go
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -172,6 +177,9 @@ impl Chosen {
         }
         if !self.files.is_empty() {
             request.files.clone_from(&self.files);
+        }
+        if let Some(trace) = &self.trace {
+            request.rank_by(&Trace::read(trace, None)?);
         }
         match request.files.is_empty() {
             true => Err(Failure::Usage(
@@ -340,7 +348,8 @@ impl Common {
         done: &str,
         output: &mut Output,
     ) -> Result<(), Failure> {
-        let (path, copy) = (path.display().to_string(), copy.map(|copy| copy.display().to_string()));
+        let (path, copy) =
+            (path.display().to_string(), copy.map(|copy| copy.display().to_string()));
         if self.json {
             return output.json(&Told { path, copy, done, error: None });
         }
@@ -458,7 +467,11 @@ fn tell_plan(plan: &Plan, output: &mut Output) -> Result<(), Failure> {
         output.line(&output::plain(&format!("  {}: {size}{read}{there}", file.path.display())))?;
     }
     for skipped in &plan.skipped {
-        output.line(&output::plain(&format!("  not {}: {}", skipped.path.display(), skipped.why)))?;
+        output.line(&output::plain(&format!(
+            "  not {}: {}",
+            skipped.path.display(),
+            skipped.why
+        )))?;
     }
     for pattern in &plan.unmatched {
         output.line(&output::plain(&format!("  not {pattern}: no file has this name")))?;
