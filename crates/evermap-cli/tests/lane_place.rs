@@ -42,6 +42,11 @@ fn files_are_planned_placed_looked_at_and_taken_back() {
         assert_eq!(copy, fs::read(told["path"].as_str().unwrap()).unwrap());
     }
 
+    let on_tier = format!("{tier}/a.mkv");
+    fs::write(&on_tier, "there").unwrap();
+    let there = place(at, &["apply", "--tier", tier, &on_tier]);
+    assert!(there.status.success(), "what is there is no mistake: {}", text(&there.stderr));
+
     let looked = place(at, &["verify", "--tier", tier, "--journal", "journal"]);
     assert!(looked.status.success() && text(&looked.stdout).matches("sound").count() == 2);
     fs::write(at.join("a.mkv"), "changed").unwrap();

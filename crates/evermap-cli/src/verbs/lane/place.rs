@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Subcommand, ValueEnum};
-use evermap_lane::tier::{self, Checked, Journal, Keep, Kind, Plan, Request, Watch};
+use evermap_lane::tier::{
+    self, Checked, Journal, Keep, Kind, Plan, Request, Skipped, Unsuitable, Watch, Why,
+};
 use evermap_lane::trace::Trace;
 use evermap_lane::{Placement, Policy};
 use serde::Serialize;
@@ -249,7 +251,10 @@ impl Apply {
             failures.add(error);
         }
         output.finish()?;
-        let is_nothing = plan.files.is_empty();
+        // What was placed before is there: asking again is no mistake.
+        let is_there = |skipped: &Skipped| skipped.why == Why::Unsuitable(Unsuitable::OnTier);
+        let is_nothing = plan.files.is_empty()
+            && (!plan.unmatched.is_empty() || !plan.skipped.iter().all(is_there));
         failures.end()?;
         match is_nothing {
             true => Err(Failure::Usage("none of these files can be placed".into())),
