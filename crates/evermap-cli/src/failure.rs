@@ -102,6 +102,10 @@ pub enum Failure {
     Load(#[from] evermap_load::Error),
     #[error(transparent)]
     Trace(#[from] evermap_lane::trace::Error),
+    #[error(transparent)]
+    Tier(#[from] evermap_lane::tier::Error),
+    #[error(transparent)]
+    Lane(#[from] evermap_lane::Error),
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
     /// A process that `demo` started.
@@ -163,6 +167,8 @@ impl Failure {
             Failure::Transfer(error) => exit_code_of_transfer(error),
             Failure::Load(error) => exit_code_of_load(error),
             Failure::Trace(error) => exit_code_of_trace(error),
+            Failure::Tier(error) => exit_code_of_tier(error),
+            Failure::Lane(error) => exit_code_of_lane(error),
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -215,6 +221,34 @@ fn exit_code_of_load(error: &evermap_load::Error) -> u8 {
         Error::Malformed { .. } => 8,
         Error::NoMemory { .. } => 7,
         Error::Changed { .. } => 12,
+        _ => 10,
+    }
+}
+
+fn exit_code_of_tier(error: &evermap_lane::tier::Error) -> u8 {
+    use evermap_lane::tier::Error;
+    match error {
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Transfer(error) => exit_code_of_transfer(error),
+        Error::Unsuitable { .. } | Error::NotLasting { .. } | Error::Pattern { .. } => 2,
+        Error::NotPlaced { .. } | Error::Vanished { .. } | Error::DirectoryGone { .. } => 3,
+        Error::TierMissing { .. } => 3,
+        Error::InUse { .. } | Error::Interrupted { .. } | Error::Busy { .. } => 4,
+        Error::Damaged { .. } | Error::Record { .. } => 5,
+        Error::UnsafeDirectory { .. } | Error::NoNamespace { .. } => 6,
+        Error::TierFull { .. } => 7,
+        Error::AlreadyPlaced { .. } | Error::Replaced { .. } => 9,
+        Error::Changed { .. } | Error::Differs { .. } | Error::Conflict { .. } => 12,
+        Error::Cancelled { .. } => 130,
+        _ => 10,
+    }
+}
+
+fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
+    use evermap_lane::Error;
+    match error {
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Policy { .. } => 2,
         _ => 10,
     }
 }

@@ -11,6 +11,8 @@ mod error;
 mod period;
 mod policy;
 mod quantiles;
+mod sys;
+pub mod tier;
 pub mod trace;
 
 pub use error::{Error, Result};
