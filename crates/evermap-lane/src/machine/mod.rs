@@ -12,6 +12,8 @@ mod list;
 pub(crate) mod mounts;
 pub(crate) mod roots;
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 pub use choose::ChosenCore;
@@ -34,6 +36,8 @@ pub struct Machine {
     pub cpus: Cpus,
     /// The control groups of this process.
     pub groups: Groups,
+    /// What the cpuset of this process leaves it, with the file that says so; none without cpusets.
+    pub cpuset: Option<(PathBuf, CpuList)>,
     /// The interrupts of devices.
     pub interrupts: Vec<Interrupt>,
 }
@@ -61,9 +65,11 @@ impl Machine {
     ///
     /// Only if nothing tells which cores there are.
     pub fn look_in(roots: &Roots) -> Result<Self> {
+        let groups = Groups::look_in(roots);
         Ok(Machine {
             cpus: Cpus::look_in(roots)?,
-            groups: Groups::look_in(roots),
+            cpuset: groups.cpuset(),
+            groups,
             interrupts: interrupts::look_in(roots),
             roots: roots.clone(),
         })

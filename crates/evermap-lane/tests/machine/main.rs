@@ -1,0 +1,6 @@
+//! Machines of many kinds, each as a tree of files.
+#![allow(clippy::unwrap_used)]
+
+mod choice;
+mod groups;
+mod mock;
