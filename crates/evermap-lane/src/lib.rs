@@ -8,10 +8,12 @@
 //! `docs/lane.md` is the contract: what a lane does, what it needs, what it costs, what it undoes.
 
 mod error;
+pub mod guard;
 pub mod machine;
 mod period;
 mod policy;
 mod quantiles;
+mod sys;
 
 pub use error::{Error, Result};
 pub use period::Period;

@@ -5,8 +5,7 @@
 
 use serde::Serialize;
 
-use super::{CpuList, Machine};
-use crate::error::CoreRefusal;
+use super::{CoreRefusal, CpuList, Machine};
 use crate::policy::Core;
 use crate::{Error, Result};
 

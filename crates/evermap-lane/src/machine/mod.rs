@@ -10,6 +10,7 @@ mod groups;
 mod interrupts;
 mod list;
 pub(crate) mod mounts;
+mod refusal;
 pub(crate) mod roots;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ pub use cpus::Cpus;
 pub use groups::{Group, Groups};
 pub use interrupts::Interrupt;
 pub use list::CpuList;
+pub use refusal::CoreRefusal;
 pub use roots::Roots;
 
 use crate::Result;
