@@ -102,6 +102,11 @@ pub enum Failure {
     Load(#[from] evermap_load::Error),
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
+    #[error(transparent)]
+    Lane(#[from] evermap_lane::Error),
+    /// `lane check`, after it said why.
+    #[error("no lane with SCHED_FIFO is possible here: see `core`, `affinity` and `fifo` above")]
+    NoLane,
     /// A process that `demo` started.
     #[error("the demonstration failed: {0}")]
     Demo(String),
@@ -160,6 +165,8 @@ impl Failure {
             Failure::NotAllCopied { .. } => 10,
             Failure::Transfer(error) => exit_code_of_transfer(error),
             Failure::Load(error) => exit_code_of_load(error),
+            Failure::Lane(error) => exit_code_of_lane(error),
+            Failure::NoLane => 14,
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -212,6 +219,17 @@ fn exit_code_of_load(error: &evermap_load::Error) -> u8 {
         Error::Malformed { .. } => 8,
         Error::NoMemory { .. } => 7,
         Error::Changed { .. } => 12,
+        _ => 10,
+    }
+}
+
+fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
+    use evermap_lane::Error;
+    match error {
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Policy { .. } | Error::CoreRefused { .. } => 2,
+        Error::CoreTaken { .. } | Error::NoCore { .. } => 4,
+        Error::State { .. } => 6,
         _ => 10,
     }
 }

@@ -3,6 +3,7 @@
 //! Only looks: what `check` tries is undone by the end of the thread that tried it. All that is read comes from below [`Roots`], and any of
 //! it may be missing.
 
+mod check;
 mod choose;
 mod cpus;
 mod disks;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+pub use check::{Statement, Subject, can_lend_with_fifo, check};
 pub use choose::ChosenCore;
 pub use cpus::Cpus;
 pub use groups::{Group, Groups};
