@@ -225,9 +225,16 @@ fn exit_code_of_load(error: &evermap_load::Error) -> u8 {
 
 fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
     use evermap_lane::Error;
+    use evermap_lane::observe::Unobservable;
     match error {
         Error::Io { source, .. } => exit_code_of_file(source, 10),
         Error::Policy { .. } | Error::CoreRefused { .. } => 2,
+        Error::NoProcess { .. } => 3,
+        Error::Unobservable { why, .. } => match why {
+            Unobservable::KernelThread | Unobservable::ThreadOf { .. } => 2,
+            Unobservable::NotPermitted { .. } => 6,
+            _ => 3,
+        },
         Error::CoreTaken { .. } | Error::NoCore { .. } => 4,
         Error::State { .. } => 6,
         _ => 10,

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::machine::{CoreRefusal, CpuList};
+use crate::observe::Unobservable;
 
 /// As everywhere in this crate, but for the simulator, traces and the tier, which have errors of their own.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -37,6 +38,20 @@ pub enum Error {
         core: u32,
         /// Why, and what to do.
         why: CoreRefusal,
+    },
+    /// No process has this number.
+    #[error("there is no process {process}; `ps` lists those that there are")]
+    NoProcess {
+        /// The number.
+        process: u32,
+    },
+    /// A process cannot be observed.
+    #[error("process {process} cannot be observed: {why}")]
+    Unobservable {
+        /// Its number.
+        process: u32,
+        /// Why, and what to do.
+        why: Unobservable,
     },
     /// No core is left for a lane.
     #[error(

@@ -10,6 +10,7 @@
 mod error;
 pub mod guard;
 pub mod machine;
+pub mod observe;
 mod period;
 mod policy;
 mod quantiles;
