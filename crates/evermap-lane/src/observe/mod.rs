@@ -225,10 +225,8 @@ impl Session {
         }
         let process = self.identity.process;
         for id in process::threads(process) {
-            if let Some(followed) = self.threads.get_mut(&id) {
-                if let Some(counters) = Counters::read(process, id) {
-                    followed.last = counters;
-                }
+            if self.threads.contains_key(&id) {
+                continue;
             } else if self.threads.len() < THREADS_MAX {
                 if let Some(followed) = self.followed(id, only_poll) {
                     self.threads.insert(id, followed);
@@ -240,9 +238,18 @@ impl Session {
             }
         }
         self.files.look();
+        self.count();
+        true
+    }
+
+    /// What has been used until now; what is gone meanwhile stays as it was.
+    fn count(&mut self) {
+        let process = self.identity.process;
+        for (id, followed) in &mut self.threads {
+            followed.last = Counters::read(process, *id).unwrap_or(followed.last);
+        }
         self.io_last = process::io(process).or(self.io_last);
         self.locked_bytes = process::locked_bytes(process).unwrap_or(self.locked_bytes);
-        true
     }
 
     fn followed(&mut self, id: u32, only_poll: bool) -> Option<Followed> {
@@ -284,8 +291,11 @@ impl Session {
     }
 
     fn finish(mut self, time: Duration, has_ended: bool) -> Result<Observation> {
-        self.follow();
+        self.threads.values_mut().for_each(|followed| followed.follower.finish());
         self.files.finish();
+        if self.identity.is_there() {
+            self.count();
+        }
         let process = self.identity.process;
         let mut threads: Vec<SeenThread> =
             self.threads.into_iter().map(|(id, followed)| seen(id, followed)).collect();

@@ -49,19 +49,33 @@ pub(super) struct Follower {
 }
 
 enum By {
-    Records { sampler: Box<Sampler>, was_preempted: bool },
-    Counts { status: File, last: u64, looks_ns: Vec<u64> },
+    /// The counts tell whether records are missing that the kernel does not say it lost.
+    Records {
+        sampler: Box<Sampler>,
+        was_preempted: bool,
+        status: File,
+        before: u64,
+    },
+    Counts {
+        status: File,
+        last: u64,
+        looks_ns: Vec<u64>,
+    },
 }
 
 impl Follower {
     /// Begins. With it comes why it only counts, if it does. None if the thread is gone.
     pub(super) fn of(process: u32, thread: u32, only_poll: bool) -> Option<(Self, Option<String>)> {
-        let (by, why) = match if only_poll { None } else { Some(records(thread)) } {
+        let status = File::open(directory_of_thread(process, thread).join("status")).ok()?;
+        let before = switches(&status)?;
+        let counts = |status| By::Counts { status, last: before, looks_ns: Vec::new() };
+        let (by, why) = match (!only_poll).then(|| records(thread)) {
             Some(Ok(sampler)) => {
-                (By::Records { sampler: Box::new(sampler), was_preempted: false }, None)
+                let sampler = Box::new(sampler);
+                (By::Records { sampler, was_preempted: false, status, before }, None)
             }
-            Some(Err(error)) => (counts(process, thread)?, Some(why_counted(&error))),
-            None => (counts(process, thread)?, None),
+            Some(Err(error)) => (counts(status), Some(why_counted(&error))),
+            None => (counts(status), None),
         };
         Some((Follower { by, times_ns: Vec::new(), count: 0, lost: 0 }, why))
     }
@@ -73,7 +87,7 @@ impl Follower {
     /// Takes what there is since the last time.
     pub(super) fn follow(&mut self) {
         match &mut self.by {
-            By::Records { sampler, was_preempted } => {
+            By::Records { sampler, was_preempted, .. } => {
                 while let Some(record) = sampler.next_record() {
                     let body = record.to_contiguous();
                     match record.ty() {
@@ -124,6 +138,19 @@ impl Follower {
         }
     }
 
+    /// Takes what there is for the last time.
+    pub(super) fn finish(&mut self) {
+        self.follow();
+        if let By::Records { status, before, .. } = &self.by
+            && let Some(now) = switches(status)
+        {
+            // One may be asleep at each end.
+            let slept = now.saturating_sub(*before).saturating_sub(2);
+            self.lost = self.lost.max(slept.saturating_sub(self.count));
+            self.count = self.count.max(slept);
+        }
+    }
+
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
@@ -149,12 +176,6 @@ fn records(thread: u32) -> io::Result<Sampler> {
     let mut sampler = builder.build()?.sampled(RING_BYTES)?;
     sampler.enable()?;
     Ok(sampler)
-}
-
-fn counts(process: u32, thread: u32) -> Option<By> {
-    let status = File::open(directory_of_thread(process, thread).join("status")).ok()?;
-    let last = switches(&status)?;
-    Some(By::Counts { status, last, looks_ns: Vec::new() })
 }
 
 /// How often the thread went to sleep.
