@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::hold::HoldRefusal;
 use crate::machine::{CoreRefusal, CpuList};
 use crate::observe::Unobservable;
 
@@ -30,6 +31,63 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong, where, and what would be right.
         what: String,
+    },
+    /// The state directory could be another's.
+    #[error(
+        "the state directory {} is not to be trusted: {why}; remove it, or name another one (`--state DIR`)",
+        path.display()
+    )]
+    State {
+        /// The directory, or one in it.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A journal cannot be understood.
+    #[error(
+        "cannot undo by the journal {}: {why}; if no group `evermap-lane-N` is left (`evermap lane status` tells), remove the file",
+        path.display()
+    )]
+    Journal {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Nobody would undo the lane if its process were killed, so that it is not made.
+    #[error("the lane has no guardian: {why}")]
+    NoGuardian {
+        /// Why, and what to do.
+        why: String,
+    },
+    /// The program of a lane could not be started.
+    #[error("cannot start {}: {source}", program.display())]
+    NotStarted {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another lane has the core.
+    #[error(
+        "core {core} has a lane already, of {holder}; wait for its end, or name another core (the claim is the lock of {})",
+        path.display()
+    )]
+    CoreTaken {
+        /// Which.
+        core: u32,
+        /// Its process and program.
+        holder: String,
+        /// Whose lock the claim is.
+        path: PathBuf,
+    },
+    /// A core cannot be a program's alone.
+    #[error("core {core} cannot be held: {why}")]
+    HoldRefused {
+        /// The core.
+        core: u32,
+        /// Why, and what to do.
+        why: HoldRefusal,
     },
     /// The core that a policy names cannot be had.
     #[error("core {core} cannot be a lane's: {why}")]
@@ -63,29 +121,5 @@ pub enum Error {
         usable: CpuList,
         /// What others have.
         taken: CpuList,
-    },
-    /// The state directory could be another's.
-    #[error(
-        "the state directory {} is not to be trusted: {why}; remove it, or name another one (`--state DIR`)",
-        path.display()
-    )]
-    State {
-        /// The directory, or one in it.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Another lane has the core.
-    #[error(
-        "core {core} has a lane already, of {holder}; wait for its end, or name another core (the claim is the lock of {})",
-        path.display()
-    )]
-    CoreTaken {
-        /// Which.
-        core: u32,
-        /// Its process and program.
-        holder: String,
-        /// Whose lock the claim is.
-        path: PathBuf,
     },
 }

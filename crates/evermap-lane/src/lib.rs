@@ -9,14 +9,19 @@
 
 mod error;
 pub mod guard;
+mod hold;
 pub mod machine;
 pub mod observe;
 mod period;
 mod policy;
+mod process;
 mod quantiles;
+pub mod run;
 mod sys;
+pub mod tier;
 
 pub use error::{Error, Result};
+pub use hold::HoldRefusal;
 pub use period::Period;
 pub use policy::{
     App, Core, Guard, Io, IoMode, Placement, Policy, Rate, Scheduler, Share, Threads, Tier,

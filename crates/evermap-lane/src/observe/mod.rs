@@ -21,6 +21,7 @@ pub use rhythm::{Rhythm, WAKE_UPS_MIN};
 pub use wakeups::Source;
 
 use crate::machine::CpuList;
+use crate::process::{Stat, threads};
 use crate::sys::scheduler::{self, Thread};
 use crate::{Error, Policy, Result};
 use files::Files;
@@ -224,7 +225,7 @@ impl Session {
             return false;
         }
         let process = self.identity.process;
-        for id in process::threads(process) {
+        for id in threads(process) {
             if self.threads.contains_key(&id) {
                 continue;
             } else if self.threads.len() < THREADS_MAX {
@@ -261,7 +262,7 @@ impl Session {
             self.warn(why);
         }
         Some(Followed {
-            name: process::name(process, id)?,
+            name: Stat::of_thread(process, id)?.name,
             scheduling: scheduler::get(thread).ok()?,
             affinity: scheduler::affinity(thread).ok()?.into_iter().collect(),
             follower,

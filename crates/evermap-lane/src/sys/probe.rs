@@ -2,13 +2,15 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 use std::time::Duration;
 
 use io_uring::{IoUring, opcode, types};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::lease;
 
 /// Bytes of a trial: a page, and a multiple of what direct reads ask for nearly everywhere.
 pub(crate) const TRIAL_BYTES: usize = 4096;
@@ -79,13 +81,9 @@ pub(crate) fn map_sync(file: &File) -> io::Result<()> {
 
 /// Whether one is told when somebody else opens the file: a write lease, given back at once.
 pub(crate) fn write_lease(file: &File) -> io::Result<()> {
-    let lease = |kind: libc::c_int| -> io::Result<()> {
-        // SAFETY: a call with numbers; the file is open for it.
-        let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    };
-    lease(libc::F_WRLCK)?;
-    lease(libc::F_UNLCK)
+    lease::take(file.as_fd(), lease::Kept::All)?;
+    lease::release(file.as_fd());
+    Ok(())
 }
 
 /// Whether there may be a ring (`io_uring`).

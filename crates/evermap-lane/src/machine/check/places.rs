@@ -130,7 +130,7 @@ fn reads(
     vec![
         cached.as_ref().map_or_else(|error| cannot("nowait-reads", error), nowait),
         cached.as_ref().map_or_else(|error| cannot("device-mapping", error), device_mapping),
-        direct.as_ref().map_or_else(no_direct, |file| direct_reads(file)),
+        direct.as_ref().map_or_else(no_direct, direct_reads),
         direct.as_ref().map_or_else(no_direct_polled, |file| polled(machine, file, facts.dev())),
     ]
 }
