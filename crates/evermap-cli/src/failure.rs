@@ -100,10 +100,13 @@ pub enum Failure {
     Transfer(#[from] evermap_transfer::Error),
     #[error(transparent)]
     Load(#[from] evermap_load::Error),
-    #[error("no wall, and nothing was started: {0}")]
-    Wall(#[from] evermap_compartment::Error),
     #[error(transparent)]
     Lane(#[from] evermap_lane::Error),
+    /// What `lane run` was to run was not, or not to its end.
+    #[error("no lane: {0}")]
+    LaneRefused(evermap_lane::Error),
+    #[error("no wall, and nothing was started: {0}")]
+    Wall(#[from] evermap_compartment::Error),
     /// `lane check`, after it said why.
     #[error("no lane with SCHED_FIFO is possible here: see `core`, `affinity` and `fifo` above")]
     NoLane,
@@ -167,6 +170,8 @@ impl Failure {
             Failure::Load(error) => exit_code_of_load(error),
             Failure::Lane(error) => exit_code_of_lane(error),
             Failure::NoLane => 14,
+            Failure::LaneRefused(evermap_lane::Error::NotStarted { .. }) => 126,
+            Failure::LaneRefused(_) => 125,
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -228,7 +233,7 @@ fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
     use evermap_lane::observe::Unobservable;
     match error {
         Error::Io { source, .. } => exit_code_of_file(source, 10),
-        Error::Policy { .. } | Error::CoreRefused { .. } => 2,
+        Error::CoreRefused { .. } => 2,
         Error::NoProcess { .. } => 3,
         Error::Unobservable { why, .. } => match why {
             Unobservable::KernelThread | Unobservable::ThreadOf { .. } => 2,
@@ -236,7 +241,9 @@ fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
             _ => 3,
         },
         Error::CoreTaken { .. } | Error::NoCore { .. } => 4,
+        Error::Journal { .. } => 5,
         Error::State { .. } => 6,
+        Error::Policy { .. } => 8,
         _ => 10,
     }
 }
