@@ -18,6 +18,10 @@ const BINS_MAX: u64 = 8_192;
 const BINS_PER_INTERVAL: u64 = 8;
 /// Bins are smoothed over three, so shorter times always look alike.
 const LAG_MIN: usize = 4;
+/// The mean interval is that near to the rough period if there is one wake-up in a period, but for some.
+const ONE_SHARE: f64 = 0.2;
+/// The rough period is known to about a bin, so nothing that is further from it is the period.
+const TRUSTED_SHARE: f64 = 0.15;
 /// If more of them are missing, the times that are there are no longer the times that there were.
 const LOST_SHARE_MAX: f64 = 0.05;
 
@@ -134,22 +138,44 @@ fn vertex(left: f64, middle: f64, right: f64) -> f64 {
     if curve < 0.0 { ((left - right) / (2.0 * curve)).clamp(-0.5, 0.5) } else { 0.0 }
 }
 
-/// The period as the slope of the line through all wake-ups by the number of their period. Over few of them first: with a rough period, the
-/// numbers of late ones would be wrong.
+/// The period as the slope of the line through all wake-ups by the number of their period.
 fn refined(times_ns: &[u64], rough_ns: f64) -> f64 {
+    let mean_ns = intervals(times_ns).sum::<u64>() as f64 / (times_ns.len().max(2) - 1) as f64;
+    let found = match (rough_ns / mean_ns - 1.0).abs() < ONE_SHARE {
+        true => by_steps(times_ns, rough_ns),
+        false => by_places(times_ns, rough_ns),
+    };
+    if (found / rough_ns - 1.0).abs() < TRUSTED_SHARE { found } else { rough_ns }
+}
+
+/// With one wake-up in a period, each is counted from the one before: a program that sleeps for a time, not until one, is late by a
+/// little more each time, and by the end not where a clock would be.
+fn by_steps(times_ns: &[u64], rough_ns: f64) -> f64 {
+    let mut number = 0.0;
+    let mut points = vec![(0.0, 0.0)];
+    let mut since_first_ns = 0.0;
+    for interval in intervals(times_ns).map(|ns| ns as f64) {
+        number += (interval / rough_ns).round();
+        since_first_ns += interval;
+        points.push((number, since_first_ns));
+    }
+    slope(&points).unwrap_or(rough_ns)
+}
+
+/// With several, by their distance from the first; over few of them at the beginning, since with a rough period the numbers of late ones would be
+/// wrong.
+fn by_places(times_ns: &[u64], rough_ns: f64) -> f64 {
     let Some(&first) = times_ns.first() else { return rough_ns };
     let mut period_ns = rough_ns;
     let mut count = 16;
     loop {
         let part = &times_ns[..count.min(times_ns.len())];
-        let points: Vec<(f64, f64)> = part
-            .iter()
-            .map(|time| time.saturating_sub(first) as f64)
-            .map(|time| ((time / period_ns).round(), time))
-            .collect();
-        if let Some(slope) = slope(&points).filter(|slope| (slope / rough_ns - 1.0).abs() < 0.2) {
-            period_ns = slope;
-        }
+        let since_first = part.iter().map(|time| time.saturating_sub(first) as f64);
+        let points: Vec<(f64, f64)> =
+            since_first.map(|ns| ((ns / period_ns).round(), ns)).collect();
+        period_ns = slope(&points)
+            .filter(|slope| (slope / rough_ns - 1.0).abs() < TRUSTED_SHARE)
+            .unwrap_or(period_ns);
         if count >= times_ns.len() {
             return period_ns;
         }
@@ -218,6 +244,23 @@ mod tests {
         let found = rhythm(times);
         assert!(is_near(found.period_us, period_ns / 1e3, 3e-4), "seed {seed}: {found:?}");
         assert!(found.is_periodic());
+    }
+
+    #[test]
+    fn who_sleeps_for_a_time_and_not_until_one_has_the_period_of_its_mean() {
+        for seed in 1..10 {
+            let mut chance = Chance(seed);
+            let mut now = 0.0;
+            let times: Vec<f64> = (0..800)
+                .map(|_| {
+                    now += (10.0 + chance.next()) * MS;
+                    now
+                })
+                .collect();
+            let found = rhythm(times);
+            assert!(is_near(found.period_us, 10.5e3, 5e-3), "seed {seed}: {found:?}");
+            assert!(is_near(found.wake_ups_per_period, 1.0, 5e-3), "seed {seed}: {found:?}");
+        }
     }
 
     #[test]
