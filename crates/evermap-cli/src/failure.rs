@@ -106,8 +106,14 @@ pub enum Failure {
     Tier(#[from] evermap_lane::tier::Error),
     #[error(transparent)]
     Lane(#[from] evermap_lane::Error),
+    /// What `lane run` was to run was not, or not to its end.
+    #[error("no lane: {0}")]
+    LaneRefused(evermap_lane::Error),
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
+    /// `lane check`, after it said why.
+    #[error("no lane with SCHED_FIFO is possible here: see `core`, `affinity` and `fifo` above")]
+    NoLane,
     /// A process that `demo` started.
     #[error("the demonstration failed: {0}")]
     Demo(String),
@@ -169,6 +175,9 @@ impl Failure {
             Failure::Trace(error) => exit_code_of_trace(error),
             Failure::Tier(error) => exit_code_of_tier(error),
             Failure::Lane(error) => exit_code_of_lane(error),
+            Failure::NoLane => 14,
+            Failure::LaneRefused(evermap_lane::Error::NotStarted { .. }) => 126,
+            Failure::LaneRefused(_) => 125,
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -244,15 +253,6 @@ fn exit_code_of_tier(error: &evermap_lane::tier::Error) -> u8 {
     }
 }
 
-fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
-    use evermap_lane::Error;
-    match error {
-        Error::Io { source, .. } => exit_code_of_file(source, 10),
-        Error::Policy { .. } => 2,
-        _ => 10,
-    }
-}
-
 fn exit_code_of_trace(error: &evermap_lane::trace::Error) -> u8 {
     use evermap_lane::trace::Error;
     match error {
@@ -261,6 +261,26 @@ fn exit_code_of_trace(error: &evermap_lane::trace::Error) -> u8 {
         Error::NewerVersion { .. } => 5,
         Error::NoTool { .. } | Error::Refused { .. } => 125,
         Error::NotStarted { .. } => 126,
+        _ => 10,
+    }
+}
+
+fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
+    use evermap_lane::Error;
+    use evermap_lane::observe::Unobservable;
+    match error {
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::CoreRefused { .. } => 2,
+        Error::NoProcess { .. } => 3,
+        Error::Unobservable { why, .. } => match why {
+            Unobservable::KernelThread | Unobservable::ThreadOf { .. } => 2,
+            Unobservable::NotPermitted { .. } => 6,
+            _ => 3,
+        },
+        Error::CoreTaken { .. } | Error::NoCore { .. } => 4,
+        Error::Journal { .. } => 5,
+        Error::State { .. } => 6,
+        Error::Policy { .. } => 8,
         _ => 10,
     }
 }

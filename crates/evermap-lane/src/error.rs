@@ -3,6 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::hold::HoldRefusal;
+use crate::machine::{CoreRefusal, CpuList};
+use crate::observe::Unobservable;
+
 /// As everywhere in this crate, but for the simulator, traces and the tier, which have errors of their own.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -27,5 +31,95 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong, where, and what would be right.
         what: String,
+    },
+    /// The state directory could be another's.
+    #[error(
+        "the state directory {} is not to be trusted: {why}; remove it, or name another one (`--state DIR`)",
+        path.display()
+    )]
+    State {
+        /// The directory, or one in it.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A journal cannot be understood.
+    #[error(
+        "cannot undo by the journal {}: {why}; if no group `evermap-lane-N` is left (`evermap lane status` tells), remove the file",
+        path.display()
+    )]
+    Journal {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Nobody would undo the lane if its process were killed, so that it is not made.
+    #[error("the lane has no guardian: {why}")]
+    NoGuardian {
+        /// Why, and what to do.
+        why: String,
+    },
+    /// The program of a lane could not be started.
+    #[error("cannot start {}: {source}", program.display())]
+    NotStarted {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another lane has the core.
+    #[error(
+        "core {core} has a lane already, of {holder}; wait for its end, or name another core (the claim is the lock of {})",
+        path.display()
+    )]
+    CoreTaken {
+        /// Which.
+        core: u32,
+        /// Its process and program.
+        holder: String,
+        /// Whose lock the claim is.
+        path: PathBuf,
+    },
+    /// A core cannot be a program's alone.
+    #[error("core {core} cannot be held: {why}")]
+    HoldRefused {
+        /// The core.
+        core: u32,
+        /// Why, and what to do.
+        why: HoldRefusal,
+    },
+    /// The core that a policy names cannot be had.
+    #[error("core {core} cannot be a lane's: {why}")]
+    CoreRefused {
+        /// The core.
+        core: u32,
+        /// Why, and what to do.
+        why: CoreRefusal,
+    },
+    /// No process has this number.
+    #[error("there is no process {process}; `ps` lists those that there are")]
+    NoProcess {
+        /// The number.
+        process: u32,
+    },
+    /// A process cannot be observed.
+    #[error("process {process} cannot be observed: {why}")]
+    Unobservable {
+        /// Its number.
+        process: u32,
+        /// Why, and what to do.
+        why: Unobservable,
+    },
+    /// No core is left for a lane.
+    #[error(
+        "no core is left for a lane: this process may use {usable}, and other lanes have {taken}; end one of them \
+         (`evermap lane status` lists them), or say `share = \"off\"`"
+    )]
+    NoCore {
+        /// What this process may use.
+        usable: CpuList,
+        /// What others have.
+        taken: CpuList,
     },
 }

@@ -8,14 +8,21 @@
 //! `docs/lane.md` is the contract: what a lane does, what it needs, what it costs, what it undoes.
 
 mod error;
+pub mod guard;
+mod hold;
+pub mod machine;
+pub mod observe;
 mod period;
 mod policy;
+mod process;
 mod quantiles;
+pub mod run;
 mod sys;
 pub mod tier;
 pub mod trace;
 
 pub use error::{Error, Result};
+pub use hold::HoldRefusal;
 pub use period::Period;
 pub use policy::{
     App, Core, Guard, Io, IoMode, Placement, Policy, Rate, Scheduler, Share, Threads, Tier,
