@@ -101,12 +101,19 @@ pub enum Failure {
     #[error(transparent)]
     Load(#[from] evermap_load::Error),
     #[error(transparent)]
+    Trace(#[from] evermap_lane::trace::Error),
+    #[error(transparent)]
+    Tier(#[from] evermap_lane::tier::Error),
+    #[error(transparent)]
     Lane(#[from] evermap_lane::Error),
     /// What `lane run` was to run was not, or not to its end.
     #[error("no lane: {0}")]
     LaneRefused(evermap_lane::Error),
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
+    /// `lane check`, after it said why.
+    #[error("no lane with SCHED_FIFO is possible here: see `core`, `affinity` and `fifo` above")]
+    NoLane,
     /// A process that `demo` started.
     #[error("the demonstration failed: {0}")]
     Demo(String),
@@ -165,7 +172,10 @@ impl Failure {
             Failure::NotAllCopied { .. } => 10,
             Failure::Transfer(error) => exit_code_of_transfer(error),
             Failure::Load(error) => exit_code_of_load(error),
+            Failure::Trace(error) => exit_code_of_trace(error),
+            Failure::Tier(error) => exit_code_of_tier(error),
             Failure::Lane(error) => exit_code_of_lane(error),
+            Failure::NoLane => 14,
             Failure::LaneRefused(evermap_lane::Error::NotStarted { .. }) => 126,
             Failure::LaneRefused(_) => 125,
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
@@ -224,14 +234,53 @@ fn exit_code_of_load(error: &evermap_load::Error) -> u8 {
     }
 }
 
-fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
-    use evermap_lane::Error;
+fn exit_code_of_tier(error: &evermap_lane::tier::Error) -> u8 {
+    use evermap_lane::tier::Error;
     match error {
         Error::Io { source, .. } => exit_code_of_file(source, 10),
-        Error::Policy { .. } => 8,
-        Error::CoreTaken { .. } => 4,
-        Error::State { .. } => 6,
+        Error::Transfer(error) => exit_code_of_transfer(error),
+        Error::Unsuitable { .. } | Error::NotLasting { .. } | Error::Pattern { .. } => 2,
+        Error::NotPlaced { .. } | Error::Vanished { .. } | Error::DirectoryGone { .. } => 3,
+        Error::TierMissing { .. } => 3,
+        Error::InUse { .. } | Error::Interrupted { .. } | Error::Busy { .. } => 4,
+        Error::Damaged { .. } | Error::Record { .. } => 5,
+        Error::UnsafeDirectory { .. } | Error::NoNamespace { .. } => 6,
+        Error::TierFull { .. } => 7,
+        Error::AlreadyPlaced { .. } | Error::Replaced { .. } => 9,
+        Error::Changed { .. } | Error::Differs { .. } | Error::Conflict { .. } => 12,
+        Error::Cancelled { .. } => 130,
+        _ => 10,
+    }
+}
+
+fn exit_code_of_trace(error: &evermap_lane::trace::Error) -> u8 {
+    use evermap_lane::trace::Error;
+    match error {
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Empty { .. } | Error::UnknownFormat { .. } | Error::NothingUsable { .. } => 8,
+        Error::NewerVersion { .. } => 5,
+        Error::NoTool { .. } | Error::Refused { .. } => 125,
+        Error::NotStarted { .. } => 126,
+        _ => 10,
+    }
+}
+
+fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
+    use evermap_lane::Error;
+    use evermap_lane::observe::Unobservable;
+    match error {
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::CoreRefused { .. } => 2,
+        Error::NoProcess { .. } => 3,
+        Error::Unobservable { why, .. } => match why {
+            Unobservable::KernelThread | Unobservable::ThreadOf { .. } => 2,
+            Unobservable::NotPermitted { .. } => 6,
+            _ => 3,
+        },
+        Error::CoreTaken { .. } | Error::NoCore { .. } => 4,
         Error::Journal { .. } => 5,
+        Error::State { .. } => 6,
+        Error::Policy { .. } => 8,
         _ => 10,
     }
 }

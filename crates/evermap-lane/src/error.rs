@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::hold::HoldRefusal;
-use crate::machine::CpuList;
+use crate::machine::{CoreRefusal, CpuList};
+use crate::observe::Unobservable;
 
 /// As everywhere in this crate, but for the simulator, traces and the tier, which have errors of their own.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -96,6 +97,20 @@ pub enum Error {
         /// Why, and what to do.
         why: CoreRefusal,
     },
+    /// No process has this number.
+    #[error("there is no process {process}; `ps` lists those that there are")]
+    NoProcess {
+        /// The number.
+        process: u32,
+    },
+    /// A process cannot be observed.
+    #[error("process {process} cannot be observed: {why}")]
+    Unobservable {
+        /// Its number.
+        process: u32,
+        /// Why, and what to do.
+        why: Unobservable,
+    },
     /// No core is left for a lane.
     #[error(
         "no core is left for a lane: this process may use {usable}, and other lanes have {taken}; end one of them \
@@ -107,43 +122,4 @@ pub enum Error {
         /// What others have.
         taken: CpuList,
     },
-}
-
-/// Why a core cannot be had.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CoreRefusal {
-    /// There is none of this number.
-    #[error("there is none, only {possible}; name one of these, or say `core = \"auto\"`")]
-    Absent {
-        /// What could be there.
-        possible: CpuList,
-    },
-    /// It is switched off.
-    #[error(
-        "it is offline, {online} run; switch it on (`echo 1 > /sys/devices/system/cpu/cpuN/online` as root), or name another"
-    )]
-    Offline {
-        /// What runs.
-        online: CpuList,
-    },
-    /// The control group of this process leaves it out.
-    #[error("the cpuset of this process has only {cores} ({}); start it in another group, or name one of these", file.display())]
-    NotInCpuset {
-        /// Where that is said.
-        file: PathBuf,
-        /// What it has.
-        cores: CpuList,
-    },
-    /// The affinity of this process leaves it out.
-    #[error(
-        "the affinity of this process is {allowed} (`taskset`, or what started it, has set that); widen it with `taskset -p`, or name one of these"
-    )]
-    NotInAffinity {
-        /// What it is.
-        allowed: CpuList,
-    },
-    /// Another lane has it.
-    #[error("another lane has it; `evermap lane status` lists them")]
-    Taken,
 }

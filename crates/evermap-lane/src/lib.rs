@@ -11,6 +11,7 @@ mod error;
 pub mod guard;
 mod hold;
 pub mod machine;
+pub mod observe;
 mod period;
 mod policy;
 mod process;
@@ -18,6 +19,7 @@ mod quantiles;
 pub mod run;
 mod sys;
 pub mod tier;
+pub mod trace;
 
 pub use error::{Error, Result};
 pub use hold::HoldRefusal;

@@ -58,10 +58,20 @@ pub(crate) struct Stat {
     pub(crate) state: char,
     pub(crate) parent: u32,
     flags: u64,
+    /// Faults that were served from memory, and those that waited for a disk.
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
+    /// Processor time, in clock ticks.
+    pub(crate) processor_ticks: u64,
     pub(crate) start_ticks: u64,
 }
 
 impl Stat {
+    /// Of one thread: [`of`](Self::of) counts for all of its process.
+    pub(crate) fn of_thread(pid: u32, thread: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?)
+    }
+
     /// Of a process or a thread; none if it is gone.
     pub(crate) fn of(id: u32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
@@ -71,11 +81,15 @@ impl Stat {
     fn parse(text: &str) -> Option<Self> {
         let (_, after) = text.rsplit_once(") ")?;
         let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+        let number = |place: usize| -> Option<u64> { fields.get(place)?.parse().ok() };
         Some(Self {
             state: fields.first()?.chars().next()?,
             parent: fields.get(1)?.parse().ok()?,
-            flags: fields.get(6)?.parse().ok()?,
-            start_ticks: fields.get(19)?.parse().ok()?,
+            flags: number(6)?,
+            minor_faults: number(7)?,
+            major_faults: number(9)?,
+            processor_ticks: number(11)?.saturating_add(number(12)?),
+            start_ticks: number(19)?,
         })
     }
 
@@ -162,6 +176,8 @@ mod tests {
         let stat = Stat::parse(&text).unwrap();
         assert_eq!((stat.state, stat.parent), ('R', 7));
         assert!(stat.is_of_kernel() && stat.start_ticks == 7);
+        let used = (stat.minor_faults, stat.major_faults, stat.processor_ticks);
+        assert_eq!(used, (7, 7, 14));
         assert!(Stat::parse("12 (a) R 1").is_none());
     }
 

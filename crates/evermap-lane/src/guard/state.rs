@@ -19,14 +19,18 @@ impl StateDirectory {
     /// `/tmp/evermap-lane-UID`. It is made if it is not there. All of them are gone after a reboot, as what is noted there is; where `/tmp`
     /// lasts, a journal of another boot is known by its boot id.
     pub fn of_user() -> Result<Self> {
+        Self::at(Self::path_of_user())
+    }
+
+    /// Where [`of_user`](Self::of_user) has it; nothing is made.
+    pub fn path_of_user() -> PathBuf {
         let user = rustix::process::geteuid();
         let of_session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let path = match of_session.filter(|path| path.is_absolute() && path.is_dir()) {
+        match of_session.filter(|path| path.is_absolute() && path.is_dir()) {
             _ if user.is_root() => PathBuf::from("/run/evermap-lane"),
             Some(path) => path.join("evermap-lane"),
             None => PathBuf::from(format!("/tmp/evermap-lane-{}", user.as_raw())),
-        };
-        Self::at(path)
+        }
     }
 
     /// This one, for whoever wants lanes that keep to themselves. It is made if it is not there; its parent has to be.

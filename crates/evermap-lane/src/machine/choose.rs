@@ -5,8 +5,7 @@
 
 use serde::Serialize;
 
-use super::{CpuList, Machine};
-use crate::error::CoreRefusal;
+use super::{CoreRefusal, CpuList, Machine};
 use crate::policy::Core;
 use crate::{Error, Result};
 
@@ -46,12 +45,12 @@ impl Machine {
     /// The cores that a lane may be on: those that run and that this process may use. Isolated ones are in nobody's affinity by
     /// themselves, so its cpuset alone decides about these.
     pub fn usable_cores(&self) -> CpuList {
-        let within = self.groups.cpuset().map(|(_, cores)| cores);
+        let within = self.cpuset.as_ref().map(|(_, cores)| cores);
         let asked_for = self
             .cpus
             .isolated
             .iter()
-            .filter(|core| within.as_ref().is_some_and(|within| within.contains(*core)));
+            .filter(|core| within.is_some_and(|within| within.contains(*core)));
         let usable: CpuList = self.cpus.allowed.iter().chain(asked_for).collect();
         usable.and(&self.cpus.online)
     }
@@ -66,7 +65,7 @@ impl Machine {
             return refused(CoreRefusal::Offline { online: cpus.online.clone() });
         }
         if !self.usable_cores().contains(core) {
-            return match self.groups.cpuset() {
+            return match self.cpuset.clone() {
                 Some((file, cores)) if !cores.contains(core) => {
                     refused(CoreRefusal::NotInCpuset { file, cores })
                 }
@@ -160,47 +159,42 @@ impl Machine {
                 "core {core} is isolated: the kernel moves no program there by itself"
             ));
         }
-        match best.serves_disks {
-            true if free.len() > 1 => why.push(format!(
-                "all of them complete requests of disks, and core {core} the fewest: {}",
-                best.disk_interrupts
-            )),
-            true => why.extend(self.warning_of_disks(core)),
-            false => {
-                let others: Vec<String> = free
-                    .iter()
-                    .filter(|other| other.serves_disks)
-                    .map(|other| {
-                        format!(
-                            "core {} completes those of {}",
-                            other.core,
-                            self.disks_served_by(other.core).join(", ")
-                        )
-                    })
-                    .collect();
-                let but = if others.is_empty() {
-                    String::new()
-                } else {
-                    format!("; {}", others.join(", "))
-                };
-                why.push(format!("core {core} completes no disk's requests{but}"));
-            }
-        }
-        if free.len() > 1
-            && free
-                .iter()
-                .filter(|other| {
-                    other.is_shared == best.is_shared && other.serves_disks == best.serves_disks
-                })
-                .count()
-                > 1
-            && !best.serves_disks
-        {
+        why.extend(self.reasons_of_disks(best, free));
+        let is_equal = |other: &&Cost| {
+            !other.serves_disks && other.is_shared == best.is_shared && other.core != core
+        };
+        if !best.serves_disks && free.iter().any(|other| is_equal(&other)) {
             why.push(format!(
                 "of those it has served the fewest interrupts of devices: {}",
                 best.interrupts
             ));
         }
         why
+    }
+
+    fn reasons_of_disks(&self, best: &Cost, free: &[Cost]) -> Option<String> {
+        let core = best.core;
+        if best.serves_disks {
+            return match free.len() {
+                1 => self.warning_of_disks(core),
+                _ => Some(format!(
+                    "all of them complete requests of disks, and core {core} the fewest: {}",
+                    best.disk_interrupts
+                )),
+            };
+        }
+        let busy: Vec<u32> =
+            free.iter().filter(|other| other.serves_disks).map(|other| other.core).collect();
+        let others = match busy.as_slice() {
+            [] => String::new(),
+            [other] => {
+                format!(
+                    "; core {other} completes those of {}",
+                    self.disks_served_by(*other).join(", ")
+                )
+            }
+            _ => format!("; cores {} do", busy.into_iter().collect::<CpuList>()),
+        };
+        Some(format!("core {core} completes no disk's requests{others}"))
     }
 }

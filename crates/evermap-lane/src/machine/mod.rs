@@ -3,6 +3,7 @@
 //! Only looks: what `check` tries is undone by the end of the thread that tried it. All that is read comes from below [`Roots`], and any of
 //! it may be missing.
 
+mod check;
 mod choose;
 mod cpus;
 mod disks;
@@ -10,15 +11,20 @@ mod groups;
 mod interrupts;
 mod list;
 pub(crate) mod mounts;
+mod refusal;
 pub(crate) mod roots;
+
+use std::path::PathBuf;
 
 use serde::Serialize;
 
+pub use check::{Statement, Subject, can_lend_with_fifo, check};
 pub use choose::ChosenCore;
 pub use cpus::Cpus;
 pub use groups::{Group, Groups};
 pub use interrupts::Interrupt;
 pub use list::CpuList;
+pub use refusal::CoreRefusal;
 pub use roots::Roots;
 
 use crate::Result;
@@ -34,6 +40,8 @@ pub struct Machine {
     pub cpus: Cpus,
     /// The control groups of this process.
     pub groups: Groups,
+    /// What the cpuset of this process leaves it, with the file that says so; none without cpusets.
+    pub cpuset: Option<(PathBuf, CpuList)>,
     /// The interrupts of devices.
     pub interrupts: Vec<Interrupt>,
 }
@@ -61,9 +69,11 @@ impl Machine {
     ///
     /// Only if nothing tells which cores there are.
     pub fn look_in(roots: &Roots) -> Result<Self> {
+        let groups = Groups::look_in(roots);
         Ok(Machine {
             cpus: Cpus::look_in(roots)?,
-            groups: Groups::look_in(roots),
+            cpuset: groups.cpuset(),
+            groups,
             interrupts: interrupts::look_in(roots),
             roots: roots.clone(),
         })

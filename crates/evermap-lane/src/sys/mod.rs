@@ -4,6 +4,7 @@ pub(crate) mod generation;
 pub(crate) mod lease;
 pub(crate) mod lock;
 pub(crate) mod namespace;
+pub(crate) mod probe;
 pub(crate) mod scheduler;
 pub(crate) mod signals;
 pub(crate) mod spawn;

@@ -62,7 +62,7 @@ impl Openers {
         let mut found: HashMap<(u64, u64), bool> = HashMap::new();
         for entry in fs::read_dir(directory.join("fd")).into_iter().flatten().flatten() {
             // Follows the link to the file itself, and opens nothing.
-            let Ok(stat) = stat(&entry.path()) else { continue };
+            let Ok(stat) = stat(entry.path()) else { continue };
             if self.by_file.contains_key(&(stat.st_dev, stat.st_ino)) {
                 let info = directory.join("fdinfo").join(entry.file_name());
                 *found.entry((stat.st_dev, stat.st_ino)).or_default() |= may_write(&info);

@@ -11,6 +11,7 @@ use super::path_text;
 use super::storage::Storage;
 use super::suitable::{Candidate, Rules, Unsuitable};
 use crate::Placement;
+use crate::trace::{Operation, Trace};
 
 /// Where copies go when a policy names no tier.
 const MEMORY: &str = "/dev/shm";
@@ -25,7 +26,8 @@ pub struct Request {
     /// How files go there.
     pub mode: Placement,
     /// Which: paths, or patterns with `*`, `?`, `[...]` and `**`; relative ones from the working directory. The first are the first to go.
-    pub files: Vec<String>,
+    /// A path that is no text stands for itself.
+    pub files: Vec<PathBuf>,
     /// No more than this is to be there of them.
     pub budget_bytes: Option<u64>,
     /// What was read of files, as a trace tells. Those with the most bytes read for each byte they take go first then, and those that were
@@ -39,10 +41,22 @@ impl Request {
         Self {
             tier: policy.path.clone().unwrap_or_else(|| MEMORY.into()),
             mode: policy.mode,
-            files: policy.files.clone(),
+            files: policy.files.iter().map(PathBuf::from).collect(),
             budget_bytes: policy.budget_mib.map(|mib| mib.saturating_mul(1 << 20)),
             uses: Vec::new(),
         }
+    }
+
+    /// Ranks files by what a trace says was read of them.
+    pub fn rank_by(&mut self, trace: &Trace) {
+        let mut read: HashMap<&str, u64> = HashMap::new();
+        for event in trace.events.iter().filter(|event| event.operation == Operation::Read) {
+            if let Some(file) = &event.file {
+                let sum = read.entry(file).or_default();
+                *sum = sum.saturating_add(event.length_bytes);
+            }
+        }
+        self.uses.extend(read.into_iter().map(|(file, bytes)| (file.into(), bytes)));
     }
 }
 
@@ -175,13 +189,13 @@ struct Matched {
 }
 
 /// All files that are named, without links, each once.
-fn matched(patterns: &[String]) -> Result<Matched> {
+fn matched(patterns: &[PathBuf]) -> Result<Matched> {
     let mut all = Matched { paths: Vec::new(), skipped: Vec::new(), unmatched: Vec::new() };
     let mut known = HashSet::new();
     for pattern in patterns {
         let found = paths_of(pattern)?;
         if found.is_empty() {
-            all.unmatched.push(pattern.clone());
+            all.unmatched.push(pattern.display().to_string());
         }
         for path in found {
             let path = match std::fs::canonicalize(&path) {
@@ -198,7 +212,7 @@ fn matched(patterns: &[String]) -> Result<Matched> {
             }
             if known.len() > FILES_MAX {
                 let what = format!("more than {FILES_MAX} files match: choose fewer");
-                return Err(Error::Pattern { pattern: pattern.clone(), what });
+                return Err(Error::Pattern { pattern: pattern.display().to_string(), what });
             }
         }
     }
@@ -206,10 +220,11 @@ fn matched(patterns: &[String]) -> Result<Matched> {
 }
 
 /// What a pattern stands for; a path that is there stands for itself, whatever is in its name.
-fn paths_of(pattern: &str) -> Result<Vec<PathBuf>> {
-    if Path::new(pattern).symlink_metadata().is_ok() {
+fn paths_of(pattern: &Path) -> Result<Vec<PathBuf>> {
+    if pattern.symlink_metadata().is_ok() {
         return Ok(vec![pattern.into()]);
     }
+    let Some(pattern) = pattern.to_str() else { return Ok(Vec::new()) };
     let found = glob::glob(pattern)
         .map_err(|error| Error::Pattern { pattern: pattern.into(), what: error.to_string() })?;
     // Directories that may not be listed have no files for this user. One more than may be is enough to tell.

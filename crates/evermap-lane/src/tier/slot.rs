@@ -212,10 +212,6 @@ impl Slot {
         clean(&self.path, &self.directory, but)
     }
 
-    pub(super) fn flush(&self) -> Result<()> {
-        fsync(&self.directory).map_err(Error::io("flush", &self.path))
-    }
-
     /// Removes it with all that is in it, the record last.
     pub(super) fn remove(self) -> Result<()> {
         self.clean(&[RECORD])?;

@@ -1,13 +1,63 @@
 //! `evermap lane check`.
 
+use std::path::PathBuf;
+
+use evermap_lane::guard::{self, StateDirectory};
+use evermap_lane::machine::{self, Machine, Statement, Subject};
+
 use crate::failure::Failure;
+use crate::output::Output;
 
 /// Tell what a lane could have on this machine, and what is missing for the rest
+///
+/// Each capability is tried where that is possible, since no setting tells all of what forbids it; nothing is left changed. Exits with 14 if
+/// no lane with SCHED_FIFO is possible, the ordinary one.
 #[derive(Debug, clap::Args)]
-pub struct Check {}
+#[command(after_help = "Example:\n  evermap lane check ~/videos /mnt/fast")]
+pub struct Check {
+    /// Directories and files that programs in lanes would read, or that would be the tier
+    #[arg(value_name = "PATH")]
+    places: Vec<PathBuf>,
+    /// The same as JSON, an object for each capability
+    #[arg(long)]
+    json: bool,
+}
 
 impl Check {
     pub fn run(&self) -> Result<(), Failure> {
-        Err(Failure::Usage("not there yet".into()))
+        let machine = Machine::look()?;
+        let state = StateDirectory::path_of_user();
+        // Before there is a directory, there is no lane; and nothing is made here.
+        let taken = match state.exists() {
+            true => {
+                StateDirectory::at(&state).map(|state| guard::claimed(&state)).unwrap_or_default()
+            }
+            false => Vec::new(),
+        };
+        let subject = Subject { places: self.places.clone(), taken, state: Some(state) };
+        let statements = machine::check(&machine, &subject);
+        let mut output = Output::new();
+        for statement in &statements {
+            match self.json {
+                true => output.json(statement)?,
+                false => tell(statement, &mut output)?,
+            }
+        }
+        output.finish()?;
+        match machine::can_lend_with_fifo(&statements) {
+            true => Ok(()),
+            false => Err(Failure::NoLane),
+        }
     }
+}
+
+fn tell(statement: &Statement, output: &mut Output) -> Result<(), Failure> {
+    let Statement { name, place, able, why, remedy, .. } = statement;
+    let answer = if *able { "yes" } else { "no" };
+    let place = place.as_ref().map_or(String::new(), |place| format!("{}: ", place.display()));
+    output.line(&crate::output::plain(&format!("{answer:<3}  {name:<18}  {place}{why}")))?;
+    if let Some(remedy) = remedy {
+        output.line(&crate::output::plain(&format!("{:25}{remedy}", "")))?;
+    }
+    Ok(())
 }

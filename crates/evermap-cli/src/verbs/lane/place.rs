@@ -1,13 +1,491 @@
-//! `evermap lane place`.
+//! `evermap lane place`: files on the fast tier, and back.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::{Subcommand, ValueEnum};
+use evermap_lane::tier::{
+    self, Checked, Journal, Keep, Kind, Plan, Request, Skipped, Unsuitable, Watch, Why,
+};
+use evermap_lane::trace::Trace;
+use evermap_lane::{Placement, Policy};
+use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::output::{self, Output};
+use crate::progress::Progress;
+
+const EXAMPLES: &str = "Examples:
+  evermap lane place plan clip.mkv                    # what would go to memory
+  evermap lane place apply --tier /mnt/nvme --mode switch 'films/*.mkv'
+  evermap lane place back films/one.mkv";
 
 /// Put files on the fast tier, and take them back
+///
+/// In mode `view` a copy is put on the tier, which `evermap lane run` shows to the program instead of the file; the file stays as it is.
+/// In mode `switch`, for tiers that last, the file moves, and a link takes its place. Whatever happens meanwhile, the file's path leads to its contents.
 #[derive(Debug, clap::Args)]
-pub struct Place {}
+#[command(after_long_help = EXAMPLES)]
+pub struct Place {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Tell which files would go, in which order, and why others would not; change nothing
+    Plan(Planned),
+    /// Put them there
+    Apply(Apply),
+    /// Take them back; without FILES all that this user has on the tier, or all that was switched
+    Back(Back),
+    /// Tell whether what was placed is what was put there; 5 is the exit code if not
+    Verify(Verify),
+}
+
+/// Which files, and where to.
+#[derive(Debug, clap::Args)]
+struct Chosen {
+    /// The policy that says which files and where to; the options count more
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<PathBuf>,
+    /// The tier: a directory on fast storage; memory, unless said
+    #[arg(long, value_name = "DIR")]
+    tier: Option<PathBuf>,
+    /// How: a copy that only the program sees, or the file itself
+    #[arg(long, value_name = "MODE")]
+    mode: Option<Mode>,
+    /// No more than this on the tier, in MiB
+    #[arg(long, value_name = "MIB")]
+    budget: Option<u64>,
+    /// Put what this trace read most of, for each byte that it takes, first: of `evermap lane trace`, strace, perf and others
+    #[arg(long, value_name = "TRACE")]
+    trace: Option<PathBuf>,
+    /// Paths, or patterns with * ? [..] and **; the first are the first to go
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Planned {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// The same as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Apply {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// Of files that move, drop the original once the copy was read back; without this it is kept beside the link
+    #[arg(long)]
+    commit: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Back {
+    /// The policy that names the tier
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<PathBuf>,
+    /// The tier that copies are to be removed from
+    #[arg(long, value_name = "DIR")]
+    tier: Option<PathBuf>,
+    /// Which to take back where both were written to, or the copy is damaged
+    #[arg(long, value_name = "WHICH")]
+    keep: Option<Kept>,
+    /// The files, by the paths they have
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Verify {
+    /// The policy that names the tier
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<PathBuf>,
+    /// A tier whose copies are to be looked at, too
+    #[arg(long, value_name = "DIR")]
+    tier: Option<PathBuf>,
+    /// Drop the kept originals of files that have moved and whose copies are sound
+    #[arg(long)]
+    commit: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Where it is written down what was moved [default: /var/lib/evermap-lane for root, $XDG_STATE_HOME/evermap/lane]
+    #[arg(long, value_name = "DIR")]
+    journal: Option<PathBuf>,
+    /// An object of JSON a file
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Mode {
+    View,
+    Switch,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kept {
+    Copy,
+    Original,
+}
+
+/// What `--json` prints of a file that was to be placed or taken back.
+#[derive(Serialize)]
+struct Told<'a> {
+    path: String,
+    copy: Option<String>,
+    done: &'a str,
+    error: Option<String>,
+}
 
 impl Place {
     pub fn run(&self) -> Result<(), Failure> {
-        Err(Failure::Usage("not there yet".into()))
+        match &self.what {
+            What::Plan(plan) => plan.run(),
+            What::Apply(apply) => apply.run(),
+            What::Back(back) => back.run(),
+            What::Verify(verify) => verify.run(),
+        }
     }
+}
+
+impl Chosen {
+    fn plan(&self) -> Result<Plan, Failure> {
+        let policy = policy_of(self.policy.as_deref())?;
+        let mut request = Request::of_policy(&policy.unwrap_or_default());
+        if let Some(tier) = &self.tier {
+            request.tier.clone_from(tier);
+        }
+        if let Some(mode) = self.mode {
+            request.mode = match mode {
+                Mode::View => Placement::View,
+                Mode::Switch => Placement::Switch,
+            };
+        }
+        if let Some(mib) = self.budget {
+            request.budget_bytes = Some(mib.saturating_mul(1 << 20));
+        }
+        if !self.files.is_empty() {
+            request.files.clone_from(&self.files);
+        }
+        if let Some(trace) = &self.trace {
+            request.rank_by(&Trace::read(trace, None)?);
+        }
+        match request.files.is_empty() {
+            true => Err(Failure::Usage(
+                "no files are named: name some, or a policy with `files` in its [tier]".into(),
+            )),
+            false => Ok(Plan::make(&request)?),
+        }
+    }
+}
+
+impl Planned {
+    fn run(&self) -> Result<(), Failure> {
+        let plan = self.chosen.plan()?;
+        let mut output = Output::new();
+        match self.json {
+            true => output.json(&plan)?,
+            false => tell_plan(&plan, &mut output)?,
+        }
+        output.finish()
+    }
+}
+
+impl Apply {
+    fn run(&self) -> Result<(), Failure> {
+        let plan = self.chosen.plan()?;
+        if self.commit && plan.mode != Placement::Switch {
+            let what = "--commit is for --mode switch: in mode view the original stays where it is";
+            return Err(Failure::Usage(what.into()));
+        }
+        let journal = match plan.mode {
+            Placement::Switch if plan.tier.is_lasting() => Some(self.common.journal()?),
+            _ => None,
+        };
+        let watch = watch("placing");
+        let applied = tier::place(&plan, journal.as_ref(), &watch)?;
+        let mut output = Output::new();
+        let mut failures = Failures::default();
+        for placed in applied.placed {
+            let committed = match (&journal, self.commit) {
+                (Some(journal), true) => tier::commit(journal, &placed.path, &watch),
+                _ => Ok(()),
+            };
+            let done = match (placed.was_there, self.commit) {
+                (true, _) => "was there",
+                (false, true) if committed.is_ok() => "committed",
+                _ => "placed",
+            };
+            if let Some(what) = &placed.not_kept {
+                output::warn(&format!("{}: not kept on the tier: {what}", placed.path.display()));
+            }
+            self.common.tell(&placed.path, Some(&placed.copy), done, &mut output)?;
+            if let Err(error) = committed {
+                failures.add(error);
+            }
+        }
+        for skipped in &plan.skipped {
+            let why = skipped.why.to_string();
+            self.common.tell_not(&skipped.path, "skipped", &why, &mut output)?;
+        }
+        for pattern in &plan.unmatched {
+            output::warn(&format!("{pattern}: no file has this name"));
+        }
+        for (path, error) in applied.failed {
+            if self.common.json {
+                self.common.tell_not(&path, "failed", &error.to_string(), &mut output)?;
+            }
+            failures.add(error);
+        }
+        output.finish()?;
+        // What was placed before is there: asking again is no mistake.
+        let is_there = |skipped: &Skipped| skipped.why == Why::Unsuitable(Unsuitable::OnTier);
+        let is_nothing = plan.files.is_empty()
+            && (!plan.unmatched.is_empty() || !plan.skipped.iter().all(is_there));
+        failures.end()?;
+        match is_nothing {
+            true => Err(Failure::Usage("none of these files can be placed".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Back {
+    fn run(&self) -> Result<(), Failure> {
+        let tier = tier_of(self.policy.as_deref(), self.tier.as_deref())?;
+        let journal = self.common.found_journal()?;
+        let files = match (self.files.is_empty(), &tier) {
+            (false, _) => self.files.clone(),
+            (true, Some(tier)) => tier::views(tier)?,
+            (true, None) => switched(journal.as_ref())?,
+        };
+        let keep = match self.keep {
+            None => Keep::Neither,
+            Some(Kept::Copy) => Keep::Copy,
+            Some(Kept::Original) => Keep::Original,
+        };
+        let watch = watch("taking back");
+        let mut output = Output::new();
+        let mut failures = Failures::default();
+        for file in &files {
+            match tier::back(journal.as_ref(), tier.as_deref(), file, keep, &watch) {
+                Ok(()) => self.common.tell(file, None, "back", &mut output)?,
+                Err(error @ tier::Error::Cancelled { .. }) => return Err(error.into()),
+                Err(error) => {
+                    if self.common.json {
+                        self.common.tell_not(file, "failed", &error.to_string(), &mut output)?;
+                    }
+                    failures.add(error);
+                }
+            }
+        }
+        output.finish()?;
+        failures.end()
+    }
+}
+
+impl Verify {
+    fn run(&self) -> Result<(), Failure> {
+        let tier = tier_of(self.policy.as_deref(), self.tier.as_deref())?;
+        let journal = self.common.found_journal()?;
+        let watch = watch("reading");
+        let all = tier::verify(journal.as_ref(), tier.as_deref(), &watch)?;
+        let mut output = Output::new();
+        let mut failures = Failures::default();
+        for checked in &all {
+            match self.common.json {
+                true => output.json(checked)?,
+                false => output.line(&told(checked))?,
+            }
+            if let (true, Some(journal), Placement::Switch) =
+                (self.commit && !checked.health.is_bad(), &journal, checked.mode)
+                && let Err(error) = tier::commit(journal, &checked.path, &watch)
+            {
+                failures.add(error);
+            }
+        }
+        output.finish()?;
+        failures.end()?;
+        match all.iter().filter(|checked| checked.health.is_bad()).count() {
+            0 => Ok(()),
+            bad => Err(Failure::DamageFound(format!(
+                "{bad} of {} placed files are not as they should be",
+                all.len()
+            ))),
+        }
+    }
+}
+
+impl Common {
+    fn journal(&self) -> Result<Journal, Failure> {
+        Ok(match &self.journal {
+            Some(path) => Journal::at(path)?,
+            None => Journal::of_user()?,
+        })
+    }
+
+    /// The one that there is: of nothing that was moved there is none.
+    fn found_journal(&self) -> Result<Option<Journal>, Failure> {
+        let path = match &self.journal {
+            Some(path) => path.clone(),
+            None => Journal::path_of_user()?,
+        };
+        Ok(Journal::find(&path)?)
+    }
+
+    fn tell(
+        &self,
+        path: &Path,
+        copy: Option<&Path>,
+        done: &str,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let (path, copy) =
+            (path.display().to_string(), copy.map(|copy| copy.display().to_string()));
+        if self.json {
+            return output.json(&Told { path, copy, done, error: None });
+        }
+        let at = copy.map(|copy| format!(": {copy}")).unwrap_or_default();
+        output.line(&output::plain(&format!("{path}: {done}{at}")))
+    }
+
+    fn tell_not(
+        &self,
+        path: &Path,
+        done: &str,
+        why: &str,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let path = path.display().to_string();
+        match self.json {
+            true => output.json(&Told { path, copy: None, done, error: Some(why.into()) }),
+            false => output.line(&output::plain(&format!("{path}: {done}: {why}"))),
+        }
+    }
+}
+
+/// The first failure is the command's; others are said.
+#[derive(Default)]
+struct Failures {
+    first: Option<tier::Error>,
+}
+
+impl Failures {
+    fn add(&mut self, error: tier::Error) {
+        match &self.first {
+            None => self.first = Some(error),
+            Some(_) => Failure::from(error).say(),
+        }
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        self.first.map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+fn policy_of(path: Option<&Path>) -> Result<Option<evermap_lane::Tier>, Failure> {
+    let policy = path.map(Policy::read).transpose()?;
+    Ok(policy.map(|policy| policy.tier))
+}
+
+/// The tier that is meant; none if neither option says so.
+fn tier_of(policy: Option<&Path>, tier: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    let of_policy = policy_of(policy)?.map(|policy| Request::of_policy(&policy).tier);
+    Ok(tier.map(Path::to_path_buf).or(of_policy))
+}
+
+/// All that was switched.
+fn switched(journal: Option<&Journal>) -> Result<Vec<PathBuf>, Failure> {
+    let Some(journal) = journal else { return Ok(Vec::new()) };
+    let mut files = Vec::new();
+    for file in journal.files()? {
+        match file {
+            Ok(path) => files.push(path),
+            Err(error) => Failure::from(error).say(),
+        }
+    }
+    Ok(files)
+}
+
+/// Ends by signals, and draws a bar for what takes long.
+fn watch(doing: &'static str) -> Watch {
+    let bar: Mutex<Option<(PathBuf, Progress)>> = Mutex::new(None);
+    let cancelled: Arc<_> = evermap_transfer::cancelled_by_signals();
+    Watch::default().cancelled_by(cancelled).on_progress(move |path, progress| {
+        let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
+        if bar.as_ref().is_none_or(|(of, _)| of != path) {
+            *bar = None;
+            let name = path.display().to_string();
+            *bar = Some((path.into(), Progress::of(&name, doing, progress.total_bytes)));
+        }
+        if let Some((_, bar)) = bar.as_ref() {
+            bar.at(progress.done_bytes);
+        }
+        if progress.done_bytes == progress.total_bytes {
+            *bar = None;
+        }
+    })
+}
+
+fn tell_plan(plan: &Plan, output: &mut Output) -> Result<(), Failure> {
+    let tier = &plan.tier;
+    let kind = match tier.kind {
+        Kind::Memory => "memory",
+        Kind::Dax => "persistent memory",
+        Kind::Disk => "a disk",
+        Kind::Remote => "not this machine's own",
+        _ => "storage",
+    };
+    let mode = match plan.mode {
+        Placement::View => "view",
+        Placement::Switch => "switch",
+    };
+    output.line(&output::plain(&format!(
+        "tier {}: {kind} ({}), {} free; mode {mode}",
+        tier.path.display(),
+        tier.file_system,
+        output::bytes(tier.free_bytes)
+    )))?;
+    if let (Placement::Switch, Some(why)) = (plan.mode, &tier.not_lasting) {
+        output.line(&output::plain(&format!("  no file can be switched to it: {why}")))?;
+    }
+    for file in &plan.files {
+        let read = match file.read_bytes {
+            Some(read) => format!(", {} read", output::bytes(read)),
+            None => String::new(),
+        };
+        let there = if file.is_there { ", there already" } else { "" };
+        let size = output::bytes(file.data_bytes);
+        output.line(&output::plain(&format!("  {}: {size}{read}{there}", file.path.display())))?;
+    }
+    for skipped in &plan.skipped {
+        output.line(&output::plain(&format!(
+            "  not {}: {}",
+            skipped.path.display(),
+            skipped.why
+        )))?;
+    }
+    for pattern in &plan.unmatched {
+        output.line(&output::plain(&format!("  not {pattern}: no file has this name")))?;
+    }
+    let count = output::count(plan.files.len() as u64);
+    output.line(&format!("{count} files, {} to be copied", output::bytes(plan.new_bytes())))
+}
+
+fn told(checked: &Checked) -> String {
+    let health = format!("{:?}", checked.health).to_lowercase();
+    output::plain(&format!("{}: {health}: {}", checked.path.display(), checked.what))
 }

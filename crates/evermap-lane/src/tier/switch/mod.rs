@@ -6,6 +6,8 @@ mod going;
 mod journal;
 mod recover;
 mod site;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,86 @@
+//! `lane check` and `lane observe`: what they tell, and their exit codes.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::process::{Child, Command};
+
+use common::{Place, Ran, json_lines};
+
+/// A child that is killed, by its own handle.
+struct Sleeper(Child);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn check_answers_for_each_capability_and_its_exit_code_is_that_of_fifo() {
+    let place = Place::new();
+    place.file("clip", vec![1; 9_000]);
+    let output = place.command(&["lane", "check", "--json", ".", "clip"]).output().unwrap();
+    let all = json_lines(&String::from_utf8(output.stdout.clone()).unwrap());
+    let able =
+        |name: &str| all.iter().find(|one| one["name"] == name).unwrap()["able"].as_bool().unwrap();
+    let is_possible = able("core") && able("affinity") && able("fifo");
+    assert_eq!(output.status.code(), Some(if is_possible { 0 } else { 14 }));
+    for name in
+        ["exclusive-core", "deadline-pinned", "io-uring", "private-mounts", "state-directory"]
+    {
+        able(name);
+    }
+    for path in [".", "clip"] {
+        let of_path: Vec<_> = all.iter().filter(|one| one["place"] == path).collect();
+        assert!(of_path.iter().any(|one| one["name"] == "polled-reads"), "{path}: {of_path:?}");
+    }
+    let said = Ran::of(place.command(&["lane", "check"]).output().unwrap());
+    if !is_possible {
+        said.failed(14, "no lane with SCHED_FIFO is possible here");
+    }
+}
+
+#[test]
+fn check_of_a_place_that_is_not_there_says_so_and_checks_the_rest() {
+    let place = Place::new();
+    let output = place.command(&["lane", "check", "--json", "nowhere"]).output().unwrap();
+    let all = json_lines(&String::from_utf8(output.stdout).unwrap());
+    let nowhere = all.iter().find(|one| one["place"] == "nowhere").unwrap();
+    assert_eq!((&nowhere["name"], &nowhere["able"]), (&"place".into(), &false.into()));
+    assert!(all.len() > 10);
+}
+
+#[test]
+fn observe_prints_a_policy_that_says_what_is_not_known() {
+    let place = Place::new();
+    let sleeper = Sleeper(Command::new("sleep").arg("60").spawn().unwrap());
+    let id = sleeper.0.id().to_string();
+    let said = place.ok(&["lane", "observe", &id, "--seconds", "1"]);
+    assert!(said.contains("# No period: no thread woke 100 times"), "{said}");
+    let policy: toml::Table = said.parse().unwrap();
+    assert!(policy["app"]["match"].as_str().unwrap().contains("sleep"), "{said}");
+    let said = place.ok(&["lane", "observe", &id, "--seconds", "1", "--poll", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(told["process"].to_string(), id);
+    assert!(told["stanza"].as_str().unwrap().contains("[app]"));
+    assert!(told["threads"][0]["source"]["polled"].is_object(), "{told}");
+}
+
+#[test]
+fn observe_refuses_what_is_no_process() {
+    let place = Place::new();
+    place.fails(3, "there is no process 0", &["lane", "observe", "0"]);
+    place.fails(3, "there is no process 4194304", &["lane", "observe", "4194304"]);
+    place.fails(2, "invalid value", &["lane", "observe", "mpv"]);
+    place.fails(2, "invalid value", &["lane", "observe", "1", "--seconds", "0"]);
+    let mut child = Command::new("true").spawn().unwrap();
+    let stat = format!("/proc/{}/stat", child.id());
+    while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    place.fails(3, "it has ended", &["lane", "observe", &child.id().to_string()]);
+    child.wait().unwrap();
+}

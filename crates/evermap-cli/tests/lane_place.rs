@@ -1,0 +1,104 @@
+//! `evermap lane place`: what is said, and with which exit code.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn place(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evermap"));
+    command.args(["lane", "place"]).args(arguments).current_dir(directory);
+    command.env("XDG_STATE_HOME", directory).env("HOME", directory).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn files_are_planned_placed_looked_at_and_taken_back() {
+    let Ok(tier) = tempfile::tempdir_in("/dev/shm") else {
+        return eprintln!("skipped: no /dev/shm");
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let (at, tier) = (directory.path(), tier.path().to_str().unwrap());
+    fs::write(at.join("a.mkv"), "first").unwrap();
+    fs::write(at.join("b.mkv"), "second").unwrap();
+    fs::write(at.join("policy.toml"), format!("[tier]\nfiles = [\"*.mkv\"]\npath = \"{tier}\"\n"))
+        .unwrap();
+
+    let planned = place(at, &["plan", "--policy", "policy.toml", "--json"]);
+    let plan: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
+    assert_eq!(plan["files"].as_array().unwrap().len(), 2, "{plan}");
+    assert_eq!(plan["tier"]["kind"], "memory");
+    assert_eq!(fs::read_dir(tier).unwrap().count(), 0, "a plan changes nothing");
+
+    let placed = place(at, &["apply", "--policy", "policy.toml", "--json"]);
+    assert!(placed.status.success(), "{}", text(&placed.stderr));
+    for line in text(&placed.stdout).lines() {
+        let told: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(told["done"], "placed");
+        let copy = fs::read(told["copy"].as_str().unwrap()).unwrap();
+        assert_eq!(copy, fs::read(told["path"].as_str().unwrap()).unwrap());
+    }
+
+    let on_tier = format!("{tier}/a.mkv");
+    fs::write(&on_tier, "there").unwrap();
+    let there = place(at, &["apply", "--tier", tier, &on_tier]);
+    assert!(there.status.success(), "what is there is no mistake: {}", text(&there.stderr));
+
+    let looked = place(at, &["verify", "--tier", tier, "--journal", "journal"]);
+    assert!(looked.status.success() && text(&looked.stdout).matches("sound").count() == 2);
+    fs::write(at.join("a.mkv"), "changed").unwrap();
+    let looked = place(at, &["verify", "--tier", tier, "--journal", "journal"]);
+    assert!(looked.status.success() && text(&looked.stdout).contains("stale"), "{looked:?}");
+
+    let back = place(at, &["back", "--tier", tier, "--journal", "journal", "b.mkv"]);
+    assert!(back.status.success(), "{}", text(&back.stderr));
+    let again = place(at, &["back", "--tier", tier, "--journal", "journal", "b.mkv"]);
+    assert_eq!(again.status.code(), Some(3), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("is not placed"));
+    assert!(place(at, &["back", "--tier", tier, "--journal", "journal"]).status.success());
+    assert_eq!(text(&place(at, &["verify", "--tier", tier, "--journal", "journal"]).stdout), "");
+}
+
+#[test]
+fn damage_has_an_exit_code_of_its_own() {
+    let Ok(tier) = tempfile::tempdir_in("/dev/shm") else {
+        return eprintln!("skipped: no /dev/shm");
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let (at, tier) = (directory.path(), tier.path().to_str().unwrap());
+    fs::write(at.join("file"), "contents").unwrap();
+    let placed = place(at, &["apply", "--tier", tier, "file", "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&placed.stdout).unwrap();
+    fs::write(told["copy"].as_str().unwrap(), "contentz").unwrap();
+    let looked = place(at, &["verify", "--tier", tier, "--journal", "journal"]);
+    assert_eq!(looked.status.code(), Some(5), "{looked:?}");
+    assert!(text(&looked.stdout).contains("damaged"));
+}
+
+#[test]
+fn mistakes_are_told_with_a_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    fs::write(at.join("file"), "contents").unwrap();
+    fs::write(at.join("policy.toml"), "[tier]\nfile = 1\n").unwrap();
+    for (arguments, code, words) in [
+        (&["plan"][..], 2, "name some"),
+        (&["plan", "--tier", "nowhere", "file"], 3, "see whether the name is right"),
+        (&["plan", "--policy", "policy.toml"], 2, "unknown field"),
+        (&["plan", "--policy", "none.toml"], 3, "none.toml"),
+        (&["apply", "--commit", "file"], 2, "--mode switch"),
+        (&["apply", "none"], 2, "none of these files"),
+        (&["back", "file", "--journal", "journal"], 3, "name the tier"),
+    ] {
+        let said = place(at, arguments);
+        assert_eq!(said.status.code(), Some(code), "{arguments:?}: {}", text(&said.stderr));
+        assert!(text(&said.stderr).contains(words), "{arguments:?}: {}", text(&said.stderr));
+    }
+    let switched = place(at, &["apply", "--tier", "/dev/shm", "--mode", "switch", "file"]);
+    assert_eq!(switched.status.code(), Some(2), "{}", text(&switched.stderr));
+    assert!(text(&switched.stderr).contains("use mode `view`"));
+    assert_eq!(fs::read(at.join("file")).unwrap(), b"contents");
+}

@@ -1,0 +1,212 @@
+//! What this kernel is and lets this process do: rings, namespaces, preemption, clocks; the recorders that are installed; where state goes.
+
+use std::env;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use rustix::time::{ClockId, clock_getres};
+
+use super::super::Machine;
+use super::super::roots::text;
+use super::Statement;
+use crate::sys::probe;
+
+pub(super) fn check(machine: &Machine, state: Option<&Path>) -> Vec<Statement> {
+    let mut all = vec![
+        ring(machine),
+        private_mounts(machine),
+        preemption(machine),
+        timer_rate(),
+        scheduler_of_programs(machine),
+        clock_source(machine),
+        recorder("strace", "reads and writes of a program"),
+        recorder("perf", "requests of disks, and who ran when"),
+    ];
+    all.extend(state.map(state_directory));
+    all
+}
+
+fn ring(machine: &Machine) -> Statement {
+    let name = "io-uring";
+    let Err(error) = probe::ring() else {
+        return Statement::yes(name, "tried");
+    };
+    let setting = machine.roots.proc_text("sys/kernel/io_uring_disabled").unwrap_or_default();
+    match setting.trim() {
+        "1" | "2" => Statement::no(name, format!("{error}: kernel.io_uring_disabled is {}", setting.trim()))
+            .remedy("as root: `sysctl kernel.io_uring_disabled=0`; or say `mode = \"nowait\"`"),
+        _ => Statement::no(name, format!("{error}: the kernel has none, or a filter of calls (seccomp, as in containers) forbids it"))
+            .remedy("allow io_uring_setup in the filter, or say `mode = \"nowait\"`"),
+    }
+}
+
+fn private_mounts(machine: &Machine) -> Statement {
+    let name = "private-mounts";
+    if probe::private_mounts(false).is_ok() {
+        return Statement::yes(name, "tried, with the rights of this process");
+    }
+    let Err(error) = probe::private_mounts(true) else {
+        return Statement::yes(name, "tried, in a user namespace of the program's own");
+    };
+    let is_zero = |file: &str| machine.roots.proc_text(file).is_ok_and(|text| text.trim() == "0");
+    let (why, remedy) = if is_zero("sys/kernel/unprivileged_userns_clone")
+        || is_zero("sys/user/max_user_namespaces")
+    {
+        (
+            "user namespaces are switched off",
+            "as root: `sysctl user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1`",
+        )
+    } else if machine
+        .roots
+        .proc_text("sys/kernel/apparmor_restrict_unprivileged_userns")
+        .is_ok_and(|text| text.trim() == "1")
+    {
+        (
+            "AppArmor gives user namespaces no rights",
+            "as root: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or a profile for this program",
+        )
+    } else {
+        (
+            "a filter of calls or a security module forbids namespaces",
+            "start it where they are allowed, or as root",
+        )
+    };
+    Statement::no(name, format!("{error}: {why}; no `view` of files on the tier")).remedy(remedy)
+}
+
+fn preemption(machine: &Machine) -> Statement {
+    let name = "preemption";
+    let unknown = "chosen at boot, and not told (`preempt=` is not among the boot parameters)";
+    match preemption_model(machine).as_deref() {
+        Some("rt") => Statement::yes(name, "all of the kernel can be preempted (PREEMPT_RT)"),
+        Some("full") => Statement::yes(name, "the kernel can be preempted but where it holds a lock (full)"),
+        Some("lazy") => Statement::yes(name, "real-time programs preempt the kernel at once, others at the next tick (lazy)"),
+        Some(model) => Statement::no(
+            name,
+            format!("{model}: who runs in the kernel is not preempted, also not by a real-time program, for some milliseconds at worst"),
+        )
+        .remedy("boot with `preempt=full`, if the kernel is one of PREEMPT_DYNAMIC"),
+        None => Statement::no(name, unknown).remedy("boot with `preempt=full`"),
+    }
+}
+
+/// `rt`, `full`, `lazy`, `voluntary`, `none`; none if nothing tells.
+fn preemption_model(machine: &Machine) -> Option<String> {
+    let roots = &machine.roots;
+    let version = roots.proc_text("version").unwrap_or_default();
+    if roots.sys_text("kernel/realtime").as_deref() == Some("1") || version.contains("PREEMPT_RT") {
+        return Some("rt".into());
+    }
+    if let Some(models) = roots.sys_text("kernel/debug/sched/preempt")
+        && let Some((model, _)) = models.split_once('(').and_then(|(_, rest)| rest.split_once(')'))
+    {
+        return Some(model.into());
+    }
+    let parameters = roots.proc_text("cmdline").unwrap_or_default();
+    let asked_for = parameters
+        .split_ascii_whitespace()
+        .filter_map(|one| one.strip_prefix("preempt="))
+        .next_back();
+    if let Some(model) = asked_for {
+        return Some(model.into());
+    }
+    if version.contains("PREEMPT_DYNAMIC") {
+        return built_in(
+            roots
+                .sys_text("kernel/osrelease")
+                .or_else(|| roots.proc_text("sys/kernel/osrelease").ok())?
+                .trim(),
+        );
+    }
+    match version.contains("PREEMPT") {
+        true => Some("full".into()),
+        false if version.is_empty() => None,
+        false => Some("none or voluntary".into()),
+    }
+}
+
+/// What the kernel was built with, where the distribution tells.
+fn built_in(release: &str) -> Option<String> {
+    let config = text(&Path::new("/boot").join(format!("config-{release}"))).ok()?;
+    let is_set = |option: &str| config.lines().any(|line| line.strip_prefix(option) == Some("=y"));
+    let models = [
+        ("CONFIG_PREEMPT_NONE", "none"),
+        ("CONFIG_PREEMPT_VOLUNTARY", "voluntary"),
+        ("CONFIG_PREEMPT_LAZY", "lazy"),
+        ("CONFIG_PREEMPT", "full"),
+    ];
+    models.iter().find(|(option, _)| is_set(option)).map(|(_, model)| (*model).into())
+}
+
+/// The coarse clock advances at every tick: its resolution is what the kernel calls HZ.
+fn timer_rate() -> Statement {
+    let name = "timer-rate";
+    let tick = clock_getres(ClockId::MonotonicCoarse);
+    match (tick.tv_sec, tick.tv_nsec) {
+        (0, ns @ 1..) => Statement::is(
+            name,
+            true,
+            format!(
+                "{} ticks a second; timers of programs are exact all the same",
+                (1e9 / ns as f64).round()
+            ),
+        ),
+        _ => Statement::no(name, "not known"),
+    }
+}
+
+fn scheduler_of_programs(machine: &Machine) -> Statement {
+    let name = "ordinary-scheduler";
+    let of = |file: &str| machine.roots.sys_text(Path::new("kernel/sched_ext").join(file));
+    match of("state").as_deref() {
+        Some("enabled") => {
+            let which = of("root/ops").unwrap_or_else(|| "one that is not told".into());
+            Statement::yes(
+                name,
+                format!("sched_ext with {which}: real-time programs come before it"),
+            )
+        }
+        Some(_) => Statement::yes(name, "the kernel's own; sched_ext is there and not used"),
+        None => Statement::yes(name, "the kernel's own; it has no sched_ext"),
+    }
+}
+
+fn clock_source(machine: &Machine) -> Statement {
+    let name = "clock-source";
+    let source =
+        machine.roots.sys_text("devices/system/clocksource/clocksource0/current_clocksource");
+    match source.as_deref() {
+        None => Statement::no(name, "not known"),
+        Some(slow @ ("hpet" | "acpi_pm" | "jiffies" | "pit" | "refined-jiffies" | "xen")) => {
+            Statement::no(name, format!("{slow}: to read the time is a system call, and may be coarse"))
+                .remedy("see in the kernel's log why it does not use the processor's counter (`dmesg | grep -i clocksource`)")
+        }
+        Some(quick) => Statement::yes(name, format!("{quick}: read without a system call")),
+    }
+}
+
+fn recorder(name: &'static str, what: &str) -> Statement {
+    let paths = env::var_os("PATH").unwrap_or_default();
+    let found: Option<PathBuf> = env::split_paths(&paths)
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok());
+    match found {
+        Some(path) => Statement::yes(name, format!("{}: records {what}", path.display())),
+        None => Statement::no(name, "not installed")
+            .remedy(format!("install it to record {what} (`evermap lane trace record`)")),
+    }
+}
+
+/// Whether it could be made, without making it.
+fn state_directory(directory: &Path) -> Statement {
+    let name = "state-directory";
+    let there = directory.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
+    let shown = directory.display();
+    match access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from) {
+        Ok(()) if there == directory => Statement::yes(name, format!("{shown} can be written to")),
+        Ok(()) => Statement::yes(name, format!("{shown} is not there yet, and can be made")),
+        Err(error) => Statement::no(name, format!("{shown}: {error} ({})", there.display()))
+            .remedy("set XDG_RUNTIME_DIR to a directory of yours"),
+    }
+}

@@ -1,0 +1,56 @@
+//! Memory that may be locked, and memory that can be a tier.
+
+use std::path::Path;
+
+use super::super::Machine;
+use super::rights::Rights;
+use super::{Statement, mib};
+
+/// The tier of policies that name none.
+const MEMORY_TIER: &str = "/dev/shm";
+
+pub(super) fn check(machine: &Machine) -> Vec<Statement> {
+    vec![lock(&Rights::look(machine)), memory_tier()]
+}
+
+fn lock(rights: &Rights) -> Statement {
+    let name = "lock-memory";
+    match rights.locked_bytes_max {
+        _ if rights.may_lock => Statement::yes(name, "all of a program's memory: this process has CAP_IPC_LOCK"),
+        None => Statement::yes(name, "all of a program's memory: there is no limit (RLIMIT_MEMLOCK)"),
+        Some(bytes) => Statement::no(
+            name,
+            format!("only {} may be locked (RLIMIT_MEMLOCK), so only a window of frames is, not all of a program", mib(bytes)),
+        )
+        .remedy("give the user `memlock unlimited` in /etc/security/limits.conf (`LimitMEMLOCK=infinity` in a unit of systemd), or CAP_IPC_LOCK"),
+    }
+}
+
+fn memory_tier() -> Statement {
+    let name = "memory-tier";
+    let Ok(facts) = rustix::fs::statvfs(MEMORY_TIER) else {
+        return Statement::no(name, format!("there is no {MEMORY_TIER}"))
+            .remedy("mount a tmpfs there, or name another tier (`path` in `[tier]`)");
+    };
+    let is_memory = rustix::fs::open(
+        Path::new(MEMORY_TIER),
+        rustix::fs::OFlags::PATH,
+        rustix::fs::Mode::empty(),
+    )
+    .and_then(|directory| evermap_observe::FileSystem::of(std::os::fd::AsFd::as_fd(&directory)))
+    .is_ok_and(evermap_observe::FileSystem::is_memory);
+    let free = facts.f_bavail.saturating_mul(facts.f_frsize);
+    let memory = evermap_observe::available_bytes();
+    let said = memory.map_or("how much memory is free is not known".into(), |bytes| {
+        format!("{} of memory can be had", mib(bytes))
+    });
+    let is_possible =
+        is_memory && rustix::fs::access(MEMORY_TIER, rustix::fs::Access::WRITE_OK).is_ok();
+    match is_possible {
+        true => Statement::yes(name, format!("{MEMORY_TIER} has {} free, and {said}", mib(free))),
+        false => {
+            Statement::no(name, format!("{MEMORY_TIER} is no memory, or may not be written to"))
+                .remedy("mount a tmpfs there, or name another tier (`path` in `[tier]`)")
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What can be done with files at a place: on the device below it, by its file system.
+//!
+//! Tried on a file without a name in the directory, or on the file that was named, which is only read.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags};
+use rustix::io::ReadWriteFlags;
+
+use super::super::Machine;
+use super::Statement;
+use crate::sys::probe;
+
+pub(super) fn check(machine: &Machine, place: &Path) -> Vec<Statement> {
+    let facts = match std::fs::metadata(place) {
+        Ok(facts) if facts.is_dir() || facts.is_file() => facts,
+        Ok(_) => {
+            return vec![Statement::no("place", "it is neither a file nor a directory").at(place)];
+        }
+        Err(error) => {
+            return vec![
+                Statement::no("place", error.to_string())
+                    .remedy("name a directory or a file that is there")
+                    .at(place),
+            ];
+        }
+    };
+    let directory = match (facts.is_dir(), place.parent()) {
+        (true, _) => place,
+        (false, Some(parent)) if !parent.as_os_str().is_empty() => parent,
+        (false, _) => Path::new("."),
+    };
+    let unnamed = unnamed(directory, OFlags::empty());
+    let mut all = vec![disk(machine, place, facts.dev())];
+    all.extend(reads(machine, place, directory, &facts));
+    all.push(match &unnamed {
+        Ok(_) => Statement::yes(
+            "unnamed-files",
+            "tried: copies can be made that nobody sees before they are whole",
+        ),
+        Err(error) => Statement::no("unnamed-files", format!("{directory:?}: {error}")),
+    });
+    all.push(leases(&unnamed));
+    all.push(exchange(directory));
+    all.into_iter().map(|statement| statement.at(place)).collect()
+}
+
+/// A file of a page, which is gone when it is closed.
+fn unnamed(directory: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | flags;
+    let file = File::from(rustix::fs::openat(CWD, directory, flags, Mode::RUSR | Mode::WUSR)?);
+    probe::write_page(&file)?;
+    Ok(file)
+}
+
+/// The named file, whose times stay as they are if it is this user's.
+fn opened(place: &Path, flags: i32) -> io::Result<File> {
+    let open = |flags: i32| {
+        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | flags).open(place)
+    };
+    open(flags | libc::O_NOATIME).or_else(|_| open(flags))
+}
+
+fn disk(machine: &Machine, place: &Path, device: u64) -> Statement {
+    let name = "disk";
+    let system = File::open(place)
+        .and_then(|file| Ok(evermap_observe::FileSystem::of(file.as_fd())?))
+        .map_or_else(
+            |_| "a file system that is not known".into(),
+            |system| system.name().into_owned(),
+        );
+    match block_of(machine, device) {
+        Some(block) => {
+            let disk = block.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let cores: Vec<String> = machine
+                .cpus
+                .online
+                .iter()
+                .filter(|core| machine.disks_served_by(*core).contains(&disk.as_str()))
+                .map(|core| core.to_string())
+                .collect();
+            let by = if cores.is_empty() {
+                "cores that are not known".into()
+            } else {
+                format!("core {}", cores.join(", "))
+            };
+            Statement::yes(name, format!("{system} on {disk}, whose requests {by} completes"))
+        }
+        None => Statement::is(name, true, format!("{system}, on no disk that /sys tells of")),
+    }
+}
+
+/// The directory of a whole disk, by the number of it or of a part of it.
+fn block_of(machine: &Machine, device: u64) -> Option<PathBuf> {
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let block = std::fs::canonicalize(machine.roots.sys.join("dev/block").join(number)).ok()?;
+    match block.join("queue").is_dir() {
+        true => Some(block),
+        false => block.parent().filter(|disk| disk.join("queue").is_dir()).map(Path::to_owned),
+    }
+}
+
+fn reads(
+    machine: &Machine,
+    place: &Path,
+    directory: &Path,
+    facts: &std::fs::Metadata,
+) -> Vec<Statement> {
+    let file = |flags: OFlags| match facts.is_dir() {
+        true => unnamed(directory, flags),
+        false => opened(place, flags.bits().cast_signed()),
+    };
+    let cannot = |name, error: &io::Error| {
+        let remedy = "name a directory that you may write to, or a file that you may read";
+        Statement::no(name, format!("not tried: {error}")).remedy(remedy)
+    };
+    let is_empty = facts.is_file() && facts.len() == 0;
+    if is_empty {
+        return vec![
+            Statement::no("reads", "not tried: the file is empty").remedy("name one with contents"),
+        ];
+    }
+    let cached = file(OFlags::empty());
+    let direct = file(OFlags::DIRECT);
+    vec![
+        cached.as_ref().map_or_else(|error| cannot("nowait-reads", error), nowait),
+        cached.as_ref().map_or_else(|error| cannot("device-mapping", error), device_mapping),
+        direct.as_ref().map_or_else(no_direct, direct_reads),
+        direct.as_ref().map_or_else(no_direct_polled, |file| polled(machine, file, facts.dev())),
+    ]
+}
+
+fn nowait(file: &File) -> Statement {
+    let name = "nowait-reads";
+    let mut byte = [0];
+    let read =
+        rustix::io::preadv2(file, &mut [io::IoSliceMut::new(&mut byte)], 0, ReadWriteFlags::NOWAIT);
+    match read {
+        Ok(_) => Statement::yes(name, "tried: reads with RWF_NOWAIT give what is cached"),
+        Err(rustix::io::Errno::AGAIN) => Statement::yes(name, "tried: reads with RWF_NOWAIT say when something is not cached"),
+        Err(rustix::io::Errno::OPNOTSUPP) => Statement::no(name, "EOPNOTSUPP: this file system has no reads with RWF_NOWAIT")
+            .remedy("with `mode = \"nowait\"`, what the helper was too late for is waited for; ext4, xfs and btrfs have them, and what is in memory anyway (tmpfs) needs none"),
+        Err(error) => Statement::no(name, io::Error::from(error).to_string()),
+    }
+}
+
+fn device_mapping(file: &File) -> Statement {
+    let name = "device-mapping";
+    let attributes = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
+    let is_dax = attributes.is_ok_and(|facts| facts.stx_attributes.contains(StatxAttributes::DAX));
+    match probe::map_sync(file) {
+        Ok(()) => Statement::yes(
+            name,
+            "tried: files are mapped from persistent memory itself (DAX, MAP_SYNC)",
+        ),
+        Err(error) => {
+            let dax =
+                if is_dax { "the file is one of DAX, but not synchronously" } else { "no DAX" };
+            Statement::no(name, format!("MAP_SYNC gives {error}: {dax}; mappings are of the page cache"))
+                .remedy("a tier on persistent memory needs ext4 or xfs on a pmem device, mounted with `dax`; tmpfs is one that does not last")
+        }
+    }
+}
+
+fn no_direct(error: &io::Error) -> Statement {
+    Statement::no("direct-reads", format!("a file cannot be opened for them: {error}"))
+}
+
+fn no_direct_polled(error: &io::Error) -> Statement {
+    Statement::no(
+        "polled-reads",
+        format!("they have to be direct ones, and a file cannot be opened for those: {error}"),
+    )
+}
+
+fn direct_reads(file: &File) -> Statement {
+    match probe::direct_read(file) {
+        Ok(_) => Statement::yes("direct-reads", "tried: reads pass the cache by"),
+        Err(error) => Statement::no("direct-reads", error.to_string()),
+    }
+}
+
+fn polled(machine: &Machine, file: &File, device: u64) -> Statement {
+    let name = "polled-reads";
+    let queue = block_of(machine, device)
+        .map(|block| block.join("queue/io_poll"))
+        .and_then(|path| Some((super::super::roots::text(&path).ok()?.trim().to_owned(), path)));
+    let setting = match &queue {
+        Some((value, path)) => format!("{} is {value}", path.display()),
+        None => "no disk below it is told by /sys".into(),
+    };
+    match probe::polled_read(file) {
+        Ok(_) => Statement::yes(
+            name,
+            format!("tried: completions are polled for at the device (IOPOLL; {setting})"),
+        ),
+        Err(error) => {
+            let said = match error.raw_os_error() {
+                Some(libc::EOPNOTSUPP) => {
+                    "EOPNOTSUPP: the device's queues, or the file system, cannot be polled".into()
+                }
+                _ => error.to_string(),
+            };
+            Statement::no(name, format!("{said} ({setting}); `uring` looks at the ring instead, and the device interrupts"))
+                .remedy("NVMe has such queues when its driver is loaded with `nvme.poll_queues=N`; `nowait` and `map` need none")
+        }
+    }
+}
+
+fn leases(file: &io::Result<File>) -> Statement {
+    let name = "leases";
+    match file {
+        Err(error) => Statement::no(name, format!("not tried: {error}")),
+        Ok(file) => match probe::write_lease(file) {
+            Ok(()) => Statement::yes(
+                name,
+                "tried: who has a file open is noticed before it moves to the tier",
+            ),
+            Err(error) => Statement::no(
+                name,
+                format!("{error}: a file's openers cannot be noticed here, so `switch` is refused"),
+            ),
+        },
+    }
+}
+
+/// Two files that are gone whatever happens, but for a kill in these microseconds.
+struct Pair([PathBuf; 2]);
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn exchange(directory: &Path) -> Statement {
+    let name = "exchange";
+    static TRIALS: AtomicU32 = AtomicU32::new(0);
+    let (process, trial) = (std::process::id(), TRIALS.fetch_add(1, Ordering::Relaxed));
+    let path =
+        |which: &str| directory.join(format!(".evermap-lane-check-{process}-{trial}-{which}"));
+    let make = |path: &Path| OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    // Only what was made here is removed.
+    let mut pair = Pair([PathBuf::new(), PathBuf::new()]);
+    for (place, which) in [path("a"), path("b")].into_iter().enumerate() {
+        if let Err(error) = make(&which) {
+            return Statement::no(name, format!("not tried: {error}"));
+        }
+        pair.0[place] = which;
+    }
+    match rustix::fs::renameat_with(CWD, &pair.0[0], CWD, &pair.0[1], RenameFlags::EXCHANGE) {
+        Ok(()) => {
+            Statement::yes(name, "tried: two files change places in one step (RENAME_EXCHANGE)")
+        }
+        Err(error) => Statement::no(
+            name,
+            format!(
+                "{}: files cannot change places in one step, so `switch` is refused",
+                io::Error::from(error)
+            ),
+        ),
+    }
+}

@@ -1,0 +1,59 @@
+//! What this process may do, as far as the kernel tells: capabilities, limits, filters, namespaces.
+
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
+
+use super::super::Machine;
+
+/// The rights that a lane's calls ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rights {
+    /// `CAP_SYS_NICE`.
+    pub(super) may_schedule: bool,
+    /// `CAP_IPC_LOCK`.
+    pub(super) may_lock: bool,
+    /// Up to which real-time priority anybody in this process may go; 0 is none.
+    pub(super) priority_max: u64,
+    /// How much memory may be locked without the right; none is no limit.
+    pub(super) locked_bytes_max: Option<u64>,
+    /// A seccomp filter may refuse calls with any error.
+    pub(super) is_filtered: bool,
+    /// Capabilities count only within this process' user namespace, and scheduling belongs to the first one.
+    pub(super) is_in_user_namespace: bool,
+}
+
+impl Rights {
+    pub(super) fn look(machine: &Machine) -> Self {
+        let own = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+        let status = machine.roots.own_text("status").unwrap_or_default();
+        let filter = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
+        let users = machine.roots.own_text("uid_map").unwrap_or_default();
+        Rights {
+            may_schedule: own.contains(CapabilitySet::SYS_NICE),
+            may_lock: own.contains(CapabilitySet::IPC_LOCK),
+            priority_max: getrlimit(Resource::Rtprio).current.unwrap_or(99),
+            locked_bytes_max: getrlimit(Resource::Memlock).current,
+            is_filtered: filter.is_some_and(|mode| mode.trim() == "2"),
+            is_in_user_namespace: is_part(&users),
+        }
+    }
+}
+
+/// Whether the map of users is not that of the first namespace, which has all of them as they are.
+fn is_part(map: &str) -> bool {
+    let numbers: Vec<&str> = map.split_ascii_whitespace().collect();
+    !numbers.is_empty() && numbers != ["0", "0", "4294967295"]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_namespace_of_users_has_all_of_them() {
+        assert!(!is_part("         0          0 4294967295\n"));
+        assert!(is_part("0 1000 1\n"));
+        assert!(is_part("0 0 65536\n65536 100000 65536\n"));
+        assert!(!is_part(""), "without /proc nothing is known");
+    }
+}

@@ -1,0 +1,254 @@
+//! Which files a process reads, by where it is in those that it has open, and which it has mapped.
+//!
+//! Looked at ten times a second: what is opened, read and closed in between is not seen, nor are reads at an offset (`pread`), which move
+//! no position.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::process::directory;
+use crate::machine::roots::text;
+
+/// No more descriptors are looked at, and no more files remembered.
+const FILES_MAX: usize = 1_024;
+/// What the kernel makes up is no file that could lie anywhere else.
+const MADE_UP: [&str; 4] = ["/proc/", "/sys/", "/dev/", "/memfd:"];
+
+/// A file that a process had open or mapped.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SeenFile {
+    /// Where it is, as the process' descriptors say it.
+    pub path: PathBuf,
+    /// How long it is.
+    pub size_bytes: u64,
+    /// How far the position in it moved forwards meanwhile.
+    pub read_bytes: u64,
+    /// How often it moved back.
+    pub rewinds: u64,
+    /// Of it, what is mapped; 0 if it isn't.
+    pub mapped_bytes: u64,
+    /// It was open for writing, or is mapped so that writes reach it.
+    pub is_written: bool,
+    /// It is a program or a library: some of it is mapped to be run.
+    pub is_code: bool,
+}
+
+/// A file, by device and number.
+type Key = (u64, u64);
+
+/// Follows the files of a process.
+pub(super) struct Files {
+    process: u32,
+    /// By descriptor: which file it was, and where in it.
+    open: BTreeMap<u32, (Key, u64)>,
+    seen: BTreeMap<Key, SeenFile>,
+    looks: u64,
+}
+
+impl Files {
+    pub(super) fn new(process: u32) -> Self {
+        Files { process, open: BTreeMap::new(), seen: BTreeMap::new(), looks: 0 }
+    }
+
+    /// Looks at all open files.
+    pub(super) fn look(&mut self) {
+        let mut there = BTreeSet::new();
+        for descriptor in descriptors(self.process) {
+            there.insert(descriptor);
+            self.look_at(descriptor);
+        }
+        self.open.retain(|descriptor, _| there.contains(descriptor));
+        // Mappings are read in whole; they change seldom.
+        if self.looks.is_multiple_of(16) {
+            self.look_at_mappings();
+        }
+        self.looks += 1;
+    }
+
+    /// Looks once more, if there is anything to look at.
+    pub(super) fn finish(&mut self) {
+        self.look();
+        self.look_at_mappings();
+    }
+
+    pub(super) fn seen(self) -> Vec<SeenFile> {
+        let mut all: Vec<SeenFile> = self.seen.into_values().collect();
+        all.sort_by(|one, other| {
+            (other.read_bytes, other.mapped_bytes, &one.path).cmp(&(
+                one.read_bytes,
+                one.mapped_bytes,
+                &other.path,
+            ))
+        });
+        all
+    }
+
+    fn look_at(&mut self, descriptor: u32) {
+        let Some((key, position, is_written)) = self.position_of(descriptor) else { return };
+        let before = match self.open.insert(descriptor, (key, position)) {
+            Some((same, before)) if same == key => before,
+            // Opened since the last look, so read from its beginning; what was open at the first look was read to there before.
+            _ if self.looks > 0 => 0,
+            _ => position,
+        };
+        let Some(file) = self.seen.get_mut(&key) else { return };
+        file.is_written |= is_written;
+        match position.checked_sub(before) {
+            Some(forwards) => file.read_bytes = file.read_bytes.saturating_add(forwards),
+            None => file.rewinds += 1,
+        }
+    }
+
+    /// Which file a descriptor is of, where in it, and whether it is open for writing.
+    fn position_of(&mut self, descriptor: u32) -> Option<(Key, u64, bool)> {
+        let link = directory(self.process).join("fd").join(descriptor.to_string());
+        let path = fs::read_link(&link).ok()?;
+        if !is_real(&path) {
+            return None;
+        }
+        let facts = fs::metadata(&link).ok().filter(fs::Metadata::is_file)?;
+        let info =
+            text(&directory(self.process).join("fdinfo").join(descriptor.to_string())).ok()?;
+        let field =
+            |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let position = field("pos:")?.parse().ok()?;
+        let flags = u32::from_str_radix(field("flags:")?, 8).ok()?;
+        let key = (facts.dev(), facts.ino());
+        let file = self.remembered(key, &path)?;
+        file.size_bytes = facts.len();
+        Some((key, position, flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32))
+    }
+
+    fn remembered(&mut self, key: Key, path: &Path) -> Option<&mut SeenFile> {
+        if !self.seen.contains_key(&key) && self.seen.len() >= FILES_MAX {
+            return None;
+        }
+        Some(self.seen.entry(key).or_insert_with(|| SeenFile {
+            path: path.to_owned(),
+            size_bytes: 0,
+            read_bytes: 0,
+            rewinds: 0,
+            mapped_bytes: 0,
+            is_written: false,
+            is_code: false,
+        }))
+    }
+
+    fn look_at_mappings(&mut self) {
+        let Ok(maps) = text(&directory(self.process).join("maps")) else { return };
+        let mut mapped: BTreeMap<Key, u64> = BTreeMap::new();
+        for mapping in maps.lines().filter_map(Mapping::parse).filter(|one| is_real(&one.path)) {
+            let Ok(facts) = fs::metadata(&mapping.path) else { continue };
+            let key = (facts.dev(), facts.ino());
+            // Another may have its name by now.
+            if facts.ino() != mapping.inode {
+                continue;
+            }
+            let Some(file) = self.remembered(key, &mapping.path) else { continue };
+            file.size_bytes = facts.len();
+            file.is_code |= mapping.is_run;
+            file.is_written |= mapping.is_written;
+            *mapped.entry(key).or_default() += mapping.bytes;
+        }
+        for (key, bytes) in mapped {
+            if let Some(file) = self.seen.get_mut(&key) {
+                file.mapped_bytes = file.mapped_bytes.max(bytes);
+            }
+        }
+    }
+}
+
+fn descriptors(process: u32) -> Vec<u32> {
+    let entries = fs::read_dir(directory(process).join("fd")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(FILES_MAX).collect()
+}
+
+/// Whether it is the path of a file that has a name.
+fn is_real(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    text.starts_with('/')
+        && !text.ends_with(" (deleted)")
+        && !MADE_UP.iter().any(|begin| text.starts_with(begin))
+}
+
+/// A line of `/proc/PID/maps`.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping {
+    bytes: u64,
+    is_run: bool,
+    /// Writes reach the file.
+    is_written: bool,
+    inode: u64,
+    path: PathBuf,
+}
+
+impl Mapping {
+    /// `7f00-7f10 r--s 00000000 fe:00 1234      /path with blanks`. The kernel writes line feeds in paths as `\012`.
+    fn parse(line: &str) -> Option<Self> {
+        let mut rest = line;
+        let mut field = || {
+            let (field, after) = rest.trim_start().split_once(' ')?;
+            rest = after;
+            Some(field)
+        };
+        let (range, rights, _offset, _device, inode) =
+            (field()?, field()?, field()?, field()?, field()?);
+        let (begin, end) = range.split_once('-')?;
+        let (begin, end) =
+            (u64::from_str_radix(begin, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+        Some(Mapping {
+            bytes: end.checked_sub(begin)?,
+            is_run: rights.contains('x'),
+            is_written: rights.contains('w') && rights.ends_with('s'),
+            inode: inode.parse().ok()?,
+            path: rest.trim_start().replace("\\012", "\n").into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_mappings_are_read_with_blanks_in_their_paths() {
+        let mapping = Mapping::parse(
+            "7f0000000000-7f0000002000 rw-s 00001000 fe:00 1234                       /a b/c\\012d",
+        )
+        .unwrap();
+        let expected = Mapping {
+            bytes: 0x2000,
+            is_run: false,
+            is_written: true,
+            inode: 1_234,
+            path: "/a b/c\nd".into(),
+        };
+        assert_eq!(mapping, expected);
+        assert!(Mapping::parse("1-2 r-xp 0 0:0 5 /x").unwrap().is_run);
+        assert!(!Mapping::parse("1-2 rw-p 0 0:0 5 /x").unwrap().is_written);
+        for text in ["", "x", "2-1 r--p 0 0:0 5 /x", "1-2 r--p 0 0:0", "g-h r--p 0 0:0 5 /x"] {
+            assert_eq!(Mapping::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_makes_up_is_no_file() {
+        for path in [
+            "/proc/1/maps",
+            "/dev/shm/x",
+            "socket:[1]",
+            "/tmp/x (deleted)",
+            "anon_inode:[eventfd]",
+            "[heap]",
+            "",
+        ] {
+            assert!(!is_real(Path::new(path)), "{path}");
+        }
+        assert!(is_real(Path::new("/home/clip.mkv")));
+    }
+}

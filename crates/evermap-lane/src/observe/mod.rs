@@ -1,0 +1,358 @@
+//! What a running program does: when its threads wake, what they read, what they wait for; and a policy for it, to look at.
+//!
+//! Only looks, from outside, at every thread. What is suggested is a guess by how the program behaved meanwhile: a rhythm of wake-ups is
+//! not yet a deadline, and nothing acts on it by itself.
+
+mod files;
+mod process;
+mod rhythm;
+mod suggest;
+mod wakeups;
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+pub use files::SeenFile;
+pub use process::Unobservable;
+pub use rhythm::{Rhythm, WAKE_UPS_MIN};
+pub use wakeups::Source;
+
+use crate::machine::CpuList;
+use crate::process::{Stat, threads};
+use crate::sys::scheduler::{self, Thread};
+use crate::{Error, Policy, Result};
+use files::Files;
+use process::{Counters, Identity};
+use wakeups::Follower;
+
+/// No more threads of one process are followed.
+const THREADS_MAX: usize = 256;
+/// How often threads, files and counters are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often the records of the kernel are taken out of their rings.
+const DRAIN: Duration = Duration::from_millis(20);
+/// How often switches are counted where there are no records: this, and more for many threads, since each count is a read of `/proc`.
+const POLL: Duration = Duration::from_millis(1);
+const POLL_PER_THREAD: Duration = Duration::from_micros(100);
+
+/// How to observe.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// For how long.
+    pub time: Duration,
+    /// Count switches instead of asking the kernel for records of them.
+    pub only_poll: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { time: Duration::from_secs(10), only_poll: false }
+    }
+}
+
+/// One thread, as it was.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct SeenThread {
+    /// Its number.
+    pub id: u32,
+    /// Its name, 15 bytes at most.
+    pub name: String,
+    /// The kernel's policy for it: `other`, `fifo`, `round-robin`, `deadline`, `batch`, `idle`.
+    pub scheduler: String,
+    /// Its real-time priority; 0 without one.
+    pub priority: u32,
+    /// Its niceness.
+    pub nice: i32,
+    /// The cores that it may run on.
+    pub affinity: CpuList,
+    /// When it woke.
+    pub rhythm: Rhythm,
+    /// How that is known.
+    pub source: Source,
+    /// Wake-ups that were not seen one by one.
+    pub lost: u64,
+    /// Processor time.
+    pub processor_ms: f64,
+    /// Time that it was ready and another ran.
+    pub run_queue_ms: f64,
+    /// Faults that were served from memory.
+    pub minor_faults: u64,
+    /// Faults that waited for a disk.
+    pub major_faults: u64,
+}
+
+impl SeenThread {
+    /// Processor time of a period; none without a period.
+    pub fn processor_ms_per_period(&self, seconds: f64) -> Option<f64> {
+        let period_us = self.rhythm.period_us.filter(|_| self.rhythm.is_periodic())?;
+        (seconds > 0.0).then(|| self.processor_ms / seconds * period_us / 1e6)
+    }
+}
+
+/// What was seen of a process.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Observation {
+    /// Its number.
+    pub process: u32,
+    /// The program.
+    pub program: String,
+    /// How long it was observed.
+    pub seconds: f64,
+    /// Whether it ended meanwhile.
+    pub has_ended: bool,
+    /// Its threads, those with the most processor time first.
+    pub threads: Vec<SeenThread>,
+    /// The files that it read, those with the most bytes first.
+    pub files: Vec<SeenFile>,
+    /// Bytes that it read by calls, from anywhere; none where that is not told.
+    pub read_bytes: Option<u64>,
+    /// Of these, bytes that came from disks.
+    pub read_from_disks_bytes: Option<u64>,
+    /// Memory of it that is locked.
+    pub locked_bytes: u64,
+    /// What could not be seen.
+    pub warnings: Vec<String>,
+}
+
+impl Observation {
+    /// A policy for it, and in sentences why it is like that and what is not known.
+    pub fn suggestion(&self) -> (Policy, Vec<String>) {
+        suggest::suggestion(self)
+    }
+
+    /// The same as TOML with the sentences as comments; [`Policy::parse`] takes it.
+    pub fn stanza(&self) -> String {
+        let (policy, why) = self.suggestion();
+        // All of it comes from values that TOML can say.
+        let toml = policy.to_toml().unwrap_or_default();
+        let comments: String = why.iter().map(|line| format!("# {}\n", plain(line))).collect();
+        format!("{comments}\n{toml}")
+    }
+}
+
+/// Names of files and threads may have line feeds in them, and a comment ends there.
+fn plain(text: &str) -> String {
+    text.chars()
+        .flat_map(|one| if one.is_control() { one.escape_default().collect() } else { vec![one] })
+        .collect()
+}
+
+/// Observes a process for a while.
+///
+/// Cost: a thread of records of the kernel for each of its threads, read 50 times a second; or, where these are not allowed, a read of `/proc` for
+/// each thread 1,000 times a second, or less often for more than ten. Some reads for each open file and thread ten times a second.
+///
+/// # Errors
+///
+/// [`Error::NoProcess`]; [`Error::Unobservable`] for kernel threads, zombies, threads that are no processes, processes of others without the right,
+/// and for one that ends before enough was seen.
+///
+/// ```no_run
+/// use evermap_lane::observe::{Options, observe};
+/// let observation = observe(4711, &Options::default())?;
+/// println!("{}", observation.stanza());
+/// # Ok::<(), evermap_lane::Error>(())
+/// ```
+pub fn observe(process: u32, options: &Options) -> Result<Observation> {
+    let identity = Identity::open(process)?;
+    let begin = Instant::now();
+    let mut session = Session::new(identity, options.only_poll);
+    let mut next_look = begin;
+    let has_ended = loop {
+        let now = Instant::now();
+        if now >= next_look {
+            if !session.look(options.only_poll) {
+                break true;
+            }
+            next_look = now + LOOK;
+        }
+        session.follow();
+        let left = options.time.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            break !session.identity.is_there();
+        }
+        thread::sleep(session.pause().min(left));
+    };
+    session.finish(begin.elapsed(), has_ended)
+}
+
+/// A thread that is followed.
+struct Followed {
+    name: String,
+    scheduling: scheduler::Scheduling,
+    affinity: CpuList,
+    follower: Follower,
+    before: Counters,
+    last: Counters,
+}
+
+struct Session {
+    identity: Identity,
+    threads: BTreeMap<u32, Followed>,
+    files: Files,
+    io_before: Option<process::Io>,
+    io_last: Option<process::Io>,
+    locked_bytes: u64,
+    warnings: Vec<String>,
+}
+
+impl Session {
+    fn new(identity: Identity, only_poll: bool) -> Self {
+        let mut warnings = Vec::new();
+        if only_poll {
+            warnings.push("wake-ups are counted, as was asked for".into());
+        }
+        let process = identity.process;
+        Session {
+            io_before: process::io(process),
+            io_last: None,
+            files: Files::new(process),
+            identity,
+            threads: BTreeMap::new(),
+            locked_bytes: 0,
+            warnings,
+        }
+    }
+
+    /// Looks at everything that is not followed by the moment. False once the process is gone.
+    fn look(&mut self, only_poll: bool) -> bool {
+        if !self.identity.is_there() {
+            return false;
+        }
+        let process = self.identity.process;
+        for id in threads(process) {
+            if self.threads.contains_key(&id) {
+                continue;
+            } else if self.threads.len() < THREADS_MAX {
+                if let Some(followed) = self.followed(id, only_poll) {
+                    self.threads.insert(id, followed);
+                }
+            } else {
+                self.warn(format!(
+                    "it has more than {THREADS_MAX} threads: the others were not followed"
+                ));
+            }
+        }
+        self.files.look();
+        self.count();
+        true
+    }
+
+    /// What has been used until now; what is gone meanwhile stays as it was.
+    fn count(&mut self) {
+        let process = self.identity.process;
+        for (id, followed) in &mut self.threads {
+            followed.last = Counters::read(process, *id).unwrap_or(followed.last);
+        }
+        self.io_last = process::io(process).or(self.io_last);
+        self.locked_bytes = process::locked_bytes(process).unwrap_or(self.locked_bytes);
+    }
+
+    fn followed(&mut self, id: u32, only_poll: bool) -> Option<Followed> {
+        let process = self.identity.process;
+        let before = Counters::read(process, id)?;
+        let thread = Thread::of(id)?;
+        let (follower, why) = Follower::of(process, id, only_poll)?;
+        if let Some(why) = why {
+            self.warn(why);
+        }
+        Some(Followed {
+            name: Stat::of_thread(process, id)?.name,
+            scheduling: scheduler::get(thread).ok()?,
+            affinity: scheduler::affinity(thread).ok()?.into_iter().collect(),
+            follower,
+            last: before,
+            before,
+        })
+    }
+
+    fn warn(&mut self, warning: String) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    fn follow(&mut self) {
+        for followed in self.threads.values_mut() {
+            followed.follower.follow();
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let polled = self.threads.values().filter(|one| one.follower.is_polled()).count();
+        match polled {
+            0 => DRAIN,
+            count => POLL.max(POLL_PER_THREAD * count as u32),
+        }
+    }
+
+    fn finish(mut self, time: Duration, has_ended: bool) -> Result<Observation> {
+        self.threads.values_mut().for_each(|followed| followed.follower.finish());
+        self.files.finish();
+        if self.identity.is_there() {
+            self.count();
+        }
+        let process = self.identity.process;
+        let mut threads: Vec<SeenThread> =
+            self.threads.into_iter().map(|(id, followed)| seen(id, followed)).collect();
+        if has_ended && threads.iter().all(|thread| thread.rhythm.wake_ups < WAKE_UPS_MIN) {
+            let why = Unobservable::Ended { after_ms: time.as_millis() };
+            return Err(Error::Unobservable { process, why });
+        }
+        threads.sort_by(|one, other| other.processor_ms.total_cmp(&one.processor_ms));
+        let read = self.io_before.zip(self.io_last);
+        Ok(Observation {
+            process,
+            program: self.identity.program,
+            seconds: time.as_secs_f64(),
+            has_ended,
+            threads,
+            files: self.files.seen(),
+            read_bytes: read
+                .map(|(before, last)| last.read_bytes.saturating_sub(before.read_bytes)),
+            read_from_disks_bytes: read.map(|(before, last)| {
+                last.from_disks_bytes.saturating_sub(before.from_disks_bytes)
+            }),
+            locked_bytes: self.locked_bytes,
+            warnings: self.warnings,
+        })
+    }
+}
+
+fn seen(id: u32, followed: Followed) -> SeenThread {
+    let Followed { name, scheduling, affinity, follower, before, last } = followed;
+    let ms = |last_ns: u64, before_ns: u64| last_ns.saturating_sub(before_ns) as f64 / 1e6;
+    let (source, lost) = (follower.source(), follower.lost());
+    SeenThread {
+        id,
+        name,
+        scheduler: name_of(scheduling.policy),
+        priority: scheduling.priority,
+        nice: scheduling.nice,
+        affinity,
+        rhythm: follower.rhythm(),
+        source,
+        lost,
+        processor_ms: ms(last.processor_ns, before.processor_ns),
+        run_queue_ms: ms(last.run_queue_ns, before.run_queue_ns),
+        minor_faults: last.minor_faults.saturating_sub(before.minor_faults),
+        major_faults: last.major_faults.saturating_sub(before.major_faults),
+    }
+}
+
+fn name_of(policy: scheduler::Policy) -> String {
+    match policy {
+        scheduler::Policy::Other => "other".into(),
+        scheduler::Policy::Batch => "batch".into(),
+        scheduler::Policy::Idle => "idle".into(),
+        scheduler::Policy::Fifo => "fifo".into(),
+        scheduler::Policy::RoundRobin => "round-robin".into(),
+        scheduler::Policy::Deadline => "deadline".into(),
+        scheduler::Policy::Unknown(number) => format!("policy {number}"),
+    }
+}

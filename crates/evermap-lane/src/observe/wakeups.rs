@@ -1,0 +1,205 @@
+//! When a thread wakes: from the kernel's records of its switches, or, where these are not allowed, by counting them often.
+//!
+//! A record tells when the thread began to run after it had slept. That is later than when it was to wake by what it waited for a core,
+//! which is part of what is to be known here: how it is served now.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use perf_event::events::Software;
+use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use super::process::directory_of_thread;
+use super::rhythm::{self, Rhythm};
+
+/// More wake-ups of one thread are counted and not remembered.
+const TIMES_MAX: usize = 1 << 20;
+/// Of records of one thread: 2,000 of them, between two looks of 20 ms.
+const RING_BYTES: usize = 32 << 10;
+/// Kinds of records, and what their headers say (include/uapi/linux/perf_event.h).
+const RECORD_LOST: u32 = 2;
+const RECORD_SWITCH: u32 = 14;
+const MISC_SWITCH_OUT: u16 = 1 << 13;
+const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+
+/// How wake-ups are known.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Source {
+    /// The kernel's records of switches: to the microsecond.
+    SwitchRecords,
+    /// The kernel's count of switches, looked at again and again.
+    Polled {
+        /// How far apart the looks were, at the median: no time is known more exactly.
+        resolution_us: f64,
+    },
+}
+
+/// Follows a thread.
+pub(super) struct Follower {
+    by: By,
+    times_ns: Vec<u64>,
+    /// All that woke, also those whose times are not known.
+    count: u64,
+    lost: u64,
+}
+
+enum By {
+    /// The counts tell whether records are missing that the kernel does not say it lost.
+    Records {
+        sampler: Box<Sampler>,
+        was_preempted: bool,
+        status: File,
+        before: u64,
+    },
+    Counts {
+        status: File,
+        last: u64,
+        looks_ns: Vec<u64>,
+    },
+}
+
+impl Follower {
+    /// Begins. With it comes why it only counts, if it does. None if the thread is gone.
+    pub(super) fn of(process: u32, thread: u32, only_poll: bool) -> Option<(Self, Option<String>)> {
+        let status = File::open(directory_of_thread(process, thread).join("status")).ok()?;
+        let before = switches(&status)?;
+        let counts = |status| By::Counts { status, last: before, looks_ns: Vec::new() };
+        let (by, why) = match (!only_poll).then(|| records(thread)) {
+            Some(Ok(sampler)) => {
+                let sampler = Box::new(sampler);
+                (By::Records { sampler, was_preempted: false, status, before }, None)
+            }
+            Some(Err(error)) => (counts(status), Some(why_counted(&error))),
+            None => (counts(status), None),
+        };
+        Some((Follower { by, times_ns: Vec::new(), count: 0, lost: 0 }, why))
+    }
+
+    pub(super) fn is_polled(&self) -> bool {
+        matches!(self.by, By::Counts { .. })
+    }
+
+    /// Takes what there is since the last time.
+    pub(super) fn follow(&mut self) {
+        match &mut self.by {
+            By::Records { sampler, was_preempted, .. } => {
+                while let Some(record) = sampler.next_record() {
+                    let body = record.to_contiguous();
+                    match record.ty() {
+                        RECORD_SWITCH if record.misc() & MISC_SWITCH_OUT != 0 => {
+                            *was_preempted = record.misc() & MISC_SWITCH_OUT_PREEMPT != 0;
+                        }
+                        RECORD_SWITCH if !*was_preempted => {
+                            self.count += 1;
+                            match number_at(&body, 0).filter(|_| self.times_ns.len() < TIMES_MAX) {
+                                Some(time_ns) => self.times_ns.push(time_ns),
+                                None => self.lost += 1,
+                            }
+                        }
+                        // Half of them were going to sleep.
+                        RECORD_LOST => self.lost += number_at(&body, 8).unwrap_or(0).div_ceil(2),
+                        _ => {}
+                    }
+                }
+            }
+            By::Counts { status, last, looks_ns } => {
+                let Some(count) = switches(status) else { return };
+                let now_ns = now_ns();
+                if looks_ns.len() < TIMES_MAX {
+                    looks_ns.push(now_ns);
+                }
+                let more = count.saturating_sub(*last);
+                *last = count;
+                self.count += more;
+                if more > 0 && self.times_ns.len() < TIMES_MAX {
+                    self.times_ns.push(now_ns);
+                    self.lost += more - 1;
+                } else {
+                    self.lost += more;
+                }
+            }
+        }
+    }
+
+    pub(super) fn source(&self) -> Source {
+        match &self.by {
+            By::Records { .. } => Source::SwitchRecords,
+            By::Counts { looks_ns, .. } => {
+                let mut apart: Vec<u64> = looks_ns.windows(2).map(|two| two[1] - two[0]).collect();
+                apart.sort_unstable();
+                let median_ns = apart.get(apart.len() / 2).copied().unwrap_or(0);
+                Source::Polled { resolution_us: median_ns as f64 / 1e3 }
+            }
+        }
+    }
+
+    /// Takes what there is for the last time.
+    pub(super) fn finish(&mut self) {
+        self.follow();
+        if let By::Records { status, before, .. } = &self.by
+            && let Some(now) = switches(status)
+        {
+            // One may be asleep at each end.
+            let slept = now.saturating_sub(*before).saturating_sub(2);
+            self.lost = self.lost.max(slept.saturating_sub(self.count));
+            self.count = self.count.max(slept);
+        }
+    }
+
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    pub(super) fn rhythm(&self) -> Rhythm {
+        rhythm::of(&self.times_ns, self.count, self.lost)
+    }
+}
+
+/// Records of all switches of one thread, wherever it runs. They say nothing of the kernel, so that no right beyond that over the
+/// thread itself is asked for.
+fn records(thread: u32) -> io::Result<Sampler> {
+    let mut builder = Builder::new(Software::DUMMY);
+    builder
+        .observe_pid(libc::pid_t::try_from(thread).map_err(|_| io::ErrorKind::NotFound)?)
+        .any_cpu()
+        .exclude_kernel(true)
+        .exclude_hv(true)
+        .context_switch(true)
+        .sample_id_all(true)
+        .sample(SampleFlag::TIME)
+        .clockid(Clock::MONOTONIC);
+    let mut sampler = builder.build()?.sampled(RING_BYTES)?;
+    sampler.enable()?;
+    Ok(sampler)
+}
+
+/// How often the thread went to sleep.
+fn switches(status: &File) -> Option<u64> {
+    let mut bytes = [0; 4096];
+    let length = status.read_at(&mut bytes, 0).ok()?;
+    let text = String::from_utf8_lossy(&bytes[..length]);
+    text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+}
+
+fn why_counted(error: &io::Error) -> String {
+    let setting = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let setting = setting
+        .map_or(String::new(), |level| format!("; kernel.perf_event_paranoid is {}", level.trim()));
+    format!(
+        "wake-ups are counted every millisecond or so, since the kernel gives no records of them ({error}{setting}): as root, or with CAP_PERFMON, it would"
+    )
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
+}
+
+fn number_at(body: &[u8], offset: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(body.get(offset..offset + 8)?.try_into().ok()?))
+}

@@ -1,0 +1,292 @@
+//! What `check` says on machines of files, and on this one: with rights, without, and in a control group that forbids what root may.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use evermap_lane::machine::{Machine, Statement, Subject, can_lend_with_fifo, check};
+
+use crate::mock::Mock;
+
+const NOBODY: u32 = 65_534;
+
+fn of<'a>(all: &'a [Statement], name: &str) -> &'a Statement {
+    all.iter().find(|one| one.name == name).unwrap_or_else(|| panic!("no {name} in {all:?}"))
+}
+
+fn on(mock: &Mock) -> Vec<Statement> {
+    check(&mock.look(), &Subject::default())
+}
+
+#[track_caller]
+fn says(statement: &Statement, able: bool, what: &str) {
+    assert_eq!(statement.able, able, "{statement:?}");
+    assert!(statement.why.contains(what), "{statement:?} lacks {what:?}");
+}
+
+fn of_place(place: &Path) -> Vec<Statement> {
+    check(
+        &Machine::look().unwrap(),
+        &Subject { places: vec![place.to_owned()], ..Subject::default() },
+    )
+}
+
+#[test]
+fn with_one_core_nobody_holds_it() {
+    let all = on(&Mock::with_cores("0"));
+    says(of(&all, "exclusive-core"), false, "leave others no core");
+    says(of(&all, "deadline-pinned"), false, "nothing to be pinned to");
+    says(of(&all, "core"), true, "the only one that runs");
+}
+
+#[test]
+fn a_core_that_others_cpusets_have_is_told() {
+    let mock = Mock::with_cores("0-3")
+        .proc("self/cgroup", "3:cpuset:/mine\n")
+        .proc("self/mountinfo", "34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n")
+        .sys("fs/cgroup/cpuset/mine/cpuset.cpus", "0-3\n")
+        .sys("fs/cgroup/cpuset/mine/cgroup.procs", "");
+    says(of(&on(&mock), "exclusive-core"), true, "no other cpuset has core 0");
+    let mock = mock
+        .sys("fs/cgroup/cpuset/machine/cpuset.cpus", "0-1\n")
+        .sys("fs/cgroup/cpuset/machine/guest/cpuset.cpus", "0\n")
+        .sys("fs/cgroup/cpuset/else/cpuset.cpus", "2\n")
+        .sys("fs/cgroup/cpuset/evermap-lane-0/cpuset.cpus", "0\n");
+    says(of(&on(&mock), "exclusive-core"), true, "cpuset/machine and 1 more has core 0, too");
+}
+
+#[test]
+fn partitions_need_the_controller() {
+    let mock = |controllers: &str| {
+        Mock::with_cores("0-3")
+            .proc("self/cgroup", "0::/app\n")
+            .proc("self/mountinfo", "34 31 0:31 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+            .sys("fs/cgroup/app/cgroup.controllers", controllers)
+            .sys("fs/cgroup/app/cgroup.procs", "")
+    };
+    says(
+        of(&on(&mock("cpuset cpu memory\n")), "exclusive-core"),
+        true,
+        "by a partition of version 2",
+    );
+    let all = on(&mock("cpu memory\n"));
+    says(of(&all, "exclusive-core"), false, "no `cpuset` controller");
+    assert!(of(&all, "exclusive-core").remedy.as_ref().unwrap().contains("+cpuset"));
+    says(of(&on(&Mock::with_cores("0-1")), "exclusive-core"), false, "no control groups");
+}
+
+#[test]
+fn a_machine_without_a_last_net_is_told() {
+    let with = |runtime: &str| {
+        on(&Mock::with_cores("0-1").proc("sys/kernel/sched_rt_runtime_us", runtime))
+    };
+    says(of(&with("-1\n"), "throttling"), false, "keeps its core for ever");
+    says(of(&with("0\n"), "throttling"), false, "get nothing");
+    says(of(&with("950000\n"), "throttling"), true, "950000 of each 1000000 us");
+    says(of(&on(&Mock::with_cores("0-1")), "throttling"), false, "not known");
+}
+
+#[test]
+fn kernels_are_told_apart() {
+    let preemption = |mock: Mock| of(&on(&mock), "preemption").clone();
+    let mock = || Mock::with_cores("0-1");
+    says(&preemption(mock().sys("kernel/realtime", "1\n")), true, "PREEMPT_RT");
+    says(
+        &preemption(mock().sys("kernel/debug/sched/preempt", "none voluntary (full) lazy\n")),
+        true,
+        "(full)",
+    );
+    says(&preemption(mock().proc("cmdline", "quiet preempt=lazy\n")), true, "(lazy)");
+    says(
+        &preemption(mock().proc("version", "Linux version 6.1 #1 SMP Debian\n")),
+        false,
+        "none or voluntary",
+    );
+    says(
+        &preemption(mock().proc("version", "Linux version 6.18 SMP PREEMPT_DYNAMIC\n")),
+        false,
+        "not told",
+    );
+    let all = on(&mock()
+        .sys("kernel/sched_ext/state", "enabled\n")
+        .sys("kernel/sched_ext/root/ops", "lavd\n")
+        .sys("devices/system/clocksource/clocksource0/current_clocksource", "hpet\n")
+        .sys("devices/system/cpu/nohz_full", "1\n"));
+    says(of(&all, "ordinary-scheduler"), true, "lavd");
+    says(of(&all, "clock-source"), false, "hpet");
+    says(of(&all, "tickless"), true, "cores 1");
+}
+
+#[test]
+fn without_proc_and_sys_everything_is_answered_all_the_same() {
+    let mock = Mock::silent().proc("stat", "cpu0 1\ncpu1 1\n");
+    let subject = Subject { places: vec![std::env::temp_dir()], ..Subject::default() };
+    let all = check(&mock.look(), &subject);
+    says(of(&all, "core"), true, "core 0");
+    says(of(&all, "disk-interrupts"), false, "none of a disk is known");
+    says(of(&all, "exchange"), true, "tried");
+    assert!(all.iter().all(|one| !one.why.is_empty()));
+}
+
+#[test]
+fn trials_of_a_place_leave_nothing_there() {
+    let place = tempfile::tempdir().unwrap();
+    let all = of_place(place.path());
+    says(of(&all, "exchange"), true, "tried");
+    says(of(&all, "unnamed-files"), true, "tried");
+    says(of(&all, "leases"), true, "tried");
+    assert!(
+        all.iter()
+            .filter(|one| one.place.is_some())
+            .all(|one| one.place.as_deref() == Some(place.path()))
+    );
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_is_only_read() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("clip");
+    fs::write(&file, vec![7; 10_000]).unwrap();
+    let before = fs::metadata(&file).unwrap();
+    let all = of_place(&file);
+    assert!(all.iter().any(|one| one.name == "nowait-reads"));
+    assert_eq!(fs::read(&file).unwrap(), vec![7; 10_000]);
+    assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), before.modified().unwrap());
+    fs::write(&file, "").unwrap();
+    says(of(&of_place(&file), "reads"), false, "empty");
+}
+
+#[test]
+fn memory_is_no_device_to_poll_or_to_map() {
+    let Ok(place) = tempfile::tempdir_in("/dev/shm") else {
+        eprintln!("skipped: no /dev/shm");
+        return;
+    };
+    let all = of_place(place.path());
+    says(of(&all, "disk"), true, "tmpfs");
+    says(of(&all, "device-mapping"), false, "MAP_SYNC");
+    assert!(!of(&all, "polled-reads").able);
+}
+
+#[test]
+fn a_place_that_is_none_is_said() {
+    says(of(&of_place(Path::new("/nowhere/at/all")), "place"), false, "No such file");
+    says(of(&of_place(Path::new("/dev/null")), "place"), false, "neither a file nor a directory");
+}
+
+#[test]
+fn a_lane_needs_core_affinity_and_fifo() {
+    let all = check(&Machine::look().unwrap(), &Subject::default());
+    let expected = ["core", "affinity", "fifo"].iter().all(|name| of(&all, name).able);
+    assert_eq!(can_lend_with_fifo(&all), expected);
+    let without: Vec<Statement> = all.iter().filter(|one| one.name != "fifo").cloned().collect();
+    assert!(!can_lend_with_fifo(&without));
+    let taken = Machine::look().unwrap().cpus.online.iter().collect();
+    let all = check(&Machine::look().unwrap(), &Subject { taken, ..Subject::default() });
+    says(of(&all, "core"), false, "no core is left");
+    assert!(!can_lend_with_fifo(&all));
+}
+
+#[test]
+fn a_state_directory_is_looked_at_and_not_made() {
+    let place = tempfile::tempdir().unwrap();
+    let state = place.path().join("run/evermap-lane");
+    let subject = Subject { state: Some(state.clone()), ..Subject::default() };
+    let all = check(&Machine::look().unwrap(), &subject);
+    says(of(&all, "state-directory"), true, "can be made");
+    assert!(!state.exists());
+}
+
+/// Starts one of the acts below as a process of its own, and gives what it said.
+fn act(name: &str, prepare: impl FnOnce(&mut Command)) -> String {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "--nocapture", &format!("checks::{name}")]);
+    prepare(&mut command);
+    let output = command.output().unwrap();
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+    said
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[test]
+fn nobody_is_told_which_rights_are_missing() {
+    if !is_root() {
+        eprintln!("skipped: only root can become nobody");
+        return;
+    }
+    act("act_as_nobody", |command| {
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    });
+}
+
+#[test]
+#[ignore = "an act of `nobody_is_told_which_rights_are_missing`"]
+fn act_as_nobody() {
+    assert_eq!(rustix::process::geteuid().as_raw(), NOBODY);
+    let all = check(&Machine::look().unwrap(), &Subject::default());
+    says(of(&all, "fifo"), false, "neither CAP_SYS_NICE nor a real-time limit");
+    says(of(&all, "deadline"), false, "CAP_SYS_NICE");
+    says(of(&all, "core"), true, "core");
+    says(of(&all, "affinity"), true, "tried");
+    assert!(!of(&all, "exclusive-core").able);
+    assert!(!can_lend_with_fifo(&all));
+    // An answer comes for each, whatever this user may not look at.
+    assert!(all.iter().all(|one| !one.why.is_empty()));
+}
+
+/// A control group that is gone when the test is over.
+struct FreshGroup(PathBuf);
+
+impl Drop for FreshGroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_fresh_control_group_forbids_fifo_to_root_and_is_named() {
+    let machine = Machine::look().unwrap();
+    let Some((file, _)) = machine.groups.real_time_runtime_us().filter(|_| is_root()) else {
+        eprintln!("skipped: needs root and `cpu` groups of version 1 with real-time limits");
+        return;
+    };
+    let group = FreshGroup(
+        file.parent().unwrap().join(format!("evermap-check-test-{}", std::process::id())),
+    );
+    if let Err(error) = fs::create_dir(&group.0) {
+        eprintln!("skipped: no group can be made: {error}");
+        return;
+    }
+    assert_eq!(fs::read_to_string(group.0.join("cpu.rt_runtime_us")).unwrap().trim(), "0");
+    act("act_in_a_fresh_group", |command| {
+        command.env("EVERMAP_TEST_GROUP", &group.0);
+    });
+}
+
+#[test]
+#[ignore = "an act of `a_fresh_control_group_forbids_fifo_to_root_and_is_named`"]
+fn act_in_a_fresh_group() {
+    let group = PathBuf::from(std::env::var_os("EVERMAP_TEST_GROUP").unwrap());
+    fs::write(group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
+    let all = check(&Machine::look().unwrap(), &Subject::default());
+    let fifo = of(&all, "fifo");
+    says(
+        fifo,
+        false,
+        "cpu.rt_runtime_us is 0, so nobody in this control group can be real-time, root neither",
+    );
+    assert!(fifo.why.contains(group.to_str().unwrap()), "{fifo:?}");
+    assert!(fifo.remedy.as_ref().unwrap().contains("echo"), "{fifo:?}");
+    assert!(!can_lend_with_fifo(&all));
+}

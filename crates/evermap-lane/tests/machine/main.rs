@@ -1,0 +1,7 @@
+//! Machines of many kinds, each as a tree of files.
+#![allow(clippy::unwrap_used)]
+
+mod checks;
+mod choice;
+mod groups;
+mod mock;

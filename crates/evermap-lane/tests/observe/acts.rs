@@ -1,0 +1,122 @@
+//! What observed processes do. Each says on stdout that it has begun, and ends by itself when nobody ended it.
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{ClockId, clock_nanosleep_absolute};
+use rustix::time::{Timespec, clock_gettime};
+
+const LIFE: Duration = Duration::from_secs(60);
+
+/// An act that runs until it is dropped.
+pub struct Act {
+    child: Child,
+    /// Open until its end: what it still says has somewhere to go.
+    said: Lines<BufReader<ChildStdout>>,
+}
+
+impl Act {
+    pub fn start(name: &str, settings: &[(&str, String)]) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--ignored", "--exact", "--nocapture", &format!("acts::{name}")])
+            .envs(settings.iter().map(|(name, value)| (*name, value)))
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut act = Act { child, said };
+        let mut lines = act.said.by_ref().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("begun")), "{name} never began");
+        act
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Act {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn setting(name: &str) -> String {
+    std::env::var(name).unwrap()
+}
+
+fn begun() {
+    println!("begun");
+    std::io::stdout().flush().unwrap();
+}
+
+/// Calls at the beginning of each period.
+fn every(period_ns: u64, mut work: impl FnMut()) {
+    let (begin, now) = (Instant::now(), clock_gettime(ClockId::Monotonic));
+    let first_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    for n in 1.. {
+        if begin.elapsed() > LIFE {
+            return;
+        }
+        let at_ns = first_ns + n * period_ns;
+        let at = Timespec {
+            tv_sec: (at_ns / 1_000_000_000) as i64,
+            tv_nsec: (at_ns % 1_000_000_000) as i64,
+        };
+        clock_nanosleep_absolute(ClockId::Monotonic, &at).unwrap();
+        work();
+    }
+}
+
+#[test]
+#[ignore = "an act"]
+fn act_periodic() {
+    let period_ns = setting("PERIOD_NS").parse().unwrap();
+    begun();
+    every(period_ns, || {});
+}
+
+#[test]
+#[ignore = "an act"]
+fn act_by_chance() {
+    begun();
+    let begin = Instant::now();
+    let mut state: u64 = setting("SEED").parse().unwrap();
+    while begin.elapsed() < LIFE {
+        // xorshift; the logarithm makes waits of a process without memory, 8 ms at the mean.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let share = ((state >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+        std::thread::sleep(Duration::from_secs_f64(-share.ln() * 8e-3));
+    }
+}
+
+#[test]
+#[ignore = "an act"]
+fn act_reading() {
+    let mut file = std::fs::File::open(setting("FILE")).unwrap();
+    begun();
+    let mut bytes = [0; 8192];
+    every(10_000_000, || std::io::Read::read_exact(&mut file, &mut bytes).unwrap());
+}
+
+#[test]
+#[ignore = "an act"]
+fn act_short() {
+    begun();
+    std::thread::sleep(Duration::from_millis(700));
+}
+
+#[test]
+#[ignore = "an act"]
+fn act_real_time() {
+    let wish = libc::sched_param { sched_priority: 33 };
+    // SAFETY: the kernel reads the structure, which is ours.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &wish) };
+    println!("{}", if result == 0 { "begun with the right" } else { "begun without" });
+    std::io::stdout().flush().unwrap();
+    every(20_000_000, || {});
+}

@@ -1,0 +1,6 @@
+//! Processes of many kinds, observed from outside. The acts are what the observed processes do: tests of this program, started as programs.
+#![allow(clippy::unwrap_used)]
+
+mod acts;
+mod refusals;
+mod rhythms;

@@ -1,0 +1,105 @@
+//! What cannot be observed, and what is said of it.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use evermap_lane::Error;
+use evermap_lane::observe::{Options, Unobservable, observe};
+
+use crate::acts::Act;
+
+const NOBODY: u32 = 65_534;
+
+fn short() -> Options {
+    Options { time: Duration::from_millis(300), ..Options::default() }
+}
+
+fn why(process: u32) -> Unobservable {
+    match observe(process, &short()) {
+        Err(Error::Unobservable { why, .. }) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn numbers_that_no_process_has_are_said() {
+    for process in [0, 4_194_304, u32::MAX] {
+        let error = observe(process, &short()).unwrap_err();
+        assert!(matches!(error, Error::NoProcess { .. }), "{error}");
+        assert!(error.to_string().contains(&process.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn a_thread_is_no_process_and_its_process_is_named() {
+    let (sender, thread) = std::sync::mpsc::channel();
+    let (end, wait) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::spawn(move || {
+        sender.send(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()).unwrap();
+        let _ = wait.recv();
+    });
+    let process = std::process::id();
+    assert_eq!(why(thread.recv().unwrap()), Unobservable::ThreadOf { process });
+    drop(end);
+    other.join().unwrap();
+}
+
+#[test]
+fn a_zombie_is_told_from_a_process() {
+    let mut child = Command::new("true").spawn().unwrap();
+    let stat = format!("/proc/{}/stat", child.id());
+    while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(why(child.id()), Unobservable::Zombie);
+    child.wait().unwrap();
+    assert!(matches!(observe(child.id(), &short()), Err(Error::NoProcess { .. })));
+}
+
+#[test]
+fn kernel_threads_have_no_lanes() {
+    // Number 2 starts all others; in a container that has its own numbers there is none.
+    let name = std::fs::read_to_string("/proc/2/comm").unwrap_or_default();
+    if name.trim() != "kthreadd" {
+        eprintln!("skipped: no thread of the kernel is to be seen here");
+        return;
+    }
+    assert_eq!(why(2), Unobservable::KernelThread);
+}
+
+#[test]
+fn a_process_that_ends_meanwhile_is_said() {
+    let act = Act::start("act_short", &[]);
+    let options = Options { time: Duration::from_secs(30), ..Options::default() };
+    match observe(act.id(), &options) {
+        Err(Error::Unobservable { why: Unobservable::Ended { after_ms }, .. }) => {
+            assert!(after_ms < 30_000)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn another_users_process_is_not_looked_at() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become nobody");
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--ignored", "--exact", "refusals::act_nobody_observes"])
+        .env("OTHER", std::process::id().to_string())
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+#[ignore = "an act of `another_users_process_is_not_looked_at`"]
+fn act_nobody_observes() {
+    let other = std::env::var("OTHER").unwrap().parse().unwrap();
+    assert_eq!(why(other), Unobservable::NotPermitted { owner: 0 });
+}
