@@ -55,6 +55,7 @@ impl Process {
 /// What is used of `/proc/PID/stat`.
 #[derive(Clone, Debug)]
 pub(crate) struct Stat {
+    pub(crate) name: String,
     pub(crate) state: char,
     pub(crate) parent: u32,
     flags: u64,
@@ -79,10 +80,12 @@ impl Stat {
 
     /// The name may have blanks and parentheses in it: what follows begins behind the last one.
     fn parse(text: &str) -> Option<Self> {
-        let (_, after) = text.rsplit_once(") ")?;
+        let (before, after) = text.rsplit_once(") ")?;
+        let (_, name) = before.split_once('(')?;
         let fields: Vec<&str> = after.split_ascii_whitespace().collect();
         let number = |place: usize| -> Option<u64> { fields.get(place)?.parse().ok() };
         Some(Self {
+            name: name.to_owned(),
             state: fields.first()?.chars().next()?,
             parent: fields.get(1)?.parse().ok()?,
             flags: number(6)?,
@@ -174,7 +177,7 @@ mod tests {
         let rest: Vec<&str> = numbers.collect();
         let text = format!("12 (a) b (c) R {}", rest[1..].join(" "));
         let stat = Stat::parse(&text).unwrap();
-        assert_eq!((stat.state, stat.parent), ('R', 7));
+        assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) b (c", 'R', 7));
         assert!(stat.is_of_kernel() && stat.start_ticks == 7);
         let used = (stat.minor_faults, stat.major_faults, stat.processor_ticks);
         assert_eq!(used, (7, 7, 14));

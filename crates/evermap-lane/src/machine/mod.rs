@@ -18,6 +18,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+pub(crate) use check::why_refused;
 pub use check::{Statement, Subject, can_lend_with_fifo, check};
 pub use choose::ChosenCore;
 pub use cpus::Cpus;

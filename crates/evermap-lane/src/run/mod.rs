@@ -134,7 +134,7 @@ impl Own {
         }
         let wish = Scheduling::fifo(u32::from(policy.app.priority) + 1);
         if let Err(error) = scheduler::set(Thread::CURRENT, &wish) {
-            let missed = why::no_fifo(machine, wish.priority, &error);
+            let missed = why::not_scheduled(machine, &wish, &error);
             ended
                 .missed
                 .push(Missed { what: "the lane's own watch before all others".into(), ..missed });

@@ -202,11 +202,7 @@ fn say_granted(prepared: &mut Prepared, answer: &Answer, ended: &mut Ended) -> R
     for (wish, tried) in prepared.wishes.iter().zip(&answer.tried) {
         let Some(number) = tried else { continue };
         let error = io::Error::from_raw_os_error(*number);
-        ended.missed.push(match wish.scheduling.policy {
-            Class::Deadline => why::no_deadline(&error),
-            Class::Fifo => why::no_fifo(&prepared.machine, wish.scheduling.priority, &error),
-            _ => why::other("its core", &error),
-        });
+        ended.missed.push(why::not_scheduled(&prepared.machine, &wish.scheduling, &error));
     }
     let granted = answer.tried.iter().position(Option::is_none);
     let Some(wish) = granted.and_then(|at| prepared.wishes.get(at)).cloned() else {

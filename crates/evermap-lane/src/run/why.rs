@@ -2,56 +2,21 @@
 
 use std::io;
 
-use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use super::Missed;
-use crate::machine::Machine;
+use crate::machine::{Machine, why_refused};
+use crate::sys::scheduler::{Policy, Scheduling};
 
-/// `SCHED_FIFO` was refused.
-pub(super) fn no_fifo(machine: &Machine, priority: u32, error: &io::Error) -> Missed {
-    let what = format!("SCHED_FIFO at {priority}");
-    if error.raw_os_error() != Some(libc::EPERM) {
-        let remedy = "see `evermap lane check`".into();
-        return Missed { what, why: format!("the kernel says: {error}"), remedy };
-    }
-    if let Some((file, 0)) = machine.groups.real_time_runtime_us() {
-        return Missed {
-            what,
-            why: format!(
-                "{} is 0: nobody in this group can be real-time, root neither",
-                file.display()
-            ),
-            remedy: format!(
-                "write a share to it (`echo 100000 > {}`), or start the lane from the topmost group",
-                file.display()
-            ),
-        };
-    }
-    let limit =
-        getrlimit(Resource::Rtprio).current.map_or("unlimited".into(), |limit| limit.to_string());
-    Missed {
-        what,
-        why: format!("this user has no CAP_SYS_NICE, and RLIMIT_RTPRIO is {limit}"),
-        remedy: format!(
-            "raise the limit (`LimitRTPRIO={priority}` of the service, or `rtprio {priority}` in /etc/security/limits.d), or do it as root"
-        ),
-    }
-}
-
-/// `SCHED_DEADLINE` was refused to a program that is not pinned.
-pub(super) fn no_deadline(error: &io::Error) -> Missed {
-    let (why, remedy) = match error.raw_os_error() {
-        Some(libc::EBUSY) => (
-            "the deadlines of others leave no room for this budget".to_owned(),
-            "lower `budget_us`, or end one of them",
-        ),
-        Some(libc::EPERM) => (
-            "this user has no CAP_SYS_NICE, or the program may not use all cores (`taskset`, cpusets)".to_owned(),
-            "do it as root, with all cores allowed",
-        ),
-        _ => (format!("the kernel says: {error}"), "see `budget_us`, `deadline_us` and the period"),
+/// A way to be scheduled was refused.
+pub(super) fn not_scheduled(machine: &Machine, wish: &Scheduling, error: &io::Error) -> Missed {
+    let what = match wish.policy {
+        Policy::Fifo => format!("SCHED_FIFO at {}", wish.priority),
+        Policy::Deadline => "SCHED_DEADLINE".to_owned(),
+        _ => return other("its core", error),
     };
-    Missed { what: "SCHED_DEADLINE".into(), why, remedy: remedy.into() }
+    let (why, remedy) = why_refused(machine, wish.policy, error);
+    Missed { what, why, remedy }
 }
 
 /// `SCHED_DEADLINE` was not even asked for.
@@ -63,14 +28,9 @@ pub(super) fn pinned_deadline() -> Missed {
     }
 }
 
-/// Whether root's right to lock memory beyond any limit is there.
+/// Whether this process, and what it starts, may lock memory beyond any limit.
 pub(super) fn may_lock_memory() -> bool {
-    /// `CAP_IPC_LOCK` of `linux/capability.h`.
-    const LOCK: u64 = 1 << 14;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    effective
-        .is_some_and(|text| u64::from_str_radix(text.trim(), 16).is_ok_and(|all| all & LOCK != 0))
+    capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::IPC_LOCK))
 }
 
 /// The limit for locked memory stays.

@@ -17,6 +17,7 @@ use std::thread;
 use serde::Serialize;
 
 use super::Machine;
+pub(crate) use scheduling::why_refused;
 
 /// Whether one thing is possible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -8,7 +8,7 @@ use super::super::Machine;
 use super::rights::Rights;
 use super::{Statement, apart};
 use crate::policy::{App, Core};
-use crate::sys::scheduler::{self, Scheduling, Thread};
+use crate::sys::scheduler::{self, Policy, Scheduling, Thread};
 
 /// What is tried for deadlines: a tenth of a core.
 const DEADLINE_RUNTIME_NS: u64 = 1_000_000;
@@ -229,10 +229,23 @@ fn deadlines(
     (free, pinned)
 }
 
+/// Why the kernel has refused this process a policy, and what to do about it.
+pub(crate) fn why_refused(
+    machine: &Machine,
+    policy: Policy,
+    error: &io::Error,
+) -> (String, String) {
+    let rights = Rights::look(machine);
+    match policy {
+        Policy::Deadline => why_no_deadline(machine, &rights, error),
+        _ => Refusal::of(machine, &rights).explain("SCHED_FIFO", error),
+    }
+}
+
 fn why_no_deadline(machine: &Machine, rights: &Rights, error: &io::Error) -> (String, String) {
     match error.raw_os_error() {
         Some(libc::EBUSY) => (
-            "EBUSY: other deadlines leave no tenth of a core".into(),
+            "EBUSY: other deadlines leave too little of the cores".into(),
             "end one of those, or ask for less (`budget_us`)".into(),
         ),
         Some(libc::EPERM) if !rights.may_schedule => (
