@@ -9,6 +9,8 @@
 
 mod error;
 mod period;
+#[cfg(feature = "plots")]
+pub mod plot;
 mod policy;
 mod quantiles;
 
