@@ -13,6 +13,7 @@ mod period;
 pub mod plot;
 mod policy;
 mod quantiles;
+pub mod trace;
 
 pub use error::{Error, Result};
 pub use period::Period;

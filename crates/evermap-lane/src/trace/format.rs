@@ -1,0 +1,254 @@
+//! The formats: their names, how one is told from another, and how a trace is read by its parser.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, BufRead, Read};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::json::{self, Json};
+use super::lines::{LINE_BYTES_MAX, Line, Lines};
+use super::warning::{Problem, shown};
+use super::{Collector, Error, Options, Result, Trace};
+
+/// This much of a trace is looked at to tell what it is.
+const HEAD_BYTES_MAX: u64 = 2 * LINE_BYTES_MAX as u64;
+const HEAD_LINES_MAX: u64 = 1_000;
+
+/// What tells of requests. The names in brackets are those for [`FromStr`] and the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Format {
+    /// Lines of JSON as this crate writes them (`json`).
+    Json,
+    /// `strace -f -ttt -T -y` (`strace`).
+    Strace,
+    /// `perf script` of `block:block_rq_issue` and `block:block_rq_complete` (`perf`).
+    Perf,
+    /// `blkparse`, in its default form (`blkparse`).
+    Blkparse,
+    /// fio's `write_iolog`, version 2 and 3 (`fio`).
+    Fio,
+    /// MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` (`msr`).
+    Msr,
+    /// UMass SPC: `ASU,LBA,Size,Opcode,Timestamp` (`spc`).
+    Spc,
+}
+
+impl Format {
+    /// All there are.
+    pub const ALL: [Format; 7] = [
+        Format::Json,
+        Format::Strace,
+        Format::Perf,
+        Format::Blkparse,
+        Format::Fio,
+        Format::Msr,
+        Format::Spc,
+    ];
+
+    /// How it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Json => "json",
+            Format::Strace => "strace",
+            Format::Perf => "perf",
+            Format::Blkparse => "blkparse",
+            Format::Fio => "fio",
+            Format::Msr => "msr",
+            Format::Spc => "spc",
+        }
+    }
+
+    pub(super) fn names() -> String {
+        Format::ALL.map(Format::name).join(", ")
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Format::ALL.into_iter().find(|format| format.name() == text);
+        found.ok_or_else(|| format!("`{text}` is no format; there are {}", Format::names()))
+    }
+}
+
+/// What the numbers of a log without a unit are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimeUnit {
+    /// Nanoseconds (`ns`).
+    Ns,
+    /// Microseconds (`us`).
+    Us,
+    /// Milliseconds (`ms`).
+    Ms,
+}
+
+impl TimeUnit {
+    /// How many nanoseconds one is.
+    pub fn ns(self) -> u64 {
+        match self {
+            TimeUnit::Ns => 1,
+            TimeUnit::Us => 1_000,
+            TimeUnit::Ms => 1_000_000,
+        }
+    }
+}
+
+impl FromStr for TimeUnit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "ns" => Ok(TimeUnit::Ns),
+            "us" => Ok(TimeUnit::Us),
+            "ms" => Ok(TimeUnit::Ms),
+            _ => Err(format!("`{text}` is no unit of time; there are ns, us, ms")),
+        }
+    }
+}
+
+/// Reads a format, line by line.
+pub(super) trait Parser {
+    /// Takes a line that is not empty. False: it is no line of the format.
+    fn take(&mut self, line: &str, collector: &mut Collector) -> bool;
+
+    /// There are no more lines: what was kept for later is told now.
+    fn end(&mut self, _: &mut Collector) {}
+}
+
+impl Format {
+    fn parser(self, _options: &Options) -> Box<dyn Parser> {
+        match self {
+            Format::Json => Box::new(Json),
+            _ => Box::new(Json),
+        }
+    }
+
+    /// Whether this may be a line of the format that a trace is told by.
+    fn is_line(self, line: &str) -> bool {
+        match self {
+            Format::Json => json::is_line(line),
+            _ => false,
+        }
+    }
+
+    /// How to make one that has what is needed.
+    fn remedy(self) -> &'static str {
+        match self {
+            Format::Json => "`evermap lane trace import` makes one",
+            Format::Strace => "record it with `strace -f -ttt -T -y -o FILE`",
+            Format::Perf => {
+                "record it with `perf record -a -e block:block_rq_issue,block:block_rq_complete`, then `perf script`"
+            }
+            Format::Blkparse => "make it with `blkparse -i DEVICE`, in its default form",
+            Format::Fio => "record it with `fio --write_iolog=FILE`",
+            Format::Msr => {
+                "a line has seven fields: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime"
+            }
+            Format::Spc => "a line has five fields: ASU,LBA,Size,Opcode,Timestamp",
+        }
+    }
+}
+
+/// Reads all of it by the parser of its format.
+pub(super) fn read(mut reader: impl BufRead, name: &str, options: &Options) -> Result<Trace> {
+    let failed = |source| Error::Io { operation: "read", name: name.to_string(), source };
+    let mut head = Vec::new();
+    reader.by_ref().take(HEAD_BYTES_MAX).read_to_end(&mut head).map_err(failed)?;
+    let format = match options.format {
+        Some(format) => format,
+        None => detect(&head, name)?,
+    };
+    if format == Format::Json {
+        check_version(&head, name)?;
+    }
+    let mut parser = format.parser(options);
+    let mut lines = Lines::new(io::Cursor::new(head).chain(reader));
+    let mut collector = Collector::new(format, options.events_max);
+    while let Some((number, line)) = lines.next().map_err(failed)? {
+        collector.at_line(number);
+        take(&mut *parser, line, &mut collector);
+        if collector.is_full() {
+            break;
+        }
+    }
+    parser.end(&mut collector);
+    if lines.number() == 0 {
+        return Err(Error::Empty { name: name.into() });
+    }
+    if collector.is_empty() {
+        let why = match collector.first_warning() {
+            Some(warning) => format!("{warning}; {}", format.remedy()),
+            None => format.remedy().to_string(),
+        };
+        let (name, lines) = (name.to_string(), lines.number());
+        return Err(Error::NothingUsable { name, format, lines, why });
+    }
+    Ok(collector.finish())
+}
+
+fn take(parser: &mut dyn Parser, line: Line<'_>, collector: &mut Collector) {
+    let (text, is_whole) = match line {
+        Line::TooLong(text) => return collector.warn(Problem::LineTooLong, &text),
+        Line::Text { text, is_whole } => (text, is_whole),
+    };
+    if matches!(text, Cow::Owned(_)) {
+        collector.warn(Problem::NotText, &text);
+    }
+    if text.trim().is_empty() || parser.take(&text, collector) {
+        return;
+    }
+    collector.warn(if is_whole { Problem::Malformed } else { Problem::Truncated }, &text);
+}
+
+/// The format that most of the first lines are lines of.
+fn detect(head: &[u8], name: &str) -> Result<Format> {
+    let mut lines = Lines::new(head);
+    let mut counts = [0_u32; Format::ALL.len()];
+    let mut first_line = String::new();
+    // Reading from memory does not fail.
+    while let Ok(Some((number, line))) = lines.next() {
+        let (Line::Text { text, .. } | Line::TooLong(text)) = line;
+        if first_line.is_empty() {
+            first_line = shown(&text);
+        }
+        if number > HEAD_LINES_MAX {
+            break;
+        }
+        for (count, format) in counts.iter_mut().zip(Format::ALL) {
+            *count += u32::from(format.is_line(&text));
+        }
+    }
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let found = counts.iter().position(|&count| count == most && most > 0);
+    match found {
+        Some(index) => Ok(Format::ALL[index]),
+        None if head.is_empty() => Err(Error::Empty { name: name.into() }),
+        None => Err(Error::UnknownFormat { name: name.into(), first_line }),
+    }
+}
+
+/// A trace of a later version may mean something else by the same words.
+fn check_version(head: &[u8], name: &str) -> Result<()> {
+    let mut lines = Lines::new(head);
+    let Ok(Some((_, Line::Text { text, .. }))) = lines.next() else {
+        return Ok(());
+    };
+    match json::version(&text) {
+        Some(found) if found > json::VERSION => {
+            Err(Error::NewerVersion { name: name.into(), found, known: json::VERSION })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,228 @@
+//! The format of this crate: a line of JSON that says what it is, then one for each event. Written and read without loss: what was
+//! written comes back as the same [`Event`]s.
+
+use std::borrow::Cow;
+use std::io::{self, BufWriter, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::collect::Collector;
+use super::format::Parser;
+use super::{Event, Operation, Trace};
+
+/// What is written, and the latest that is read.
+pub(super) const VERSION: u64 = 1;
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head<'a> {
+    #[serde(rename = "evermap-trace")]
+    version: u64,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    from: Option<Cow<'a, str>>,
+}
+
+/// Each further line. Unknown keys are passed over: a later version may have more to tell.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record<'a> {
+    t: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    frame: Option<u64>,
+    op: Operation,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    file: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    off: Option<u64>,
+    len: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lat: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+}
+
+pub(super) fn write(trace: &Trace, writer: impl Write) -> io::Result<()> {
+    let mut writer = BufWriter::with_capacity(1 << 16, writer);
+    let head = Head { version: VERSION, from: Some(trace.format.name().into()) };
+    serde_json::to_writer(&mut writer, &head)?;
+    writer.write_all(b"\n")?;
+    for event in &trace.events {
+        let record = Record {
+            t: event.at_ns,
+            frame: event.frame,
+            op: event.operation,
+            file: event.file.as_deref().map(Cow::Borrowed),
+            off: event.offset_bytes,
+            len: event.length_bytes,
+            lat: event.latency_ns,
+            pid: event.process,
+        };
+        serde_json::to_writer(&mut writer, &record)?;
+        writer.write_all(b"\n")?;
+    }
+    writer.flush()
+}
+
+/// The version that this line says, if it is a first line.
+pub(super) fn version(line: &str) -> Option<u64> {
+    serde_json::from_str::<Head>(line).ok().map(|head| head.version)
+}
+
+/// Whether this may be a line of it.
+pub(super) fn is_line(line: &str) -> bool {
+    line.starts_with('{')
+        && (version(line).is_some() || serde_json::from_str::<Record>(line).is_ok())
+}
+
+/// Reads the lines.
+#[derive(Debug)]
+pub(super) struct Json;
+
+impl Parser for Json {
+    fn take(&mut self, line: &str, collector: &mut Collector) -> bool {
+        let Ok(record) = serde_json::from_str::<Record>(line) else {
+            let Ok(head) = serde_json::from_str::<Head>(line) else { return false };
+            if let Some(Ok(from)) = head.from.map(|from| from.parse()) {
+                collector.came_from(from);
+            }
+            return true;
+        };
+        let file = record.file.and_then(|file| collector.name(&file));
+        collector.add_in_order(Event {
+            at_ns: record.t,
+            frame: record.frame,
+            operation: record.op,
+            file,
+            offset_bytes: record.off,
+            length_bytes: record.len,
+            latency_ns: record.lat,
+            process: record.pid,
+        });
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{LENGTH_BYTES_MAX, Options};
+    use super::*;
+    use crate::trace::{Format, Problem};
+
+    fn read(text: &[u8]) -> Trace {
+        Trace::read_from(text, "test", &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn the_format_is_this_to_the_byte() {
+        let events = vec![
+            Event {
+                at_ns: 0,
+                frame: Some(0),
+                operation: Operation::Read,
+                file: Some("clip \"1\".mkv".into()),
+                offset_bytes: Some(4_096),
+                length_bytes: 32_768,
+                latency_ns: Some(16_000),
+                process: Some(71),
+            },
+            Event {
+                at_ns: 1_500,
+                frame: None,
+                operation: Operation::Flush,
+                file: None,
+                offset_bytes: None,
+                length_bytes: 0,
+                latency_ns: None,
+                process: None,
+            },
+        ];
+        let trace = Trace { format: Format::Strace, events, warnings: Vec::new() };
+        let mut written = Vec::new();
+        trace.write(&mut written).unwrap();
+        let expected = concat!(
+            r#"{"evermap-trace":1,"from":"strace"}"#,
+            "\n",
+            r#"{"t":0,"frame":0,"op":"read","file":"clip \"1\".mkv","off":4096,"len":32768,"lat":16000,"pid":71}"#,
+            "\n",
+            r#"{"t":1500,"op":"flush","len":0}"#,
+            "\n",
+        );
+        assert_eq!(String::from_utf8(written).unwrap(), expected);
+        assert_eq!(read(expected.as_bytes()), trace);
+    }
+
+    #[test]
+    fn a_later_version_is_refused_and_what_it_adds_to_this_one_is_passed_over() {
+        let text = b"{\"evermap-trace\":2}\n{\"t\":1,\"op\":\"read\",\"len\":2}\n";
+        let error = Trace::read_from(&text[..], "later.jsonl", &Options::default()).unwrap_err();
+        assert!(error.to_string().starts_with("later.jsonl is a trace of version 2"), "{error}");
+        let trace = read(b"{\"t\":1,\"op\":\"read\",\"len\":2,\"colour\":\"red\"}\n");
+        assert_eq!((trace.format, trace.events.len()), (Format::Json, 1));
+        assert_eq!(trace.warnings, []);
+    }
+
+    #[test]
+    fn lines_out_of_order_cut_and_wrong_are_told_by_number() {
+        let trace = read(
+            b"{\"evermap-trace\":1}\r\n{\"t\":9,\"op\":\"read\",\"len\":1}\r\n{\"t\":-1,\"op\":\"read\",\"len\":1}\n\n\
+            {\"t\":5,\"op\":\"write\",\"len\":0}\n{\"t\":7,\"op\":\"read\",\"len\":3,\"off\":9223372036854775806}\n{\"t\":8,\"op",
+        );
+        let times: Vec<u64> = trace.events.iter().map(|event| event.at_ns).collect();
+        assert_eq!(times, [5, 7, 9]);
+        assert_eq!(trace.events[1].offset_bytes, None);
+        let told: Vec<_> = trace.warnings.iter().map(|w| (w.line.unwrap(), w.problem)).collect();
+        let expected = [
+            (3, Problem::Malformed),
+            (5, Problem::Unordered),
+            (6, Problem::Unordered),
+            (6, Problem::OffsetTooLarge),
+            (7, Problem::Truncated),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn more_events_than_wanted_are_left_out_and_that_is_said() {
+        let line = "{\"t\":1,\"op\":\"read\",\"len\":2}\n";
+        let text = line.repeat(5);
+        let options = Options { events_max: 3, ..Options::default() };
+        let trace = Trace::read_from(text.as_bytes(), "test", &options).unwrap();
+        assert_eq!(trace.events.len(), 3);
+        assert_eq!(trace.warnings[0].problem, Problem::TooManyEvents);
+        let options = Options { events_max: 5, ..Options::default() };
+        let trace = Trace::read_from(text.as_bytes(), "test", &options).unwrap();
+        assert_eq!((trace.events.len(), trace.warnings.len()), (5, 0));
+    }
+
+    prop_compose! {
+        fn an_event()(
+            at_ns: u64,
+            frame: Option<u64>,
+            operation in prop::sample::select(vec![
+                Operation::Read, Operation::Write, Operation::Flush, Operation::Discard, Operation::Other,
+            ]),
+            file in prop::option::of(".{0,40}"),
+            offset_bytes in prop::option::of(0..1_u64 << 62),
+            length_bytes in 0..=LENGTH_BYTES_MAX,
+            latency_ns: Option<u64>,
+            process: Option<u32>,
+        ) -> Event {
+            let file = file.map(Into::into);
+            Event { at_ns, frame, operation, file, offset_bytes, length_bytes, latency_ns, process }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_comes_back_the_same(mut events in prop::collection::vec(an_event(), 1..40)) {
+            events.sort_by_key(|event| event.at_ns);
+            let trace = Trace { format: Format::Spc, events, warnings: Vec::new() };
+            let mut written = Vec::new();
+            trace.write(&mut written).unwrap();
+            let back = read(&written);
+            prop_assert_eq!(back.format, trace.format);
+            prop_assert_eq!(back.events, trace.events);
+        }
+    }
+}
