@@ -13,6 +13,8 @@ mod period;
 pub mod plot;
 mod policy;
 mod quantiles;
+#[cfg(feature = "simulator")]
+pub mod simulate;
 pub mod trace;
 
 pub use error::{Error, Result};
