@@ -100,6 +100,13 @@ pub enum Failure {
     Transfer(#[from] evermap_transfer::Error),
     #[error(transparent)]
     Load(#[from] evermap_load::Error),
+    #[error(transparent)]
+    Simulation(#[from] evermap_lane::simulate::Error),
+    /// A profile or targets of the user's.
+    #[error("{}: {source}", path.display())]
+    InFile { path: PathBuf, source: Box<evermap_lane::simulate::Error> },
+    #[error(transparent)]
+    Trace(#[from] evermap_lane::trace::Error),
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
     /// A process that `demo` started.
@@ -160,6 +167,12 @@ impl Failure {
             Failure::NotAllCopied { .. } => 10,
             Failure::Transfer(error) => exit_code_of_transfer(error),
             Failure::Load(error) => exit_code_of_load(error),
+            Failure::Simulation(error) => exit_code_of_simulation(error),
+            Failure::InFile { source, .. } => exit_code_of_simulation(source),
+            Failure::Trace(evermap_lane::trace::Error::Io { source, .. }) => {
+                exit_code_of_file(source, 10)
+            }
+            Failure::Trace(_) => 8,
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -213,6 +226,15 @@ fn exit_code_of_load(error: &evermap_load::Error) -> u8 {
         Error::NoMemory { .. } => 7,
         Error::Changed { .. } => 12,
         _ => 10,
+    }
+}
+
+fn exit_code_of_simulation(error: &evermap_lane::simulate::Error) -> u8 {
+    use evermap_lane::simulate::Error;
+    match error {
+        Error::Syntax { .. } => 8,
+        Error::UnknownProfile { .. } => 3,
+        _ => 2,
     }
 }
 

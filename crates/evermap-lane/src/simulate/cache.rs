@@ -9,19 +9,25 @@ const NONE: u32 = u32::MAX;
 
 /// LRU caches over pages `0..footprint`.
 ///
-/// Invariant: `last[k]` is the page at place `capacities[k]` of the list, or `NONE` while the list is shorter; `level[page]` is the number of
+/// Invariant: `last[k]` is the page at place `capacities[k]` of the list, or `NONE` while the list is shorter; a page's `level` is the number of
 /// capacities that do not hold the page.
 #[derive(Clone, Debug)]
 pub(super) struct Caches {
     /// In pages, rising, each above 0.
     capacities: Vec<u32>,
     last: Vec<u32>,
-    newer: Vec<u32>,
-    older: Vec<u32>,
-    level: Vec<u8>,
+    pages: Vec<Page>,
     newest: u32,
     oldest: u32,
     length: u32,
+}
+
+/// A page's place in the list. Together, since a marker that moves needs all of it.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    newer: u32,
+    older: u32,
+    level: u32,
 }
 
 /// So many capacities can be told in a level.
@@ -32,12 +38,10 @@ impl Caches {
     pub(super) fn new(footprint: u32, capacities: &[u32]) -> Self {
         debug_assert!(capacities.is_sorted_by(|a, b| a < b) && capacities.first() != Some(&0));
         debug_assert!(capacities.len() <= CAPACITIES_MAX);
-        let pages = footprint as usize;
+        let page = Page { newer: NONE, older: NONE, level: capacities.len() as u32 };
         Self {
             last: vec![NONE; capacities.len()],
-            newer: vec![NONE; pages],
-            older: vec![NONE; pages],
-            level: vec![capacities.len() as u8; pages],
+            pages: vec![page; footprint as usize],
             newest: NONE,
             oldest: NONE,
             length: 0,
@@ -47,33 +51,32 @@ impl Caches {
 
     /// How many of the capacities miss this page, the smallest first; afterwards all hold it.
     pub(super) fn reference(&mut self, page: u32) -> usize {
-        let level = usize::from(self.level[page as usize]);
+        let Page { newer, level, .. } = self.pages[page as usize];
+        let level = level as usize;
         if page == self.newest {
             return level;
         }
-        let is_new = self.newer[page as usize] == NONE;
         // Those that miss it push their last page out.
-        for k in 0..level {
-            let last = self.last[k];
-            if last != NONE {
-                self.level[last as usize] += 1;
+        for last in &mut self.last[..level] {
+            if *last != NONE {
+                let pushed_out = &mut self.pages[*last as usize];
+                pushed_out.level += 1;
                 // With a capacity of one, the page before its last is the one that comes.
-                let before = self.newer[last as usize];
-                self.last[k] = if before == NONE { page } else { before };
+                *last = if pushed_out.newer == NONE { page } else { pushed_out.newer };
             }
         }
         if let Some(last) = self.last.get_mut(level)
             && *last == page
         {
-            *last = self.newer[page as usize];
+            *last = newer;
         }
+        let is_new = newer == NONE;
         if is_new {
             self.length += 1
         } else {
             self.unlink(page)
         }
         self.push(page);
-        self.level[page as usize] = 0;
         if is_new {
             // The list has just become as long as one of them.
             let full = self.capacities.iter().position(|&capacity| capacity == self.length);
@@ -86,20 +89,20 @@ impl Caches {
 
     /// The page is in the list, and not its first.
     fn unlink(&mut self, page: u32) {
-        let (newer, older) = (self.newer[page as usize], self.older[page as usize]);
-        self.older[newer as usize] = older;
+        let Page { newer, older, .. } = self.pages[page as usize];
+        self.pages[newer as usize].older = older;
         match older {
             NONE => self.oldest = newer,
-            older => self.newer[older as usize] = newer,
+            older => self.pages[older as usize].newer = newer,
         }
     }
 
+    /// As the first of the list, which every capacity holds.
     fn push(&mut self, page: u32) {
-        self.newer[page as usize] = NONE;
-        self.older[page as usize] = self.newest;
+        self.pages[page as usize] = Page { newer: NONE, older: self.newest, level: 0 };
         match self.newest {
             NONE => self.oldest = page,
-            newest => self.newer[newest as usize] = page,
+            newest => self.pages[newest as usize].newer = page,
         }
         self.newest = page;
     }

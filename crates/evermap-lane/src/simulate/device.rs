@@ -49,6 +49,11 @@ impl Device {
         self.collection.map(|collection| (collection.duration_ms, collection.gap_ms))
     }
 
+    /// Whether it ever adds anything to reading.
+    pub(super) fn is_steady(&self) -> bool {
+        self.collection.is_none() && (self.stall_share == 0.0 || self.stall_ms == 0.0)
+    }
+
     /// How much longer garbage collection makes this much I/O, which begins whenever it does.
     ///
     /// With the same random numbers, more I/O is never delayed less.

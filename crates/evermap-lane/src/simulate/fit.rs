@@ -15,8 +15,8 @@ use super::targets::{Plan, Role, Targets};
 use super::workload::Counting;
 
 const STEPS_MAX: u32 = 1_000_000;
-/// Runs that a step is judged by: their mean deviates a third as much as one does.
-const RUNS: usize = 8;
+/// Runs that a step is judged by: their mean deviates a sixth as much as one does.
+const RUNS: usize = 32;
 /// How far steps go, of a parameter's range: at first, and at last.
 const WIDTH_FIRST: f64 = 0.25;
 const WIDTH_LAST: f64 = 0.004;
@@ -118,11 +118,12 @@ impl Fit {
         let before: Vec<f64> =
             self.targets.free.iter().map(|free| self.start(&free.parameter)).collect();
         let (mut values, kept) = self.walk(&before, steps, seed)?;
-        let of_before = self.means(&self.profile, seed, Counting::Exact)?;
-        let score_before = self.score(&of_before);
+        let judge = |profile: &Profile| means(&self.targets, profile, seed, Counting::Exact);
+        let of_before = judge(&self.profile)?;
+        let score_before = score(&self.targets, &of_before);
         let mut profile = self.with(&values)?;
-        let mut of_values = self.means(&profile, seed, Counting::Exact)?;
-        if self.score(&of_values) > score_before {
+        let mut of_values = judge(&profile)?;
+        if score(&self.targets, &of_values) > score_before {
             // Better for the walk, and not for the judge.
             (values, of_values, profile) =
                 (before.clone(), of_before.clone(), self.profile.clone());
@@ -149,7 +150,7 @@ impl Fit {
             seed,
             kept,
             score_before,
-            score: self.score(&of_values),
+            score: score(&self.targets, &of_values),
             parameters: parameters.collect(),
             residuals: residuals.collect(),
             profile: profile.renamed(format!("{}-fitted", self.profile.name()), about),
@@ -164,7 +165,13 @@ impl Fit {
     fn walk(&self, from: &[f64], steps: u32, seed: u64) -> Result<(Vec<f64>, u32), Error> {
         let mut random = Random::of(seed, Purpose::Search);
         let mut best = from.to_vec();
-        let mut best_score = self.score(&self.means(&self.profile, seed, Counting::Expected)?);
+        // What is only told takes time and changes nothing.
+        let targets = self.targets.fitted();
+        let judge = |profile: &Profile| {
+            let means = means(&targets, profile, seed, Counting::Expected)?;
+            Ok::<f64, Error>(score(&targets, &means))
+        };
+        let mut best_score = judge(&self.profile)?;
         let narrowing = libm::pow(WIDTH_LAST / WIDTH_FIRST, 1.0 / f64::from(steps.max(1)));
         let (mut width, mut kept) = (WIDTH_FIRST, 0);
         for _ in 0..steps {
@@ -172,8 +179,7 @@ impl Fit {
             width *= narrowing;
             // A device that would only collect garbage is no candidate.
             let Ok(profile) = self.with(&tried) else { continue };
-            let Ok(means) = self.means(&profile, seed, Counting::Expected) else { continue };
-            let score = self.score(&means);
+            let Ok(score) = judge(&profile) else { continue };
             if score < best_score {
                 (best, best_score, kept) = (tried, score, kept + 1);
             }
@@ -206,24 +212,30 @@ impl Fit {
         }
         Ok(profile)
     }
+}
 
-    /// What each target comes to, over some runs.
-    fn means(&self, profile: &Profile, seed: u64, counting: Counting) -> Result<Vec<f64>, Error> {
-        let plan = Plan::of(&self.targets, profile)?;
-        let of_runs = parallel::each(RUNS, |run| plan.run(seed.wrapping_add(run as u64), counting));
-        let of_runs = of_runs.into_iter().collect::<Result<Vec<_>, Error>>()?;
-        let mean = |target| Spread::of(of_runs.iter().map(|of_run| of_run[target]).collect()).mean;
-        Ok((0..self.targets.targets.len()).map(mean).collect())
-    }
+/// What each target comes to, over some runs.
+fn means(
+    targets: &Targets,
+    profile: &Profile,
+    seed: u64,
+    counting: Counting,
+) -> Result<Vec<f64>, Error> {
+    let plan = Plan::of(targets, profile)?;
+    let of_runs = parallel::each(RUNS, |run| plan.run(seed.wrapping_add(run as u64), counting));
+    let of_runs = of_runs.into_iter().collect::<Result<Vec<_>, Error>>()?;
+    let mean = |target| Spread::of(of_runs.iter().map(|of_run| of_run[target]).collect()).mean;
+    Ok((0..targets.targets.len()).map(mean).collect())
+}
 
-    fn score(&self, values: &[f64]) -> f64 {
-        let off = self.targets.targets.iter().zip(values).filter_map(|(target, value)| {
-            let is_searched = target.role == Role::Fitted;
-            let off = (value - target.value.filter(|_| is_searched)?) / target.tolerance;
-            Some(off * off)
-        });
-        off.sum()
-    }
+/// The sum over the fitted ones of the square of how many tolerances each is off.
+fn score(targets: &Targets, values: &[f64]) -> f64 {
+    let off = targets.targets.iter().zip(values).filter_map(|(target, value)| {
+        let is_searched = target.role == Role::Fitted;
+        let off = (value - target.value.filter(|_| is_searched)?) / target.tolerance;
+        Some(off * off)
+    });
+    off.sum()
 }
 
 #[cfg(test)]

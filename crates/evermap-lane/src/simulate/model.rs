@@ -182,10 +182,7 @@ impl<'a> Model<'a> {
         let requests = misses.div_ceil(self.request_pages);
         let cache_ms = f64::from(references) * self.hit_ms;
         let io_ms = self.device.read_ms(requests, misses);
-        // Each frame has numbers of its own, so that one with more requests doesn't change what comes after it.
-        let mut random = Random::nth(self.seed, Purpose::Device, index as u64);
-        let delay_ms = self.device.collecting_ms(io_ms, &mut random)
-            + self.device.stalled_ms(requests, &mut random);
+        let delay_ms = self.delay_ms(index, requests, io_ms);
         let blocked = if self.mode == Mode::Blocking { f64::from(requests) } else { 0.0 };
         let switch_ms = blocked * self.switches_ms;
         let wait_ms = blocked * self.wait_ms;
@@ -204,6 +201,16 @@ impl<'a> Model<'a> {
             completion_ms,
             is_missed,
         }
+    }
+
+    fn delay_ms(&self, index: usize, requests: u32, io_ms: f64) -> f64 {
+        if requests == 0 || self.device.is_steady() {
+            return 0.0;
+        }
+        // Each frame has numbers of its own, so that one with more requests doesn't change what comes after it.
+        let mut random = Random::nth(self.seed, Purpose::Device, index as u64);
+        self.device.collecting_ms(io_ms, &mut random)
+            + self.device.stalled_ms(requests, &mut random)
     }
 
     /// All frames; `misses` has one number for each.

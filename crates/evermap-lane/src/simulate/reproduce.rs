@@ -197,15 +197,12 @@ mod charts {
         rows: &[Row],
         targets: &Targets,
     ) -> Result<Vec<(String, String)>, Error> {
-        let missed = |title: &str, x_label: &str, rows: &[SweepRow], published: [(f64, f64); 2]| {
+        let missed = |title: &str, x_label: &str, rows: &[SweepRow], published: Vec<(f64, f64)>| {
             let (blocking, lane) = rows.split_at(rows.len() / 2);
             let line = |name: &str, rows: &[SweepRow]| Series {
                 name: name.into(),
                 points: rows.iter().map(|row| (row.at[0], row.missed_percent)).collect(),
             };
-            // A gap between them: published are two points, not what lies between.
-            let gap = (f64::NAN, f64::NAN);
-            let points = vec![published[0], gap, published[1]];
             LineChart {
                 title: title.into(),
                 x_label: x_label.into(),
@@ -215,7 +212,7 @@ mod charts {
                 series: vec![
                     line(BLOCKING, blocking),
                     line(LANE, lane),
-                    Series { name: "published".into(), points },
+                    Series { name: "published".into(), points: published },
                 ],
                 ..LineChart::default()
             }
@@ -225,13 +222,14 @@ mod charts {
             "Deadlines missed over the cache's capacity",
             "cache capacity [% of the footprint]",
             capacities,
-            [(80.0, 50.0), (80.0, 0.0)],
+            // A gap between them: published are two points, not what lies between.
+            vec![(80.0, 50.0), (f64::NAN, f64::NAN), (80.0, 0.0)],
         );
         let figure_5 = missed(
             "Deadlines missed over the wait for the processor",
             "wait with each request [% of a time slice]",
             waits,
-            [(20.0, 84.0), (20.0, 0.0)],
+            vec![(20.0, 84.0)],
         );
         Ok(vec![
             ("figure4.svg".into(), figure_4.svg()?),
@@ -263,7 +261,7 @@ mod charts {
         let with_targets = rows.iter().zip(&targets.targets);
         let shown: Vec<&Row> = with_targets
             .filter(|(_, target)| target.measure == Measure::UtilisationChangePercent)
-            .filter(|(row, _)| row.role != Role::Unmatched || !row.name.contains("the same"))
+            .filter(|(row, _)| row.role != Role::Reading)
             .map(|(row, _)| row)
             .collect();
         BarChart {
@@ -292,6 +290,41 @@ mod tests {
     fn it_is_the_same_however_often_it_is_made() {
         assert_eq!(reproduce(3).unwrap(), reproduce(3).unwrap());
         assert!(reproduce(0).is_err() && reproduce(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn what_is_said_to_be_unmatched_is() {
+        let rows = reproduce(24).unwrap().rows;
+        let mean = |name: &str| {
+            let found = rows.iter().find(|row| row.name.contains(name));
+            found.unwrap_or_else(|| panic!("{name}")).mean
+        };
+        // Flash loses less than published though its completions are nearly as late as published ...
+        assert!(mean("flash: utilisation") > -35.0);
+        assert!((mean("blocking on flash: completion") - 22.0).abs() < 5.0);
+        // ... and where it loses as much, PC-RAM loses too much.
+        assert!((mean("flash: the same at 70 %") + 38.0).abs() < 1.5);
+        assert!(mean("PC-RAM: the same at 70 %") < -6.0);
+        assert!(mean("context switches as overhead") > 0.0);
+        // A wait as in the text is too much for the figures 4 and 6.
+        assert!(mean("with a wait of 5 %") > 58.0 && mean("with a wait of 50 %") > 90.0);
+        assert!(mean("lateness of the missed") > 44.0);
+        let without = mean("without garbage collection");
+        let with = mean("missed at 80 % capacity");
+        assert!(without < with && without > with - 4.0, "{without} and {with}");
+        assert!(mean("read from the device") > 100.0);
+    }
+
+    #[test]
+    fn what_is_said_to_be_fitted_or_to_follow_comes_out() {
+        // As many as the table of the documentation has would take a minute here: a mean of 24 deviates by a fifth of what one run does.
+        for row in reproduce(24).unwrap().rows {
+            let (Some(paper), Role::Fitted | Role::Follows) = (row.paper, row.role) else {
+                continue;
+            };
+            let near = (row.mean - paper).abs();
+            assert!(near < 4.5, "{}: {} for {paper}", row.name, row.mean);
+        }
     }
 
     #[test]

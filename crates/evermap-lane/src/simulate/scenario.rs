@@ -133,6 +133,32 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_these_bytes_on_any_machine() {
+        // All that is fitted, so that another fit doesn't change them.
+        let given = [
+            ("decode", 10.5),
+            ("frames.decode_cv", 0.15),
+            ("references", 6_400.0),
+            ("frames.references_sigma", 0.66),
+            ("wait", 5.0),
+            ("background", 6.0),
+            ("devices.pcram.read_us_per_page", 3.2),
+        ];
+        let hash = |mode, device| {
+            let run = scenario(&given, mode, device).run(&Workload::Drawn, 1).unwrap();
+            blake3::hash(serde_json::to_string(&run).unwrap().as_bytes()).to_hex().to_string()
+        };
+        let runs = [(Mode::Blocking, "nand"), (Mode::Nonblocking, "pcram")];
+        assert_eq!(
+            runs.map(|(mode, device)| hash(mode, device)),
+            [
+                "bad9d11cb10fe88790defbc0fa3f379b3be2feb86bcf7ff88842872cf9c3d053",
+                "8345619a7ba3c7f13ccdfcd643e2be71fd16da5d20ddf939f710d54778ee39a2",
+            ]
+        );
+    }
+
+    #[test]
     fn with_all_in_the_cache_only_decoding_is_left() {
         for (mode, device) in [(Mode::Blocking, "nand"), (Mode::Nonblocking, "hdd")] {
             let run = scenario(&[("capacity", 100.0), ("wait", 100.0)], mode, device)

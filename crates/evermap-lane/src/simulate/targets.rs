@@ -94,6 +94,8 @@ pub enum Role {
     Follows,
     /// It does not come out, whatever is chosen.
     Unmatched,
+    /// Another way to read what is published, and what that would come to.
+    Reading,
 }
 
 impl Role {
@@ -103,6 +105,7 @@ impl Role {
             Role::Fitted => "fitted",
             Role::Follows => "follows",
             Role::Unmatched => "cannot be matched",
+            Role::Reading => "another reading",
         }
     }
 }
@@ -188,6 +191,12 @@ impl Targets {
     /// None, as its test says.
     pub fn bahn2019() -> Result<Self, Error> {
         include_str!("profiles/bahn2019-targets.toml").parse()
+    }
+
+    /// Those alone that are fitted.
+    pub(super) fn fitted(&self) -> Self {
+        let targets = self.targets.iter().filter(|target| target.role == Role::Fitted);
+        Self { targets: targets.cloned().collect(), ..self.clone() }
     }
 
     /// Checks that all of it can be simulated with this profile.
