@@ -13,10 +13,14 @@ mod hold;
 pub mod machine;
 pub mod observe;
 mod period;
+#[cfg(feature = "plots")]
+pub mod plot;
 mod policy;
 mod process;
 mod quantiles;
 pub mod run;
+#[cfg(feature = "simulator")]
+pub mod simulate;
 mod sys;
 pub mod tier;
 pub mod trace;
