@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::machine::CpuList;
+
 /// As everywhere in this crate, but for the simulator, traces and the tier, which have errors of their own.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -28,4 +30,86 @@ pub enum Error {
         /// What is wrong, where, and what would be right.
         what: String,
     },
+    /// The state directory could be another's.
+    #[error(
+        "the state directory {} is not to be trusted: {why}; remove it, or name another one (`--state DIR`)",
+        path.display()
+    )]
+    State {
+        /// The directory, or one in it.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Another lane has the core.
+    #[error(
+        "core {core} has a lane already, of {holder}; wait for its end, or name another core (the claim is the lock of {})",
+        path.display()
+    )]
+    CoreTaken {
+        /// Which.
+        core: u32,
+        /// Its process and program.
+        holder: String,
+        /// Whose lock the claim is.
+        path: PathBuf,
+    },
+    /// The core that a policy names cannot be had.
+    #[error("core {core} cannot be a lane's: {why}")]
+    CoreRefused {
+        /// The core.
+        core: u32,
+        /// Why, and what to do.
+        why: CoreRefusal,
+    },
+    /// No core is left for a lane.
+    #[error(
+        "no core is left for a lane: this process may use {usable}, and other lanes have {taken}; end one of them \
+         (`evermap lane status` lists them), or say `share = \"off\"`"
+    )]
+    NoCore {
+        /// What this process may use.
+        usable: CpuList,
+        /// What others have.
+        taken: CpuList,
+    },
+}
+
+/// Why a core cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CoreRefusal {
+    /// There is none of this number.
+    #[error("there is none, only {possible}; name one of these, or say `core = \"auto\"`")]
+    Absent {
+        /// What could be there.
+        possible: CpuList,
+    },
+    /// It is switched off.
+    #[error(
+        "it is offline, {online} run; switch it on (`echo 1 > /sys/devices/system/cpu/cpuN/online` as root), or name another"
+    )]
+    Offline {
+        /// What runs.
+        online: CpuList,
+    },
+    /// The control group of this process leaves it out.
+    #[error("the cpuset of this process has only {cores} ({}); start it in another group, or name one of these", file.display())]
+    NotInCpuset {
+        /// Where that is said.
+        file: PathBuf,
+        /// What it has.
+        cores: CpuList,
+    },
+    /// The affinity of this process leaves it out.
+    #[error(
+        "the affinity of this process is {allowed} (`taskset`, or what started it, has set that); widen it with `taskset -p`, or name one of these"
+    )]
+    NotInAffinity {
+        /// What it is.
+        allowed: CpuList,
+    },
+    /// Another lane has it.
+    #[error("another lane has it; `evermap lane status` lists them")]
+    Taken,
 }

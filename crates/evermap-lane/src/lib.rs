@@ -8,11 +8,14 @@
 //! `docs/lane.md` is the contract: what a lane does, what it needs, what it costs, what it undoes.
 
 mod error;
+pub mod guard;
+pub mod machine;
 mod period;
 #[cfg(feature = "plots")]
 pub mod plot;
 mod policy;
 mod quantiles;
+mod sys;
 
 pub use error::{Error, Result};
 pub use period::Period;

@@ -1,0 +1,151 @@
+//! A core belongs to one lane at a time: the lock of a file, which ends with the processes that hold it.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
+
+use super::StateDirectory;
+use crate::{Error, Result, sys::lock};
+
+/// What is read of a claim's file: a number, a name.
+const HOLDER_BYTES_MAX: u64 = 256;
+
+/// A core that no other lane of this state directory gets. It lasts until it is dropped, with all that share it
+/// ([`Claim::share`]): a guardian keeps it until what the lane changed is undone.
+#[derive(Debug)]
+pub struct Claim {
+    core: u32,
+    file: File,
+}
+
+impl Claim {
+    /// Takes the core.
+    ///
+    /// # Errors
+    /// [`Error::CoreTaken`] names who has it.
+    pub fn take(state: &StateDirectory, core: u32) -> Result<Self> {
+        let path = state.core(core);
+        let failed = |operation| {
+            let path = path.clone();
+            move |source| Error::Io { operation, path, source }
+        };
+        let mut file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(failed("open the core's claim"))?;
+        if !lock::try_lock(&file).map_err(failed("claim the core"))? {
+            return Err(Error::CoreTaken { core, holder: holder(&mut file), path });
+        }
+        let mut claim = Self { core, file };
+        claim.note(std::process::id()).map_err(failed("note who has the core"))?;
+        Ok(claim)
+    }
+
+    /// What [`Claim::share`] handed over, in the process that got it.
+    pub(crate) fn of_shared(core: u32, descriptor: OwnedFd) -> Self {
+        Self { core, file: File::from(descriptor) }
+    }
+
+    /// Which core.
+    pub fn core(&self) -> u32 {
+        self.core
+    }
+
+    /// A descriptor to hand to another process, which has the claim as long as it has that.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        Ok(self.file.try_clone()?.into())
+    }
+
+    /// Gives the core back at once, for all that share the claim.
+    pub fn release(self) -> io::Result<()> {
+        lock::unlock(&self.file)
+    }
+
+    /// For whoever wants the core and does not get it.
+    fn note(&mut self, process: u32) -> io::Result<()> {
+        let name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        write!(self.file, "{process} {}", name.trim())
+    }
+}
+
+/// Who has the core, as they wrote it themselves.
+fn holder(file: &mut File) -> String {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.take(HOLDER_BYTES_MAX).read_to_string(&mut text));
+    let words = read.ok().and_then(|_| text.trim().split_once(' '));
+    match words {
+        Some((process, name)) => format!("process {process} ({name})"),
+        // Between its lock and its note.
+        None => "another lane".into(),
+    }
+}
+
+/// The cores that lanes of this state directory have. Cost: a call for each core that ever had a lane; nothing is taken.
+pub fn claimed(state: &StateDirectory) -> Vec<u32> {
+    let cores = fs::read_dir(state.path().join("cores")).into_iter().flatten().flatten();
+    let mut claimed: Vec<u32> = cores
+        .filter_map(|entry| {
+            let core = entry.file_name().to_str()?.parse().ok()?;
+            let file = File::open(entry.path()).ok()?;
+            lock::is_locked(&file).unwrap_or(false).then_some(core)
+        })
+        .collect();
+    claimed.sort_unstable();
+    claimed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> (tempfile::TempDir, StateDirectory) {
+        let place = tempfile::tempdir().unwrap();
+        let state = StateDirectory::at(place.path().join("state")).unwrap();
+        (place, state)
+    }
+
+    #[test]
+    fn a_second_claim_of_a_core_is_refused_and_names_the_holder() {
+        let (_place, state) = state();
+        let first = Claim::take(&state, 3).unwrap();
+        assert_eq!(first.core(), 3);
+        let error = Claim::take(&state, 3).unwrap_err();
+        assert!(matches!(error, Error::CoreTaken { core: 3, .. }), "{error}");
+        let me = format!("process {}", std::process::id());
+        assert!(error.to_string().contains(&me), "{error}");
+        Claim::take(&state, 4).unwrap();
+        drop(first);
+        Claim::take(&state, 3).unwrap();
+    }
+
+    #[test]
+    fn a_claim_lasts_until_all_that_share_it_are_gone() {
+        let (_place, state) = state();
+        let claim = Claim::take(&state, 0).unwrap();
+        let kept = claim.share().unwrap();
+        drop(claim);
+        assert_eq!(claimed(&state), [0]);
+        drop(kept);
+        assert_eq!(claimed(&state), []);
+        let claim = Claim::take(&state, 0).unwrap();
+        let kept = claim.share().unwrap();
+        claim.release().unwrap();
+        assert_eq!(claimed(&state), [], "given back for all");
+        drop(kept);
+    }
+
+    #[test]
+    fn asking_takes_nothing() {
+        let (_place, state) = state();
+        std::fs::write(state.core(9), "").unwrap();
+        std::fs::write(state.path().join("cores/strange"), "").unwrap();
+        assert_eq!(claimed(&state), []);
+        let _claim = Claim::take(&state, 9).unwrap();
+        assert_eq!(claimed(&state), [9]);
+    }
+}

@@ -1,0 +1,206 @@
+//! Which core a lane gets, and why.
+//!
+//! A core that completes disk requests is the wrong one: a real-time program that polls there keeps the kernel from completing what it polls
+//! for. Every reason is said in words, for the report and for `check`.
+
+use serde::Serialize;
+
+use super::{CpuList, Machine};
+use crate::error::CoreRefusal;
+use crate::policy::Core;
+use crate::{Error, Result};
+
+/// A core for a lane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ChosenCore {
+    /// Its number.
+    pub core: u32,
+    /// Why this one and no other, in sentences.
+    pub why: Vec<String>,
+}
+
+/// What speaks against a core: the least is the best. The number comes last, so that the choice is always the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cost {
+    serves_disks: bool,
+    disk_interrupts: u64,
+    is_shared: bool,
+    interrupts: u64,
+    core: u32,
+}
+
+impl Machine {
+    /// The core that a policy's wish leads to. `taken` are those that other lanes have. Cost: none; all was looked at before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CoreRefused`] if the wished core cannot be had; [`Error::NoCore`] if there is none to choose.
+    pub fn choose_core(&self, wish: Core, taken: &[u32]) -> Result<ChosenCore> {
+        match wish {
+            Core::Number(core) => self.verified(core, taken),
+            Core::Auto => self.best(taken),
+        }
+    }
+
+    /// The cores that a lane may be on: those that run and that this process may use. Isolated ones are in nobody's affinity by
+    /// themselves, so its cpuset alone decides about these.
+    pub fn usable_cores(&self) -> CpuList {
+        let within = self.groups.cpuset().map(|(_, cores)| cores);
+        let asked_for = self
+            .cpus
+            .isolated
+            .iter()
+            .filter(|core| within.as_ref().is_some_and(|within| within.contains(*core)));
+        let usable: CpuList = self.cpus.allowed.iter().chain(asked_for).collect();
+        usable.and(&self.cpus.online)
+    }
+
+    fn verified(&self, core: u32, taken: &[u32]) -> Result<ChosenCore> {
+        let refused = |why| Err(Error::CoreRefused { core, why });
+        let cpus = &self.cpus;
+        if !cpus.possible.contains(core) && !cpus.online.contains(core) {
+            return refused(CoreRefusal::Absent { possible: cpus.possible.clone() });
+        }
+        if !cpus.online.contains(core) {
+            return refused(CoreRefusal::Offline { online: cpus.online.clone() });
+        }
+        if !self.usable_cores().contains(core) {
+            return match self.groups.cpuset() {
+                Some((file, cores)) if !cores.contains(core) => {
+                    refused(CoreRefusal::NotInCpuset { file, cores })
+                }
+                _ => refused(CoreRefusal::NotInAffinity { allowed: cpus.allowed.clone() }),
+            };
+        }
+        if taken.contains(&core) {
+            return refused(CoreRefusal::Taken);
+        }
+        let mut why = vec![format!("the policy names core {core}")];
+        if let Some(warning) = self.warning_of_disks(core) {
+            why.push(warning);
+        }
+        Ok(ChosenCore { core, why })
+    }
+
+    fn best(&self, taken: &[u32]) -> Result<ChosenCore> {
+        let usable = self.usable_cores();
+        let free: Vec<Cost> = usable
+            .iter()
+            .filter(|core| !taken.contains(core))
+            .map(|core| self.cost(core))
+            .collect();
+        let Some(best) = free.iter().min() else {
+            return Err(Error::NoCore { usable, taken: taken.iter().copied().collect() });
+        };
+        let why = self.reasons(best, &free, &usable, taken);
+        Ok(ChosenCore { core: best.core, why })
+    }
+
+    fn cost(&self, core: u32) -> Cost {
+        let serves_disks = !self.disks_served_by(core).is_empty();
+        let of_disks =
+            self.interrupts.iter().filter(|one| !one.disks.is_empty() && one.is_served_by(core));
+        let count = |one: &super::Interrupt| one.served.get(&core).copied().unwrap_or(0);
+        Cost {
+            serves_disks,
+            disk_interrupts: of_disks.map(count).fold(0, u64::saturating_add),
+            is_shared: !self.cpus.isolated.contains(core),
+            interrupts: self.interrupts.iter().map(count).fold(0, u64::saturating_add),
+            core,
+        }
+    }
+
+    /// The disks whose requests this core completes.
+    pub fn disks_served_by(&self, core: u32) -> Vec<&str> {
+        let of_core = self.interrupts.iter().filter(|one| one.is_served_by(core));
+        let mut disks: Vec<&str> =
+            of_core.flat_map(|one| one.disks.iter().map(String::as_str)).collect();
+        disks.sort_unstable();
+        disks.dedup();
+        disks
+    }
+
+    fn warning_of_disks(&self, core: u32) -> Option<String> {
+        let disks = self.disks_served_by(core);
+        (!disks.is_empty()).then(|| {
+            format!(
+                "core {core} completes the requests of {}: a program that polls there keeps its own from being completed",
+                disks.join(", ")
+            )
+        })
+    }
+
+    fn reasons(&self, best: &Cost, free: &[Cost], usable: &CpuList, taken: &[u32]) -> Vec<String> {
+        let core = best.core;
+        let mut why = Vec::new();
+        if self.cpus.online.len() == 1 {
+            why.push(format!(
+                "core {core} is the only one that runs: the lane shares it with everything else"
+            ));
+        } else if usable.len() == 1 {
+            why.push(format!(
+                "core {core} is the only one that this process may use, of {}",
+                self.cpus.online
+            ));
+        }
+        let elsewhere: CpuList = taken.iter().copied().collect::<CpuList>().and(usable);
+        if !elsewhere.is_empty() {
+            why.push(format!("other lanes have {elsewhere}"));
+        }
+        let off = self.cpus.possible.without(&self.cpus.online);
+        if !off.is_empty() {
+            why.push(format!(
+                "{off} could be there and {} offline",
+                if off.len() == 1 { "is" } else { "are" }
+            ));
+        }
+        if !best.is_shared {
+            why.push(format!(
+                "core {core} is isolated: the kernel moves no program there by itself"
+            ));
+        }
+        match best.serves_disks {
+            true if free.len() > 1 => why.push(format!(
+                "all of them complete requests of disks, and core {core} the fewest: {}",
+                best.disk_interrupts
+            )),
+            true => why.extend(self.warning_of_disks(core)),
+            false => {
+                let others: Vec<String> = free
+                    .iter()
+                    .filter(|other| other.serves_disks)
+                    .map(|other| {
+                        format!(
+                            "core {} completes those of {}",
+                            other.core,
+                            self.disks_served_by(other.core).join(", ")
+                        )
+                    })
+                    .collect();
+                let but = if others.is_empty() {
+                    String::new()
+                } else {
+                    format!("; {}", others.join(", "))
+                };
+                why.push(format!("core {core} completes no disk's requests{but}"));
+            }
+        }
+        if free.len() > 1
+            && free
+                .iter()
+                .filter(|other| {
+                    other.is_shared == best.is_shared && other.serves_disks == best.serves_disks
+                })
+                .count()
+                > 1
+            && !best.serves_disks
+        {
+            why.push(format!(
+                "of those it has served the fewest interrupts of devices: {}",
+                best.interrupts
+            ));
+        }
+        why
+    }
+}

@@ -1,0 +1,270 @@
+//! Which thread runs when and where: scheduling policies, affinity, timer slack, by thread.
+//!
+//! Only calls. What is set here ends with the thread; who may set what, and what it means for others, is decided above.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::mem::size_of;
+use std::num::NonZeroU64;
+
+use rustix::thread::{CpuSet, Pid};
+use serde::{Deserialize, Serialize};
+
+/// A thread, by the kernel's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Thread(Option<Pid>);
+
+impl Thread {
+    /// The one that calls.
+    pub(crate) const CURRENT: Thread = Thread(None);
+
+    /// The one with this number; none for numbers that no thread has.
+    pub(crate) fn of(id: u32) -> Option<Self> {
+        Pid::from_raw(i32::try_from(id).ok()?).map(|id| Thread(Some(id)))
+    }
+
+    fn raw(self) -> libc::pid_t {
+        Pid::as_raw(self.0)
+    }
+}
+
+/// The kernel's policies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Policy {
+    #[default]
+    Other,
+    Batch,
+    Idle,
+    Fifo,
+    RoundRobin,
+    Deadline,
+    /// One that this crate doesn't know, by its number.
+    Unknown(u32),
+}
+
+impl Policy {
+    fn number(self) -> u32 {
+        match self {
+            Policy::Other => 0,
+            Policy::Fifo => 1,
+            Policy::RoundRobin => 2,
+            Policy::Batch => 3,
+            Policy::Idle => 5,
+            Policy::Deadline => 6,
+            Policy::Unknown(number) => number,
+        }
+    }
+
+    fn of_number(number: u32) -> Self {
+        match number {
+            0 => Policy::Other,
+            1 => Policy::Fifo,
+            2 => Policy::RoundRobin,
+            3 => Policy::Batch,
+            5 => Policy::Idle,
+            6 => Policy::Deadline,
+            number => Policy::Unknown(number),
+        }
+    }
+
+    /// Whether its threads run before all ordinary ones.
+    pub(crate) fn is_real_time(self) -> bool {
+        matches!(self, Policy::Fifo | Policy::RoundRobin | Policy::Deadline)
+    }
+}
+
+/// How a thread is scheduled. The fields that its policy doesn't know are 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Scheduling {
+    pub(crate) policy: Policy,
+    /// Of FIFO and round robin: 1 to 99.
+    pub(crate) priority: u32,
+    /// Of ordinary ones: -20 to 19.
+    pub(crate) nice: i32,
+    /// Of deadlines.
+    pub(crate) runtime_ns: u64,
+    pub(crate) deadline_ns: u64,
+    pub(crate) period_ns: u64,
+    /// Threads and processes that it starts are ordinary ones.
+    pub(crate) reset_on_fork: bool,
+}
+
+impl Scheduling {
+    /// `SCHED_FIFO`, not inherited.
+    pub(crate) fn fifo(priority: u32) -> Self {
+        Self { policy: Policy::Fifo, priority, reset_on_fork: true, ..Self::default() }
+    }
+
+    /// `SCHED_DEADLINE`, not inherited.
+    pub(crate) fn deadline(runtime_ns: u64, deadline_ns: u64, period_ns: u64) -> Self {
+        let policy = Policy::Deadline;
+        Self { policy, runtime_ns, deadline_ns, period_ns, reset_on_fork: true, ..Self::default() }
+    }
+}
+
+/// How the thread is scheduled.
+pub(crate) fn get(thread: Thread) -> io::Result<Scheduling> {
+    // SAFETY: the structure is integers, for all of which zero is a value.
+    let mut found: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let size_bytes = size_of::<libc::sched_attr>() as libc::c_uint;
+    // SAFETY: the kernel writes no more than `size_bytes` to the structure, which is ours for the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getattr,
+            thread.raw(),
+            &mut found,
+            size_bytes,
+            0 as libc::c_uint,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let policy = Policy::of_number(found.sched_policy);
+    let is_deadline = policy == Policy::Deadline;
+    // The kernel reports the slice of ordinary threads where deadlines have their runtime.
+    let of_deadline = |ns: u64| if is_deadline { ns } else { 0 };
+    Ok(Scheduling {
+        policy,
+        priority: found.sched_priority,
+        nice: found.sched_nice,
+        runtime_ns: of_deadline(found.sched_runtime),
+        deadline_ns: of_deadline(found.sched_deadline),
+        period_ns: of_deadline(found.sched_period),
+        reset_on_fork: found.sched_flags & libc::SCHED_FLAG_RESET_ON_FORK as u64 != 0,
+    })
+}
+
+/// Schedules the thread so. `EPERM` for a right that is missing, and for deadlines of pinned threads; `EBUSY` for deadlines
+/// that the others leave no time for.
+pub(crate) fn set(thread: Thread, to: &Scheduling) -> io::Result<()> {
+    let flag = if to.reset_on_fork { libc::SCHED_FLAG_RESET_ON_FORK as u64 } else { 0 };
+    let wish = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: to.policy.number(),
+        sched_flags: flag,
+        sched_nice: to.nice,
+        sched_priority: to.priority,
+        sched_runtime: to.runtime_ns,
+        sched_deadline: to.deadline_ns,
+        sched_period: to.period_ns,
+    };
+    // SAFETY: the kernel reads `size` bytes of the structure, which is all of it.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setattr, thread.raw(), &wish, 0 as libc::c_uint) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Makes the thread as it was before it was in a lane. Needs no right where that was ordinary: without one, the promise not to pass its policy
+/// on stays with it, which changes nothing for an ordinary thread.
+pub(crate) fn set_back(thread: Thread, before: &Scheduling) -> io::Result<()> {
+    let ordinary = Scheduling { reset_on_fork: true, ..Scheduling::default() };
+    let kept = Scheduling { reset_on_fork: true, ..*before };
+    let results = [*before, kept, ordinary].map(|to| move || set(thread, &to));
+    let mut last = Ok(());
+    for attempt in results {
+        last = attempt();
+        match &last {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
+            _ => return last,
+        }
+    }
+    last
+}
+
+/// The cores that the thread may run on.
+pub(crate) fn affinity(thread: Thread) -> io::Result<BTreeSet<u32>> {
+    let set = rustix::thread::sched_getaffinity(thread.0)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).map(|core| core as u32).collect())
+}
+
+/// Lets the thread run on these cores only. `EINVAL`: none of them is online and in its cpuset.
+pub(crate) fn set_affinity(thread: Thread, cores: &BTreeSet<u32>) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for core in cores.iter().map(|core| *core as usize).filter(|core| *core < CpuSet::MAX_CPU) {
+        set.set(core);
+    }
+    Ok(rustix::thread::sched_setaffinity(thread.0, &set)?)
+}
+
+/// How late the calling thread's timers may be.
+pub(crate) fn timer_slack_ns() -> io::Result<u64> {
+    Ok(rustix::thread::current_timer_slack()?)
+}
+
+/// How late the calling thread's timers may be; real-time threads are never late on purpose.
+pub(crate) fn set_timer_slack(slack_ns: NonZeroU64) -> io::Result<()> {
+    Ok(rustix::thread::set_current_timer_slack(Some(slack_ns))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a thread of its own, since what is set stays.
+    fn apart(test: impl FnOnce() + Send) {
+        std::thread::scope(|scope| scope.spawn(test).join().unwrap());
+    }
+
+    #[test]
+    fn fifo_is_read_back_and_set_back() {
+        apart(|| {
+            let before = get(Thread::CURRENT).unwrap();
+            match set(Thread::CURRENT, &Scheduling::fifo(7)) {
+                Ok(()) => assert_eq!(get(Thread::CURRENT).unwrap(), Scheduling::fifo(7)),
+                Err(error) => eprintln!("skipped: no right to FIFO here: {error}"),
+            }
+            set_back(Thread::CURRENT, &before).unwrap();
+            assert_eq!(get(Thread::CURRENT).unwrap().policy, before.policy);
+        });
+    }
+
+    #[test]
+    fn affinity_is_by_thread() {
+        let all = affinity(Thread::CURRENT).unwrap();
+        apart(|| {
+            let one: BTreeSet<u32> = all.iter().copied().take(1).collect();
+            let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            set_affinity(Thread::of(id).unwrap(), &one).unwrap();
+            assert_eq!(affinity(Thread::CURRENT).unwrap(), one);
+        });
+        assert_eq!(affinity(Thread::CURRENT).unwrap(), all);
+        let error = set_affinity(Thread::CURRENT, &BTreeSet::new()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn deadlines_are_refused_to_pinned_threads() {
+        apart(|| {
+            let all = affinity(Thread::CURRENT).unwrap();
+            let wish = Scheduling::deadline(1_000_000, 10_000_000, 10_000_000);
+            if all.len() < 2 || set(Thread::CURRENT, &wish).is_err() {
+                eprintln!("skipped: no deadlines here, or one core");
+                return;
+            }
+            assert_eq!(get(Thread::CURRENT).unwrap(), wish);
+            set(Thread::CURRENT, &Scheduling::default()).unwrap();
+            set_affinity(Thread::CURRENT, &all.iter().copied().take(1).collect()).unwrap();
+            let error = set(Thread::CURRENT, &wish).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+        });
+    }
+
+    #[test]
+    fn timer_slack_is_set() {
+        apart(|| {
+            set_timer_slack(NonZeroU64::MIN).unwrap();
+            assert_eq!(timer_slack_ns().unwrap(), 1);
+        });
+    }
+
+    #[test]
+    fn no_thread_has_the_numbers_that_the_kernel_cannot_give() {
+        assert_eq!(Thread::of(0), None);
+        assert_eq!(Thread::of(u32::MAX), None);
+        let missing = Thread::of(i32::MAX as u32).unwrap();
+        assert_eq!(get(missing).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+}
