@@ -15,6 +15,7 @@ mod period;
 pub mod plot;
 mod policy;
 mod quantiles;
+mod reads;
 mod sys;
 
 pub use error::{Error, Result};
@@ -23,3 +24,4 @@ pub use policy::{
     App, Core, Guard, Io, IoMode, Placement, Policy, Rate, Scheduler, Share, Threads, Tier,
 };
 pub use quantiles::Quantiles;
+pub use reads::{Note, Reads};
