@@ -31,13 +31,17 @@ pub enum Error {
         what: String,
     },
     /// A lane without periods.
-    #[error("a lane's frames have a period, and this policy has none: give it `fps` or `period_us`")]
+    #[error(
+        "a lane's frames have a period, and this policy has none: give it `fps` or `period_us`"
+    )]
     NoPeriod,
     /// A policy that was made by hand, and that no file would be taken with.
     #[error("the policy cannot be: {0}")]
     Unusable(String),
     /// A process that was forked from the lane's.
-    #[error("the lane is process {lane}'s, and this is {here}, which was forked from it: enter a lane of its own")]
+    #[error(
+        "the lane is process {lane}'s, and this is {here}, which was forked from it: enter a lane of its own"
+    )]
     Forked {
         /// Where the lane was entered.
         lane: i32,
@@ -47,6 +51,11 @@ pub enum Error {
     /// This thread is in a lane already.
     #[error("this thread is in a lane already: leave that one first")]
     AlreadyIn,
+    /// A core that nobody else gets, for a thread.
+    #[error(
+        "`share = \"hold\"` is for programs, which `evermap lane run` starts; a lane of one's own threads has `lend` or `off`"
+    )]
+    HoldByItself,
     /// What is read is no file.
     #[error("{} is no regular file, and only those are read in a lane", path.display())]
     NotAFile {

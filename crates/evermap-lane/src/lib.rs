@@ -7,6 +7,7 @@
 //!
 //! `docs/lane.md` is the contract: what a lane does, what it needs, what it costs, what it undoes.
 
+mod api;
 mod error;
 pub mod guard;
 pub mod machine;
@@ -15,9 +16,12 @@ mod period;
 pub mod plot;
 mod policy;
 mod quantiles;
+mod random;
 mod reads;
+mod report;
 mod sys;
 
+pub use api::{Access, File, Frame, Lane};
 pub use error::{Error, Result};
 pub use period::Period;
 pub use policy::{
@@ -25,3 +29,4 @@ pub use policy::{
 };
 pub use quantiles::Quantiles;
 pub use reads::{Note, Reads};
+pub use report::{Cause, Demotion, Report};

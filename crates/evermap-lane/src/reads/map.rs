@@ -4,7 +4,6 @@
 //! nobody else's: memory that is sealed, a file of the tier that has no name, or, for a file that lies on the tier already, the file itself under a read lease: whoever
 //! wants to cut it or to write to it waits until the next read has noticed and given the lease back.
 
-use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,7 +18,6 @@ use super::subject::Subject;
 use super::{Note, Reader, Served, Way};
 use crate::sys::lease::ReadLease;
 use crate::sys::mapping::Mapping;
-use crate::sys::memory::Lock;
 use crate::{Error, Result};
 
 pub(super) struct Mapped {

@@ -93,6 +93,17 @@ impl Reads {
         self.bytes += bytes as u64;
     }
 
+    pub(crate) fn add(&mut self, more: Reads) {
+        self.mapped += more.mapped;
+        self.ahead += more.ahead;
+        self.cached += more.cached;
+        self.waited += more.waited;
+        self.polled += more.polled;
+        self.slept += more.slept;
+        self.blocked += more.blocked;
+        self.bytes += more.bytes;
+    }
+
     /// Each way that served any, by its name.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         [

@@ -126,10 +126,8 @@ impl Nowait {
                 wanted >> 10,
                 ring_bytes >> 10
             );
-            self.notes.push(Note::new(
-                format!("reading {} ms ahead", self.rate.ahead.as_millis()),
-                why,
-            ));
+            self.notes
+                .push(Note::new(format!("reading {} ms ahead", self.rate.ahead.as_millis()), why));
         }
     }
 }
@@ -161,7 +159,8 @@ fn start(subject: &Subject, way: &Way, notes: &mut Vec<Note>) -> Result<Option<A
     // Others want some of what may be locked, too.
     let bytes = room.map_or(wished, |room| wished.min(room / 4 * 3)).max(1);
     let failed = |source| subject.failed("get memory to read ahead for", source);
-    let bytes_usize = usize::try_from(bytes).map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
+    let bytes_usize =
+        usize::try_from(bytes).map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
     let mirror = Mirror::new(bytes_usize, way.lock).map_err(failed)?;
     let first_bytes = way.read_bytes.map_or(FIRST_BYTES, |_| wished).min(bytes);
     let nap = (way.ahead / 8).clamp(Duration::from_millis(1), Duration::from_millis(100));
@@ -180,9 +179,8 @@ fn start(subject: &Subject, way: &Way, notes: &mut Vec<Note>) -> Result<Option<A
             Ok(Some(ahead))
         }
         Err(error) => {
-            let why = format!(
-                "no thread for it ({error}): what is not in the page cache is waited for"
-            );
+            let why =
+                format!("no thread for it ({error}): what is not in the page cache is waited for");
             notes.push(Note::new("a helper that reads ahead", why));
             Ok(None)
         }

@@ -58,11 +58,8 @@ impl Subject {
         let failed = |operation| move |source| Error::Io { operation, path: path.into(), source };
         // A pipe would wait for its other end.
         let flags = (flags | OFlags::NONBLOCK | OFlags::CLOEXEC).bits() as i32;
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(path)
-            .map_err(failed("open"))?;
+        let file =
+            OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed("open"))?;
         let (facts, kind) = look(&file).map_err(failed("look at"))?;
         if kind != FileType::RegularFile {
             return Err(Error::NotAFile { path: path.into() });
@@ -164,7 +161,9 @@ impl Blocks {
 
 /// Says that a file is read through the page cache.
 pub(super) fn no_direct(path: &Path) -> Note {
-    let why =
-        format!("the file system of {} has none: it is read through the page cache", path.display());
+    let why = format!(
+        "the file system of {} has none: it is read through the page cache",
+        path.display()
+    );
     Note::new("reads past the page cache (O_DIRECT)", why)
 }

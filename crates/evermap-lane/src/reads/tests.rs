@@ -250,7 +250,7 @@ fn what_is_no_file_is_refused() {
 fn a_helper_serves_what_is_read_in_order_and_finds_a_new_place() {
     let clip = clip(4_000_000);
     let mut reader = nowait::Nowait::open(&clip.path, &small_ring()).unwrap();
-    let mut count = |reader: &mut nowait::Nowait, offset: usize| {
+    let count = |reader: &mut nowait::Nowait, offset: usize| {
         let (bytes, served) = reader.read(offset as u64, 40_000).unwrap();
         assert!(bytes == &clip.bytes[offset..offset + 40_000], "at {offset}");
         served
@@ -292,9 +292,12 @@ fn rings_whose_device_is_not_asked_say_so() {
     let asked = std::fs::read_to_string("/sys/block/vda/queue/io_poll").unwrap_or_default();
     if asked.trim() == "0" {
         let notes = reader.notes();
-        assert!(notes.iter().any(|note| note.what.contains("IOPOLL")
-            || note.what.contains("O_DIRECT")
-            || note.what.contains("io_uring")), "{notes:?}");
+        assert!(
+            notes.iter().any(|note| note.what.contains("IOPOLL")
+                || note.what.contains("O_DIRECT")
+                || note.what.contains("io_uring")),
+            "{notes:?}"
+        );
     }
 }
 

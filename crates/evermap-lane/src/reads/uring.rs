@@ -116,8 +116,8 @@ fn asking_ring(
     subject: &Subject,
     alignment: DirectAlignment,
 ) -> Result<Ring, (Option<Memory>, io::Error)> {
-    let mut ring = Ring::new(memory, Completions::Asked)
-        .map_err(|(memory, error)| (Some(memory), error))?;
+    let mut ring =
+        Ring::new(memory, Completions::Asked).map_err(|(memory, error)| (Some(memory), error))?;
     let block_bytes = alignment.offset_bytes as usize;
     match ring.read(&subject.file, 0, block_bytes, FIRST_SPIN) {
         Ok(_) => Ok(ring),

@@ -30,11 +30,7 @@ impl Mapping {
     /// # Safety
     ///
     /// The file keeps its length and its contents for as long as this lives, or nothing of `bytes()` is used any more once it may not.
-    pub(crate) unsafe fn new(
-        file: BorrowedFd<'_>,
-        bytes: usize,
-        wanted: Lock,
-    ) -> io::Result<Self> {
+    pub(crate) unsafe fn new(file: BorrowedFd<'_>, bytes: usize, wanted: Lock) -> io::Result<Self> {
         if bytes == 0 {
             let base = NonNull::<u64>::dangling().cast();
             return Ok(Self { base, bytes, is_locked: wanted == Lock::Wanted });

@@ -34,8 +34,7 @@ impl Mirror {
         ftruncate(&file, bytes as u64)?;
         let none = ProtFlags::empty();
         // SAFETY: a new mapping, which keeps the addresses for the two halves.
-        let base =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), twice, none, MapFlags::PRIVATE) }?;
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), twice, none, MapFlags::PRIVATE) }?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut mirror = Self { base, bytes, is_locked: false };
         for half in 0..2 {
@@ -49,8 +48,7 @@ impl Mirror {
         }
         // Both halves are the same pages, and a lock counts addresses: one half keeps them.
         // SAFETY: the first half; locking changes no contents.
-        mirror.is_locked =
-            wanted == Lock::Wanted && unsafe { lock(base.as_ptr().cast(), bytes) };
+        mirror.is_locked = wanted == Lock::Wanted && unsafe { lock(base.as_ptr().cast(), bytes) };
         Ok(mirror)
     }
 

@@ -50,7 +50,10 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// Says what could not be had. Memory that cannot be registered (its limit is that of locked memory) is read into without.
-    pub(crate) fn new(memory: Memory, completions: Completions) -> Result<Self, (Memory, io::Error)> {
+    pub(crate) fn new(
+        memory: Memory,
+        completions: Completions,
+    ) -> Result<Self, (Memory, io::Error)> {
         let mut builder = IoUring::builder();
         builder.dontfork();
         if completions == Completions::Asked {
@@ -73,8 +76,7 @@ impl Ring {
 
     fn register(&mut self) {
         let bytes = self.memory.bytes_mut();
-        let vector =
-            libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         // SAFETY: the memory lives for as long as the ring: both are dropped together, the ring first, or neither.
         let registered = unsafe { self.uring.submitter().register_buffers(&[vector]) };
         self.is_registered = registered.is_ok();
@@ -82,10 +84,6 @@ impl Ring {
 
     pub(crate) fn is_registered(&self) -> bool {
         self.is_registered
-    }
-
-    pub(crate) fn completions(&self) -> Completions {
-        self.completions
     }
 
     pub(crate) fn memory(&self) -> &Memory {

@@ -38,7 +38,8 @@ fn left_bytes() -> usize {
 fn lowest() -> Option<usize> {
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     // SAFETY: of this thread, which is there; the structure is filled if the call succeeds.
-    let outcome = unsafe { libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) };
+    let outcome =
+        unsafe { libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) };
     if outcome != 0 {
         return None;
     }
