@@ -56,6 +56,12 @@ pub enum Error {
         "`share = \"hold\"` is for programs, which `evermap lane run` starts; a lane of one's own threads has `lend` or `off`"
     )]
     HoldByItself,
+    /// A process of a benchmark went wrong.
+    #[error("a process {what}; run it again, and look at what it said on stderr")]
+    Child {
+        /// Which, and how.
+        what: String,
+    },
     /// What is read is no file.
     #[error("{} is no regular file, and only those are read in a lane", path.display())]
     NotAFile {

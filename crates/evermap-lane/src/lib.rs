@@ -8,6 +8,7 @@
 //! `docs/lane.md` is the contract: what a lane does, what it needs, what it costs, what it undoes.
 
 mod api;
+pub mod bench;
 mod error;
 pub mod guard;
 pub mod machine;
@@ -29,4 +30,4 @@ pub use policy::{
 };
 pub use quantiles::Quantiles;
 pub use reads::{Note, Reads};
-pub use report::{Cause, Demotion, Report};
+pub use report::{Cause, Demotion, Report, Timed};

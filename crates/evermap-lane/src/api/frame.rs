@@ -16,12 +16,13 @@ pub struct Frame<'l> {
     io_ns: Cell<u64>,
     reads: Cell<Reads>,
     notes: RefCell<Vec<Note>>,
+    is_forgotten: bool,
 }
 
 impl<'l> Frame<'l> {
     pub(super) fn new(lane: &'l mut Lane, beat: Beat) -> Self {
         let (io_ns, reads, notes) = Default::default();
-        Self { lane, beat, io_ns, reads, notes }
+        Self { lane, beat, io_ns, reads, notes, is_forgotten: false }
     }
 
     /// The number of its period, from 0. Those that are missing were dropped.
@@ -79,10 +80,18 @@ impl<'l> Frame<'l> {
 
     /// It is done.
     pub fn end(self) {}
+
+    /// It was none: nothing of it is noted, neither frame nor miss.
+    pub fn forget(mut self) {
+        self.is_forgotten = true;
+    }
 }
 
 impl Drop for Frame<'_> {
     fn drop(&mut self) {
+        if self.is_forgotten {
+            return;
+        }
         let wake_up_ns = self.wake_up_ns();
         let (io_ns, notes) = (self.io_ns.get(), self.notes.take());
         self.lane.end_frame(&self.beat, self.reads.get(), notes, |completion_ns| Sample {

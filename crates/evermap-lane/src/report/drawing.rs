@@ -1,6 +1,6 @@
 //! A report as a picture.
 
-use super::Report;
+use super::{Report, Timed};
 use crate::plot::{self, Kind, LineChart, Series};
 
 impl Report {
@@ -9,13 +9,8 @@ impl Report {
     /// # Errors
     /// Only those of the drawing itself.
     pub fn svg(&self, title: &str) -> Result<String, plot::Error> {
-        let points = self.completions.iter().map(|(period, ms)| (*period as f64, *ms)).collect();
-        completion_chart(
-            title,
-            self.deadline_ms,
-            vec![Series { name: "completion".into(), points }],
-        )
-        .svg()
+        let series = vec![Series { name: "completion".into(), points: points(&self.timed) }];
+        completion_chart(title, self.deadline_ms, series).svg()
     }
 }
 
@@ -30,4 +25,9 @@ pub(crate) fn completion_chart(title: &str, deadline_ms: f64, series: Vec<Series
         series,
         ..LineChart::default()
     }
+}
+
+/// Completions by period.
+pub(crate) fn points(timed: &[Timed]) -> Vec<(f64, f64)> {
+    timed.iter().map(|frame| (frame.period as f64, frame.completion_ms)).collect()
 }

@@ -4,7 +4,7 @@
 
 pub(crate) mod costs;
 #[cfg(feature = "plots")]
-mod drawing;
+pub(crate) mod drawing;
 pub(crate) mod samples;
 mod text;
 
@@ -19,7 +19,7 @@ use crate::{Note, Period, Quantiles, Reads};
 /// A frame's completion is the time from its period's beginning to its end: wake-up (until the program runs), I/O (in reads) and compute (the rest). It is a
 /// miss beyond the deadline. A drop is a period that had passed wholly before the program came to it.
 ///
-/// JSON has it all, but for the single completions ([`Report::completions`]).
+/// JSON has it all, but for the single frames ([`Report::timed`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Report {
@@ -70,7 +70,32 @@ pub struct Report {
     /// When the program lost its priority.
     pub demotions: Vec<Demotion>,
     #[serde(skip)]
-    completions: Vec<(u64, f64)>,
+    timed: Vec<Timed>,
+}
+
+/// One frame's times, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Timed {
+    /// The number of its period, from 0.
+    pub period: u64,
+    /// From the period's beginning until the program ran.
+    pub wake_up_ms: f64,
+    /// In reads.
+    pub io_ms: f64,
+    /// From the period's beginning to the frame's end.
+    pub completion_ms: f64,
+}
+
+impl Timed {
+    fn of(sample: &Sample) -> Self {
+        Self {
+            period: sample.period,
+            wake_up_ms: ms(sample.wake_up_ns),
+            io_ms: ms(sample.io_ns),
+            completion_ms: ms(sample.completion_ns),
+        }
+    }
 }
 
 /// A program lost its priority.
@@ -128,10 +153,7 @@ impl Report {
             compute: of(Sample::compute_ns, largest_ns[2]),
             completion: of(|sample| sample.completion_ns, largest_ns[3]),
             sampled: kept.len() as u64,
-            completions: kept
-                .iter()
-                .map(|sample| (sample.period, ms(sample.completion_ns)))
-                .collect(),
+            timed: kept.iter().map(Timed::of).collect(),
             ..Self::default()
         }
     }
@@ -152,14 +174,14 @@ impl Report {
         (self.misses + self.drops) as f64 / self.periods.max(1) as f64
     }
 
-    /// Completions by the number of their period, in milliseconds: of the frames that were sampled.
-    pub fn completions(&self) -> &[(u64, f64)] {
-        &self.completions
+    /// The frames that were sampled, by period.
+    pub fn timed(&self) -> &[Timed] {
+        &self.timed
     }
 
-    /// The same, of a report that was read back and had lost them.
-    pub fn set_completions(&mut self, completions: Vec<(u64, f64)>) {
-        self.completions = completions;
+    /// Gives them to a report that was read back, which has lost them.
+    pub fn set_timed(&mut self, timed: Vec<Timed>) {
+        self.timed = timed;
     }
 }
 
