@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::hold::HoldRefusal;
 use crate::machine::CpuList;
 
 /// As everywhere in this crate, but for the simulator, traces and the tier, which have errors of their own.
@@ -119,6 +120,31 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A journal cannot be understood.
+    #[error(
+        "cannot undo by the journal {}: {why}; if no group `evermap-lane-N` is left (`evermap lane status` tells), remove the file",
+        path.display()
+    )]
+    Journal {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Nobody would undo the lane if its process were killed, so that it is not made.
+    #[error("the lane has no guardian: {why}")]
+    NoGuardian {
+        /// Why, and what to do.
+        why: String,
+    },
+    /// The program of a lane could not be started.
+    #[error("cannot start {}: {source}", program.display())]
+    NotStarted {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Another lane has the core.
     #[error(
         "core {core} has a lane already, of {holder}; wait for its end, or name another core (the claim is the lock of {})",
@@ -131,6 +157,14 @@ pub enum Error {
         holder: String,
         /// Whose lock the claim is.
         path: PathBuf,
+    },
+    /// A core cannot be a program's alone.
+    #[error("core {core} cannot be held: {why}")]
+    HoldRefused {
+        /// The core.
+        core: u32,
+        /// Why, and what to do.
+        why: HoldRefusal,
     },
     /// The core that a policy names cannot be had.
     #[error("core {core} cannot be a lane's: {why}")]

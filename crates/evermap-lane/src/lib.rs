@@ -11,19 +11,24 @@ mod api;
 pub mod bench;
 mod error;
 pub mod guard;
+mod hold;
 pub mod machine;
 mod period;
 #[cfg(feature = "plots")]
 pub mod plot;
 mod policy;
+mod process;
 mod quantiles;
 mod random;
 mod reads;
 mod report;
+pub mod run;
 mod sys;
+pub mod tier;
 
 pub use api::{Access, File, Frame, Lane};
 pub use error::{Error, Result};
+pub use hold::HoldRefusal;
 pub use period::Period;
 pub use policy::{
     App, Core, Guard, Io, IoMode, Placement, Policy, Rate, Scheduler, Share, Threads, Tier,

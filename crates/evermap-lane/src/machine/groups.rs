@@ -27,6 +27,13 @@ pub struct Group {
 }
 
 impl Group {
+    /// The group in this directory of a tree that is mounted there.
+    #[cfg(test)]
+    pub(crate) fn of_test(mount: &Path, directory: &Path) -> Self {
+        let path = Path::new("/").join(directory.strip_prefix(mount).unwrap_or(directory));
+        Self { path, mount: mount.to_owned(), directory: directory.to_owned(), is_read_only: false }
+    }
+
     /// One of its files, without blanks around its text; none if it cannot be read.
     pub fn read(&self, name: &str) -> Option<String> {
         text(&self.directory.join(name)).ok().map(|text| text.trim().to_owned())

@@ -14,9 +14,9 @@ use rustix::fs::{
 };
 
 use super::buffer::say_if_unlocked;
+use super::lease::ReadLease;
 use super::subject::Subject;
 use super::{Note, Reader, Served, Way};
-use crate::sys::lease::ReadLease;
 use crate::sys::mapping::Mapping;
 use crate::{Error, Result};
 
@@ -157,7 +157,7 @@ impl Reader for Mapped {
     fn read(&mut self, offset: u64, length: usize) -> Result<(&[u8], Served)> {
         let begin = (!self.inject.is_zero()).then(Instant::now);
         if let Kept::Lease(lease) = &self.kept
-            && !lease.is_kept()
+            && !lease.is_whole()
         {
             // Whoever waits may go on: nothing of it is lent any more.
             self.mapping = None;

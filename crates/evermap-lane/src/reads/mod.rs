@@ -7,6 +7,7 @@
 mod ahead;
 mod blocking;
 mod buffer;
+mod lease;
 mod limit;
 mod map;
 mod nowait;

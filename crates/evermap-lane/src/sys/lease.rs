@@ -1,71 +1,56 @@
-//! Read leases: whoever wants to write to a file, or to cut it, waits until the lease is given back (or the kernel's patience is over,
-//! `/proc/sys/fs/lease-break-time`, 45 s).
+//! Leases: the kernel says whether somebody else has a file open, and makes whoever opens it next wait until we let go.
 
-use std::fs::File;
-use std::io;
-use std::os::fd::AsRawFd;
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// `include/uapi/asm-generic/fcntl.h`, the same on all machines but old SPARC.
-const F_SETSIG: i32 = 10;
+use rustix::io::{Errno, Result};
 
-/// A file nobody can write to without our knowing. Given back when it is dropped.
-#[derive(Debug)]
-pub(crate) struct ReadLease {
-    file: File,
+/// Which signal tells of a lease that is wanted back; the same number on all machines but parisc.
+const F_SETSIG: c_int = 10;
+
+/// What a lease keeps others from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Nobody has it open for writing; whoever wants to waits.
+    Writers,
+    /// Nobody else has it open; whoever wants to waits.
+    All,
 }
 
-impl ReadLease {
-    /// Of a file that is open for reading. `EAGAIN`: somebody has it open for writing. `EACCES`: it is somebody else's.
-    pub(crate) fn take(file: File) -> io::Result<Self> {
-        // The word that somebody waits is a signal, and the usual one ends a process that does not handle it. This one is ignored unless asked for; we look.
-        control(&file, F_SETSIG, libc::SIGURG)?;
-        control(&file, libc::F_SETLEASE, libc::F_RDLCK)?;
-        Ok(Self { file })
-    }
-
-    /// Whether nobody wants to write. Cost: one system call.
-    pub(crate) fn is_kept(&self) -> bool {
-        control(&self.file, libc::F_GETLEASE, 0).is_ok_and(|kind| kind == libc::F_RDLCK)
-    }
-
-    pub(crate) fn file(&self) -> &File {
-        &self.file
-    }
+/// Takes a lease, or changes the one that there is. The file is open for reading only, once, and by nobody else in the
+/// way: `EAGAIN` otherwise. `EACCES` without being its owner or `CAP_LEASE`; `EINVAL` where there are no leases.
+pub(crate) fn take(file: BorrowedFd<'_>, kept: Kept) -> Result<()> {
+    let kind = match kept {
+        Kept::Writers => libc::F_RDLCK,
+        Kept::All => libc::F_WRLCK,
+    };
+    // The default would be `SIGIO`, which ends the process. `SIGURG` is ignored, and nobody gets it in the end.
+    call(file.as_raw_fd(), F_SETSIG, libc::SIGURG)?;
+    call(file.as_raw_fd(), libc::F_SETLEASE, kind as c_int)?;
+    call(file.as_raw_fd(), libc::F_SETOWN, 0)?;
+    Ok(())
 }
 
-impl Drop for ReadLease {
-    fn drop(&mut self) {
-        let _ = control(&self.file, libc::F_SETLEASE, libc::F_UNLCK);
-    }
+/// Lets go. What has waited goes on.
+pub(crate) fn release(file: BorrowedFd<'_>) {
+    // It can only fail when there is none.
+    let _ = call(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK as c_int);
 }
 
-fn control(file: &File, command: i32, argument: i32) -> io::Result<i32> {
-    // SAFETY: these commands take a number and touch no memory.
-    match unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } {
-        -1 => Err(io::Error::last_os_error()),
-        result => Ok(result),
-    }
+/// Whether this lease is still ours, and nobody wants to open the file. One that is not given back in time (45 s by
+/// default) is taken away.
+pub(crate) fn is_whole(file: BorrowedFd<'_>, kept: Kept) -> bool {
+    let whole = match kept {
+        Kept::Writers => libc::F_RDLCK,
+        Kept::All => libc::F_WRLCK,
+    };
+    call(file.as_raw_fd(), libc::F_GETLEASE, 0) == Ok(whole as c_int)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::OpenOptionsExt;
-
-    #[test]
-    fn a_lease_is_refused_while_somebody_writes_and_noticed_when_somebody_wants_to() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("leased");
-        let writer = File::create(&path).unwrap();
-        let refused = ReadLease::take(File::open(&path).unwrap()).unwrap_err();
-        assert_eq!(refused.raw_os_error(), Some(libc::EAGAIN));
-        drop(writer);
-        let lease = ReadLease::take(File::open(&path).unwrap()).unwrap();
-        assert!(lease.is_kept());
-        let impatient = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
-        assert_eq!(impatient.unwrap_err().raw_os_error(), Some(libc::EWOULDBLOCK));
-        assert!(!lease.is_kept(), "somebody wants to write");
-        drop(lease);
-        File::options().write(true).open(&path).unwrap();
+fn call(file: RawFd, command: c_int, argument: c_int) -> Result<c_int> {
+    // SAFETY: these commands take an integer and touch no memory; the descriptor is borrowed, so it is open.
+    match unsafe { libc::fcntl(file, command, argument) } {
+        -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+        value => Ok(value),
     }
 }

@@ -1,14 +1,19 @@
 //! What the kernel can do for a lane and the libraries lack, one call or structure a file. `unsafe` is here and nowhere else.
 
+pub(crate) mod generation;
 pub(crate) mod lease;
 pub(crate) mod lock;
 pub(crate) mod mapping;
 pub(crate) mod memory;
 pub(crate) mod mirror;
+pub(crate) mod namespace;
 pub(crate) mod ring;
 pub(crate) mod scheduler;
+pub(crate) mod signals;
+pub(crate) mod spawn;
 pub(crate) mod stack;
 pub(crate) mod time;
+pub(crate) mod wait;
 
 /// Bytes of a page.
 pub(crate) fn page_bytes() -> usize {

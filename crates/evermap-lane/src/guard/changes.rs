@@ -1,0 +1,226 @@
+//! All that one lane changes for others, from its first journal to its undoing.
+//!
+//! Invariant: nothing is changed that is not in the journal, and no lane has changes without a guardian. What is dropped is undone.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::guardian::Guardian;
+use super::journal::{Before, Journal, ThreadBefore};
+use super::undo::{is_in_use, undo_one};
+use super::{Claim, StateDirectory, UndoneLane};
+use crate::hold::Hold;
+use crate::hold::tree::Files;
+use crate::machine::Groups;
+use crate::process::Process;
+use crate::{Error, Result};
+
+/// What one lane changes.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    state: StateDirectory,
+    journal: Journal,
+    claim: Option<Claim>,
+    guardian: Option<Guardian>,
+    is_over: bool,
+}
+
+impl Changes {
+    /// A lane of this process that has changed nothing yet. `command` is for people; `before` is what a program gets back.
+    pub(crate) fn begin(
+        state: &StateDirectory,
+        claim: Option<Claim>,
+        command: &str,
+        before: Before,
+    ) -> Result<Self> {
+        let journal = Journal::begin(state, claim.as_ref().map(Claim::core), command, before)?;
+        Ok(Self { state: state.clone(), journal, claim, guardian: None, is_over: false })
+    }
+
+    /// Has it guarded, before anything is changed. The guardian also ends it after `max_time`.
+    pub(crate) fn guard(
+        &mut self,
+        helper: Option<&Path>,
+        max_time: Option<Duration>,
+    ) -> Result<()> {
+        let guardian =
+            Guardian::start(&self.state, &self.journal, self.claim.as_ref(), helper, max_time)?;
+        self.journal.record.guardian = Some(guardian.process);
+        self.guardian = Some(guardian);
+        self.journal.write()
+    }
+
+    /// The process all of whose threads will be in the lane. To be said before they are.
+    pub(crate) fn program(&mut self, program: Process) -> Result<()> {
+        self.journal.record.program = Some(program);
+        self.journal.write()?;
+        if let Some(guardian) = &mut self.guardian {
+            // One that is gone is noticed where its end is waited for.
+            drop(guardian.tell_program(program));
+        }
+        Ok(())
+    }
+
+    /// A thread of this process that will be in the lane, and how it is until then.
+    pub(crate) fn thread(&mut self, thread: Process, before: Before) -> Result<()> {
+        self.journal.record.threads.push(ThreadBefore { thread, before });
+        self.journal.write()
+    }
+
+    /// Takes the claimed core from everybody else.
+    ///
+    /// # Errors
+    /// [`Error::HoldRefused`]; what was changed until then is undone.
+    pub(crate) fn hold(&mut self, groups: &Groups) -> Result<()> {
+        let Some(core) = self.journal.record.core else {
+            return Err(Error::HoldRefused { core: 0, why: crate::HoldRefusal::NoController });
+        };
+        let mut hold = Hold::plan(&Files, groups, core)?;
+        for other in others(&self.state) {
+            hold.inherit(&other);
+        }
+        let journal = &mut self.journal;
+        let made = hold.make(&Files, &mut |now| {
+            journal.record.hold = Some(now.clone());
+            journal.write()
+        });
+        if made.is_err() {
+            // The plan knows more than the journal if it failed between two of its steps.
+            hold.undo(&Files).map_err(|why| Error::HoldRefused { core, why })?;
+            journal.record.hold = None;
+            journal.write()?;
+        }
+        made
+    }
+
+    /// What is held.
+    pub(crate) fn held(&self) -> Option<&Hold> {
+        self.journal.record.hold.as_ref()
+    }
+
+    /// After [`Changes::end`]: the same lane on another core, with nothing changed yet, and guarded.
+    pub(crate) fn begin_again(
+        &mut self,
+        claim: Claim,
+        helper: Option<&Path>,
+        max_time: Option<Duration>,
+    ) -> Result<()> {
+        let record = &mut self.journal.record;
+        (record.core, record.guardian, record.program) = (Some(claim.core()), None, None);
+        (record.hold, self.claim, self.is_over) = (None, Some(claim), false);
+        record.threads.clear();
+        self.journal.write()?;
+        self.guard(helper, max_time)
+    }
+
+    /// The lane needs no core of its own after all.
+    pub(crate) fn leave_core(&mut self) -> Result<()> {
+        self.journal.record.core = None;
+        if let Some(claim) = self.claim.take() {
+            // For the guardian, too.
+            drop(claim.release());
+        }
+        self.journal.write()
+    }
+
+    /// Its id.
+    pub(crate) fn id(&self) -> &str {
+        &self.journal.record.id
+    }
+
+    /// Where it is noted.
+    pub(crate) fn state(&self) -> &StateDirectory {
+        &self.state
+    }
+
+    /// Its core.
+    pub(crate) fn core(&self) -> Option<u32> {
+        self.journal.record.core
+    }
+
+    /// How a program is in no lane.
+    pub(crate) fn before(&self) -> &Before {
+        &self.journal.record.before
+    }
+
+    /// Who guards it.
+    pub(crate) fn guardian(&self) -> Option<&Guardian> {
+        self.guardian.as_ref()
+    }
+
+    /// Undoes all of it. When this returns nothing is left. Done again, it does nothing.
+    ///
+    /// # Errors
+    /// What could not be undone; `undo` tries it again.
+    pub(crate) fn end(&mut self) -> Result<UndoneLane> {
+        let mut undone = UndoneLane {
+            id: self.journal.record.id.clone(),
+            command: self.journal.record.command.clone(),
+            core: self.core(),
+            did: Vec::new(),
+        };
+        if self.is_over {
+            return Ok(undone);
+        }
+        self.is_over = true;
+        let mut guardian = self.guardian.take();
+        if let Some(Ok(did)) = guardian.as_mut().and_then(Guardian::undo) {
+            undone.did = did;
+        }
+        // After a guardian there is no journal left, so this finds nothing.
+        let rest = undo_one(&self.state, &undone.id, &Files);
+        if let Some(guardian) = guardian {
+            guardian.dismiss();
+        }
+        drop(self.claim.take().map(Claim::release));
+        undone.did.extend(rest?.map(|lane| lane.did).unwrap_or_default());
+        Ok(undone)
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        // What could not be undone is in the journal still.
+        drop(self.end());
+    }
+}
+
+/// What other lanes hold.
+fn others(state: &StateDirectory) -> Vec<Hold> {
+    let journals = Journal::all(state).unwrap_or_default();
+    let journals = journals.iter().filter_map(|path| Journal::read(path).ok().flatten());
+    journals.filter(is_in_use).filter_map(|journal| journal.record.hold).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::journal::tests::{before, state};
+    use super::*;
+    use crate::guard::claimed;
+
+    #[test]
+    fn what_is_dropped_is_undone() {
+        let (_place, state) = state();
+        let claim = Claim::take(&state, 5).unwrap();
+        let changes = Changes::begin(&state, Some(claim), "player", before()).unwrap();
+        assert_eq!(Journal::all(&state).unwrap().len(), 1);
+        assert_eq!(claimed(&state), [5]);
+        drop(changes);
+        assert!(Journal::all(&state).unwrap().is_empty());
+        assert!(claimed(&state).is_empty());
+    }
+
+    #[test]
+    fn a_program_that_is_no_guardian_is_refused_and_nothing_is_left() {
+        let (_place, state) = state();
+        let mut changes = Changes::begin(&state, None, "player", before()).unwrap();
+        for helper in ["/bin/true", "/no/such/program"] {
+            let error = changes.guard(Some(Path::new(helper)), None).unwrap_err();
+            assert!(matches!(error, Error::NoGuardian { .. }), "{error}");
+            assert!(error.to_string().contains(helper), "{error}");
+        }
+        changes.end().unwrap();
+        assert!(changes.end().unwrap().did.is_empty());
+        assert!(Journal::all(&state).unwrap().is_empty());
+    }
+}

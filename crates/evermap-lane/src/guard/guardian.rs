@@ -1,0 +1,330 @@
+//! The process that undoes a lane when those who made it are gone.
+//!
+//! It is a program of its own (the command's hidden verb `lane guard`) in a session of its own, so that neither a terminal nor a process group
+//! takes it along, and nothing of the lane's process is in it. It waits and does nothing else: on the end of the lane and of the program, on a
+//! word of the lane, on the lane's time. It is on another core than the lane's and above the lane's program where it may be, and what it
+//! has touched of its memory stays there, so that a machine that is busy or short of memory does not keep it from undoing.
+//!
+//! Its standard input is the channel to the lane, its standard output the claim of the core: descriptors that are handed over without being
+//! open in any other program for a moment. It gives the claim back when nothing is left.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::mm::MlockAllFlags;
+use serde::{Deserialize, Serialize};
+
+use super::channel::Channel;
+use super::journal::Journal;
+use super::undo::undo_one;
+use super::{Claim, StateDirectory, UndoneLane};
+use crate::hold::tree::Files;
+use crate::process::Process;
+use crate::sys::scheduler::{self, Scheduling, Thread};
+use crate::sys::signals;
+use crate::{Error, Result};
+
+/// Names the program that can be a guardian, for programs that have it elsewhere than beside themselves.
+pub const GUARDIAN_VARIABLE: &str = "EVERMAP_LANE_GUARDIAN";
+/// The program that can be one.
+const PROGRAM: &str = "evermap";
+/// Above all programs of lanes.
+const PRIORITY: u32 = 99;
+/// How long it may take to be ready: starting a program from a busy disk takes seconds.
+const READY_MAX: Duration = Duration::from_secs(20);
+/// How long the lane waits for it to undo, before it does that itself.
+const UNDONE_MAX: Duration = Duration::from_secs(3);
+/// How long it leaves a living lane to notice by itself that the program or the time is over.
+const LANE_FIRST: Duration = Duration::from_millis(250);
+
+#[derive(Serialize, Deserialize)]
+enum Word {
+    /// This is the program.
+    Program(Process),
+    /// It is over.
+    Undo,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    Ready(Process),
+    Undone(Vec<String>),
+    Failed(String),
+}
+
+/// The guardian, as the lane knows it.
+#[derive(Debug)]
+pub(crate) struct Guardian {
+    pub(crate) process: Process,
+    child: Child,
+    channel: Channel,
+    /// Readable when it is gone.
+    end: OwnedFd,
+}
+
+impl Guardian {
+    /// Starts the guardian of a lane of this process, and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`Error::NoGuardian`] if there is no program for it, or it doesn't get ready.
+    pub(super) fn start(
+        state: &StateDirectory,
+        journal: &Journal,
+        claim: Option<&Claim>,
+        helper: Option<&Path>,
+        max_time: Option<Duration>,
+    ) -> Result<Self> {
+        let program = program(helper)?;
+        let failed =
+            |why: String| Error::NoGuardian { why: format!("{}: {why}", program.display()) };
+        let of_io = |error: io::Error| failed(error.to_string());
+        let (mut channel, there) = Channel::pair().map_err(of_io)?;
+        let claim = claim.map(Claim::share).transpose().map_err(of_io)?;
+        let mut command = Command::new(&program);
+        command.args(["lane", "guard", "--id", &journal.record.id, "--state"]).arg(state.path());
+        if let Some(max_time) = max_time {
+            command.arg("--max-time-ms").arg(max_time.as_millis().to_string());
+        }
+        command.stdin(there).stdout(claim.map_or(Stdio::null(), Stdio::from));
+        // Nothing of the lane's surroundings is kept busy or followed.
+        command.env_clear().current_dir("/");
+        let mut child = command.spawn().map_err(of_io)?;
+        drop(command);
+        let ready = match channel.hear(READY_MAX) {
+            Ok(Some(Answer::Ready(process))) => process.descriptor().map(|end| (process, end)),
+            Ok(Some(Answer::Failed(why))) => Err(io::Error::other(why)),
+            Ok(_) => Err(io::Error::other("it said nothing")),
+            Err(error) => Err(error),
+        };
+        match ready {
+            Ok((process, Some(end))) => Ok(Self { process, child, channel, end }),
+            other => {
+                drop(child.kill());
+                drop(child.wait());
+                let why = other.err().map_or("it ended".into(), |error| error.to_string());
+                Err(failed(why))
+            }
+        }
+    }
+
+    /// Tells it which process is to be ordinary again.
+    pub(super) fn tell_program(&mut self, program: Process) -> io::Result<()> {
+        self.channel.say(&Word::Program(program))
+    }
+
+    /// Has it undo, and waits until nothing is left. None if it is gone, or doesn't answer.
+    pub(super) fn undo(&mut self) -> Option<Result<Vec<String>, String>> {
+        // It may have begun by itself; then it is heard all the same.
+        drop(self.channel.say(&Word::Undo));
+        match self.channel.hear(UNDONE_MAX) {
+            Ok(Some(Answer::Undone(did))) => Some(Ok(did)),
+            Ok(Some(Answer::Failed(why))) => Some(Err(why)),
+            _ => None,
+        }
+    }
+
+    /// Readable when it is gone.
+    pub(crate) fn end(&self) -> &OwnedFd {
+        &self.end
+    }
+
+    /// Whether it is there.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.process.is_alive()
+    }
+
+    /// Its work is done: it ends by itself, unless it is stopped.
+    pub(super) fn dismiss(mut self) {
+        drop(self.channel);
+        let until = Instant::now() + Duration::from_secs(1);
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                drop(self.child.kill());
+                drop(self.child.wait());
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The program that can be a guardian, and start programs in lanes: the one that is named, else the one that the environment names, else `evermap`
+/// beside this program, else the one in `PATH`.
+pub(crate) fn program(named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(named) = named {
+        return Ok(named.to_owned());
+    }
+    if let Some(path) = std::env::var_os(GUARDIAN_VARIABLE).filter(|path| !path.is_empty()) {
+        return Ok(path.into());
+    }
+    let this = std::env::current_exe().unwrap_or_default();
+    let beside = this.parent().map(|folder| folder.join(PROGRAM));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let in_path = std::env::split_paths(&path).map(|folder| folder.join(PROGRAM));
+    beside.into_iter().chain(in_path).find(|path| path.is_file()).ok_or_else(|| Error::NoGuardian {
+        why: format!(
+            "there is no program `{PROGRAM}` beside {} or in PATH; install it, or set {GUARDIAN_VARIABLE} to its path",
+            this.display()
+        ),
+    })
+}
+
+/// What the guardian of the lane with this id does, until nothing is left to be guarded. For the program that was started for it; its standard input and
+/// output are the lane's.
+///
+/// # Errors
+/// If it cannot begin; the lane hears that and is not made. And if something could not be undone.
+pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Result<()> {
+    let until = max_time.and_then(|time| Instant::now().checked_add(time + LANE_FIRST));
+    let failed = |source| Error::NoGuardian { why: format!("it cannot begin: {source}") };
+    // Politely deaf: who ends it leaves the lane unguarded, which the lane notices.
+    signals::ignore(&[
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGQUIT,
+        libc::SIGPIPE,
+        libc::SIGTSTP,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+    ]);
+    // Fails only where it leads a session already.
+    let _ = rustix::process::setsid();
+    let input = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+    let mut channel = Channel::of(input);
+    let begun = begin(state, id);
+    let (journal, lane) = match begun {
+        Ok(begun) => begun,
+        Err(error) => {
+            drop(channel.say(&Answer::Failed(error.to_string())));
+            return Err(error);
+        }
+    };
+    let claim = journal.record.core.and_then(|core| {
+        let output = io::stdout().as_fd().try_clone_to_owned().ok()?;
+        Some(Claim::of_shared(core, output))
+    });
+    let ready = Process::this().and_then(|process| channel.say(&Answer::Ready(process)));
+    if let Err(error) = ready
+        && journal.record.lane.is_alive()
+    {
+        // Not a lane's: nobody's lane ends because somebody tries this by hand.
+        return Err(failed(error));
+    }
+    let why = wait(&mut channel, &lane, until);
+    let undone = undo_one(state, id, &Files);
+    drop(claim.map(Claim::release));
+    tell(&mut channel, why, undone)
+}
+
+/// Prepares for what may come, and looks who the lane is.
+fn begin(state: &StateDirectory, id: &str) -> Result<(Journal, OwnedFd)> {
+    // What is read and called here is in memory when it is needed.
+    let ready_by = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    let _ = rustix::mm::mlockall(ready_by);
+    drop(fs::write("/proc/self/oom_score_adj", "-1000"));
+    let no_lane = |why: &str| Error::NoGuardian { why: format!("the lane {id} {why}") };
+    let journal = Journal::of_id(state, id)?.ok_or_else(|| no_lane("is not there any more"))?;
+    let lane = journal.record.lane.descriptor().map_err(|source| Error::NoGuardian {
+        why: format!("the lane's process cannot be waited for: {source}"),
+    })?;
+    let lane = lane.ok_or_else(|| no_lane("has ended"))?;
+    if let Some(core) = journal.record.core {
+        step_aside(core);
+    }
+    // Without the right it runs when the others let it.
+    drop(scheduler::set(Thread::CURRENT, &Scheduling::fifo(PRIORITY)));
+    Ok((journal, lane))
+}
+
+/// Leaves the core to the lane, where there is another one.
+pub(crate) fn step_aside(core: u32) {
+    let mut others: BTreeSet<u32> = scheduler::affinity(Thread::CURRENT).unwrap_or_default();
+    others.remove(&core);
+    if !others.is_empty() {
+        drop(scheduler::set_affinity(Thread::CURRENT, &others));
+    }
+}
+
+/// Why a guardian undoes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Told,
+    LaneGone,
+    ProgramGone,
+    TimeOver,
+}
+
+/// Waits until there is a reason to undo.
+fn wait(channel: &mut Channel, lane: &OwnedFd, mut until: Option<Instant>) -> Why {
+    let mut program: Option<OwnedFd> = None;
+    let mut is_heard = true;
+    let mut otherwise = Why::TimeOver;
+    loop {
+        let mut all = vec![PollFd::new(lane, PollFlags::IN)];
+        all.extend(is_heard.then(|| PollFd::new(&*channel, PollFlags::IN)));
+        all.extend(program.as_ref().map(|program| PollFd::new(program, PollFlags::IN)));
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let time = left.map(|left| Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        });
+        // A wait that is broken off is begun anew.
+        let _ = rustix::event::poll(&mut all, time.as_ref());
+        let is_ready = |at: usize| all.get(at).is_some_and(|one| !one.revents().is_empty());
+        let (lane_is_gone, is_word) = (is_ready(0), is_heard && is_ready(1));
+        let program_is_gone = is_ready(1 + usize::from(is_heard)) && program.is_some();
+        if is_word {
+            match channel.hear(Duration::ZERO) {
+                Ok(Some(Word::Undo)) => return Why::Told,
+                Ok(Some(Word::Program(process))) => match process.descriptor() {
+                    Ok(Some(descriptor)) => program = Some(descriptor),
+                    // Gone before it was waited for.
+                    _ => (until, otherwise) = (Some(Instant::now() + LANE_FIRST), Why::ProgramGone),
+                },
+                // The lane's process has closed it without ending.
+                _ if channel.is_closed() => is_heard = false,
+                _ => {}
+            }
+            continue;
+        }
+        if lane_is_gone {
+            return Why::LaneGone;
+        }
+        if program_is_gone {
+            // The lane notices that, too, and says so.
+            program = None;
+            (until, otherwise) = (Some(Instant::now() + LANE_FIRST), Why::ProgramGone);
+        }
+        if until.is_some_and(|until| until <= Instant::now()) {
+            return otherwise;
+        }
+    }
+}
+
+/// Tells the lane, or those who see the lane's messages when it is gone. The last thing it does: whoever doesn't read keeps
+/// nothing from being undone.
+fn tell(channel: &mut Channel, why: Why, undone: Result<Option<UndoneLane>>) -> Result<()> {
+    let did = match undone {
+        Ok(lane) => lane.map(|lane| lane.did).unwrap_or_default(),
+        Err(error) => {
+            drop(channel.say(&Answer::Failed(error.to_string())));
+            return Err(error);
+        }
+    };
+    drop(channel.say(&Answer::Undone(did.clone())));
+    if why == Why::LaneGone {
+        let did = if did.is_empty() { "nothing was left of it".into() } else { did.join("; ") };
+        use io::Write;
+        drop(writeln!(io::stderr(), "evermap: the lane was killed, and is undone: {did}"));
+    }
+    Ok(())
+}

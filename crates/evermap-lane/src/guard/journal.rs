@@ -1,0 +1,263 @@
+//! What a lane changes, written down before it does: one file a lane, replaced whole.
+//!
+//! Invariant: at every moment the file says enough to undo all that was changed until then. What is undone must be told by the file
+//! and the kernel alone, so a process is named by its number and its beginning, and a group by its inode.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::StateDirectory;
+use crate::hold::Hold;
+use crate::process::{Process, boot_id};
+use crate::sys::scheduler::Scheduling;
+use crate::{Error, Result};
+
+/// What this version writes.
+const FORMAT: u32 = 1;
+/// No journal is longer: one for a program with a thousand threads that existed before is a tenth of it.
+const BYTES_MAX: u64 = 1 << 20;
+/// Characters of a command that are kept, for people.
+const COMMAND_MAX: usize = 200;
+
+/// How a program is when it is in no lane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Before {
+    pub(crate) scheduling: Scheduling,
+    pub(crate) affinity: BTreeSet<u32>,
+    pub(crate) timer_slack_ns: u64,
+}
+
+/// A thread that was there before the lane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ThreadBefore {
+    /// By the thread's number and beginning.
+    pub(crate) thread: Process,
+    pub(crate) before: Before,
+}
+
+/// The file's contents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Record {
+    format: u32,
+    pub(crate) id: String,
+    /// The kernel's boot id: what was changed before the last boot is gone.
+    pub(crate) boot: String,
+    pub(crate) since_unix_s: u64,
+    pub(crate) command: String,
+    pub(crate) core: Option<u32>,
+    /// The process that made the lane.
+    pub(crate) lane: Process,
+    pub(crate) guardian: Option<Process>,
+    /// The process whose threads all are in the lane; none while it is not yet started, and for threads of the lane's own process.
+    pub(crate) program: Option<Process>,
+    /// What the program gets back.
+    pub(crate) before: Before,
+    /// What threads get back that existed before.
+    pub(crate) threads: Vec<ThreadBefore>,
+    pub(crate) hold: Option<Hold>,
+}
+
+/// One lane's journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    pub(crate) record: Record,
+}
+
+impl Journal {
+    /// Of a lane of this process, with nothing changed yet. It is on the disk when this returns.
+    pub(crate) fn begin(
+        state: &StateDirectory,
+        core: Option<u32>,
+        command: &str,
+        before: Before,
+    ) -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let failed = |source| Error::Io {
+            operation: "tell who this process is from",
+            path: "/proc".into(),
+            source,
+        };
+        let lane = Process::this().map_err(failed)?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}-{}-{number}", lane.pid, lane.start_ticks);
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let record = Record {
+            format: FORMAT,
+            boot: boot_id().map_err(failed)?,
+            since_unix_s: since.as_secs(),
+            command: command.chars().take(COMMAND_MAX).collect(),
+            core,
+            lane,
+            guardian: None,
+            program: None,
+            before,
+            threads: Vec::new(),
+            hold: None,
+            id,
+        };
+        let journal = Self { path: path_of(state, &record.id), record };
+        journal.write()?;
+        Ok(journal)
+    }
+
+    /// Replaces the file by what `record` is now. When it returns, a crash of whatever kind leaves the old file or the new one.
+    pub(crate) fn write(&self) -> Result<()> {
+        let text = serde_json::to_vec_pretty(&self.record).map_err(io::Error::from);
+        let temporary = self.path.with_extension("new");
+        let written = text.and_then(|text| {
+            let mut file = File::create(&temporary)?;
+            file.write_all(&text)?;
+            file.sync_data()?;
+            fs::rename(&temporary, &self.path)
+        });
+        written.map_err(|source| Error::Io {
+            operation: "write the lane's journal",
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// The lane with this id; none if it has been undone.
+    pub(crate) fn of_id(state: &StateDirectory, id: &str) -> Result<Option<Self>> {
+        Self::read(&path_of(state, id))
+    }
+
+    /// None if it is not there any more.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] for a file that is none, is cut off, or is of another version.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>> {
+        let failed = |why: String| Error::Journal { path: path.into(), why };
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(BYTES_MAX).read_to_string(&mut text));
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error.to_string())),
+            Ok(_) => {}
+        }
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let not_one = |error: serde_json::Error| failed(format!("it is no journal: {error}"));
+        let format: Format = serde_json::from_str(&text).map_err(not_one)?;
+        if format.format != FORMAT {
+            return Err(failed(format!(
+                "it is of another version: its format is {}, and this one reads {FORMAT}",
+                format.format
+            )));
+        }
+        let record = serde_json::from_str(&text).map_err(not_one)?;
+        Ok(Some(Self { path: path.into(), record }))
+    }
+
+    /// The journals of a state directory.
+    pub(crate) fn all(state: &StateDirectory) -> Result<Vec<PathBuf>> {
+        let directory = state.lanes();
+        let entries = fs::read_dir(&directory).map_err(|source| Error::Io {
+            operation: "look into the state directory",
+            path: directory,
+            source,
+        })?;
+        let paths = entries.flatten().map(|entry| entry.path());
+        let mut paths: Vec<PathBuf> =
+            paths.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+        paths.sort();
+        Ok(paths)
+    }
+
+    /// Nothing is left to be undone.
+    pub(crate) fn remove(&self) -> Result<()> {
+        // Of a write that was cut off, first: without a journal nobody would look for it.
+        let files = [self.path.with_extension("new"), self.path.clone()];
+        for path in files {
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::Io { operation: "remove the lane's journal", path, source });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether what it changed is still there: a boot makes all of it undone.
+    pub(crate) fn is_of_this_boot(&self) -> bool {
+        boot_id().is_ok_and(|boot| boot == self.record.boot)
+    }
+}
+
+fn path_of(state: &StateDirectory, id: &str) -> PathBuf {
+    state.lanes().join(format!("{id}.json"))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn before() -> Before {
+        let affinity = [0, 1].into();
+        Before { scheduling: Scheduling::default(), affinity, timer_slack_ns: 50_000 }
+    }
+
+    pub(crate) fn state() -> (tempfile::TempDir, StateDirectory) {
+        let place = tempfile::tempdir().unwrap();
+        let state = StateDirectory::at(place.path().join("state")).unwrap();
+        (place, state)
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_gone_when_removed() {
+        let (_place, state) = state();
+        let mut journal = Journal::begin(&state, Some(1), "player", before()).unwrap();
+        journal.record.program = Some(Process { pid: 7, start_ticks: 8 });
+        journal.write().unwrap();
+        let paths = Journal::all(&state).unwrap();
+        assert_eq!(paths, [journal.path()]);
+        let read = Journal::read(&paths[0]).unwrap().unwrap();
+        assert_eq!(read.record, journal.record);
+        assert!(read.is_of_this_boot());
+        read.remove().unwrap();
+        read.remove().unwrap();
+        assert!(Journal::read(&paths[0]).unwrap().is_none());
+        assert!(fs::read_dir(state.lanes()).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_an_error_that_names_it() {
+        let (_place, state) = state();
+        let journal = Journal::begin(&state, Some(1), "player", before()).unwrap();
+        let whole = fs::read(journal.path()).unwrap();
+        for length in 0..whole.len() {
+            fs::write(journal.path(), &whole[..length]).unwrap();
+            let error = Journal::read(journal.path()).unwrap_err();
+            assert!(matches!(error, Error::Journal { .. }), "{length}: {error}");
+            assert!(error.to_string().contains(journal.path().to_str().unwrap()), "{error}");
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_from_damage() {
+        let (_place, state) = state();
+        let journal = Journal::begin(&state, None, "player", before()).unwrap();
+        fs::write(journal.path(), "{\"format\": 2, \"lanes\": []}").unwrap();
+        let error = Journal::read(journal.path()).unwrap_err().to_string();
+        assert!(error.contains("another version") && error.contains("format is 2"), "{error}");
+        fs::write(journal.path(), [0xff, 0xfe]).unwrap();
+        assert!(Journal::read(journal.path()).is_err());
+    }
+}

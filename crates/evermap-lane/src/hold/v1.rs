@@ -1,0 +1,111 @@
+//! A core by cpusets of version 1: two groups beneath the one that the lane was started from, one for the program and one for what else was there.
+//!
+//! Invariant: whatever is in the two groups came from their parent and goes back there. So the journal needs no list of tasks, and
+//! what they start meanwhile is undone with them. The lane's group is exclusive: the kernel keeps all others off the core but tasks of
+//! its own that are bound to it, and those of groups that it refuses to move.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::tree::{Tree, tasks};
+use super::{
+    HoldRefusal, Made, ROUNDS_MAX, cores, dissolve, make, verify_absent, verify_unshared, write,
+};
+
+/// What is made and changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Cpusets {
+    pub(crate) core: u32,
+    /// The group that the lane was started from.
+    pub(crate) parent: PathBuf,
+    /// The program's.
+    pub(crate) lane: Made,
+    /// For what else was in `parent`.
+    pub(crate) rest: Made,
+}
+
+impl Cpusets {
+    pub(super) fn plan(tree: &dyn Tree, parent: &Path, core: u32) -> Result<Self, HoldRefusal> {
+        let all = cores(tree, &parent.join("cpuset.cpus"))?;
+        // Those that are online; kernels without the file have no others in `cpuset.cpus`.
+        let online =
+            cores(tree, &parent.join("cpuset.effective_cpus")).unwrap_or_else(|_| all.clone());
+        let group = parent.to_owned();
+        if !online.contains(core) {
+            return Err(HoldRefusal::NotInGroup { group, cores: online });
+        }
+        if online.len() < 2 {
+            return Err(HoldRefusal::NoCoreLeft { group, cores: online });
+        }
+        let (lane, rest) = (Made::new(parent, "lane", core), Made::new(parent, "rest", core));
+        verify_absent(tree, &lane)?;
+        verify_absent(tree, &rest)?;
+        verify_unshared(tree, parent, core)?;
+        let flag = parent.join("cpuset.cpu_exclusive");
+        match tree.read(&flag).as_deref() {
+            Ok("1") => Ok(Self { core, parent: group, lane, rest }),
+            Ok(_) => Err(HoldRefusal::NotExclusive { group }),
+            Err(_) => {
+                let why = io::Error::other("it cannot be read");
+                Err(HoldRefusal::of("look at", &flag, why))
+            }
+        }
+    }
+
+    pub(super) fn make(&mut self, tree: &dyn Tree) -> Result<(), HoldRefusal> {
+        make(tree, &mut self.rest)?;
+        make(tree, &mut self.lane)
+    }
+
+    pub(super) fn fill(&self, tree: &dyn Tree) -> Result<(), HoldRefusal> {
+        let file = self.parent.join("cpuset.cpus");
+        let own = [self.core].into_iter().collect();
+        let others = cores(tree, &file)?.without(&own);
+        let file = self.parent.join("cpuset.mems");
+        let memory = tree.read(&file).map_err(|source| HoldRefusal::of("read", &file, source))?;
+        write(tree, &self.rest.file("cpuset.cpus"), &others.to_string())?;
+        write(tree, &self.rest.file("cpuset.mems"), &memory)?;
+        write(tree, &self.lane.file("cpuset.cpus"), &self.core.to_string())?;
+        write(tree, &self.lane.file("cpuset.mems"), &memory)?;
+        write(tree, &self.lane.file("cpuset.cpu_exclusive"), "1")?;
+        self.empty_parent(tree)
+    }
+
+    /// Moves what is in the parent to the rest, until nobody comes any more. Some tasks refuse: the kernel's own, and those it has bound.
+    pub(super) fn empty_parent(&self, tree: &dyn Tree) -> Result<(), HoldRefusal> {
+        let from = self.parent.join("tasks");
+        let to = self.rest.file("tasks");
+        let mut staying: HashSet<u32> = HashSet::new();
+        for _ in 0..ROUNDS_MAX {
+            let there =
+                tasks(tree, &from).map_err(|source| HoldRefusal::of("read", &from, source))?;
+            let mut moved = 0;
+            for task in there {
+                if staying.contains(&task) {
+                    continue;
+                }
+                let is_moved =
+                    !tree.is_of_kernel(task) && tree.write(&to, &task.to_string()).is_ok();
+                if is_moved {
+                    moved += 1;
+                } else {
+                    staying.insert(task);
+                }
+            }
+            if moved == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn undo(&self, tree: &dyn Tree) -> Result<Vec<String>, HoldRefusal> {
+        // The program first: while it is there the core is not everybody's.
+        let results = [&self.lane, &self.rest]
+            .map(|made| dissolve(tree, made, "tasks", &[self.parent.as_path()]));
+        results.into_iter().filter_map(Result::transpose).collect()
+    }
+}

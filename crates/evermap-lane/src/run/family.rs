@@ -1,0 +1,95 @@
+//! What the program starts is no part of the lane: it goes to where all others run.
+//!
+//! The kernel makes new processes ordinary (`SCHED_FLAG_RESET_ON_FORK`), but lets them inherit the lane's core, cpuset and timers. They
+//! are looked for and sent away, before they have become programs of their own if possible; what they start then is away from the beginning.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::guard::changes::Changes;
+use crate::guard::undo::release;
+use crate::hold::tree::Files;
+use crate::process::{Process, Stat, children, descendants, threads};
+
+/// The program's descendants.
+#[derive(Debug)]
+pub(super) struct Family {
+    program: u32,
+    /// Children of this process that it had before, and the guardian.
+    strangers: HashSet<u32>,
+    /// Those that were sent away.
+    settled: HashSet<Process>,
+}
+
+impl Family {
+    /// To be made before the program is started.
+    pub(super) fn new() -> Self {
+        let own = std::process::id();
+        let strangers = children(own, &threads(own)).into_iter().collect();
+        Self { program: 0, strangers, settled: HashSet::new() }
+    }
+
+    pub(super) fn of(&mut self, program: u32) {
+        self.program = program;
+    }
+
+    /// The guardian is nobody's family.
+    pub(super) fn add_stranger(&mut self, pid: u32) {
+        self.strangers.insert(pid);
+    }
+
+    /// Sends away what was started since. `of_program` are the program's threads. Gives how many processes are new.
+    pub(super) fn settle(&mut self, changes: &Changes, of_program: &[u32]) -> usize {
+        // Whoever's parent ends comes to this process.
+        let mut found = children(self.program, of_program);
+        found.extend(self.orphans());
+        let mut new = 0;
+        for pid in found {
+            let Some(process) = Process::of(pid) else { continue };
+            if !self.settled.insert(process) {
+                continue;
+            }
+            new += 1;
+            send_away(changes, pid);
+            for pid in descendants(pid) {
+                new += usize::from(Process::of(pid).is_some_and(|one| self.settled.insert(one)));
+                send_away(changes, pid);
+            }
+        }
+        if let Some(hold) = changes.held()
+            && new > 0
+        {
+            hold.leave_all_but(&Files, self.program);
+        }
+        new
+    }
+
+    /// Processes that came to this one because their parents ended.
+    pub(super) fn orphans(&self) -> Vec<u32> {
+        let own = std::process::id();
+        let mut all = children(own, &threads(own));
+        all.retain(|pid| *pid != self.program && !self.strangers.contains(pid));
+        all
+    }
+
+    /// Takes the ends of those orphans that have ended, and gives how many live.
+    pub(super) fn reap(&mut self) -> usize {
+        let mut alive = 0;
+        for pid in self.orphans() {
+            match Stat::of(pid) {
+                Some(stat) if stat.is_alive() => alive += 1,
+                _ => drop(crate::sys::wait::end_of(pid)),
+            }
+        }
+        // Bounded by what lives, not by what ever was started.
+        if self.settled.len() > 1_000 {
+            self.settled.retain(Process::is_alive);
+        }
+        alive
+    }
+}
+
+fn send_away(changes: &Changes, pid: u32) {
+    if let Some(core) = changes.core() {
+        release(pid, &BTreeSet::from([core]), changes.before());
+    }
+}

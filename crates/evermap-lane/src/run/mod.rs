@@ -1,0 +1,169 @@
+//! A program in a lane, which need not know of it: its start, its threads, its end.
+//!
+//! This process becomes the lane: it makes the changes, starts the program, watches it from another core, and undoes. What it cannot do for
+//! lack of a right it says, and goes on; what would harm others it refuses. It is for a program that does nothing else meanwhile: it takes
+//! signals, becomes the parent of what the program leaves behind, and waits for it.
+
+mod ended;
+mod facts;
+mod family;
+mod prepare;
+pub mod start;
+mod supervise;
+mod threads;
+mod why;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub use ended::{Demotion, End, Ended, Missed};
+
+use crate::guard::StateDirectory;
+use crate::guard::guardian::step_aside;
+use crate::machine::Roots;
+use crate::process::Process;
+use crate::sys::scheduler::{self, Scheduling, Thread};
+use crate::tier::View;
+use crate::{Error, Policy, Result, Share};
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its file.
+    pub path: PathBuf,
+    /// What it is called by: the first of what it sees as its arguments.
+    pub name: OsString,
+    /// The others.
+    pub arguments: Vec<OsString>,
+}
+
+/// What a run may be told beside the policy.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where lanes know of each other; the user's, if nothing is said.
+    pub state: Option<StateDirectory>,
+    /// The program that can be a guardian and a start ([`crate::guard::guard`], [`start::start`]): an `evermap`. Looked for, if nothing is said:
+    /// where [`crate::guard::GUARDIAN_VARIABLE`] says, beside this program, in `PATH`.
+    pub helper: Option<PathBuf>,
+    /// Where the machine is looked at.
+    pub roots: Roots,
+    /// Copies that the program sees instead of their files.
+    pub view: View,
+}
+
+/// Runs a program in a lane, to its end. When this returns, the lane is undone: also if it fails.
+///
+/// # Errors
+/// What the policy cannot have and would have to be told: a core that is taken or not there, a hold that others would suffer from, a
+/// program that cannot be started. Then nothing was started. A right that is missing is no error: [`Ended::missed`] names it.
+pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ended> {
+    verify_match(policy, program)?;
+    let state = match &options.state {
+        Some(state) => state.clone(),
+        None => StateDirectory::of_user()?,
+    };
+    let began = Instant::now();
+    let own = Own::of_this()?;
+    let mut ended = Ended::of(program);
+    let mut prepared = prepare::prepare(policy, program, options, &state, &own, &mut ended)?;
+    if let Some(core) = prepared.changes.core() {
+        step_aside(core);
+    }
+    own.rise(policy, &prepared.machine, &mut ended);
+    let result = supervise::start(policy, program, options, &mut prepared, &mut ended).and_then(
+        |mut supervisor| {
+            supervisor.watch(&mut ended)?;
+            supervisor.finish(&mut ended)
+        },
+    );
+    let undone = prepared.changes.end();
+    drop(own);
+    result?;
+    ended.undone.extend(undone?.did);
+    ended.wall_ms = milliseconds(began.elapsed());
+    Ok(ended)
+}
+
+/// A policy is for the programs that it names, and for no other.
+fn verify_match(policy: &Policy, program: &Program) -> Result<()> {
+    let Some(pattern) = &policy.app.matches else { return Ok(()) };
+    let wrong = |what: String| Error::Policy { path: PathBuf::from("policy"), what };
+    let compiled = glob::Pattern::new(pattern)
+        .map_err(|error| wrong(format!("`match = \"{pattern}\"` is no pattern: {error}")))?;
+    let path = std::path::absolute(&program.path).unwrap_or_else(|_| program.path.clone());
+    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let name = |path: &Path| path.file_name().map(PathBuf::from).unwrap_or_default();
+    let is_for =
+        [name(&path), path.clone(), name(&real), real].iter().any(|one| compiled.matches_path(one));
+    if is_for {
+        return Ok(());
+    }
+    Err(wrong(format!(
+        "it is for programs like `{pattern}`, and {} is none; change `match`, or leave it out",
+        path.display()
+    )))
+}
+
+/// How this process was scheduled before it was a lane; put back when it no longer is.
+struct Own {
+    scheduling: Scheduling,
+    affinity: BTreeSet<u32>,
+    timer_slack_ns: u64,
+}
+
+impl Own {
+    fn of_this() -> Result<Self> {
+        let failed = |source| Error::Io {
+            operation: "tell how this process is scheduled, from",
+            path: "/proc/self".into(),
+            source,
+        };
+        Ok(Self {
+            scheduling: scheduler::get(Thread::CURRENT).map_err(failed)?,
+            affinity: scheduler::affinity(Thread::CURRENT).map_err(failed)?,
+            timer_slack_ns: scheduler::timer_slack_ns().map_err(failed)?,
+        })
+    }
+
+    /// Above the program, so that one that never sleeps can be told so, even where there is one core.
+    fn rise(&self, policy: &Policy, machine: &crate::machine::Machine, ended: &mut Ended) {
+        if policy.app.scheduler == crate::Scheduler::Other {
+            return;
+        }
+        let wish = Scheduling::fifo(u32::from(policy.app.priority) + 1);
+        if let Err(error) = scheduler::set(Thread::CURRENT, &wish) {
+            let missed = why::no_fifo(machine, wish.priority, &error);
+            ended
+                .missed
+                .push(Missed { what: "the lane's own watch before all others".into(), ..missed });
+        }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // Both only lower what this process has, or give back what it had.
+        drop(scheduler::set_back(Thread::CURRENT, &self.scheduling));
+        drop(scheduler::set_affinity(Thread::CURRENT, &self.affinity));
+    }
+}
+
+/// Whether the lane has a core at all.
+fn wants_core(policy: &Policy) -> bool {
+    policy.app.share != Share::Off
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The process that a child is, once it has begun.
+fn process_of(pid: u32) -> Result<Process> {
+    Process::of(pid).ok_or_else(|| Error::Io {
+        operation: "tell when the program began from",
+        path: format!("/proc/{pid}/stat").into(),
+        source: std::io::ErrorKind::NotFound.into(),
+    })
+}

@@ -1,0 +1,160 @@
+//! Before the program is there: a core, its claim, the journal, the guardian, the hold; and in which ways it may be scheduled.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::start::Wish;
+use super::{Ended, Missed, Options, Own, Program, wants_core, why};
+use crate::guard::changes::Changes;
+use crate::guard::journal::Before;
+use crate::guard::{Claim, StateDirectory, claimed, undo};
+use crate::machine::Machine;
+use crate::policy::Core;
+use crate::sys::scheduler::Scheduling;
+use crate::{Error, Policy, Result, Scheduler, Share};
+
+/// A real-time thread of a program without a period may run this long without sleeping.
+const OVERRUN_NS: u64 = 100_000_000;
+
+/// A lane without a program.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) machine: Machine,
+    pub(super) changes: Changes,
+    /// How the program may be scheduled: the first that is granted.
+    pub(super) wishes: Vec<Wish>,
+    /// How long a real-time thread may run without sleeping.
+    pub(super) limit_ns: u64,
+    pub(super) max_time: Option<Duration>,
+}
+
+pub(super) fn prepare(
+    policy: &Policy,
+    program: &Program,
+    options: &Options,
+    state: &StateDirectory,
+    own: &Own,
+    ended: &mut Ended,
+) -> Result<Prepared> {
+    let of_policy = |what| Error::Policy { path: "policy".into(), what };
+    policy.verify().map_err(of_policy)?;
+    let period = policy.period().map_err(of_policy)?;
+    undo_others(state, ended)?;
+    let machine = Machine::look_in(&options.roots)?;
+    let claim = match wants_core(policy) {
+        true => Some(claim(&machine, policy.app.core, state, &mut ended.core_why)?),
+        false => None,
+    };
+    ended.core = claim.as_ref().map(Claim::core);
+    let before = Before {
+        scheduling: own.scheduling,
+        affinity: own.affinity.clone(),
+        timer_slack_ns: own.timer_slack_ns,
+    };
+    let name = program.path.to_string_lossy();
+    let mut changes = Changes::begin(state, claim, &name, before)?;
+    let max_time = policy.guard.max_time_s.map(Duration::from_secs);
+    changes.guard(options.helper.as_deref(), max_time)?;
+    if policy.app.share == Share::Hold {
+        hold(&mut changes, &machine, ended)?;
+    }
+    let wishes = wishes(policy, period.map(|period| period.ns()), changes.core(), own, ended)?;
+    let limit_ns =
+        period.map_or(OVERRUN_NS, |period| period.ns().saturating_mul(policy.guard.max_overrun));
+    Ok(Prepared { machine, changes, wishes, limit_ns, max_time })
+}
+
+/// The next lane undoes what the last one could not.
+fn undo_others(state: &StateDirectory, ended: &mut Ended) -> Result<()> {
+    let undone = undo(state)?;
+    for lane in undone.lanes {
+        let did =
+            if lane.did.is_empty() { "nothing was left of it".into() } else { lane.did.join("; ") };
+        ended
+            .events
+            .push(format!("the lane {} had been left behind, and was undone: {did}", lane.id));
+    }
+    ended.events.extend(undone.failed.iter().map(Error::to_string));
+    Ok(())
+}
+
+/// Takes a core. Of several that choose at once, each gets one, while there are some.
+pub(super) fn claim(
+    machine: &Machine,
+    wish: Core,
+    state: &StateDirectory,
+    why: &mut Vec<String>,
+) -> Result<Claim> {
+    // Who names a core hears who has it.
+    let mut taken = if wish == Core::Auto { claimed(state) } else { Vec::new() };
+    loop {
+        let chosen = machine.choose_core(wish, &taken)?;
+        match Claim::take(state, chosen.core) {
+            Err(Error::CoreTaken { core, .. }) if wish == Core::Auto => taken.push(core),
+            Err(error) => return Err(error),
+            Ok(claim) => {
+                *why = chosen.why;
+                return Ok(claim);
+            }
+        }
+    }
+}
+
+fn hold(changes: &mut Changes, machine: &Machine, ended: &mut Ended) -> Result<()> {
+    match changes.hold(&machine.groups) {
+        Ok(()) => {
+            let groups = changes.held().map(|hold| hold.groups()).unwrap_or_default();
+            let groups: Vec<String> =
+                groups.iter().map(|group| group.display().to_string()).collect();
+            ended.applied.push(format!("the core for itself alone, by {}", groups.join(" and ")));
+            Ok(())
+        }
+        Err(Error::HoldRefused { why, .. }) if why.is_lack_of_right() => {
+            ended.missed.push(Missed {
+                what:
+                    "the core for itself alone; it is lent to the others while the program sleeps"
+                        .into(),
+                why: why.to_string(),
+                remedy: "`evermap lane check` tells what is missing".into(),
+            });
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// From the best to what always can be had.
+fn wishes(
+    policy: &Policy,
+    period_ns: Option<u64>,
+    core: Option<u32>,
+    own: &Own,
+    ended: &mut Ended,
+) -> Result<Vec<Wish>> {
+    let app = &policy.app;
+    let pinned: BTreeSet<u32> = core.map_or_else(|| own.affinity.clone(), |core| [core].into());
+    let fifo = Scheduling::fifo(app.priority.into());
+    let mut wishes = Vec::new();
+    let wish =
+        |affinity: &BTreeSet<u32>, scheduling| Wish { affinity: affinity.clone(), scheduling };
+    if app.scheduler == Scheduler::Deadline {
+        let needs_no_core = app.share != Share::Hold && app.core == Core::Auto;
+        let deadline_ns =
+            policy.deadline_ns().map_err(|what| Error::Policy { path: "policy".into(), what })?;
+        match (needs_no_core, period_ns, deadline_ns) {
+            (true, Some(period_ns), Some(deadline_ns)) => {
+                let budget_ns = app.budget_us.map_or(deadline_ns / 5 * 4, |us| us * 1_000);
+                let scheduling = Scheduling::deadline(budget_ns, deadline_ns, period_ns);
+                wishes.push(wish(&own.affinity, scheduling));
+            }
+            _ => ended.missed.push(why::pinned_deadline()),
+        }
+    }
+    if app.scheduler != Scheduler::Other {
+        wishes.push(wish(&pinned, fifo));
+    }
+    wishes.push(wish(&pinned, own.scheduling));
+    // Its core may have gone offline since it was chosen.
+    wishes.push(wish(&own.affinity, own.scheduling));
+    Ok(wishes)
+}

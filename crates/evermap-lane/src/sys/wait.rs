@@ -1,0 +1,50 @@
+//! How a child ended, and what it used until then.
+
+use std::io;
+use std::mem::zeroed;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// What a process and those that it waited for used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    pub(crate) user: Duration,
+    pub(crate) system: Duration,
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
+    /// Times that it waited for something.
+    pub(crate) voluntary_switches: u64,
+    /// Times that another one was given the core.
+    pub(crate) involuntary_switches: u64,
+}
+
+/// Takes the end of this child, if it ended.
+pub(crate) fn end_of(pid: u32) -> io::Result<Option<(ExitStatus, Used)>> {
+    let mut status = 0;
+    // SAFETY: a plain structure that the next call fills.
+    let mut usage: libc::rusage = unsafe { zeroed() };
+    // SAFETY: both places are ours for the call.
+    let result = unsafe { libc::wait4(pid as libc::pid_t, &mut status, libc::WNOHANG, &mut usage) };
+    match result {
+        0 => Ok(None),
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(Some((ExitStatus::from_raw(status), used(&usage)))),
+    }
+}
+
+fn used(usage: &libc::rusage) -> Used {
+    let time = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec.max(0) as u64)
+            + Duration::from_micros(time.tv_usec.max(0) as u64)
+    };
+    let count = |count: libc::c_long| count.max(0) as u64;
+    Used {
+        user: time(usage.ru_utime),
+        system: time(usage.ru_stime),
+        minor_faults: count(usage.ru_minflt),
+        major_faults: count(usage.ru_majflt),
+        voluntary_switches: count(usage.ru_nvcsw),
+        involuntary_switches: count(usage.ru_nivcsw),
+    }
+}

@@ -1,0 +1,214 @@
+//! The copies that views show: made, used again, taken away.
+//!
+//! They are in `TIER/evermap-lane-USER/view-HASH`, a slot for each file, with a record of what the file was when it was copied. A copy whose
+//! file has changed since is made anew; one whose file is gone is removed. Whoever still shows it keeps it until they end, as nothing is
+//! taken from a mount.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::copying::{Source, copy_and_compare, full, hash, open_to_read};
+use super::error::{Error, Result};
+use super::identity::Identity;
+use super::layout::{COPY, STAGE, VIEW, home_of, view_name};
+use super::path_text;
+use super::slot::{Attempt, Home, Slot};
+use super::view::Shown;
+use super::watch::Watch;
+
+const VERSION: u32 = 1;
+
+/// What a copy was made of.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    version: u32,
+    /// The file, by its path without links.
+    #[serde(with = "path_text")]
+    original: PathBuf,
+    /// Its state when it was copied.
+    identity: Identity,
+    /// The copy's state since.
+    copy: Identity,
+    /// BLAKE3 of both.
+    hash: String,
+}
+
+/// A copy that is on the tier.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    pub(super) shown: Shown,
+    /// It was there already.
+    pub(super) was_there: bool,
+    /// What the copy has not, in words.
+    pub(super) not_kept: Option<String>,
+}
+
+/// Makes the copy of a file, or finds the one that there is and that is current. `path` is without links.
+pub(super) fn make(tier: &Path, path: &Path, watch: &Watch) -> Result<Made> {
+    let home = Home::on_tier(tier)?;
+    let slot = home.lock(&view_name(path), path, watch)?;
+    let source = Source::open(path)?;
+    let copy = slot.path.join(COPY);
+    let shown = Shown { original: path.into(), copy: copy.clone(), identity: source.identity };
+    if is_current(&slot, &source.identity)? {
+        return Ok(Made { shown, was_there: true, not_kept: None });
+    }
+    let made = replace(&slot, &source, &copy, tier, watch);
+    if made.is_err() {
+        // What was there was stale. Should this fail, the next one who works here sees to it.
+        let _ = slot.remove();
+    }
+    Ok(Made { shown, was_there: false, not_kept: made? })
+}
+
+fn replace(
+    slot: &Slot,
+    source: &Source,
+    copy: &Path,
+    tier: &Path,
+    watch: &Watch,
+) -> Result<Option<String>> {
+    // What was there is stale, or was left by one that was killed. Whoever shows it has it still.
+    slot.clean(&[])?;
+    let stage = slot.path.join(STAGE);
+    let copied = copy_and_compare(source, &stage, tier, watch, || ())?;
+    std::fs::rename(&stage, copy).map_err(Error::io("name", copy))?;
+    let file = open_to_read(copy).map_err(Error::io("open", copy))?;
+    let record = Record {
+        version: VERSION,
+        original: source.path.clone(),
+        identity: source.identity,
+        copy: Identity::of(&file).map_err(Error::io("look at", copy))?,
+        hash: copied.hash,
+    };
+    slot.write_record(&record).map_err(|error| match error {
+        Error::Io { source: why, .. } if why.kind() == std::io::ErrorKind::StorageFull => {
+            full(tier, source.path.clone(), source.identity.size_bytes)
+        }
+        other => other,
+    })?;
+    Ok(copied.not_kept)
+}
+
+/// The record, if the copy is what it says.
+fn is_current_record(slot: &Slot) -> Result<Option<Record>> {
+    let record = match slot.record::<Record>() {
+        Ok(Some(record)) if record.version == VERSION => record,
+        // One that makes no sense, or of another version, is a copy that is made anew.
+        Ok(_) | Err(Error::Record { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Ok(file) = open_to_read(&slot.path.join(COPY)) else { return Ok(None) };
+    let now = Identity::of(&file).map_err(Error::io("look at", &slot.path))?;
+    Ok(record.copy.differs(&now).is_none().then_some(record))
+}
+
+fn is_current(slot: &Slot, identity: &Identity) -> Result<bool> {
+    Ok(is_current_record(slot)?.is_some_and(|record| record.identity.differs(identity).is_none()))
+}
+
+/// Where the copy of a file is, if there is a current one.
+pub(super) fn find(tier: &Path, path: &Path) -> Option<PathBuf> {
+    let slot = home_of(tier).join(view_name(path));
+    // Read without the lock: a record appears whole, and what it says of both files is looked at.
+    let text = std::fs::read(slot.join("record")).ok()?;
+    let record: Record = serde_json::from_slice(&text).ok()?;
+    let copy = slot.join(COPY);
+    let is_as = |path: &Path, was: &Identity| {
+        let file = open_to_read(path).ok()?;
+        was.differs(&Identity::of(&file).ok()?).is_none().then_some(())
+    };
+    is_as(&copy, &record.copy)?;
+    is_as(&record.original, &record.identity)?;
+    (record.version == VERSION && record.original == path).then_some(copy)
+}
+
+/// Takes the copy of a file from the tier; whether there was one.
+pub(super) fn remove(tier: &Path, path: &Path, watch: &Watch) -> Result<bool> {
+    let Some(home) = Home::find(&home_of(tier))? else { return Ok(false) };
+    let Some(slot) = home.lock_if_there(&view_name(path), path, watch)? else { return Ok(false) };
+    slot.remove()?;
+    Ok(true)
+}
+
+/// Removes copies whose files are gone or have changed, and what killed ones have left. What somebody works with is left alone.
+pub(super) fn sweep(tier: &Path) -> Result<Vec<PathBuf>> {
+    let mut swept = Vec::new();
+    let Some(home) = Home::find(&home_of(tier))? else { return Ok(swept) };
+    for name in home.names()?.iter().filter(|name| name.starts_with(VIEW)) {
+        let Attempt::Locked(slot) = home.attempt(name)? else { continue };
+        let record = is_current_record(&slot)?;
+        let is_of_use = record.as_ref().is_some_and(|record| {
+            Source::open(&record.original)
+                .is_ok_and(|source| record.identity.differs(&source.identity).is_none())
+        });
+        if is_of_use {
+            slot.clean(&[COPY, "record"])?;
+        } else {
+            let removed = record.map_or_else(|| slot.path.clone(), |record| record.original);
+            slot.remove()?;
+            swept.push(removed);
+        }
+    }
+    Ok(swept)
+}
+
+/// The files that there are copies of.
+pub(super) fn files(tier: &Path) -> Result<Vec<PathBuf>> {
+    let Some(home) = Home::find(&home_of(tier))? else { return Ok(Vec::new()) };
+    let file = |name: &String| {
+        let text = std::fs::read(home.path.join(name).join("record")).ok()?;
+        serde_json::from_slice::<Record>(&text).ok().map(|record| record.original)
+    };
+    Ok(home.names()?.iter().filter(|name| name.starts_with(VIEW)).filter_map(file).collect())
+}
+
+/// The state of a copy on a tier.
+pub(super) enum State {
+    Sound,
+    /// Its file has changed, or is gone.
+    Stale(String),
+    Damaged(String),
+}
+
+/// Looks at all copies of a tier: file, copy, state. Reads every copy wholly.
+pub(super) fn verify(tier: &Path, watch: &Watch) -> Result<Vec<(PathBuf, PathBuf, State)>> {
+    let mut all = Vec::new();
+    let Some(home) = Home::find(&home_of(tier))? else { return Ok(all) };
+    for name in home.names()?.iter().filter(|name| name.starts_with(VIEW)) {
+        let path = home.path.join(name);
+        let Some(slot) = home.lock_if_there(name, &path, watch)? else { continue };
+        let copy = slot.path.join(COPY);
+        let record = match slot.record::<Record>() {
+            Ok(Some(record)) => record,
+            Ok(None) => continue,
+            Err(error @ Error::Record { .. }) => {
+                all.push((path, copy, State::Damaged(error.to_string())));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let state = state_of(&record, &copy, watch)?;
+        all.push((record.original, copy, state));
+    }
+    Ok(all)
+}
+
+fn state_of(record: &Record, copy: &Path, watch: &Watch) -> Result<State> {
+    let file = match open_to_read(copy) {
+        Ok(file) => file,
+        Err(errno) => return Ok(State::Damaged(format!("it cannot be opened: {errno}"))),
+    };
+    if hash(&file, copy, |_| watch.check(copy))? != record.hash {
+        return Ok(State::Damaged("its contents are not what was put there".into()));
+    }
+    Ok(match Source::open(&record.original) {
+        Ok(source) => match record.identity.differs(&source.identity) {
+            Some(what) => State::Stale(what),
+            None => State::Sound,
+        },
+        Err(_) => State::Stale("the file cannot be opened any more".into()),
+    })
+}

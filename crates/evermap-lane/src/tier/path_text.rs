@@ -1,0 +1,34 @@
+//! Paths in JSON: text where they are text, else their bytes.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// For `serde(with)`.
+pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    match path.to_str() {
+        Some(text) => serializer.serialize_str(text),
+        None => path.as_os_str().as_bytes().serialize(serializer),
+    }
+}
+
+/// For `serde(with)`.
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    let bytes = match Written::deserialize(deserializer)? {
+        Written::Text(text) => text.into_bytes(),
+        Written::Bytes(bytes) => bytes,
+    };
+    if bytes.contains(&0) {
+        return Err(serde::de::Error::custom("a path has no NUL byte"));
+    }
+    Ok(OsString::from_vec(bytes).into())
+}
