@@ -100,6 +100,8 @@ pub enum Failure {
     Transfer(#[from] evermap_transfer::Error),
     #[error(transparent)]
     Load(#[from] evermap_load::Error),
+    #[error(transparent)]
+    Lane(#[from] evermap_lane::Error),
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
     /// A process that `demo` started.
@@ -160,6 +162,7 @@ impl Failure {
             Failure::NotAllCopied { .. } => 10,
             Failure::Transfer(error) => exit_code_of_transfer(error),
             Failure::Load(error) => exit_code_of_load(error),
+            Failure::Lane(error) => exit_code_of_lane(error),
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -212,6 +215,19 @@ fn exit_code_of_load(error: &evermap_load::Error) -> u8 {
         Error::Malformed { .. } => 8,
         Error::NoMemory { .. } => 7,
         Error::Changed { .. } => 12,
+        _ => 10,
+    }
+}
+
+fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
+    use evermap_lane::Error;
+    match error {
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Policy { .. } | Error::Unusable(_) | Error::NoPeriod | Error::NotAFile { .. } => 2,
+        Error::CoreTaken { .. } | Error::NoCore { .. } => 4,
+        Error::NoRoom { .. } => 7,
+        Error::NotCopied { source, .. } => exit_code_of_transfer(source),
+        Error::Cut { .. } | Error::Changed { .. } => 12,
         _ => 10,
     }
 }
