@@ -52,11 +52,6 @@ pub enum Error {
     /// This thread is in a lane already.
     #[error("this thread is in a lane already: leave that one first")]
     AlreadyIn,
-    /// A core that nobody else gets, for a thread.
-    #[error(
-        "`share = \"hold\"` is for programs, which `evermap lane run` starts; a lane of one's own threads has `lend` or `off`"
-    )]
-    HoldByItself,
     /// A process of a benchmark went wrong.
     #[error("a process {what}; run it again, and look at what it said on stderr")]
     Child {

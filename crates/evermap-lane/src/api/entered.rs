@@ -5,14 +5,18 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::memory::AllMemory;
 use super::watch::{Orders, Watchman};
-use crate::guard::{Claim, StateDirectory, claimed};
+use crate::guard::changes::Changes;
+use crate::guard::{self, Claim, StateDirectory, claimed};
+use crate::hold::tree::Files;
 use crate::machine::Machine;
 use crate::policy::{Core, Scheduler, Share};
+use crate::process::Process;
+use crate::reads::Aside;
 use crate::sys::scheduler::{self, Scheduling, Thread};
 use crate::sys::stack;
 use crate::{Error, Note, Period, Policy, Result};
@@ -26,6 +30,10 @@ pub(super) struct Entered {
     before: Before,
     watchman: Option<Watchman>,
     claim: Option<Claim>,
+    /// What a core of its own alone changes for others, and who undoes it; has the claim then.
+    changes: Option<Changes>,
+    /// Where threads that are not to be on the core go first, where a group keeps the others off it.
+    aside: Option<PathBuf>,
     /// The cores that helpers are to be on; none if they may be anywhere.
     others: Option<BTreeSet<u32>>,
     is_real_time: bool,
@@ -54,21 +62,22 @@ impl Entered {
             before: Before::default(),
             watchman: None,
             claim: None,
+            changes: None,
+            aside: None,
             others: None,
             is_real_time: false,
             applied: Vec::new(),
             not_applied: Vec::new(),
             _memory: None,
         };
-        if policy.app.share == Share::Hold {
-            return Err(Error::HoldByItself);
-        }
         entered.lock_memory(policy);
         let is_unpinned = is_unpinned(policy);
-        if policy.app.share == Share::Lend && !is_unpinned {
-            entered.take_core(policy, state)?;
+        match policy.app.share {
+            Share::Lend if !is_unpinned => entered.lend_core(policy, state)?,
+            Share::Hold => entered.hold_core(policy, state)?,
+            _ => {}
         }
-        if policy.app.scheduler != Scheduler::Other || entered.claim.is_some() {
+        if policy.app.scheduler != Scheduler::Other || entered.core().is_some() {
             entered.wake_exactly();
         }
         entered.schedule(policy, period, is_unpinned, state)?;
@@ -76,11 +85,13 @@ impl Entered {
     }
 
     pub(super) fn core(&self) -> Option<u32> {
-        self.claim.as_ref().map(Claim::core)
+        let of_claim = self.claim.as_ref().map(Claim::core);
+        of_claim.or_else(|| self.changes.as_ref().and_then(Changes::core))
     }
 
-    pub(super) fn others(&self) -> Option<&BTreeSet<u32>> {
-        self.others.as_ref()
+    /// Where helpers go.
+    pub(super) fn aside(&self) -> Aside {
+        Aside { tasks: self.aside.clone(), cores: self.others.clone() }
     }
 
     pub(super) fn is_real_time(&self) -> bool {
@@ -109,23 +120,90 @@ impl Entered {
         stack::prefault();
     }
 
-    fn take_core(
+    fn lend_core(
         &mut self,
         policy: &Policy,
         state: &dyn Fn() -> Result<StateDirectory>,
     ) -> Result<()> {
-        let (claim, why) = claim_core(policy.app.core, &state()?)?;
+        let (claim, why) = claim_core(&Machine::look()?, policy.app.core, &state()?)?;
         let core = claim.core();
+        self.claim = Some(claim);
+        self.pin(core)?;
+        self.applied
+            .push(format!("core {core}, lent to others while it sleeps: {}", why.join("; ")));
+        Ok(())
+    }
+
+    /// The core for this thread alone. All of it is in a journal before it is done, and a guardian undoes it if this process is killed.
+    fn hold_core(
+        &mut self,
+        policy: &Policy,
+        state: &dyn Fn() -> Result<StateDirectory>,
+    ) -> Result<()> {
+        let (state, machine) = (state()?, Machine::look()?);
+        let (claim, why) = claim_core(&machine, policy.app.core, &state)?;
+        let core = claim.core();
+        let of_this = |source| of_thread("tell what is now of", source);
+        let before = guard::journal::Before {
+            scheduling: scheduler::get(Thread::CURRENT).map_err(of_this)?,
+            affinity: scheduler::affinity(Thread::CURRENT).map_err(of_this)?,
+            timer_slack_ns: scheduler::timer_slack_ns().map_err(of_this)?,
+        };
+        let name = std::env::current_exe().unwrap_or_default();
+        let name = name.to_string_lossy();
+        let mut changes = Changes::begin(&state, Some(claim), &name, before.clone())?;
+        changes.guard(None, policy.guard.max_time_s.map(Duration::from_secs))?;
+        // Before the thread is where affinities cannot be widened.
+        self.note_cores(core)?;
+        match changes.hold(&machine.groups) {
+            Ok(()) => self.enter_held(&mut changes, before, core, &why)?,
+            Err(Error::HoldRefused { why, .. }) if why.is_lack_of_right() => {
+                let what = "the core for itself alone; it is lent to others while it sleeps";
+                self.not(what, why.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+        self.changes = Some(changes);
+        scheduler::set_affinity(Thread::CURRENT, &BTreeSet::from([core]))
+            .map_err(|source| of_thread("pin to its core", source))
+    }
+
+    fn enter_held(
+        &mut self,
+        changes: &mut Changes,
+        before: guard::journal::Before,
+        core: u32,
+        why: &[String],
+    ) -> Result<()> {
+        let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        if let Some(thread) = Process::of(id) {
+            changes.thread(thread, before)?;
+        }
+        let Some(hold) = changes.held() else { return Ok(()) };
+        hold.enter_thread(&Files, id).map_err(|why| Error::HoldRefused { core, why })?;
+        self.aside = hold.groups().get(1).map(|group| group.join("tasks"));
+        let groups: Vec<String> =
+            hold.groups().iter().map(|group| group.display().to_string()).collect();
+        self.applied.push(format!(
+            "core {core} for itself alone, by {}: {}",
+            groups.join(" and "),
+            why.join("; ")
+        ));
+        Ok(())
+    }
+
+    fn pin(&mut self, core: u32) -> Result<()> {
+        self.note_cores(core)?;
+        scheduler::set_affinity(Thread::CURRENT, &BTreeSet::from([core]))
+            .map_err(|source| of_thread("pin to its core", source))
+    }
+
+    fn note_cores(&mut self, core: u32) -> Result<()> {
         let before = scheduler::affinity(Thread::CURRENT)
             .map_err(|source| of_thread("tell the cores of", source))?;
-        scheduler::set_affinity(Thread::CURRENT, &BTreeSet::from([core]))
-            .map_err(|source| of_thread("pin to its core", source))?;
         let others: BTreeSet<u32> = before.iter().copied().filter(|one| *one != core).collect();
         self.others = (!others.is_empty()).then_some(others);
         self.before.affinity = Some(before);
-        self.claim = Some(claim);
-        self.applied
-            .push(format!("core {core}, lent to others while it sleeps: {}", why.join("; ")));
         Ok(())
     }
 
@@ -163,7 +241,7 @@ impl Entered {
             }
             // FIFO is for a core of its own.
             if policy.app.share == Share::Lend && self.claim.is_none() {
-                self.take_core(policy, state)?;
+                self.lend_core(policy, state)?;
             }
         }
         self.by_priority(policy, period, before);
@@ -236,7 +314,7 @@ impl Entered {
                 .guard
                 .max_time_s
                 .and_then(|s| Instant::now().checked_add(Duration::from_secs(s))),
-            cores: self.others.clone(),
+            aside: self.aside(),
             priority: u32::from(policy.app.priority),
         };
         match Watchman::start(orders) {
@@ -249,11 +327,22 @@ impl Entered {
     }
 
     /// As it was before it entered, for as long as `work` takes.
-    pub(super) fn outside<T>(&mut self, work: impl FnOnce() -> T) -> T {
+    pub(super) fn outside<T>(&self, work: impl FnOnce() -> T) -> T {
         let Some(before) = &self.before.affinity else { return work() };
-        let _ = scheduler::set_affinity(Thread::CURRENT, before);
-        let _pinned_again = PinnedAgain(self.core());
+        Aside { tasks: self.aside.clone(), cores: Some(before.clone()) }.go();
+        let _back = Back(self);
         work()
+    }
+
+    /// On the core again.
+    fn come_back(&self) {
+        if let Some(hold) = self.changes.as_ref().and_then(Changes::held) {
+            let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            let _ = hold.enter_thread(&Files, id);
+        }
+        if let Some(core) = self.core() {
+            let _ = scheduler::set_affinity(Thread::CURRENT, &BTreeSet::from([core]));
+        }
     }
 
     /// Sets back. What could not be is told.
@@ -261,19 +350,26 @@ impl Entered {
         // First of all: it may not demote whom it watches no more.
         self.watchman = None;
         let mut told = Vec::new();
-        let mut tell = |what: &str, outcome: std::io::Result<()>| {
-            if let Err(error) = outcome {
-                told.push(Note::new(what, error.to_string()));
-            }
+        let tell = |what: &str, outcome: std::io::Result<()>| {
+            outcome.err().map(|error| Note::new(what, error.to_string()))
         };
         if let Some(before) = self.before.scheduling.take() {
-            tell("its policy set back", scheduler::set_back(Thread::CURRENT, &before));
+            told.extend(tell("its policy set back", scheduler::set_back(Thread::CURRENT, &before)));
         }
         if let Some(before) = self.before.slack_ns.take() {
-            tell("its timer slack set back", scheduler::set_timer_slack(before));
+            told.extend(tell("its timer slack set back", scheduler::set_timer_slack(before)));
         }
+        if let Some(mut changes) = self.changes.take()
+            && let Err(error) = changes.end()
+        {
+            told.push(Note::new("the core given back to all", error.to_string()));
+        }
+        // Not before: the group of a core that is held leaves no choice.
         if let Some(before) = self.before.affinity.take() {
-            tell("its affinity set back", scheduler::set_affinity(Thread::CURRENT, &before));
+            told.extend(tell(
+                "its affinity set back",
+                scheduler::set_affinity(Thread::CURRENT, &before),
+            ));
         }
         self.claim = None;
         self._memory = None;
@@ -286,6 +382,8 @@ impl Entered {
         if let Some(watchman) = &mut self.watchman {
             watchman.forget();
         }
+        // Both are the other process's to undo.
+        std::mem::forget(self.changes.take());
         std::mem::forget(self._memory.take());
     }
 }
@@ -296,14 +394,12 @@ impl Drop for Entered {
     }
 }
 
-/// Pins the thread when it is dropped: `work` may panic.
-struct PinnedAgain(Option<u32>);
+/// Brings the thread back when it is dropped: what is done outside may panic.
+struct Back<'e>(&'e Entered);
 
-impl Drop for PinnedAgain {
+impl Drop for Back<'_> {
     fn drop(&mut self) {
-        if let Some(core) = self.0 {
-            let _ = scheduler::set_affinity(Thread::CURRENT, &BTreeSet::from([core]));
-        }
+        self.0.come_back();
     }
 }
 
@@ -315,8 +411,11 @@ fn is_unpinned(policy: &Policy) -> bool {
 }
 
 /// The wished core, or the best that nobody else has.
-fn claim_core(wish: Core, state: &StateDirectory) -> Result<(Claim, Vec<String>)> {
-    let machine = Machine::look()?;
+fn claim_core(
+    machine: &Machine,
+    wish: Core,
+    state: &StateDirectory,
+) -> Result<(Claim, Vec<String>)> {
     let mut taken = claimed(state);
     for _ in 0..CLAIM_ATTEMPTS {
         // A claimed core that is named is refused by its claim, which knows whose it is.

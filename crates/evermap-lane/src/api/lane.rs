@@ -54,7 +54,8 @@ pub struct Lane {
     samples: Samples,
     reads: Reads,
     notes: Vec<Note>,
-    before: Counters,
+    /// As it was before the first frame.
+    before: Option<Counters>,
     way: Way,
     process: Pid,
     entered: Entered,
@@ -90,12 +91,12 @@ impl Lane {
             return Err(Error::AlreadyIn);
         }
         let lock = if policy.io.lock_memory { Lock::Wanted } else { Lock::Unwanted };
+        let mut entered = Entered::enter(policy, period, state)?;
         let samples = Samples::new(lock).map_err(|source| Error::Io {
             operation: "get memory for",
             path: Path::new("the report").into(),
             source,
         })?;
-        let mut entered = Entered::enter(policy, period, state)?;
         if lock == Lock::Wanted && !samples.is_locked() {
             let why = "the limit of locked memory of this process is too low";
             entered.not_applied.push(Note::new("memory for the report, locked", why));
@@ -113,7 +114,7 @@ impl Lane {
             samples,
             reads: Reads::default(),
             notes: Vec::new(),
-            before: Counters::now(entered.core()),
+            before: None,
             way: way(policy, period, lock, &entered),
             process: getpid(),
             entered,
@@ -142,6 +143,9 @@ impl Lane {
             ..self.way.clone()
         };
         let path = path.as_ref();
+        if let Some(watchman) = self.entered.watchman() {
+            watchman.rest();
+        }
         let mut file = File::new(reads::open(path, &way)?, path, access.is_looping);
         self.notes.extend(file.notes());
         Ok(file)
@@ -164,6 +168,12 @@ impl Lane {
         }
         if self.end_ns.is_some_and(|end_ns| self.pace.next_begin_ns() >= end_ns) {
             return Ok(None);
+        }
+        if self.before.is_none() {
+            self.before = Some(Counters::now(self.entered.core()));
+        }
+        if let Some(watchman) = self.entered.watchman() {
+            watchman.resume();
         }
         let beat = self.pace.wait();
         Ok(Some(Frame::new(self, beat)))
@@ -188,7 +198,7 @@ impl Lane {
     /// Leaves: the thread is what it was before, and here is what the lane came to.
     pub fn leave(mut self) -> Report {
         let core = self.entered.core();
-        let costs = Counters::now(core).since(self.before);
+        let costs = self.before.map(|before| Counters::now(core).since(before)).unwrap_or_default();
         let demotion = self.entered.watchman().and_then(Watchman::demotion);
         let not_set_back = self.set_back();
         let counts = self.pace.counts();
@@ -258,6 +268,6 @@ fn way(policy: &Policy, period: Period, lock: Lock, entered: &Entered) -> Way {
         is_looping: false,
         read_bytes: None,
         period: Some(Duration::from_nanos(period.ns())),
-        helper: Helper { cores: entered.others().cloned(), is_real_time: entered.is_real_time() },
+        helper: Helper { aside: entered.aside(), is_real_time: entered.is_real_time() },
     }
 }

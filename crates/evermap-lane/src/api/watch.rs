@@ -3,13 +3,13 @@
 //! What counts is processor time since the thread last slept, of whatever kind: who waits for a disk keeps nobody from anything. So the watchman looks at the
 //! thread's clock and at its voluntary switches, every `max_overrun` periods and no more than 50 times a second.
 
-use std::collections::BTreeSet;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::reads::Aside;
 use crate::report::costs::voluntary_switches;
 use crate::report::{Cause, Demotion, ms};
 use crate::sys::scheduler::{self, Scheduling, Thread};
@@ -24,8 +24,8 @@ pub(super) struct Orders {
     pub(super) allowed: Duration,
     /// The lane is over then: the program has no priority any more, whatever it does.
     pub(super) end: Option<Instant>,
-    /// Where the watchman is; where it likes, without.
-    pub(super) cores: Option<BTreeSet<u32>>,
+    /// Where the watchman is.
+    pub(super) aside: Aside,
     /// The priority of the program.
     pub(super) priority: u32,
 }
@@ -43,6 +43,8 @@ struct Shared {
     /// Why the watchman has not the priority it should have, if so.
     refused: OnceLock<String>,
     is_there: AtomicBool,
+    /// Even while there are frames, odd while there are none, as before the first and while a file is opened: what is done there is not counted.
+    rests: AtomicU64,
     demotion: OnceLock<Demotion>,
 }
 
@@ -61,6 +63,7 @@ impl Watchman {
                 of_watchman.watch(watched, &orders);
             })?;
         let watchman = Self { shared, thread: Some(thread) };
+        watchman.rest();
         // Before the program is: what is above it must not come after it.
         while !watchman.shared.is_there.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_micros(100));
@@ -71,6 +74,18 @@ impl Watchman {
     /// Why it stands lower than it should; none if it does not.
     pub(super) fn refused(&self) -> Option<&str> {
         self.shared.refused.get().map(String::as_str)
+    }
+
+    /// No frames for now: what is done is not counted before the next.
+    pub(super) fn rest(&self) {
+        self.shared.rests.fetch_or(1, Ordering::Relaxed);
+    }
+
+    /// Frames from now on. Cost: a load, where there were frames before.
+    pub(super) fn resume(&self) {
+        if self.shared.rests.load(Ordering::Relaxed) % 2 == 1 {
+            self.shared.rests.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// What it has done.
@@ -96,14 +111,10 @@ impl Drop for Watchman {
 
 impl Shared {
     fn go_to(&self, orders: &Orders) {
-        if let Some(cores) = &orders.cores {
-            let _ = scheduler::set_affinity(Thread::CURRENT, cores);
-        }
+        orders.aside.go();
         let above = orders.priority + 1;
-        let attempts = [above, orders.priority].map(Scheduling::fifo);
-        let mut outcomes = attempts.iter().map(|to| scheduler::set(Thread::CURRENT, to));
-        if let Some(Err(error)) = outcomes.next() {
-            let _ = outcomes.next();
+        if let Err(error) = scheduler::set(Thread::CURRENT, &Scheduling::fifo(above)) {
+            let _ = scheduler::set(Thread::CURRENT, &Scheduling::fifo(orders.priority));
             let why = format!(
                 "it may not have priority {above} ({error}): it has the program's, or none"
             );
@@ -117,13 +128,15 @@ impl Shared {
         let Some(thread) = Thread::of(id) else { return };
         let look = || Some((voluntary_switches(id)?, processor_ns(watched).ok()?));
         let Some(mut slept) = look() else { return };
+        let mut rests = self.rests.load(Ordering::Relaxed);
         let mut pause = orders.allowed.max(LOOK_MIN);
         while !self.is_over.load(Ordering::Relaxed) {
             std::thread::park_timeout(pause);
             // It has ended.
             let Some(now) = look() else { return };
-            if now.0 != slept.0 {
-                slept = now;
+            let rests_now = self.rests.load(Ordering::Relaxed);
+            if now.0 != slept.0 || rests_now % 2 == 1 || rests_now != rests {
+                (slept, rests) = (now, rests_now);
             }
             let ran = Duration::from_nanos(now.1.saturating_sub(slept.1));
             let is_late = orders.end.is_some_and(|end| Instant::now() >= end + orders.allowed);

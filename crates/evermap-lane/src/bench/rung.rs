@@ -30,11 +30,13 @@ pub enum Rung {
     LendMap,
     /// A budget in each period, and `pread`.
     DeadlineBlocking,
+    /// A core for itself alone, and the tier's copy.
+    HoldMap,
 }
 
 impl Rung {
     /// All, from the lowest.
-    pub const ALL: [Rung; 8] = [
+    pub const ALL: [Rung; 9] = [
         Rung::OrdinaryBlocking,
         Rung::OrdinaryDirect,
         Rung::OrdinaryMap,
@@ -43,6 +45,7 @@ impl Rung {
         Rung::LendNowait,
         Rung::LendMap,
         Rung::DeadlineBlocking,
+        Rung::HoldMap,
     ];
 
     /// As it is called: `lend-map`.
@@ -56,12 +59,13 @@ impl Rung {
             Rung::LendNowait => "lend-nowait",
             Rung::LendMap => "lend-map",
             Rung::DeadlineBlocking => "deadline-blocking",
+            Rung::HoldMap => "hold-map",
         }
     }
 
     /// Whether its frames come from the disk.
     pub fn reads_disk(self) -> bool {
-        !matches!(self, Rung::OrdinaryMap | Rung::LendMap)
+        !matches!(self, Rung::OrdinaryMap | Rung::LendMap | Rung::HoldMap)
     }
 
     pub(super) fn is_direct(self) -> bool {
@@ -81,9 +85,12 @@ impl Rung {
             Rung::LendBlocking => (Scheduler::Fifo, IoMode::Blocking),
             Rung::LendUring => (Scheduler::Fifo, IoMode::Uring),
             Rung::LendNowait => (Scheduler::Fifo, IoMode::Nowait),
-            Rung::LendMap => (Scheduler::Fifo, IoMode::Map),
+            Rung::LendMap | Rung::HoldMap => (Scheduler::Fifo, IoMode::Map),
             Rung::DeadlineBlocking => (Scheduler::Deadline, IoMode::Blocking),
         };
+        if self == Rung::HoldMap {
+            policy.app.share = Share::Hold;
+        }
         if policy.app.scheduler == Scheduler::Other {
             policy.app.share = Share::Off;
             policy.io.lock_memory = false;

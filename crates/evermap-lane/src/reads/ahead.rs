@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::Helper;
 use super::subject::Subject;
 use crate::sys::mirror::Mirror;
-use crate::sys::scheduler;
+use crate::sys::scheduler::{self, Scheduling};
 use crate::{Error, Result};
 
 /// What the helper reads at a time: long enough for a disk's rate, short enough that a new aim is soon noticed.
@@ -171,14 +171,11 @@ impl Drop for Ahead {
     }
 }
 
-/// Off the lane's core, and before ordinary programs, as far as that may be: what may not is no reason not to read.
+/// Off the lane's core, and before ordinary programs, as far as that may be.
 fn go_to(place: &Helper) {
-    use scheduler::{Scheduling, Thread};
-    if let Some(cores) = place.cores.as_ref().filter(|cores| !cores.is_empty()) {
-        let _ = scheduler::set_affinity(Thread::CURRENT, cores);
-    }
+    place.aside.go();
     if place.is_real_time {
-        let _ = scheduler::set(Thread::CURRENT, &Scheduling::fifo(PRIORITY));
+        let _ = scheduler::set(scheduler::Thread::CURRENT, &Scheduling::fifo(PRIORITY));
     }
 }
 

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use limit::{locked_bytes, locked_room_bytes};
 
 use crate::sys::memory::Lock;
+use crate::sys::scheduler::{self, Thread};
 use crate::{IoMode, Result};
 
 /// A file, by one of the ways.
@@ -166,10 +167,31 @@ pub(crate) struct Way {
 /// Where and how a helper runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Helper {
-    /// On these cores; where it likes, if there is nothing to avoid.
-    pub(crate) cores: Option<BTreeSet<u32>>,
+    pub(crate) aside: Aside,
     /// Before ordinary programs, if it may.
     pub(crate) is_real_time: bool,
+}
+
+/// Where threads of a lane are that are not on its core.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Aside {
+    /// The group of those, where one keeps them off the core: threads begin in that of who started them.
+    pub(crate) tasks: Option<PathBuf>,
+    /// The cores they may be on; where they like, if there is nothing to avoid.
+    pub(crate) cores: Option<BTreeSet<u32>>,
+}
+
+impl Aside {
+    /// Has this thread there, as far as that may be: what may not is no reason not to do its work.
+    pub(crate) fn go(&self) {
+        if let Some(tasks) = &self.tasks {
+            let own = rustix::thread::gettid().as_raw_nonzero().to_string();
+            let _ = std::fs::write(tasks, own);
+        }
+        if let Some(cores) = &self.cores {
+            let _ = scheduler::set_affinity(Thread::CURRENT, cores);
+        }
+    }
 }
 
 /// Opens it. Waits for the disk: not for use within a frame.

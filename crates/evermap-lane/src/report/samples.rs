@@ -64,11 +64,6 @@ impl Samples {
         }
     }
 
-    /// Frames there were.
-    pub(crate) fn seen(&self) -> u64 {
-        self.seen
-    }
-
     /// Those that are kept, by period.
     pub(crate) fn kept(&self) -> Vec<Sample> {
         let count = self.seen.min(KEPT_MAX as u64) as usize;
@@ -114,7 +109,7 @@ mod tests {
         let count = 8 * KEPT_MAX as u64;
         (0..count).for_each(|period| samples.push(sample(period)));
         let kept = samples.kept();
-        assert_eq!((kept.len(), samples.seen()), (KEPT_MAX, count));
+        assert_eq!((kept.len(), samples.seen), (KEPT_MAX, count));
         let mean = kept.iter().map(|sample| sample.period as f64).sum::<f64>() / kept.len() as f64;
         // The mean of a sample of 65,536 is within 2 % of the middle but for once in billions.
         let middle = count as f64 / 2.0;
