@@ -102,6 +102,9 @@ pub enum Failure {
     Load(#[from] evermap_load::Error),
     #[error(transparent)]
     Lane(#[from] evermap_lane::Error),
+    /// What `lane run` was to run was not, or not to its end.
+    #[error("no lane: {0}")]
+    LaneRefused(evermap_lane::Error),
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
     /// A process that `demo` started.
@@ -163,6 +166,8 @@ impl Failure {
             Failure::Transfer(error) => exit_code_of_transfer(error),
             Failure::Load(error) => exit_code_of_load(error),
             Failure::Lane(error) => exit_code_of_lane(error),
+            Failure::LaneRefused(evermap_lane::Error::NotStarted { .. }) => 126,
+            Failure::LaneRefused(_) => 125,
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -223,11 +228,14 @@ fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
     use evermap_lane::Error;
     match error {
         Error::Io { source, .. } => exit_code_of_file(source, 10),
-        Error::Policy { .. } | Error::Unusable(_) | Error::NoPeriod | Error::NotAFile { .. } => 2,
-        Error::CoreTaken { .. } | Error::NoCore { .. } => 4,
+        Error::Unusable(_) | Error::NoPeriod | Error::NotAFile { .. } => 2,
         Error::NoRoom { .. } => 7,
         Error::NotCopied { source, .. } => exit_code_of_transfer(source),
         Error::Cut { .. } | Error::Changed { .. } => 12,
+        Error::Policy { .. } => 8,
+        Error::CoreTaken { .. } | Error::NoCore { .. } => 4,
+        Error::State { .. } => 6,
+        Error::Journal { .. } => 5,
         _ => 10,
     }
 }

@@ -9,6 +9,7 @@ mod play;
 mod run;
 mod simulate;
 mod start;
+mod state;
 mod status;
 mod trace;
 mod undo;
@@ -59,4 +60,10 @@ impl Lane {
             What::Undo(undo) => undo.run(),
         }
     }
+}
+
+/// The program that a lane starts to guard it and to become its program: this one.
+fn helper() -> Result<std::path::PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|source| Failure::Source { path: "/proc/self/exe".into(), source })
 }

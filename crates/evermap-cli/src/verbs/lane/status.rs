@@ -1,13 +1,82 @@
 //! `evermap lane status`.
 
+use std::time::{Duration, UNIX_EPOCH};
+
+use evermap_lane::guard::{LaneStatus, status};
+
+use super::state;
 use crate::failure::Failure;
+use crate::output::{self, Output};
 
 /// Tell which lanes there are
+///
+/// One line a lane: its core, whether it runs or was left behind, its processes, its program. Below, what else was left behind. Lanes
+/// of other users, and those with another `--state`, are not seen.
+///
+///   evermap lane status
 #[derive(Debug, clap::Args)]
-pub struct Status {}
+#[command(verbatim_doc_comment)]
+pub struct Status {
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    state: state::State,
+}
 
 impl Status {
     pub fn run(&self) -> Result<(), Failure> {
-        Err(Failure::Usage("not there yet".into()))
+        let state = self.state.or_of_user()?;
+        let status = status(&state)?;
+        let mut output = Output::new();
+        if self.json {
+            output.json(&status)?;
+            return output.finish();
+        }
+        if status.lanes.is_empty() {
+            output.line("no lanes")?;
+        } else {
+            let rows: Vec<[String; 7]> = status.lanes.iter().map(row).collect();
+            let head = ["core", "state", "lane", "guardian", "program", "since", "command"];
+            output.table(head, &rows, &[1, 5, 6])?;
+        }
+        let unused: Vec<String> = status
+            .claimed
+            .iter()
+            .filter(|core| !status.lanes.iter().any(|lane| lane.core == Some(**core)))
+            .map(u32::to_string)
+            .collect();
+        if !unused.is_empty() {
+            output.line(&format!("claimed without a journal: core {}", unused.join(", ")))?;
+        }
+        for group in &status.unknown_groups {
+            output.line(&format!("a group of no lane known here: {}", group.display()))?;
+        }
+        for damaged in &status.damaged {
+            output.line(damaged)?;
+        }
+        if status.lanes.iter().any(|lane| !lane.is_running) {
+            output.line("`evermap lane undo` undoes what was left behind")?;
+        }
+        output.finish()
     }
+}
+
+fn row(lane: &LaneStatus) -> [String; 7] {
+    let number = |number: Option<u32>| number.map_or("-".into(), |number| number.to_string());
+    let state = match (lane.is_running, lane.guardian_pid) {
+        (true, Some(_)) => "runs",
+        (true, None) => "runs, unguarded",
+        (false, Some(_)) => "is being undone",
+        (false, None) => "left behind",
+    };
+    [
+        number(lane.core),
+        state.into(),
+        lane.lane_pid.to_string(),
+        number(lane.guardian_pid),
+        number(lane.program_pid),
+        output::utc(UNIX_EPOCH + Duration::from_secs(lane.since_unix_s)),
+        output::plain(&lane.command),
+    ]
 }
