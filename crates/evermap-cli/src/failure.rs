@@ -109,6 +109,11 @@ pub enum Failure {
     /// What `lane run` was to run was not, or not to its end.
     #[error("no lane: {0}")]
     LaneRefused(evermap_lane::Error),
+    #[error(transparent)]
+    Simulation(#[from] evermap_lane::simulate::Error),
+    /// A profile or targets of the user's.
+    #[error("{}: {source}", path.display())]
+    InFile { path: PathBuf, source: Box<evermap_lane::simulate::Error> },
     #[error("no wall, and nothing was started: {0}")]
     Wall(#[from] evermap_compartment::Error),
     /// `lane check`, after it said why.
@@ -178,6 +183,8 @@ impl Failure {
             Failure::NoLane => 14,
             Failure::LaneRefused(evermap_lane::Error::NotStarted { .. }) => 126,
             Failure::LaneRefused(_) => 125,
+            Failure::Simulation(error) => exit_code_of_simulation(error),
+            Failure::InFile { source, .. } => exit_code_of_simulation(source),
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -271,6 +278,10 @@ fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
     match error {
         Error::Io { source, .. } => exit_code_of_file(source, 10),
         Error::CoreRefused { .. } => 2,
+        Error::Unusable(_) | Error::NoPeriod | Error::NotAFile { .. } => 2,
+        Error::NoRoom { .. } => 7,
+        Error::NotCopied { source, .. } => exit_code_of_transfer(source),
+        Error::Cut { .. } | Error::Changed { .. } => 12,
         Error::NoProcess { .. } => 3,
         Error::Unobservable { why, .. } => match why {
             Unobservable::KernelThread | Unobservable::ThreadOf { .. } => 2,
@@ -282,6 +293,15 @@ fn exit_code_of_lane(error: &evermap_lane::Error) -> u8 {
         Error::State { .. } => 6,
         Error::Policy { .. } => 8,
         _ => 10,
+    }
+}
+
+fn exit_code_of_simulation(error: &evermap_lane::simulate::Error) -> u8 {
+    use evermap_lane::simulate::Error;
+    match error {
+        Error::Syntax { .. } => 8,
+        Error::UnknownProfile { .. } => 3,
+        _ => 2,
     }
 }
 

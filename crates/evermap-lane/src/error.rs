@@ -32,6 +32,79 @@ pub enum Error {
         /// What is wrong, where, and what would be right.
         what: String,
     },
+    /// A lane without periods.
+    #[error(
+        "a lane's frames have a period, and this policy has none: give it `fps` or `period_us`"
+    )]
+    NoPeriod,
+    /// A policy that was made by hand, and that no file would be taken with.
+    #[error("the policy cannot be: {0}")]
+    Unusable(String),
+    /// A process that was forked from the lane's.
+    #[error(
+        "the lane is process {lane}'s, and this is {here}, which was forked from it: enter a lane of its own"
+    )]
+    Forked {
+        /// Where the lane was entered.
+        lane: i32,
+        /// Where a frame was asked for.
+        here: i32,
+    },
+    /// This thread is in a lane already.
+    #[error("this thread is in a lane already: leave that one first")]
+    AlreadyIn,
+    /// A process of a benchmark went wrong.
+    #[error("a process {what}; run it again, and look at what it said on stderr")]
+    Child {
+        /// Which, and how.
+        what: String,
+    },
+    /// What is read is no file.
+    #[error("{} is no regular file, and only those are read in a lane", path.display())]
+    NotAFile {
+        /// What it was to be.
+        path: PathBuf,
+    },
+    /// A file became shorter while it was read.
+    #[error("{} was cut from {was_bytes} to {is_bytes} bytes while it was read: open it again when it is whole", path.display())]
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// Its length when it was opened.
+        was_bytes: u64,
+        /// Its length now.
+        is_bytes: u64,
+    },
+    /// A file was written to while it was read.
+    #[error("{} was changed while it was read ({what}): open it again when it is at rest", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// How that was noticed.
+        what: &'static str,
+    },
+    /// The tier has no room for a file.
+    #[error("{} has {bytes} bytes, and {whose} has room for {room_bytes}: {remedy}", path.display())]
+    NoRoom {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+        /// Who sets the limit.
+        whose: &'static str,
+        /// What there is.
+        room_bytes: u64,
+        /// What would help.
+        remedy: &'static str,
+    },
+    /// A file could not be put on the tier.
+    #[error("cannot copy {} to the tier: {source}", path.display())]
+    NotCopied {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Box<evermap_transfer::Error>,
+    },
     /// The state directory could be another's.
     #[error(
         "the state directory {} is not to be trusted: {why}; remove it, or name another one (`--state DIR`)",

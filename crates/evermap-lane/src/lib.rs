@@ -7,20 +7,30 @@
 //!
 //! `docs/lane.md` is the contract: what a lane does, what it needs, what it costs, what it undoes.
 
+mod api;
+pub mod bench;
 mod error;
 pub mod guard;
 mod hold;
 pub mod machine;
 pub mod observe;
 mod period;
+#[cfg(feature = "plots")]
+pub mod plot;
 mod policy;
 mod process;
 mod quantiles;
+mod random;
+mod reads;
+mod report;
 pub mod run;
+#[cfg(feature = "simulator")]
+pub mod simulate;
 mod sys;
 pub mod tier;
 pub mod trace;
 
+pub use api::{Access, File, Frame, Lane};
 pub use error::{Error, Result};
 pub use hold::HoldRefusal;
 pub use period::Period;
@@ -28,3 +38,5 @@ pub use policy::{
     App, Core, Guard, Io, IoMode, Placement, Policy, Rate, Scheduler, Share, Threads, Tier,
 };
 pub use quantiles::Quantiles;
+pub use reads::{Note, Reads};
+pub use report::{Cause, Demotion, Report, Timed};

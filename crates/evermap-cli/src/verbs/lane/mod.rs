@@ -35,7 +35,7 @@ enum What {
     Place(place::Place),
     Play(play::Play),
     Run(run::Run),
-    Simulate(simulate::Simulate),
+    Simulate(Box<simulate::Simulate>),
     #[command(hide = true)]
     Start(start::Start),
     Status(status::Status),

@@ -1,13 +1,169 @@
 //! `evermap lane play`.
 
+use std::fs;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use evermap_lane::bench::{Clip, Play as Playing, Played, Preset, play};
+use evermap_lane::{Error, IoMode, Policy, Rate, Scheduler, Share};
+
 use crate::failure::Failure;
+use crate::output::Output;
 
 /// Play a clip, and count the deadlines that were missed
+///
+/// A player as a program with deadlines is: each period it reads a frame, verifies it, decodes for some processor time, and sleeps. Without `--clip` it
+/// makes a clip of its own, which has no name and is gone with it. What could not be had for want of a right is said, and is no failure.
+///
+///     evermap lane play --fps 60 --io nowait --seconds 10
+///     evermap lane play --policy player.toml --clip film.clip --json
 #[derive(Debug, clap::Args)]
-pub struct Play {}
+#[command(verbatim_doc_comment)]
+pub struct Play {
+    /// What it is to get; the other options count more
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Frames a second: 24, 23.976, 24000/1001; 24, unless the policy says otherwise
+    #[arg(long, value_name = "RATE")]
+    fps: Option<String>,
+    /// Play so many periods
+    #[arg(long, value_name = "COUNT", conflicts_with = "seconds")]
+    frames: Option<u64>,
+    /// Play for so long; 10 without --frames
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Play this file, over and over; frames are --frame-bytes long
+    #[arg(long, value_name = "FILE")]
+    clip: Option<PathBuf>,
+    /// Make a clip of so many frames with this name, and play nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["clip", "policy", "json", "svg"])]
+    make: Option<PathBuf>,
+    /// Where a clip of its own is made: which disk is read
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// How much each frame reads; 128 KiB, and 16 KiB from 1,000 frames a second on
+    #[arg(long, value_name = "BYTES")]
+    frame_bytes: Option<usize>,
+    /// Processor time that each frame takes; 10.5 ms, 4 ms, 0.25 ms at 24, 60, 1,000 frames a second, a quarter of the period at others
+    #[arg(long, value_name = "MICROSECONDS")]
+    decode_us: Option<u64>,
+    /// How the frames come
+    #[arg(long, value_name = "MODE")]
+    io: Option<Mode>,
+    /// In no lane: as ordinary programs are
+    #[arg(long)]
+    no_lane: bool,
+    /// The report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Draw each period's completion
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Mode {
+    Map,
+    Nowait,
+    Uring,
+    Blocking,
+}
 
 impl Play {
     pub fn run(&self) -> Result<(), Failure> {
-        Err(Failure::Usage("not there yet".into()))
+        let policy = self.policy()?;
+        let period = policy.period().map_err(Failure::Usage)?.ok_or(Error::NoPeriod)?;
+        let rate_hz = period.rate_hz();
+        let preset = Preset::of_rate(rate_hz.round() as u32);
+        let seconds = self.seconds.unwrap_or(10.0);
+        if !(seconds > 0.0 && seconds <= 1e6) {
+            return Err(Failure::Usage(format!(
+                "`--seconds {seconds}`: more than 0, a million at most"
+            )));
+        }
+        let periods = self.frames.unwrap_or((seconds * rate_hz).ceil() as u64).max(1);
+        let frame_bytes = self.frame_bytes.unwrap_or(preset.frame_bytes);
+        let clip = Clip { frames: periods, frame_bytes };
+        if let Some(path) = &self.make {
+            return Ok(clip.make(path)?);
+        }
+        // It is there for as long as it is open.
+        let own = match &self.clip {
+            Some(_) => None,
+            None => Some(own_clip(clip, &self.dir)?),
+        };
+        let path = match (&self.clip, &own) {
+            (Some(path), _) => path.clone(),
+            (None, own) => own_path(own.as_ref()),
+        };
+        let playing = Playing {
+            clip: path,
+            frame_bytes,
+            periods,
+            decode_us: self.decode_us.unwrap_or(preset.decode_us),
+            is_verified: own.is_some(),
+            is_direct: false,
+        };
+        self.tell(&play(&policy, &playing, None)?)
     }
+
+    fn policy(&self) -> Result<Policy, Failure> {
+        let mut policy = match &self.policy {
+            Some(path) => Policy::read(path)?,
+            None => Policy::default(),
+        };
+        let has_none = policy.app.fps.is_none() && policy.app.period_us.is_none();
+        if let Some(fps) = self.fps.clone().or(has_none.then(|| "24".to_string())) {
+            (policy.app.fps, policy.app.period_us) = (Some(Rate::Text(fps)), None);
+        }
+        if let Some(mode) = self.io {
+            policy.io.mode = match mode {
+                Mode::Map => IoMode::Map,
+                Mode::Nowait => IoMode::Nowait,
+                Mode::Uring => IoMode::Uring,
+                Mode::Blocking => IoMode::Blocking,
+            };
+        }
+        if self.no_lane {
+            policy.app.share = Share::Off;
+            policy.app.scheduler = Scheduler::Other;
+            policy.io.lock_memory = false;
+        }
+        policy.verify().map_err(Failure::Usage)?;
+        Ok(policy)
+    }
+
+    fn tell(&self, played: &Played) -> Result<(), Failure> {
+        let report = &played.report;
+        if let Some(path) = &self.svg {
+            let svg = report
+                .svg("Completion of each period")
+                .map_err(|error| Failure::Usage(error.to_string()))?;
+            fs::write(path, svg)
+                .map_err(|source| Failure::Target { path: path.clone(), source })?;
+        }
+        let mut output = Output::new();
+        match self.json {
+            true => output.json(report)?,
+            false => output.line(report.to_string().trim_end())?,
+        }
+        output.finish()?;
+        match played.damaged {
+            0 => Ok(()),
+            count => Err(Failure::DamageFound(format!(
+                "{count} frames were not what they should have been"
+            ))),
+        }
+    }
+}
+
+/// No longer than it has to be, and 256 MiB at most.
+fn own_clip(clip: Clip, dir: &std::path::Path) -> Result<fs::File, Failure> {
+    let frames_max = ((256 << 20) / clip.frame_bytes.max(1) as u64).max(1);
+    Ok(Clip { frames: clip.frames.min(frames_max), ..clip }.nameless(dir)?)
+}
+
+fn own_path(file: Option<&fs::File>) -> PathBuf {
+    let number = file.map_or(-1, std::os::fd::AsRawFd::as_raw_fd);
+    format!("/proc/self/fd/{number}").into()
 }

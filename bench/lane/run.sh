@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Builds the benchmark of lanes and the command optimised, and runs it; arguments are names of sections and options (--help).
+#
+# EVERMAP_BENCH_DIR      a folder on the disk to measure; default: the one for temporary files. Up to 3 GB are needed there
+# EVERMAP_BENCH_RESULTS  where plots go; default: bench/results
+# EVERMAP_BENCH_QUICK    1: short turns, one round: does everything work?
+# EVERMAP_BENCH_WAIT     0: do not wait for a quiet moment before a section
+set -euo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$here/target}"
+
+missing=()
+for tool in stress-ng ffmpeg; do
+    command -v "$tool" >/dev/null || missing+=("$tool")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "Not installed, and skipped where it is needed: ${missing[*]}" >&2
+    echo "For Debian: apt-get install --no-install-recommends ${missing[*]}" >&2
+fi
+
+cargo build --release --locked --manifest-path "$here/Cargo.toml"
+# The command runs programs in lanes, and is the guardian of those that hold a core.
+cargo build --release --locked --manifest-path "$here/../../Cargo.toml" --package evermap-cli
+exec "$CARGO_TARGET_DIR/release/evermap-lane-bench" --evermap "$CARGO_TARGET_DIR/release/evermap" "$@"

@@ -1,0 +1,106 @@
+//! The ladder: what each part of a lane brings to programs of 24, 60 and 1,000 periods a second, beside four that compute and two that write. Each program
+//! has 128 KiB (16 KiB at 1,000) to read and 10.5, 4 and 0.25 ms to compute in each period, and 500 periods at least, in turns.
+//!
+//! Draws completions of the periods (`lane-completion-24.svg` and so on) and misses (`lane-missed.svg`).
+
+use common::Outcome;
+use common::goals::Goal;
+use common::samples::{Samples, figure};
+use common::table::Table;
+use evermap_lane::bench::{PRESETS, Results, Rung};
+
+use super::{missed, say_notes, write_turns};
+use crate::bench::{self, Bench, HOGS};
+
+const PERIODS: u64 = 500;
+
+/// The most that may be missed, in percent.
+const GOALS: [(Rung, [f64; 3]); 2] =
+    [(Rung::LendMap, [0.0, 0.0, 0.1]), (Rung::LendNowait, [0.0, 0.0, 0.2])];
+
+pub fn report(bench: &mut Bench) -> Outcome {
+    let titles = [
+        "rung",
+        "missed",
+        "completion p50",
+        "p99",
+        "p99.9",
+        "most",
+        "wake-up p99",
+        "I/O p99",
+        "I/O most",
+    ];
+    let mut drawn = Vec::new();
+    for (at, preset) in PRESETS.into_iter().enumerate() {
+        let load = bench::load(bench, HOGS)?;
+        let periods = bench.options.scaled(PERIODS, 12);
+        let results = bench::climb(bench, preset, &Rung::ALL, &[], load, periods)?;
+        println!("\n{} periods a second (ms):\n", preset.fps);
+        let mut table = Table::new(&titles);
+        for cell in &results.cells {
+            let ms = |value: f64| figure(value);
+            table.row(&[
+                cell.name.clone(),
+                missed(cell),
+                ms(cell.completion.p50),
+                ms(cell.completion.p99),
+                ms(cell.completion.p999),
+                ms(cell.completion.max),
+                ms(cell.wake_up.p99),
+                ms(cell.io.p99),
+                ms(cell.io.max),
+            ]);
+        }
+        println!("{table}");
+        say_notes(&results);
+        write_turns(bench, "ladder", &preset.fps.to_string(), &results)?;
+        judge(bench, &results, at);
+        drawn.push(results);
+    }
+    println!("\n{}", bench.goals.table());
+    draw(bench, drawn)
+}
+
+fn judge(bench: &mut Bench, results: &Results, at: usize) {
+    for (rung, goals) in GOALS {
+        let Some(cell) = results.cells.iter().find(|cell| cell.subject.rung == Some(rung)) else {
+            continue;
+        };
+        let mut share = Samples::new();
+        share.push(cell.missed_percent);
+        let what = format!("{} at {} a second: missed, percent", cell.name, cell.preset.fps);
+        let base =
+            results.cells.iter().find(|cell| cell.subject.rung == Some(Rung::OrdinaryBlocking));
+        let peer =
+            base.map_or(String::new(), |cell| format!("ordinary: {}", figure(cell.missed_percent)));
+        bench.goals.judge(&what, &peer, &share, Goal::AtMost(goals[at]));
+    }
+}
+
+fn draw(bench: &Bench, all: Vec<Results>) -> Outcome {
+    for results in &all {
+        for (name, svg) in results.svgs()? {
+            if name.starts_with("completion") {
+                bench.draw(&format!("lane-{name}"), &svg)?;
+            }
+        }
+    }
+    let rungs: Vec<String> = all
+        .first()
+        .map_or(Vec::new(), |results| results.cells.iter().map(|cell| cell.name.clone()).collect());
+    let series = all
+        .iter()
+        .map(|results| {
+            let fps = results.cells.first().map_or(0, |cell| cell.preset.fps);
+            let shares = results.cells.iter().map(|cell| cell.missed_percent).collect();
+            (format!("{fps} a second"), shares)
+        })
+        .collect();
+    let chart = evermap_lane::plot::BarChart {
+        title: "Missed deadlines beside four that compute and two that write".into(),
+        y_label: "missed [%]".into(),
+        groups: rungs,
+        series,
+    };
+    bench.draw("lane-missed.svg", &chart.svg()?)
+}

@@ -1,0 +1,65 @@
+//! The sections: each answers one question.
+
+pub mod cost;
+pub mod decoder;
+pub mod hogs;
+pub mod ladder;
+pub mod latency;
+
+use common::bench::Section;
+use common::options::Choices;
+use common::samples::figure;
+use evermap_lane::bench::{Cell, Results};
+
+use crate::bench::{Bench, Own};
+
+pub const SECTIONS: [Section<Own>; 5] = [
+    ("ladder", ladder::report),
+    ("cost", cost::report),
+    ("hogs", hogs::report),
+    ("latency", latency::report),
+    ("decoder", decoder::report),
+];
+
+/// What there is to choose from.
+pub fn choices() -> Choices<'static> {
+    Choices {
+        program: "evermap-lane-bench",
+        sections: SECTIONS.map(|(name, _)| name).to_vec(),
+        file_systems: &[],
+        states: &[],
+        sizes_quick_bytes: &[],
+        shares_percent: &[],
+        full: None,
+    }
+}
+
+/// Every turn goes into the raw figures.
+fn write_turns(bench: &mut Bench, section: &str, cell: &str, results: &Results) -> common::Outcome {
+    for turn in &results.turns {
+        let name = turn.subject.name();
+        let origin = common::raw::Origin { section, cell, subject: &name, round: turn.round + 1 };
+        bench.raw.add(origin, turn)?;
+    }
+    Ok(())
+}
+
+/// What could not be had, below a table.
+fn say_notes(results: &Results) {
+    for cell in &results.cells {
+        for note in &cell.not_applied {
+            println!("- {} at {}: not {}: {}", cell.name, cell.preset.fps, note.what, note.why);
+        }
+        if cell.damaged > 0 {
+            println!(
+                "- **{} at {}: {} frames were damaged**",
+                cell.name, cell.preset.fps, cell.damaged
+            );
+        }
+    }
+}
+
+/// `missed (of periods)`.
+fn missed(cell: &Cell) -> String {
+    format!("{} % ({} of {})", figure(cell.missed_percent), cell.missed, cell.periods)
+}

@@ -1,0 +1,106 @@
+//! Who takes a decoder's frames: one each period, out of a pipe that holds less than one, so that a frame is there in time only if it was decoded in time.
+//!
+//! It does what a display does, and is no part of what is measured: a thread of real-time priority that is not on the core of lanes where that is
+//! allowed, so that what is late is the decoder.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::Outcome;
+use evermap_lane::{Period, Quantiles};
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// What is to be watched.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// The decoder, and its arguments.
+    pub command: Vec<String>,
+    pub frame_bytes: usize,
+    pub fps: u32,
+    /// So many frames count.
+    pub frames: u64,
+    /// So many come before: the decoder opens its film.
+    pub first: u64,
+}
+
+/// When frames came.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Watched {
+    /// Frames that came after the end of their period, with periods for which there was no time left.
+    pub missed: u64,
+    pub periods: u64,
+    /// From the beginning of its period until a frame was there.
+    pub completion: Quantiles,
+    pub completions_ms: Vec<f64>,
+}
+
+const PIPE_BYTES: usize = 64 << 10;
+
+pub fn watch(request: &Request) -> Outcome<Watched> {
+    let (program, arguments) = request.command.split_first().ok_or("no decoder")?;
+    let mut decoder = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut frames = decoder.stdout.take().ok_or("no pipe")?;
+    rustix::pipe::fcntl_setpipe_size(&frames, PIPE_BYTES)?;
+    real_time();
+    let taken = take(&mut frames, request);
+    drop(frames);
+    let _ = decoder.wait();
+    taken
+}
+
+fn take(frames: &mut impl Read, request: &Request) -> Outcome<Watched> {
+    let period = Period::of_rate(u64::from(request.fps), 1).ok_or("no rate")?;
+    let mut frame = vec![0; request.frame_bytes];
+    for _ in 0..request.first {
+        frames.read_exact(&mut frame)?;
+    }
+    let begin_ns = now_ns() + period.ns();
+    let mut completions_ms = Vec::new();
+    let (mut missed, mut at) = (0, 0);
+    while at < request.frames {
+        let due_ns = begin_ns + period.begin_ns(at);
+        sleep_until(due_ns);
+        frames.read_exact(&mut frame).map_err(|error| format!("frame {at}: {error}"))?;
+        let there_ns = now_ns();
+        completions_ms.push((there_ns - due_ns) as f64 / 1e6);
+        if there_ns - due_ns > period.ns() {
+            missed += 1;
+        }
+        // Periods that have passed wholly are lost; their frames are thrown away as a player does.
+        let next = period.at(there_ns - begin_ns).max(at + 1);
+        for _ in at + 1..next.min(request.frames) {
+            missed += 1;
+            frames.read_exact(&mut frame)?;
+        }
+        at = next;
+    }
+    let completion = Quantiles::of(&completions_ms);
+    Ok(Watched { missed, periods: request.frames, completion, completions_ms })
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn sleep_until(ns: u64) {
+    let until =
+        Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
+    while clock_nanosleep_absolute(ClockId::Monotonic, &until).is_err() {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// As the hardware would be: not in anybody's queue. Where that is not allowed, its own waiting is in the figures.
+fn real_time() {
+    let priority = libc::sched_param { sched_priority: 60 };
+    // SAFETY: only the calling thread's scheduling changes; the structure lives through the call.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &priority) };
+}

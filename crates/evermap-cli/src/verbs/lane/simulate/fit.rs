@@ -1,0 +1,104 @@
+//! `evermap lane simulate fit`: parameters for targets.
+
+use std::path::{Path, PathBuf};
+
+use evermap_lane::simulate::{self, Fitted, Targets};
+
+use super::given::{in_file, named, text_of, write};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Search parameters of a profile so that targets come out
+///
+/// A file of targets names the parameters that may be chosen, from where to where, and the numbers that should come out, each with its tolerance; `bahn2019` are
+/// those of the published study. The score is the sum of the squares of how many tolerances each number is off.
+///
+///   $ evermap lane simulate fit --targets bahn2019 --steps 2000 --to fitted.toml
+///
+/// A file of targets:
+///
+///   profile = "measured"
+///
+///   [[free]]
+///   parameter = "frames.decode_ms_mean"
+///   from = 5
+///   to = 20
+///
+///   [[target]]
+///   name = "misses while others compute"
+///   measure = "missed_percent"
+///   value = 12
+///   tolerance = 1
+///   at = { mode = "blocking", device = "virtio", "io.wait_percent" = 100 }
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Fit {
+    /// What should come out: `bahn2019`, or a file
+    #[arg(long, value_name = "NAME|FILE")]
+    targets: PathBuf,
+    /// The profile to begin with, instead of the one that the targets name
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<String>,
+    /// How many steps the search goes
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    steps: u32,
+    /// What random numbers begin with
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where the profile goes that was found
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// The same as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Fit {
+    pub fn run(&self) -> Result<(), Failure> {
+        let targets = if self.targets == Path::new("bahn2019") {
+            Targets::bahn2019()?
+        } else {
+            let read = text_of(&self.targets)?.parse();
+            read.map_err(|error| in_file(&self.targets, error))?
+        };
+        let profile = named(self.profile.as_ref().unwrap_or(&targets.profile))?;
+        let fitted = simulate::Fit::new(profile, targets)?.run(self.steps, self.seed)?;
+        if let Some(path) = &self.to {
+            write(path, &fitted.profile.to_toml())?;
+        }
+        let mut output = Output::new();
+        match self.json {
+            true => output.json(&fitted)?,
+            false => tell(&fitted, &mut output)?,
+        }
+        output.finish()
+    }
+}
+
+fn tell(fitted: &Fitted, output: &mut Output) -> Result<(), Failure> {
+    output.line(&format!(
+        "score {:.2}, before {:.2}; {} of {} steps were kept, seed {}",
+        fitted.score, fitted.score_before, fitted.kept, fitted.steps, fitted.seed
+    ))?;
+    output.line("")?;
+    let parameters: Vec<_> = fitted
+        .parameters
+        .iter()
+        .map(|of| {
+            let range = format!("{} to {}", of.from, of.to);
+            [of.name.clone(), format!("{:.4}", of.before), format!("{:.4}", of.value), range]
+        })
+        .collect();
+    output.table(["parameter", "before", "now", "may be"], &parameters, &[0])?;
+    output.line("")?;
+    let targets: Vec<_> = fitted
+        .residuals
+        .iter()
+        .map(|of| {
+            let target = of.target.map_or("-".into(), |target| target.to_string());
+            let (before, value) = (format!("{:.2}", of.before), format!("{:.2}", of.value));
+            [of.name.clone(), target, before, value, of.role.name().into()]
+        })
+        .collect();
+    output.table(["target", "should be", "before", "now", "is"], &targets, &[0, 4])
+}

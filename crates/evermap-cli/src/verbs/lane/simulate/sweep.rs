@@ -1,0 +1,104 @@
+//! `evermap lane simulate sweep`: misses over parameters.
+
+use std::path::PathBuf;
+
+use evermap_lane::simulate::{self, Axis, Mode, SweepRow};
+
+use super::given::{Given, mode, write};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Simulate over one or two parameters
+///
+/// Of several modes and devices, each mode is simulated on each device.
+///
+///   $ evermap lane simulate sweep --over capacity=10..100:10 --over wait=0,20,50 --svg sweep.svg
+///   $ evermap lane simulate sweep --over wait=0..100:10 --mode blocking --mode nonblocking --device nand --device pcram
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Sweep {
+    #[command(flatten)]
+    given: Given,
+    /// What is varied, and its values; twice for two
+    #[arg(long, value_name = "KEY=VALUES", required = true)]
+    over: Vec<String>,
+    /// `blocking` or `nonblocking`
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    mode: Vec<Mode>,
+    /// What is read from
+    #[arg(long, value_name = "NAME")]
+    device: Vec<String>,
+    /// Runs a point, of which means are told
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seeds: u32,
+    /// A line of JSON for each point
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Comma-separated values
+    #[arg(long)]
+    csv: bool,
+    /// Draw the misses
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+impl Sweep {
+    pub fn run(&self) -> Result<(), Failure> {
+        let profile = self.given.profile()?;
+        let workload = self.given.workload(&profile)?;
+        let axes = self.over.iter().map(|over| over.parse());
+        let axes = axes.collect::<Result<Vec<Axis>, simulate::Error>>()?;
+        let own = (vec![profile.mode()], vec![profile.device().to_string()]);
+        let modes = if self.mode.is_empty() { &own.0 } else { &self.mode };
+        let devices = if self.device.is_empty() { &own.1 } else { &self.device };
+        let of_mode = |mode: &Mode| {
+            let mode = *mode;
+            devices.iter().map(move |device| (mode, device.clone()))
+        };
+        let cases: Vec<(Mode, String)> = modes.iter().flat_map(of_mode).collect();
+        let sweep = simulate::Sweep::new(&profile, &cases, &axes)?;
+        let rows = sweep.run(&workload, self.given.seed, self.seeds)?;
+        if let Some(path) = &self.svg {
+            let chart = sweep.chart(&rows).svg();
+            write(path, &chart.map_err(simulate::Error::from)?)?;
+        }
+        let mut output = Output::new();
+        if self.json {
+            rows.iter().try_for_each(|row| output.json(row))?;
+        } else if self.csv {
+            output.raw().write_all(sweep.csv(&rows).as_bytes())?;
+        } else {
+            tell(&axes, &rows, &mut output)?;
+        }
+        output.finish()
+    }
+}
+
+fn tell(axes: &[Axis], rows: &[SweepRow], output: &mut Output) -> Result<(), Failure> {
+    let short = |axis: &Axis| axis.parameter().rsplit('.').next().unwrap_or_default().to_string();
+    let names: Vec<String> = axes.iter().map(short).collect();
+    let head = [
+        "mode",
+        "device",
+        &names.join(", "),
+        "missed %",
+        "5-95 %",
+        "mean ms",
+        "p99 ms",
+        "utilised %",
+    ];
+    let line = |row: &SweepRow| {
+        let at: Vec<String> = row.at.iter().map(f64::to_string).collect();
+        [
+            row.mode.to_string(),
+            row.device.clone(),
+            at.join(", "),
+            format!("{:.1}", row.missed_percent),
+            format!("{:.1}-{:.1}", row.missed_percent_p5, row.missed_percent_p95),
+            format!("{:.2}", row.completion_ms_mean),
+            format!("{:.2}", row.completion_ms_p99),
+            format!("{:.1}", row.utilisation_percent),
+        ]
+    };
+    output.table(head, &rows.iter().map(line).collect::<Vec<_>>(), &[0, 1])
+}

@@ -1,0 +1,201 @@
+//! `lane play` and `lane bench`: players with deadlines, and what each part of a lane brings them.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::Place;
+
+/// Without a core of its own, so that tests beside each other take none from each other.
+const OFF: &str =
+    "[app]\nfps = 100\nshare = \"off\"\nscheduler = \"other\"\n[io]\nlock_memory = false\n";
+
+fn place() -> Place {
+    let place = Place::new();
+    place.file("off.toml", OFF);
+    place
+}
+
+fn json(said: &str) -> serde_json::Value {
+    serde_json::from_str(said).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+#[test]
+fn every_mode_plays_the_clip_that_it_made_and_leaves_nothing() {
+    let place = place();
+    let before = std::fs::read_dir(place.path("")).unwrap().count();
+    for (mode, ways) in [
+        ("map", &["mapped"][..]),
+        ("nowait", &["ahead", "cached", "waited"]),
+        ("uring", &["polled", "slept", "blocked"]),
+        ("blocking", &["blocked"]),
+    ] {
+        let said = place.ok(&[
+            "lane",
+            "play",
+            "--policy",
+            "off.toml",
+            "--frames",
+            "30",
+            "--io",
+            mode,
+            "--json",
+            "--frame-bytes",
+            "8192",
+            "--decode-us",
+            "100",
+        ]);
+        let report = json(&said);
+        let frames = report["frames"].as_u64().unwrap();
+        assert!(frames > 0 && report["periods"].as_u64().unwrap() >= 30, "{mode}: {said}");
+        let reads: u64 = ways.iter().map(|way| report["reads"][way].as_u64().unwrap()).sum();
+        assert!(reads >= frames && reads <= frames + 1, "{mode}: {said}");
+    }
+    assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), before);
+}
+
+#[test]
+fn a_clip_that_is_made_is_played_and_drawn() {
+    let place = place();
+    place.ok(&["lane", "play", "--make", "film.clip", "--frames", "20", "--frame-bytes", "4096"]);
+    assert_eq!(std::fs::metadata(place.path("film.clip")).unwrap().len(), 20 * 4096);
+    let said = place.ok(&[
+        "lane",
+        "play",
+        "--policy",
+        "off.toml",
+        "--clip",
+        "film.clip",
+        "--frames",
+        "50",
+        "--frame-bytes",
+        "4096",
+        "--decode-us",
+        "10",
+        "--svg",
+        "film.svg",
+    ]);
+    for part in ["completion", "wake-up", "I/O", "compute", "mapped"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let svg = std::fs::read_to_string(place.path("film.svg")).unwrap();
+    assert!(svg.contains("deadline"), "{svg}");
+}
+
+#[test]
+fn mistakes_are_told_with_what_to_do() {
+    let place = place();
+    for (arguments, code, part) in [
+        (&["--fps", "fast"][..], 2, "is no rate"),
+        (&["--seconds", "0"], 2, "more than 0"),
+        (&["--policy", "none.toml"], 3, "none.toml"),
+        (&["--clip", "none.clip", "--no-lane"], 3, "none.clip"),
+        (&["--clip", ".", "--no-lane"], 2, "no regular file"),
+        (&["--frame-bytes", "63", "--no-lane"], 2, "in steps of 8"),
+        (&["--dir", "nowhere", "--no-lane"], 3, "nowhere"),
+    ] {
+        place.fails(code, part, &[&["lane", "play"], arguments].concat());
+    }
+    for (arguments, part) in [
+        (&["--rungs", "lend"][..], "there are ordinary-blocking"),
+        (&["--seconds", "0"], "more than 0"),
+        (&["--rates", "0"], "100,000"),
+        (&["--rounds", "0"], "10,000"),
+        (&["--background", "true", "--hogs", "1"], "--hogs"),
+    ] {
+        place.fails(2, part, &[&["lane", "bench"], arguments].concat());
+    }
+}
+
+#[test]
+fn a_bench_measures_each_rung_and_leaves_nothing() {
+    let place = place();
+    let before = std::fs::read_dir(place.path("")).unwrap().count();
+    let ran = place.run(&[
+        "lane",
+        "bench",
+        "--seconds",
+        "0.5",
+        "--rounds",
+        "1",
+        "--rates",
+        "50",
+        "--rungs",
+        "ordinary-blocking,ordinary-map",
+        "--hogs",
+        "1",
+        "--writers",
+        "1",
+        "--json",
+    ]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("turn 3 of 3"), "{ran:?}");
+    let (said, results) = (&ran.out, json(&ran.out));
+    let cells = results["cells"].as_array().unwrap();
+    let names: Vec<_> = cells.iter().map(|cell| cell["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["ordinary-blocking", "ordinary-map"]);
+    for cell in cells {
+        assert_eq!(cell["damaged"], 0);
+        assert!(cell["periods"].as_u64().unwrap() >= 25, "{said}");
+        assert!(cell["units_alone_per_s"]["computed"].as_f64().unwrap() > 0.0, "{said}");
+    }
+    assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), before);
+}
+
+/// Killed if the test fails.
+struct Kept(Child);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The groups of lanes that hold a core of this test.
+fn groups(below: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(below).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("evermap-")).collect()
+}
+
+#[test]
+fn a_player_that_holds_a_core_and_is_killed_leaves_the_core_to_all() {
+    let cpuset = Path::new("/sys/fs/cgroup/cpuset");
+    if !rustix::process::geteuid().is_root() || !cpuset.join("cpuset.cpus").exists() {
+        return eprintln!("skipped: holding a core takes root and cpusets");
+    }
+    if !groups(cpuset).is_empty() {
+        return eprintln!("skipped: somebody else holds a core");
+    }
+    let place = place();
+    place.file("hold.toml", "[app]\nfps = 100\nshare = \"hold\"\n[io]\nmode = \"nowait\"\n");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evermap"));
+    command.args(["lane", "play", "--policy", "hold.toml", "--seconds", "60"]);
+    command.current_dir(place.path("")).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut player = Kept(command.spawn().unwrap());
+    for _ in 0..500 {
+        if groups(cpuset).len() == 2 || player.0.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    if let Some(status) = player.0.try_wait().unwrap() {
+        return eprintln!("skipped: no core could be held here ({status})");
+    }
+    assert_eq!(groups(cpuset).len(), 2, "the lane's and the others'");
+    std::thread::sleep(Duration::from_millis(300));
+    player.0.kill().unwrap();
+    player.0.wait().unwrap();
+    for _ in 0..500 {
+        if groups(cpuset).is_empty() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("left after 5 s: {:?}", groups(cpuset));
+}

@@ -1,0 +1,103 @@
+//! A file that frames read, by the lane's way of I/O.
+
+use std::path::{Path, PathBuf};
+
+use crate::Result;
+use crate::reads::{Note, Reader, Served};
+
+/// What is known beforehand of how a file will be read.
+///
+/// ```
+/// use evermap_lane::Access;
+/// let access = Access::default().looping(true).bytes_per_frame(128 << 10);
+/// # let _ = access;
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    pub(super) is_looping: bool,
+    pub(super) is_direct: bool,
+    pub(super) bytes_per_frame: Option<usize>,
+}
+
+impl Access {
+    /// At its end, [`Frame::read`](crate::Frame::read) goes on at the beginning, and what reads ahead does.
+    pub fn looping(mut self, is_looping: bool) -> Self {
+        self.is_looping = is_looping;
+        self
+    }
+
+    /// Frames read so much each. What reads ahead is as large as that takes; without it, 16 MiB.
+    pub fn bytes_per_frame(mut self, bytes: usize) -> Self {
+        self.bytes_per_frame = (bytes > 0).then_some(bytes);
+        self
+    }
+
+    /// In mode `blocking`: past the page cache, where the file system can. For experiments.
+    pub fn direct(mut self, is_direct: bool) -> Self {
+        self.is_direct = is_direct;
+        self
+    }
+}
+
+/// A file that frames read. Its contents are those that it had when it was opened: whoever cuts it or writes to it makes reads an error, or, in mode `map`,
+/// goes unseen, since that reads a copy.
+pub struct File {
+    reader: Box<dyn Reader>,
+    path: PathBuf,
+    position: u64,
+    is_looping: bool,
+}
+
+impl File {
+    pub(super) fn new(reader: Box<dyn Reader>, path: &Path, is_looping: bool) -> Self {
+        Self { reader, path: path.into(), position: 0, is_looping }
+    }
+
+    /// As it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of it.
+    pub fn length_bytes(&self) -> u64 {
+        self.reader.length_bytes()
+    }
+
+    /// Where the next [`Frame::read`](crate::Frame::read) begins.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next read begins there. Costs nothing now; what reads ahead has to begin anew there, when it is read.
+    pub fn seek(&mut self, offset_bytes: u64) {
+        self.position = offset_bytes;
+    }
+
+    pub(super) fn read(&mut self, length_bytes: usize) -> Result<(&[u8], Served)> {
+        if self.is_looping && self.position >= self.reader.length_bytes() {
+            self.position = 0;
+        }
+        let (bytes, served) = self.reader.read(self.position, length_bytes)?;
+        self.position += bytes.len() as u64;
+        Ok((bytes, served))
+    }
+
+    pub(super) fn read_at(
+        &mut self,
+        offset_bytes: u64,
+        length_bytes: usize,
+    ) -> Result<(&[u8], Served)> {
+        self.reader.read(offset_bytes, length_bytes)
+    }
+
+    pub(super) fn notes(&mut self) -> Vec<Note> {
+        self.reader.notes()
+    }
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("File");
+        debug.field("path", &self.path).field("position", &self.position).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,183 @@
+//! When frames begin, which periods were passed over, and what was missed: the frame loop, by whatever clock.
+
+use super::clock::Clock;
+use crate::Period;
+use crate::report::Counts;
+
+/// The loop's state. The n-th period begins `period.begin_ns(n)` after the first, whatever frames took: nothing adds up.
+#[derive(Debug)]
+pub(super) struct Pace<C> {
+    clock: C,
+    period: Period,
+    deadline_ns: u64,
+    /// When the first period began; none before the first frame.
+    first_ns: Option<u64>,
+    /// The period after that of the last frame.
+    next: u64,
+    counts: Counts,
+}
+
+/// A frame's beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Beat {
+    /// Its period, from 0.
+    pub(super) period: u64,
+    /// When that began.
+    pub(super) begin_ns: u64,
+    /// When the program came to it.
+    pub(super) woke_ns: u64,
+}
+
+impl<C: Clock> Pace<C> {
+    pub(super) fn new(clock: C, period: Period, deadline_ns: u64) -> Self {
+        Self { clock, period, deadline_ns, first_ns: None, next: 0, counts: Counts::default() }
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// When the next period is that has not passed wholly: now, for the first.
+    pub(super) fn next_begin_ns(&self) -> u64 {
+        let now_ns = self.clock.now_ns();
+        let first_ns = self.first_ns.unwrap_or(now_ns);
+        let period = self.next.max(self.period.at(now_ns.saturating_sub(first_ns)));
+        first_ns.saturating_add(self.period.begin_ns(period))
+    }
+
+    /// Sleeps until the next period begins that has not passed wholly. Those that have are drops.
+    pub(super) fn wait(&mut self) -> Beat {
+        let now_ns = self.clock.now_ns();
+        let first_ns = *self.first_ns.get_or_insert(now_ns);
+        let period = self.next.max(self.period.at(now_ns.saturating_sub(first_ns)));
+        self.counts.drops += period - self.next;
+        self.next = period + 1;
+        let begin_ns = first_ns.saturating_add(self.period.begin_ns(period));
+        if begin_ns > now_ns {
+            self.clock.sleep_until_ns(begin_ns);
+        }
+        Beat { period, begin_ns, woke_ns: self.clock.now_ns() }
+    }
+
+    /// The frame is done. Gives its completion.
+    pub(super) fn end(&mut self, beat: &Beat) -> u64 {
+        let completion_ns = self.clock.now_ns().saturating_sub(beat.begin_ns);
+        self.counts.frames += 1;
+        if completion_ns > self.deadline_ns {
+            self.counts.misses += 1;
+        }
+        completion_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A clock that goes on when somebody sleeps or works, and at no other time.
+    #[derive(Default)]
+    struct Simulated(Cell<u64>);
+
+    impl Simulated {
+        fn work(&self, ns: u64) {
+            self.0.set(self.0.get() + ns);
+        }
+    }
+
+    impl Clock for Simulated {
+        fn now_ns(&self) -> u64 {
+            self.0.get()
+        }
+
+        fn sleep_until_ns(&self, moment_ns: u64) {
+            self.0.set(self.0.get().max(moment_ns));
+        }
+    }
+
+    const MS: u64 = 1_000_000;
+
+    fn pace(rate: &str) -> Pace<Simulated> {
+        let period: Period = rate.parse().unwrap();
+        Pace::new(Simulated::default(), period, period.ns())
+    }
+
+    #[test]
+    fn frames_begin_where_their_period_does_and_nothing_drifts() {
+        let mut pace = pace("23.976");
+        pace.clock.work(12_345);
+        // An hour of film.
+        let frames = 24_000 * 3_600 / 1_001;
+        let mut last = None;
+        for frame in 0..frames {
+            let beat = pace.wait();
+            assert_eq!(beat.period, frame);
+            // Each takes another time, and none overruns.
+            pace.clock.work(frame * 7_919 % (41 * MS));
+            pace.end(&beat);
+            last = Some(beat);
+        }
+        let last = last.unwrap();
+        let exact = (u128::from(frames - 1) * 1_001 * 1_000_000_000 / 24_000) as u64;
+        assert_eq!(last.begin_ns, 12_345 + exact);
+        assert_eq!(pace.counts(), Counts { frames, misses: 0, drops: 0 });
+    }
+
+    #[test]
+    fn periods_that_passed_wholly_are_drops_and_the_one_that_is_under_way_is_not() {
+        let mut pace = pace("100");
+        // Periods of 10 ms: when a frame of that period ends, and which one is next. At 20 ms the second has just begun.
+        let ends_ms = [(0, 9, 1), (1, 20, 2), (2, 41, 4), (4, 79, 7), (7, 130, 13)];
+        let mut drops = 0;
+        for (period, end_ms, next) in ends_ms {
+            let beat = pace.wait();
+            assert_eq!(beat.period, period);
+            pace.clock.work(end_ms * MS - pace.now_ns());
+            pace.end(&beat);
+            assert_eq!(pace.next_begin_ns(), next * 10 * MS, "period {period}, until {end_ms} ms");
+            assert_eq!(pace.counts().drops, drops, "counted when the next frame is asked for");
+            drops += next - period - 1;
+        }
+        assert_eq!(pace.wait().period, 13);
+        assert_eq!(pace.counts(), Counts { frames: 5, misses: 3, drops: 8 });
+    }
+
+    #[test]
+    fn a_frame_that_begins_late_is_late_from_its_period_s_beginning() {
+        let mut pace = pace("100");
+        let beat = pace.wait();
+        pace.clock.work(13 * MS);
+        assert_eq!(pace.end(&beat), 13 * MS);
+        let beat = pace.wait();
+        assert_eq!((beat.period, beat.woke_ns - beat.begin_ns), (1, 3 * MS));
+        pace.clock.work(6 * MS);
+        assert_eq!(pace.end(&beat), 9 * MS, "in time again");
+        assert_eq!(pace.counts(), Counts { frames: 2, misses: 1, drops: 0 });
+    }
+
+    #[test]
+    fn the_deadline_may_be_before_the_period_s_end() {
+        let mut pace = Pace::new(Simulated::default(), "100".parse().unwrap(), 4 * MS);
+        for work_ms in [4, 5] {
+            let beat = pace.wait();
+            pace.clock.work(work_ms * MS);
+            pace.end(&beat);
+        }
+        assert_eq!(pace.counts(), Counts { frames: 2, misses: 1, drops: 0 });
+    }
+
+    #[test]
+    fn a_program_that_comes_back_after_a_day_has_dropped_the_day() {
+        let mut pace = pace("1000");
+        let beat = pace.wait();
+        pace.clock.work(86_400_000 * MS);
+        pace.end(&beat);
+        assert_eq!(pace.wait().period, 86_400_000);
+        assert_eq!(pace.counts().drops, 86_399_999);
+    }
+}

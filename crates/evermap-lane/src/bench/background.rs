@@ -1,0 +1,159 @@
+//! The load beside a player: hogs of the processor and of the disk that count what they get done, or somebody's command.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use serde::{Deserialize, Serialize};
+
+use super::child::{Launcher, Request, Role};
+use crate::{Error, Result};
+
+/// Hogs of a kind are no more than this.
+const HOGS_MAX: usize = 1_024;
+
+/// What runs beside the player.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// Processes that compute.
+    pub hogs: usize,
+    /// Processes that write.
+    pub writers: usize,
+    /// A command of a shell. What it gets done is not counted.
+    pub command: Option<String>,
+}
+
+/// What the hogs have got done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Units {
+    /// Units of computing.
+    pub computed: f64,
+    /// Mebibytes written.
+    pub written: f64,
+}
+
+/// It runs until this is dropped.
+pub(super) struct Background {
+    children: Vec<Kept>,
+    counters: File,
+    load: Load,
+}
+
+impl Background {
+    pub(super) fn start(launcher: &Launcher, load: &Load, folder: &Path) -> Result<Self> {
+        if load.hogs.max(load.writers) > HOGS_MAX {
+            return Err(Error::Unusable(format!(
+                "hogs and writers are {HOGS_MAX} of each at most"
+            )));
+        }
+        let failed = |error: rustix::io::Errno| Error::Io {
+            operation: "get memory for",
+            path: "the counters".into(),
+            source: error.into(),
+        };
+        let counters: File =
+            memfd_create("evermap-lane-units", MemfdFlags::CLOEXEC).map_err(failed)?.into();
+        ftruncate(&counters, 8 * (load.hogs + load.writers) as u64).map_err(failed)?;
+        let counter = own_path(&counters);
+        let mut background = Self { children: Vec::new(), counters, load: load.clone() };
+        for slot in 0..load.hogs as u64 {
+            let role = Role::Compute { counter: counter.clone(), slot };
+            background.children.push(Kept::start(launcher, role)?);
+        }
+        for slot in load.hogs as u64..(load.hogs + load.writers) as u64 {
+            let role = Role::Write { folder: folder.into(), counter: counter.clone(), slot };
+            background.children.push(Kept::start(launcher, role)?);
+        }
+        if let Some(line) = &load.command {
+            let role = Role::Command { line: line.clone() };
+            background.children.push(Kept::start(launcher, role)?);
+        }
+        Ok(background)
+    }
+
+    /// What was done since the start.
+    pub(super) fn units(&self) -> Units {
+        let mut bytes = vec![0; 8 * (self.load.hogs + self.load.writers)];
+        let _ = self.counters.read_exact_at(&mut bytes, 0);
+        let counts: Vec<f64> = bytes
+            .chunks_exact(8)
+            .map(|word| word.try_into().map_or(0, u64::from_ne_bytes) as f64)
+            .collect();
+        let (computed, written) = counts.split_at(self.load.hogs);
+        Units { computed: computed.iter().sum(), written: written.iter().sum() }
+    }
+
+    /// An error if one of them has ended, which none does by itself.
+    pub(super) fn verify(&mut self) -> Result<()> {
+        for child in &mut self.children {
+            if let Ok(Some(status)) = child.child.try_wait() {
+                let what = format!("of the load has ended meanwhile ({status})");
+                return Err(Error::Child { what });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How another process of this user names an open file of this one.
+pub(super) fn own_path(file: &File) -> PathBuf {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
+}
+
+/// A child that is killed when this is dropped.
+pub(super) struct Kept {
+    pub(super) child: Child,
+    /// It ends when its stdin does, and ends others before.
+    is_supervisor: bool,
+}
+
+impl Kept {
+    pub(super) fn start(launcher: &Launcher, role: Role) -> Result<Self> {
+        let is_supervisor = matches!(role, Role::Command { .. });
+        let failed =
+            |source| Error::Io { operation: "start", path: launcher.program.clone(), source };
+        let mut command = Command::new(&launcher.program);
+        command.args(&launcher.arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        if is_supervisor {
+            // A Ctrl-C is not for it: it ends when this process has.
+            command.process_group(0);
+        }
+        let child = command.spawn().map_err(failed)?;
+        let mut kept = Self { child, is_supervisor };
+        let parent = std::process::id() as i32;
+        let request = serde_json::to_string(&Request { parent, role })
+            .map_err(|error| failed(error.into()))?;
+        let mut stdin = kept.child.stdin.take();
+        if let Some(stdin) = &mut stdin {
+            stdin.write_all(request.as_bytes()).map_err(failed)?;
+            stdin.write_all(b"\n").map_err(failed)?;
+        }
+        // A supervisor's stays open.
+        kept.child.stdin = stdin.filter(|_| is_supervisor);
+        Ok(kept)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.is_supervisor {
+            self.child.stdin = None;
+            let until = Instant::now() + Duration::from_secs(2);
+            while Instant::now() < until {
+                if !matches!(self.child.try_wait(), Ok(None)) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        // Our own child, not waited for yet: its number is nobody else's.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

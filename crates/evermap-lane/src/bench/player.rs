@@ -1,0 +1,129 @@
+//! A player: each period it reads a frame, verifies it, decodes for a given processor time, and sleeps.
+
+use std::path::{Path, PathBuf};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::clip::is_frame;
+use crate::guard::StateDirectory;
+use crate::{Access, Lane, Policy, Report, Result, Timed};
+
+/// Periods, bytes and work of a kind of program.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Preset {
+    /// Frames a second.
+    pub fps: u32,
+    /// Bytes that each reads.
+    pub frame_bytes: usize,
+    /// Processor time that each takes, beyond reading and verifying.
+    pub decode_us: u64,
+}
+
+/// Film, games, control: 24 frames a second of 128 KiB and 10.5 ms, 60 of 128 KiB and 4 ms, 1,000 of 16 KiB and 0.25 ms.
+pub const PRESETS: [Preset; 3] = [
+    Preset { fps: 24, frame_bytes: 128 << 10, decode_us: 10_500 },
+    Preset { fps: 60, frame_bytes: 128 << 10, decode_us: 4_000 },
+    Preset { fps: 1_000, frame_bytes: 16 << 10, decode_us: 250 },
+];
+
+impl Preset {
+    /// Of this rate: its own, or for other rates work that takes a quarter of the period, and 128 KiB.
+    pub fn of_rate(fps: u32) -> Self {
+        let own = PRESETS.into_iter().find(|preset| preset.fps == fps);
+        own.unwrap_or(Self {
+            fps,
+            frame_bytes: 128 << 10,
+            decode_us: 250_000 / u64::from(fps.max(1)),
+        })
+    }
+}
+
+/// What is to be played.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Play {
+    /// The clip: frames of `frame_bytes`, one behind the other, played over and over.
+    pub clip: PathBuf,
+    /// Bytes of a frame.
+    pub frame_bytes: usize,
+    /// So many periods.
+    pub periods: u64,
+    /// Processor time of each frame.
+    pub decode_us: u64,
+    /// Frames are ones of [`super::Clip`], and are verified.
+    pub is_verified: bool,
+    /// In mode `blocking`: past the page cache.
+    pub is_direct: bool,
+}
+
+/// How it went.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Played {
+    /// The lane's.
+    pub report: Report,
+    /// The single frames.
+    pub timed: Vec<Timed>,
+    /// Frames that were not what they should have been.
+    pub damaged: u64,
+    /// When the first period began and the last frame ended, by `CLOCK_MONOTONIC`.
+    pub span_ns: (u64, u64),
+}
+
+/// Plays in this thread, in the lane of the policy. Takes as long as the periods are.
+///
+/// # Errors
+/// As [`Lane::enter`], [`Lane::open`] and [`crate::Frame::read`].
+pub fn play(policy: &Policy, play: &Play, state: Option<&Path>) -> Result<Played> {
+    let mut lane = match state {
+        Some(state) => Lane::enter_in(policy, &StateDirectory::at(state)?)?,
+        None => Lane::enter(policy)?,
+    };
+    let access =
+        Access::default().looping(true).bytes_per_frame(play.frame_bytes).direct(play.is_direct);
+    let mut clip = lane.open_with(&play.clip, &access)?;
+    let frames_there = (clip.length_bytes() / play.frame_bytes.max(1) as u64).max(1);
+    let mut damaged = 0;
+    let mut span_ns: Option<(u64, u64)> = None;
+    while let Some(frame) = lane.frame()? {
+        if frame.period() >= play.periods {
+            // The frame that shows that time is over is none of the clip's.
+            frame.forget();
+            break;
+        }
+        // Who was too late shows what is due now.
+        let number = frame.period() % frames_there;
+        let begin_ns = moment_ns(ClockId::Monotonic).saturating_sub(frame.wake_up_ns());
+        let bytes = frame.read_at(&mut clip, number * play.frame_bytes as u64, play.frame_bytes)?;
+        if play.is_verified && !is_frame(bytes, number) {
+            damaged += 1;
+        }
+        decode(bytes, play.decode_us);
+        frame.end();
+        let first_ns = span_ns.map_or(begin_ns, |(first_ns, _)| first_ns);
+        span_ns = Some((first_ns, moment_ns(ClockId::Monotonic)));
+    }
+    drop(clip);
+    let report = lane.leave();
+    let timed = report.timed().to_vec();
+    Ok(Played { report, timed, damaged, span_ns: span_ns.unwrap_or_default() })
+}
+
+/// Looks at the bytes until the thread has run for so long.
+fn decode(bytes: &[u8], decode_us: u64) {
+    let until_ns = moment_ns(ClockId::ThreadCPUTime) + decode_us * 1_000;
+    let mut sum = 0_u64;
+    let mut pieces = bytes.chunks(4_096).cycle();
+    loop {
+        let piece = pieces.next().unwrap_or_default();
+        sum = piece.iter().fold(sum, |sum, byte| sum.rotate_left(1) ^ u64::from(*byte));
+        std::hint::black_box(sum);
+        if moment_ns(ClockId::ThreadCPUTime) >= until_ns {
+            return;
+        }
+    }
+}
+
+pub(super) fn moment_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,117 @@
+//! The rungs: what each has of a lane, so that what each part brings is the difference to the one before.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::player::Preset;
+use crate::policy::{Core, IoMode, Policy, Scheduler, Share};
+use crate::{Rate, Tier};
+
+/// A rung of the ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Rung {
+    /// No lane, `pread`.
+    OrdinaryBlocking,
+    /// No lane, `pread` past the page cache.
+    OrdinaryDirect,
+    /// No lane, the tier's copy.
+    OrdinaryMap,
+    /// A core that is lent, and `pread`.
+    LendBlocking,
+    /// A core that is lent, and a ring.
+    LendUring,
+    /// A core that is lent, and reading ahead.
+    LendNowait,
+    /// A core that is lent, and the tier's copy.
+    LendMap,
+    /// A budget in each period, and `pread`.
+    DeadlineBlocking,
+    /// A core for itself alone, and the tier's copy.
+    HoldMap,
+}
+
+impl Rung {
+    /// All, from the lowest.
+    pub const ALL: [Rung; 9] = [
+        Rung::OrdinaryBlocking,
+        Rung::OrdinaryDirect,
+        Rung::OrdinaryMap,
+        Rung::LendBlocking,
+        Rung::LendUring,
+        Rung::LendNowait,
+        Rung::LendMap,
+        Rung::DeadlineBlocking,
+        Rung::HoldMap,
+    ];
+
+    /// As it is called: `lend-map`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rung::OrdinaryBlocking => "ordinary-blocking",
+            Rung::OrdinaryDirect => "ordinary-direct",
+            Rung::OrdinaryMap => "ordinary-map",
+            Rung::LendBlocking => "lend-blocking",
+            Rung::LendUring => "lend-uring",
+            Rung::LendNowait => "lend-nowait",
+            Rung::LendMap => "lend-map",
+            Rung::DeadlineBlocking => "deadline-blocking",
+            Rung::HoldMap => "hold-map",
+        }
+    }
+
+    /// Whether its frames come from the disk.
+    pub fn reads_disk(self) -> bool {
+        !matches!(self, Rung::OrdinaryMap | Rung::LendMap | Rung::HoldMap)
+    }
+
+    pub(super) fn is_direct(self) -> bool {
+        self == Rung::OrdinaryDirect
+    }
+
+    /// What a player on this rung is to get.
+    pub fn policy(self, preset: Preset, inject_ns_per_4k: u64) -> Policy {
+        let mut policy = Policy::default();
+        policy.app.fps = Some(Rate::Whole(u64::from(preset.fps)));
+        policy.app.core = Core::Auto;
+        policy.app.share = Share::Lend;
+        policy.tier = Tier { inject_ns_per_4k, ..Tier::default() };
+        (policy.app.scheduler, policy.io.mode) = match self {
+            Rung::OrdinaryBlocking | Rung::OrdinaryDirect => (Scheduler::Other, IoMode::Blocking),
+            Rung::OrdinaryMap => (Scheduler::Other, IoMode::Map),
+            Rung::LendBlocking => (Scheduler::Fifo, IoMode::Blocking),
+            Rung::LendUring => (Scheduler::Fifo, IoMode::Uring),
+            Rung::LendNowait => (Scheduler::Fifo, IoMode::Nowait),
+            Rung::LendMap | Rung::HoldMap => (Scheduler::Fifo, IoMode::Map),
+            Rung::DeadlineBlocking => (Scheduler::Deadline, IoMode::Blocking),
+        };
+        if self == Rung::HoldMap {
+            policy.app.share = Share::Hold;
+        }
+        if policy.app.scheduler == Scheduler::Other {
+            policy.app.share = Share::Off;
+            policy.io.lock_memory = false;
+        }
+        policy
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Rung {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|rung| rung.name() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|rung| rung.name()).collect();
+            format!("`{text}` is no rung; there are {}", names.join(", "))
+        })
+    }
+}

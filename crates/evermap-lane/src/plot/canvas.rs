@@ -1,0 +1,195 @@
+//! What charts are drawn on: points of a picture, texts that fit, colours.
+//!
+//! The plotting library draws at whole numbers, so it draws ten times as large as the picture is shown.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::Error;
+
+const LARGER: f64 = 10.0;
+pub const DARK: RGBColor = RGBColor(0x22, 0x22, 0x22);
+pub const PALE: RGBColor = RGBColor(0xe2, 0xe2, 0xe2);
+/// Neighbours are apart in lightness (of 18, 67, 44, 80, 31, 58 %), so that they are told apart in grey and with any eyes.
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0x1b, 0x2a, 0x52),
+    RGBColor(0xe8, 0x8b, 0x3a),
+    RGBColor(0x1f, 0x76, 0x7d),
+    RGBColor(0xe3, 0xc2, 0x4e),
+    RGBColor(0x8a, 0x24, 0x4b),
+    RGBColor(0x8b, 0x8c, 0x9a),
+];
+/// The share of its size that a character of a sans-serif face is wide, on the safe side of the mean.
+const CHARACTER_WIDTH: f64 = 0.57;
+
+pub const TEXT: f64 = 11.0;
+pub const TITLE: f64 = 14.0;
+const LEGEND_LINE: f64 = 18.0;
+const LEGEND_MARK: f64 = 12.0;
+
+/// The colour of the n-th series.
+pub fn colour(index: usize) -> RGBColor {
+    COLOURS[index % COLOURS.len()]
+}
+
+/// Where a text stands beside its point.
+#[derive(Clone, Copy, Debug)]
+pub enum At {
+    Left,
+    Centre,
+    Right,
+}
+
+pub struct Canvas<'a> {
+    area: DrawingArea<SVGBackend<'a>, Shift>,
+}
+
+/// A picture of this size.
+pub fn picture(
+    (width, height): (f64, f64),
+    draw: impl FnOnce(&Canvas<'_>) -> Result<(), Error>,
+) -> Result<String, Error> {
+    let drawn_at = ((width * LARGER) as u32, (height * LARGER) as u32);
+    let mut svg = String::new();
+    let canvas = Canvas { area: SVGBackend::with_string(&mut svg, drawn_at).into_drawing_area() };
+    canvas.area.fill(&WHITE).map_err(drawing)?;
+    draw(&canvas)?;
+    canvas.area.present().map_err(drawing)?;
+    drop(canvas);
+    let as_drawn = format!("width=\"{}\" height=\"{}\"", drawn_at.0, drawn_at.1);
+    Ok(svg.replacen(&as_drawn, &format!("width=\"{width}\" height=\"{height}\""), 1))
+}
+
+fn drawing(error: impl std::fmt::Display) -> Error {
+    Error::Drawing(error.to_string())
+}
+
+fn large((x, y): (f64, f64)) -> (i32, i32) {
+    ((x * LARGER).round() as i32, (y * LARGER).round() as i32)
+}
+
+impl Canvas<'_> {
+    fn draw_text(
+        &self,
+        text: &str,
+        place: (f64, f64),
+        size: f64,
+        at: At,
+        turn: FontTransform,
+    ) -> Result<(), Error> {
+        let anchor = match at {
+            At::Left => HPos::Left,
+            At::Centre => HPos::Center,
+            At::Right => HPos::Right,
+        };
+        // The library takes sizes of another kind, and divides them by this.
+        let font = ("sans-serif", size * LARGER * 1.24).into_font().transform(turn);
+        let style = TextStyle::from(font).color(&DARK).pos(Pos::new(anchor, VPos::Center));
+        let text = Text::new(in_xml(text), large(place), style);
+        self.area.draw(&text).map_err(drawing)
+    }
+
+    pub fn text(&self, text: &str, place: (f64, f64), size: f64, at: At) -> Result<(), Error> {
+        self.draw_text(text, place, size, at, FontTransform::None)
+    }
+
+    /// That ends here, readable over whatever is drawn there.
+    pub fn text_on_plate(&self, text: &str, (x, y): (f64, f64), size: f64) -> Result<(), Error> {
+        let (width, height) = (width_of(text, size) + 6.0, size * 1.2);
+        self.rectangle((x + 3.0 - width, y - height / 2.0), (x + 3.0, y + height / 2.0), WHITE)?;
+        self.text(text, (x, y), size, At::Right)
+    }
+
+    /// From below to above.
+    pub fn upright(&self, text: &str, place: (f64, f64), size: f64) -> Result<(), Error> {
+        self.draw_text(text, place, size, At::Centre, FontTransform::Rotate270)
+    }
+
+    pub fn rectangle(
+        &self,
+        from: (f64, f64),
+        to: (f64, f64),
+        colour: RGBColor,
+    ) -> Result<(), Error> {
+        let (from, to) = (large(from), large(to));
+        let corners = [(from.0.min(to.0), from.1.min(to.1)), (from.0.max(to.0), from.1.max(to.1))];
+        self.area.draw(&Rectangle::new(corners, colour.filled())).map_err(drawing)
+    }
+
+    pub fn path(&self, points: &[(f64, f64)], width: f64, colour: RGBColor) -> Result<(), Error> {
+        let mut places: Vec<(i32, i32)> = points.iter().map(|&point| large(point)).collect();
+        // Thousands of points in one place are one.
+        places.dedup();
+        let style = ShapeStyle::from(&colour).stroke_width((width * LARGER) as u32);
+        self.area.draw(&PathElement::new(places, style)).map_err(drawing)
+    }
+
+    /// A line of dashes, from left to right.
+    pub fn dashes(&self, (from, to): (f64, f64), y: f64, colour: RGBColor) -> Result<(), Error> {
+        const DASH: f64 = 6.0;
+        let count = ((to - from) / (2.0 * DASH)).ceil() as usize;
+        (0..count).try_for_each(|n| {
+            let x = from + 2.0 * DASH * n as f64;
+            self.path(&[(x, y), ((x + DASH).min(to), y)], 1.2, colour)
+        })
+    }
+
+    pub fn dot(&self, place: (f64, f64), radius: f64, colour: RGBColor) -> Result<(), Error> {
+        let circle = Circle::new(large(place), (radius * LARGER) as i32, colour.filled());
+        self.area.draw(&circle).map_err(drawing)
+    }
+
+    pub fn legend(&self, legend: &Legend, (x, y): (f64, f64)) -> Result<(), Error> {
+        for (index, (name, place)) in legend.entries.iter().enumerate() {
+            let (x, y) = (x + place.0, y + place.1);
+            self.rectangle((x, y - 5.0), (x + LEGEND_MARK, y + 5.0), colour(index))?;
+            self.text(name, (x + LEGEND_MARK + 5.0, y), TEXT, At::Left)?;
+        }
+        Ok(())
+    }
+}
+
+/// Names beside their colours, in as many lines as they need.
+pub struct Legend {
+    entries: Vec<(String, (f64, f64))>,
+    pub height: f64,
+}
+
+impl Legend {
+    pub fn of<'a>(names: impl Iterator<Item = &'a str>, width: f64) -> Self {
+        let (mut x, mut y) = (0.0, LEGEND_LINE / 2.0);
+        let mut entries = Vec::new();
+        for name in names {
+            let name = cut(name, TEXT, width - LEGEND_MARK - 5.0);
+            let needs = LEGEND_MARK + 5.0 + width_of(&name, TEXT);
+            if x > 0.0 && x + needs > width {
+                (x, y) = (0.0, y + LEGEND_LINE);
+            }
+            entries.push((name, (x, y)));
+            x += needs + 16.0;
+        }
+        let height = if entries.is_empty() { 0.0 } else { y + LEGEND_LINE / 2.0 };
+        Self { entries, height }
+    }
+}
+
+/// How wide a text is, about.
+pub fn width_of(text: &str, size: f64) -> f64 {
+    text.chars().count() as f64 * CHARACTER_WIDTH * size
+}
+
+/// As much of it as there is room for.
+pub fn cut(text: &str, size: f64, room: f64) -> String {
+    let most = (room / (CHARACTER_WIDTH * size)).max(1.0) as usize;
+    if text.chars().count() <= most {
+        return text.to_string();
+    }
+    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// XML has no way to say control characters: they are shown as what cannot be shown.
+fn in_xml(text: &str) -> String {
+    let is_there = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
+    text.chars().map(|c| if is_there(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
+}

@@ -1,0 +1,25 @@
+//! How much more memory this process may lock.
+
+use std::fs;
+
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
+
+/// Bytes that may still be locked; none if there is no limit. Cost: a read of `/proc`, unless there is none.
+pub(crate) fn locked_room_bytes() -> Option<u64> {
+    let may_all =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    if may_all {
+        return None;
+    }
+    let limit_bytes = getrlimit(Resource::Memlock).current?;
+    Some(limit_bytes.saturating_sub(locked_bytes().unwrap_or(0)))
+}
+
+/// Bytes that this process has locked.
+pub(crate) fn locked_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}

@@ -1,0 +1,169 @@
+//! The file that is read, and what it was when it was opened: whether it still is that is asked after every read that the kernel served.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use evermap_observe::DirectAlignment;
+use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, statx};
+use rustix::io::Errno;
+
+use super::Note;
+use crate::{Error, Result};
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Subject {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    pub(super) facts: Facts,
+}
+
+/// What tells a file that was changed from one that was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) device: (u32, u32),
+    pub(super) length_bytes: u64,
+    /// Seconds and nanoseconds. Before Linux 6.13, two changes within a tick of the clock have the same.
+    changed: (i64, u32),
+}
+
+impl Subject {
+    /// A regular file.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, OFlags::empty())
+    }
+
+    /// The same past the page cache, and what that asks for; `None` where its file system has no such reads.
+    pub(super) fn open_direct(path: &Path) -> Result<Option<(Self, DirectAlignment)>> {
+        let buffered = Self::open(path)?;
+        let Some(alignment) = evermap_observe::direct_alignment(buffered.file.as_fd()) else {
+            return Ok(None);
+        };
+        match Self::open_with(path, OFlags::DIRECT) {
+            Ok(subject) => {
+                buffered.compare(subject.facts)?;
+                Ok(Some((subject, alignment)))
+            }
+            Err(Error::Io { source, .. }) if source.raw_os_error() == Some(libc::EINVAL) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open_with(path: &Path, flags: OFlags) -> Result<Self> {
+        let failed = |operation| move |source| Error::Io { operation, path: path.into(), source };
+        // A pipe would wait for its other end.
+        let flags = (flags | OFlags::NONBLOCK | OFlags::CLOEXEC).bits() as i32;
+        let file =
+            OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed("open"))?;
+        let (facts, kind) = look(&file).map_err(failed("look at"))?;
+        if kind != FileType::RegularFile {
+            return Err(Error::NotAFile { path: path.into() });
+        }
+        Ok(Self { file, path: path.into(), facts })
+    }
+
+    /// Another descriptor of the same file, for another thread.
+    pub(super) fn again(&self) -> Result<Self> {
+        let file = self.file.try_clone().map_err(|source| self.failed("open again", source))?;
+        Ok(Self { file, path: self.path.clone(), facts: self.facts })
+    }
+
+    /// An error if the file is not what it was when it was opened. Cost: one system call, which waits for nobody.
+    pub(super) fn verify(&self) -> Result<()> {
+        let (now, _) = look(&self.file).map_err(|source| self.failed("look at", source))?;
+        self.compare(now)
+    }
+
+    fn compare(&self, now: Facts) -> Result<()> {
+        if now.length_bytes < self.facts.length_bytes {
+            return Err(Error::Cut {
+                path: self.path.clone(),
+                was_bytes: self.facts.length_bytes,
+                is_bytes: now.length_bytes,
+            });
+        }
+        let what = match now {
+            _ if now.length_bytes > self.facts.length_bytes => "it is longer",
+            _ if now != self.facts => "it was written to",
+            _ => return Ok(()),
+        };
+        Err(Error::Changed { path: self.path.clone(), what })
+    }
+
+    /// How much of a read lies within the file.
+    pub(super) fn clamp(&self, offset: u64, length: usize) -> usize {
+        let left = self.facts.length_bytes.saturating_sub(offset);
+        usize::try_from(left).map_or(length, |left| length.min(left))
+    }
+
+    /// Fills `memory` from `offset` on, as far as the file goes, and waits for the disk if it has to. Gives the bytes that came.
+    pub(super) fn fill(&self, memory: &mut [u8], offset: u64) -> Result<usize> {
+        let mut filled = 0;
+        while filled < memory.len() {
+            match rustix::io::pread(&self.file, &mut memory[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(bytes) => filled += bytes,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(self.failed("read", error.into())),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// What a read is that ended too early, in a file that should have gone on.
+    pub(super) fn too_short(&self) -> Error {
+        match self.verify() {
+            Err(error) => error,
+            Ok(()) => self.failed("read", io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    pub(super) fn failed(&self, operation: &'static str, source: io::Error) -> Error {
+        Error::Io { operation, path: self.path.clone(), source }
+    }
+}
+
+fn look(file: &File) -> io::Result<(Facts, FileType)> {
+    let wanted = StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::TYPE;
+    // What a server would have to be asked is not asked: that could wait.
+    let stat = statx(file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted)?;
+    let facts = Facts {
+        device: (stat.stx_dev_major, stat.stx_dev_minor),
+        length_bytes: stat.stx_size,
+        changed: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
+    };
+    Ok((facts, FileType::from_raw_mode(u32::from(stat.stx_mode))))
+}
+
+/// A read past the page cache, which begins and ends at whole blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Blocks {
+    pub(super) offset: u64,
+    pub(super) length: usize,
+    /// Where in them the bytes begin that were asked for.
+    pub(super) skip: usize,
+}
+
+impl Blocks {
+    /// Those around a read; just the read, where nothing is asked for.
+    pub(super) fn around(offset: u64, length: usize, alignment: Option<DirectAlignment>) -> Self {
+        let block = alignment.map_or(1, |alignment| u64::from(alignment.offset_bytes.max(1)));
+        let begin = offset / block * block;
+        let end = (offset + length as u64).next_multiple_of(block);
+        Self { offset: begin, length: (end - begin) as usize, skip: (offset - begin) as usize }
+    }
+}
+
+/// Says that a file is read through the page cache.
+pub(super) fn no_direct(path: &Path) -> Note {
+    let why = format!(
+        "the file system of {} has none: it is read through the page cache",
+        path.display()
+    );
+    Note::new("reads past the page cache (O_DIRECT)", why)
+}

@@ -1,0 +1,314 @@
+//! What all ways promise, and what each does.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use super::*;
+use crate::Error;
+
+struct Clip {
+    _directory: tempfile::TempDir,
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+/// On a disk: beside the build, and not in the memory that `/tmp` may be.
+fn clip(length: usize) -> Clip {
+    let ground = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let directory = tempfile::tempdir_in(ground).unwrap();
+    let path = directory.path().join("clip");
+    let word = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    let bytes: Vec<u8> = (0..length.div_ceil(8) as u64).flat_map(word).take(length).collect();
+    fs::write(&path, &bytes).unwrap();
+    Clip { _directory: directory, path, bytes }
+}
+
+fn way(mode: IoMode) -> Way {
+    Way {
+        mode,
+        ahead: Duration::from_millis(500),
+        spin: Duration::from_micros(200),
+        lock: Lock::Unwanted,
+        tier: None,
+        tier_bytes_max: None,
+        inject_ns_per_4k: 0,
+        is_direct: false,
+        is_looping: false,
+        read_bytes: None,
+        period: None,
+        helper: Helper::default(),
+    }
+}
+
+/// All of them, with what else a way may be told.
+fn ways() -> Vec<Way> {
+    let mut ways: Vec<Way> =
+        [IoMode::Map, IoMode::Nowait, IoMode::Uring, IoMode::Blocking].map(way).into();
+    ways.push(Way { is_direct: true, ..way(IoMode::Blocking) });
+    ways.push(small_ring());
+    ways
+}
+
+/// A ring of a few reads of 40,000 bytes, so that most files are longer.
+fn small_ring() -> Way {
+    Way {
+        read_bytes: Some(40_000),
+        period: Some(Duration::from_millis(100)),
+        ahead: Duration::from_millis(200),
+        ..way(IoMode::Nowait)
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..4_000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{what}: not within 20 s");
+}
+
+#[test]
+fn every_way_gives_the_file_s_bytes_wherever_they_are_read() {
+    for length in [0, 1, 4_095, 4_096, 100_000, 1_234_567] {
+        let clip = clip(length);
+        for way in ways() {
+            let mut reader = open(&clip.path, &way).unwrap();
+            assert_eq!(reader.length_bytes(), length as u64);
+            for offset in [0, 1, 511, 4_096, 65_536, 3, 1_234_560, length / 2, length, length + 1] {
+                for wanted in [0, 1, 4_096, 40_000, 300_000] {
+                    let (bytes, _) = reader.read(offset as u64, wanted).unwrap();
+                    let from = offset.min(length);
+                    let to = (offset + wanted).min(length).max(from);
+                    assert!(bytes == &clip.bytes[from..to], "{:?} {offset} {wanted}", way.mode);
+                }
+            }
+            assert_eq!(reader.read(u64::MAX, usize::MAX).unwrap().0, b"");
+        }
+    }
+}
+
+#[test]
+fn every_way_reads_from_the_beginning_to_the_end_and_again() {
+    let clip = clip(1_000_003);
+    for way in ways() {
+        let way = Way { is_looping: true, ..way };
+        let mut reader = open(&clip.path, &way).unwrap();
+        for _ in 0..3 {
+            let mut offset = 0;
+            while offset < clip.bytes.len() {
+                let (bytes, _) = reader.read(offset as u64, 40_000).unwrap();
+                let to = clip.bytes.len().min(offset + 40_000);
+                assert!(bytes == &clip.bytes[offset..to], "{:?} at {offset}", way.mode);
+                offset = to;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_is_an_error_in_every_way_and_never_a_signal() {
+    for way in ways() {
+        let clip = clip(800_000);
+        let mut reader = open(&clip.path, &way).unwrap();
+        reader.read(0, 4_096).unwrap();
+        File::options().write(true).open(&clip.path).unwrap().set_len(10_000).unwrap();
+        if way.mode == IoMode::Map {
+            // The copy is nobody else's.
+            let (bytes, _) = reader.read(700_000, 100_000).unwrap();
+            assert!(bytes == &clip.bytes[700_000..]);
+            continue;
+        }
+        let mut last = None;
+        wait_until("the cut is noticed", || {
+            last = reader.read(700_000, 4_096).err();
+            last.is_some()
+        });
+        let error = last.unwrap();
+        assert!(
+            matches!(error, Error::Cut { was_bytes: 800_000, is_bytes: 10_000, .. }),
+            "{:?}: {error}",
+            way.mode
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_written_to_or_grows_is_an_error_in_every_way_that_reads_it_itself() {
+    for way in ways().into_iter().filter(|way| way.mode != IoMode::Map) {
+        for grows in [false, true] {
+            let clip = clip(800_000);
+            let mut reader = open(&clip.path, &way).unwrap();
+            reader.read(0, 4_096).unwrap();
+            // Kernels before 6.13 have the time of a change to the tick.
+            std::thread::sleep(Duration::from_millis(20));
+            let file = File::options().write(true).open(&clip.path).unwrap();
+            file.write_all_at(b"changed", if grows { 800_000 } else { 500_000 }).unwrap();
+            let mut last = None;
+            wait_until("the change is noticed", || {
+                last = reader.read(500_000, 4_096).err();
+                last.is_some()
+            });
+            let error = last.unwrap();
+            assert!(matches!(error, Error::Changed { .. }), "{:?}: {error}", way.mode);
+        }
+    }
+}
+
+#[test]
+fn a_file_on_the_tier_is_mapped_itself_and_given_back_to_whoever_wants_to_cut_it() {
+    let clip = clip(300_000);
+    let tier = clip.path.parent().map(Into::into);
+    let way = Way { tier, ..way(IoMode::Map) };
+    let mut reader = open(&clip.path, &way).unwrap();
+    assert_eq!(reader.notes(), [], "it could be leased");
+    let (bytes, served) = reader.read(0, 300_000).unwrap();
+    assert_eq!((bytes, served), (&clip.bytes[..], Served::Mapped));
+    let path = clip.path.clone();
+    // Waits for the lease.
+    let cutter = std::thread::spawn(move || {
+        File::options().write(true).open(path).unwrap().set_len(0).unwrap();
+    });
+    let mut last = None;
+    wait_until("the wish to cut is noticed", || {
+        match reader.read(0, 300_000) {
+            Ok((bytes, _)) => assert!(bytes == &clip.bytes[..], "before it is cut it is whole"),
+            Err(error) => last = Some(error),
+        }
+        last.is_some()
+    });
+    let error = last.unwrap();
+    assert!(matches!(error, Error::Changed { .. } | Error::Cut { .. }), "{error}");
+    cutter.join().unwrap();
+    wait_until("the cut is told", || matches!(reader.read(0, 1), Err(Error::Cut { .. })));
+}
+
+#[test]
+fn a_file_on_the_tier_that_somebody_writes_to_is_copied_and_that_is_said() {
+    let clip = clip(10_000);
+    let _writer = File::options().write(true).open(&clip.path).unwrap();
+    let way = Way { tier: clip.path.parent().map(Into::into), ..way(IoMode::Map) };
+    let mut reader = open(&clip.path, &way).unwrap();
+    let notes = reader.notes();
+    assert!(notes[0].why.contains("open for writing"), "{notes:?}");
+    assert_eq!(reader.notes(), [], "once");
+    assert!(reader.read(0, 10_000).unwrap().0 == &clip.bytes[..]);
+}
+
+#[test]
+fn a_copy_on_the_tier_has_no_name() {
+    let (clip, tier) = (clip(300_000), tempfile::tempdir().unwrap());
+    let way = Way { tier: Some(tier.path().into()), ..way(IoMode::Map) };
+    let mut reader = open(&clip.path, &way).unwrap();
+    assert!(reader.read(0, 300_000).unwrap().0 == &clip.bytes[..]);
+    assert_eq!(fs::read_dir(tier.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_beyond_the_budget_is_refused_with_the_room_there_is() {
+    let clip = clip(300_000);
+    let way = Way { tier_bytes_max: Some(299_999), ..way(IoMode::Map) };
+    let error = open(&clip.path, &way).err().unwrap();
+    assert!(matches!(error, Error::NoRoom { bytes: 300_000, room_bytes: 299_999, .. }), "{error}");
+}
+
+#[test]
+fn injected_latency_is_as_long_as_the_read_has_pages() {
+    let clip = clip(100_000);
+    let way = Way { inject_ns_per_4k: 200_000, ..way(IoMode::Map) };
+    let mut reader = open(&clip.path, &way).unwrap();
+    let begin = std::time::Instant::now();
+    reader.read(0, 40_960).unwrap();
+    assert!(begin.elapsed() >= Duration::from_millis(2), "ten pages of 0.2 ms");
+}
+
+#[test]
+fn what_is_no_file_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    for way in ways() {
+        for path in [directory.path(), pipe.as_path(), Path::new("/dev/null")] {
+            let error = open(path, &way).err().unwrap();
+            assert!(matches!(error, Error::NotAFile { .. }), "{:?}: {error}", way.mode);
+        }
+        let error = open(Path::new("/nowhere/clip"), &way).err().unwrap();
+        assert!(error.to_string().contains("/nowhere/clip"), "{error}");
+    }
+}
+
+#[test]
+fn a_helper_serves_what_is_read_in_order_and_finds_a_new_place() {
+    let clip = clip(4_000_000);
+    let mut reader = nowait::Nowait::open(&clip.path, &small_ring()).unwrap();
+    let count = |reader: &mut nowait::Nowait, offset: usize| {
+        let (bytes, served) = reader.read(offset as u64, 40_000).unwrap();
+        assert!(bytes == &clip.bytes[offset..offset + 40_000], "at {offset}");
+        served
+    };
+    assert_eq!(count(&mut reader, 0), Served::Ahead, "opening waits for the first");
+    for from in [40_000, 2_000_000, 1_000_000] {
+        // At the disk's rate it is there at once, so this is a matter of patience alone.
+        let mut at = from;
+        wait_until("the helper is there", || {
+            let served = count(&mut reader, at);
+            at += 40_000;
+            std::thread::sleep(Duration::from_millis(60));
+            served == Served::Ahead
+        });
+        assert!(at <= from + 30 * 40_000, "it came within 30 reads, by {at}");
+    }
+}
+
+#[test]
+fn a_clip_smaller_than_the_window_is_there_as_a_whole() {
+    let clip = clip(50_000);
+    let mut reader = nowait::Nowait::open(&clip.path, &way(IoMode::Nowait)).unwrap();
+    wait_until("all of it is there", || {
+        reader.read(49_999, 1).is_ok_and(|(_, served)| served == Served::Ahead)
+    });
+    for offset in [0, 49_000, 7, 20_000, 0, 49_999] {
+        let (bytes, served) = reader.read(offset as u64, 1_000).unwrap();
+        assert!(bytes == &clip.bytes[offset..clip.bytes.len().min(offset + 1_000)]);
+        assert_eq!(served, Served::Ahead, "wherever it is read");
+    }
+}
+
+#[test]
+fn rings_whose_device_is_not_asked_say_so() {
+    let clip = clip(100_000);
+    let mut reader = uring::Uring::open(&clip.path, &way(IoMode::Uring)).unwrap();
+    let (_, served) = reader.read(0, 4_096).unwrap();
+    assert!(matches!(served, Served::Polled | Served::Slept | Served::Blocked));
+    let asked = std::fs::read_to_string("/sys/block/vda/queue/io_poll").unwrap_or_default();
+    if asked.trim() == "0" {
+        let notes = reader.notes();
+        assert!(
+            notes.iter().any(|note| note.what.contains("IOPOLL")
+                || note.what.contains("O_DIRECT")
+                || note.what.contains("io_uring")),
+            "{notes:?}"
+        );
+    }
+}
+
+#[test]
+fn longer_reads_than_were_expected_are_read() {
+    let clip = clip(3_000_000);
+    for way in ways() {
+        let way = Way { read_bytes: Some(1_000), ..way };
+        let mut reader = open(&clip.path, &way).unwrap();
+        for length in [1_000, 2_000_000, 3_000_000, 10] {
+            assert!(reader.read(0, length).unwrap().0 == &clip.bytes[..length], "{:?}", way.mode);
+        }
+    }
+}

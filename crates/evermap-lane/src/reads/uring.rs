@@ -1,0 +1,192 @@
+//! `uring`: a read is given to a ring, its completion is looked for without sleeping for a bounded time, and waited for then.
+//!
+//! The bound is what keeps a real-time program from starving the kernel's own work that would complete its read: on the core that serves the disk's interrupts
+//! a poller without one missed 68 % of its deadlines, and 0.5 % on the other.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use evermap_observe::DirectAlignment;
+use rustix::io::Errno;
+
+use super::buffer::{READ_BYTES, make_room, memory, say_if_unlocked};
+use super::subject::{Blocks, Subject, no_direct};
+use super::{Note, Reader, Served, Way};
+use crate::Result;
+use crate::sys::memory::{Lock, Memory};
+use crate::sys::ring::{Completions, Ring, Seen};
+
+/// How long the first read of a ring whose device is asked is looked for, before it sleeps between looks.
+const FIRST_SPIN: Duration = Duration::from_millis(5);
+
+pub(super) struct Uring {
+    subject: Subject,
+    direct: Option<DirectAlignment>,
+    by: By,
+    spin: Duration,
+    lock: Lock,
+    notes: Vec<Note>,
+}
+
+/// What reads go by.
+enum By {
+    Ring(Ring),
+    /// `pread`, where there is no ring.
+    Call(Memory),
+}
+
+impl Uring {
+    pub(super) fn open(path: &Path, way: &Way) -> Result<Self> {
+        let mut notes = Vec::new();
+        let (subject, direct) = match Subject::open_direct(path)? {
+            Some((subject, alignment)) => (subject, Some(alignment)),
+            None => {
+                notes.push(no_direct(path));
+                (Subject::open(path)?, None)
+            }
+        };
+        let around_bytes = direct.map_or(0, |alignment| 2 * alignment.offset_bytes as usize);
+        let bytes = way.read_bytes.unwrap_or(READ_BYTES) + around_bytes;
+        let by = ring(&subject, direct, bytes, way.lock, &mut notes)?;
+        let memory = match &by {
+            By::Ring(ring) => ring.memory(),
+            By::Call(memory) => memory,
+        };
+        notes.extend(say_if_unlocked(memory.is_locked(), way.lock, memory.len(), path));
+        if let By::Ring(ring) = &by
+            && !ring.is_registered()
+        {
+            let why = "the limit of locked memory of this process is too low for it (`ulimit -l`, CAP_IPC_LOCK): each read finds its memory anew";
+            notes.push(Note::new("memory that the ring knows (registered buffers)", why));
+        }
+        Ok(Self { subject, direct, by, spin: way.spin, lock: way.lock, notes })
+    }
+
+    fn make_room(&mut self, bytes: usize) -> Result<()> {
+        let path = &self.subject.path;
+        match &mut self.by {
+            By::Ring(ring) if bytes > ring.memory().len() => {
+                let memory = memory(bytes.next_power_of_two(), self.lock, path)?;
+                ring.replace_memory(memory)
+                    .map_err(|source| self.subject.failed("read by a ring", source))
+            }
+            By::Ring(_) => Ok(()),
+            By::Call(memory) => make_room(memory, bytes, self.lock, path),
+        }
+    }
+}
+
+/// A ring whose device is asked, if that works for this file; else one that is told by interrupts; else none.
+fn ring(
+    subject: &Subject,
+    direct: Option<DirectAlignment>,
+    bytes: usize,
+    lock: Lock,
+    notes: &mut Vec<Note>,
+) -> Result<By> {
+    let mut memory = memory(bytes, lock, &subject.path)?;
+    if let Some(alignment) = direct {
+        match asking_ring(memory, subject, alignment) {
+            Ok(ring) => return Ok(By::Ring(ring)),
+            Err((given_back, error)) => {
+                memory = match given_back {
+                    Some(memory) => memory,
+                    None => self::memory(bytes, lock, &subject.path)?,
+                };
+                notes.push(not_asked(&error));
+            }
+        }
+    }
+    Ok(match Ring::new(memory, Completions::Interrupt) {
+        Ok(ring) => By::Ring(ring),
+        Err((memory, error)) => {
+            let why = format!(
+                "this process gets none ({error}): a sandbox, or `kernel.io_uring_disabled`, forbids it. Its reads are `pread`"
+            );
+            notes.push(Note::new("a ring (io_uring)", why));
+            By::Call(memory)
+        }
+    })
+}
+
+/// Whether a device can be asked is told by a first read only.
+fn asking_ring(
+    memory: Memory,
+    subject: &Subject,
+    alignment: DirectAlignment,
+) -> Result<Ring, (Option<Memory>, io::Error)> {
+    let mut ring =
+        Ring::new(memory, Completions::Asked).map_err(|(memory, error)| (Some(memory), error))?;
+    let block_bytes = alignment.offset_bytes as usize;
+    match ring.read(&subject.file, 0, block_bytes, FIRST_SPIN) {
+        Ok(_) => Ok(ring),
+        Err(error) => Err((ring.into_memory(), error)),
+    }
+}
+
+fn not_asked(error: &io::Error) -> Note {
+    let why = match Errno::from_io_error(error) {
+        Some(Errno::OPNOTSUPP) => "EOPNOTSUPP: its driver has no queues for that".to_string(),
+        _ => error.to_string(),
+    };
+    let why =
+        format!("the device does not take part ({why}): it interrupts, and the ring is looked at");
+    Note::new("completions that the device is asked for (IOPOLL)", why)
+}
+
+impl Reader for Uring {
+    fn read(&mut self, offset: u64, length: usize) -> Result<(&[u8], Served)> {
+        let length = self.subject.clamp(offset, length);
+        if length == 0 {
+            return Ok((&[], Served::Polled));
+        }
+        let blocks = Blocks::around(offset, length, self.direct);
+        self.make_room(blocks.length)?;
+        let wanted = blocks.skip + length;
+        let served = match &mut self.by {
+            By::Ring(ring) => {
+                let (came, seen) = ring
+                    .read(&self.subject.file, blocks.offset, blocks.length, self.spin)
+                    .map_err(|source| self.subject.failed("read", source))?;
+                match seen {
+                    _ if came < wanted => {
+                        self.subject.verify()?;
+                        // Reads may end early for reasons of the kernel's own.
+                        let memory = ring
+                            .memory_mut()
+                            .map_err(|source| self.subject.failed("read", source))?;
+                        let memory = &mut memory.bytes_mut()[..blocks.length];
+                        if self.subject.fill(memory, blocks.offset)? < wanted {
+                            return Err(self.subject.too_short());
+                        }
+                        Served::Slept
+                    }
+                    Seen::Polled => Served::Polled,
+                    Seen::Slept => Served::Slept,
+                }
+            }
+            By::Call(memory) => {
+                let memory = &mut memory.bytes_mut()[..blocks.length];
+                if self.subject.fill(memory, blocks.offset)? < wanted {
+                    return Err(self.subject.too_short());
+                }
+                Served::Blocked
+            }
+        };
+        self.subject.verify()?;
+        let memory = match &self.by {
+            By::Ring(ring) => ring.memory(),
+            By::Call(memory) => memory,
+        };
+        Ok((&memory.bytes()[blocks.skip..][..length], served))
+    }
+
+    fn length_bytes(&self) -> u64 {
+        self.subject.facts.length_bytes
+    }
+
+    fn notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+}

@@ -1,0 +1,97 @@
+//! A report for people.
+
+use std::fmt;
+
+use super::{Cause, Report};
+use crate::Quantiles;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} periods of {:.3} ms: {} missed ({:.2} %), {} of them late and {} dropped; the deadline was {:.3} ms",
+            self.periods,
+            self.period_ms,
+            self.misses + self.drops,
+            self.missed_share() * 100.0,
+            self.misses,
+            self.drops,
+            self.deadline_ms
+        )?;
+        writeln!(f, "  [ms]             p50       p99     p99.9       max")?;
+        let rows = [
+            ("completion", &self.completion),
+            ("wake-up", &self.wake_up),
+            ("I/O", &self.io),
+            ("compute", &self.compute),
+        ];
+        rows.iter().try_for_each(|(name, quantiles)| row(f, name, quantiles))?;
+        if self.sampled < self.frames {
+            writeln!(
+                f,
+                "  of {} frames, drawn from {} with equal chances; the largest of all",
+                self.sampled, self.frames
+            )?;
+        }
+        self.costs(f)?;
+        self.policy(f)
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, name: &str, of: &Quantiles) -> fmt::Result {
+    writeln!(
+        f,
+        "  {name:<12} {:>7.3}   {:>7.3}   {:>7.3}   {:>7.3}",
+        of.p50, of.p99, of.p999, of.max
+    )
+}
+
+impl Report {
+    fn costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  processor    {:.1} ms", self.processor_ms)?;
+        match self.run_queue_ms {
+            Some(waited) => writeln!(f, ", and {waited:.1} ms waited for it")?,
+            None => writeln!(f)?,
+        }
+        writeln!(
+            f,
+            "  faults       {} minor, {} major; switches {} voluntary, {} not",
+            self.minor_faults,
+            self.major_faults,
+            self.voluntary_switches,
+            self.involuntary_switches
+        )?;
+        if let (Some(core), Some(interrupts)) = (self.core, self.interrupts) {
+            writeln!(f, "  core {core:<7} {interrupts} interrupts")?;
+        }
+        let reads: Vec<String> =
+            self.reads.named().map(|(name, count)| format!("{count} {name}")).collect();
+        if !reads.is_empty() {
+            writeln!(f, "  reads        {} ({} KiB)", reads.join(", "), self.reads.bytes >> 10)?;
+        }
+        Ok(())
+    }
+
+    fn policy(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for applied in &self.applied {
+            writeln!(f, "  has          {applied}")?;
+        }
+        for note in &self.not_applied {
+            writeln!(f, "  has not      {}: {}", note.what, note.why)?;
+        }
+        for demotion in &self.demotions {
+            let (after_ms, ran_ms) = (demotion.after_ms, demotion.ran_ms);
+            match demotion.cause {
+                Cause::Ran => writeln!(
+                    f,
+                    "  demoted      after {after_ms:.0} ms: it had run for {ran_ms:.0} ms without sleeping, and may for {:.0} ms",
+                    demotion.allowed_ms
+                )?,
+                Cause::TimeOver => {
+                    writeln!(f, "  demoted      after {after_ms:.0} ms: the lane's time was over")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

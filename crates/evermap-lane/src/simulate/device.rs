@@ -1,0 +1,179 @@
+//! How long a device takes: for requests and pages, for what keeps it busy itself.
+//!
+//! Four kinds come with the profiles (DRAM, PC-RAM, NAND flash, disks); a profile may have others. Only flash collects garbage: background writes use up its free pages, and
+//! to free a block it moves the pages that are still needed and erases. Reads that come meanwhile wait for the rest of it.
+
+use super::random::Random;
+
+/// How long a device takes. Made by [`Profile::device_of`](super::Profile::device_of).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Device {
+    request_ms: f64,
+    page_ms: f64,
+    stall_share: f64,
+    stall_ms: f64,
+    collection: Option<Collection>,
+}
+
+/// Flash that frees a block every so often.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Collection {
+    /// From the beginning of one to that of the next.
+    gap_ms: f64,
+    duration_ms: f64,
+}
+
+impl Device {
+    /// `[per request in µs, per page in µs, stalled %, stall in ms]`, `[program in µs, erase in µs, pages of a block, still needed %]`.
+    pub(super) fn of(
+        reading: [f64; 4],
+        flash: Option<[f64; 4]>,
+        background_pages_per_ms: f64,
+    ) -> Result<Self, String> {
+        let [request_us, page_us, stall_percent, stall_ms] = reading;
+        let collection = match flash {
+            Some(flash) => Collection::of(flash, page_us, background_pages_per_ms)?,
+            None => None,
+        };
+        let (request_ms, page_ms) = (request_us / 1e3, page_us / 1e3);
+        Ok(Self { request_ms, page_ms, stall_share: stall_percent / 100.0, stall_ms, collection })
+    }
+
+    /// To read so many pages with so many requests, when nothing interferes.
+    pub fn read_ms(&self, requests: u32, pages: u32) -> f64 {
+        f64::from(requests) * self.request_ms + f64::from(pages) * self.page_ms
+    }
+
+    /// How long its garbage collection takes, and how often it comes; none for what collects none.
+    pub fn collection_ms(&self) -> Option<(f64, f64)> {
+        self.collection.map(|collection| (collection.duration_ms, collection.gap_ms))
+    }
+
+    /// Whether it ever adds anything to reading.
+    pub(super) fn is_steady(&self) -> bool {
+        self.collection.is_none() && (self.stall_share == 0.0 || self.stall_ms == 0.0)
+    }
+
+    /// How much longer garbage collection makes this much I/O, which begins whenever it does.
+    ///
+    /// With the same random numbers, more I/O is never delayed less.
+    pub(super) fn collecting_ms(&self, io_ms: f64, random: &mut Random) -> f64 {
+        // Drawn in any case: what follows is the same for all devices.
+        let phase = random.unit();
+        match self.collection {
+            Some(collection) if io_ms > 0.0 => collection.delay_ms(io_ms, phase),
+            _ => 0.0,
+        }
+    }
+
+    /// How long the requests are kept waiting that the device keeps waiting.
+    pub(super) fn stalled_ms(&self, requests: u32, random: &mut Random) -> f64 {
+        if self.stall_share == 0.0 || self.stall_ms == 0.0 {
+            return 0.0;
+        }
+        let stalled = (0..requests).filter(|_| random.unit() < self.stall_share).count();
+        stalled as f64 * self.stall_ms
+    }
+}
+
+impl Collection {
+    fn of(
+        [program_us, erase_us, block_pages, valid_percent]: [f64; 4],
+        read_us: f64,
+        pages_per_ms: f64,
+    ) -> Result<Option<Self>, String> {
+        if pages_per_ms == 0.0 {
+            return Ok(None);
+        }
+        let moved_pages = valid_percent / 100.0 * block_pages;
+        let duration_ms = (erase_us + moved_pages * (read_us + program_us)) / 1e3;
+        let gap_ms = (block_pages - moved_pages) / pages_per_ms;
+        if duration_ms < gap_ms {
+            return Ok(Some(Self { gap_ms, duration_ms }));
+        }
+        Err(format!(
+            "the device would collect garbage all the time ({duration_ms:.1} ms every {gap_ms:.1} ms); \
+             write less in the background, or have fewer pages that are still needed"
+        ))
+    }
+
+    /// The I/O begins `phase` of a gap after a collection did; it stands still while there is one.
+    fn delay_ms(&self, io_ms: f64, phase: f64) -> f64 {
+        let since_ms = phase * self.gap_ms;
+        let rest_ms = (self.duration_ms - since_ms).max(0.0);
+        // Collections that begin while it goes on: between two of them it proceeds for what is left of a gap.
+        let until_next_ms = self.gap_ms - since_ms - rest_ms;
+        let free_ms = self.gap_ms - self.duration_ms;
+        let begun =
+            if io_ms <= until_next_ms { 0.0 } else { ((io_ms - until_next_ms) / free_ms).ceil() };
+        rest_ms + begun * self.duration_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::random::Purpose;
+
+    /// 25 µs a page; 200 and 1,500 µs; 64 pages, half of them needed; 6 written in 41.7 ms.
+    fn flash() -> Device {
+        let of = Device::of([0.0, 25.0, 0.0, 0.0], Some([200.0, 1_500.0, 64.0, 50.0]), 0.144);
+        of.unwrap()
+    }
+
+    #[test]
+    fn a_collection_moves_what_is_needed_and_erases() {
+        let (duration, gap) = flash().collection_ms().unwrap();
+        assert!((duration - (1.5 + 32.0 * 0.225)).abs() < 1e-9, "{duration}");
+        assert!((gap - 32.0 / 0.144).abs() < 1e-9, "{gap}");
+    }
+
+    #[test]
+    fn the_delay_is_on_average_the_share_of_time_that_is_collected() {
+        // Much I/O: it proceeds in what collections leave of the time.
+        let (duration, gap) = flash().collection_ms().unwrap();
+        let io_ms = 10_000.0;
+        let count = 20_000;
+        let total: f64 = (0..count)
+            .map(|n| flash().collecting_ms(io_ms, &mut Random::nth(1, Purpose::Device, n)))
+            .sum();
+        let (mean, expected) = (total / count as f64, io_ms * duration / (gap - duration));
+        assert!((mean / expected - 1.0).abs() < 0.01, "{mean} for {expected}");
+    }
+
+    #[test]
+    fn more_io_is_never_delayed_less() {
+        for n in 0..200 {
+            let delay =
+                |io_ms| flash().collecting_ms(io_ms, &mut Random::nth(4, Purpose::Device, n));
+            let delays: Vec<f64> = (0..400).map(|step| delay(f64::from(step) * 2.5)).collect();
+            assert!(delays.is_sorted(), "{n}");
+            assert_eq!(delays[0], 0.0, "without I/O nothing waits");
+        }
+    }
+
+    #[test]
+    fn flash_without_writes_and_other_devices_collect_nothing() {
+        let quiet =
+            Device::of([0.0, 25.0, 0.0, 0.0], Some([200.0, 1_500.0, 64.0, 50.0]), 0.0).unwrap();
+        let disk = Device::of([8_000.0, 30.0, 0.0, 0.0], None, 1.0).unwrap();
+        for device in [quiet, disk] {
+            assert_eq!(device.collecting_ms(50.0, &mut Random::of(1, Purpose::Device)), 0.0);
+            assert_eq!(device.collection_ms(), None);
+        }
+        assert!((disk.read_ms(2, 10) - 16.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_device_that_would_only_collect_is_refused() {
+        let busy = Device::of([0.0, 25.0, 0.0, 0.0], Some([200.0, 1_500.0, 64.0, 90.0]), 2.0);
+        assert!(busy.unwrap_err().contains("all the time"));
+    }
+
+    #[test]
+    fn stalls_come_as_often_as_said() {
+        let device = Device::of([0.0, 0.0, 1.0, 20.0], None, 0.0).unwrap();
+        let stalled = device.stalled_ms(200_000, &mut Random::of(2, Purpose::Device)) / 20.0;
+        assert!((stalled - 2_000.0).abs() < 4.0 * 2_000_f64.sqrt(), "{stalled}");
+    }
+}

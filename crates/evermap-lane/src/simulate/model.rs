@@ -1,0 +1,276 @@
+//! How long each frame takes, and what becomes of the cores meanwhile: one run.
+//!
+//! A frame's completion is its decode time, its references, its reads, what the device adds to them, and, when it blocks, two context switches and a wait for the
+//! processor with each request. Frames are independent: what one takes too long is not taken from the next. A player drops what it is late for and begins the next on time;
+//! and with completions of more than a period on average, as published, a backlog would grow without end.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::Quantiles;
+
+use super::Error;
+use super::device::Device;
+use super::parameters::Key;
+use super::profile::Profile;
+use super::random::{Purpose, Random};
+
+/// Whether the program gives up its core when it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Another program runs meanwhile, and has to be waited for.
+    Blocking,
+    /// It keeps the core.
+    Nonblocking,
+}
+
+impl Mode {
+    /// As in profiles.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Blocking => "blocking",
+            Mode::Nonblocking => "nonblocking",
+        }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "blocking" => Ok(Mode::Blocking),
+            "nonblocking" => Ok(Mode::Nonblocking),
+            other => Err(Error::Impossible {
+                key: "mode".into(),
+                value: format!("`{other}`"),
+                why: "it is `blocking` or `nonblocking`".into(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One frame of a run, and what its completion is made of. Times in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Frame {
+    /// References to pages.
+    pub references: u32,
+    /// Those that the cache missed.
+    pub misses: u32,
+    /// Reads from the device.
+    pub requests: u32,
+    /// Processor time.
+    pub decode_ms: f64,
+    /// Of the references themselves.
+    pub cache_ms: f64,
+    /// Reading, when nothing interferes.
+    pub io_ms: f64,
+    /// What the device adds: garbage collection and stalls.
+    pub delay_ms: f64,
+    /// Context switches.
+    pub switch_ms: f64,
+    /// Waiting for the processor.
+    pub wait_ms: f64,
+    /// The sum.
+    pub completion_ms: f64,
+    /// Whether that is beyond the deadline.
+    pub is_missed: bool,
+}
+
+/// A run: what was simulated, and each of its frames.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Run {
+    /// The profile's name.
+    pub profile: String,
+    /// Whether the program blocked.
+    pub mode: Mode,
+    /// What it read from.
+    pub device: String,
+    /// What everything was drawn by.
+    pub seed: u64,
+    /// The time from one frame to the next.
+    pub period_ms: f64,
+    /// When a frame has to be done.
+    pub deadline_ms: f64,
+    /// All frames at a glance.
+    pub summary: Summary,
+    /// All frames, in order.
+    pub frames: Vec<Frame>,
+}
+
+/// A run at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Summary {
+    /// How many frames there were.
+    pub frames: usize,
+    /// How many of them missed the deadline.
+    pub missed: usize,
+    /// The same, of all.
+    pub missed_percent: f64,
+    /// How long they took.
+    pub completion_ms: Quantiles,
+    /// The mean completion, above the deadline, of the deadline.
+    pub completion_change_percent: f64,
+    /// The same of those that missed it alone; 0 if none did.
+    pub late_change_percent: f64,
+    /// Reading, in a frame on average, with what the device adds.
+    pub io_ms_mean: f64,
+    /// Context switches, in a frame on average.
+    pub switch_ms_mean: f64,
+    /// Waiting for the processor, in a frame on average.
+    pub wait_ms_mean: f64,
+    /// Reads from the device, in a frame on average.
+    pub requests_mean: f64,
+    /// What is read from the device in a second.
+    pub read_mib_per_s: f64,
+    /// Of the time of all cores, what isn't held idle for I/O; context switches count as work.
+    pub utilisation_percent: f64,
+    /// The same, where context switches are overhead.
+    pub utilisation_less_switches_percent: f64,
+}
+
+const PAGE_MIB: f64 = 4096.0 / (1024.0 * 1024.0);
+
+/// One frame after the other on a device: what of a profile they depend on.
+pub(super) struct Model<'a> {
+    profile: &'a str,
+    device: &'a Device,
+    mode: Mode,
+    seed: u64,
+    period_ms: f64,
+    deadline_ms: f64,
+    hit_ms: f64,
+    request_pages: u32,
+    /// Away and back, for each request that blocks.
+    switches_ms: f64,
+    wait_ms: f64,
+    cores: f64,
+}
+
+impl<'a> Model<'a> {
+    pub(super) fn new(profile: &'a Profile, device: &'a Device, mode: Mode, seed: u64) -> Self {
+        let value = |key| profile.value(key);
+        let period_ms = 1e3 / value(Key::Rate);
+        Self {
+            profile: profile.name(),
+            device,
+            mode,
+            seed,
+            period_ms,
+            deadline_ms: period_ms * value(Key::Deadline) / 100.0,
+            hit_ms: value(Key::Hit) / 1e3,
+            request_pages: value(Key::RequestPages) as u32,
+            switches_ms: 2.0 * value(Key::ContextSwitch) / 1e3,
+            wait_ms: value(Key::Slice) * value(Key::Wait) / 100.0,
+            cores: value(Key::Cores),
+        }
+    }
+
+    fn frame(&self, index: usize, decode_ms: f64, references: u32, misses: u32) -> Frame {
+        let requests = misses.div_ceil(self.request_pages);
+        let cache_ms = f64::from(references) * self.hit_ms;
+        let io_ms = self.device.read_ms(requests, misses);
+        let delay_ms = self.delay_ms(index, requests, io_ms);
+        let blocked = if self.mode == Mode::Blocking { f64::from(requests) } else { 0.0 };
+        let switch_ms = blocked * self.switches_ms;
+        let wait_ms = blocked * self.wait_ms;
+        let completion_ms = decode_ms + cache_ms + io_ms + delay_ms + switch_ms + wait_ms;
+        let is_missed = completion_ms > self.deadline_ms;
+        Frame {
+            references,
+            misses,
+            requests,
+            decode_ms,
+            cache_ms,
+            io_ms,
+            delay_ms,
+            switch_ms,
+            wait_ms,
+            completion_ms,
+            is_missed,
+        }
+    }
+
+    fn delay_ms(&self, index: usize, requests: u32, io_ms: f64) -> f64 {
+        if requests == 0 || self.device.is_steady() {
+            return 0.0;
+        }
+        // Each frame has numbers of its own, so that one with more requests doesn't change what comes after it.
+        let mut random = Random::nth(self.seed, Purpose::Device, index as u64);
+        self.device.collecting_ms(io_ms, &mut random)
+            + self.device.stalled_ms(requests, &mut random)
+    }
+
+    /// All frames; `misses` has one number for each.
+    pub(super) fn frames(
+        &self,
+        decode_ms: &[f64],
+        references: &[u32],
+        misses: &[u32],
+    ) -> Vec<Frame> {
+        let asked = decode_ms.iter().zip(references).zip(misses).enumerate();
+        asked
+            .map(|(n, ((&decode_ms, &references), &misses))| {
+                self.frame(n, decode_ms, references, misses)
+            })
+            .collect()
+    }
+
+    pub(super) fn summary(&self, frames: &[Frame]) -> Summary {
+        let count = frames.len().max(1) as f64;
+        let sum = |part: &dyn Fn(&Frame) -> f64| frames.iter().map(part).sum::<f64>();
+        let (period_ms, deadline_ms) = (self.period_ms, self.deadline_ms);
+        let completions: Vec<f64> = frames.iter().map(|frame| frame.completion_ms).collect();
+        let completion_ms = Quantiles::of(&completions);
+        let missed = frames.iter().filter(|frame| frame.is_missed).count();
+        let late_ms = sum(&|frame| if frame.is_missed { frame.completion_ms } else { 0.0 });
+        let late_change =
+            if missed == 0 { 0.0 } else { late_ms / missed as f64 / deadline_ms - 1.0 };
+        let io_ms = sum(&|frame| frame.io_ms + frame.delay_ms);
+        let switch_ms = sum(&|frame| frame.switch_ms);
+        // A frame that takes longer than its period has the core for longer.
+        let core_ms = sum(&|frame| frame.completion_ms.max(period_ms)) * self.cores;
+        let held_ms = if self.mode == Mode::Nonblocking { io_ms } else { 0.0 };
+        let pages = sum(&|frame| f64::from(frame.misses));
+        Summary {
+            frames: frames.len(),
+            missed,
+            missed_percent: 100.0 * missed as f64 / count,
+            completion_ms,
+            completion_change_percent: 100.0 * (completion_ms.mean / deadline_ms - 1.0),
+            late_change_percent: 100.0 * late_change,
+            io_ms_mean: io_ms / count,
+            switch_ms_mean: switch_ms / count,
+            wait_ms_mean: sum(&|frame| frame.wait_ms) / count,
+            requests_mean: sum(&|frame| f64::from(frame.requests)) / count,
+            read_mib_per_s: pages * PAGE_MIB / (count * period_ms / 1e3),
+            utilisation_percent: 100.0 * (1.0 - held_ms / core_ms),
+            utilisation_less_switches_percent: 100.0 * (1.0 - (held_ms + switch_ms) / core_ms),
+        }
+    }
+
+    pub(super) fn run(&self, device: &str, frames: Vec<Frame>) -> Run {
+        Run {
+            profile: self.profile.into(),
+            mode: self.mode,
+            device: device.into(),
+            seed: self.seed,
+            period_ms: self.period_ms,
+            deadline_ms: self.deadline_ms,
+            summary: self.summary(&frames),
+            frames,
+        }
+    }
+}

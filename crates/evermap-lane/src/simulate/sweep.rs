@@ -1,0 +1,391 @@
+//! One or two parameters over a range: a table, and a chart of misses.
+
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::quantiles::quantile_index;
+
+use super::Error;
+use super::model::{Mode, Summary};
+use super::parallel;
+use super::parameters::{full_name, specification};
+use super::profile::Profile;
+use super::scenario::{Scenario, run_all};
+use super::workload::{Counting, Workload};
+
+/// The values of one axis, and the runs of a sweep: so that it ends in a sensible time.
+const VALUES_MAX: u64 = 10_000;
+const RUNS_MAX: u64 = 1_000_000;
+
+/// A parameter and the values it takes in turn: `capacity=10..100:10` or `wait=0,20,50`.
+///
+/// ```
+/// use evermap_lane::simulate::Axis;
+///
+/// let axis: Axis = "capacity=10..30:10".parse()?;
+/// assert_eq!((axis.parameter(), axis.values()), ("cache.capacity_percent", &[10.0, 20.0, 30.0][..]));
+/// # Ok::<(), evermap_lane::simulate::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    parameter: String,
+    values: Vec<f64>,
+}
+
+impl Axis {
+    /// Its parameter's full name.
+    pub fn parameter(&self) -> &str {
+        &self.parameter
+    }
+
+    /// What it is, in this order.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    #[cfg(feature = "plots")]
+    fn label(&self) -> String {
+        let meaning = specification(&self.parameter).map_or("", |of| of.meaning);
+        format!("{} ({meaning})", self.parameter)
+    }
+}
+
+impl FromStr for Axis {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = |why: &str| Error::Axis { text: text.into(), why: why.into() };
+        let (name, values) = text.split_once('=').ok_or_else(|| wrong("there is no `=`"))?;
+        let parameter = full_name(name.trim());
+        let specification = specification(parameter)?;
+        let number = |text: &str| {
+            let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+            number.ok_or_else(|| wrong(&format!("`{text}` is no number")))
+        };
+        let values = match values.split_once("..") {
+            Some((from, rest)) => {
+                let (to, step) =
+                    rest.split_once(':').ok_or_else(|| wrong("a range has a step, after `:`"))?;
+                let (from, to, step) = (number(from)?, number(to)?, number(step)?);
+                if step <= 0.0 || to < from {
+                    return Err(wrong("a range goes up, by a step above 0"));
+                }
+                // A step that doesn't come out even in binary still ends at the end.
+                let count = ((to - from) / step + 1e-9).floor();
+                at_most("values of a range", count as u64 + 1, VALUES_MAX, "take a larger step")?;
+                (0..=count as u64).map(|n| from + n as f64 * step).collect()
+            }
+            None => values.split(',').map(number).collect::<Result<Vec<f64>, Error>>()?,
+        };
+        at_most("values of a list", values.len() as u64, VALUES_MAX, "name fewer")?;
+        values.iter().try_for_each(|&value| specification.check(parameter, value))?;
+        Ok(Self { parameter: parameter.into(), values })
+    }
+}
+
+fn at_most(what: &'static str, count: u64, most: u64, remedy: &'static str) -> Result<(), Error> {
+    if count <= most { Ok(()) } else { Err(Error::TooMuch { what, count, most, remedy }) }
+}
+
+/// What a sweep goes over.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    profile: Profile,
+    cases: Vec<(Mode, String)>,
+    axes: Vec<Axis>,
+    scenarios: Vec<Scenario>,
+}
+
+/// One point of a sweep: means over its runs, and how far runs are apart.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SweepRow {
+    /// Whether the program blocked.
+    pub mode: Mode,
+    /// What it read from.
+    pub device: String,
+    /// What the axes' parameters were.
+    pub at: Vec<f64>,
+    /// Deadlines missed.
+    pub missed_percent: f64,
+    /// One of 20 runs missed no more than this.
+    pub missed_percent_p5: f64,
+    /// 19 of 20 runs missed no more than this.
+    pub missed_percent_p95: f64,
+    /// The mean completion.
+    pub completion_ms_mean: f64,
+    /// 99 of 100 frames took no longer; the mean over the runs.
+    pub completion_ms_p99: f64,
+    /// Of all cores, context switches as work.
+    pub utilisation_percent: f64,
+    /// Of all cores, context switches as overhead.
+    pub utilisation_less_switches_percent: f64,
+}
+
+impl Sweep {
+    /// Over one or two axes, for each of the cases (a mode and a device).
+    ///
+    /// # Errors
+    ///
+    /// None or more than two axes, twice the same one, no case, a device that isn't there, or more points than end in a sensible time.
+    pub fn new(profile: &Profile, cases: &[(Mode, String)], axes: &[Axis]) -> Result<Self, Error> {
+        let wrong =
+            |axis: &Axis, why: &str| Error::Axis { text: axis.parameter.clone(), why: why.into() };
+        let inner = match axes {
+            [] => {
+                let why = "one parameter at least is varied".into();
+                return Err(Error::Axis { text: String::new(), why });
+            }
+            [_] => None,
+            [first, second] if first.parameter == second.parameter => {
+                return Err(wrong(first, "it is named twice"));
+            }
+            [_, second] => Some(second),
+            [_, _, third, ..] => return Err(wrong(third, "two parameters at most are varied")),
+        };
+        let outer = &axes[0];
+        let points = outer.values.len() as u64 * inner.map_or(1, |axis| axis.values.len() as u64);
+        let count = points * cases.len() as u64;
+        at_most("points of a sweep", count, VALUES_MAX, "take larger steps, or fewer devices")?;
+        let mut scenarios = Vec::new();
+        for (mode, device) in cases {
+            for &value in inner.map_or(&[0.0][..], |axis| &axis.values) {
+                let mut profile = profile.clone();
+                if let Some(inner) = inner {
+                    profile.set(&inner.parameter, value)?;
+                }
+                for &value in &outer.values {
+                    profile.set(&outer.parameter, value)?;
+                    scenarios.push(Scenario::of(profile.clone(), *mode, device)?);
+                }
+            }
+        }
+        Ok(Self { profile: profile.clone(), cases: cases.to_vec(), axes: axes.to_vec(), scenarios })
+    }
+
+    /// Simulates each point with `runs` seeds from this one on. The rows are those of the first case first, by the second axis, then by the first.
+    ///
+    /// # Errors
+    ///
+    /// More runs than end in a sensible time.
+    pub fn run(&self, workload: &Workload, seed: u64, runs: u32) -> Result<Vec<SweepRow>, Error> {
+        let count = u64::from(runs) * self.scenarios.len() as u64;
+        at_most("runs of a sweep", count, RUNS_MAX, "take larger steps, or fewer runs a point")?;
+        let of_seeds = parallel::each(runs.max(1) as usize, |n| {
+            let seed = seed.wrapping_add(n as u64);
+            run_all(&self.scenarios, workload, seed, Counting::Exact, |run| run.summary)
+        });
+        let of_seeds = of_seeds.into_iter().collect::<Result<Vec<_>, Error>>()?;
+        Ok(self.rows(&of_seeds.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+    }
+
+    pub(super) fn scenarios(&self) -> &[Scenario] {
+        &self.scenarios
+    }
+
+    /// The rows of what its scenarios came to, with each seed.
+    pub(super) fn rows(&self, of_seeds: &[&[Summary]]) -> Vec<SweepRow> {
+        let mut rows = Vec::with_capacity(self.scenarios.len());
+        let outer = &self.axes[0].values;
+        for (index, scenario) in self.scenarios.iter().enumerate() {
+            let mut at = vec![outer[index % outer.len()]];
+            if let Some(inner) = self.axes.get(1) {
+                at.push(inner.values[index / outer.len() % inner.values.len()]);
+            }
+            let all = |part: &dyn Fn(&Summary) -> f64| -> Spread {
+                Spread::of(of_seeds.iter().map(|of_seed| part(&of_seed[index])).collect())
+            };
+            let missed = all(&|summary| summary.missed_percent);
+            rows.push(SweepRow {
+                mode: scenario.mode(),
+                device: scenario.device_name().into(),
+                at,
+                missed_percent: missed.mean,
+                missed_percent_p5: missed.p5,
+                missed_percent_p95: missed.p95,
+                completion_ms_mean: all(&|summary| summary.completion_ms.mean).mean,
+                completion_ms_p99: all(&|summary| summary.completion_ms.p99).mean,
+                utilisation_percent: all(&|summary| summary.utilisation_percent).mean,
+                utilisation_less_switches_percent: all(&|summary| {
+                    summary.utilisation_less_switches_percent
+                })
+                .mean,
+            });
+        }
+        rows
+    }
+
+    /// The rows as comma-separated values, with a head.
+    pub fn csv(&self, rows: &[SweepRow]) -> String {
+        let mut text = "mode,device".to_string();
+        self.axes.iter().for_each(|axis| text.extend([",", &axis.parameter]));
+        text.push_str(
+            ",missed_percent,missed_percent_p5,missed_percent_p95,completion_ms_mean,completion_ms_p99,\
+             utilisation_percent,utilisation_less_switches_percent\n",
+        );
+        for row in rows {
+            let _ = write!(text, "{},{}", row.mode, csv_text(&row.device));
+            for value in &row.at {
+                let _ = write!(text, ",{value}");
+            }
+            for value in [
+                row.missed_percent,
+                row.missed_percent_p5,
+                row.missed_percent_p95,
+                row.completion_ms_mean,
+                row.completion_ms_p99,
+                row.utilisation_percent,
+                row.utilisation_less_switches_percent,
+            ] {
+                let _ = write!(text, ",{value:.4}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Misses over the first axis; a line for each case and each value of the second.
+    #[cfg(feature = "plots")]
+    pub fn chart(&self, rows: &[SweepRow]) -> crate::plot::LineChart {
+        use crate::plot::{LineChart, Series};
+
+        let per_line = self.axes[0].values.len();
+        let lines = rows.chunks(per_line).map(|line| {
+            let mut name = format!("{}, {}", line[0].mode, line[0].device);
+            if let (Some(axis), Some(value)) = (self.axes.get(1), line[0].at.get(1)) {
+                let _ = write!(name, ", {} {value}", axis.parameter);
+            }
+            let points = line.iter().map(|row| (row.at[0], row.missed_percent)).collect();
+            Series { name, points }
+        });
+        LineChart {
+            title: format!("Deadlines missed, profile {}", self.profile.name()),
+            x_label: self.axes[0].label(),
+            y_label: "deadlines missed [%]".into(),
+            y_range: Some((0.0, 100.0)),
+            series: lines.collect(),
+            ..LineChart::default()
+        }
+    }
+
+    /// The cases, as they were given.
+    pub fn cases(&self) -> &[(Mode, String)] {
+        &self.cases
+    }
+}
+
+/// Quoted where it has to be.
+pub(super) fn csv_text(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.into()
+    }
+}
+
+/// What a value was with several seeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    pub(super) mean: f64,
+    pub(super) p5: f64,
+    pub(super) p95: f64,
+}
+
+impl Spread {
+    pub(super) fn of(mut values: Vec<f64>) -> Self {
+        values.sort_unstable_by(f64::total_cmp);
+        let at = |share| values.get(quantile_index(values.len(), share)).copied().unwrap_or(0.0);
+        let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+        Self { mean, p5: at(0.05), p95: at(0.95) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> Profile {
+        let mut profile = Profile::built_in("bahn2019").unwrap();
+        profile.set("frames", 20.0).unwrap();
+        profile
+    }
+
+    fn axes(texts: &[&str]) -> Vec<Axis> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn ranges_reach_their_end_and_lists_are_as_written() {
+        let values = |text: &str| text.parse::<Axis>().unwrap().values;
+        assert_eq!(values("wait=0..0.3:0.1").len(), 4);
+        assert_eq!(values("capacity=10..100:30"), [10.0, 40.0, 70.0, 100.0]);
+        assert_eq!(values("devices.nand.read_us_per_page=40, 20"), [40.0, 20.0]);
+        assert_eq!(values("frames=5..5:1"), [5.0]);
+    }
+
+    #[test]
+    fn what_is_no_axis_is_refused_with_a_remedy() {
+        for (text, told) in [
+            ("capacity", "no `=`"),
+            ("capacity=", "no number"),
+            ("capacity=10..100", "step"),
+            ("capacity=10..100:0", "above 0"),
+            ("capacity=90..10:10", "goes up"),
+            ("capacity=10..200:10", "cache.capacity_percent"),
+            ("capacity=inf", "no number"),
+            ("capacty=10", "capacty"),
+            ("frames=1..2:0.5", "whole"),
+            ("references=0..100000:0.001", "larger step"),
+        ] {
+            let error = text.parse::<Axis>().unwrap_err().to_string();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn two_axes_and_two_cases_have_a_row_for_each_combination() {
+        let cases = [(Mode::Blocking, "nand".into()), (Mode::Nonblocking, "pcram".into())];
+        let sweep =
+            Sweep::new(&small(), &cases, &axes(&["capacity=0,50,100", "wait=0,20"])).unwrap();
+        let rows = sweep.run(&Workload::Drawn, 1, 3).unwrap();
+        let at: Vec<(Mode, &[f64])> = rows.iter().map(|row| (row.mode, &row.at[..])).collect();
+        assert_eq!(at.len(), 12);
+        assert_eq!(at[4], (Mode::Blocking, &[50.0, 20.0][..]));
+        assert_eq!(at[9], (Mode::Nonblocking, &[0.0, 20.0][..]));
+        // What a point is doesn't depend on the points beside it.
+        let mut profile = small();
+        profile.set("capacity", 50.0).unwrap();
+        profile.set("wait", 20.0).unwrap();
+        let alone = Scenario::new(profile).unwrap();
+        let missed = |seed| alone.run(&Workload::Drawn, seed).unwrap().summary.missed_percent;
+        let mean = (1..=3).map(missed).sum::<f64>() / 3.0;
+        assert!((rows[4].missed_percent - mean).abs() < 1e-9);
+        let csv = sweep.csv(&rows);
+        assert_eq!(csv.lines().count(), 13);
+        assert!(csv.starts_with("mode,device,cache.capacity_percent,io.wait_percent,missed"));
+        #[cfg(feature = "plots")]
+        assert_eq!(sweep.chart(&rows).series.len(), 4);
+    }
+
+    #[test]
+    fn sweeps_over_nothing_over_the_same_twice_and_over_three_are_refused() {
+        let cases = [(Mode::Blocking, "nand".to_string())];
+        for texts in [&[][..], &["wait=0", "wait=1"], &["wait=0", "slice=1", "capacity=5"]] {
+            assert!(matches!(Sweep::new(&small(), &cases, &axes(texts)), Err(Error::Axis { .. })));
+        }
+        let tape = [(Mode::Blocking, "tape".to_string())];
+        assert!(matches!(
+            Sweep::new(&small(), &tape, &axes(&["wait=0"])),
+            Err(Error::UnknownDevice { .. })
+        ));
+    }
+
+    #[test]
+    fn a_spread_is_of_ranks() {
+        let spread = Spread::of((1..=200).rev().map(f64::from).collect());
+        assert_eq!((spread.mean, spread.p5, spread.p95), (100.5, 10.0, 190.0));
+        assert_eq!(Spread::of(Vec::new()).mean, 0.0);
+    }
+}

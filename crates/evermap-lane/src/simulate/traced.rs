@@ -1,0 +1,191 @@
+//! A program's reads as they were traced, in pages by frame.
+//!
+//! Only reads count. They are cut into frames by the marks that the trace has, else by the period from the first read on. A read without an offset continues where the last one of its file
+//! ended; one without a file is of a file without a name. Pages are 4 KiB, numbered as they first appear.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::Period;
+use crate::trace::{Event, Operation, Trace};
+
+use super::Error;
+
+const PAGE_BYTES: u64 = 4096;
+/// As much as takes a minute to simulate, and a gigabyte of memory.
+const PAGES_MAX: u64 = 200_000_000;
+const FRAMES_MAX: u64 = 1_000_000;
+
+/// A program's reads, in pages by frame.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traced {
+    frames: Vec<Vec<u32>>,
+    footprint_pages: u32,
+}
+
+impl Traced {
+    /// Those of a trace; `period` cuts it into frames where it has no marks of its own.
+    ///
+    /// # Errors
+    ///
+    /// There are no reads in it, or more pages or frames than can be simulated in a sensible time.
+    pub fn of(trace: &Trace, period: Period) -> Result<Self, Error> {
+        let reads = || trace.events.iter().filter(|event| event.operation == Operation::Read);
+        let first_ns = reads().next().ok_or(Error::EmptyTrace)?.at_ns;
+        let first_mark = reads().filter_map(|event| event.frame).min();
+        let mut traced = Self::default();
+        let mut files = Files::default();
+        let mut pages = 0;
+        let mut current = 0;
+        for event in reads() {
+            let frame = match (first_mark, event.frame) {
+                (Some(first), Some(mark)) => mark - first,
+                // Between marks it belongs to the frame before.
+                (Some(_), None) => current,
+                (None, _) => period.at(event.at_ns - first_ns),
+            };
+            current = frame;
+            at_most("frames of a trace", frame.saturating_add(1), FRAMES_MAX)?;
+            let (from, to) = files.pages_of(event);
+            pages += to - from;
+            at_most("pages that are read in a trace", pages, PAGES_MAX)?;
+            let frame = frame as usize;
+            if traced.frames.len() <= frame {
+                traced.frames.resize(frame + 1, Vec::new());
+            }
+            let file = files.number(event);
+            traced.frames[frame].extend((from..to).map(|page| files.page(file, page)));
+        }
+        traced.footprint_pages = files.pages.len() as u32;
+        Ok(traced)
+    }
+
+    pub(super) fn frames(&self) -> &[Vec<u32>] {
+        &self.frames
+    }
+
+    /// How many different pages are read.
+    pub fn footprint_pages(&self) -> u32 {
+        self.footprint_pages
+    }
+
+    /// How many frames there are.
+    pub fn frame_count(&self) -> usize {
+        self.frames.len()
+    }
+}
+
+fn at_most(what: &'static str, count: u64, most: u64) -> Result<(), Error> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(Error::TooMuch { what, count, most, remedy: "take a shorter trace, or a part of it" })
+}
+
+/// Which file is which, where it was read to, and which page is which.
+#[derive(Default)]
+struct Files {
+    numbers: HashMap<Option<Arc<str>>, u32>,
+    ends: HashMap<u32, u64>,
+    pages: HashMap<(u32, u64), u32>,
+}
+
+impl Files {
+    fn number(&mut self, event: &Event) -> u32 {
+        let next = self.numbers.len() as u32;
+        *self.numbers.entry(event.file.clone()).or_insert(next)
+    }
+
+    /// From which page on it reads, and up to which.
+    fn pages_of(&mut self, event: &Event) -> (u64, u64) {
+        let file = self.number(event);
+        let end = self.ends.entry(file).or_insert(0);
+        let from = event.offset_bytes.unwrap_or(*end);
+        *end = from.saturating_add(event.length_bytes);
+        let first = from / PAGE_BYTES;
+        if event.length_bytes == 0 { (first, first) } else { (first, (*end - 1) / PAGE_BYTES + 1) }
+    }
+
+    fn page(&mut self, file: u32, page: u64) -> u32 {
+        let next = self.pages.len() as u32;
+        *self.pages.entry((file, page)).or_insert(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Format;
+
+    fn read(at_ms: u64, file: &str, offset_bytes: Option<u64>, length_bytes: u64) -> Event {
+        Event {
+            at_ns: at_ms * 1_000_000,
+            frame: None,
+            operation: Operation::Read,
+            file: Some(file.into()),
+            offset_bytes,
+            length_bytes,
+            latency_ns: None,
+            process: None,
+        }
+    }
+
+    fn traced(events: Vec<Event>) -> Result<Traced, Error> {
+        let period = Period::of_us(40_000).unwrap();
+        Traced::of(&Trace { format: Format::Json, events, warnings: Vec::new() }, period)
+    }
+
+    #[test]
+    fn without_marks_the_period_cuts_from_the_first_read_on() {
+        let events = vec![
+            read(100, "a", Some(0), 8_192),
+            read(139, "a", Some(8_191), 2),
+            read(140, "b", Some(0), 1),
+            read(260, "a", Some(0), 4_096),
+        ];
+        let traced = traced(events).unwrap();
+        assert_eq!(traced.frames, [vec![0, 1, 1, 2], vec![3], vec![], vec![], vec![0]]);
+        assert_eq!(traced.footprint_pages(), 4);
+    }
+
+    #[test]
+    fn marks_of_the_trace_go_first_and_hold_until_the_next() {
+        let mut events = vec![read(0, "a", Some(0), 1), read(1, "a", Some(0), 1)];
+        events.push(read(500, "a", Some(0), 1));
+        events[0].frame = Some(7);
+        events[2].frame = Some(9);
+        let traced = traced(events).unwrap();
+        assert_eq!(traced.frames, [vec![0, 0], vec![], vec![0]]);
+    }
+
+    #[test]
+    fn reads_without_an_offset_continue_where_the_last_of_their_file_ended() {
+        let events = vec![
+            read(0, "a", None, 4_096),
+            read(0, "b", None, 4_096),
+            read(0, "a", None, 4_096),
+            read(0, "a", Some(0), 4_096),
+            read(0, "a", None, 4_096),
+        ];
+        assert_eq!(traced(events).unwrap().frames, [vec![0, 1, 2, 0, 2]]);
+    }
+
+    #[test]
+    fn only_reads_count_and_none_is_an_error() {
+        let mut write = read(0, "a", Some(0), 4_096);
+        write.operation = Operation::Write;
+        assert_eq!(traced(vec![write.clone()]), Err(Error::EmptyTrace));
+        let both = traced(vec![write, read(5, "a", Some(4_096), 0), read(6, "a", Some(0), 1)]);
+        assert_eq!(both.unwrap().frames, [vec![0]]);
+    }
+
+    #[test]
+    fn offsets_at_the_end_of_all_numbers_and_days_between_reads() {
+        let far = traced(vec![read(0, "a", Some(u64::MAX - 1), u64::MAX)]);
+        assert_eq!(far.unwrap().frames[0].len(), 1);
+        let huge = traced(vec![read(0, "a", Some(0), u64::MAX)]).unwrap_err().to_string();
+        assert!(huge.contains("pages"), "{huge}");
+        let apart = traced(vec![read(0, "a", Some(0), 1), read(86_400_000, "a", Some(0), 1)]);
+        assert!(apart.unwrap_err().to_string().contains("frames"));
+    }
+}
