@@ -191,6 +191,7 @@ impl Journal {
         Ok(())
     }
 
+    #[cfg(test)]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
