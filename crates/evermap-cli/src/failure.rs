@@ -169,10 +169,7 @@ impl Failure {
             Failure::Load(error) => exit_code_of_load(error),
             Failure::Simulation(error) => exit_code_of_simulation(error),
             Failure::InFile { source, .. } => exit_code_of_simulation(source),
-            Failure::Trace(evermap_lane::trace::Error::Io { source, .. }) => {
-                exit_code_of_file(source, 10)
-            }
-            Failure::Trace(_) => 8,
+            Failure::Trace(error) => exit_code_of_trace(error),
             Failure::Wall(_) | Failure::NoShim { .. } => 125,
             Failure::NotStarted { .. } => 126,
             Failure::NoCommand { .. } => 127,
@@ -235,6 +232,18 @@ fn exit_code_of_simulation(error: &evermap_lane::simulate::Error) -> u8 {
         Error::Syntax { .. } => 8,
         Error::UnknownProfile { .. } => 3,
         _ => 2,
+    }
+}
+
+fn exit_code_of_trace(error: &evermap_lane::trace::Error) -> u8 {
+    use evermap_lane::trace::Error;
+    match error {
+        Error::Io { source, .. } => exit_code_of_file(source, 10),
+        Error::Empty { .. } | Error::UnknownFormat { .. } | Error::NothingUsable { .. } => 8,
+        Error::NewerVersion { .. } => 5,
+        Error::NoTool { .. } | Error::Refused { .. } => 125,
+        Error::NotStarted { .. } => 126,
+        _ => 10,
     }
 }
 

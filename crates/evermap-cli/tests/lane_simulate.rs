@@ -143,6 +143,9 @@ fn a_trace_says_what_is_read() {
     assert!(said.contains("a trace of 20 pages"), "{said}");
     let summary = lines(&place.ok(&[&run[..], &["--json"]].concat())).pop().unwrap();
     assert_eq!(summary["summary"]["frames"], 10);
+    assert!(place.ok(&[&run[..], &["--files", "cl*"]].concat()).contains("20 pages"));
+    let none = place.run(&[&run[..], &["--files", "*.mkv"]].concat());
+    assert!(none.err.contains("no such reads"), "{}", none.err);
 }
 
 #[test]

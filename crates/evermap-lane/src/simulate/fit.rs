@@ -106,7 +106,7 @@ impl Fit {
         Ok(Self { profile, targets })
     }
 
-    /// Goes this many steps. Cost: some milliseconds a step.
+    /// Goes this many steps. Cost: some ten milliseconds a step, on all cores.
     ///
     /// # Errors
     ///

@@ -19,6 +19,7 @@ pub(super) struct Collector {
     names: HashSet<Arc<str>>,
     events_max: usize,
     latest_ns: u64,
+    latest_line_ns: u64,
     is_ordered: bool,
     is_full: bool,
     line: u64,
@@ -36,6 +37,7 @@ impl Collector {
             names: HashSet::new(),
             events_max,
             latest_ns: 0,
+            latest_line_ns: 0,
             is_ordered: true,
             is_full: false,
             line: 0,
@@ -57,6 +59,20 @@ impl Collector {
         self.line = line;
     }
 
+    /// Which line is being read, from 1.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Of formats whose events come in another order than their lines: the line that is being read says this time.
+    pub fn check_order(&mut self, at_ns: u64) {
+        if at_ns < self.latest_line_ns {
+            let late_us = (self.latest_line_ns - at_ns) as f64 / 1e3;
+            self.warn(Problem::Unordered, &format!("by {late_us} us"));
+        }
+        self.latest_line_ns = self.latest_line_ns.max(at_ns);
+    }
+
     /// No more events are taken: reading on would be in vain.
     pub fn is_full(&self) -> bool {
         self.is_full
@@ -75,11 +91,6 @@ impl Collector {
     /// A warning about an earlier line.
     pub fn warn_at(&mut self, line: u64, problem: Problem, text: &str) {
         self.warnings.add(problem, Some(line), text);
-    }
-
-    /// A warning about the whole.
-    pub fn warn_all(&mut self, problem: Problem, text: &str) {
-        self.warnings.add(problem, None, text);
     }
 
     /// What was wrong first.
@@ -134,10 +145,7 @@ impl Collector {
 
     /// As [`add`](Self::add), for formats whose lines are by time: one that isn't is worth a warning.
     pub fn add_in_order(&mut self, event: Event) {
-        if event.at_ns < self.latest_ns {
-            let late_us = (self.latest_ns - event.at_ns) as f64 / 1e3;
-            self.warn(Problem::Unordered, &format!("by {late_us} us"));
-        }
+        self.check_order(event.at_ns);
         self.add(event);
     }
 

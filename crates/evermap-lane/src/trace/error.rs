@@ -62,4 +62,30 @@ pub enum Error {
         /// What is read here.
         known: u64,
     },
+    /// What would record is not there.
+    #[error("there is no {tool} here; install the package {package}")]
+    NoTool {
+        /// The program.
+        tool: &'static str,
+        /// What it comes with.
+        package: &'static str,
+    },
+    /// It is there, and could not do what it is for.
+    #[error("{tool} could not record: {why}; {remedy}")]
+    Refused {
+        /// The program.
+        tool: &'static str,
+        /// What it said.
+        why: String,
+        /// What would help.
+        remedy: String,
+    },
+    /// The program that was to be recorded.
+    #[error("cannot start {program}: {why}; give the path of an executable file")]
+    NotStarted {
+        /// Its name.
+        program: String,
+        /// The kernel's reason.
+        why: String,
+    },
 }

@@ -7,8 +7,14 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::blkparse::{self, Blkparse};
+use super::fio::{self, Fio};
 use super::json::{self, Json};
 use super::lines::{LINE_BYTES_MAX, Line, Lines};
+use super::msr::{self, Msr};
+use super::perf::{self, Perf};
+use super::spc::{self, Spc};
+use super::strace::{self, Strace};
 use super::warning::{Problem, shown};
 use super::{Collector, Error, Options, Result, Trace};
 
@@ -128,10 +134,15 @@ pub(super) trait Parser {
 }
 
 impl Format {
-    fn parser(self, _options: &Options) -> Box<dyn Parser> {
+    fn parser(self, options: &Options) -> Box<dyn Parser> {
         match self {
             Format::Json => Box::new(Json),
-            _ => Box::new(Json),
+            Format::Strace => Box::new(Strace::new(options.mappings_are_reads)),
+            Format::Perf => Box::new(Perf::default()),
+            Format::Blkparse => Box::new(Blkparse::default()),
+            Format::Fio => Box::new(Fio::new(options.time_unit)),
+            Format::Msr => Box::new(Msr),
+            Format::Spc => Box::new(Spc),
         }
     }
 
@@ -139,7 +150,12 @@ impl Format {
     fn is_line(self, line: &str) -> bool {
         match self {
             Format::Json => json::is_line(line),
-            _ => false,
+            Format::Strace => strace::is_line(line),
+            Format::Perf => perf::is_line(line),
+            Format::Blkparse => blkparse::is_line(line),
+            Format::Fio => fio::is_line(line),
+            Format::Msr => msr::is_line(line),
+            Format::Spc => spc::is_line(line),
         }
     }
 

@@ -4,11 +4,22 @@
 //! panic, never to hold more than its [`Options`] allow, and to say what it left out ([`Warning`]). Only [`record()`] starts programs; the
 //! rest reads what it is given. Units, and how they were found out: `docs/lane.md`, section 10.
 
+mod blkparse;
+mod block;
 mod collect;
 mod error;
+mod fio;
 mod format;
 mod json;
 mod lines;
+mod msr;
+mod numbers;
+mod perf;
+mod ranges;
+mod record;
+mod spc;
+mod statistics;
+mod strace;
 mod warning;
 
 use std::fs::File;
@@ -21,6 +32,8 @@ use crate::Period;
 use collect::Collector;
 pub use error::{Error, Result};
 pub use format::{Format, TimeUnit};
+pub use record::{Recorded, With, record};
+pub use statistics::{Answers, Frames, OfFile, PAGE_BYTES, Pages, Statistics, Transfers, stat};
 pub use warning::{Problem, Warning};
 
 /// What was asked of a file or device.

@@ -36,6 +36,8 @@ pub enum Problem {
     UnknownOffset,
     /// Something was taken as other than it is; the text says what.
     Assumed,
+    /// The program did something that such a trace does not show.
+    Unseen,
     /// More events than were asked for; the rest was left out.
     TooManyEvents,
 }
@@ -55,6 +57,7 @@ impl Problem {
             Problem::ZeroLength => "a request of 0 bytes",
             Problem::UnknownOffset => "where in the file is not known",
             Problem::Assumed => "taken as",
+            Problem::Unseen => "not in this trace",
             Problem::TooManyEvents => "the rest is left out",
         }
     }

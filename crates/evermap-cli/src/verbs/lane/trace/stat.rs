@@ -1,0 +1,165 @@
+//! `evermap lane trace stat`.
+
+use evermap_lane::trace::{self, PAGE_BYTES, Statistics, Transfers};
+use evermap_lane::{Period, Quantiles};
+
+use super::Reading;
+use crate::failure::Failure;
+use crate::output::{self, Output};
+
+/// Files that a person is shown; `--json` has all.
+const FILES_SHOWN: usize = 20;
+
+/// Sum up a trace: requests, bytes, latencies, pages, frames, files
+///
+/// Sizes and latencies are exact quantiles. A read is sequential when it begins where the one before in the same file has ended. Pages are 4 KiB;
+/// how many of the references were to a page that had been touched before is what a cache can bring.
+///
+/// Example: evermap lane trace stat clip.jsonl --fps 24
+#[derive(Debug, clap::Args)]
+pub struct Stat {
+    #[command(flatten)]
+    reading: Reading,
+    /// Divide the time into frames: RATE a second, as 24, 23.976 or 24000/1001
+    #[arg(long, value_name = "RATE")]
+    fps: Option<Period>,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Stat {
+    pub fn run(&self) -> Result<(), Failure> {
+        let trace = self.reading.read()?;
+        let statistics = trace::stat(&trace, self.fps);
+        let mut output = Output::new();
+        match self.json {
+            true => output.json(&statistics)?,
+            false => tell(&statistics, &mut output)?,
+        }
+        output.finish()
+    }
+}
+
+fn tell(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
+    output.line(&format!(
+        "{} requests of {} in {:.3} s; {} reads, {} writes, {} flushes, {} discards, {} others",
+        output::count(statistics.events),
+        statistics.format,
+        statistics.duration_s,
+        output::count(statistics.reads.count),
+        output::count(statistics.writes.count),
+        output::count(statistics.flushes.count),
+        output::count(statistics.discards),
+        output::count(statistics.others),
+    ))?;
+    output.line("")?;
+    tell_requests(statistics, output)?;
+    let pages = &statistics.pages;
+    output.line("")?;
+    output.line(&format!(
+        "pages of 4 KiB: {} referenced, {} different ({}), {:.1} % again",
+        output::count(pages.references),
+        output::count(pages.distinct),
+        output::bytes(pages.distinct.saturating_mul(PAGE_BYTES)),
+        pages.again_share * 100.0,
+    ))?;
+    tell_frames(statistics, output)?;
+    tell_files(statistics, output)
+}
+
+fn tell_requests(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
+    let head = [
+        "",
+        "bytes",
+        "size p50",
+        "size max",
+        "sequential",
+        "ms p50",
+        "ms p99",
+        "ms p99.9",
+        "ms max",
+    ];
+    let row = |name: &str, of: &Transfers| {
+        let [p50, p99, p999, max] = latencies(&of.latency_ms);
+        [
+            name.to_string(),
+            output::bytes(of.bytes),
+            output::bytes(of.size_bytes.p50 as u64),
+            output::bytes(of.size_bytes.max as u64),
+            format!("{:.1} %", of.sequential_share * 100.0),
+            p50,
+            p99,
+            p999,
+            max,
+        ]
+    };
+    let mut rows = Vec::new();
+    for (name, of) in [("reads", &statistics.reads), ("writes", &statistics.writes)] {
+        if of.count > 0 {
+            rows.push(row(name, of));
+        }
+    }
+    if statistics.flushes.count > 0 {
+        let [p50, p99, p999, max] = latencies(&statistics.flushes.latency_ms);
+        let none = String::new;
+        rows.push(["flushes".into(), none(), none(), none(), none(), p50, p99, p999, max]);
+    }
+    output.table(head, &rows, &[0])
+}
+
+/// Dashes where nothing was measured.
+fn latencies(of: &Quantiles) -> [String; 4] {
+    [of.p50, of.p99, of.p999, of.max].map(|ms| match of.count {
+        0 => "-".to_string(),
+        _ => format!("{ms:.3}"),
+    })
+}
+
+fn tell_frames(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
+    let Some(frames) = &statistics.frames else { return Ok(()) };
+    let length = match frames.period_ms {
+        Some(ms) => format!(" of {ms:.3} ms"),
+        None => String::new(),
+    };
+    output.line("")?;
+    output.line(&format!(
+        "frames: {}{length}, {} with reads; in each of these:",
+        output::count(frames.count),
+        output::count(frames.reading)
+    ))?;
+    let row = |name: &str, of: &Quantiles, shown: fn(f64) -> String| {
+        [name.to_string(), shown(of.mean), shown(of.p50), shown(of.p99), shown(of.max)]
+    };
+    let rows = [
+        row("reads", &frames.reads, |count| format!("{count:.1}")),
+        row("bytes", &frames.read_bytes, |bytes| output::bytes(bytes as u64)),
+        row("pages", &frames.read_pages, |count| format!("{count:.1}")),
+        row("ms in reads", &frames.read_ms, |ms| format!("{ms:.3}")),
+    ];
+    output.table(["", "mean", "p50", "p99", "max"], &rows, &[0])
+}
+
+fn tell_files(statistics: &Statistics, output: &mut Output) -> Result<(), Failure> {
+    if statistics.files.is_empty() {
+        return Ok(());
+    }
+    let row = |file: &trace::OfFile| {
+        [
+            output::count(file.reads),
+            output::bytes(file.read_bytes),
+            output::count(file.writes),
+            output::bytes(file.write_bytes),
+            output::count(file.distinct_pages),
+            output::plain(file.file.as_deref().unwrap_or("(not known)")).replace('\n', "\\n"),
+        ]
+    };
+    let rows: Vec<_> = statistics.files.iter().take(FILES_SHOWN).map(row).collect();
+    output.line("")?;
+    // The name stands last: it may be long.
+    output.table(["reads", "read", "writes", "written", "pages", "file"], &rows, &[5])?;
+    match statistics.files.len().checked_sub(FILES_SHOWN) {
+        Some(more @ 1..) => output.line(&format!("and {} more", output::count(more as u64))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,233 @@
+//! `evermap lane trace`: traces are recorded, brought into one form and summed up; what is wrong is said, and the recorded program's end is passed on.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{Place, Ran};
+
+const SPC: &str = "0,0,4096,r,0.0\n0,8,4096,r,0.01\n0,0,4096,r,0.05\n1,100,512,w,0.06\n";
+
+fn trace(place: &Place, arguments: &[&str]) -> Ran {
+    let mut command = place.bare(&["lane", "trace"]);
+    Ran::of(command.args(arguments).env("PATH", "/usr/bin:/bin").output().unwrap())
+}
+
+/// Whether strace can trace here at all.
+fn can_trace() -> bool {
+    let mut traced = Command::new("strace");
+    traced.args(["-o", "/dev/null", "true"]).stderr(Stdio::null());
+    let is_able = traced.status().is_ok_and(|status| status.success());
+    if !is_able {
+        eprintln!("skipped: there is no strace here that may trace");
+    }
+    is_able
+}
+
+#[test]
+fn an_imported_trace_sums_up_as_the_one_it_was_made_of() {
+    let place = Place::new();
+    place.file("a.spc", SPC);
+    let imported = trace(&place, &["import", "a.spc", "-o", "a.jsonl"]);
+    assert_eq!((imported.code, imported.err.as_str()), (0, ""));
+    let lines = std::fs::read_to_string(place.path("a.jsonl")).unwrap();
+    assert!(lines.starts_with("{\"evermap-trace\":1,\"from\":\"spc\"}\n{\"t\":0,"), "{lines}");
+    let before = trace(&place, &["stat", "a.spc", "--json", "--fps", "24"]);
+    let after = trace(&place, &["stat", "a.jsonl", "--json", "--fps", "24"]);
+    assert_eq!(before.out, after.out);
+    let statistics: serde_json::Value = serde_json::from_str(&after.out).unwrap();
+    assert_eq!(statistics["reads"]["count"], 3);
+    assert_eq!(statistics["pages"]["references"], 4);
+    assert_eq!(statistics["pages"]["distinct"], 3);
+    assert_eq!(statistics["frames"]["count"], 2);
+    let text = trace(&place, &["stat", "a.jsonl"]);
+    assert!(text.out.contains("4 requests of spc") && text.out.contains("asu0"), "{text:?}");
+}
+
+#[test]
+fn a_trace_may_come_and_go_by_pipes() {
+    let place = Place::new();
+    let mut command = place.bare(&["lane", "trace", "import", "-", "-o", "-", "--fps", "24"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(SPC.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert!(lines.contains("\"t\":50000000,\"frame\":1,\"op\":\"read\""), "{lines}");
+}
+
+#[test]
+fn what_is_wrong_with_a_trace_is_said_and_the_rest_is_read() {
+    let place = Place::new();
+    place.file("odd.spc", format!("{SPC}0,1,x,r,0.07\n"));
+    let ran = trace(&place, &["stat", "odd.spc"]);
+    assert_eq!(ran.code, 0);
+    assert_eq!(ran.err, "evermap: line 5: left out, it is no line of this format: 0,1,x,r,0.07\n");
+    place.file("no.txt", "no trace\n");
+    let ran = trace(&place, &["stat", "no.txt"]);
+    assert_eq!(ran.code, 8);
+    assert!(ran.err.contains("no.txt is no trace"), "{ran:?}");
+    assert_eq!(trace(&place, &["stat", "nonesuch"]).code, 3);
+    assert_eq!(trace(&place, &["stat", "odd.spc", "--format", "vhs"]).code, 2);
+    place.file("later.jsonl", "{\"evermap-trace\":9}\n");
+    assert_eq!(trace(&place, &["stat", "later.jsonl"]).code, 5);
+}
+
+#[test]
+fn a_file_that_is_there_is_replaced_only_by_force() {
+    let place = Place::new();
+    place.file("a.spc", SPC);
+    place.file("out", "precious");
+    let refused = trace(&place, &["import", "a.spc", "-o", "out"]);
+    assert_eq!(refused.code, 9, "{refused:?}");
+    // Before anything is run.
+    let refused = trace(&place, &["record", "-o", "out", "--", "touch", "ran"]);
+    assert_eq!(refused.code, 9, "{refused:?}");
+    assert!(!place.path("ran").exists());
+    assert_eq!(std::fs::read_to_string(place.path("out")).unwrap(), "precious");
+    assert_eq!(trace(&place, &["import", "a.spc", "-o", "out", "--force"]).code, 0);
+    assert!(std::fs::read_to_string(place.path("out")).unwrap().starts_with("{\"evermap"));
+}
+
+#[test]
+fn a_missing_tool_is_named_with_its_package() {
+    let place = Place::new();
+    for (tool, package) in [("strace", "package strace"), ("perf", "linux-perf")] {
+        let mut command = place.bare(&["lane", "trace", "record", "--with", tool, "-o", "out"]);
+        let ran =
+            Ran::of(command.args(["--", "/bin/true"]).env("PATH", "/nonesuch").output().unwrap());
+        assert_eq!(ran.code, 125, "{ran:?}");
+        assert!(ran.err.contains(package), "{ran:?}");
+        assert!(!place.path("out").exists());
+    }
+}
+
+#[test]
+fn what_a_program_reads_is_recorded_with_offsets_and_frames() {
+    if !can_trace() {
+        return;
+    }
+    let place = Place::new();
+    let data = place.file("data", vec![7_u8; 100_000]);
+    let line = "dd if=data of=/dev/null bs=40000 status=none; echo done";
+    let command = ["record", "-o", "out.jsonl", "--fps", "24", "--", "sh", "-c", line];
+    let ran = trace(&place, &command);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "done\n"), "{ran:?}");
+    let text = std::fs::read_to_string(place.path("out.jsonl")).unwrap();
+    let name = data.canonicalize().unwrap().display().to_string();
+    let mut reads = Vec::new();
+    for line in text.lines().skip(1) {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(event["frame"].is_u64(), "{line}");
+        if event["file"] == name && event["op"] == "read" {
+            assert!(event["lat"].as_u64().unwrap() > 0, "{line}");
+            reads.push((event["off"].as_u64().unwrap(), event["len"].as_u64().unwrap()));
+        }
+    }
+    assert_eq!(reads, [(0, 40_000), (40_000, 40_000), (80_000, 20_000), (100_000, 0)]);
+}
+
+#[test]
+fn the_end_of_a_recorded_program_is_passed_on() {
+    if !can_trace() {
+        return;
+    }
+    let place = Place::new();
+    place.file("no-program", "neither text nor code");
+    let ran = |line: &[&str]| {
+        let _ = std::fs::remove_file(place.path("out"));
+        trace(&place, &[&["record", "-o", "out", "--"], line].concat())
+    };
+    assert_eq!(ran(&["sh", "-c", "exit 7"]).code, 7);
+    assert_eq!(ran(&["sh", "-c", "kill -TERM $$"]).code, 143);
+    assert!(place.path("out").exists());
+    let not_started = ran(&["./no-program"]);
+    assert_eq!(not_started.code, 126, "{not_started:?}");
+    assert!(not_started.err.contains("EACCES"), "{not_started:?}");
+    assert!(!place.path("out").exists());
+    assert_eq!(ran(&["nonesuch-program"]).code, 127);
+}
+
+#[test]
+fn a_key_ends_the_program_and_keeps_what_was_recorded() {
+    if !can_trace() {
+        return;
+    }
+    let place = Place::new();
+    place.file("data", "some bytes");
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        let line = "cat data; echo ready; exec sleep 600";
+        let mut command = place
+            .bare(&["lane", "trace", "record", "--force", "-o", "out", "--", "sh", "-c", line]);
+        command.env("PATH", "/usr/bin:/bin").stdout(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        while !lines.next().unwrap().unwrap().ends_with("ready") {}
+        let id = rustix::process::Pid::from_child(&child);
+        match signal {
+            // As a terminal does it; the other, as `kill` does.
+            rustix::process::Signal::INT => rustix::process::kill_process_group(id, signal),
+            _ => rustix::process::kill_process(id, signal),
+        }
+        .unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(128 + signal.as_raw()));
+        let text = std::fs::read_to_string(place.path("out")).unwrap();
+        assert!(text.contains("/data\""), "{text}");
+        let _ = std::fs::remove_file(place.path("out"));
+    }
+}
+
+#[test]
+fn what_a_program_leaves_running_is_recorded_to_its_end() {
+    if !can_trace() {
+        return;
+    }
+    let place = Place::new();
+    place.file("data", "some bytes");
+    let line = "(sleep 0.3; cat data >/dev/null) & exit 3";
+    let ran = trace(&place, &["record", "-o", "out", "--", "sh", "-c", line]);
+    assert_eq!(ran.code, 3);
+    let text = std::fs::read_to_string(place.path("out")).unwrap();
+    assert!(text.contains("/data\""), "{text}");
+}
+
+#[test]
+fn requests_that_reach_the_disk_are_recorded_by_perf() {
+    let place = Place::new();
+    // Where a disk is behind it, `tmp` may not be.
+    let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let data = folder.path().join("data");
+    let file = format!("of={}", data.display());
+    let dd = ["dd", "if=/dev/zero", &file, "bs=65536", "count=4", "oflag=direct", "status=none"];
+    let ran = trace(&place, &[&["record", "--with", "perf", "-o", "out", "--"], &dd[..]].concat());
+    if ran.code == 125 {
+        // Said with the remedy, whatever the reason.
+        assert!(
+            ran.err.contains("install the package") || ran.err.contains("CAP_PERFMON"),
+            "{ran:?}"
+        );
+        eprintln!("skipped: {}", ran.err);
+        return;
+    }
+    if ran.code != 0 {
+        eprintln!("skipped: no direct writes here: {}", ran.err);
+        return;
+    }
+    let text = std::fs::read_to_string(place.path("out")).unwrap();
+    let is_ours = |line: &&str| line.contains("\"op\":\"write\"") && line.contains("\"lat\":");
+    let bytes: u64 = text
+        .lines()
+        .filter(is_ours)
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["len"].as_u64().unwrap()
+        })
+        .sum();
+    if bytes == 0 {
+        eprintln!("skipped: no disk behind {}", folder.path().display());
+        return;
+    }
+    assert!(bytes >= 4 * 65_536, "{text}");
+}

@@ -1,0 +1,149 @@
+//! Requests of block devices: a line when one is issued, another when it is completed, matched by device and sector.
+
+use std::collections::HashMap;
+
+use super::collect::Collector;
+use super::numbers::{SECTOR_BYTES, sector_in_bytes};
+use super::warning::Problem;
+use super::{Event, Operation};
+
+/// What a line says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request<'a> {
+    /// `254,0`.
+    pub device: &'a str,
+    pub operation: Operation,
+    pub sector: u64,
+    pub sectors: u64,
+    pub at_ns: u64,
+    pub process: Option<u32>,
+}
+
+/// The kernel's letters for what a request is: an optional `F` (flush before), then the operation, then qualities.
+pub(super) fn operation(letters: &str) -> Option<Operation> {
+    if letters.is_empty() || !letters.bytes().all(|letter| letter.is_ascii_uppercase()) {
+        return None;
+    }
+    let main = match letters.strip_prefix('F') {
+        // `FF` is a flush, `FN` how blkparse writes one; `FWS` is a write, before which is flushed.
+        Some(rest) if rest.starts_with(['R', 'W', 'D']) => rest,
+        _ => letters,
+    };
+    Some(match main.as_bytes().first()? {
+        b'R' => Operation::Read,
+        b'W' => Operation::Write,
+        b'F' => Operation::Flush,
+        b'D' => Operation::Discard,
+        _ => Operation::Other,
+    })
+}
+
+#[derive(Debug)]
+struct Issued {
+    event: Event,
+    line: u64,
+}
+
+/// Requests that were issued and not yet completed.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    open: HashMap<(Box<str>, u64, Operation), Issued>,
+    /// Without any, answers were not recorded, and that none came is no surprise.
+    is_any_answer: bool,
+}
+
+impl Requests {
+    /// A request goes to its device.
+    pub fn issue(&mut self, request: &Request<'_>, collector: &mut Collector) {
+        let length_bytes = request.sectors.saturating_mul(SECTOR_BYTES);
+        let is_flush = request.operation == Operation::Flush;
+        let event = Event {
+            at_ns: request.at_ns,
+            frame: None,
+            operation: request.operation,
+            file: collector.name(request.device),
+            offset_bytes: (!is_flush).then(|| sector_in_bytes(request.sector)),
+            length_bytes,
+            latency_ns: None,
+            process: request.process,
+        };
+        let issued = Issued { event, line: collector.line() };
+        if let Some(before) = self.open.insert(key(request), issued) {
+            self.unfinished(before, collector);
+        }
+    }
+
+    /// A device has answered one.
+    pub fn complete(&mut self, request: &Request<'_>, collector: &mut Collector) {
+        self.is_any_answer = true;
+        match self.open.remove(&key(request)) {
+            Some(Issued { mut event, .. }) => {
+                event.latency_ns = request.at_ns.checked_sub(event.at_ns);
+                collector.add(event);
+            }
+            // A write of nothing, after which is flushed, is completed without having been issued.
+            None if request.sectors == 0 => {}
+            None => {
+                let text = format!("{} sector {}", request.device, request.sector);
+                collector.warn(Problem::Unstarted, &text);
+            }
+        }
+    }
+
+    /// What is open was not meant.
+    pub fn forget(&mut self) {
+        self.open.clear();
+    }
+
+    /// What was never answered is told without a latency.
+    pub fn end(&mut self, collector: &mut Collector) {
+        let mut left: Vec<Issued> = self.open.drain().map(|(_, issued)| issued).collect();
+        left.sort_by_key(|issued| issued.line);
+        for issued in left {
+            self.unfinished(issued, collector);
+        }
+    }
+
+    fn unfinished(&self, issued: Issued, collector: &mut Collector) {
+        if self.is_any_answer {
+            let file = issued.event.file.as_deref().unwrap_or_default();
+            let offset_bytes = issued.event.offset_bytes.unwrap_or(0);
+            let text = format!("{file} at {offset_bytes}");
+            collector.warn_at(issued.line, Problem::Unfinished, &text);
+        }
+        collector.add(issued.event);
+    }
+}
+
+fn key(request: &Request<'_>) -> (Box<str>, u64, Operation) {
+    // A flush has no sector: it is written as 0 when issued and as 2^64 - 1 when completed.
+    let sector = if request.operation == Operation::Flush { 0 } else { request.sector };
+    (request.device.into(), sector, request.operation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_of_the_block_layer() {
+        let expected = [
+            ("R", Operation::Read),
+            ("RA", Operation::Read),
+            ("RSM", Operation::Read),
+            ("WS", Operation::Write),
+            ("WFS", Operation::Write),
+            ("FWFS", Operation::Write),
+            ("FF", Operation::Flush),
+            ("FN", Operation::Flush),
+            ("F", Operation::Flush),
+            ("DS", Operation::Discard),
+            ("DE", Operation::Discard),
+            ("N", Operation::Other),
+        ];
+        for (letters, expected) in expected {
+            assert_eq!(operation(letters), Some(expected), "{letters}");
+        }
+        assert_eq!((operation(""), operation("r"), operation("4096")), (None, None, None));
+    }
+}

@@ -1,0 +1,60 @@
+//! Numbers as traces have them: exact, checked, none where there is none.
+
+/// What a sector of Linux's block layer has, whatever the device's own are.
+pub(super) const SECTOR_BYTES: u64 = 512;
+
+const NS_DIGITS: usize = 9;
+
+/// `12.000345` seconds in nanoseconds. Digits beyond the ninth are cut.
+pub(super) fn seconds_in_ns(text: &str) -> Option<u64> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(whole) || !is_number(decimals) {
+        return None;
+    }
+    let mut ns = 0;
+    for index in 0..NS_DIGITS {
+        let digit = decimals.as_bytes().get(index).map_or(0, |digit| u64::from(digit - b'0'));
+        ns = ns * 10 + digit;
+    }
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(ns)
+}
+
+/// `4096`, `0x1000`; no sign.
+pub(super) fn unsigned(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) if !digits.starts_with('+') => u64::from_str_radix(digits, 16).ok(),
+        Some(_) => None,
+        None if text.starts_with('+') => None,
+        None => text.parse().ok(),
+    }
+}
+
+/// A sector's number as an offset; beyond 2^64 the largest, which is refused where offsets are checked.
+pub(super) fn sector_in_bytes(sector: u64) -> u64 {
+    sector.saturating_mul(SECTOR_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_exact() {
+        assert_eq!(seconds_in_ns("1795464242.306508"), Some(1_795_464_242_306_508_000));
+        assert_eq!(seconds_in_ns("0.000000001"), Some(1));
+        assert_eq!(seconds_in_ns("7"), Some(7_000_000_000));
+        assert_eq!(seconds_in_ns("1.23456789099"), Some(1_234_567_890));
+        for wrong in ["", ".", "1.", ".5", "-1.0", "1e3", "18446744074.0", "1.2.3", "+1"] {
+            assert_eq!(seconds_in_ns(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_no_signs() {
+        assert_eq!((unsigned("0x1000"), unsigned("12")), (Some(4_096), Some(12)));
+        for wrong in ["", "0x", "-1", "+1", "0x+1", "18446744073709551616", "1 "] {
+            assert_eq!(unsigned(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! What a trace comes to: how much was read, how long that took, how much of it again, and what fell into each frame.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::ranges::Ranges;
+use super::{Event, Format, Operation, Trace};
+use crate::{Period, Quantiles};
+
+/// The unit that memory is kept in.
+pub const PAGE_BYTES: u64 = 4_096;
+
+/// All of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// What it was recorded as.
+    pub format: Format,
+    /// Requests of all kinds.
+    pub events: u64,
+    /// From the trace's beginning to the last request's answer; to the request, where there is none.
+    pub duration_s: f64,
+    /// Reads.
+    pub reads: Transfers,
+    /// Writes.
+    pub writes: Transfers,
+    /// Flushes, and how long they took.
+    pub flushes: Answers,
+    /// Discards.
+    pub discards: u64,
+    /// All others.
+    pub others: u64,
+    /// What reads and writes touched, of those whose file and offset are known.
+    pub pages: Pages,
+    /// By frame; when there is a period, or the events say their frame.
+    pub frames: Option<Frames>,
+    /// By file, the one with the most bytes first.
+    pub files: Vec<OfFile>,
+    /// How many things were noticed when it was read.
+    pub warnings: u64,
+}
+
+/// Reads, or writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Transfers {
+    /// How many.
+    pub count: u64,
+    /// Of how many bytes together.
+    pub bytes: u64,
+    /// Each one's bytes.
+    pub size_bytes: Quantiles,
+    /// Each one's time, of those that have one.
+    pub latency_ms: Quantiles,
+    /// Of those whose file and offset are known, how many begin where the one before in the same file has ended. 0 to 1.
+    pub sequential_share: f64,
+}
+
+/// Requests that move no bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Answers {
+    /// How many.
+    pub count: u64,
+    /// Each one's time, of those that have one.
+    pub latency_ms: Quantiles,
+}
+
+/// What was touched, in pages of [`PAGE_BYTES`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Pages {
+    /// Pages that reads and writes touched, each as often as it was.
+    pub references: u64,
+    /// Different ones: the footprint. A cache of this many would miss each once.
+    pub distinct: u64,
+    /// How many of the references were to a page that had been touched before. 0 to 1.
+    pub again_share: f64,
+}
+
+/// Reads by frame. Frames without a read are in `count` only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Frames {
+    /// How long one is; none when the events said their frames themselves.
+    pub period_ms: Option<f64>,
+    /// From the first to the last request's.
+    pub count: u64,
+    /// In which there was a read.
+    pub reading: u64,
+    /// Reads in each of these.
+    pub reads: Quantiles,
+    /// Bytes in each.
+    pub read_bytes: Quantiles,
+    /// Pages in each, those that were read twice twice.
+    pub read_pages: Quantiles,
+    /// Time of all reads in each together.
+    pub read_ms: Quantiles,
+}
+
+/// One file, or device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct OfFile {
+    /// Its name; none for requests whose file is not known.
+    pub file: Option<String>,
+    /// How often it was read.
+    pub reads: u64,
+    /// How much.
+    pub read_bytes: u64,
+    /// How often it was written.
+    pub writes: u64,
+    /// How much.
+    pub write_bytes: u64,
+    /// Different pages of it that were touched.
+    pub distinct_pages: u64,
+}
+
+/// Counts. `period` divides the time into frames; without one, the events' own frames are counted, if they have any.
+///
+/// Cost: a sort for each kind of quantile, and logarithmic time for each event; nothing that grows with lengths.
+pub fn stat(trace: &Trace, period: Option<Period>) -> Statistics {
+    let mut counter = Counter::default();
+    for event in &trace.events {
+        counter.take(event, period);
+    }
+    let Counter { duration_ns, reads, writes, flushes, discards, others, files, frames, .. } =
+        counter;
+    let references = files.values().map(|file| file.references).fold(0, u64::saturating_add);
+    let distinct = files.values().map(|file| file.touched.total()).fold(0, u64::saturating_add);
+    let again_share = share(references.saturating_sub(distinct), references);
+    Statistics {
+        format: trace.format,
+        events: trace.events.len() as u64,
+        duration_s: duration_ns as f64 / 1e9,
+        reads: reads.come_to(),
+        writes: writes.come_to(),
+        flushes: Answers {
+            count: flushes.count,
+            latency_ms: Quantiles::of_ns_in_ms(&flushes.latencies_ns),
+        },
+        discards,
+        others,
+        pages: Pages { references, distinct, again_share },
+        frames: frames_of(&frames, period),
+        files: files_of(files),
+        warnings: trace.warnings.iter().map(|warning| 1 + warning.and_more).sum(),
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counter {
+    duration_ns: u64,
+    reads: Sum,
+    writes: Sum,
+    flushes: Sum,
+    discards: u64,
+    others: u64,
+    files: HashMap<Option<Arc<str>>, File>,
+    frames: BTreeMap<u64, Frame>,
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    count: u64,
+    bytes: u64,
+    sizes: Vec<f64>,
+    latencies_ns: Vec<u64>,
+    placed: u64,
+    sequential: u64,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    reads: u64,
+    read_bytes: u64,
+    writes: u64,
+    write_bytes: u64,
+    references: u64,
+    touched: Ranges,
+    read_end: Option<u64>,
+    write_end: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Frame {
+    reads: u64,
+    bytes: u64,
+    pages: u64,
+    latency_ns: u64,
+}
+
+impl Counter {
+    fn take(&mut self, event: &Event, period: Option<Period>) {
+        let end_ns = event.at_ns.saturating_add(event.latency_ns.unwrap_or(0));
+        self.duration_ns = self.duration_ns.max(end_ns);
+        let frame = period.map(|period| period.at(event.at_ns)).or(event.frame);
+        match event.operation {
+            Operation::Read | Operation::Write => self.take_transfer(event),
+            Operation::Flush => self.flushes.take(event),
+            Operation::Discard => self.discards += 1,
+            Operation::Other => self.others += 1,
+        }
+        // Frames reach to the last request's, whatever it was.
+        let Some(frame) = frame else { return };
+        let frame = self.frames.entry(frame).or_default();
+        if event.operation == Operation::Read {
+            frame.reads += 1;
+            frame.bytes = frame.bytes.saturating_add(event.length_bytes);
+            frame.pages = frame.pages.saturating_add(pages(event).map_or(0, |(a, b)| b - a));
+            frame.latency_ns = frame.latency_ns.saturating_add(event.latency_ns.unwrap_or(0));
+        }
+    }
+
+    fn take_transfer(&mut self, event: &Event) {
+        let file = self.files.entry(event.file.clone()).or_default();
+        let (sum, end) = match event.operation {
+            Operation::Write => {
+                file.writes += 1;
+                file.write_bytes = file.write_bytes.saturating_add(event.length_bytes);
+                (&mut self.writes, &mut file.write_end)
+            }
+            _ => {
+                file.reads += 1;
+                file.read_bytes = file.read_bytes.saturating_add(event.length_bytes);
+                (&mut self.reads, &mut file.read_end)
+            }
+        };
+        sum.take(event);
+        let (Some(_), Some(offset_bytes)) = (&event.file, event.offset_bytes) else { return };
+        sum.placed += 1;
+        sum.sequential += u64::from(*end == Some(offset_bytes));
+        *end = Some(offset_bytes.saturating_add(event.length_bytes));
+        if let Some((begin, end)) = pages(event) {
+            file.references = file.references.saturating_add(end - begin);
+            file.touched.add(begin, end);
+        }
+    }
+}
+
+impl Sum {
+    fn take(&mut self, event: &Event) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(event.length_bytes);
+        self.sizes.push(event.length_bytes as f64);
+        self.latencies_ns.extend(event.latency_ns);
+    }
+
+    fn come_to(&self) -> Transfers {
+        Transfers {
+            count: self.count,
+            bytes: self.bytes,
+            size_bytes: Quantiles::of(&self.sizes),
+            latency_ms: Quantiles::of_ns_in_ms(&self.latencies_ns),
+            sequential_share: share(self.sequential, self.placed),
+        }
+    }
+}
+
+/// The pages that a request touches; without an offset, as many as its bytes fill, from the first on.
+fn pages(event: &Event) -> Option<(u64, u64)> {
+    let begin = event.offset_bytes.unwrap_or(0);
+    let end = begin.checked_add(event.length_bytes)?;
+    (event.length_bytes > 0).then(|| (begin / PAGE_BYTES, end.div_ceil(PAGE_BYTES)))
+}
+
+fn share(part: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { part as f64 / of as f64 }
+}
+
+fn frames_of(frames: &BTreeMap<u64, Frame>, period: Option<Period>) -> Option<Frames> {
+    let (&first, _) = frames.first_key_value()?;
+    let (&last, _) = frames.last_key_value()?;
+    // With a period, the first begins with the trace.
+    let first = if period.is_some() { 0 } else { first };
+    let reading: Vec<&Frame> = frames.values().filter(|frame| frame.reads > 0).collect();
+    let of = |value: fn(&Frame) -> f64| {
+        Quantiles::of(&reading.iter().map(|frame| value(frame)).collect::<Vec<f64>>())
+    };
+    Some(Frames {
+        period_ms: period.map(|period| 1e3 / period.rate_hz()),
+        count: (last - first).saturating_add(1),
+        reading: reading.len() as u64,
+        reads: of(|frame| frame.reads as f64),
+        read_bytes: of(|frame| frame.bytes as f64),
+        read_pages: of(|frame| frame.pages as f64),
+        read_ms: of(|frame| frame.latency_ns as f64 / 1e6),
+    })
+}
+
+fn files_of(files: HashMap<Option<Arc<str>>, File>) -> Vec<OfFile> {
+    let of = |(file, sums): (Option<Arc<str>>, File)| OfFile {
+        file: file.map(|file| file.to_string()),
+        reads: sums.reads,
+        read_bytes: sums.read_bytes,
+        writes: sums.writes,
+        write_bytes: sums.write_bytes,
+        distinct_pages: sums.touched.total(),
+    };
+    let mut files: Vec<OfFile> = files.into_iter().map(of).collect();
+    let bytes = |file: &OfFile| file.read_bytes.saturating_add(file.write_bytes);
+    files.sort_by(|a, b| bytes(b).cmp(&bytes(a)).then_with(|| a.file.cmp(&b.file)));
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(at_ms: u64, operation: Operation, file: &str, offset: u64, length: u64) -> Event {
+        Event {
+            at_ns: at_ms * 1_000_000,
+            frame: None,
+            operation,
+            file: Some(file.into()),
+            offset_bytes: Some(offset),
+            length_bytes: length,
+            latency_ns: Some(2_000_000),
+            process: None,
+        }
+    }
+
+    fn trace(events: Vec<Event>) -> Trace {
+        Trace { format: Format::Json, events, warnings: Vec::new() }
+    }
+
+    #[test]
+    fn a_small_trace_counted_by_hand() {
+        let trace = trace(vec![
+            event(0, Operation::Read, "a", 0, 8_192),
+            event(1, Operation::Read, "a", 8_192, 4_096),
+            event(2, Operation::Read, "b", 100, 8_192),
+            event(50, Operation::Read, "a", 4_096, 8_192),
+            event(51, Operation::Write, "a", 0, 1),
+            event(90, Operation::Flush, "a", 0, 0),
+        ]);
+        let statistics = stat(&trace, Some("24".parse().unwrap()));
+        assert_eq!((statistics.reads.count, statistics.reads.bytes), (4, 28_672));
+        assert_eq!(statistics.reads.sequential_share, 0.25);
+        assert_eq!(statistics.reads.latency_ms.p50, 2.0);
+        assert_eq!((statistics.writes.count, statistics.flushes.count), (1, 1));
+        // a: 2 + 1 + 2 + 1 references to 3 pages; b: 3 to 3, since it begins within a page.
+        assert_eq!((statistics.pages.references, statistics.pages.distinct), (9, 6));
+        assert!((statistics.pages.again_share - 3.0 / 9.0).abs() < 1e-12);
+        let frames = statistics.frames.unwrap();
+        assert_eq!((frames.count, frames.reading), (3, 2));
+        assert_eq!((frames.reads.max, frames.reads.min), (3.0, 1.0));
+        assert_eq!((frames.read_pages.max, frames.read_ms.max), (6.0, 6.0));
+        assert_eq!(statistics.duration_s, 0.092);
+        let files: Vec<_> = statistics.files.iter().map(|f| f.file.as_deref().unwrap()).collect();
+        assert_eq!(files, ["a", "b"]);
+    }
+
+    #[test]
+    fn frames_of_the_trace_itself_count_when_there_is_no_period() {
+        let mut marked = trace(vec![event(0, Operation::Read, "a", 0, 1)]);
+        assert_eq!(stat(&marked, None).frames, None);
+        marked.events[0].frame = Some(7);
+        let frames = stat(&marked, None).frames.unwrap();
+        assert_eq!((frames.count, frames.reading, frames.period_ms), (1, 1, None));
+    }
+
+    #[test]
+    fn nothing_and_the_largest_numbers_are_counted_too() {
+        let none = stat(&trace(Vec::new()), None);
+        assert_eq!((none.events, none.pages.again_share), (0, 0.0));
+        let huge = Event {
+            at_ns: u64::MAX,
+            frame: Some(u64::MAX),
+            length_bytes: u64::MAX,
+            latency_ns: Some(u64::MAX),
+            ..event(0, Operation::Read, "a", (1 << 63) - 1, 0)
+        };
+        let first = Event { at_ns: 0, frame: Some(0), ..huge.clone() };
+        let huge = stat(&trace(vec![first, huge.clone(), huge]), None);
+        assert_eq!((huge.reads.count, huge.reads.bytes), (3, u64::MAX));
+        assert_eq!(huge.frames.unwrap().count, u64::MAX);
+    }
+}

@@ -1,0 +1,147 @@
+//! `strace -f -ttt -T -y`: a line for a call of a program, with its time, duration and the files of its descriptors.
+//!
+//! Times are seconds since 1970 when the call was entered, durations seconds in angle brackets. A call that others interrupt comes
+//! as two lines, which are joined here; what calls mean is in `calls`. Offsets of plain reads and writes are followed through `open`, `lseek`, `dup`,
+//! `fork` and `close`, so these must have been recorded too.
+
+mod calls;
+mod descriptor;
+mod line;
+mod processes;
+
+use std::collections::HashMap;
+
+use super::collect::Collector;
+use super::format::Parser;
+use super::warning::Problem;
+use calls::{Made, Mapped};
+use processes::Processes;
+
+const UNFINISHED: &str = "<unfinished ...>";
+const DETACHED: &str = "<detached ...>";
+
+/// Reads the lines.
+#[derive(Debug)]
+pub(super) struct Strace {
+    processes: Processes,
+    pending: HashMap<u32, Pending>,
+    mappings_are_reads: bool,
+    mapped: Mapped,
+    is_ring_seen: bool,
+}
+
+/// The first line of a call that was interrupted.
+#[derive(Debug)]
+struct Pending {
+    text: String,
+    at_ns: u64,
+    line: u64,
+}
+
+pub(super) fn is_line(text: &str) -> bool {
+    let Some(line) = line::split(text) else { return false };
+    ["+++ ", "--- ", "<... "].iter().any(|start| line.rest.starts_with(start))
+        || line::call(line.rest).is_some()
+}
+
+impl Strace {
+    pub fn new(mappings_are_reads: bool) -> Self {
+        Self {
+            processes: Processes::default(),
+            pending: HashMap::new(),
+            mappings_are_reads,
+            mapped: Mapped::default(),
+            is_ring_seen: false,
+        }
+    }
+
+    /// `<... read resumed>"...", 32768) = 32768 <0.000029>`.
+    fn resume(&mut self, line: &line::Line<'_>, text: &str, collector: &mut Collector) -> bool {
+        let Some((name, tail)) = text.split_once(" resumed>") else { return false };
+        let process = line.process.unwrap_or(0);
+        let is_of = |pending: &Pending| {
+            pending.text.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
+        };
+        let Some(pending) = self.pending.remove(&process).filter(is_of) else {
+            collector.warn(Problem::Unstarted, name);
+            return true;
+        };
+        let Pending { mut text, at_ns, line: number } = pending;
+        text.push_str(tail);
+        let Some(call) = line::call(&text).filter(|call| call.result.is_some()) else {
+            return false;
+        };
+        let waited_ns = Some(line.at_ns.saturating_sub(at_ns));
+        let process = line.process;
+        self.take_call(&Made { process, at_ns, waited_ns, line: number }, &call, collector);
+        true
+    }
+
+    /// `read(3</tmp/clip.mkv>,  <unfinished ...>`.
+    fn suspend(&mut self, line: &line::Line<'_>, text: &str, collector: &mut Collector) {
+        let process = line.process.unwrap_or(0);
+        let number = collector.line();
+        if let Some(call) = line::call(text) {
+            self.begin_call(process, &call);
+        }
+        let pending = Pending { text: text.to_string(), at_ns: line.at_ns, line: number };
+        if let Some(before) = self.pending.insert(process, pending) {
+            self.abandon(line.process, &before, collector);
+        }
+    }
+
+    /// A call that never returned.
+    fn abandon(&mut self, process: Option<u32>, pending: &Pending, collector: &mut Collector) {
+        let &Pending { ref text, at_ns, line } = pending;
+        if let Some(call) = line::call(text) {
+            self.take_call(&Made { process, at_ns, waited_ns: None, line }, &call, collector);
+        }
+    }
+}
+
+impl Parser for Strace {
+    fn take(&mut self, text: &str, collector: &mut Collector) -> bool {
+        if text.starts_with("strace: ") {
+            return true;
+        }
+        let Some(line) = line::split(text) else { return false };
+        let rest = line.rest.trim_end();
+        let is_taken = if rest.starts_with("--- ") {
+            true
+        } else if rest.starts_with("+++ ") {
+            let process = line.process.unwrap_or(0);
+            if let Some(pending) = self.pending.remove(&process) {
+                self.abandon(line.process, &pending, collector);
+            }
+            self.processes.exit(process);
+            true
+        } else if let Some(resumed) = rest.strip_prefix("<... ") {
+            self.resume(&line, resumed, collector)
+        } else if let Some(text) = rest.strip_suffix(UNFINISHED).or(rest.strip_suffix(DETACHED)) {
+            self.suspend(&line, text, collector);
+            true
+        } else {
+            let call = line::call(rest).filter(|call| call.result.is_some());
+            let made = Made {
+                process: line.process,
+                at_ns: line.at_ns,
+                waited_ns: None,
+                line: collector.line(),
+            };
+            call.inspect(|call| self.take_call(&made, call, collector)).is_some()
+        };
+        if is_taken {
+            collector.check_order(line.at_ns);
+        }
+        is_taken
+    }
+
+    fn end(&mut self, collector: &mut Collector) {
+        let mut left: Vec<(u32, Pending)> = self.pending.drain().collect();
+        left.sort_by_key(|(_, pending)| pending.line);
+        for (process, pending) in left {
+            self.abandon((process > 0).then_some(process), &pending, collector);
+        }
+        self.mapped.say(self.mappings_are_reads, collector);
+    }
+}

@@ -1,0 +1,463 @@
+//! Traces of real tools, recorded for this (strace 6.1, perf 6.1, fio 3.33, and blkparse 1.2 over events made for it), and what may be wrong with
+//! any: all are read, nothing panics, and what is written in the crate's own format comes back the same.
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+
+use evermap_lane::trace::{Error, Event, Format, Operation, Options, Problem, TimeUnit, Trace};
+use proptest::prelude::*;
+
+const FILES: [(&str, Format); 9] = [
+    ("strace-player.log", Format::Strace),
+    ("strace-calls.log", Format::Strace),
+    ("strace-calls-yy.log", Format::Strace),
+    ("perf.txt", Format::Perf),
+    ("blkparse.txt", Format::Blkparse),
+    ("fio-v2.log", Format::Fio),
+    ("fio-v3.log", Format::Fio),
+    ("msr.csv", Format::Msr),
+    ("spc.csv", Format::Spc),
+];
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/traces").join(name)
+}
+
+fn fixture(name: &str) -> Trace {
+    Trace::read(path(name), None).unwrap()
+}
+
+fn read_as(format: Format, text: &str) -> Result<Trace, Error> {
+    let options = Options { format: Some(format), ..Options::default() };
+    Trace::read_from(text.as_bytes(), "test", &options)
+}
+
+fn problems(trace: &Trace) -> Vec<(Option<u64>, Problem)> {
+    trace.warnings.iter().map(|warning| (warning.line, warning.problem)).collect()
+}
+
+/// What is looked at of most events.
+fn short(event: &Event) -> (Operation, &str, Option<u64>, u64) {
+    let file = event.file.as_deref().unwrap_or("-");
+    (event.operation, file, event.offset_bytes, event.length_bytes)
+}
+
+fn transfers(trace: &Trace) -> Vec<(Operation, &str, Option<u64>, u64)> {
+    let is_transfer = |event: &&Event| event.operation != Operation::Other;
+    trace.events.iter().filter(is_transfer).map(short).collect()
+}
+
+#[test]
+fn every_format_is_recognised_by_its_content() {
+    for (name, format) in FILES {
+        let trace = fixture(name);
+        assert_eq!(trace.format, format, "{name}");
+        assert_eq!(trace.events[0].at_ns, 0, "{name}");
+        assert!(trace.events.is_sorted_by_key(|event| event.at_ns), "{name}");
+    }
+}
+
+#[test]
+fn what_is_imported_and_read_again_is_the_same() {
+    for (name, _) in FILES {
+        let mut trace = fixture(name);
+        trace.mark_frames("24".parse().unwrap());
+        let mut written = Vec::new();
+        trace.write(&mut written).unwrap();
+        let back = Trace::read_from(&written[..], "test", &Options::default()).unwrap();
+        assert_eq!((back.format, back.events), (trace.format, trace.events), "{name}");
+    }
+}
+
+#[test]
+fn lines_may_end_as_windows_ends_them() {
+    for (name, format) in FILES {
+        let text = std::fs::read_to_string(path(name)).unwrap();
+        let crlf = read_as(format, &text.replace('\n', "\r\n")).unwrap();
+        assert_eq!(crlf, read_as(format, &text).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn a_player_reads_its_clip_from_one_end_on() {
+    let trace = fixture("strace-player.log");
+    let clip: Vec<&Event> = trace
+        .events
+        .iter()
+        .filter(|event| event.file.as_deref() == Some("/home/viewer/clip.mkv"))
+        .filter(|event| event.operation == Operation::Read)
+        .collect();
+    assert_eq!(clip.len(), 14);
+    for (index, event) in clip.iter().enumerate() {
+        assert_eq!(event.offset_bytes, Some(index as u64 * 32_768));
+        assert_eq!(event.length_bytes, 32_768);
+    }
+    assert_eq!(clip[0].latency_ns, Some(29_000));
+    // From the first request of the recording to the clip's first read.
+    assert_eq!(clip[1].at_ns - clip[0].at_ns, 6_060_000);
+    assert_eq!(problems(&trace), []);
+}
+
+#[test]
+fn calls_of_all_kinds_are_followed() {
+    use Operation::{Flush, Read, Write};
+    let odd = "/home/user/n\nl\\xff\u{e4}";
+    let program = "/home/user/t.py";
+    let gone = "/home/user/gone";
+    let expected = [
+        (Read, program, None, 920),
+        (Read, program, None, 0),
+        (Read, program, Some(0), 920),
+        (Read, program, Some(0), 920),
+        (Read, program, Some(920), 0),
+        (Read, "/home/user/a>b<c d\"e.txt", Some(0), 3),
+        (Read, odd, Some(0), 3),
+        // Through a duplicate it was set back to the beginning.
+        (Read, odd, Some(0), 1),
+        (Read, odd, Some(0), 6),
+        (Write, odd, Some(7), 2),
+        // By a child, which shares the position.
+        (Read, odd, Some(1), 1),
+        (Flush, odd, None, 0),
+        (Write, gone, Some(0), 5),
+        (Read, gone, Some(0), 5),
+        (Write, "/home/user/gone2", None, 5),
+        // `sendfile` to /dev/null, `copy_file_range`.
+        (Read, gone, Some(0), 4),
+        (Read, gone, Some(0), 3),
+        (Write, odd, Some(0), 3),
+    ];
+    let trace = fixture("strace-calls.log");
+    assert_eq!(transfers(&trace), expected);
+    let kinds: Vec<Problem> = trace.warnings.iter().map(|warning| warning.problem).collect();
+    assert_eq!(kinds, [Problem::UnknownOffset, Problem::UnknownOffset, Problem::Unseen]);
+    // With sockets and devices spelled out it is the same.
+    assert_eq!(transfers(&fixture("strace-calls-yy.log")), expected);
+    let child = trace.events.iter().find(|event| short(event) == expected[10]).unwrap();
+    assert_eq!(child.process, Some(12_359));
+}
+
+#[test]
+fn calls_that_are_interrupted_are_joined_and_those_that_never_end_are_told() {
+    let text = "\
+71    1795464441.000000 openat(AT_FDCWD</h>, \"a\", O_RDONLY) = 3</h/a> <0.000010>
+71    1795464441.000100 read(3</h/a>,  <unfinished ...>
+72    1795464441.000150 pread64(4</h/b>, \"\"..., 4096, 8192 <unfinished ...>
+71    1795464441.000200 <... read resumed>\"\"..., 4096) = 4096 <0.000100>
+72    1795464441.000300 <... pread64 resumed>) = 100 <0.000150>
+71    1795464441.000400 write(3</h/a>, \"\"..., 512 <unfinished ...>
+73    1795464441.000500 <... read resumed>\"\", 10) = 10 <0.1>
+71    1795464441.000600 --- SIGKILL {si_signo=SIGKILL} ---
+71    1795464441.000700 +++ killed by SIGKILL +++
+72    1795464441.000800 read(4</h/b>,  <detached ...>
+strace: Process 72 detached
+";
+    let trace = read_as(Format::Strace, text).unwrap();
+    let expected = [
+        (Operation::Read, "/h/a", Some(0), 4_096),
+        (Operation::Read, "/h/b", Some(8_192), 100),
+        (Operation::Write, "/h/a", Some(4_096), 512),
+    ];
+    assert_eq!(transfers(&trace), expected);
+    let latencies: Vec<_> = trace.events.iter().map(|event| event.latency_ns).collect();
+    assert_eq!(latencies, [Some(10_000), Some(100_000), Some(150_000), None]);
+    assert_eq!(
+        problems(&trace),
+        [
+            (Some(7), Problem::Unstarted),
+            (Some(6), Problem::Unfinished),
+            (Some(10), Problem::Unfinished)
+        ]
+    );
+}
+
+#[test]
+fn a_child_whose_first_call_comes_before_its_parents_returns_has_its_files() {
+    let text = "\
+71 1795464441.000000 openat(AT_FDCWD, \"/h/a\", O_RDONLY) = 3 <0.000010>
+71 1795464441.000100 read(3, \"\"..., 100) = 100 <0.000010>
+71 1795464441.000200 clone(child_stack=NULL, flags=SIGCHLD <unfinished ...>
+72 1795464441.000250 read(3, \"\"..., 50) = 50 <0.000010>
+71 1795464441.000300 <... clone resumed>) = 72 <0.000100>
+71 1795464441.000400 read(3, \"\"..., 25) = 25 <0.000010>
+72 1795464441.000500 close(3) = 0 <0.000010>
+71 1795464441.000600 read(3, \"\"..., 5) = 5 <0.000010>
+72 1795464441.000700 read(3, \"\"..., 5) = 5 <0.000010>
+";
+    let trace = read_as(Format::Strace, text).unwrap();
+    let offsets: Vec<_> = transfers(&trace).iter().map(|transfer| transfer.2).collect();
+    assert_eq!(offsets, [Some(0), Some(100), Some(150), Some(175)]);
+    // The last one is of a descriptor that its process has closed, and that says no name.
+    assert_eq!(problems(&trace), [(Some(9), Problem::Unstarted)]);
+}
+
+#[test]
+fn mappings_are_reads_when_that_is_wanted() {
+    let text = "\
+71 1795464441.000000 openat(AT_FDCWD</h>, \"a\", O_RDONLY) = 3</h/a> <0.000010>
+71 1795464441.000100 mmap(NULL, 5000000000, PROT_READ, MAP_SHARED, 3</h/a>, 0x1000) = 0x7f0000000000 <0.000010>
+";
+    let plain = read_as(Format::Strace, text).unwrap();
+    assert_eq!(short(&plain.events[1]), (Operation::Other, "/h/a", Some(4_096), 5_000_000_000));
+    assert_eq!(problems(&plain), [(Some(2), Problem::Unseen)]);
+    let options = Options { mappings_are_reads: true, ..Options::default() };
+    let reads = Trace::read_from(text.as_bytes(), "test", &options).unwrap();
+    let bytes: u64 = transfers(&reads).iter().map(|transfer| transfer.3).sum();
+    assert_eq!((transfers(&reads).len(), bytes), (3, 5_000_000_000));
+    assert_eq!(problems(&reads), [(Some(2), Problem::Assumed)]);
+}
+
+#[test]
+fn strace_without_absolute_times_is_refused_with_the_remedy() {
+    for text in
+        ["read(3, \"\", 1) = 1\n", "71 12:00:00.000001 read(3</a>, \"\", 1) = 1 <0.000001>\n"]
+    {
+        let error = read_as(Format::Strace, text).unwrap_err();
+        assert!(error.to_string().contains("strace -f -ttt -T -y"), "{error}");
+    }
+}
+
+#[test]
+fn block_events_of_perf_have_their_latency() {
+    let trace = fixture("perf.txt");
+    let first = &trace.events[0];
+    assert_eq!(short(first), (Operation::Read, "254,0", Some(19_618_528 * 512), 4_096));
+    assert_eq!((first.latency_ns, first.process), (Some(341_000), Some(11_979)));
+    let flush = trace.events.iter().find(|event| event.operation == Operation::Flush).unwrap();
+    assert_eq!((flush.offset_bytes, flush.latency_ns), (None, Some(30_000)));
+    let discard = trace.events.last().unwrap();
+    assert_eq!(short(discard), (Operation::Discard, "254,0", Some(319_890_288 * 512), 65_536));
+    // The excerpt ends before it was answered.
+    assert_eq!(discard.latency_ns, None);
+    assert_eq!(problems(&trace), [(Some(40), Problem::Unfinished)]);
+}
+
+#[test]
+fn ftrace_writes_the_same_events_otherwise() {
+    let text = "\
+# tracer: nop
+              dd-11983   [000] d..1. 14209.992507: block_rq_issue: 254,0 RS 65536 () 353971712 + 128 [dd]
+          <idle>-0       [001] d.h1. 14209.992678: block_rq_complete: 254,0 RS () 353971712 + 128 [0]
+ my prog (1)-77          [001] 14209.993000: block_rq_issue: 8,16 W 512 () 7 + 1 [my prog (1)]
+";
+    let trace = read_as(Format::Perf, text).unwrap();
+    assert_eq!(
+        short(&trace.events[0]),
+        (Operation::Read, "254,0", Some(353_971_712 * 512), 65_536)
+    );
+    assert_eq!(trace.events[0].latency_ns, Some(171_000));
+    assert_eq!((trace.events[0].process, trace.events[1].process), (Some(11_983), Some(77)));
+}
+
+#[test]
+fn blkparse_counts_from_the_device_and_passes_over_its_summary() {
+    let trace = fixture("blkparse.txt");
+    let expected = [
+        (Operation::Read, "8,0", Some(2_048 * 512), 4_096),
+        (Operation::Write, "8,0", Some(4_096 * 512), 8_192),
+        (Operation::Flush, "8,0", None, 0),
+        (Operation::Discard, "8,0", Some(65_536 * 512), 1 << 20),
+        (Operation::Read, "8,0", Some(9_000 * 512), 8_192),
+        (Operation::Read, "8,0", Some(9_999 * 512), 4_096),
+    ];
+    assert_eq!(trace.events.iter().map(short).collect::<Vec<_>>(), expected);
+    let latencies: Vec<_> = trace.events.iter().map(|event| event.latency_ns).collect();
+    let us = |us: u64| Some(us * 1_000);
+    assert_eq!(latencies, [us(100), us(1_000), us(10), us(100), us(100), None]);
+    assert_eq!(trace.events[0].process, Some(700));
+    assert_eq!(problems(&trace), [(Some(22), Problem::Unfinished)]);
+}
+
+#[test]
+fn blkparse_that_was_filtered_has_what_is_left() {
+    let queued = "\
+  8,0    0        1     0.000000000   700  Q   R 2048 + 8 [fio]
+  8,0    0        2     0.100000000   700  Q   R 2048 + 8 [fio]
+";
+    let trace = read_as(Format::Blkparse, queued).unwrap();
+    assert_eq!((trace.events.len(), problems(&trace)), (2, Vec::new()));
+    let answered = "\
+  8,0    0        1     0.000000000   700  I   R 2048 + 8 [fio]
+  8,0    0        2     0.000200000     0  C   R 2048 + 8 [0]
+";
+    let trace = read_as(Format::Blkparse, answered).unwrap();
+    assert_eq!(trace.events[0].latency_ns, Some(200_000));
+}
+
+#[test]
+fn fio_logs_have_the_unit_that_fio_writes_or_the_one_that_is_said() {
+    let trace = fixture("fio-v3.log");
+    let reads: Vec<&Event> =
+        trace.events.iter().filter(|event| event.operation == Operation::Read).collect();
+    // The job thought for 20 ms between requests.
+    assert_eq!(reads[1].at_ns - reads[0].at_ns, 20_264_000);
+    assert_eq!(short(reads[1]), (Operation::Read, "/home/user/fio.dat", Some(180_224), 16_384));
+    assert_eq!(problems(&trace), [(Some(1), Problem::Assumed)]);
+    let options = Options { time_unit: Some(TimeUnit::Ms), ..Options::default() };
+    let said = Trace::read_with(path("fio-v3.log"), &options).unwrap();
+    assert_eq!(said.events.last().unwrap().at_ns, trace.events.last().unwrap().at_ns * 1_000);
+    assert_eq!(problems(&said), []);
+}
+
+#[test]
+fn fios_waits_are_milliseconds_since_its_beginning() {
+    let trace = fixture("fio-v2.log");
+    let times: Vec<u64> = trace.events.iter().map(|event| event.at_ns).collect();
+    assert_eq!(times, [0, 300_000_000, 600_000_000]);
+}
+
+#[test]
+fn msr_times_are_100_ns_and_disorder_is_sorted() {
+    let trace = fixture("msr.csv");
+    let told: Vec<_> = trace
+        .events
+        .iter()
+        .map(|event| (event.at_ns, event.file.as_deref().unwrap(), event.latency_ns.unwrap()))
+        .collect();
+    let expected = [
+        (0, "web_0", 41_300),
+        (1_332_052_600, "web_0", 112_000),
+        (2_332_061_100, "web_0", 230_000),
+        (2_332_061_600, "web_1", 9_800),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(problems(&trace), [(Some(4), Problem::Unordered)]);
+}
+
+#[test]
+fn spc_counts_blocks_of_512_bytes() {
+    let trace = fixture("spc.csv");
+    assert_eq!(
+        trace.events.iter().map(short).collect::<Vec<_>>()[2..],
+        [
+            (Operation::Write, "asu0", Some(303_574 * 512), 3_584),
+            (Operation::Read, "asu1", Some(240_840 * 512), 3_072),
+            (Operation::Read, "asu0", Some(303_581 * 512), 3_584),
+        ]
+    );
+    assert_eq!(trace.events[2].at_ns, 26_214_000);
+}
+
+#[test]
+fn what_cannot_be_is_told_and_the_rest_is_kept() {
+    let text = "\
+0,18446744073709551615,4096,r,0.0
+0,1,9999999999,r,0.1
+0,2,0,r,0.2
+0,3,4096,r,0.1
+0,4,4096,x,0.3
+\0\0\0\0
+\n0,5,4096,w,0.4\n0,6,40";
+    let trace = read_as(Format::Spc, text).unwrap();
+    let told: Vec<_> = trace.events.iter().map(|event| (event.at_ns, event.offset_bytes)).collect();
+    let expected = [
+        (0, None),
+        (100_000_000, Some(3 * 512)),
+        (200_000_000, Some(2 * 512)),
+        (400_000_000, Some(5 * 512)),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(
+        problems(&trace),
+        [
+            (Some(1), Problem::OffsetTooLarge),
+            (Some(2), Problem::LengthTooLarge),
+            (Some(3), Problem::ZeroLength),
+            (Some(4), Problem::Unordered),
+            (Some(5), Problem::Malformed),
+            (Some(6), Problem::Malformed),
+            (Some(9), Problem::Truncated),
+        ]
+    );
+}
+
+#[test]
+fn a_huge_line_and_bytes_that_are_no_text_cost_only_themselves() {
+    let mut bytes = b"0,1,4096,r,0.1\n".to_vec();
+    bytes.resize(bytes.len() + (4 << 20), b'7');
+    bytes.extend_from_slice(b"\n\xff\xfe,1\n0,2,4096,r,0.2\n");
+    let trace = Trace::read_from(&bytes[..], "test", &Options::default()).unwrap();
+    assert_eq!((trace.format, trace.events.len()), (Format::Spc, 2));
+    let expected = [
+        (Some(2), Problem::LineTooLong),
+        (Some(3), Problem::NotText),
+        (Some(3), Problem::Malformed),
+    ];
+    assert_eq!(problems(&trace), expected);
+}
+
+#[test]
+fn what_is_no_trace_is_an_error_that_says_which_there_are() {
+    let read = |bytes: &[u8]| Trace::read_from(bytes, "x.bin", &Options::default()).unwrap_err();
+    assert!(matches!(read(b""), Error::Empty { .. }));
+    let unknown = read(b"\x7fELF\x02\x01\n").to_string();
+    assert!(unknown.contains("x.bin") && unknown.contains("strace, perf, blkparse"), "{unknown}");
+    let unusable = read_as(Format::Msr, "Timestamp,Hostname,DiskNumber\n1,2\n").unwrap_err();
+    assert!(unusable.to_string().contains("seven fields"), "{unusable}");
+    assert!(matches!(Trace::read("/nonesuch", None).unwrap_err(), Error::Io { .. }));
+    assert!(matches!(Trace::read("/", None).unwrap_err(), Error::Io { .. }));
+}
+
+/// A sample with bytes changed, taken out, put in, and lines moved.
+fn mutated() -> impl Strategy<Value = (Format, Vec<u8>)> {
+    let edit = (any::<prop::sample::Index>(), 0..6_u8, any::<u8>());
+    (prop::sample::select(&FILES[..]), prop::collection::vec(edit, 1..40)).prop_map(
+        |((name, format), edits)| {
+            let mut bytes = std::fs::read(path(name)).unwrap();
+            for (at, kind, byte) in edits {
+                if bytes.is_empty() {
+                    break;
+                }
+                let at = at.index(bytes.len());
+                match kind {
+                    0 => bytes[at] = byte,
+                    1 => drop(bytes.remove(at)),
+                    2 => bytes.insert(at, byte),
+                    3 => bytes.truncate(at),
+                    4 => bytes.rotate_left(at),
+                    _ => bytes[at] = b"0123456789<>()[]\",-\\ \n\0"[usize::from(byte) % 23],
+                }
+            }
+            (format, bytes)
+        },
+    )
+}
+
+/// Reads without a panic; what is read can be written, and read again.
+fn survives(format: Option<Format>, bytes: &[u8]) {
+    let options =
+        Options { format, mappings_are_reads: true, events_max: 10_000, ..Options::default() };
+    let Ok(trace) = Trace::read_from(bytes, "test", &options) else { return };
+    assert!(trace.events.is_sorted_by_key(|event| event.at_ns));
+    let statistics = evermap_lane::trace::stat(&trace, "60".parse().ok());
+    assert_eq!(statistics.events, trace.events.len() as u64);
+    let mut written = Vec::new();
+    trace.write(&mut written).unwrap();
+    let back = Trace::read_from(&written[..], "test", &Options::default()).unwrap();
+    assert_eq!(back.events, trace.events);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
+        survives(None, &bytes);
+        for format in Format::ALL {
+            survives(Some(format), &bytes);
+        }
+    }
+
+    #[test]
+    fn mutated_traces_never_panic((format, bytes) in mutated()) {
+        survives(None, &bytes);
+        survives(Some(format), &bytes);
+    }
+
+    #[test]
+    fn text_that_looks_like_calls_never_panics(
+        lines in prop::collection::vec(r#"(7[12] )?179546444[0-9]\.[0-9]{6} (<\.\.\. )?(read|pread64|mmap|openat|clone|dup2|sendfile)( resumed>|\()[0-9</a>"\\,\[\] x()\-]{0,40}\)? (= [0-9?-]{1,20}|<unfinished \.\.\.>)( <0\.1>)?"#, 0..30)
+    ) {
+        survives(Some(Format::Strace), lines.join("\n").as_bytes());
+    }
+}
