@@ -40,6 +40,8 @@ const PRIORITY: u32 = 99;
 const READY_MAX: Duration = Duration::from_secs(20);
 /// How long the lane waits for it to undo, before it does that itself.
 const UNDONE_MAX: Duration = Duration::from_secs(3);
+/// How often it tries what does not work, as when tasks take long to end, before it leaves that to the next `undo`.
+const ATTEMPTS_MAX: usize = 8;
 /// How long it leaves a living lane to notice by itself that the program or the time is over.
 const LANE_FIRST: Duration = Duration::from_millis(250);
 
@@ -217,7 +219,14 @@ pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Re
         return Err(failed(error));
     }
     let why = wait(&mut channel, &lane, until);
-    let undone = undo_one(state, id, &Files);
+    let mut undone = undo_one(state, id, &Files);
+    for _ in 1..ATTEMPTS_MAX {
+        if undone.is_ok() || why == Why::Told {
+            break;
+        }
+        std::thread::sleep(LANE_FIRST);
+        undone = undo_one(state, id, &Files);
+    }
     drop(claim.map(Claim::release));
     tell(&mut channel, why, undone)
 }

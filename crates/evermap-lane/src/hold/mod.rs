@@ -13,8 +13,10 @@ pub(crate) mod tree;
 mod v1;
 mod v2;
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,11 @@ use crate::{Error, Result};
 
 /// How often tasks that fork while they are moved are asked for again. Each round leaves only what was started during the one before.
 const ROUNDS_MAX: usize = 64;
+/// How long a group is waited for to become empty. A task that is ending cannot be moved, though the kernel says it was, and is there until it
+/// has ended.
+const EMPTY_MAX: Duration = Duration::from_secs(2);
+/// Between two rounds, when there have been as many as are enough for tasks that start others.
+const ROUND_PAUSE: Duration = Duration::from_millis(2);
 
 /// A group that a lane makes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -270,7 +277,7 @@ fn dissolve(
     }
 }
 
-/// Moves all tasks out, also those that are started meanwhile.
+/// Moves all tasks out, also those that are started meanwhile, and waits for those that are ending.
 fn empty(
     tree: &dyn Tree,
     made: &Made,
@@ -278,24 +285,33 @@ fn empty(
     targets: &[&Path],
 ) -> Result<usize, HoldRefusal> {
     let from = made.file(list);
-    let (mut moved, mut last) = (0, None);
-    for _ in 0..ROUNDS_MAX {
+    let until = Instant::now() + EMPTY_MAX;
+    let mut moved = HashSet::new();
+    let mut refusal = None;
+    for round in 0.. {
         let there =
             tree::tasks(tree, &from).map_err(|source| HoldRefusal::of("read", &from, source))?;
         if there.is_empty() {
-            return Ok(moved);
+            return Ok(moved.len());
+        }
+        if round > ROUNDS_MAX {
+            // Whoever is refused again and again stays; whoever seems to be moved and is there is ending.
+            if Instant::now() > until || there.iter().all(|task| !moved.contains(task)) {
+                break;
+            }
+            std::thread::sleep(ROUND_PAUSE);
         }
         for task in there {
             // The second place is for when the first is gone.
             let mut tries = targets.iter().map(|to| write(tree, &to.join(list), &task.to_string()));
-            match tries.find_map(Result::ok) {
-                Some(()) => moved += 1,
-                None => last = targets.first().map(|to| to.join(list)),
+            match tries.find_map(|tried| tried.map_err(|why| refusal = Some(why)).ok()) {
+                Some(()) => drop(moved.insert(task)),
+                None => drop(moved.remove(&task)),
             }
         }
     }
-    let file = last.unwrap_or(from);
-    Err(HoldRefusal::of("move tasks to", &file, io::Error::other("they stay where they are")))
+    let stay = || HoldRefusal::of("empty", &made.path, io::Error::other("some tasks don't end"));
+    Err(refusal.unwrap_or_else(stay))
 }
 
 /// A group that has just lost its last task may be busy for a moment.

@@ -30,6 +30,8 @@ struct Task {
     is_bound: bool,
     /// How often it starts another one just before it is moved.
     forks: u32,
+    /// It is ending, and will have after this many times that it was to be moved: the kernel says that it was.
+    ends_after: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -102,9 +104,15 @@ impl Kernel {
         self.add(group, false, true, 0)
     }
 
+    /// From now on the task is ending.
+    pub(super) fn end(&self, task: u32, after: u32) {
+        self.tasks.borrow_mut().get_mut(&task).unwrap().ends_after = Some(after);
+    }
+
     fn add(&self, group: &Path, is_of_kernel: bool, is_bound: bool, forks: u32) -> u32 {
         let id = self.number();
-        let task = Task { group: group.to_owned(), is_of_kernel, is_bound, forks };
+        let ends_after = None;
+        let task = Task { group: group.to_owned(), is_of_kernel, is_bound, forks, ends_after };
         self.tasks.borrow_mut().insert(id, task);
         id
     }
@@ -238,6 +246,17 @@ impl Kernel {
         }
         if self.is_v2 && node.enables && !Self::is_root(group) {
             return Err(errno(libc::EBUSY));
+        }
+        match task.ends_after {
+            Some(0) => {
+                self.tasks.borrow_mut().remove(&id);
+                return Ok(());
+            }
+            Some(left) => {
+                self.end(id, left - 1);
+                return Ok(());
+            }
+            None => {}
         }
         if task.forks > 0 && task.group != group {
             self.add(&task.group, task.is_of_kernel, false, task.forks - 1);

@@ -135,6 +135,23 @@ fn an_undo_that_is_cut_is_finished_by_the_next() {
 }
 
 #[test]
+fn a_task_that_is_ending_is_waited_for_and_one_that_never_ends_is_said() {
+    for is_v2 in [false, true] {
+        for (times, is_undone) in [(200, true), (u32::MAX, false)] {
+            let (kernel, home, tasks) = kernel(is_v2);
+            let hold = made(&kernel, &home, 3);
+            hold.enter(&kernel, tasks[0]).unwrap();
+            kernel.end(tasks[0], times);
+            let undone = hold.undo(&kernel);
+            assert_eq!(undone.is_ok(), is_undone, "{undone:?}");
+            if let Err(why) = undone {
+                assert!(why.to_string().contains("don't end"), "{why}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_the_program_starts_goes_to_the_others() {
     for is_v2 in [false, true] {
         let (kernel, home, tasks) = kernel(is_v2);
