@@ -87,7 +87,7 @@ fn mistakes_are_told_with_a_remedy() {
     for (arguments, code, words) in [
         (&["plan"][..], 2, "name some"),
         (&["plan", "--tier", "nowhere", "file"], 3, "see whether the name is right"),
-        (&["plan", "--policy", "policy.toml"], 2, "unknown field"),
+        (&["plan", "--policy", "policy.toml"], 8, "unknown field"),
         (&["plan", "--policy", "none.toml"], 3, "none.toml"),
         (&["apply", "--commit", "file"], 2, "--mode switch"),
         (&["apply", "none"], 2, "none of these files"),

@@ -800,7 +800,7 @@ fn a_damaged_journal_is_named_and_the_others_are_undone() {
     let undone = place.run(&["undo"]);
     assert_eq!(undone.code, 5, "{undone:?}");
     assert!(undone.err.contains("0-0-0.json") && undone.out.contains("undone"), "{undone:?}");
-    assert_eq!(place.journals(), [damaged.clone()]);
+    assert_eq!(place.journals(), std::slice::from_ref(&damaged));
     assert!(is_ordinary(lane.program));
     // A lane is made all the same, and says so.
     let (ran, _) = place.ended(LEND, &["true"]);
@@ -952,7 +952,8 @@ fn a_core_that_is_switched_off_is_left() {
 #[test]
 #[ignore = "takes minutes"]
 fn trials_of_killing_each_leave_nothing() {
-    let trials: [(&str, fn(&Place, &str)); 4] = [
+    type Trial = fn(&Place, &str);
+    let trials: [(&str, Trial); 4] = [
         ("program", program_killed),
         ("lane", lane_killed),
         ("guardian", guardian_killed),

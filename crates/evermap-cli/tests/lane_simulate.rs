@@ -137,12 +137,15 @@ fn a_trace_says_what_is_read() {
         )
     };
     let text: String = (0..10).map(|n| line(n * 42, n * 8_192)).collect();
-    place.file("player.jsonl", format!("{{\"evermap_trace\":1}}\n{text}"));
+    place.file("player.jsonl", format!("{{\"evermap-trace\":1}}\n{text}"));
     let run = ["lane", "simulate", "run", "--trace", "player.jsonl", "--capacity", "0"];
     let said = place.ok(&run);
     assert!(said.contains("a trace of 20 pages"), "{said}");
     let summary = lines(&place.ok(&[&run[..], &["--json"]].concat())).pop().unwrap();
     assert_eq!(summary["summary"]["frames"], 10);
+    assert!(place.ok(&[&run[..], &["--files", "cl*"]].concat()).contains("20 pages"));
+    let none = place.run(&[&run[..], &["--files", "*.mkv"]].concat());
+    assert!(none.err.contains("no such reads"), "{}", none.err);
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn mistakes_are_told_with_what_to_do() {
         (&["run", "--frames", "0"], 2, "frames.count"),
         (&["run", "--device", "tape"], 2, "tape"),
         (&["run", "--mode", "fast"], 2, "nonblocking"),
-        (&["run", "--svg", "none/run.svg"], 10, "none"),
+        (&["run", "--svg", "none/run.svg"], 3, "none"),
         (&["run", "--trace", "none.strace"], 3, "none.strace"),
         (&["run", "--frames", "1000000", "--set", "references=1e7"], 2, "frames.count"),
         (&["sweep", "--over", "capacity=10..100"], 2, "step"),

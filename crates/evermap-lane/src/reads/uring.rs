@@ -31,7 +31,7 @@ pub(super) struct Uring {
 
 /// What reads go by.
 enum By {
-    Ring(Ring),
+    Ring(Box<Ring>),
     /// `pread`, where there is no ring.
     Call(Memory),
 }
@@ -88,7 +88,7 @@ fn ring(
     let mut memory = memory(bytes, lock, &subject.path)?;
     if let Some(alignment) = direct {
         match asking_ring(memory, subject, alignment) {
-            Ok(ring) => return Ok(By::Ring(ring)),
+            Ok(ring) => return Ok(By::Ring(Box::new(ring))),
             Err((given_back, error)) => {
                 memory = match given_back {
                     Some(memory) => memory,
@@ -99,7 +99,7 @@ fn ring(
         }
     }
     Ok(match Ring::new(memory, Completions::Interrupt) {
-        Ok(ring) => By::Ring(ring),
+        Ok(ring) => By::Ring(Box::new(ring)),
         Err((memory, error)) => {
             let why = format!(
                 "this process gets none ({error}): a sandbox, or `kernel.io_uring_disabled`, forbids it. Its reads are `pread`"

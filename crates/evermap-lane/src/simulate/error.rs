@@ -80,7 +80,7 @@ pub enum Error {
     },
     /// A trace without a read.
     #[error(
-        "the trace has no reads, so there is nothing to simulate; record one of the program at work"
+        "the trace has no such reads, so there is nothing to simulate; record one of the program at work, or name other files"
     )]
     EmptyTrace,
     /// Targets that say what cannot be.

@@ -11,11 +11,11 @@ use super::model::{Mode, Run, Summary};
 use super::parallel;
 use super::profile::Profile;
 use super::scenario::{Scenario, run_all};
-use super::sweep::{Axis, Spread, Sweep, SweepRow, csv_text};
-use super::targets::{Measure, Plan, Role, Target, Targets};
+use super::sweep::{Axis, Spread, Sweep, csv_text};
+use super::targets::{Plan, Role, Target, Targets};
 use super::workload::{Counting, Workload};
 
-/// Each is about 25 ms.
+/// Each is about a million references, at ten capacities.
 const SEEDS_MAX: u32 = 100_000;
 /// Figure 6 is one run: the first.
 const FIRST_SEED: u64 = 1;
@@ -60,7 +60,7 @@ pub struct Reproduction {
     pub files: Vec<(String, String)>,
 }
 
-/// Simulates the study that this part goes back to, with `seeds` seeds from 1 on: its published numbers and its figures 4 to 7. Cost: about 25 ms a seed and core.
+/// Simulates the study that this part goes back to, with `seeds` seeds from 1 on: its published numbers and its figures 4 to 7. Cost: about a million references a seed, on all cores.
 ///
 /// # Errors
 ///
@@ -185,8 +185,10 @@ fn periods_csv(runs: &[Run]) -> String {
 mod charts {
     //! The figures, and what is published of them beside the model.
 
-    use super::{Error, Measure, Role, Row, Run, SweepRow, Targets};
+    use super::{Error, Role, Row, Run, Targets};
     use crate::plot::{BarChart, LineChart, Series};
+    use crate::simulate::sweep::SweepRow;
+    use crate::simulate::targets::Measure;
 
     const BLOCKING: &str = "blocking, flash";
     const LANE: &str = "without blocking, PC-RAM";
@@ -317,7 +319,7 @@ mod tests {
 
     #[test]
     fn what_is_said_to_be_fitted_or_to_follow_comes_out() {
-        // As many as the table of the documentation has would take a minute here: a mean of 24 deviates by a fifth of what one run does.
+        // A mean of 24 runs deviates by a fifth of what one does.
         for row in reproduce(24).unwrap().rows {
             let (Some(paper), Role::Fitted | Role::Follows) = (row.paper, row.role) else {
                 continue;

@@ -52,7 +52,7 @@ impl Scenario {
         Ok(Self { device: found, device_name: device.into(), mode, profile })
     }
 
-    /// Simulates it: the same run for the same seed, on any machine. Cost: about 25 ns a reference.
+    /// Simulates it: the same run for the same seed, on any machine. Cost: some tens of nanoseconds a reference.
     ///
     /// # Errors
     ///

@@ -30,7 +30,38 @@ impl Traced {
     ///
     /// There are no reads in it, or more pages or frames than can be simulated in a sensible time.
     pub fn of(trace: &Trace, period: Period) -> Result<Self, Error> {
-        let reads = || trace.events.iter().filter(|event| event.operation == Operation::Read);
+        Self::of_reads(trace, period, |_| true)
+    }
+
+    /// Those of the files that this pattern matches: by their paths if it has a `/`, else by their names. A recording has also what the program
+    /// itself is loaded from.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of); or it is no pattern.
+    pub fn of_files(trace: &Trace, period: Period, pattern: &str) -> Result<Self, Error> {
+        let compiled = glob::Pattern::new(pattern).map_err(|error| {
+            let (key, value) = ("files".to_string(), format!("`{pattern}`"));
+            Error::Impossible { key, value, why: format!("it is no pattern: {error}") }
+        })?;
+        let has_path = pattern.contains('/');
+        Self::of_reads(trace, period, |event| {
+            let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_string();
+            let matches = |path: &str| match has_path {
+                true => compiled.matches(path),
+                false => compiled.matches(&name(path)),
+            };
+            event.file.as_deref().is_some_and(matches)
+        })
+    }
+
+    fn of_reads(
+        trace: &Trace,
+        period: Period,
+        counts: impl Fn(&Event) -> bool,
+    ) -> Result<Self, Error> {
+        let is_read = |event: &&Event| event.operation == Operation::Read && counts(event);
+        let reads = || trace.events.iter().filter(is_read);
         let first_ns = reads().next().ok_or(Error::EmptyTrace)?.at_ns;
         let first_mark = reads().filter_map(|event| event.frame).min();
         let mut traced = Self::default();
@@ -168,6 +199,25 @@ mod tests {
             read(0, "a", None, 4_096),
         ];
         assert_eq!(traced(events).unwrap().frames, [vec![0, 1, 2, 0, 2]]);
+    }
+
+    #[test]
+    fn files_are_chosen_by_name_or_by_path() {
+        let trace = Trace {
+            format: Format::Json,
+            events: vec![
+                read(0, "/lib/libav.so", Some(0), 4_096),
+                read(90, "/films/a.mkv", Some(0), 4_096),
+                read(91, "/films/b.mkv", Some(0), 4_096),
+            ],
+            warnings: Vec::new(),
+        };
+        let period = Period::of_us(40_000).unwrap();
+        let frames = |pattern: &str| Traced::of_files(&trace, period, pattern).map(|of| of.frames);
+        assert_eq!(frames("*.mkv"), Ok(vec![vec![0, 1]]));
+        assert_eq!(frames("/films/b*"), Ok(vec![vec![0]]));
+        assert_eq!(frames("*.avi"), Err(Error::EmptyTrace));
+        assert!(frames("[").unwrap_err().to_string().contains("`[`"));
     }
 
     #[test]

@@ -10,8 +10,9 @@ use crate::output::Output;
 
 /// Search parameters of a profile so that targets come out
 ///
-/// A file of targets names the parameters that may be chosen, from where to where, and the numbers that should come out, each with its tolerance; `bahn2019` are
-/// those of the published study. The score is the sum of the squares of how many tolerances each number is off.
+/// A file of targets names the parameters that may be chosen, from where to where, and the numbers
+/// that should come out, each with its tolerance; `bahn2019` are those of the published study. The
+/// score is the sum of the squares of how many tolerances each number is off.
 ///
 ///   $ evermap lane simulate fit --targets bahn2019 --steps 2000 --to fitted.toml
 ///

@@ -33,6 +33,9 @@ pub struct Given {
     /// Take the references of this trace instead of drawing them: of any format that `lane trace import` reads
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Of the trace, take the files alone that this pattern matches: by path if it has a `/`, else by name
+    #[arg(long, value_name = "GLOB", requires = "trace")]
+    files: Option<String>,
     /// What random numbers begin with
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -81,7 +84,11 @@ impl Given {
                 "a trace is not cut into {rate} frames a second; take 0.001 to 1,000,000"
             ))
         })?;
-        Ok(Workload::Traced(Traced::of(&trace, period)?))
+        let traced = match &self.files {
+            Some(pattern) => Traced::of_files(&trace, period, pattern)?,
+            None => Traced::of(&trace, period)?,
+        };
+        Ok(Workload::Traced(traced))
     }
 }
 

@@ -12,8 +12,8 @@ use crate::output::Output;
 
 /// Simulate a published study again: its figures, and its numbers beside the model's
 ///
-/// Of each number it is told whether parameters were chosen for it (fitted), it comes out without (follows), or it cannot be matched, and why. Figures
-/// and tables go to a directory, as SVG and CSV.
+/// Of each number it is told whether parameters were chosen for it (fitted), it comes out without
+/// (follows), or it cannot be matched, and why. Figures and tables go to a directory, as SVG and CSV.
 ///
 ///   $ evermap lane simulate reproduce bahn2019 --to figures
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,7 @@ use crate::output::Output;
 ///
 ///   $ evermap lane simulate run --capacity 70
 ///   $ evermap lane simulate run --mode nonblocking --device pcram --svg run.svg
-///   $ evermap lane simulate run --profile measured --trace player.strace
+///   $ evermap lane simulate run --profile measured --trace player.strace --files '*.mkv'
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Run {
