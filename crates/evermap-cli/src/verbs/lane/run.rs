@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use evermap_lane::Policy;
 use evermap_lane::run::{self, Options, Program};
-use evermap_lane::tier::{self, Watch};
 
-use super::{helper, state};
+use super::{helper, place, state};
 use crate::failure::Failure;
 use crate::output;
 use crate::verbs::command::find;
@@ -59,10 +58,15 @@ impl Run {
         };
         let path = find(name).ok_or_else(|| Failure::NoCommand { name: name.clone() })?;
         let program = Program { path, name: name.clone(), arguments: arguments.to_vec() };
+        let (view, missed) = match policy.tier.files.is_empty() {
+            true => Default::default(),
+            false => run::view(&policy, &place::watch("placing")).map_err(Failure::NoTier)?,
+        };
         let options = Options {
             state: self.state.directory()?,
             helper: Some(helper()?),
-            view: view(&policy)?,
+            view,
+            missed,
             ..Options::default()
         };
         let ended = run::run(&policy, &program, &options).map_err(Failure::LaneRefused)?;
@@ -89,15 +93,4 @@ impl Run {
             code => Err(Failure::CommandEnded { code }),
         }
     }
-}
-
-/// The copies that the policy wants the program to see.
-fn view(policy: &Policy) -> Result<tier::View, Failure> {
-    if policy.tier.files.is_empty() {
-        return Ok(tier::View::default());
-    }
-    let failed = |error: tier::Error| Failure::Usage(error.to_string());
-    let plan = tier::Plan::make(&tier::Request::of_policy(&policy.tier)).map_err(failed)?;
-    let applied = tier::place(&plan, None, &Watch::default()).map_err(failed)?;
-    Ok(applied.view())
 }
