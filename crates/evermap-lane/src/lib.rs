@@ -9,6 +9,7 @@
 
 mod api;
 pub mod bench;
+mod counters;
 mod error;
 pub mod guard;
 mod hold;

@@ -11,18 +11,15 @@ use std::time::{Duration, Instant};
 use super::memory::AllMemory;
 use super::watch::{Orders, Watchman};
 use crate::guard::changes::Changes;
-use crate::guard::{self, Claim, StateDirectory, claimed};
+use crate::guard::{self, Claim, StateDirectory};
 use crate::hold::tree::Files;
-use crate::machine::Machine;
+use crate::machine::{Machine, why_refused};
 use crate::policy::{Core, Scheduler, Share};
 use crate::process::Process;
 use crate::reads::Aside;
 use crate::sys::scheduler::{self, Scheduling, Thread};
 use crate::sys::stack;
 use crate::{Error, Note, Period, Policy, Result};
-
-/// Cores that others took between looking and claiming: so often is looked again.
-const CLAIM_ATTEMPTS: usize = 16;
 
 /// What a thread was before, and what it has now. Set back when it is dropped.
 #[derive(Debug)]
@@ -125,7 +122,7 @@ impl Entered {
         policy: &Policy,
         state: &dyn Fn() -> Result<StateDirectory>,
     ) -> Result<()> {
-        let (claim, why) = claim_core(&Machine::look()?, policy.app.core, &state()?)?;
+        let (claim, why) = Claim::choose(&Machine::look()?, policy.app.core, &state()?)?;
         let core = claim.core();
         self.claim = Some(claim);
         self.pin(core)?;
@@ -141,7 +138,7 @@ impl Entered {
         state: &dyn Fn() -> Result<StateDirectory>,
     ) -> Result<()> {
         let (state, machine) = (state()?, Machine::look()?);
-        let (claim, why) = claim_core(&machine, policy.app.core, &state)?;
+        let (claim, why) = Claim::choose(&machine, policy.app.core, &state)?;
         let core = claim.core();
         let of_this = |source| of_thread("tell what is now of", source);
         let before = guard::journal::Before {
@@ -291,7 +288,7 @@ impl Entered {
             ),
             Err(error) => {
                 self.watchman = None;
-                self.not(format!("SCHED_FIFO at priority {priority}"), why_not_fifo(&error));
+                self.not(format!("SCHED_FIFO at priority {priority}"), why_not(scheduler::Policy::Fifo, &error));
             }
         }
     }
@@ -411,37 +408,14 @@ fn is_unpinned(policy: &Policy) -> bool {
 }
 
 /// The wished core, or the best that nobody else has.
-fn claim_core(
-    machine: &Machine,
-    wish: Core,
-    state: &StateDirectory,
-) -> Result<(Claim, Vec<String>)> {
-    let mut taken = claimed(state);
-    for _ in 0..CLAIM_ATTEMPTS {
-        // A claimed core that is named is refused by its claim, which knows whose it is.
-        let known: &[u32] = if wish == Core::Auto { &taken } else { &[] };
-        let chosen = machine.choose_core(wish, known)?;
-        match Claim::take(state, chosen.core) {
-            Ok(claim) => return Ok((claim, chosen.why)),
-            Err(Error::CoreTaken { core, .. }) if wish == Core::Auto => taken.push(core),
-            Err(error) => return Err(error),
+/// Why the kernel refused a policy, and what to do about it.
+fn why_not(policy: scheduler::Policy, error: &std::io::Error) -> String {
+    match Machine::look() {
+        Ok(machine) => {
+            let (why, remedy) = why_refused(&machine, policy, error);
+            format!("{why}; {remedy}")
         }
-    }
-    machine.choose_core(wish, &machine.cpus.possible.iter().collect::<Vec<_>>())?;
-    Err(of_thread("find a core for", std::io::ErrorKind::ResourceBusy.into()))
-}
-
-fn why_not_fifo(error: &std::io::Error) -> String {
-    if error.raw_os_error() != Some(libc::EPERM) {
-        return error.to_string();
-    }
-    let groups = Machine::look().ok().and_then(|machine| machine.groups.real_time_runtime_us());
-    match groups {
-        Some((file, 0)) => format!(
-            "EPERM: the control group of this process gives real-time programs no time ({} is 0); start it from another group, or write a budget there",
-            file.display()
-        ),
-        _ => "EPERM: it takes CAP_SYS_NICE, or a limit that allows it (`ulimit -r`, `LimitRTPRIO=`, rtprio in /etc/security/limits.conf)".into(),
+        Err(_) => error.to_string(),
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::counters::voluntary_switches;
 use crate::reads::Aside;
-use crate::report::costs::voluntary_switches;
 use crate::report::{Cause, Demotion, ms};
 use crate::sys::scheduler::{self, Scheduling, Thread};
 use crate::sys::time::processor_ns;
@@ -126,7 +126,8 @@ impl Shared {
         let begin = Instant::now();
         let id = watched.as_raw_nonzero().get() as u32;
         let Some(thread) = Thread::of(id) else { return };
-        let look = || Some((voluntary_switches(id)?, processor_ns(watched).ok()?));
+        let look =
+            || Some((voluntary_switches(std::process::id(), id)?, processor_ns(watched).ok()?));
         let Some(mut slept) = look() else { return };
         let mut rests = self.rests.load(Ordering::Relaxed);
         let mut pause = orders.allowed.max(LOOK_MIN);

@@ -5,6 +5,8 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 
 use super::StateDirectory;
+use crate::machine::Machine;
+use crate::policy::Core;
 use crate::{Error, Result, sys::lock};
 
 /// What is read of a claim's file: a number, a name.
@@ -42,6 +44,26 @@ impl Claim {
         let mut claim = Self { core, file };
         claim.note(std::process::id()).map_err(failed("note who has the core"))?;
         Ok(claim)
+    }
+
+    /// Takes the core that is wished for, or chosen, and says why that one. Of several lanes that choose at once, each gets one, while there are some.
+    ///
+    /// # Errors
+    /// As [`Claim::take`] and [`Machine::choose_core`]. Who names a core hears who has it.
+    pub(crate) fn choose(
+        machine: &Machine,
+        wish: Core,
+        state: &StateDirectory,
+    ) -> Result<(Self, Vec<String>)> {
+        let mut taken = if wish == Core::Auto { claimed(state) } else { Vec::new() };
+        loop {
+            let chosen = machine.choose_core(wish, &taken)?;
+            match Self::take(state, chosen.core) {
+                Err(Error::CoreTaken { core, .. }) if wish == Core::Auto => taken.push(core),
+                Err(error) => return Err(error),
+                Ok(claim) => return Ok((claim, chosen.why)),
+            }
+        }
     }
 
     /// What [`Claim::share`] handed over, in the process that got it.

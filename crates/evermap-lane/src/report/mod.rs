@@ -2,7 +2,6 @@
 //!
 //! Made once, when a lane is left; nothing here runs within a frame but [`samples::Samples::push`].
 
-pub(crate) mod costs;
 #[cfg(feature = "plots")]
 pub(crate) mod drawing;
 pub(crate) mod samples;
@@ -10,8 +9,8 @@ mod text;
 
 use serde::{Deserialize, Serialize};
 
-use self::costs::Counters;
 use self::samples::{Sample, Samples};
+use crate::counters::Counters;
 use crate::{Note, Period, Quantiles, Reads};
 
 /// What a lane came to. All times are milliseconds.

@@ -7,7 +7,7 @@ use super::start::Wish;
 use super::{Ended, Missed, Options, Own, Program, wants_core, why};
 use crate::guard::changes::Changes;
 use crate::guard::journal::Before;
-use crate::guard::{Claim, StateDirectory, claimed, undo};
+use crate::guard::{Claim, StateDirectory, undo};
 use crate::machine::Machine;
 use crate::policy::Core;
 use crate::sys::scheduler::Scheduling;
@@ -42,7 +42,11 @@ pub(super) fn prepare(
     undo_others(state, ended)?;
     let machine = Machine::look_in(&options.roots)?;
     let claim = match wants_core(policy) {
-        true => Some(claim(&machine, policy.app.core, state, &mut ended.core_why)?),
+        true => {
+            let (claim, why) = Claim::choose(&machine, policy.app.core, state)?;
+            ended.core_why = why;
+            Some(claim)
+        }
         false => None,
     };
     ended.core = claim.as_ref().map(Claim::core);
@@ -76,28 +80,6 @@ fn undo_others(state: &StateDirectory, ended: &mut Ended) -> Result<()> {
     }
     ended.events.extend(undone.failed.iter().map(Error::to_string));
     Ok(())
-}
-
-/// Takes a core. Of several that choose at once, each gets one, while there are some.
-pub(super) fn claim(
-    machine: &Machine,
-    wish: Core,
-    state: &StateDirectory,
-    why: &mut Vec<String>,
-) -> Result<Claim> {
-    // Who names a core hears who has it.
-    let mut taken = if wish == Core::Auto { claimed(state) } else { Vec::new() };
-    loop {
-        let chosen = machine.choose_core(wish, &taken)?;
-        match Claim::take(state, chosen.core) {
-            Err(Error::CoreTaken { core, .. }) if wish == Core::Auto => taken.push(core),
-            Err(error) => return Err(error),
-            Ok(claim) => {
-                *why = chosen.why;
-                return Ok(claim);
-            }
-        }
-    }
 }
 
 fn hold(changes: &mut Changes, machine: &Machine, ended: &mut Ended) -> Result<()> {

@@ -13,12 +13,13 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
 use super::family::Family;
-use super::prepare::{Prepared, claim};
+use super::prepare::Prepared;
 use super::start::{Answer, NotStarted, Orders, PATIENCE, Wish};
 use super::threads::Watch;
 use super::{Ended, Missed, Options, Program, facts, process_of, why};
+use crate::counters;
 use crate::guard::channel::Channel;
-use crate::guard::guardian;
+use crate::guard::{Claim, guardian};
 use crate::hold::tree::Files;
 use crate::machine::Machine;
 use crate::policy::{Core, Threads};
@@ -140,7 +141,7 @@ pub(super) fn start<'a>(
         until: prepared.max_time.and_then(|time| now.checked_add(time)),
         core_next: now,
         group_next: now + GROUP_PAUSE,
-        interrupts: core.and_then(|core| Some((core, facts::interrupts(&options.roots, core)?))),
+        interrupts: core.and_then(|core| Some((core, counters::interrupts(&options.roots, core)?))),
         prepared,
     })
 }
@@ -383,7 +384,8 @@ impl Supervisor<'_> {
         let changes = &mut self.prepared.changes;
         changes.end()?;
         let machine = Machine::look_in(&self.options.roots)?;
-        let claim = claim(&machine, Core::Auto, changes.state(), &mut ended.core_why)?;
+        let (claim, why) = Claim::choose(&machine, Core::Auto, changes.state())?;
+        ended.core_why = why;
         let core = claim.core();
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         changes.begin_again(claim, self.options.helper.as_deref(), left)?;
@@ -431,7 +433,7 @@ impl Supervisor<'_> {
             ));
         }
         if let Some((core, before)) = self.interrupts {
-            let now = facts::interrupts(&self.options.roots, core);
+            let now = counters::interrupts(&self.options.roots, core);
             ended.interrupts = now.map(|now| now.saturating_sub(before));
         }
         Ok(())

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Demotion;
-use super::facts::{self, Ran};
+use super::facts;
+use crate::counters::{Ran, voluntary_switches};
 use crate::guard::journal::Before;
 use crate::sys::scheduler::{self, Policy, Scheduling, Thread};
 
@@ -99,7 +100,7 @@ impl Watch {
         if before.is_some() && run_ns - since_ns <= self.limit_ns {
             return None;
         }
-        let sleeps = facts::sleeps(self.pid, id)?;
+        let sleeps = voluntary_switches(self.pid, id)?;
         if before != Some(sleeps) {
             watched.since_sleep = Some((run_ns, sleeps));
             return None;

@@ -4,6 +4,28 @@ use std::fs;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::machine::Roots;
+
+/// How long a thread ran, and how long it could have and did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ran {
+    pub(crate) run_ns: u64,
+    pub(crate) wait_ns: u64,
+}
+
+impl Ran {
+    /// None where the thread is gone, or the kernel does not keep it (`CONFIG_SCHED_INFO`).
+    pub(crate) fn of(pid: u32, thread: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?)
+    }
+
+    /// Of `run wait slices`.
+    fn parse(schedstat: &str) -> Option<Self> {
+        let mut fields = schedstat.split_ascii_whitespace().map(str::parse);
+        Some(Self { run_ns: fields.next()?.ok()?, wait_ns: fields.next()?.ok()? })
+    }
+}
+
 /// As it stood at a moment; what the kernel does not tell is missing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
@@ -27,13 +49,12 @@ impl Counters {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         Self {
             processor_ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
-            run_queue_ns: own("schedstat").and_then(|text| run_queue_ns(&text)),
+            run_queue_ns: own("schedstat").and_then(|text| Some(Ran::parse(&text)?.wait_ns)),
             minor_faults: faults.0,
             major_faults: faults.1,
             voluntary_switches: of_status(&status, "voluntary_ctxt_switches:").unwrap_or(0),
             involuntary_switches: of_status(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0),
-            interrupts: core
-                .and_then(|core| interrupts(&fs::read_to_string("/proc/interrupts").ok()?, core)),
+            interrupts: core.and_then(|core| interrupts(&Roots::default(), core)),
         }
     }
 
@@ -54,19 +75,14 @@ impl Counters {
     }
 }
 
-/// The voluntary switches of a thread of this process.
-pub(crate) fn voluntary_switches(thread: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
+/// How often a thread went to sleep by itself.
+pub(crate) fn voluntary_switches(pid: u32, thread: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).ok()?;
     of_status(&status, "voluntary_ctxt_switches:")
 }
 
 fn of_status(status: &str, name: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
-}
-
-/// The second of `run wait slices`.
-fn run_queue_ns(schedstat: &str) -> Option<u64> {
-    schedstat.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// Minor and major ones: the fields 10 and 12, counted behind the name, which may have anything in it.
@@ -76,8 +92,12 @@ fn faults(stat: &str) -> Option<(u64, u64)> {
     Some((fields.next()?.parse().ok()?, fields.nth(1)?.parse().ok()?))
 }
 
-/// All interrupts that a core has served, its own timer's too.
-fn interrupts(table: &str, core: u32) -> Option<u64> {
+/// All interrupts that a core has served since the machine was started, its own timer's too; none where that is not known.
+pub(crate) fn interrupts(roots: &Roots, core: u32) -> Option<u64> {
+    interrupts_in(&roots.proc_text("interrupts").ok()?, core)
+}
+
+fn interrupts_in(table: &str, core: u32) -> Option<u64> {
     let mut lines = table.lines();
     let name = format!("CPU{core}");
     let column = lines.next()?.split_ascii_whitespace().position(|word| word == name)?;
@@ -85,7 +105,7 @@ fn interrupts(table: &str, core: u32) -> Option<u64> {
         let (_, counts) = line.split_once(':')?;
         counts.split_ascii_whitespace().nth(column)?.parse().ok()
     };
-    Some(lines.filter_map(of_line).sum())
+    Some(lines.filter_map(of_line).fold(0, u64::saturating_add))
 }
 
 #[cfg(test)]
@@ -94,17 +114,24 @@ mod tests {
 
     #[test]
     fn the_kernel_s_lines_are_read() {
-        assert_eq!(run_queue_ns("123 456 7\n"), Some(456));
-        assert_eq!(run_queue_ns(""), None);
+        assert_eq!(Ran::parse("123 456 7\n"), Some(Ran { run_ns: 123, wait_ns: 456 }));
+        assert_eq!(Ran::parse(""), None);
         let stat = "7 (a ) b) S 1 2 3 4 5 6 11 12 13 14 15";
         assert_eq!(faults(stat), Some((11, 13)));
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n";
         assert_eq!(of_status(status, "voluntary_ctxt_switches:"), Some(5));
         assert_eq!(of_status(status, "nonvoluntary_ctxt_switches:"), Some(6));
         let table = "     CPU0   CPU2\n 1:  10  20  APIC x 7\nLOC: 1 2 Local timer\nERR: 5\n";
-        assert_eq!(interrupts(table, 2), Some(22));
-        assert_eq!(interrupts(table, 0), Some(16));
-        assert_eq!(interrupts(table, 1), None);
+        assert_eq!(interrupts_in(table, 2), Some(22));
+        assert_eq!(interrupts_in(table, 0), Some(16));
+        assert_eq!(interrupts_in(table, 1), None, "it is offline");
+    }
+
+    #[test]
+    fn any_threads_figures_are_there() {
+        let (pid, thread) = (std::process::id(), std::process::id());
+        assert!(Ran::of(pid, thread).is_some() && voluntary_switches(pid, thread).is_some());
+        assert_eq!(Ran::of(pid, u32::MAX), None);
     }
 
     #[test]
