@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use ended::{Demotion, End, Ended, Missed};
+pub use ended::{Demotion, End, Ended, NotApplied};
 
 use crate::guard::StateDirectory;
 use crate::guard::guardian::step_aside;
@@ -135,9 +135,10 @@ impl Own {
         let wish = Scheduling::fifo(u32::from(policy.app.priority) + 1);
         if let Err(error) = scheduler::set(Thread::CURRENT, &wish) {
             let missed = why::not_scheduled(machine, &wish, &error);
-            ended
-                .missed
-                .push(Missed { what: "the lane's own watch before all others".into(), ..missed });
+            ended.not_applied.push(NotApplied {
+                what: "the lane's own watch before all others".into(),
+                ..missed
+            });
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::start::Wish;
-use super::{Ended, Missed, Options, Own, Program, wants_core, why};
+use super::{Ended, NotApplied, Options, Own, Program, wants_core, why};
 use crate::guard::changes::Changes;
 use crate::guard::journal::Before;
 use crate::guard::{Claim, StateDirectory, claimed, undo};
@@ -110,7 +110,7 @@ fn hold(changes: &mut Changes, machine: &Machine, ended: &mut Ended) -> Result<(
             Ok(())
         }
         Err(Error::HoldRefused { why, .. }) if why.is_lack_of_right() => {
-            ended.missed.push(Missed {
+            ended.not_applied.push(NotApplied {
                 what:
                     "the core for itself alone; it is lent to the others while the program sleeps"
                         .into(),
@@ -147,7 +147,7 @@ fn wishes(
                 let scheduling = Scheduling::deadline(budget_ns, deadline_ns, period_ns);
                 wishes.push(wish(&own.affinity, scheduling));
             }
-            _ => ended.missed.push(why::pinned_deadline()),
+            _ => ended.not_applied.push(why::pinned_deadline()),
         }
     }
     if app.scheduler != Scheduler::Other {

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use evermap_lane::bench::{Clip, Play as Playing, Played, Preset, play};
 use evermap_lane::{Error, IoMode, Policy, Rate, Scheduler, Share};
 
+use super::result_file;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -87,6 +88,7 @@ impl Play {
         if let Some(path) = &self.make {
             return Ok(clip.make(path)?);
         }
+        result_file::ask(self.svg.as_deref())?;
         // It is there for as long as it is open.
         let own = match &self.clip {
             Some(_) => None,

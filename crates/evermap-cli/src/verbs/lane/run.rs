@@ -7,7 +7,7 @@ use evermap_lane::Policy;
 use evermap_lane::run::{self, Options, Program};
 use evermap_lane::tier::{self, Watch};
 
-use super::{helper, state};
+use super::{helper, result_file, state};
 use crate::failure::Failure;
 use crate::output;
 use crate::verbs::command::find;
@@ -59,6 +59,7 @@ impl Run {
         };
         let path = find(name).ok_or_else(|| Failure::NoCommand { name: name.clone() })?;
         let program = Program { path, name: name.clone(), arguments: arguments.to_vec() };
+        result_file::ask(self.report.as_deref())?;
         let options = Options {
             state: self.state.directory()?,
             helper: Some(helper()?),
@@ -76,10 +77,10 @@ impl Run {
             None => {}
         }
         if self.quiet || self.report.is_some() {
-            for missed in &ended.missed {
+            for lacked in &ended.not_applied {
                 output::warn(&format!(
                     "had not {}: {}; {}",
-                    missed.what, missed.why, missed.remedy
+                    lacked.what, lacked.why, lacked.remedy
                 ));
             }
             ended.events.iter().for_each(|event| output::warn(event));
