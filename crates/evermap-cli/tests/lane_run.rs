@@ -658,6 +658,32 @@ fn a_report_that_cannot_be_written_is_said_before_the_program_starts() {
 }
 
 #[test]
+fn files_that_do_not_come_from_the_tier_are_named_and_the_program_runs() {
+    let place = Place::new();
+    let off = "[app]\nshare = \"off\"\nscheduler = \"other\"\n[io]\nlock_memory = false\n";
+    let (empty, whole) = (place.path("empty"), place.path("whole"));
+    fs::write(&empty, "").unwrap();
+    fs::write(&whole, "whole").unwrap();
+    let missing = place.path("missing");
+    let files = format!("files = [{empty:?}, {missing:?}]\n");
+    let (ran, _) = place.ended(&format!("{off}[tier]\n{files}"), &["true"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("empty: not from the tier"), "{ran:?}");
+    assert!(ran.err.contains("missing: no file has this name"), "{ran:?}");
+
+    // A lane moves nothing: that would outlast it.
+    let switch = format!("[tier]\nfiles = [{whole:?}]\npath = \"/dev/shm\"\nmode = \"switch\"\n");
+    let (ran, _) = place.ended(&format!("{off}{switch}"), &["true"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("place apply"), "{ran:?}");
+    assert!(fs::symlink_metadata(&whole).unwrap().is_file());
+
+    let nowhere = format!("[tier]\nfiles = [{whole:?}]\npath = {:?}\n", place.path("nowhere"));
+    let (ran, _) = place.ended(&format!("{off}{nowhere}"), &["true"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+}
+
+#[test]
 fn signals_to_the_lane_are_the_programs() {
     let place = Place::new();
     let ready = place.path("ready");

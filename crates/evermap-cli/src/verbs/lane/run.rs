@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use evermap_lane::Policy;
 use evermap_lane::run::{self, Options, Program};
-use evermap_lane::tier::{self, Watch};
+use evermap_lane::tier::{self, Unsuitable, Watch, Why};
+use evermap_lane::{Placement, Policy};
 
 use super::{helper, result_file, state};
 use crate::failure::Failure;
@@ -92,13 +92,32 @@ impl Run {
     }
 }
 
-/// The copies that the policy wants the program to see.
+/// The copies that the policy wants the program to see. It runs all the same without those that cannot be made, which is said: with the files as they are.
 fn view(policy: &Policy) -> Result<tier::View, Failure> {
     if policy.tier.files.is_empty() {
         return Ok(tier::View::default());
     }
-    let failed = |error: tier::Error| Failure::Usage(error.to_string());
-    let plan = tier::Plan::make(&tier::Request::of_policy(&policy.tier)).map_err(failed)?;
-    let applied = tier::place(&plan, None, &Watch::default()).map_err(failed)?;
+    let plan = tier::Plan::make(&tier::Request::of_policy(&policy.tier))?;
+    let is_there = |why: &Why| matches!(why, Why::Unsuitable(Unsuitable::OnTier));
+    for skipped in plan.skipped.iter().filter(|skipped| !is_there(&skipped.why)) {
+        output::warn(&format!("{}: not from the tier: {}", skipped.path.display(), skipped.why));
+    }
+    for pattern in &plan.unmatched {
+        output::warn(&format!("{pattern}: no file has this name"));
+    }
+    if plan.mode == Placement::Switch {
+        // What is there is reached by its link; and moving files is not for a lane, which undoes all that it does.
+        for file in &plan.files {
+            let path = file.path.display();
+            output::warn(&format!(
+                "{path}: not on the tier; `evermap lane place apply` puts it there"
+            ));
+        }
+        return Ok(tier::View::default());
+    }
+    let applied = tier::place(&plan, None, &Watch::default())?;
+    for (_, error) in &applied.failed {
+        output::warn(&error.to_string());
+    }
     Ok(applied.view())
 }
