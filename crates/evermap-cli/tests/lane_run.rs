@@ -436,6 +436,8 @@ fn a_second_lane_on_the_same_core_is_refused_and_names_the_first() {
         "{ran:?}"
     );
     assert!(is_alive(lane.program) && place.journals().len() == 1);
+    let status: Value = serde_json::from_str(&place.run(&["status", "--json"]).out).unwrap();
+    assert_eq!(status["lanes"][0]["command"], SLEEP.join(" "), "{status}");
     // One that chooses gets another one, where there is one.
     if cores().len() > 1 {
         let (ran, report) = place.ended("", &["true"]);
@@ -841,7 +843,7 @@ fn a_damaged_journal_is_named_and_the_others_are_undone() {
     let undone = place.run(&["undo"]);
     assert_eq!(undone.code, 5, "{undone:?}");
     assert!(undone.err.contains("0-0-0.json") && undone.out.contains("undone"), "{undone:?}");
-    assert_eq!(place.journals(), [damaged.clone()]);
+    assert_eq!(place.journals(), std::slice::from_ref(&damaged));
     assert!(is_ordinary(lane.program));
     // A lane is made all the same, and says so.
     let (ran, _) = place.ended(LEND, &["true"]);
@@ -993,7 +995,8 @@ fn a_core_that_is_switched_off_is_left() {
 #[test]
 #[ignore = "takes minutes"]
 fn trials_of_killing_each_leave_nothing() {
-    let trials: [(&str, fn(&Place, &str)); 4] = [
+    type Trial = fn(&Place, &str);
+    let trials: [(&str, Trial); 4] = [
         ("program", program_killed),
         ("lane", lane_killed),
         ("guardian", guardian_killed),

@@ -57,7 +57,7 @@ pub struct Options {
 ///
 /// # Errors
 /// What the policy cannot have and would have to be told: a core that is taken or not there, a hold that others would suffer from, a
-/// program that cannot be started. Then nothing was started. A right that is missing is no error: [`Ended::missed`] names it.
+/// program that cannot be started. Then nothing was started. A right that is missing is no error: [`Ended::not_applied`] names it.
 pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ended> {
     verify_match(policy, program)?;
     let state = match &options.state {
@@ -67,7 +67,7 @@ pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ende
     let began = Instant::now();
     let own = Own::of_this()?;
     let mut ended = Ended::of(program);
-    let mut prepared = prepare::prepare(policy, program, options, &state, &own, &mut ended)?;
+    let mut prepared = prepare::prepare(policy, options, &state, &own, &mut ended)?;
     if let Some(core) = prepared.changes.core() {
         step_aside(core);
     }
@@ -134,10 +134,10 @@ impl Own {
         }
         let wish = Scheduling::fifo(u32::from(policy.app.priority) + 1);
         if let Err(error) = scheduler::set(Thread::CURRENT, &wish) {
-            let missed = why::not_scheduled(machine, &wish, &error);
+            let lacked = why::not_scheduled(machine, &wish, &error);
             ended.not_applied.push(NotApplied {
                 what: "the lane's own watch before all others".into(),
-                ..missed
+                ..lacked
             });
         }
     }

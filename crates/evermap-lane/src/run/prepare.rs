@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::start::Wish;
-use super::{Ended, NotApplied, Options, Own, Program, wants_core, why};
+use super::{Ended, NotApplied, Options, Own, wants_core, why};
 use crate::guard::changes::Changes;
 use crate::guard::journal::Before;
 use crate::guard::{Claim, StateDirectory, claimed, undo};
@@ -30,7 +30,6 @@ pub(super) struct Prepared {
 
 pub(super) fn prepare(
     policy: &Policy,
-    program: &Program,
     options: &Options,
     state: &StateDirectory,
     own: &Own,
@@ -51,8 +50,7 @@ pub(super) fn prepare(
         affinity: own.affinity.clone(),
         timer_slack_ns: own.timer_slack_ns,
     };
-    let name = program.path.to_string_lossy();
-    let mut changes = Changes::begin(state, claim, &name, before)?;
+    let mut changes = Changes::begin(state, claim, &ended.command, before)?;
     let max_time = policy.guard.max_time_s.map(Duration::from_secs);
     changes.guard(options.helper.as_deref(), max_time)?;
     if policy.app.share == Share::Hold {
