@@ -109,6 +109,9 @@ pub enum Failure {
     /// What `lane run` was to run was not, or not to its end.
     #[error("no lane: {0}")]
     LaneRefused(evermap_lane::Error),
+    /// What `lane run` was to show its program.
+    #[error("no lane: {0}")]
+    NoTier(evermap_lane::tier::Error),
     #[error(transparent)]
     Simulation(#[from] evermap_lane::simulate::Error),
     /// A profile or targets of the user's.
@@ -182,7 +185,7 @@ impl Failure {
             Failure::Lane(error) => exit_code_of_lane(error),
             Failure::NoLane => 14,
             Failure::LaneRefused(evermap_lane::Error::NotStarted { .. }) => 126,
-            Failure::LaneRefused(_) => 125,
+            Failure::LaneRefused(_) | Failure::NoTier(_) => 125,
             Failure::Simulation(error) => exit_code_of_simulation(error),
             Failure::InFile { source, .. } => exit_code_of_simulation(source),
             Failure::Wall(_) | Failure::NoShim { .. } => 125,

@@ -14,6 +14,10 @@ use crate::bench::{self, Bench, HOGS};
 
 const PERIODS: u64 = 500;
 
+/// Whose single periods are drawn: more hide each other.
+const DRAWN: [Rung; 4] =
+    [Rung::OrdinaryBlocking, Rung::LendBlocking, Rung::LendNowait, Rung::LendMap];
+
 /// The most that may be missed, in percent.
 const GOALS: [(Rung, [f64; 3]); 2] =
     [(Rung::LendMap, [0.0, 0.0, 0.1]), (Rung::LendNowait, [0.0, 0.0, 0.2])];
@@ -79,7 +83,9 @@ fn judge(bench: &mut Bench, results: &Results, at: usize) {
 
 fn draw(bench: &Bench, all: Vec<Results>) -> Outcome {
     for results in &all {
-        for (name, svg) in results.svgs()? {
+        let mut few = results.clone();
+        few.cells.retain(|cell| cell.subject.rung.is_some_and(|rung| DRAWN.contains(&rung)));
+        for (name, svg) in few.svgs()? {
             if name.starts_with("completion") {
                 bench.draw(&format!("lane-{name}"), &svg)?;
             }

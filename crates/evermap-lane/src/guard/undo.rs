@@ -22,8 +22,10 @@ use crate::{Error, Result};
 /// The variable that has the lane's id, in the program and all that it starts.
 pub const LANE_VARIABLE: &str = "EVERMAP_LANE";
 
-/// How often processes are looked for that were started meanwhile.
-const ROUNDS_MAX: usize = 64;
+/// How long nothing more must come on the core, after something was there. A fork takes less than a millisecond, and can be interrupted.
+const QUIET: Duration = Duration::from_millis(50);
+/// How long that is waited for.
+const RELEASE_MAX: Duration = Duration::from_millis(500);
 /// How long a guardian that is at work is waited for. It takes milliseconds.
 const GUARDIAN_MAX: Duration = Duration::from_secs(5);
 /// How long another one that undoes in the same directory is waited for; afterwards both do, which does no harm.
@@ -179,15 +181,23 @@ fn affinity_back(record: &Record) -> Option<String> {
     let core = record.core?;
     let own: BTreeSet<u32> = [core].into();
     let mut count = 0;
-    // What is started while others are looked at is found the next time; who was released starts nothing on the core any more.
-    for _ in 0..ROUNDS_MAX {
+    let ends = Instant::now() + RELEASE_MAX;
+    let mut quiet: Option<Instant> = None;
+    // Who was released starts nothing on the core any more; but a process that is being made has the affinity that its parent had, and is seen
+    // only when it is there, and one that is becoming another program has no environment for a moment.
+    loop {
         let program = record.program.filter(Process::is_alive);
         let released = program.is_some_and(|program| release(program.pid, &own, &record.before));
         let new = usize::from(released) + release_family(record, program, &own);
         count += new;
-        if new == 0 {
+        let now = Instant::now();
+        if new > 0 {
+            quiet = Some(now + QUIET);
+        }
+        if quiet.is_none_or(|quiet| quiet <= now) || ends <= now {
             break;
         }
+        std::thread::sleep(Duration::from_millis(5));
     }
     (count > 0).then(|| format!("{count} processes may run on other cores again"))
 }

@@ -1,6 +1,8 @@
 //! Groups of bars, one colour for each series; downwards for what is below 0.
 
-use super::canvas::{At, Canvas, DARK, Legend, PALE, TEXT, TITLE, colour, cut, picture, width_of};
+use super::canvas::{
+    At, Canvas, DARK, Legend, PALE, TEXT, TITLE, colour, cut, picture, width_of, wrapped,
+};
 use super::scale::{Scale, Steps, range_of};
 use super::{Error, SERIES_MAX, at_most};
 
@@ -10,6 +12,9 @@ const EDGE: f64 = 14.0;
 /// The share of a group's width that its bars take.
 const FULL: f64 = 0.76;
 const GROUPS_MAX: usize = 200;
+/// Of a group's name.
+const LINES_MAX: usize = 3;
+const LINE: f64 = TEXT + 2.0;
 
 /// Groups of bars.
 ///
@@ -68,7 +73,9 @@ impl BarChart {
         let legend = Legend::of(names, width - 2.0 * EDGE);
         let top = EDGE + TITLE + 8.0 + legend.height + 12.0;
         let y = Scale::new((least, most), (top + UP, top), Steps::Equal);
-        picture((width, top + UP + 16.0 + TEXT + EDGE), |canvas| {
+        let lines = self.groups.iter().map(|name| self.lines(name).len()).max().unwrap_or(1);
+        let below = 16.0 + TEXT + LINE * lines.saturating_sub(1) as f64;
+        picture((width, top + UP + below + EDGE), |canvas| {
             let title = cut(&self.title, TITLE, width - 2.0 * EDGE);
             canvas.text(&title, (EDGE, EDGE + TITLE / 2.0), TITLE, At::Left)?;
             canvas.legend(&legend, (EDGE, EDGE + TITLE + 8.0))?;
@@ -85,6 +92,11 @@ impl BarChart {
         })
     }
 
+    /// A group's name, as it stands below it.
+    fn lines(&self, name: &str) -> Vec<String> {
+        wrapped(name, TEXT, ACROSS / self.groups.len().max(1) as f64, LINES_MAX)
+    }
+
     fn draw_groups(
         &self,
         canvas: &Canvas<'_>,
@@ -96,8 +108,10 @@ impl BarChart {
         let bar_width = group_width * FULL / self.series.len().max(1) as f64;
         for (group, name) in self.groups.iter().enumerate() {
             let middle = left + group_width * (group as f64 + 0.5);
-            let name = cut(name, TEXT, group_width);
-            canvas.text(&name, (middle, bottom + 14.0), TEXT, At::Centre)?;
+            for (line, text) in self.lines(name).iter().enumerate() {
+                let place = (middle, bottom + 14.0 + LINE * line as f64);
+                canvas.text(text, place, TEXT, At::Centre)?;
+            }
             for (index, (_, values)) in self.series.iter().enumerate() {
                 let value = values[group];
                 if !Steps::Equal.can_show(value) {
@@ -145,6 +159,16 @@ mod tests {
             values.map(figure),
             ["0", "0", "0", "0.25", "-4.9", "84", "1234", "2.5e9"].map(String::from)
         );
+    }
+
+    #[test]
+    fn long_names_are_broken_at_their_words_and_cut_last() {
+        assert_eq!(wrapped("lend-map", TEXT, 80.0, 3), ["lend-map"]);
+        assert_eq!(wrapped("ordinary-blocking", TEXT, 70.0, 3), ["ordinary-", "blocking"]);
+        let one = wrapped("unbreakably", TEXT, 40.0, 3);
+        assert!(one.len() == 1 && one[0].ends_with('…'), "{one:?}");
+        assert_eq!(wrapped("a b c d e f", TEXT, 1.0, 2).len(), 2);
+        assert!(wrapped("", TEXT, 10.0, 3).is_empty());
     }
 
     #[test]

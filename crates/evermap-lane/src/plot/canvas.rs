@@ -11,14 +11,18 @@ use super::Error;
 const LARGER: f64 = 10.0;
 pub const DARK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 pub const PALE: RGBColor = RGBColor(0xe2, 0xe2, 0xe2);
-/// Neighbours are apart in lightness (of 18, 67, 44, 80, 31, 58 %), so that they are told apart in grey and with any eyes.
-const COLOURS: [RGBColor; 6] = [
+/// Neighbours are apart in lightness, so that they are told apart in grey and with any eyes.
+const COLOURS: [RGBColor; 10] = [
     RGBColor(0x1b, 0x2a, 0x52),
     RGBColor(0xe8, 0x8b, 0x3a),
     RGBColor(0x1f, 0x76, 0x7d),
     RGBColor(0xe3, 0xc2, 0x4e),
     RGBColor(0x8a, 0x24, 0x4b),
     RGBColor(0x8b, 0x8c, 0x9a),
+    RGBColor(0x4a, 0x6f, 0xd4),
+    RGBColor(0xa9, 0xd8, 0x6e),
+    RGBColor(0x5c, 0x4a, 0x3a),
+    RGBColor(0xe0, 0x8f, 0xc4),
 ];
 /// The share of its size that a character of a sans-serif face is wide, on the safe side of the mean.
 const CHARACTER_WIDTH: f64 = 0.57;
@@ -27,6 +31,20 @@ pub const TEXT: f64 = 11.0;
 pub const TITLE: f64 = 14.0;
 const LEGEND_LINE: f64 = 18.0;
 const LEGEND_MARK: f64 = 12.0;
+
+/// In lines that fit this width, broken behind spaces and hyphens where that is possible; the last is cut.
+pub fn wrapped(text: &str, size: f64, width: f64, lines_max: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_inclusive([' ', '-']) {
+        let is_last = lines.len() >= lines_max;
+        let fits = |line: &str| width_of(&format!("{line}{}", word.trim_end()), size) <= width;
+        match lines.last_mut().filter(|line| is_last || fits(line)) {
+            Some(line) => line.push_str(word),
+            None => lines.push(word.to_string()),
+        }
+    }
+    lines.iter().map(|line| cut(line.trim_end(), size, width)).collect()
+}
 
 /// The colour of the n-th series.
 pub fn colour(index: usize) -> RGBColor {

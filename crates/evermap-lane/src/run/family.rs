@@ -10,6 +10,9 @@ use crate::guard::undo::release;
 use crate::hold::tree::Files;
 use crate::process::{Process, Stat, children, descendants, threads};
 
+/// How often a new process is looked at again.
+const LOOKS: u8 = 2;
+
 /// The program's descendants.
 #[derive(Debug)]
 pub(super) struct Family {
@@ -18,6 +21,8 @@ pub(super) struct Family {
     strangers: HashSet<u32>,
     /// Those that were sent away.
     settled: HashSet<Process>,
+    /// Of these, those that are looked at again, and how often: one that was sent away while it forked has left a child on the core.
+    fresh: Vec<(Process, u8)>,
 }
 
 impl Family {
@@ -25,7 +30,7 @@ impl Family {
     pub(super) fn new() -> Self {
         let own = std::process::id();
         let strangers = children(own, &threads(own)).into_iter().collect();
-        Self { program: 0, strangers, settled: HashSet::new() }
+        Self { program: 0, strangers, settled: HashSet::new(), fresh: Vec::new() }
     }
 
     pub(super) fn of(&mut self, program: u32) {
@@ -42,17 +47,20 @@ impl Family {
         // Whoever's parent ends comes to this process.
         let mut found = children(self.program, of_program);
         found.extend(self.orphans());
+        let again = std::mem::take(&mut self.fresh);
+        for (process, _) in again.iter().filter(|(process, _)| process.is_alive()) {
+            found.extend(descendants(process.pid));
+        }
+        self.fresh =
+            again.into_iter().filter_map(|(one, left)| Some((one, left.checked_sub(1)?))).collect();
         let mut new = 0;
-        for pid in found {
+        while let Some(pid) = found.pop() {
             let Some(process) = Process::of(pid) else { continue };
-            if !self.settled.insert(process) {
-                continue;
-            }
-            new += 1;
-            send_away(changes, pid);
-            for pid in descendants(pid) {
-                new += usize::from(Process::of(pid).is_some_and(|one| self.settled.insert(one)));
+            if self.settled.insert(process) {
+                new += 1;
+                self.fresh.push((process, LOOKS));
                 send_away(changes, pid);
+                found.extend(descendants(pid));
             }
         }
         if let Some(hold) = changes.held()

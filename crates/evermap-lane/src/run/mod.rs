@@ -7,6 +7,7 @@
 mod ended;
 mod facts;
 mod family;
+mod files;
 mod prepare;
 pub mod start;
 mod supervise;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use ended::{Demotion, End, Ended, NotApplied};
+pub use files::view;
 
 use crate::guard::StateDirectory;
 use crate::guard::guardian::step_aside;
@@ -51,6 +53,8 @@ pub struct Options {
     pub roots: Roots,
     /// Copies that the program sees instead of their files.
     pub view: View,
+    /// What could not be had of the tier: it is in the report with the rest ([`view`] gives both).
+    pub not_applied: Vec<NotApplied>,
 }
 
 /// Runs a program in a lane, to its end. When this returns, the lane is undone: also if it fails.
@@ -67,6 +71,7 @@ pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ende
     let began = Instant::now();
     let own = Own::of_this()?;
     let mut ended = Ended::of(program);
+    ended.not_applied.clone_from(&options.not_applied);
     let mut prepared = prepare::prepare(policy, options, &state, &own, &mut ended)?;
     if let Some(core) = prepared.changes.core() {
         step_aside(core);

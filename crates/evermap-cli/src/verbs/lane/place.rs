@@ -435,7 +435,7 @@ fn switched(journal: Option<&Journal>) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Ends by signals, and draws a bar for what takes long.
-fn watch(doing: &'static str) -> Watch {
+pub fn watch(doing: &'static str) -> Watch {
     let bar: Mutex<Option<(PathBuf, Progress)>> = Mutex::new(None);
     let cancelled: Arc<_> = evermap_transfer::cancelled_by_signals();
     Watch::default().cancelled_by(cancelled).on_progress(move |path, progress| {

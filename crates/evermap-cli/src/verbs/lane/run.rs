@@ -4,10 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use evermap_lane::run::{self, Options, Program};
-use evermap_lane::tier::{self, Unsuitable, Watch, Why};
-use evermap_lane::{Placement, Policy};
 
-use super::{helper, result_file, state};
+use super::{helper, place, result_file, state};
 use crate::failure::Failure;
 use crate::output;
 use crate::verbs::command::find;
@@ -60,10 +58,15 @@ impl Run {
         let path = find(name).ok_or_else(|| Failure::NoCommand { name: name.clone() })?;
         let program = Program { path, name: name.clone(), arguments: arguments.to_vec() };
         result_file::ask(self.report.as_deref())?;
+        let (view, not_applied) = match policy.tier.files.is_empty() {
+            true => Default::default(),
+            false => run::view(&policy, &place::watch("placing")).map_err(Failure::NoTier)?,
+        };
         let options = Options {
             state: self.state.directory()?,
             helper: Some(helper()?),
-            view: view(&policy)?,
+            view,
+            not_applied,
             ..Options::default()
         };
         let ended = run::run(&policy, &program, &options).map_err(Failure::LaneRefused)?;
@@ -90,34 +93,4 @@ impl Run {
             code => Err(Failure::CommandEnded { code }),
         }
     }
-}
-
-/// The copies that the policy wants the program to see. It runs all the same without those that cannot be made, which is said: with the files as they are.
-fn view(policy: &Policy) -> Result<tier::View, Failure> {
-    if policy.tier.files.is_empty() {
-        return Ok(tier::View::default());
-    }
-    let plan = tier::Plan::make(&tier::Request::of_policy(&policy.tier))?;
-    let is_there = |why: &Why| matches!(why, Why::Unsuitable(Unsuitable::OnTier));
-    for skipped in plan.skipped.iter().filter(|skipped| !is_there(&skipped.why)) {
-        output::warn(&format!("{}: not from the tier: {}", skipped.path.display(), skipped.why));
-    }
-    for pattern in &plan.unmatched {
-        output::warn(&format!("{pattern}: no file has this name"));
-    }
-    if plan.mode == Placement::Switch {
-        // What is there is reached by its link; and moving files is not for a lane, which undoes all that it does.
-        for file in &plan.files {
-            let path = file.path.display();
-            output::warn(&format!(
-                "{path}: not on the tier; `evermap lane place apply` puts it there"
-            ));
-        }
-        return Ok(tier::View::default());
-    }
-    let applied = tier::place(&plan, None, &Watch::default())?;
-    for (_, error) in &applied.failed {
-        output::warn(&error.to_string());
-    }
-    Ok(applied.view())
 }

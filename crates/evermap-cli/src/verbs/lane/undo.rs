@@ -1,15 +1,18 @@
 //! `evermap lane undo`.
 
-use evermap_lane::guard::undo;
+use std::path::PathBuf;
+
+use evermap_lane::guard::{Undone, undo};
+use evermap_lane::tier::{Journal, Recovered, recover};
 use serde::Serialize;
 
 use super::state;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, plain};
 
 /// Undo what lanes left behind whose processes were killed
 ///
-/// Lanes that run are left alone. When this returns, nothing is left of the others; done again, it finds nothing. It is needed only when
+/// That is cores that were held, threads that were put before others, and files on their way to a tier or back. Lanes that run are left alone. When this returns, nothing is left of the others; done again, it finds nothing. It is needed only when
 /// a lane, its program and its guardian were killed together, and the next lane does it, too.
 ///
 ///   evermap lane undo
@@ -19,6 +22,9 @@ pub struct Undo {
     /// As one JSON object
     #[arg(long)]
     json: bool,
+    /// Where it is written down what was moved [default: /var/lib/evermap-lane for root, $XDG_STATE_HOME/evermap/lane]
+    #[arg(long, value_name = "DIR")]
+    journal: Option<PathBuf>,
     #[command(flatten)]
     state: state::State,
 }
@@ -27,36 +33,87 @@ pub struct Undo {
 struct Told<'a> {
     lanes: &'a [evermap_lane::guard::UndoneLane],
     running: usize,
+    /// Files that were on their way, and are on the tier now.
+    placed: Vec<String>,
+    /// Files that were on their way, and are where they were before.
+    returned: Vec<String>,
+    /// Records of files that another process is at.
+    busy: Vec<String>,
     failed: Vec<String>,
 }
 
 impl Undo {
     pub fn run(&self) -> Result<(), Failure> {
         let undone = undo(&self.state.or_of_user()?)?;
+        let moved = self.recover()?;
         let mut output = Output::new();
         if self.json {
-            let failed = undone.failed.iter().map(ToString::to_string).collect();
-            output.json(&Told { lanes: &undone.lanes, running: undone.running, failed })?;
+            let lanes = undone.failed.iter().map(ToString::to_string);
+            let files = moved.left.iter().map(|(_, error)| error.to_string());
+            output.json(&Told {
+                lanes: &undone.lanes,
+                running: undone.running,
+                placed: names(&moved.placed),
+                returned: names(&moved.returned),
+                busy: names(&moved.busy),
+                failed: lanes.chain(files).collect(),
+            })?;
         } else {
-            if undone.lanes.is_empty() {
-                output.line("nothing was left behind")?;
-            }
-            for lane in &undone.lanes {
-                let core = lane.core.map_or("no core".into(), |core| format!("core {core}"));
-                output.line(&format!("{} of {}, {core}: undone", lane.id, lane.command))?;
-                for did in &lane.did {
-                    output.line(&format!("  {did}"))?;
-                }
-            }
-            if undone.running > 0 {
-                output.line(&format!("{} lanes run, and are left alone", undone.running))?;
-            }
+            tell(&undone, &moved, &mut output)?;
         }
         output.finish()?;
-        let mut failed = undone.failed.into_iter().map(Failure::from);
+        let lanes = undone.failed.into_iter().map(Failure::from);
+        let files = moved.left.into_iter().map(|(_, error)| Failure::from(error));
+        let mut failed = lanes.chain(files);
         let first = failed.next();
         // The last is said with the exit code.
         failed.for_each(|failure| failure.say());
         first.map_or(Ok(()), Err)
     }
+
+    /// Files that were on their way to a tier, or back, arrive or return.
+    fn recover(&self) -> Result<Recovered, Failure> {
+        let path = match &self.journal {
+            Some(path) => path.clone(),
+            None => match Journal::path_of_user() {
+                Ok(path) => path,
+                // Without a home nobody has moved anything.
+                Err(_) => return Ok(Recovered::default()),
+            },
+        };
+        Ok(match Journal::find(&path)? {
+            Some(journal) => recover(&journal)?,
+            None => Recovered::default(),
+        })
+    }
+}
+
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.display().to_string()).collect()
+}
+
+fn tell(undone: &Undone, moved: &Recovered, output: &mut Output) -> Result<(), Failure> {
+    if undone.lanes.is_empty() && moved.placed.is_empty() && moved.returned.is_empty() {
+        output.line("nothing was left behind")?;
+    }
+    for lane in &undone.lanes {
+        let core = lane.core.map_or("no core".into(), |core| format!("core {core}"));
+        output.line(&format!("{} of {}, {core}: undone", lane.id, lane.command))?;
+        for did in &lane.did {
+            output.line(&format!("  {did}"))?;
+        }
+    }
+    for (paths, what) in [
+        (&moved.placed, "was on its way, and is on the tier"),
+        (&moved.returned, "was on its way, and is where it was before"),
+        (&moved.busy, "another process is at it: left alone"),
+    ] {
+        for name in names(paths) {
+            output.line(&plain(&format!("{name}: {what}")))?;
+        }
+    }
+    if undone.running > 0 {
+        output.line(&format!("{} lanes run, and are left alone", undone.running))?;
+    }
+    Ok(())
 }
