@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use evermap_lane::Policy;
 use evermap_lane::run::{self, Options, Program};
 
 use super::{helper, place, result_file, state};
