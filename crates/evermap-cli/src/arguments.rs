@@ -24,17 +24,18 @@ Exit codes:
    0  done; a reader that stops early (`| head`) is no error
    1  query: nothing matched
    2  wrong usage: arguments, a selector, a name
-   3  no such store, object or file
+   3  no such store, object, file or process
    4  in use by somebody else; also addresses
    5  damaged, not an Evermap file, of a newer format, or of another type
    6  not permitted, or read-only
    7  no space left, on the disk or in the store's addresses
-   8  the document cannot be parsed
+   8  the document cannot be parsed; also policies, rules and traces
    9  the name is taken
   10  anything else
   11  a page cannot be fetched or laid out
   12  the source changed while it was copied, or the copy differs from it
   13  the connection to the other end broke, or it speaks otherwise
+  14  lane check: no lane with `SCHED_FIFO` is possible
  130  interrupted";
 
 /// Describes what a verb can be asked for.

@@ -102,3 +102,18 @@ fn mistakes_are_told_with_a_remedy() {
     assert!(text(&switched.stderr).contains("use mode `view`"));
     assert_eq!(fs::read(at.join("file")).unwrap(), b"contents");
 }
+
+#[test]
+fn who_finds_nothing_placed_is_told_where_was_looked() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    fs::create_dir(at.join("tier")).unwrap();
+    for verb in ["verify", "back"] {
+        let none = place(at, &[verb, "--journal", "journal"]);
+        assert!(none.status.success() && none.stdout.is_empty());
+        assert!(text(&none.stderr).contains("--tier DIR"), "{verb}: {}", text(&none.stderr));
+        let none = place(at, &[verb, "--journal", "journal", "--tier", "tier"]);
+        assert!(none.status.success() && none.stdout.is_empty());
+        assert!(text(&none.stderr).contains("no copies"), "{verb}: {}", text(&none.stderr));
+    }
+}

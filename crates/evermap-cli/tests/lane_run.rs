@@ -436,6 +436,8 @@ fn a_second_lane_on_the_same_core_is_refused_and_names_the_first() {
         "{ran:?}"
     );
     assert!(is_alive(lane.program) && place.journals().len() == 1);
+    let status: Value = serde_json::from_str(&place.run(&["status", "--json"]).out).unwrap();
+    assert_eq!(status["lanes"][0]["command"], SLEEP.join(" "), "{status}");
     // One that chooses gets another one, where there is one.
     if cores().len() > 1 {
         let (ran, report) = place.ended("", &["true"]);
@@ -646,6 +648,18 @@ fn the_end_of_the_program_is_passed_on() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_is_said_before_the_program_starts() {
+    let place = Place::new();
+    let ran = place.path("ran");
+    let mut lane = place.evermap(&["run"]);
+    lane.arg("--report").arg(place.path("nowhere/report.json")).args(["--", "touch"]).arg(&ran);
+    let said = Ran::of(lane.output().unwrap());
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(said.err.contains("there is no folder"), "{said:?}");
+    assert!(!ran.exists(), "it ran");
+}
+
+#[test]
 fn signals_to_the_lane_are_the_programs() {
     let place = Place::new();
     let ready = place.path("ready");
@@ -679,7 +693,7 @@ fn without_a_core_of_its_own_and_without_a_policy_the_rest_works() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(ran.out.rsplit_once(") ").unwrap().1.split(' ').nth(38), Some("0"));
     assert!(
-        report["core"].is_null() && report["missed"].as_array().unwrap().is_empty(),
+        report["core"].is_null() && report["not_applied"].as_array().unwrap().is_empty(),
         "{report}"
     );
 }
@@ -694,7 +708,10 @@ fn deadlines_are_had_without_a_core_or_replaced_by_name() {
     let pinned = format!("[app]\nfps = 60\nscheduler = \"deadline\"\ncore = {core}\n");
     let (ran, report) = place.ended(&pinned, &["sh", "-c", "cat /proc/$$/stat; true"]);
     assert_eq!(ran.out.rsplit_once(") ").unwrap().1.split(' ').nth(38), Some("1"), "{ran:?}");
-    assert!(report["missed"][0]["what"].as_str().unwrap().contains("SCHED_DEADLINE"), "{report}");
+    assert!(
+        report["not_applied"][0]["what"].as_str().unwrap().contains("SCHED_DEADLINE"),
+        "{report}"
+    );
     let free = "[app]\nfps = 60\nscheduler = \"deadline\"\nbudget_us = 1000\n";
     let (ran, report) = place.ended(free, &["sh", "-c", "cat /proc/$$/stat; true"]);
     let class = ran.out.rsplit_once(") ").unwrap().1.split(' ').nth(38).unwrap().to_owned();
@@ -702,7 +719,7 @@ fn deadlines_are_had_without_a_core_or_replaced_by_name() {
         "6" => assert!(report["core"].is_null(), "{report}"),
         // Refused, as where this test may not use all cores: FIFO, and it is said.
         _ => assert!(
-            class == "1" && report["missed"].to_string().contains("SCHED_DEADLINE"),
+            class == "1" && report["not_applied"].to_string().contains("SCHED_DEADLINE"),
             "{report}"
         ),
     }
@@ -992,7 +1009,7 @@ fn the_program_sees_its_files_from_the_tier_and_nobody_else_does() {
     );
     // The file's device tells whose it is.
     let (ran, report) = place.ended(&policy, &["stat", "-c", "%d", film.to_str().unwrap()]);
-    if report["missed"].to_string().contains("mounts") {
+    if report["not_applied"].to_string().contains("mounts") {
         eprintln!("skipped: private mounts are not allowed here");
         return;
     }

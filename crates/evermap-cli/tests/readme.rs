@@ -39,6 +39,15 @@ fn the_example_goes_on_where_the_last_run_ended() {
 fn the_reference_of_the_command_is_complete() {
     let reference = std::fs::read_to_string(project().join("docs/cli.md")).unwrap();
     let place = Place::new();
+    let has_options = |verb: &str| {
+        let words: Vec<&str> = verb.split(' ').chain(["-h"]).collect();
+        let help = place.ok(&words);
+        for option in help.split_whitespace().filter(|word| word.starts_with("--")) {
+            let option = option.trim_end_matches(['.', ',', ':', '\'', ')']);
+            let option = option.split_once("[=").map_or(option, |(name, _)| name);
+            assert!(reference.contains(option), "{option} of {verb}");
+        }
+    };
     for verb in [
         "parse",
         "query",
@@ -64,17 +73,29 @@ fn the_reference_of_the_command_is_complete() {
         "send",
         "receive",
         "sandbox exec",
+        "lane check",
+        "lane observe",
+        "lane run",
+        "lane status",
+        "lane undo",
+        "lane place",
+        "lane play",
+        "lane bench",
+        "lane trace",
+        "lane simulate",
         "demo",
         "completions",
     ] {
         assert!(reference.contains(&format!("## `evermap {verb}")), "{verb}");
-        let words: Vec<&str> = verb.split(' ').chain(["-h"]).collect();
-        let help = place.ok(&words);
-        for option in help.split_whitespace().filter(|word| word.starts_with("--")) {
-            let option = option.trim_end_matches(['.', ',', ':', '\'', ')']);
-            let option = option.split_once("[=").map_or(option, |(name, _)| name);
-            assert!(reference.contains(option), "{option} of {verb}");
-        }
+        has_options(verb);
+    }
+    // These have a section with others.
+    for (verb, parts) in [
+        ("lane place", &["plan", "apply", "back", "verify"][..]),
+        ("lane trace", &["record", "import", "stat"]),
+        ("lane simulate", &["run", "sweep", "reproduce", "fit", "profile"]),
+    ] {
+        parts.iter().for_each(|part| has_options(&format!("{verb} {part}")));
     }
     let help = place.ok(&["--help"]);
     let (_, codes) = help.split_once("Exit codes:").unwrap();

@@ -41,3 +41,8 @@ pub use policy::{
 pub use quantiles::Quantiles;
 pub use reads::{Note, Reads};
 pub use report::{Cause, Demotion, Report, Timed};
+
+/// The example in the README is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -20,7 +20,7 @@ pub(crate) fn completion_chart(title: &str, deadline_ms: f64, series: Vec<Series
         title: title.into(),
         x_label: "period".into(),
         y_label: "completion [ms]".into(),
-        levels: vec![(deadline_ms, "deadline".into())],
+        levels: vec![(deadline_ms, format!("deadline, {deadline_ms:.2} ms"))],
         kind: if series.len() == 1 { Kind::Lines } else { Kind::Points },
         series,
         ..LineChart::default()

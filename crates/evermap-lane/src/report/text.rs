@@ -74,10 +74,10 @@ impl Report {
 
     fn policy(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for applied in &self.applied {
-            writeln!(f, "  has          {applied}")?;
+            writeln!(f, "  had          {applied}")?;
         }
         for note in &self.not_applied {
-            writeln!(f, "  has not      {}: {}", note.what, note.why)?;
+            writeln!(f, "  had not      {}: {}", note.what, note.why)?;
         }
         for demotion in &self.demotions {
             let (after_ms, ran_ms) = (demotion.after_ms, demotion.ran_ms);

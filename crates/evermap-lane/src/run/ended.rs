@@ -23,7 +23,7 @@ pub enum End {
 /// What the lane could not have, and went on without.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Missed {
+pub struct NotApplied {
     /// What.
     pub what: String,
     /// Which right or setting is missing.
@@ -59,7 +59,7 @@ pub struct Ended {
     /// What it had, in sentences.
     pub applied: Vec<String>,
     /// What it could not have.
-    pub missed: Vec<Missed>,
+    pub not_applied: Vec<NotApplied>,
     /// What happened meanwhile, in sentences: lanes of others that were undone first, the end of its time, a core that went offline.
     pub events: Vec<String>,
     /// Its threads that did not sleep.
@@ -73,7 +73,7 @@ pub struct Ended {
     /// Processor time in the kernel for it.
     pub system_ms: f64,
     /// Time that its own threads could have run and did not, as last seen of each.
-    pub run_queue_wait_ms: f64,
+    pub run_queue_ms: f64,
     /// Pages that came without the disk.
     pub minor_faults: u64,
     /// Pages that were waited for.
@@ -100,14 +100,14 @@ impl Ended {
             core: None,
             core_why: Vec::new(),
             applied: Vec::new(),
-            missed: Vec::new(),
+            not_applied: Vec::new(),
             events: Vec::new(),
             demotions: Vec::new(),
             undone: Vec::new(),
             wall_ms: 0.0,
             user_ms: 0.0,
             system_ms: 0.0,
-            run_queue_wait_ms: 0.0,
+            run_queue_ms: 0.0,
             minor_faults: 0,
             major_faults: 0,
             voluntary_switches: 0,
@@ -151,7 +151,7 @@ impl fmt::Display for Ended {
             None => writeln!(f, "  core       none of its own")?,
         }
         lines(f, "had", &self.applied)?;
-        for Missed { what, why, remedy } in &self.missed {
+        for NotApplied { what, why, remedy } in &self.not_applied {
             writeln!(f, "  had not    {what}: {why}; {remedy}")?;
         }
         lines(f, "meanwhile", &self.events)?;
@@ -164,7 +164,7 @@ impl fmt::Display for Ended {
         writeln!(
             f,
             "  time       {:.1} ms, of these {:.1} ms running, {:.1} ms for it in the kernel, {:.1} ms waiting for the core",
-            self.wall_ms, self.user_ms, self.system_ms, self.run_queue_wait_ms
+            self.wall_ms, self.user_ms, self.system_ms, self.run_queue_ms
         )?;
         writeln!(
             f,

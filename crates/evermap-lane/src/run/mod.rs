@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use ended::{Demotion, End, Ended, Missed};
+pub use ended::{Demotion, End, Ended, NotApplied};
 pub use files::view;
 
 use crate::guard::StateDirectory;
@@ -54,14 +54,14 @@ pub struct Options {
     /// Copies that the program sees instead of their files.
     pub view: View,
     /// What could not be had of the tier: it is in the report with the rest ([`view`] gives both).
-    pub missed: Vec<Missed>,
+    pub not_applied: Vec<NotApplied>,
 }
 
 /// Runs a program in a lane, to its end. When this returns, the lane is undone: also if it fails.
 ///
 /// # Errors
 /// What the policy cannot have and would have to be told: a core that is taken or not there, a hold that others would suffer from, a
-/// program that cannot be started. Then nothing was started. A right that is missing is no error: [`Ended::missed`] names it.
+/// program that cannot be started. Then nothing was started. A right that is missing is no error: [`Ended::not_applied`] names it.
 pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ended> {
     verify_match(policy, program)?;
     let state = match &options.state {
@@ -71,8 +71,8 @@ pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ende
     let began = Instant::now();
     let own = Own::of_this()?;
     let mut ended = Ended::of(program);
-    ended.missed.clone_from(&options.missed);
-    let mut prepared = prepare::prepare(policy, program, options, &state, &own, &mut ended)?;
+    ended.not_applied.clone_from(&options.not_applied);
+    let mut prepared = prepare::prepare(policy, options, &state, &own, &mut ended)?;
     if let Some(core) = prepared.changes.core() {
         step_aside(core);
     }
@@ -139,10 +139,11 @@ impl Own {
         }
         let wish = Scheduling::fifo(u32::from(policy.app.priority) + 1);
         if let Err(error) = scheduler::set(Thread::CURRENT, &wish) {
-            let missed = why::not_scheduled(machine, &wish, &error);
-            ended
-                .missed
-                .push(Missed { what: "the lane's own watch before all others".into(), ..missed });
+            let lacked = why::not_scheduled(machine, &wish, &error);
+            ended.not_applied.push(NotApplied {
+                what: "the lane's own watch before all others".into(),
+                ..lacked
+            });
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::start::Wish;
-use super::{Ended, Missed, Options, Own, Program, wants_core, why};
+use super::{Ended, NotApplied, Options, Own, wants_core, why};
 use crate::guard::changes::Changes;
 use crate::guard::journal::Before;
 use crate::guard::{Claim, StateDirectory, undo};
@@ -30,7 +30,6 @@ pub(super) struct Prepared {
 
 pub(super) fn prepare(
     policy: &Policy,
-    program: &Program,
     options: &Options,
     state: &StateDirectory,
     own: &Own,
@@ -55,8 +54,7 @@ pub(super) fn prepare(
         affinity: own.affinity.clone(),
         timer_slack_ns: own.timer_slack_ns,
     };
-    let name = program.path.to_string_lossy();
-    let mut changes = Changes::begin(state, claim, &name, before)?;
+    let mut changes = Changes::begin(state, claim, &ended.command, before)?;
     let max_time = policy.guard.max_time_s.map(Duration::from_secs);
     changes.guard(options.helper.as_deref(), max_time)?;
     if policy.app.share == Share::Hold {
@@ -92,7 +90,7 @@ fn hold(changes: &mut Changes, machine: &Machine, ended: &mut Ended) -> Result<(
             Ok(())
         }
         Err(Error::HoldRefused { why, .. }) if why.is_lack_of_right() => {
-            ended.missed.push(Missed {
+            ended.not_applied.push(NotApplied {
                 what:
                     "the core for itself alone; it is lent to the others while the program sleeps"
                         .into(),
@@ -129,7 +127,7 @@ fn wishes(
                 let scheduling = Scheduling::deadline(budget_ns, deadline_ns, period_ns);
                 wishes.push(wish(&own.affinity, scheduling));
             }
-            _ => ended.missed.push(why::pinned_deadline()),
+            _ => ended.not_applied.push(why::pinned_deadline()),
         }
     }
     if app.scheduler != Scheduler::Other {

@@ -16,7 +16,7 @@ use super::family::Family;
 use super::prepare::Prepared;
 use super::start::{Answer, NotStarted, Orders, PATIENCE, Wish};
 use super::threads::Watch;
-use super::{Ended, Missed, Options, Program, facts, process_of, why};
+use super::{Ended, NotApplied, Options, Program, facts, process_of, why};
 use crate::counters;
 use crate::guard::channel::Channel;
 use crate::guard::{Claim, guardian};
@@ -203,7 +203,7 @@ fn say_granted(prepared: &mut Prepared, answer: &Answer, ended: &mut Ended) -> R
     for (wish, tried) in prepared.wishes.iter().zip(&answer.tried) {
         let Some(number) = tried else { continue };
         let error = io::Error::from_raw_os_error(*number);
-        ended.missed.push(why::not_scheduled(&prepared.machine, &wish.scheduling, &error));
+        ended.not_applied.push(why::not_scheduled(&prepared.machine, &wish.scheduling, &error));
     }
     let granted = answer.tried.iter().position(Option::is_none);
     let Some(wish) = granted.and_then(|at| prepared.wishes.get(at)).cloned() else {
@@ -236,16 +236,16 @@ fn say_rest(answer: &Answer, policy: &Policy, options: &Options, ended: &mut End
     let error = |number: i32| io::Error::from_raw_os_error(number);
     match answer.timer_slack {
         None => ended.applied.push("timers that are late by 1 ns at most on purpose".into()),
-        Some(number) => ended.missed.push(why::other("exact timers", &error(number))),
+        Some(number) => ended.not_applied.push(why::other("exact timers", &error(number))),
     }
     if policy.io.lock_memory {
         match answer.lock_memory {
             None => ended.applied.push("no limit for memory that it locks".into()),
             // Nobody's limit counts for whoever has the right.
             Some(_) if why::may_lock_memory() => {}
-            Some(number) => ended.missed.push(why::no_memory_limit(&error(number))),
+            Some(number) => ended.not_applied.push(why::no_memory_limit(&error(number))),
         }
-        ended.missed.push(Missed {
+        ended.not_applied.push(NotApplied {
             what: "locked memory".into(),
             why: "a program can lock its memory only itself".into(),
             remedy: "have it call mlockall, or `Lane::enter` of the library; or say `lock_memory = false`".into(),
@@ -414,7 +414,7 @@ impl Supervisor<'_> {
         let last = self.watch.look(&threads(self.program.pid), self.prepared.changes.before());
         drop(last);
         ended.threads = self.watch.seen();
-        ended.run_queue_wait_ms = self.watch.wait_ns() as f64 / 1e6;
+        ended.run_queue_ms = self.watch.wait_ns() as f64 / 1e6;
         let failed = |source| Error::Io {
             operation: "take the end of the program",
             path: format!("/proc/{}", self.program.pid).into(),

@@ -4,24 +4,24 @@ use std::io;
 
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::Missed;
+use super::NotApplied;
 use crate::machine::{Machine, why_refused};
 use crate::sys::scheduler::{Policy, Scheduling};
 
 /// A way to be scheduled was refused.
-pub(super) fn not_scheduled(machine: &Machine, wish: &Scheduling, error: &io::Error) -> Missed {
+pub(super) fn not_scheduled(machine: &Machine, wish: &Scheduling, error: &io::Error) -> NotApplied {
     let what = match wish.policy {
         Policy::Fifo => format!("SCHED_FIFO at {}", wish.priority),
         Policy::Deadline => "SCHED_DEADLINE".to_owned(),
         _ => return other("its core", error),
     };
     let (why, remedy) = why_refused(machine, wish.policy, error);
-    Missed { what, why, remedy }
+    NotApplied { what, why, remedy }
 }
 
 /// `SCHED_DEADLINE` was not even asked for.
-pub(super) fn pinned_deadline() -> Missed {
-    Missed {
+pub(super) fn pinned_deadline() -> NotApplied {
+    NotApplied {
         what: "SCHED_DEADLINE".into(),
         why: "the kernel refuses it to programs that have one core; FIFO is used instead".into(),
         remedy: "say `core = \"auto\"` and `share = \"lend\"` to have it without a core".into(),
@@ -34,8 +34,8 @@ pub(super) fn may_lock_memory() -> bool {
 }
 
 /// The limit for locked memory stays.
-pub(super) fn no_memory_limit(error: &io::Error) -> Missed {
-    Missed {
+pub(super) fn no_memory_limit(error: &io::Error) -> NotApplied {
+    NotApplied {
         what: "no limit for memory that it locks".into(),
         why: format!("RLIMIT_MEMLOCK cannot be raised: {error}"),
         remedy: "raise it (`LimitMEMLOCK=infinity` of the service), or do it as root".into(),
@@ -43,8 +43,8 @@ pub(super) fn no_memory_limit(error: &io::Error) -> Missed {
 }
 
 /// Something else.
-pub(super) fn other(what: &str, error: &io::Error) -> Missed {
-    Missed {
+pub(super) fn other(what: &str, error: &io::Error) -> NotApplied {
+    NotApplied {
         what: what.into(),
         why: format!("the kernel says: {error}"),
         remedy: "see `evermap lane check`".into(),

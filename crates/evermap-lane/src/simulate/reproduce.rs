@@ -268,7 +268,7 @@ mod charts {
             .collect();
         BarChart {
             title: "Utilisation of the cores without blocking, against with it".into(),
-            y_label: "change [points of %]".into(),
+            y_label: "change [percentage points]".into(),
             groups: shown
                 .iter()
                 .map(|row| row.name.split(':').next().unwrap_or_default().into())

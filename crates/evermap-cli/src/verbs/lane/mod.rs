@@ -6,6 +6,7 @@ mod guard;
 mod observe;
 mod place;
 mod play;
+mod result_file;
 mod run;
 mod simulate;
 mod start;

@@ -293,6 +293,9 @@ impl Back {
             }
         }
         output.finish()?;
+        if files.is_empty() {
+            output::warn(&nothing(tier.as_deref()));
+        }
         failures.end()
     }
 }
@@ -318,6 +321,9 @@ impl Verify {
             }
         }
         output.finish()?;
+        if all.is_empty() {
+            output::warn(&nothing(tier.as_deref()));
+        }
         failures.end()?;
         match all.iter().filter(|checked| checked.health.is_bad()).count() {
             0 => Ok(()),
@@ -405,6 +411,14 @@ fn policy_of(path: Option<&Path>) -> Result<Option<evermap_lane::Tier>, Failure>
 fn tier_of(policy: Option<&Path>, tier: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
     let of_policy = policy_of(policy)?.map(|policy| Request::of_policy(&policy).tier);
     Ok(tier.map(Path::to_path_buf).or(of_policy))
+}
+
+/// What is said when nothing was found: what was placed in mode `view` is only found on a tier that is named.
+fn nothing(tier: Option<&Path>) -> String {
+    match tier {
+        Some(tier) => format!("no copies of this user's are on {}", tier.display()),
+        None => "nothing was switched; `--tier DIR` names a tier with copies of mode `view`".into(),
+    }
 }
 
 /// All that was switched.

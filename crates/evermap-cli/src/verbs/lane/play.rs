@@ -7,13 +7,14 @@ use clap::ValueEnum;
 use evermap_lane::bench::{Clip, Play as Playing, Played, Preset, play};
 use evermap_lane::{Error, IoMode, Policy, Rate, Scheduler, Share};
 
+use super::result_file;
 use crate::failure::Failure;
 use crate::output::Output;
 
 /// Play a clip, and count the deadlines that were missed
 ///
-/// A player as a program with deadlines is: each period it reads a frame, verifies it, decodes for some processor time, and sleeps. Without `--clip` it
-/// makes a clip of its own, which has no name and is gone with it. What could not be had for want of a right is said, and is no failure.
+/// A player as a program with deadlines is: each period it reads a frame, decodes for some processor time, and sleeps. Without `--clip` it makes a
+/// clip of its own, whose frames it verifies, and which has no name and is gone with it. What could not be had for want of a right is said, and is no failure.
 ///
 ///     evermap lane play --fps 60 --io nowait --seconds 10
 ///     evermap lane play --policy player.toml --clip film.clip --json
@@ -87,6 +88,7 @@ impl Play {
         if let Some(path) = &self.make {
             return Ok(clip.make(path)?);
         }
+        result_file::ask(self.svg.as_deref())?;
         // It is there for as long as it is open.
         let own = match &self.clip {
             Some(_) => None,

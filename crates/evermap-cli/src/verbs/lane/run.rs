@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use evermap_lane::Policy;
 use evermap_lane::run::{self, Options, Program};
 
-use super::{helper, place, state};
+use super::{helper, place, result_file, state};
 use crate::failure::Failure;
 use crate::output;
 use crate::verbs::command::find;
@@ -58,7 +58,8 @@ impl Run {
         };
         let path = find(name).ok_or_else(|| Failure::NoCommand { name: name.clone() })?;
         let program = Program { path, name: name.clone(), arguments: arguments.to_vec() };
-        let (view, missed) = match policy.tier.files.is_empty() {
+        result_file::ask(self.report.as_deref())?;
+        let (view, not_applied) = match policy.tier.files.is_empty() {
             true => Default::default(),
             false => run::view(&policy, &place::watch("placing")).map_err(Failure::NoTier)?,
         };
@@ -66,7 +67,7 @@ impl Run {
             state: self.state.directory()?,
             helper: Some(helper()?),
             view,
-            missed,
+            not_applied,
             ..Options::default()
         };
         let ended = run::run(&policy, &program, &options).map_err(Failure::LaneRefused)?;
@@ -80,10 +81,10 @@ impl Run {
             None => {}
         }
         if self.quiet || self.report.is_some() {
-            for missed in &ended.missed {
+            for lacked in &ended.not_applied {
                 output::warn(&format!(
                     "had not {}: {}; {}",
-                    missed.what, missed.why, missed.remedy
+                    lacked.what, lacked.why, lacked.remedy
                 ));
             }
             ended.events.iter().for_each(|event| output::warn(event));

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use evermap_lane::simulate::{self, Fitted, Targets};
 
+use super::super::result_file;
 use super::given::{in_file, named, text_of, write};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -56,6 +57,7 @@ pub struct Fit {
 
 impl Fit {
     pub fn run(&self) -> Result<(), Failure> {
+        result_file::ask(self.to.as_deref())?;
         let targets = if self.targets == Path::new("bahn2019") {
             Targets::bahn2019()?
         } else {

@@ -6,6 +6,7 @@ use evermap_lane::plot::{Kind, LineChart, Series};
 use evermap_lane::simulate::{self, Frame, Mode, Scenario, Summary, Workload};
 use serde::Serialize;
 
+use super::super::result_file;
 use super::given::{Given, mode, write};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -56,6 +57,7 @@ struct OfRun<'a> {
 
 impl Run {
     pub fn run(&self) -> Result<(), Failure> {
+        result_file::ask(self.svg.as_deref())?;
         let profile = self.given.profile()?;
         let workload = self.given.workload(&profile)?;
         let (mode, device) = (

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use evermap_lane::simulate::{self, Axis, Mode, SweepRow};
 
+use super::super::result_file;
 use super::given::{Given, mode, write};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -44,6 +45,7 @@ pub struct Sweep {
 
 impl Sweep {
     pub fn run(&self) -> Result<(), Failure> {
+        result_file::ask(self.svg.as_deref())?;
         let profile = self.given.profile()?;
         let workload = self.given.workload(&profile)?;
         let axes = self.over.iter().map(|over| over.parse());
