@@ -90,7 +90,8 @@ fn mistakes_are_told_with_a_remedy() {
         (&["plan", "--policy", "policy.toml"], 8, "unknown field"),
         (&["plan", "--policy", "none.toml"], 3, "none.toml"),
         (&["apply", "--commit", "file"], 2, "--mode switch"),
-        (&["apply", "none"], 2, "none of these files"),
+        (&["apply", "none"], 3, "no file has this name"),
+        (&["apply", "file", "none"], 3, "no file has this name"),
         (&["back", "file", "--journal", "journal"], 3, "name the tier"),
     ] {
         let said = place(at, arguments);

@@ -208,3 +208,63 @@ fn a_picture_that_cannot_be_written_is_said_before_anything_is_played() {
     place.fails(3, "there is no folder", &[&long[..], &["nowhere/play.svg"]].concat());
     place.fails(2, "it is a folder", &[&long[..], &["."]].concat());
 }
+
+#[test]
+fn what_was_played_until_an_interrupt_is_told() {
+    let place = place();
+    let mut command = place.command(&[
+        "lane",
+        "play",
+        "--policy",
+        "off.toml",
+        "--seconds",
+        "600",
+        "--frame-bytes",
+        "64",
+        "--json",
+    ]);
+    let player = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It makes a clip first, a small one; whoever is interrupted before it plays has played nothing.
+    std::thread::sleep(Duration::from_secs(3));
+    let pid = rustix::process::Pid::from_raw(player.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = player.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&String::from_utf8(output.stdout).unwrap());
+    assert!(report["periods"].as_u64().unwrap() < 60_000, "{report}");
+    assert_eq!(
+        report["frames"].as_u64().unwrap(),
+        report["completion_ms"]["count"].as_u64().unwrap()
+    );
+}
+
+#[test]
+fn clips_of_ones_own_are_verified_and_replaced_only_when_that_is_said() {
+    let place = place();
+    let make = ["lane", "play", "--make", "own.clip", "--frames", "10", "--frame-bytes", "8192"];
+    place.ok(&make);
+    let play = [
+        "lane",
+        "play",
+        "--policy",
+        "off.toml",
+        "--clip",
+        "own.clip",
+        "--frames",
+        "20",
+        "--frame-bytes",
+        "8192",
+        "--decode-us",
+        "1",
+    ];
+    place.ok(&play);
+    let again = place.run(&make);
+    assert!(again.code == 9 && again.err.contains("--force"), "{again:?}");
+    let mut bytes = std::fs::read(place.path("own.clip")).unwrap();
+    bytes[3 * 8192 + 4_000] ^= 1;
+    std::fs::write(place.path("own.clip"), bytes).unwrap();
+    let damaged = place.run(&play);
+    assert!(damaged.code == 5 && damaged.err.contains("frames were not"), "{damaged:?}");
+    place.ok(&[&make[..], &["--force"]].concat());
+    place.ok(&play);
+}

@@ -177,13 +177,22 @@ pub struct Io {
     pub ahead_ms: u64,
     /// How long the ring is looked at before the program sleeps; for `uring`. A poller that never sleeps starves the kernel's own work.
     pub spin_us: u64,
-    /// All memory of the program is locked and there before the first period.
-    pub lock_memory: bool,
+    /// All memory of the program is locked and there before the first period; so it is unless this says no. A program that is started can do
+    /// that only itself: whoever says yes hears so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock_memory: Option<bool>,
 }
 
 impl Default for Io {
     fn default() -> Self {
-        Self { mode: IoMode::Map, ahead_ms: 500, spin_us: 200, lock_memory: true }
+        Self { mode: IoMode::Map, ahead_ms: 500, spin_us: 200, lock_memory: None }
+    }
+}
+
+impl Io {
+    /// Whether memory is to be locked.
+    pub fn locks_memory(&self) -> bool {
+        self.lock_memory.unwrap_or(true)
     }
 }
 

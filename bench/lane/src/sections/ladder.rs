@@ -46,13 +46,13 @@ pub fn report(bench: &mut Bench) -> Outcome {
             table.row(&[
                 cell.name.clone(),
                 missed(cell),
-                ms(cell.completion.p50),
-                ms(cell.completion.p99),
-                ms(cell.completion.p999),
-                ms(cell.completion.max),
-                ms(cell.wake_up.p99),
-                ms(cell.io.p99),
-                ms(cell.io.max),
+                ms(cell.completion_ms.p50),
+                ms(cell.completion_ms.p99),
+                ms(cell.completion_ms.p999),
+                ms(cell.completion_ms.max),
+                ms(cell.wake_up_ms.p99),
+                ms(cell.io_ms.p99),
+                ms(cell.io_ms.max),
             ]);
         }
         println!("{table}");

@@ -56,8 +56,8 @@ pub fn report(bench: &mut Bench) -> Outcome {
                 format!("{} us", figure(ns as f64 / 1e3)),
                 device.to_string(),
                 missed(cell),
-                figure(cell.completion.p50),
-                figure(cell.completion.p99),
+                figure(cell.completion_ms.p50),
+                figure(cell.completion_ms.p99),
                 format!("{} %", figure(cell.own_percent)),
                 format!("{} %", figure(lost)),
             ]);

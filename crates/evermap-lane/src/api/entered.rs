@@ -104,7 +104,7 @@ impl Entered {
     }
 
     fn lock_memory(&mut self, policy: &Policy) {
-        if !policy.io.lock_memory {
+        if !policy.io.locks_memory() {
             return;
         }
         match AllMemory::lock(&mut self.not_applied) {

@@ -90,7 +90,7 @@ impl Lane {
         if IS_IN.get() {
             return Err(Error::AlreadyIn);
         }
-        let lock = if policy.io.lock_memory { Lock::Wanted } else { Lock::Unwanted };
+        let lock = if policy.io.locks_memory() { Lock::Wanted } else { Lock::Unwanted };
         let mut entered = Entered::enter(policy, period, state)?;
         let samples = Samples::new(lock).map_err(|source| Error::Io {
             operation: "get memory for",

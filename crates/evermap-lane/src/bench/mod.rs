@@ -17,6 +17,6 @@ pub use background::{Load, Units};
 pub use child::{Launcher, serve};
 pub use clip::Clip;
 pub use ladder::{Ladder, Subject, Turn};
-pub use player::{PRESETS, Play, Played, Preset, play};
+pub use player::{PRESETS, Play, Played, Preset, play, play_until};
 pub use results::{Cell, Results};
 pub use rung::Rung;

@@ -1,6 +1,7 @@
 //! A player: each period it reads a frame, verifies it, decodes for a given processor time, and sleeps.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,19 @@ pub struct Played {
 /// # Errors
 /// As [`Lane::enter`], [`Lane::open`] and [`crate::Frame::read`].
 pub fn play(policy: &Policy, play: &Play, state: Option<&Path>) -> Result<Played> {
+    play_until(policy, play, state, &AtomicBool::new(false))
+}
+
+/// The same; `stop` ends it with the frame that it is at, and what was measured until then is the result.
+///
+/// # Errors
+/// As [`play`].
+pub fn play_until(
+    policy: &Policy,
+    play: &Play,
+    state: Option<&Path>,
+    stop: &AtomicBool,
+) -> Result<Played> {
     let mut lane = match state {
         Some(state) => Lane::enter_in(policy, &StateDirectory::at(state)?)?,
         None => Lane::enter(policy)?,
@@ -85,7 +99,7 @@ pub fn play(policy: &Policy, play: &Play, state: Option<&Path>) -> Result<Played
     let mut damaged = 0;
     let mut span_ns: Option<(u64, u64)> = None;
     while let Some(frame) = lane.frame()? {
-        if frame.period() >= play.periods {
+        if frame.period() >= play.periods || stop.load(Ordering::Relaxed) {
             // The frame that shows that time is over is none of the clip's.
             frame.forget();
             break;

@@ -45,11 +45,11 @@ pub struct Cell {
     /// The share of those, in percent.
     pub missed_percent: f64,
     /// Of all frames.
-    pub completion: Quantiles,
+    pub completion_ms: Quantiles,
     /// Of all frames.
-    pub io: Quantiles,
+    pub io_ms: Quantiles,
     /// Of all frames.
-    pub wake_up: Quantiles,
+    pub wake_up_ms: Quantiles,
     /// Reads by how they were served.
     pub reads: Reads,
     /// Frames that were not what they should have been.
@@ -117,9 +117,9 @@ fn cell((preset, subject): (Preset, Subject), turns: &[Turn], cores: usize) -> C
         periods,
         missed,
         missed_percent: 100.0 * missed as f64 / periods.max(1) as f64,
-        completion: timed(|frame| frame.completion_ms),
-        io: timed(|frame| frame.io_ms),
-        wake_up: timed(|frame| frame.wake_up_ms),
+        completion_ms: timed(|frame| frame.completion_ms),
+        io_ms: timed(|frame| frame.io_ms),
+        wake_up_ms: timed(|frame| frame.wake_up_ms),
         reads,
         damaged,
         cached_bytes_max: own.iter().filter_map(|turn| turn.cached_bytes).max(),
@@ -160,9 +160,9 @@ impl std::fmt::Display for Results {
             let cost = cell.cost_percent.map_or("-".to_string(), |cost| format!("{cost:.1}"));
             let completion = format!(
                 "{:.2}/{:.2}/{:.2}",
-                cell.completion.p50, cell.completion.p99, cell.completion.max
+                cell.completion_ms.p50, cell.completion_ms.p99, cell.completion_ms.max
             );
-            let io = format!("{:.2}/{:.2}", cell.io.p99, cell.io.max);
+            let io = format!("{:.2}/{:.2}", cell.io_ms.p99, cell.io_ms.max);
             writeln!(
                 f,
                 "{:>5}  {:<20} {:>7} {:>9.2}  {:>26}  {:>17}  {:>6.1} {:>6}",

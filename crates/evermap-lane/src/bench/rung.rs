@@ -93,7 +93,7 @@ impl Rung {
         }
         if policy.app.scheduler == Scheduler::Other {
             policy.app.share = Share::Off;
-            policy.io.lock_memory = false;
+            policy.io.lock_memory = Some(false);
         }
         policy
     }

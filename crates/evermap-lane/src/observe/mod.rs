@@ -10,6 +10,8 @@ mod suggest;
 mod wakeups;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,11 +47,13 @@ pub struct Options {
     pub time: Duration,
     /// Count switches instead of asking the kernel for records of them.
     pub only_poll: bool,
+    /// Ends it before its time when this becomes true.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { time: Duration::from_secs(10), only_poll: false }
+        Options { time: Duration::from_secs(10), only_poll: false, stop: Arc::default() }
     }
 }
 
@@ -173,7 +177,7 @@ pub fn observe(process: u32, options: &Options) -> Result<Observation> {
         }
         session.follow();
         let left = options.time.saturating_sub(begin.elapsed());
-        if left.is_zero() {
+        if left.is_zero() || options.stop.load(Ordering::Relaxed) {
             break !session.identity.is_there();
         }
         thread::sleep(session.pause().min(left));

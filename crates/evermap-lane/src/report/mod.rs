@@ -35,13 +35,13 @@ pub struct Report {
     /// Periods that passed wholly before the program came to them.
     pub drops: u64,
     /// From the period's beginning to the frame's end.
-    pub completion: Quantiles,
+    pub completion_ms: Quantiles,
     /// From the period's beginning until the program ran.
-    pub wake_up: Quantiles,
+    pub wake_up_ms: Quantiles,
     /// In reads.
-    pub io: Quantiles,
+    pub io_ms: Quantiles,
     /// The rest.
-    pub compute: Quantiles,
+    pub compute_ms: Quantiles,
     /// Frames that the quantiles are of: all, or so many that were drawn from all with equal chances. The largest times are of all in any case.
     pub sampled: u64,
     /// Processor time of the thread.
@@ -147,10 +147,10 @@ impl Report {
             frames: counts.frames,
             misses: counts.misses,
             drops: counts.drops,
-            wake_up: of(|sample| sample.wake_up_ns, largest_ns[0]),
-            io: of(|sample| sample.io_ns, largest_ns[1]),
-            compute: of(Sample::compute_ns, largest_ns[2]),
-            completion: of(|sample| sample.completion_ns, largest_ns[3]),
+            wake_up_ms: of(|sample| sample.wake_up_ns, largest_ns[0]),
+            io_ms: of(|sample| sample.io_ns, largest_ns[1]),
+            compute_ms: of(Sample::compute_ns, largest_ns[2]),
+            completion_ms: of(|sample| sample.completion_ns, largest_ns[3]),
             sampled: kept.len() as u64,
             timed: kept.iter().map(Timed::of).collect(),
             ..Self::default()

@@ -20,10 +20,10 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "  [ms]             p50       p99     p99.9       max")?;
         let rows = [
-            ("completion", &self.completion),
-            ("wake-up", &self.wake_up),
-            ("I/O", &self.io),
-            ("compute", &self.compute),
+            ("completion", &self.completion_ms),
+            ("wake-up", &self.wake_up_ms),
+            ("I/O", &self.io_ms),
+            ("compute", &self.compute_ms),
         ];
         rows.iter().try_for_each(|(name, quantiles)| row(f, name, quantiles))?;
         if self.sampled < self.frames {

@@ -151,8 +151,14 @@ impl fmt::Display for Ended {
             None => writeln!(f, "  core       none of its own")?,
         }
         lines(f, "had", &self.applied)?;
+        let mut said: Vec<(&str, &str)> = Vec::new();
         for NotApplied { what, why, remedy } in &self.not_applied {
-            writeln!(f, "  had not    {what}: {why}; {remedy}")?;
+            // One lack may be behind several.
+            match said.contains(&(why, remedy)) {
+                true => writeln!(f, "  had not    {what}: for the same reason")?,
+                false => writeln!(f, "  had not    {what}: {why}; {remedy}")?,
+            }
+            said.push((why, remedy));
         }
         lines(f, "meanwhile", &self.events)?;
         for Demotion { thread, name, ran_ms } in &self.demotions {

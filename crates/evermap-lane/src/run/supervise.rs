@@ -176,7 +176,7 @@ fn begin(
         view: options.view.clone(),
         wishes: prepared.wishes.clone(),
         timer_slack_ns: std::num::NonZeroU64::MIN,
-        lock_memory: policy.io.lock_memory,
+        lock_memory: policy.io.locks_memory(),
     };
     channel.say(&orders).map_err(failed)?;
     let mut hear = || channel.hear::<Answer>(PATIENCE).map_err(failed);
@@ -238,13 +238,15 @@ fn say_rest(answer: &Answer, policy: &Policy, options: &Options, ended: &mut End
         None => ended.applied.push("timers that are late by 1 ns at most on purpose".into()),
         Some(number) => ended.not_applied.push(why::other("exact timers", &error(number))),
     }
-    if policy.io.lock_memory {
+    if policy.io.locks_memory() {
         match answer.lock_memory {
             None => ended.applied.push("no limit for memory that it locks".into()),
             // Nobody's limit counts for whoever has the right.
             Some(_) if why::may_lock_memory() => {}
             Some(number) => ended.not_applied.push(why::no_memory_limit(&error(number))),
         }
+    }
+    if policy.io.lock_memory == Some(true) {
         ended.not_applied.push(NotApplied {
             what: "locked memory".into(),
             why: "a program can lock its memory only itself".into(),

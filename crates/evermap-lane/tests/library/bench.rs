@@ -89,7 +89,7 @@ fn act_of_a_ladder() {
         assert!(cell.own_percent > 0.0 && cell.cost_percent.is_some(), "{}", cell.name);
     }
     let (plain, injected) = (&results.cells[2], &results.cells[3]);
-    assert!(injected.io.min >= plain.io.min + 0.2, "two pages of 0.1 ms each");
+    assert!(injected.io_ms.min >= plain.io_ms.min + 0.2, "two pages of 0.1 ms each");
     #[cfg(feature = "plots")]
     {
         let svgs = results.svgs().unwrap();

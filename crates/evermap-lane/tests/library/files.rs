@@ -101,7 +101,7 @@ fn a_report_is_text_json_and_a_picture() {
         let back: evermap_lane::Report = serde_json::from_str(&json).unwrap();
         // Times may differ in the last bit.
         assert_eq!((back.frames, back.reads, &back.applied), (20, report.reads, &report.applied));
-        assert!((back.completion.p99 - report.completion.p99).abs() < 1e-9);
+        assert!((back.completion_ms.p99 - report.completion_ms.p99).abs() < 1e-9);
         #[cfg(feature = "plots")]
         assert!(report.svg("frames").unwrap().contains("deadline"));
         for frame in report.timed() {

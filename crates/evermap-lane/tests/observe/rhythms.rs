@@ -11,7 +11,7 @@ use crate::acts::Act;
 const TRIES: usize = 4;
 
 fn options(seconds: u64, only_poll: bool) -> Options {
-    Options { time: Duration::from_secs(seconds), only_poll }
+    Options { time: Duration::from_secs(seconds), only_poll, ..Options::default() }
 }
 
 fn busiest(seen: &Observation) -> &SeenThread {

@@ -44,9 +44,13 @@ impl Check {
             }
         }
         output.finish()?;
-        match machine::can_lend_with_fifo(&statements) {
-            true => Ok(()),
-            false => Err(Failure::NoLane),
+        if !machine::can_lend_with_fifo(&statements) {
+            return Err(Failure::NoLane);
+        }
+        let absent = self.places.iter().find_map(|path| Some((path, path.metadata().err()?)));
+        match absent {
+            Some((path, source)) => Err(Failure::Source { path: path.clone(), source }),
+            None => Ok(()),
         }
     }
 }

@@ -40,7 +40,9 @@ struct Told<'a> {
 impl Observe {
     pub fn run(&self) -> Result<(), Failure> {
         let time = Duration::from_secs(self.seconds.into());
-        let options = Options { time, only_poll: self.poll };
+        // What was seen until a Ctrl-C is told.
+        let stop = evermap_transfer::cancelled_by_signals();
+        let options = Options { time, only_poll: self.poll, stop };
         let observation = observe::observe(self.process, &options)?;
         if observation.has_ended {
             output::warn(&format!(

@@ -1,5 +1,6 @@
 //! `evermap lane place`: files on the fast tier, and back.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -241,9 +242,6 @@ impl Apply {
             let why = skipped.why.to_string();
             self.common.tell_not(&skipped.path, "skipped", &why, &mut output)?;
         }
-        for pattern in &plan.unmatched {
-            output::warn(&format!("{pattern}: no file has this name"));
-        }
         for (path, error) in applied.failed {
             if self.common.json {
                 self.common.tell_not(&path, "failed", &error.to_string(), &mut output)?;
@@ -253,9 +251,16 @@ impl Apply {
         output.finish()?;
         // What was placed before is there: asking again is no mistake.
         let is_there = |skipped: &Skipped| skipped.why == Why::Unsuitable(Unsuitable::OnTier);
-        let is_nothing = plan.files.is_empty()
-            && (!plan.unmatched.is_empty() || !plan.skipped.iter().all(is_there));
+        let is_nothing = plan.files.is_empty() && !plan.skipped.iter().all(is_there);
         failures.end()?;
+        let mut absent = plan.unmatched.iter().map(|pattern| Failure::Source {
+            path: pattern.into(),
+            source: io::Error::new(io::ErrorKind::NotFound, "no file has this name"),
+        });
+        if let Some(first) = absent.next() {
+            absent.for_each(|failure| failure.say());
+            return Err(first);
+        }
         match is_nothing {
             true => Err(Failure::Usage("none of these files can be placed".into())),
             false => Ok(()),

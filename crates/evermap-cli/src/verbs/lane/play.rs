@@ -1,10 +1,12 @@
 //! `evermap lane play`.
 
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use evermap_lane::bench::{Clip, Play as Playing, Played, Preset, play};
+use evermap_lane::bench::clip::{FRAME_BYTES, is_frame};
+use evermap_lane::bench::{Clip, Play as Playing, Played, Preset, play_until};
 use evermap_lane::{Error, IoMode, Policy, Rate, Scheduler, Share};
 
 use super::result_file;
@@ -14,7 +16,8 @@ use crate::output::Output;
 /// Play a clip, and count the deadlines that were missed
 ///
 /// A player as a program with deadlines is: each period it reads a frame, decodes for some processor time, and sleeps. Without `--clip` it makes a
-/// clip of its own, whose frames it verifies, and which has no name and is gone with it. What could not be had for want of a right is said, and is no failure.
+/// clip of its own, which has no name and is gone with it. Frames of clips that `evermap lane play` made are verified. What could not be had for want of a right is
+/// said, and is no failure. A Ctrl-C ends it with the report of what was played until then.
 ///
 ///     evermap lane play --fps 60 --io nowait --seconds 10
 ///     evermap lane play --policy player.toml --clip film.clip --json
@@ -39,6 +42,9 @@ pub struct Play {
     /// Make a clip of so many frames with this name, and play nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["clip", "policy", "json", "svg"])]
     make: Option<PathBuf>,
+    /// Replace what is there
+    #[arg(long, requires = "make")]
+    force: bool,
     /// Where a clip of its own is made: which disk is read
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -86,7 +92,10 @@ impl Play {
         let frame_bytes = self.frame_bytes.unwrap_or(preset.frame_bytes);
         let clip = Clip { frames: periods, frame_bytes };
         if let Some(path) = &self.make {
-            return Ok(clip.make(path)?);
+            return match path.symlink_metadata() {
+                Ok(_) if !self.force => Err(Failure::FileInTheWay { path: path.clone() }),
+                _ => Ok(clip.make(path)?),
+            };
         }
         result_file::ask(self.svg.as_deref())?;
         // It is there for as long as it is open.
@@ -98,15 +107,18 @@ impl Play {
             (Some(path), _) => path.clone(),
             (None, own) => own_path(own.as_ref()),
         };
+        let is_verified = own.is_some() || has_number(&path, frame_bytes);
         let playing = Playing {
             clip: path,
             frame_bytes,
             periods,
             decode_us: self.decode_us.unwrap_or(preset.decode_us),
-            is_verified: own.is_some(),
+            is_verified,
             is_direct: false,
         };
-        self.tell(&play(&policy, &playing, None)?)
+        // What was played until a Ctrl-C is told.
+        let stop = evermap_transfer::cancelled_by_signals();
+        self.tell(&play_until(&policy, &playing, None, &stop)?)
     }
 
     fn policy(&self) -> Result<Policy, Failure> {
@@ -129,7 +141,7 @@ impl Play {
         if self.no_lane {
             policy.app.share = Share::Off;
             policy.app.scheduler = Scheduler::Other;
-            policy.io.lock_memory = false;
+            policy.io.lock_memory = Some(false);
         }
         policy.verify().map_err(Failure::Usage)?;
         Ok(policy)
@@ -157,6 +169,13 @@ impl Play {
             ))),
         }
     }
+}
+
+/// Whether the file begins as a clip of such frames does. One that cannot be read is the player's business.
+fn has_number(path: &std::path::Path, frame_bytes: usize) -> bool {
+    let mut first = vec![0; frame_bytes.min(*FRAME_BYTES.end())];
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && is_frame(&first, 0)
 }
 
 /// No longer than it has to be, and 256 MiB at most.

@@ -12,7 +12,8 @@ use crate::output::{Output, plain};
 
 /// Undo what lanes left behind whose processes were killed
 ///
-/// That is cores that were held, threads that were put before others, and files on their way to a tier or back. Lanes that run are left alone. When this returns, nothing is left of the others; done again, it finds nothing. It is needed only when
+/// That is cores that were held, threads that were put before others, and files on their way to a tier or back. Lanes that run
+/// are left alone. When this returns, nothing is left of the others; done again, it finds nothing. It is needed only when
 /// a lane, its program and its guardian were killed together, and the next lane does it, too.
 ///
 ///   evermap lane undo

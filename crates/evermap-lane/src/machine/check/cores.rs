@@ -157,6 +157,6 @@ fn tickless(machine: &Machine) -> Statement {
     match machine.cpus.tickless.is_empty() {
         false => Statement::yes(name, format!("cores {} have no timer ticks while one program runs", machine.cpus.tickless)),
         true => Statement::no(name, "no core was booted with `nohz_full`: each running program is interrupted at every tick")
-            .remedy("boot with `nohz_full=` the lane's core, if the kernel was built for that; few microseconds a tick are at stake"),
+            .remedy("boot with `nohz_full=` the lane's core, if the kernel was built for that"),
     }
 }
