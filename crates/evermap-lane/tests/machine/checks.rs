@@ -201,7 +201,21 @@ fn a_state_directory_is_looked_at_and_not_made() {
 
 /// Starts one of the acts below as a process of its own, and gives what it said.
 fn act(name: &str, prepare: impl FnOnce(&mut Command)) -> String {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    act_of(&std::env::current_exe().unwrap(), name, prepare)
+}
+
+/// The same by a copy of this program, which is where everybody can start it.
+fn act_for_everybody(name: &str, prepare: impl FnOnce(&mut Command)) -> String {
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), everybody).unwrap();
+    let copy = folder.path().join("act");
+    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    act_of(&copy, name, prepare)
+}
+
+fn act_of(program: &Path, name: &str, prepare: impl FnOnce(&mut Command)) -> String {
+    let mut command = Command::new(program);
     command.args(["--ignored", "--exact", "--nocapture", &format!("checks::{name}")]);
     prepare(&mut command);
     let output = command.output().unwrap();
@@ -225,7 +239,7 @@ fn nobody_is_told_which_rights_are_missing() {
         eprintln!("skipped: only root can become nobody");
         return;
     }
-    act("act_as_nobody", |command| {
+    act_for_everybody("act_as_nobody", |command| {
         command.uid(NOBODY).gid(NOBODY).current_dir("/");
     });
 }
