@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the benchmark of lanes and the command optimised, and runs it; arguments are names of sections and options (--help).
 #
-# EVERMAP_BENCH_DIR      a folder on the disk to measure; default: the one for temporary files. Up to 3 GB are needed there
+# EVERMAP_BENCH_DIR      a folder on the disk to measure; default: the one for temporary files.
 # EVERMAP_BENCH_RESULTS  where plots go; default: bench/results
 # EVERMAP_BENCH_QUICK    1: short turns, one round: does everything work?
 # EVERMAP_BENCH_WAIT     0: do not wait for a quiet moment before a section
