@@ -1,6 +1,6 @@
 //! Who takes a decoder's frames: one each period, out of a pipe that holds less than one, so that a frame is there in time only if it was decoded in time.
 //!
-//! It does what a display does, and is no part of what is measured: a thread of real-time priority that is not on the core of lanes where that is
+//! It does what a display does, and is no part of what is measured: a thread of real-time priority, above the decoder's, where that is
 //! allowed, so that what is late is the decoder.
 
 use std::io::Read;
