@@ -34,11 +34,12 @@ pub fn film(program: &Path, seconds: u64, path: &Path) -> Outcome {
     }
 }
 
-/// The words that decode it to standard output, by one thread.
-pub fn decoding(program: &Path, film: &Path) -> Vec<String> {
+/// The words that decode so many frames of it to standard output, by one thread.
+pub fn decoding(program: &Path, film: &Path, frames: u64) -> Vec<String> {
     let mut words = vec![program.display().to_string()];
     words.extend(["-loglevel", "error", "-nostdin", "-threads", "1", "-i"].map(String::from));
     words.push(film.display().to_string());
+    words.extend(["-frames:v".to_string(), frames.to_string()]);
     words.extend(["-f", "rawvideo", "-pix_fmt", "yuv420p", "pipe:1"].map(String::from));
     words
 }

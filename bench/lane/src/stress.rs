@@ -52,11 +52,23 @@ pub struct Run {
     metrics: PathBuf,
 }
 
-/// What a run got done, each second.
+/// What a run got done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Done {
     pub cpu_per_s: f64,
     pub hdd_per_s: f64,
+    /// Processor time of all its stressors, all over the run.
+    pub processor_s: f64,
+}
+
+impl Done {
+    pub fn mean(one: Done, other: Done) -> Done {
+        Done {
+            cpu_per_s: (one.cpu_per_s + other.cpu_per_s) / 2.0,
+            hdd_per_s: (one.hdd_per_s + other.hdd_per_s) / 2.0,
+            processor_s: (one.processor_s + other.processor_s) / 2.0,
+        }
+    }
 }
 
 impl Run {
@@ -99,7 +111,7 @@ impl Drop for Run {
     }
 }
 
-/// Of its YAML: `stressor: cpu`, and some lines below `bogo-ops-per-second-real-time: 123.4`.
+/// Of its YAML: `stressor: cpu`, and some lines below `bogo-ops-per-second-real-time: 123.4`, `user-time: 5.6` and `system-time: 0.1`.
 fn done(yaml: &str) -> Option<Done> {
     let mut done = Done::default();
     let mut stressor = "";
@@ -109,6 +121,9 @@ fn done(yaml: &str) -> Option<Done> {
         let Some((key, value)) = line.split_once(':') else { continue };
         match key {
             "stressor" => stressor = value.trim(),
+            "user-time" | "system-time" if !stressor.is_empty() => {
+                done.processor_s += value.trim().parse::<f64>().ok()?;
+            }
             "bogo-ops-per-second-real-time" => {
                 let rate: f64 = value.trim().parse().ok()?;
                 match stressor {
@@ -133,8 +148,11 @@ mod tests {
     #[test]
     fn rates_are_those_of_their_stressors() {
         let text = "---\nmetrics:\n    - stressor: cpu\n      bogo-ops: 6\n      bogo-ops-per-second-real-time: 2244.5\n\
-                    \x20   - stressor: hdd\n      bogo-ops-per-second-usr-sys-time: 1\n      bogo-ops-per-second-real-time: 31.25\n";
-        assert_eq!(done(text).unwrap(), Done { cpu_per_s: 2244.5, hdd_per_s: 31.25 });
+                    \x20     user-time: 7.5\n      system-time: 0.25\n\
+                    \x20   - stressor: hdd\n      bogo-ops-per-second-usr-sys-time: 1\n      bogo-ops-per-second-real-time: 31.25\n\
+                    \x20     user-time: 1\n      system-time: 2\n";
+        let all = Done { cpu_per_s: 2244.5, hdd_per_s: 31.25, processor_s: 10.75 };
+        assert_eq!(done(text).unwrap(), all);
         assert_eq!(done("---\nsystem-info:\n"), None);
     }
 

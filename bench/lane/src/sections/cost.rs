@@ -1,6 +1,6 @@
-//! What a lane costs the others beyond the program's own work: stress-ng alone, beside a program in a lane that is lent, in one that is held, and beside
-//! the same program without a lane, in turns. Its own work is the processor time that it took; what stress-ng did less than that leaves is the cost. 24
-//! frames a second of 10.5 ms: an eighth of two cores; 60 of 4 ms.
+//! What a lane costs the others beyond the program's own work: stress-ng beside a program in a lane that is lent, in one that is held, and beside
+//! the same program without a lane, each between two turns of stress-ng alone. Its own work is the processor time that it took; what stress-ng did less than that leaves is
+//! the cost. 24 frames a second of 10.5 ms: an eighth of two cores; 60 of 4 ms.
 
 use std::time::Duration;
 
@@ -17,20 +17,23 @@ use crate::stress::{self, Done};
 
 /// Of others' work that a lane may cost, in percent: the study's figure.
 const COST_MAX_PERCENT: f64 = 4.0;
-const TURN_S: u64 = 9;
-const RUNGS: [Option<Rung>; 5] = [
-    None,
-    Some(Rung::OrdinaryMap),
-    Some(Rung::LendMap),
-    Some(Rung::LendNowait),
-    Some(Rung::HoldMap),
-];
+/// Short, so that what drifts on the machine drifts little from a turn to those beside it.
+const TURN_S: u64 = 6;
+const RUNGS: [Rung; 4] = [Rung::OrdinaryMap, Rung::LendMap, Rung::LendNowait, Rung::HoldMap];
 
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Turn {
     done: Done,
+    /// The program's own work; none where stress-ng is alone.
     processor_s: f64,
     span_s: f64,
+}
+
+/// A turn, and what the load gets done alone: the mean of the turn before and the turn after.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    beside: Turn,
+    alone: Done,
 }
 
 pub fn report(bench: &mut Bench) -> Outcome {
@@ -40,24 +43,28 @@ pub fn report(bench: &mut Bench) -> Outcome {
     };
     let seconds = bench.options.scaled(TURN_S, 2);
     for preset in PRESETS.into_iter().take(2) {
-        let rungs: Vec<Option<Rung>> = RUNGS
-            .into_iter()
-            .filter(|rung| rung.is_none_or(|rung| bench.options.wants_subject(rung.name())))
-            .collect();
-        let mut turns: Vec<Vec<(usize, Turn)>> = vec![Vec::new(); rungs.len()];
+        let rungs: Vec<Rung> =
+            RUNGS.into_iter().filter(|rung| bench.options.wants_subject(rung.name())).collect();
+        let mut pairs: Vec<Vec<Pair>> = vec![Vec::new(); rungs.len()];
+        let mut before = turn(bench, &stress, preset, None, seconds)?;
         for (round, who) in bench.options.turns(rungs.len()) {
             common::ends::go_on()?;
-            let name = rungs[who].map_or("alone", Rung::name);
+            let name = rungs[who].name();
             eprintln!("{} a second, {name}: round {round}", preset.fps);
-            let turn = turn(bench, &stress, preset, rungs[who], seconds)?;
+            let beside = turn(bench, &stress, preset, Some(rungs[who]), seconds)?;
+            let after = turn(bench, &stress, preset, None, seconds)?;
             let cell = preset.fps.to_string();
-            let origin = common::raw::Origin { section: "cost", cell: &cell, subject: name, round };
-            bench.raw.add(origin, turn)?;
-            if round > 0 {
-                turns[who].push((round, turn));
+            for (subject, turn) in [("before", before), (name, beside), ("after", after)] {
+                let origin = common::raw::Origin { section: "cost", cell: &cell, subject, round };
+                bench.raw.add(origin, turn)?;
             }
+            if round > 0 {
+                let alone = Done::mean(before.done, after.done);
+                pairs[who].push(Pair { beside, alone });
+            }
+            before = after;
         }
-        tell(bench, preset, &rungs, &turns);
+        tell(bench, preset, &rungs, &pairs);
     }
     println!("\n{}", bench.goals.table());
     Ok(())
@@ -101,44 +108,59 @@ fn clip(bench: &Bench, preset: Preset, frames: u64) -> Outcome<std::path::PathBu
     Ok(path)
 }
 
-/// What is lost of what is left of the cores, round by round, in percent.
-fn cost_percent(turn: &Turn, alone: &Turn, cores: usize) -> f64 {
-    let own = turn.processor_s / turn.span_s / cores as f64;
-    (1.0 - turn.done.cpu_per_s / (alone.done.cpu_per_s * (1.0 - own))) * 100.0
+impl Pair {
+    /// The program's share of the cores, in percent.
+    fn own_percent(&self, cores: usize) -> f64 {
+        self.beside.processor_s / self.beside.span_s / cores as f64 * 100.0
+    }
+
+    /// Work that is lost of what the program leaves of the cores, in percent.
+    fn cost_percent(&self, cores: usize) -> f64 {
+        let left = 1.0 - self.own_percent(cores) / 100.0;
+        (1.0 - self.beside.done.cpu_per_s / (self.alone.cpu_per_s * left)) * 100.0
+    }
+
+    /// Processor time that stress-ng had less, and that the program did not have, in percent.
+    fn time_percent(&self) -> f64 {
+        let gone_s = self.alone.processor_s - self.beside.done.processor_s;
+        (gone_s - self.beside.processor_s) / self.alone.processor_s * 100.0
+    }
 }
 
-fn tell(bench: &mut Bench, preset: Preset, rungs: &[Option<Rung>], turns: &[Vec<(usize, Turn)>]) {
+fn tell(bench: &mut Bench, preset: Preset, rungs: &[Rung], pairs: &[Vec<Pair>]) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let Some(alone) = rungs.iter().position(Option::is_none).map(|at| &turns[at]) else { return };
     let titles = [
         "",
         "computed each second",
+        "alone",
         "written each second",
+        "alone",
         "the program's share of the cores",
-        "cost beyond that",
+        "others' processor time lost beyond that",
+        "others' work lost beyond that",
     ];
     let mut table = Table::new(&titles);
-    for (rung, turns) in rungs.iter().zip(turns) {
-        let of = |value: &dyn Fn(&Turn) -> f64| {
+    for (rung, pairs) in rungs.iter().zip(pairs) {
+        let of = |value: &dyn Fn(&Pair) -> f64| {
             let mut samples = Samples::new();
-            turns.iter().for_each(|(_, turn)| samples.push(value(turn)));
+            pairs.iter().for_each(|pair| samples.push(value(pair)));
             samples
         };
-        let mut cost = Samples::new();
-        for ((_, turn), (_, alone)) in turns.iter().zip(alone) {
-            cost.push(cost_percent(turn, alone, cores));
-        }
-        let own = of(&|turn| turn.processor_s / turn.span_s / cores as f64 * 100.0);
+        let cost = of(&|pair| pair.cost_percent(cores));
+        let time = of(&Pair::time_percent);
         table.row(&[
-            rung.map_or("alone", Rung::name).to_string(),
-            of(&|turn| turn.done.cpu_per_s).to_string(),
-            of(&|turn| turn.done.hdd_per_s).to_string(),
-            rung.map_or(String::new(), |_| format!("{} %", figure(own.median()))),
-            rung.map_or(String::new(), |_| format!("{cost} %")),
+            rung.name().to_string(),
+            of(&|pair| pair.beside.done.cpu_per_s).to_string(),
+            of(&|pair| pair.alone.cpu_per_s).to_string(),
+            of(&|pair| pair.beside.done.hdd_per_s).to_string(),
+            of(&|pair| pair.alone.hdd_per_s).to_string(),
+            format!("{} %", figure(of(&|pair| pair.own_percent(cores)).median())),
+            format!("{time} %"),
+            format!("{cost} %"),
         ]);
-        if matches!(rung, Some(Rung::LendMap | Rung::LendNowait)) {
-            let name = rung.map_or("", Rung::name);
-            let what = format!("cost of {name} at {} a second to others, percent", preset.fps);
+        if matches!(rung, Rung::LendMap | Rung::LendNowait) {
+            let what =
+                format!("cost of {} at {} a second to others, percent", rung.name(), preset.fps);
             bench.goals.judge(&what, "stress-ng alone", &cost, Goal::AtMost(COST_MAX_PERCENT));
         }
     }
@@ -151,15 +173,17 @@ mod tests {
 
     #[test]
     fn the_programs_own_work_is_no_cost() {
-        let turn = |cpu_per_s, processor_s| Turn {
-            done: Done { cpu_per_s, hdd_per_s: 0.0 },
-            processor_s,
-            span_s: 10.0,
-        };
+        let done = |cpu_per_s, processor_s| Done { cpu_per_s, hdd_per_s: 0.0, processor_s };
         // A quarter of one core is an eighth of two.
-        let cost = cost_percent(&turn(87.5, 2.5), &turn(100.0, 0.0), 2);
-        assert!(cost.abs() < 1e-9, "{cost}");
-        let cost = cost_percent(&turn(43.75, 2.5), &turn(100.0, 0.0), 2);
-        assert!((cost - 50.0).abs() < 1e-9, "{cost}");
+        let pair = |cpu_per_s, left_s| Pair {
+            beside: Turn { done: done(cpu_per_s, left_s), processor_s: 2.5, span_s: 10.0 },
+            alone: done(100.0, 20.0),
+        };
+        let free = pair(87.5, 17.5);
+        assert!(free.cost_percent(2).abs() < 1e-9, "{free:?}");
+        assert!(free.time_percent().abs() < 1e-9, "{free:?}");
+        let half = pair(43.75, 7.5);
+        assert!((half.cost_percent(2) - 50.0).abs() < 1e-9, "{half:?}");
+        assert!((half.time_percent() - 50.0).abs() < 1e-9, "{half:?}");
     }
 }

@@ -40,7 +40,12 @@ pub fn report(bench: &mut Bench) -> Outcome {
             let subject = SUBJECTS[(at + round) % SUBJECTS.len()];
             eprintln!("{subject}: round {} of {rounds}", round + 1);
             let request = Request {
-                command: command(bench, &program, &evermap, &film, subject)?,
+                command: command(
+                    bench,
+                    ffmpeg::decoding(&program, &film, FIRST + frames),
+                    (&evermap, &film),
+                    subject,
+                )?,
                 frame_bytes: ffmpeg::FRAME_BYTES,
                 fps: ffmpeg::FPS,
                 frames,
@@ -65,12 +70,10 @@ pub fn report(bench: &mut Bench) -> Outcome {
 
 fn command(
     bench: &Bench,
-    program: &Path,
-    evermap: &Path,
-    film: &Path,
+    decoding: Vec<String>,
+    (evermap, film): (&Path, &Path),
     subject: &str,
 ) -> Outcome<Vec<String>> {
-    let decoding = ffmpeg::decoding(program, film);
     if subject == "ordinary" {
         return Ok(decoding);
     }

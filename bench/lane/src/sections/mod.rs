@@ -9,7 +9,8 @@ pub mod latency;
 use common::bench::Section;
 use common::options::Choices;
 use common::samples::figure;
-use evermap_lane::bench::{Cell, Results};
+use evermap_lane::bench::{Cell, Results, Turn};
+use serde::Serialize;
 
 use crate::bench::{Bench, Own};
 
@@ -34,12 +35,18 @@ pub fn choices() -> Choices<'static> {
     }
 }
 
+/// A turn has a round and a subject of its own, by the names that a line has.
+#[derive(Serialize)]
+struct Figures<'a> {
+    turn: &'a Turn,
+}
+
 /// Every turn goes into the raw figures.
 fn write_turns(bench: &mut Bench, section: &str, cell: &str, results: &Results) -> common::Outcome {
     for turn in &results.turns {
         let name = turn.subject.name();
         let origin = common::raw::Origin { section, cell, subject: &name, round: turn.round + 1 };
-        bench.raw.add(origin, turn)?;
+        bench.raw.add(origin, Figures { turn })?;
     }
     Ok(())
 }
