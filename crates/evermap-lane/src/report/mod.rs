@@ -60,6 +60,8 @@ pub struct Report {
     pub core: Option<u32>,
     /// Interrupts that the core has served meanwhile, its own timer's too.
     pub interrupts: Option<u64>,
+    /// The time for which the core could have run and the host of this virtual machine ran others, to 10 ms: no lane comes before those. None where the kernel does not tell.
+    pub stolen_ms: Option<f64>,
     /// Reads by how they were served.
     pub reads: Reads,
     /// What was had of the policy, and why so.
@@ -165,6 +167,7 @@ impl Report {
         self.voluntary_switches = costs.voluntary_switches;
         self.involuntary_switches = costs.involuntary_switches;
         (self.core, self.interrupts) = (core, costs.interrupts);
+        self.stolen_ms = costs.stolen_ns.map(ms);
         self
     }
 

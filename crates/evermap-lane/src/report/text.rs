@@ -62,7 +62,16 @@ impl Report {
             self.involuntary_switches
         )?;
         if let (Some(core), Some(interrupts)) = (self.core, self.interrupts) {
-            writeln!(f, "  core {core:<7} {interrupts} interrupts")?;
+            write!(f, "  core {core:<7} {interrupts} interrupts")?;
+            match self.stolen_ms {
+                Some(stolen) if stolen > 0.0 => {
+                    writeln!(
+                        f,
+                        ", and {stolen:.0} ms in which this machine's host ran others on it"
+                    )?;
+                }
+                _ => writeln!(f)?,
+            }
         }
         let reads: Vec<String> =
             self.reads.named().map(|(name, count)| format!("{count} {name}")).collect();
