@@ -10,6 +10,11 @@ use crate::observe::Unobservable;
 /// As everywhere in this crate, but for the simulator, traces and the tier, which have errors of their own.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The same error, with what helps against it: for those that a user can do something about.
+pub(crate) fn with_remedy(source: io::Error, remedy: &str) -> io::Error {
+    io::Error::new(source.kind(), format!("{source}; {remedy}"))
+}
+
 /// Why there is no lane, or it ended. What was changed before is undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -31,6 +36,17 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong, where, and what would be right.
         what: String,
+    },
+    /// A policy that is for other programs.
+    #[error(
+        "the policy is for programs like `{pattern}`, and {} is none; change its `match`, or leave that out",
+        program.display()
+    )]
+    NotForProgram {
+        /// The policy's `match`.
+        pattern: String,
+        /// The program.
+        program: PathBuf,
     },
     /// A lane without periods.
     #[error(

@@ -2,12 +2,17 @@
 //!
 //! The only thing that a lane acts on. What is observed of a program is only ever suggested, as a policy to look at.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::with_remedy;
 use crate::{Error, Period, Result};
+
+/// No policy is longer: what is, is another file.
+const BYTES_MAX: u64 = 1 << 20;
 
 /// What a program is to get.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -73,7 +78,7 @@ impl Default for App {
 
 /// Frames a second, as a number or as text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`fps` is a number, as 24 or 23.976, or \"24000/1001\"")]
 pub enum Rate {
     /// `24`.
     Whole(u64),
@@ -277,12 +282,19 @@ impl Default for Guard {
 impl Policy {
     /// Of a file. Cost: reads it.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|source| Error::Io {
+        let remedy = "name a file that can be read; docs/lane.md, section 3, says what is in it";
+        let failed = |source| Error::Io {
             operation: "read the policy",
             path: path.into(),
-            source,
+            source: with_remedy(source, remedy),
+        };
+        let wrong = |what| Error::Policy { path: path.into(), what };
+        let text = read_bounded(path).map_err(failed)?.ok_or_else(|| {
+            wrong(format!(
+                "it is longer than {BYTES_MAX} bytes, which no policy is: name another file"
+            ))
         })?;
-        Self::parse(&text).map_err(|what| Error::Policy { path: path.into(), what })
+        Self::parse(&text).map_err(wrong)
     }
 
     /// Of TOML. The error says what is wrong and where.
@@ -301,6 +313,10 @@ impl Policy {
     /// Says what cannot be.
     pub fn verify(&self) -> Result<(), String> {
         let app = &self.app;
+        if let Some(pattern) = &app.matches {
+            glob::Pattern::new(pattern)
+                .map_err(|error| format!("`match = \"{pattern}\"` is no pattern: {error}"))?;
+        }
         if app.fps.is_some() && app.period_us.is_some() {
             return Err("`fps` and `period_us` say the same thing: leave one of them out".into());
         }
@@ -358,11 +374,21 @@ impl Policy {
         }
     }
 
-    /// How long after its period's beginning the program has to be done.
+    /// How long after its period's beginning the program has to be done: never beyond the period, which microseconds may be rounded up to.
     pub fn deadline_ns(&self) -> Result<Option<u64>, String> {
-        let period = self.period()?;
-        Ok(period.map(|period| self.app.deadline_us.map_or(period.ns(), |us| us * 1_000)))
+        let deadline_ns = |period: Period| match self.app.deadline_us {
+            Some(us) => us.saturating_mul(1_000).min(period.ns()),
+            None => period.ns(),
+        };
+        Ok(self.period()?.map(deadline_ns))
     }
+}
+
+/// A file's text; none if it is longer than any policy.
+fn read_bounded(path: &Path) -> io::Result<Option<String>> {
+    let mut text = String::new();
+    File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+    Ok((text.len() as u64 <= BYTES_MAX).then_some(text))
 }
 
 #[cfg(test)]
@@ -388,6 +414,27 @@ mod tests {
     }
 
     #[test]
+    fn a_deadline_that_is_rounded_up_is_the_period() {
+        // A period of 41,666,666 ns: the kernel refuses a deadline beyond it.
+        let policy = Policy::parse("[app]\nfps = 24\ndeadline_us = 41667\n").unwrap();
+        let period_ns = policy.period().unwrap().unwrap().ns();
+        assert_eq!(policy.deadline_ns().unwrap(), Some(period_ns));
+        let mut by_hand = policy;
+        by_hand.app.deadline_us = Some(u64::MAX);
+        assert_eq!(by_hand.deadline_ns().unwrap(), Some(period_ns));
+        assert!(by_hand.verify().is_err());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_one_is_said_with_its_name_and_what_to_do() {
+        let missing = Policy::read(Path::new("/nowhere/policy.toml")).unwrap_err().to_string();
+        assert!(missing.contains("/nowhere/policy.toml"), "{missing}");
+        assert!(missing.contains("No such file") && missing.contains("section 3"), "{missing}");
+        let endless = Policy::read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(endless.contains("/dev/zero: it is longer"), "{endless}");
+    }
+
+    #[test]
     fn rates_are_numbers_or_texts() {
         let period =
             |fps: &str| Policy::parse(&format!("[app]\nfps = {fps}")).unwrap().period().unwrap();
@@ -401,6 +448,8 @@ mod tests {
         for (text, said) in [
             ("[app]\nfps = 24\nperiod_us = 5", "leave one of them out"),
             ("[app]\nfps = 0", "is no rate"),
+            ("[app]\nfps = true", "is a number"),
+            ("[app]\nmatch = \"[\"", "is no pattern"),
             ("[app]\nperiod_us = 0", "1 us to an hour"),
             ("[app]\npriority = 99", "1 to 98"),
             ("[app]\npriority = 0", "1 to 98"),

@@ -2,6 +2,7 @@
 //!
 //! Only looks. All of it can be over when it is read: whoever acts on a process checks who it is first.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,7 +34,7 @@ impl Process {
             .ok_or_else(|| io::Error::other("/proc does not tell of this process"))
     }
 
-    /// Whether it still runs: one that ended and waits to be asked how doesn't.
+    /// Whether it still runs, as [`Stat::is_alive`] has it.
     pub(crate) fn is_alive(&self) -> bool {
         Stat::of(self.pid)
             .is_some_and(|stat| stat.start_ticks == self.start_ticks && stat.is_alive())
@@ -64,18 +65,20 @@ pub(crate) struct Stat {
     pub(crate) major_faults: u64,
     /// Processor time, in clock ticks.
     pub(crate) processor_ticks: u64,
+    /// Of the process, the first one among them for as long as there are others.
+    threads: u64,
     pub(crate) start_ticks: u64,
 }
 
 impl Stat {
     /// Of one thread: [`of`](Self::of) counts for all of its process.
     pub(crate) fn of_thread(pid: u32, thread: u32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?)
+        Self::parse(&text(&format!("/proc/{pid}/task/{thread}/stat"))?)
     }
 
     /// Of a process or a thread; none if it is gone.
     pub(crate) fn of(id: u32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
+        Self::parse(&text(&format!("/proc/{id}/stat"))?)
     }
 
     /// The name may have blanks and parentheses in it: what follows begins behind the last one.
@@ -92,18 +95,30 @@ impl Stat {
             minor_faults: number(7)?,
             major_faults: number(9)?,
             processor_ticks: number(11)?.saturating_add(number(12)?),
+            threads: number(17)?,
             start_ticks: number(19)?,
         })
     }
 
+    /// Whether any thread of it runs: one that ended and waits to be asked how doesn't. A process whose first thread has ended looks
+    /// the same, and runs for as long as it has another one.
     pub(crate) fn is_alive(&self) -> bool {
-        !matches!(self.state, 'Z' | 'X' | 'x')
+        match self.state {
+            'X' | 'x' => false,
+            'Z' => self.threads > 1,
+            _ => true,
+        }
     }
 
     /// Whether the kernel runs it for itself: such threads are nobody's to move.
     pub(crate) fn is_of_kernel(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
     }
+}
+
+/// A file of `/proc` that has a program's name in it, which need not be text: a program may choose any bytes, and the kernel cuts within letters.
+pub(crate) fn text(path: &str) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }
 
 /// The numbers that are the names in a directory of `/proc`.
@@ -140,18 +155,16 @@ pub(crate) fn children(pid: u32, threads: &[u32]) -> Vec<u32> {
     children
 }
 
-/// A process' descendants, itself not among them.
-pub(crate) fn descendants(pid: u32) -> Vec<u32> {
-    let mut found = Vec::new();
-    let mut open = vec![pid];
+/// The descendants of these processes, themselves not among them. Each is looked at once.
+pub(crate) fn descendants(of: &[u32]) -> HashSet<u32> {
+    let mut found: HashSet<u32> = of.iter().copied().collect();
+    let mut open = of.to_vec();
     while let Some(parent) = open.pop() {
-        for child in children(parent, &threads(parent)) {
-            // What is reparented meanwhile could come twice.
-            if child != pid && !found.contains(&child) {
-                found.push(child);
-                open.push(child);
-            }
-        }
+        let children = children(parent, &threads(parent));
+        open.extend(children.into_iter().filter(|child| found.insert(*child)));
+    }
+    for one in of {
+        found.remove(one);
     }
     found
 }
@@ -173,15 +186,40 @@ mod tests {
 
     #[test]
     fn names_with_parentheses_and_blanks_are_read() {
-        let numbers = (3..=51).map(|field| if field == 9 { "2097216" } else { "7" });
-        let rest: Vec<&str> = numbers.collect();
-        let text = format!("12 (a) b (c) R {}", rest[1..].join(" "));
-        let stat = Stat::parse(&text).unwrap();
+        let stat = Stat::parse(&line("a) b (c", 'R', 7)).unwrap();
         assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) b (c", 'R', 7));
         assert!(stat.is_of_kernel() && stat.start_ticks == 7);
         let used = (stat.minor_faults, stat.major_faults, stat.processor_ticks);
         assert_eq!(used, (7, 7, 14));
         assert!(Stat::parse("12 (a) R 1").is_none());
+    }
+
+    /// As the kernel writes it, with a flag of its own and seven of everything else.
+    fn line(name: &str, state: char, threads: u32) -> String {
+        let fields = (4..=51).map(|field| match field {
+            9 => "2097216".to_owned(),
+            20 => threads.to_string(),
+            _ => "7".to_owned(),
+        });
+        format!("12 ({name}) {state} {}", fields.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_runs_while_it_has_others() {
+        let is_alive = |state, threads| Stat::parse(&line("a", state, threads)).unwrap().is_alive();
+        assert!(is_alive('R', 1) && is_alive('Z', 2));
+        assert!(!is_alive('Z', 1) && !is_alive('X', 2));
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_hides_nobody() {
+        let named = std::thread::spawn(|| {
+            rustix::thread::set_name(c"cut\xc3").unwrap();
+            let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            let stat = Stat::of_thread(std::process::id(), id);
+            (stat.unwrap().name, Process::of(id).is_some())
+        });
+        assert_eq!(named.join().unwrap(), ("cut\u{fffd}".to_owned(), true));
     }
 
     #[test]
@@ -197,7 +235,8 @@ mod tests {
         let mut command = std::process::Command::new("sleep");
         let mut child = command.arg("60").env("EVERMAP_TEST", "here").spawn().unwrap();
         let me = std::process::id();
-        assert!(descendants(me).contains(&child.id()));
+        assert!(descendants(&[me]).contains(&child.id()));
+        assert!(!descendants(&[me, child.id()]).contains(&child.id()));
         // Its environment is there once it has become `sleep`.
         let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while !has_in_environment(child.id(), b"EVERMAP_TEST=here") {

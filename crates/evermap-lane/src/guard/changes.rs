@@ -3,11 +3,11 @@
 //! Invariant: nothing is changed that is not in the journal, and no lane has changes without a guardian. What is dropped is undone.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::guardian::Guardian;
 use super::journal::{Before, Journal, ThreadBefore};
-use super::undo::{is_in_use, undo_one};
+use super::undo::{is_in_use, undo_own};
 use super::{Claim, StateDirectory, UndoneLane};
 use crate::hold::Hold;
 use crate::hold::tree::Files;
@@ -22,6 +22,8 @@ pub(crate) struct Changes {
     journal: Journal,
     claim: Option<Claim>,
     guardian: Option<Guardian>,
+    /// When its time is over: the guardian waits a little longer than until then.
+    until: Option<Instant>,
     is_over: bool,
 }
 
@@ -34,7 +36,8 @@ impl Changes {
         before: Before,
     ) -> Result<Self> {
         let journal = Journal::begin(state, claim.as_ref().map(Claim::core), command, before)?;
-        Ok(Self { state: state.clone(), journal, claim, guardian: None, is_over: false })
+        let state = state.clone();
+        Ok(Self { state, journal, claim, guardian: None, until: None, is_over: false })
     }
 
     /// Has it guarded, before anything is changed. The guardian also ends it after `max_time`.
@@ -43,6 +46,7 @@ impl Changes {
         helper: Option<&Path>,
         max_time: Option<Duration>,
     ) -> Result<()> {
+        self.until = max_time.and_then(|time| Instant::now().checked_add(time));
         let guardian =
             Guardian::start(&self.state, &self.journal, self.claim.as_ref(), helper, max_time)?;
         self.journal.record.guardian = Some(guardian.process);
@@ -148,6 +152,11 @@ impl Changes {
         self.guardian.as_ref()
     }
 
+    /// When its time is over.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
     /// Undoes all of it. When this returns nothing is left. Done again, it does nothing.
     ///
     /// # Errors
@@ -164,16 +173,21 @@ impl Changes {
         }
         self.is_over = true;
         let mut guardian = self.guardian.take();
-        if let Some(Ok(did)) = guardian.as_mut().and_then(Guardian::undo) {
-            undone.did = did;
-        }
-        // After a guardian there is no journal left, so this finds nothing.
-        let rest = undo_one(&self.state, &undone.id, &Files);
+        // One that has begun by itself cannot know what this process has changed since.
+        let is_time_over = self.until.is_some_and(|until| until <= Instant::now());
+        let was_alone = is_time_over || guardian.as_ref().is_some_and(Guardian::is_gone);
+        let told = guardian.as_mut().and_then(Guardian::undo);
+        let is_done = !was_alone && matches!(told, Some(Ok(_)));
+        undone.did.extend(told.and_then(Result::ok).unwrap_or_default());
+        let rest = match is_done {
+            true => Ok(Vec::new()),
+            false => undo_own(&self.state, &self.journal, &Files).map(|lane| lane.did),
+        };
         if let Some(guardian) = guardian {
             guardian.dismiss();
         }
         drop(self.claim.take().map(Claim::release));
-        undone.did.extend(rest?.map(|lane| lane.did).unwrap_or_default());
+        undone.did.extend(rest?);
         Ok(undone)
     }
 }
@@ -197,6 +211,7 @@ mod tests {
     use super::super::journal::tests::{before, state};
     use super::*;
     use crate::guard::claimed;
+    use crate::sys::scheduler::{self, Thread};
 
     #[test]
     fn what_is_dropped_is_undone() {
@@ -208,6 +223,23 @@ mod tests {
         drop(changes);
         assert!(Journal::all(&state).unwrap().is_empty());
         assert!(claimed(&state).is_empty());
+    }
+
+    #[test]
+    fn what_is_undone_is_known_without_the_file() {
+        let (_place, state) = state();
+        let mut changes = Changes::begin(&state, None, "player", before()).unwrap();
+        std::fs::remove_dir_all(state.path()).unwrap();
+        let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let now = scheduler::affinity(Thread::CURRENT).unwrap();
+        let before = Before { affinity: now.clone(), ..before() };
+        let thread = Process::of(id).unwrap();
+        let threads = &mut changes.journal.record.threads;
+        threads.push(ThreadBefore { thread, before });
+        let one = now.iter().copied().take(1).collect();
+        scheduler::set_affinity(Thread::CURRENT, &one).unwrap();
+        changes.end().unwrap();
+        assert_eq!(scheduler::affinity(Thread::CURRENT).unwrap(), now);
     }
 
     #[test]

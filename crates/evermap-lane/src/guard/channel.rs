@@ -9,8 +9,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// No line is longer.
-const LINE_BYTES_MAX: usize = 1 << 20;
+/// No line is longer: one that shows files from a tier has some hundreds of bytes for each.
+const LINE_BYTES_MAX: usize = 16 << 20;
+/// How long the other end may take to read what is said, if it is there already.
+const READ_MAX: Duration = Duration::from_secs(1);
 
 /// One end.
 #[derive(Debug)]
@@ -18,25 +20,42 @@ pub(crate) struct Channel {
     stream: UnixStream,
     /// What was read behind the last line.
     read: Vec<u8>,
+    /// Bytes of that in which no line ends.
+    searched: usize,
 }
 
 impl Channel {
     /// This end, and the other one to hand over.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (here, there) = UnixStream::pair()?;
-        Ok((Self { stream: here, read: Vec::new() }, there.into()))
+        Ok((Self::of(here.into()), there.into()))
     }
 
     /// The end that was handed over.
     pub(crate) fn of(descriptor: OwnedFd) -> Self {
-        Self { stream: descriptor.into(), read: Vec::new() }
+        Self { stream: descriptor.into(), read: Vec::new(), searched: 0 }
     }
 
-    /// Says something. Fails if the other end is gone, or does not read.
+    /// Says something to one that is there. Fails if the other end is gone, or does not read.
     pub(crate) fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
+        self.say_within(message, READ_MAX)
+    }
+
+    /// Says something to one that may need this long before it reads.
+    pub(crate) fn say_within(
+        &mut self,
+        message: &impl Serialize,
+        within: Duration,
+    ) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
+        if line.len() >= LINE_BYTES_MAX {
+            return Err(io::Error::other(format!(
+                "there are {} bytes to be said to it, and {LINE_BYTES_MAX} are the most; show it fewer files from the tier",
+                line.len()
+            )));
+        }
         line.push(b'\n');
-        self.stream.set_write_timeout(Some(Duration::from_secs(1)))?;
+        self.stream.set_write_timeout(Some(within))?;
         self.stream.write_all(&line)
     }
 
@@ -45,15 +64,13 @@ impl Channel {
     pub(crate) fn hear<M: DeserializeOwned>(&mut self, within: Duration) -> io::Result<Option<M>> {
         let until = Instant::now() + within;
         loop {
-            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.read.drain(..=end).collect();
+            if let Some(line) = self.next_line() {
                 return Ok(Some(serde_json::from_slice(&line)?));
             }
             if self.read.len() > LINE_BYTES_MAX {
                 return Err(io::Error::other("a line without an end"));
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if !is_readable(self.stream.as_fd(), left)? {
+            if !is_readable(self.stream.as_fd(), until)? {
                 return Ok(None);
             }
             let mut bytes = [0; 4096];
@@ -66,6 +83,17 @@ impl Channel {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn next_line(&mut self) -> Option<Vec<u8>> {
+        let found = self.read.iter().skip(self.searched).position(|byte| *byte == b'\n');
+        let Some(behind) = found else {
+            self.searched = self.read.len();
+            return None;
+        };
+        let end = self.searched + behind;
+        self.searched = 0;
+        Some(self.read.drain(..=end).collect())
     }
 
     /// Whether the other end is gone and has said nothing that was not heard.
@@ -84,21 +112,26 @@ impl AsFd for Channel {
     }
 }
 
-fn is_readable(descriptor: BorrowedFd<'_>, within: Duration) -> io::Result<bool> {
-    let time = Timespec {
-        tv_sec: within.as_secs().min(86_400) as i64,
-        tv_nsec: i64::from(within.subsec_nanos()),
-    };
-    match rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&time)) {
-        Ok(count) => Ok(count > 0),
-        Err(rustix::io::Errno::INTR) => Ok(true),
-        Err(error) => Err(error.into()),
+/// Whether there is something to read, or the end, before this moment. A signal that comes meanwhile changes nothing.
+fn is_readable(descriptor: BorrowedFd<'_>, until: Instant) -> io::Result<bool> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let time = Timespec {
+            tv_sec: left.as_secs().min(86_400) as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        match rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&time)) {
+            Ok(count) => return Ok(count > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::signals::interrupted;
 
     #[test]
     fn lines_come_whole_and_the_end_is_told_from_silence() {
@@ -112,5 +145,35 @@ mod tests {
         assert!(there.hear::<String>(soon).unwrap().is_none() && !there.is_closed());
         drop(here);
         assert!(there.hear::<String>(soon).unwrap().is_none() && there.is_closed());
+    }
+
+    #[test]
+    fn long_lines_are_heard_and_longer_ones_are_refused_before_they_are_said() {
+        let (mut here, there) = Channel::pair().unwrap();
+        let mut there = Channel::of(there);
+        let patience = Duration::from_secs(60);
+        std::thread::scope(|scope| {
+            let long = "x".repeat(8 << 20);
+            let said = scope.spawn(move || here.say_within(&long, patience).map(|()| here));
+            assert_eq!(there.hear::<String>(patience).unwrap().unwrap().len(), 8 << 20);
+            let mut here = said.join().unwrap().unwrap();
+            let error = here.say(&"x".repeat(LINE_BYTES_MAX)).unwrap_err().to_string();
+            assert!(error.contains("fewer files"), "{error}");
+            here.say(&"one").unwrap();
+            assert_eq!(there.hear::<String>(patience).unwrap().unwrap(), "one");
+        });
+    }
+
+    #[test]
+    fn who_is_interrupted_while_it_waits_waits_no_longer() {
+        let (_here, there) = Channel::pair().unwrap();
+        let mut there = Channel::of(there);
+        let (say, hear) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let soon = Duration::from_millis(50);
+            let heard = interrupted(soon, || there.hear::<String>(8 * soon));
+            say.send(heard.unwrap().is_none()).unwrap();
+        });
+        assert_eq!(hear.recv_timeout(Duration::from_secs(60)), Ok(true), "it waits for ever");
     }
 }

@@ -91,7 +91,8 @@ impl Guardian {
         let mut command = Command::new(&program);
         command.args(["lane", "guard", "--id", &journal.record.id, "--state"]).arg(state.path());
         if let Some(max_time) = max_time {
-            command.arg("--max-time-ms").arg(max_time.as_millis().to_string());
+            let ms = u64::try_from(max_time.as_millis()).unwrap_or(u64::MAX);
+            command.arg("--max-time-ms").arg(ms.to_string());
         }
         command.stdin(there).stdout(claim.map_or(Stdio::null(), Stdio::from));
         // Nothing of the lane's surroundings is kept busy or followed.
@@ -136,6 +137,13 @@ impl Guardian {
         &self.end
     }
 
+    /// Whether it has ended, killed or of its own accord.
+    pub(super) fn is_gone(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut end = [PollFd::new(&self.end, PollFlags::IN)];
+        rustix::event::poll(&mut end, Some(&now)).is_ok_and(|count| count > 0)
+    }
+
     /// Its work is done: it ends by itself, unless it is stopped.
     pub(super) fn dismiss(mut self) {
         drop(self.channel);
@@ -178,7 +186,8 @@ pub(crate) fn program(named: Option<&Path>) -> Result<PathBuf> {
 /// # Errors
 /// If it cannot begin; the lane hears that and is not made. And if something could not be undone.
 pub fn guard(state: &StateDirectory, id: &str, max_time: Option<Duration>) -> Result<()> {
-    let until = max_time.and_then(|time| Instant::now().checked_add(time + LANE_FIRST));
+    let until =
+        max_time.and_then(|time| Instant::now().checked_add(time.saturating_add(LANE_FIRST)));
     let failed = |source| Error::NoGuardian { why: format!("it cannot begin: {source}") };
     // Politely deaf: who ends it leaves the lane unguarded, which the lane notices.
     signals::ignore(&[

@@ -196,9 +196,10 @@ impl Journal {
         &self.path
     }
 
-    /// Whether what it changed is still there: a boot makes all of it undone.
+    /// Whether what it changed is still there: a boot makes all of it undone. Where the kernel doesn't tell which boot this is, it is taken for the
+    /// same one: what is not there any more is not found.
     pub(crate) fn is_of_this_boot(&self) -> bool {
-        boot_id().is_ok_and(|boot| boot == self.record.boot)
+        boot_id().map_or(true, |boot| boot == self.record.boot)
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::error::with_remedy;
 use crate::{Error, Result};
 
 /// Where the lanes of a user keep what they know of each other: `cores/N`, the claims; `lanes/ID.json`, the journals. Lanes
@@ -71,7 +72,10 @@ fn make(folder: &Path) -> Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Error::Io {
             operation: "make the state directory",
             path: folder.into(),
-            source: error,
+            source: with_remedy(
+                error,
+                "what it is to be in has to be there, and yours to write to",
+            ),
         }),
         _ => Ok(()),
     }
@@ -128,6 +132,12 @@ mod tests {
             assert!(matches!(error, Error::State { .. }), "{error}");
             assert!(error.to_string().contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn one_in_a_folder_that_is_not_there_is_refused_and_says_what_to_do() {
+        let error = StateDirectory::at("/nowhere/state").unwrap_err().to_string();
+        assert!(error.contains("/nowhere/state") && error.contains("has to be there"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which lanes there are, and what was left behind.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -8,6 +8,7 @@ use super::journal::{Journal, Record};
 use super::undo::is_in_use;
 use super::{StateDirectory, claimed};
 use crate::Result;
+use crate::hold;
 use crate::machine::{Groups, Roots};
 use crate::process::Process;
 
@@ -92,18 +93,39 @@ fn of(journal: &Journal) -> LaneStatus {
 fn of_lanes() -> Vec<PathBuf> {
     let groups = Groups::look_in(&Roots::default());
     let parents = [
-        groups.v1.get("cpuset").map(|group| group.directory.clone()),
+        groups.v1.get("cpuset").map(|group| beside(&group.directory)),
         groups.v2.as_ref().map(|group| group.mount.clone()),
     ];
     let mut found = Vec::new();
     for parent in parents.into_iter().flatten() {
         let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
         found.extend(entries.filter_map(|entry| {
-            let name = entry.file_name();
-            let name = name.to_str()?;
-            let core = name.strip_prefix("evermap-lane-").or(name.strip_prefix("evermap-rest-"))?;
-            core.parse::<u32>().ok().map(|_| entry.path())
+            let path = entry.path();
+            hold::core_of(&path).map(|_| path)
         }));
     }
     found
+}
+
+/// Where groups of lanes are beside this one: while a core is held, all that was in the group is in one that the lane made beneath.
+fn beside(group: &Path) -> PathBuf {
+    let above = hold::core_of(group).and_then(|_| group.parent());
+    above.unwrap_or(group).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_lanes_are_found_from_within_one() {
+        for (own, parent) in [
+            ("/cg/box", "/cg/box"),
+            ("/cg/box/evermap-rest-1", "/cg/box"),
+            ("/cg/evermap-lane-12", "/cg"),
+            ("/cg/evermap-lane-x", "/cg/evermap-lane-x"),
+        ] {
+            assert_eq!(beside(Path::new(own)), Path::new(parent));
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! affinity, which a cpuset may have narrowed until then; the journal last. A process is touched only if its number and its beginning are those that
 //! were noted, or if it is one of the program's own, by descent or by the lane's id in its environment.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
 
@@ -108,6 +108,20 @@ pub(super) fn undo_one(
 ) -> Result<Option<UndoneLane>> {
     let _alone = alone(state);
     let Some(journal) = Journal::of_id(state, id)? else { return Ok(None) };
+    undo_all(&journal, tree).map(Some)
+}
+
+/// Undoes a lane of this process, by what this process knows: whatever has become of the file.
+pub(super) fn undo_own(
+    state: &StateDirectory,
+    journal: &Journal,
+    tree: &dyn Tree,
+) -> Result<UndoneLane> {
+    let _alone = alone(state);
+    undo_all(journal, tree)
+}
+
+fn undo_all(journal: &Journal, tree: &dyn Tree) -> Result<UndoneLane> {
     let record = &journal.record;
     let mut lane = UndoneLane {
         id: record.id.clone(),
@@ -118,7 +132,7 @@ pub(super) fn undo_one(
     if !journal.is_of_this_boot() {
         lane.did.push("the machine was started anew since: nothing was left".into());
         journal.remove()?;
-        return Ok(Some(lane));
+        return Ok(lane);
     }
     lane.did.extend(threads_back(record));
     let mut result = Ok(());
@@ -131,7 +145,7 @@ pub(super) fn undo_one(
     lane.did.extend(affinity_back(record));
     result?;
     journal.remove()?;
-    Ok(Some(lane))
+    Ok(lane)
 }
 
 /// One undoes at a time, so that what each says it did is what it did.
@@ -163,6 +177,7 @@ fn threads_back(record: &Record) -> Option<String> {
         for thread in process::threads(program.pid).into_iter().filter_map(Thread::of) {
             count += usize::from(make_ordinary(thread, &record.before));
         }
+        timers_back(program.pid, &record.before);
     }
     (count > 0).then(|| format!("{count} threads have their former priority again"))
 }
@@ -204,7 +219,8 @@ fn affinity_back(record: &Record) -> Option<String> {
 
 /// What descends from the program, or bears the lane's id. Gives how many were on the core alone.
 fn release_family(record: &Record, program: Option<Process>, own: &BTreeSet<u32>) -> usize {
-    let family = program.map(|program| process::descendants(program.pid)).unwrap_or_default();
+    let family: HashSet<u32> =
+        program.map(|program| process::descendants(&[program.pid])).unwrap_or_default();
     let marker = format!("{LANE_VARIABLE}={}", record.id).into_bytes();
     let is_on_core = |pid: &u32| {
         Thread::of(*pid).is_some_and(|id| scheduler::affinity(id).is_ok_and(|now| now == *own))
@@ -215,7 +231,8 @@ fn release_family(record: &Record, program: Option<Process>, own: &BTreeSet<u32>
         // Most processes are elsewhere: asked that first, they cost one call.
         (is_on_core(pid) || family.contains(pid)) && !is_of_kernel(pid) && is_ours(pid)
     });
-    found.filter(|pid| release(*pid, own, &record.before)).count()
+    let released = found.filter(|pid| release(*pid, own, &record.before));
+    released.inspect(|pid| timers_back(*pid, &record.before)).count()
 }
 
 /// Lets the threads of a process that are on the lane's core alone run where they could before. Whether there were any. Threads that
@@ -237,11 +254,13 @@ pub(crate) fn release(pid: u32, own: &BTreeSet<u32>, before: &Before) -> bool {
             break;
         }
     }
-    if is_any {
-        // Needs a right for others; a timer that is exact costs nothing but some power.
-        drop(fs::write(format!("/proc/{pid}/timerslack_ns"), before.timer_slack_ns.to_string()));
-    }
     is_any
+}
+
+/// Lets the timers of a process, of its first thread, be as late as before. Needs a right for others' processes; without it they stay exact, which
+/// costs nothing but some power.
+pub(crate) fn timers_back(pid: u32, before: &Before) {
+    drop(fs::write(format!("/proc/{pid}/timerslack_ns"), before.timer_slack_ns.to_string()));
 }
 
 /// All cores: the kernel leaves out those that a thread cannot have.

@@ -43,9 +43,19 @@ pub(crate) struct Made {
     pub(crate) inode: Option<u64>,
 }
 
+/// The names of groups of lanes, before the core's number: for the program, and for all else that was in the group above.
+const LANE: &str = "evermap-lane-";
+const REST: &str = "evermap-rest-";
+
+/// Which core a lane made the group for, by its name; none for groups of others.
+pub(crate) fn core_of(group: &Path) -> Option<u32> {
+    let name = group.file_name()?.to_str()?;
+    name.strip_prefix(LANE).or(name.strip_prefix(REST))?.parse().ok()
+}
+
 impl Made {
     fn new(parent: &Path, name: &str, core: u32) -> Self {
-        Self { path: parent.join(format!("evermap-{name}-{core}")), inode: None }
+        Self { path: parent.join(format!("{name}{core}")), inode: None }
     }
 
     fn file(&self, name: &str) -> PathBuf {

@@ -49,6 +49,17 @@ pub enum HoldRefusal {
         /// The group that the lane was started from.
         group: PathBuf,
     },
+    /// Another lane holds a core of the group.
+    #[error(
+        "this process is in {}, which a lane made that holds core {held}; wait for that lane's end, or use `share = \"lend\"`",
+        group.display()
+    )]
+    Within {
+        /// The group that this lane would be started from.
+        group: PathBuf,
+        /// The core that is held already.
+        held: u32,
+    },
     /// There is a group of the name already.
     #[error(
         "there is a group {} already: of a lane of another state directory, or left behind by one; `evermap lane undo` removes what was left \
@@ -105,7 +116,10 @@ pub enum HoldRefusal {
     )]
     WholeProcesses,
     /// Something else.
-    #[error("cannot {operation} {}: {source}; `evermap lane undo` tries to undo it again", path.display())]
+    #[error(
+        "cannot {operation} {}: {source}; use `share = \"lend\"`, and `evermap lane undo` if something is left of this lane (`evermap lane status` tells)",
+        path.display()
+    )]
     Kernel {
         /// What was tried.
         operation: &'static str,

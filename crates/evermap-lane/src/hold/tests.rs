@@ -256,6 +256,20 @@ fn a_group_that_is_not_exclusive_is_refused() {
 }
 
 #[test]
+fn a_hold_within_the_groups_of_another_lane_is_refused_and_names_that_ones_core() {
+    let (kernel, home, tasks) = kernel(false);
+    let hold = made(&kernel, &home, 3);
+    hold.enter(&kernel, tasks[0]).unwrap();
+    for task in [tasks[0], tasks[1]] {
+        let own = kernel.is_in(task);
+        let why = refusal(Hold::plan(&kernel, &kernel.groups_of(&own), 2));
+        assert!(matches!(&why, HoldRefusal::Within { held: 3, .. }), "{why}");
+    }
+    hold.undo(&kernel).unwrap();
+    Hold::plan(&kernel, &kernel.groups_of(&home), 2).unwrap();
+}
+
+#[test]
 fn a_partition_that_the_kernel_calls_invalid_is_an_error_with_its_reason() {
     let (kernel, home, tasks) = kernel(true);
     let before = kernel.state(&tasks);

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::tree::{Tree, tasks};
 use super::{
-    HoldRefusal, Made, ROUNDS_MAX, cores, dissolve, make, verify_absent, verify_unshared, write,
+    HoldRefusal, LANE, Made, REST, ROUNDS_MAX, core_of, cores, dissolve, make, verify_absent,
+    verify_unshared, write,
 };
 
 /// What is made and changed.
@@ -29,6 +30,9 @@ pub(crate) struct Cpusets {
 
 impl Cpusets {
     pub(super) fn plan(tree: &dyn Tree, parent: &Path, core: u32) -> Result<Self, HoldRefusal> {
+        if let Some(held) = core_of(parent) {
+            return Err(HoldRefusal::Within { group: parent.to_owned(), held });
+        }
         let all = cores(tree, &parent.join("cpuset.cpus"))?;
         // Those that are online; kernels without the file have no others in `cpuset.cpus`.
         let online =
@@ -40,7 +44,7 @@ impl Cpusets {
         if online.len() < 2 {
             return Err(HoldRefusal::NoCoreLeft { group, cores: online });
         }
-        let (lane, rest) = (Made::new(parent, "lane", core), Made::new(parent, "rest", core));
+        let (lane, rest) = (Made::new(parent, LANE, core), Made::new(parent, REST, core));
         verify_absent(tree, &lane)?;
         verify_absent(tree, &rest)?;
         verify_unshared(tree, parent, core)?;

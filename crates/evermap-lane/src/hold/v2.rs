@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::tree::Tree;
-use super::{HoldRefusal, Made, cores, dissolve, make, verify_absent, verify_unshared, write};
+use super::{
+    HoldRefusal, LANE, Made, cores, dissolve, make, verify_absent, verify_unshared, write,
+};
 
 /// What is made and changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +47,7 @@ impl Partition {
             return Err(HoldRefusal::NoPartitionRoot { group: home.to_owned() });
         };
         let all = cores(tree, &parent.join("cpuset.cpus.effective"))?;
-        let group = Made::new(parent, "lane", core);
+        let group = Made::new(parent, LANE, core);
         verify_absent(tree, &group)?;
         verify_unshared(tree, parent, core)?;
         if !all.contains(core) {
@@ -111,10 +113,11 @@ impl Partition {
 
     /// Whether a group beside has cores of its own meanwhile, which it would lose with the controller.
     fn is_used_by_others(&self, tree: &dyn Tree) -> bool {
-        let groups = tree.groups(&self.parent).unwrap_or_default();
-        groups
-            .iter()
-            .any(|group| tree.read(&group.join("cpuset.cpus")).is_ok_and(|cores| !cores.is_empty()))
+        let has_cores = |group: &PathBuf| {
+            tree.read(&group.join("cpuset.cpus")).is_ok_and(|cores| !cores.is_empty())
+        };
+        // Who cannot be asked is left what they may have.
+        tree.groups(&self.parent).map_or(true, |groups| groups.iter().any(has_cores))
     }
 }
 

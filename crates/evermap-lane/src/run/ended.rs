@@ -7,6 +7,8 @@ use std::process::ExitStatus;
 use serde::Serialize;
 
 use super::Program;
+use crate::Result;
+use crate::guard::UndoneLane;
 use crate::sys::wait::Used;
 
 /// How a program ended.
@@ -129,6 +131,14 @@ impl Ended {
         self.major_faults = used.major_faults;
         self.voluntary_switches = used.voluntary_switches;
         self.involuntary_switches = used.involuntary_switches;
+    }
+
+    /// What could not be undone takes nothing from how the program ended: it is told beside that.
+    pub(super) fn take_undone(&mut self, undone: Result<UndoneLane>) {
+        match undone {
+            Ok(lane) => self.undone.extend(lane.did),
+            Err(error) => self.events.push(format!("not all of the lane is undone: {error}")),
+        }
     }
 
     /// As a shell has it: its code, or 128 and the signal.

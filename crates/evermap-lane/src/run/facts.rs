@@ -1,13 +1,12 @@
 //! What the kernel says of a program's threads and of its core while they run, beside what it counts.
 
-use std::fs;
-
 use crate::machine::{CpuList, Roots};
+use crate::process;
 
 /// A thread's name.
 pub(super) fn name(pid: u32, thread: u32) -> String {
-    let name = fs::read_to_string(format!("/proc/{pid}/task/{thread}/comm")).unwrap_or_default();
-    name.trim().to_owned()
+    let name = process::text(&format!("/proc/{pid}/task/{thread}/comm")).unwrap_or_default();
+    name.trim_end_matches('\n').to_owned()
 }
 
 /// Whether the core runs. Where nothing says so, it does.

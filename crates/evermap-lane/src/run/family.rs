@@ -6,12 +6,14 @@
 use std::collections::{BTreeSet, HashSet};
 
 use crate::guard::changes::Changes;
-use crate::guard::undo::release;
+use crate::guard::undo::{release, timers_back};
 use crate::hold::tree::Files;
 use crate::process::{Process, Stat, children, descendants, threads};
 
 /// How often a new process is looked at again.
 const LOOKS: u8 = 2;
+/// So many are remembered before it is asked which of them have ended.
+const SETTLED_MIN: usize = 1_000;
 
 /// The program's descendants.
 #[derive(Debug)]
@@ -19,8 +21,9 @@ pub(super) struct Family {
     program: u32,
     /// Children of this process that it had before, and the guardian.
     strangers: HashSet<u32>,
-    /// Those that were sent away.
+    /// Those that were sent away. Those that have ended are forgotten when there are as many as this.
     settled: HashSet<Process>,
+    settled_max: usize,
     /// Of these, those that are looked at again, and how often: one that was sent away while it forked has left a child on the core.
     fresh: Vec<(Process, u8)>,
 }
@@ -30,7 +33,8 @@ impl Family {
     pub(super) fn new() -> Self {
         let own = std::process::id();
         let strangers = children(own, &threads(own)).into_iter().collect();
-        Self { program: 0, strangers, settled: HashSet::new(), fresh: Vec::new() }
+        let settled = HashSet::new();
+        Self { program: 0, strangers, settled, settled_max: SETTLED_MIN, fresh: Vec::new() }
     }
 
     pub(super) fn of(&mut self, program: u32) {
@@ -48,9 +52,9 @@ impl Family {
         let mut found = children(self.program, of_program);
         found.extend(self.orphans());
         let again = std::mem::take(&mut self.fresh);
-        for (process, _) in again.iter().filter(|(process, _)| process.is_alive()) {
-            found.extend(descendants(process.pid));
-        }
+        let alive = again.iter().filter(|(process, _)| process.is_alive());
+        let alive: Vec<u32> = alive.map(|(process, _)| process.pid).collect();
+        found.extend(descendants(&alive));
         self.fresh =
             again.into_iter().filter_map(|(one, left)| Some((one, left.checked_sub(1)?))).collect();
         let mut new = 0;
@@ -60,7 +64,7 @@ impl Family {
                 new += 1;
                 self.fresh.push((process, LOOKS));
                 send_away(changes, pid);
-                found.extend(descendants(pid));
+                found.extend(children(pid, &threads(pid)));
             }
         }
         if let Some(hold) = changes.held()
@@ -88,16 +92,19 @@ impl Family {
                 _ => drop(crate::sys::wait::end_of(pid)),
             }
         }
-        // Bounded by what lives, not by what ever was started.
-        if self.settled.len() > 1_000 {
+        // Bounded by what lives, not by what ever was started; asked only when there are twice as many as lived the last time.
+        if self.settled.len() > self.settled_max {
             self.settled.retain(Process::is_alive);
+            self.settled_max = SETTLED_MIN.max(2 * self.settled.len());
         }
         alive
     }
 }
 
+/// Whatever it was born with that is the lane's: the core, where there is one, and timers.
 fn send_away(changes: &Changes, pid: u32) {
     if let Some(core) = changes.core() {
         release(pid, &BTreeSet::from([core]), changes.before());
     }
+    timers_back(pid, changes.before());
 }

@@ -4,6 +4,7 @@
 //! lack of a right it says, and goes on; what would harm others it refuses. It is for a program that does nothing else meanwhile: it takes
 //! signals, becomes the parent of what the program leaves behind, and waits for it.
 
+mod begin;
 mod ended;
 mod facts;
 mod family;
@@ -22,13 +23,15 @@ use std::time::{Duration, Instant};
 pub use ended::{Demotion, End, Ended, NotApplied};
 pub use files::view;
 
+use rustix::process::{child_subreaper, set_child_subreaper};
+
 use crate::guard::StateDirectory;
 use crate::guard::guardian::step_aside;
-use crate::machine::Roots;
-use crate::process::Process;
+use crate::machine::{Machine, Roots};
 use crate::sys::scheduler::{self, Scheduling, Thread};
+use crate::sys::signals::keep_ends_of_children;
 use crate::tier::View;
-use crate::{Error, Policy, Result, Share};
+use crate::{Error, Policy, Result, Scheduler};
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -61,7 +64,8 @@ pub struct Options {
 ///
 /// # Errors
 /// What the policy cannot have and would have to be told: a core that is taken or not there, a hold that others would suffer from, a
-/// program that cannot be started. Then nothing was started. A right that is missing is no error: [`Ended::not_applied`] names it.
+/// program that cannot be started. Then nothing was started. A right that is missing is no error: [`Ended::not_applied`] names it. Nor is what
+/// could not be undone of a program that ran: [`Ended::events`] tells, and [`crate::guard::undo`] tries again.
 pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ended> {
     verify_match(policy, program)?;
     let state = match &options.state {
@@ -69,6 +73,7 @@ pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ende
         None => StateDirectory::of_user()?,
     };
     let began = Instant::now();
+    keep_ends_of_children();
     let own = Own::of_this()?;
     let mut ended = Ended::of(program);
     ended.not_applied.clone_from(&options.not_applied);
@@ -77,16 +82,17 @@ pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ende
         step_aside(core);
     }
     own.rise(policy, &prepared.machine, &mut ended);
+    own.take_orphans();
     let result = supervise::start(policy, program, options, &mut prepared, &mut ended).and_then(
         |mut supervisor| {
-            supervisor.watch(&mut ended)?;
+            supervisor.watch(&mut ended);
             supervisor.finish(&mut ended)
         },
     );
     let undone = prepared.changes.end();
     drop(own);
     result?;
-    ended.undone.extend(undone?.did);
+    ended.take_undone(undone);
     ended.wall_ms = milliseconds(began.elapsed());
     Ok(ended)
 }
@@ -94,9 +100,8 @@ pub fn run(policy: &Policy, program: &Program, options: &Options) -> Result<Ende
 /// A policy is for the programs that it names, and for no other.
 fn verify_match(policy: &Policy, program: &Program) -> Result<()> {
     let Some(pattern) = &policy.app.matches else { return Ok(()) };
-    let wrong = |what: String| Error::Policy { path: PathBuf::from("policy"), what };
-    let compiled = glob::Pattern::new(pattern)
-        .map_err(|error| wrong(format!("`match = \"{pattern}\"` is no pattern: {error}")))?;
+    let compiled =
+        glob::Pattern::new(pattern).map_err(|error| Error::Unusable(error.to_string()))?;
     let path = std::path::absolute(&program.path).unwrap_or_else(|_| program.path.clone());
     let real = path.canonicalize().unwrap_or_else(|_| path.clone());
     let name = |path: &Path| path.file_name().map(PathBuf::from).unwrap_or_default();
@@ -105,17 +110,15 @@ fn verify_match(policy: &Policy, program: &Program) -> Result<()> {
     if is_for {
         return Ok(());
     }
-    Err(wrong(format!(
-        "it is for programs like `{pattern}`, and {} is none; change `match`, or leave it out",
-        path.display()
-    )))
+    Err(Error::NotForProgram { pattern: pattern.clone(), program: path })
 }
 
-/// How this process was scheduled before it was a lane; put back when it no longer is.
+/// How this process was before it was a lane; put back when it no longer is.
 struct Own {
     scheduling: Scheduling,
     affinity: BTreeSet<u32>,
     timer_slack_ns: u64,
+    is_subreaper: bool,
 }
 
 impl Own {
@@ -129,12 +132,18 @@ impl Own {
             scheduling: scheduler::get(Thread::CURRENT).map_err(failed)?,
             affinity: scheduler::affinity(Thread::CURRENT).map_err(failed)?,
             timer_slack_ns: scheduler::timer_slack_ns().map_err(failed)?,
+            is_subreaper: child_subreaper().is_ok_and(|now| now.is_some()),
         })
     }
 
+    /// What the program leaves behind comes to this process. Where it doesn't, it is found by its environment.
+    fn take_orphans(&self) {
+        let _ = set_child_subreaper(Some(rustix::process::getpid()));
+    }
+
     /// Above the program, so that one that never sleeps can be told so, even where there is one core.
-    fn rise(&self, policy: &Policy, machine: &crate::machine::Machine, ended: &mut Ended) {
-        if policy.app.scheduler == crate::Scheduler::Other {
+    fn rise(&self, policy: &Policy, machine: &Machine, ended: &mut Ended) {
+        if policy.app.scheduler == Scheduler::Other {
             return;
         }
         let wish = Scheduling::fifo(u32::from(policy.app.priority) + 1);
@@ -153,23 +162,12 @@ impl Drop for Own {
         // Both only lower what this process has, or give back what it had.
         drop(scheduler::set_back(Thread::CURRENT, &self.scheduling));
         drop(scheduler::set_affinity(Thread::CURRENT, &self.affinity));
+        if !self.is_subreaper {
+            let _ = set_child_subreaper(None);
+        }
     }
-}
-
-/// Whether the lane has a core at all.
-fn wants_core(policy: &Policy) -> bool {
-    policy.app.share != Share::Off
 }
 
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
-}
-
-/// The process that a child is, once it has begun.
-fn process_of(pid: u32) -> Result<Process> {
-    Process::of(pid).ok_or_else(|| Error::Io {
-        operation: "tell when the program began from",
-        path: format!("/proc/{pid}/stat").into(),
-        source: std::io::ErrorKind::NotFound.into(),
-    })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::start::Wish;
-use super::{Ended, NotApplied, Options, Own, wants_core, why};
+use super::{Ended, NotApplied, Options, Own, why};
 use crate::guard::changes::Changes;
 use crate::guard::journal::Before;
 use crate::guard::{Claim, StateDirectory, undo};
@@ -25,7 +25,6 @@ pub(super) struct Prepared {
     pub(super) wishes: Vec<Wish>,
     /// How long a real-time thread may run without sleeping.
     pub(super) limit_ns: u64,
-    pub(super) max_time: Option<Duration>,
 }
 
 pub(super) fn prepare(
@@ -35,18 +34,17 @@ pub(super) fn prepare(
     own: &Own,
     ended: &mut Ended,
 ) -> Result<Prepared> {
-    let of_policy = |what| Error::Policy { path: "policy".into(), what };
-    policy.verify().map_err(of_policy)?;
-    let period = policy.period().map_err(of_policy)?;
+    policy.verify().map_err(Error::Unusable)?;
+    let period = policy.period().map_err(Error::Unusable)?;
     undo_others(state, ended)?;
     let machine = Machine::look_in(&options.roots)?;
-    let claim = match wants_core(policy) {
-        true => {
+    let claim = match policy.app.share {
+        Share::Off => None,
+        Share::Lend | Share::Hold => {
             let (claim, why) = Claim::choose(&machine, policy.app.core, state)?;
             ended.core_why = why;
             Some(claim)
         }
-        false => None,
     };
     ended.core = claim.as_ref().map(Claim::core);
     let before = Before {
@@ -55,15 +53,14 @@ pub(super) fn prepare(
         timer_slack_ns: own.timer_slack_ns,
     };
     let mut changes = Changes::begin(state, claim, &ended.command, before)?;
-    let max_time = policy.guard.max_time_s.map(Duration::from_secs);
-    changes.guard(options.helper.as_deref(), max_time)?;
+    changes.guard(options.helper.as_deref(), policy.guard.max_time_s.map(Duration::from_secs))?;
     if policy.app.share == Share::Hold {
         hold(&mut changes, &machine, ended)?;
     }
     let wishes = wishes(policy, period.map(|period| period.ns()), changes.core(), own, ended)?;
     let limit_ns =
         period.map_or(OVERRUN_NS, |period| period.ns().saturating_mul(policy.guard.max_overrun));
-    Ok(Prepared { machine, changes, wishes, limit_ns, max_time })
+    Ok(Prepared { machine, changes, wishes, limit_ns })
 }
 
 /// The next lane undoes what the last one could not.
@@ -119,8 +116,7 @@ fn wishes(
         |affinity: &BTreeSet<u32>, scheduling| Wish { affinity: affinity.clone(), scheduling };
     if app.scheduler == Scheduler::Deadline {
         let needs_no_core = app.share != Share::Hold && app.core == Core::Auto;
-        let deadline_ns =
-            policy.deadline_ns().map_err(|what| Error::Policy { path: "policy".into(), what })?;
+        let deadline_ns = policy.deadline_ns().map_err(Error::Unusable)?;
         match (needs_no_core, period_ns, deadline_ns) {
             (true, Some(period_ns), Some(deadline_ns)) => {
                 let budget_ns = app.budget_us.map_or(deadline_ns / 5 * 4, |us| us * 1_000);

@@ -1,24 +1,22 @@
 //! The lane while its program runs: it watches, and ends when the program does.
 //!
-//! What it does between two looks is wait. A look costs some calls for each thread and each new process; the pause between two is at least twenty times as
-//! long as a look, so that no program can make its lane a burden.
+//! What it does between two looks is wait. A look costs some calls for each thread and each child; the pause between two is at least twenty times as
+//! long as what a look takes of the processor, so that no program can make its lane a burden: neither by what it has, nor by the signals that it causes.
 
 use std::collections::BTreeSet;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::process::Command;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
+use rustix::time::{ClockId, clock_gettime};
 
+use super::begin::begin;
 use super::family::Family;
 use super::prepare::Prepared;
-use super::start::{Answer, NotStarted, Orders, PATIENCE, Wish};
 use super::threads::Watch;
-use super::{Ended, NotApplied, Options, Program, facts, process_of, why};
+use super::{Ended, Options, Program, facts};
 use crate::counters;
-use crate::guard::channel::Channel;
 use crate::guard::{Claim, guardian};
 use crate::hold::tree::Files;
 use crate::machine::Machine;
@@ -26,7 +24,6 @@ use crate::policy::{Core, Threads};
 use crate::process::{Process, threads};
 use crate::sys::scheduler::{self, Policy as Class, Scheduling, Thread};
 use crate::sys::signals::Signals;
-use crate::sys::spawn::keep_open;
 use crate::{Error, Policy, Result, Share};
 
 /// What a terminal sends to the program, too: it decides what becomes of it.
@@ -43,8 +40,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_millis(10);
 /// While nothing new comes, each pause is longer than the one before, up to this.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// A look takes a twentieth of the time at most.
+/// A look takes a twentieth of the time at most, as long as no pause is longer than the second.
 const PAUSES_OF_A_LOOK: u32 = 20;
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Between two looks at the core.
 const CORE_PAUSE: Duration = Duration::from_millis(100);
 /// Between two looks at the groups.
@@ -68,7 +66,7 @@ pub(super) struct Supervisor<'a> {
     /// The guardian has ended.
     is_unguarded: bool,
     pause: Duration,
-    until: Option<Instant>,
+    look_next: Instant,
     core_next: Instant,
     group_next: Instant,
     interrupts: Option<(u32, u64)>,
@@ -90,55 +88,25 @@ pub(super) fn start<'a>(
     if let Some(guardian) = prepared.changes.guardian() {
         family.add_stranger(guardian.process.pid);
     }
-    // What the program leaves behind comes here. Where it doesn't, it is found by its environment.
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    let helper = guardian::program(options.helper.as_deref())?;
-    let (mut channel, there) = Channel::pair().map_err(failed)?;
-    let mut command = Command::new(helper);
-    let number = keep_open(&mut command, there.as_fd());
-    signals.leave_to(&mut command);
-    command.args(["lane", "start", "--channel", &number.to_string(), "--program"]);
-    command.arg(&program.path).arg("--").arg(&program.name).args(&program.arguments);
-    let mut child = command.spawn().map_err(failed)?;
-    drop((there, command));
-    let process = process_of(child.id());
-    let begun = process.and_then(|process| {
-        let granted = begin(policy, options, prepared, &mut channel, process, ended)?;
-        let end = process.descriptor().map_err(failed)?;
-        let end = end.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        Ok((process, end, granted))
-    });
-    let (process, end, granted) = match begun {
-        Ok(begun) => begun,
-        Err(error) => {
-            // It waits for orders, or has failed to become the program.
-            drop(child.kill());
-            drop(child.wait());
-            return Err(match error {
-                Error::NotStarted { source, .. } => failed(source),
-                error => error,
-            });
-        }
-    };
-    family.of(process.pid);
-    let promotion = later_threads(policy, &granted);
+    let begun = begin(policy, program, options, prepared, &signals, ended)?;
+    family.of(begun.program.pid);
+    let promotion = later_threads(policy, &begun.granted);
     let now = Instant::now();
-    let limit_ns = prepared.limit_ns;
     let core = prepared.changes.core();
     ended.core = core;
     Ok(Supervisor {
         policy,
         options,
-        program: process,
-        end,
+        program: begun.program,
+        end: begun.end,
         signals,
-        watch: Watch::new(process.pid, promotion, limit_ns),
+        watch: Watch::new(begun.program.pid, promotion, prepared.limit_ns),
         family,
-        granted,
+        granted: begun.granted,
         is_in_lane: true,
         is_unguarded: false,
         pause: PAUSE_MIN,
-        until: prepared.max_time.and_then(|time| now.checked_add(time)),
+        look_next: now + PAUSE_MIN,
         core_next: now,
         group_next: now + GROUP_PAUSE,
         interrupts: core.and_then(|core| Some((core, counters::interrupts(&options.roots, core)?))),
@@ -155,146 +123,39 @@ fn later_threads(policy: &Policy, granted: &Scheduling) -> Option<Scheduling> {
     }
 }
 
-/// Journals the process that waits to become the program, has it become that, and gives how it is scheduled.
-fn begin(
-    policy: &Policy,
-    options: &Options,
-    prepared: &mut Prepared,
-    channel: &mut Channel,
-    process: Process,
-    ended: &mut Ended,
-) -> Result<Scheduling> {
-    let path = std::path::PathBuf::new;
-    let failed = |source| Error::NotStarted { program: path(), source };
-    prepared.changes.program(process)?;
-    if let Some(hold) = prepared.changes.held() {
-        let core = hold.core();
-        hold.enter(&Files, process.pid).map_err(|why| Error::HoldRefused { core, why })?;
-    }
-    let orders = Orders {
-        id: prepared.changes.id().to_owned(),
-        view: options.view.clone(),
-        wishes: prepared.wishes.clone(),
-        timer_slack_ns: std::num::NonZeroU64::MIN,
-        lock_memory: policy.io.locks_memory(),
-    };
-    channel.say(&orders).map_err(failed)?;
-    let mut hear = || channel.hear::<Answer>(PATIENCE).map_err(failed);
-    let silent = || failed(io::Error::other("the process that was to become it ended"));
-    let answer = hear()?.ok_or_else(silent)?;
-    let refused = |not: &NotStarted| {
-        let of_kernel = not.error.map(io::Error::from_raw_os_error);
-        failed(of_kernel.unwrap_or_else(|| io::Error::other(not.why.clone())))
-    };
-    if let Some(not) = &answer.not_started {
-        return Err(refused(not));
-    }
-    // Its end of the channel is closed by becoming the program.
-    if let Some(Answer { not_started: Some(not), .. }) = hear()? {
-        return Err(refused(&not));
-    }
-    let wish = say_granted(prepared, &answer, ended)?;
-    say_rest(&answer, policy, options, ended);
-    Ok(wish.scheduling)
-}
-
-/// Notes how the program is scheduled, and why not better.
-fn say_granted(prepared: &mut Prepared, answer: &Answer, ended: &mut Ended) -> Result<Wish> {
-    for (wish, tried) in prepared.wishes.iter().zip(&answer.tried) {
-        let Some(number) = tried else { continue };
-        let error = io::Error::from_raw_os_error(*number);
-        ended.not_applied.push(why::not_scheduled(&prepared.machine, &wish.scheduling, &error));
-    }
-    let granted = answer.tried.iter().position(Option::is_none);
-    let Some(wish) = granted.and_then(|at| prepared.wishes.get(at)).cloned() else {
-        let source = io::Error::other("the kernel refuses every way to schedule it");
-        return Err(Error::NotStarted { program: "".into(), source });
-    };
-    let is_pinned = wish.affinity.len() == 1
-        && prepared.changes.core().is_some_and(|core| wish.affinity.contains(&core));
-    if is_pinned {
-        ended.applied.push("its core, which it does not leave".into());
-    } else if prepared.changes.core().is_some() {
-        prepared.changes.leave_core()?;
-        ended.core_why = Vec::new();
-    }
-    let scheduling = wish.scheduling;
-    match scheduling.policy {
-        Class::Fifo => ended.applied.push(format!("SCHED_FIFO at {}", scheduling.priority)),
-        Class::Deadline => ended.applied.push(format!(
-            "SCHED_DEADLINE: {} us of each {} us, within {} us, on any core",
-            scheduling.runtime_ns / 1_000,
-            scheduling.period_ns / 1_000,
-            scheduling.deadline_ns / 1_000
-        )),
-        _ => {}
-    }
-    Ok(wish)
-}
-
-fn say_rest(answer: &Answer, policy: &Policy, options: &Options, ended: &mut Ended) {
-    let error = |number: i32| io::Error::from_raw_os_error(number);
-    match answer.timer_slack {
-        None => ended.applied.push("timers that are late by 1 ns at most on purpose".into()),
-        Some(number) => ended.not_applied.push(why::other("exact timers", &error(number))),
-    }
-    if policy.io.locks_memory() {
-        match answer.lock_memory {
-            None => ended.applied.push("no limit for memory that it locks".into()),
-            // Nobody's limit counts for whoever has the right.
-            Some(_) if why::may_lock_memory() => {}
-            Some(number) => ended.not_applied.push(why::no_memory_limit(&error(number))),
-        }
-    }
-    if policy.io.lock_memory == Some(true) {
-        ended.not_applied.push(NotApplied {
-            what: "locked memory".into(),
-            why: "a program can lock its memory only itself".into(),
-            remedy: "have it call mlockall, or `Lane::enter` of the library; or say `lock_memory = false`".into(),
-        });
-    }
-    if !options.view.is_empty() {
-        ended.applied.push(format!("{} files from the tier", options.view.shown.len()));
-    }
-}
-
 impl Supervisor<'_> {
     /// Until the program ends.
-    pub(super) fn watch(&mut self, ended: &mut Ended) -> Result<()> {
+    pub(super) fn watch(&mut self, ended: &mut Ended) {
         loop {
             let has_ended = self.wait();
             while let Some(signal) = self.signals.next() {
                 self.hand_on(signal);
             }
             if has_ended {
-                return Ok(());
+                return;
             }
-            if self.is_in_lane {
-                let began = Instant::now();
-                let is_new = self.look(ended)?;
-                self.pause = self.pause_after(is_new, began.elapsed());
-            } else {
+            if !self.is_in_lane {
                 self.family.reap();
+            } else if self.is_unguarded || self.look_next <= Instant::now() {
+                let before = processor_time();
+                let is_new = self.look(ended);
+                let look = processor_time().saturating_sub(before);
+                self.pause = pause_after(self.pause, self.prepared.limit_ns, is_new, look);
+                self.look_next = Instant::now() + self.pause;
             }
         }
     }
 
-    /// How long nothing need be looked at.
-    fn pause_after(&self, is_new: bool, look: Duration) -> Duration {
-        let base = if is_new { PAUSE } else { (self.pause * 3 / 2).min(PAUSE_MAX) };
-        // A thread that never sleeps is to be noticed in time.
-        let within_limit = Duration::from_nanos(self.prepared.limit_ns / 4).max(PAUSE_MIN);
-        base.min(within_limit).max((look * PAUSES_OF_A_LOOK).min(CORE_PAUSE))
-    }
-
-    /// Whether the program has ended.
+    /// Until the next look, or until something happens. Whether the program has ended.
     fn wait(&mut self) -> bool {
         let mut all =
             vec![PollFd::new(&self.end, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
         if let Some(guardian) = self.prepared.changes.guardian() {
             all.push(PollFd::new(guardian.end(), PollFlags::IN));
         }
-        let pause = Timespec { tv_sec: 0, tv_nsec: i64::from(self.pause.subsec_nanos()) };
+        let left = self.look_next.saturating_duration_since(Instant::now());
+        let pause =
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         // A wait that is broken off is a short one.
         let _ = rustix::event::poll(&mut all, self.is_in_lane.then_some(&pause));
         let is_ready = |at: usize| all.get(at).is_some_and(|one| !one.revents().is_empty());
@@ -310,27 +171,26 @@ impl Supervisor<'_> {
         }
     }
 
-    fn look(&mut self, ended: &mut Ended) -> Result<bool> {
+    /// Whether the program has threads or children that it had not before.
+    fn look(&mut self, ended: &mut Ended) -> bool {
         let now = Instant::now();
-        if self.is_unguarded {
-            self.leave(
-                ended,
-                "the guardian was killed: the program was an ordinary one from then on",
-            );
-            return Ok(false);
-        }
-        if self.until.is_some_and(|until| until <= now) {
+        // First: a guardian whose time is over has ended, and was not killed.
+        if self.prepared.changes.until().is_some_and(|until| until <= now) {
             self.leave(
                 ended,
                 "the lane's time was over: the program was an ordinary one from then on",
             );
-            return Ok(false);
+        } else if self.is_unguarded {
+            self.leave(
+                ended,
+                "the guardian was killed: the program was an ordinary one from then on",
+            );
         }
-        if now >= self.core_next {
+        if self.is_in_lane && now >= self.core_next {
             self.core_next = now + CORE_PAUSE;
-            self.look_at_core(ended)?;
+            self.look_at_core(ended);
         }
-        if now >= self.group_next {
+        if self.is_in_lane && now >= self.group_next {
             self.group_next = now + GROUP_PAUSE;
             let kept = self.prepared.changes.held().map(|hold| hold.keep(&Files));
             if let Some(Err(why)) = kept {
@@ -338,7 +198,7 @@ impl Supervisor<'_> {
             }
         }
         if !self.is_in_lane {
-            return Ok(false);
+            return false;
         }
         let of_program = threads(self.program.pid);
         let seen = self.watch.seen();
@@ -347,29 +207,26 @@ impl Supervisor<'_> {
         let children = self.family.settle(&self.prepared.changes, &of_program);
         ended.children += children;
         self.family.reap();
-        Ok(children > 0 || self.watch.seen() > seen)
+        children > 0 || self.watch.seen() > seen
     }
 
     /// The lane ends before the program does.
     fn leave(&mut self, ended: &mut Ended, why: &str) {
         self.is_in_lane = false;
         ended.events.push(why.to_owned());
-        match self.prepared.changes.end() {
-            Ok(undone) => ended.undone.extend(undone.did),
-            Err(error) => ended.events.push(error.to_string()),
-        }
+        ended.take_undone(self.prepared.changes.end());
     }
 
     /// When a core goes offline, the kernel lets its programs run anywhere.
-    fn look_at_core(&mut self, ended: &mut Ended) -> Result<()> {
-        let Some(core) = self.prepared.changes.core() else { return Ok(()) };
+    fn look_at_core(&mut self, ended: &mut Ended) {
+        let Some(core) = self.prepared.changes.core() else { return };
         if facts::is_online(&self.options.roots, core) {
-            return Ok(());
+            return;
         }
         let may_move = self.policy.app.core == Core::Auto && self.policy.app.share == Share::Lend;
         if !may_move {
             self.leave(ended, &format!("core {core} went offline: the lane was over"));
-            return Ok(());
+            return;
         }
         match self.move_away(ended) {
             Ok(to) => {
@@ -378,18 +235,18 @@ impl Supervisor<'_> {
             }
             Err(error) => self.leave(ended, &format!("core {core} went offline: {error}")),
         }
-        Ok(())
     }
 
     /// Leaves the lane and enters it again on another core: at no moment is anything changed that is not journalled and guarded.
     fn move_away(&mut self, ended: &mut Ended) -> Result<u32> {
         let changes = &mut self.prepared.changes;
+        let until = changes.until();
         changes.end()?;
         let machine = Machine::look_in(&self.options.roots)?;
         let (claim, why) = Claim::choose(&machine, Core::Auto, changes.state())?;
         ended.core_why = why;
         let core = claim.core();
-        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         changes.begin_again(claim, self.options.helper.as_deref(), left)?;
         if let Some(guardian) = changes.guardian() {
             self.family.add_stranger(guardian.process.pid);
@@ -401,6 +258,7 @@ impl Supervisor<'_> {
             drop(scheduler::set_affinity(thread, &own));
         }
         if self.granted.policy.is_real_time()
+            && !self.watch.is_demoted(self.program.pid)
             && let Some(first) = Thread::of(self.program.pid)
         {
             drop(scheduler::set(first, &self.granted));
@@ -439,5 +297,51 @@ impl Supervisor<'_> {
             ended.interrupts = now.map(|now| now.saturating_sub(before));
         }
         Ok(())
+    }
+}
+
+/// How long nothing need be looked at, after a look that took so much of the processor. A thread that never sleeps is to be noticed in time.
+fn pause_after(before: Duration, limit_ns: u64, is_new: bool, look: Duration) -> Duration {
+    let base = if is_new { PAUSE } else { (before * 3 / 2).min(PAUSE_MAX) };
+    let within_limit = Duration::from_nanos(limit_ns / 4).max(PAUSE_MIN);
+    base.min(within_limit).max((look * PAUSES_OF_A_LOOK).min(LONGEST_PAUSE))
+}
+
+/// That of this thread: who waits to be run is no burden meanwhile.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT_NS: u64 = 333_000_000;
+
+    #[test]
+    fn a_look_takes_a_twentieth_of_the_time_at_most() {
+        for look_us in [1, 50, 1_000, 5_000, 20_000, 50_000] {
+            for (is_new, limit_ns) in [(true, LIMIT_NS), (false, LIMIT_NS), (true, 1)] {
+                let look = Duration::from_micros(look_us);
+                let pause = pause_after(PAUSE_MIN, limit_ns, is_new, look);
+                assert!(pause >= look * 20, "a look of {look_us} us: {pause:?}");
+            }
+        }
+        assert_eq!(pause_after(PAUSE_MIN, 1, true, Duration::from_secs(9)), LONGEST_PAUSE);
+    }
+
+    #[test]
+    fn the_less_is_new_the_longer_nothing_is_looked_at_and_never_too_long_for_a_runaway() {
+        let quick = Duration::from_micros(10);
+        let next = |before, limit_ns| pause_after(before, limit_ns, false, quick);
+        let mut pause = PAUSE_MIN;
+        for _ in 0..20 {
+            assert!(next(pause, LIMIT_NS) > pause || pause == PAUSE_MAX);
+            pause = next(pause, LIMIT_NS);
+        }
+        assert_eq!(pause, PAUSE_MAX);
+        assert_eq!(next(pause, 16_000_000), Duration::from_millis(4));
+        assert_eq!(next(pause, 0), PAUSE_MIN);
     }
 }

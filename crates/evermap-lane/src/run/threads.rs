@@ -64,15 +64,13 @@ impl Watch {
             watched.is_settled = true;
             self.promote(id);
         }
-        let demotion = match watched.is_demoted {
+        let overran = match watched.is_demoted {
             true => None,
             false => self.overran(id, &mut watched),
         };
-        if demotion.is_some()
-            && let Some(thread) = Thread::of(id)
-        {
-            watched.is_demoted = scheduler::set_back(thread, &before.scheduling).is_ok();
-        }
+        // One that the kernel doesn't let go, as of another user by now, is tried again after the same time.
+        let demotion = overran.filter(|_| demote(id, before));
+        watched.is_demoted |= demotion.is_some();
         self.threads.insert(id, watched);
         demotion
     }
@@ -114,6 +112,11 @@ impl Watch {
         })
     }
 
+    /// Whether the thread has lost its priority, which does not come back.
+    pub(super) fn is_demoted(&self, id: u32) -> bool {
+        self.threads.get(&id).is_some_and(|watched| watched.is_demoted)
+    }
+
     /// The lane was left and entered again: all that did not lose it get their policy anew.
     pub(super) fn again(&mut self) {
         for watched in self.threads.values_mut() {
@@ -130,5 +133,67 @@ impl Watch {
     pub(super) fn wait_ns(&self) -> u64 {
         let now = self.threads.values().map(|watched| watched.ran.wait_ns);
         now.fold(self.gone_wait_ns, u64::saturating_add)
+    }
+}
+
+/// Makes a thread that never sleeps an ordinary one, also where the lane itself was started as a real-time program. Whether it is one now.
+fn demote(id: u32, before: &Before) -> bool {
+    let former = before.scheduling;
+    let ordinary = if former.policy.is_real_time() { Scheduling::default() } else { former };
+    Thread::of(id).is_some_and(|thread| scheduler::set_back(thread, &ordinary).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    /// A thread that never sleeps while this runs, by its number.
+    fn beside_a_spinner<T>(test: impl FnOnce(u32) -> T) -> T {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (say, hear) = std::sync::mpsc::channel();
+            let is_over = &is_over;
+            scope.spawn(move || {
+                say.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+                // It ends also where the test fails.
+                let until = Instant::now() + Duration::from_secs(30);
+                while !is_over.load(Ordering::Relaxed) && Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+            });
+            let result = test(hear.recv().unwrap());
+            is_over.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+
+    #[test]
+    fn a_thread_that_never_sleeps_is_ordinary_even_where_the_lane_was_not() {
+        let scheduling = Scheduling::fifo(2);
+        let before = Before { scheduling, affinity: [0].into(), timer_slack_ns: 50_000 };
+        let demoted = beside_a_spinner(|id| {
+            let mut watch = Watch::new(std::process::id(), Some(Scheduling::fifo(1)), 2_000_000);
+            watch.look(&[id], &before);
+            let thread = Thread::of(id).unwrap();
+            if !scheduler::get(thread).unwrap().policy.is_real_time() {
+                eprintln!("skipped: no right to FIFO here");
+                return None;
+            }
+            let until = Instant::now() + Duration::from_secs(20);
+            while !watch.is_demoted(id) {
+                assert!(Instant::now() < until, "it was never demoted");
+                std::thread::sleep(Duration::from_millis(1));
+                watch.look(&[id], &before);
+            }
+            let policy = scheduler::get(thread).unwrap().policy;
+            watch.again();
+            watch.look(&[id], &before);
+            Some((policy, scheduler::get(thread).unwrap().policy))
+        });
+        if let Some(policies) = demoted {
+            assert_eq!(policies, (Policy::Other, Policy::Other), "then, and in the next lane");
+        }
     }
 }

@@ -100,6 +100,42 @@ pub(crate) fn ignore(signals: &[libc::c_int]) {
     }
 }
 
+/// From now on the ends of children are there to be taken. Who ignores SIGCHLD, as whoever started this program may have, is never told of them.
+pub(crate) fn keep_ends_of_children() {
+    // SAFETY: plain structures, for which zeros are a value; the call only reads the one and fills the other.
+    let is_ignored = unsafe {
+        let mut now: libc::sigaction = zeroed();
+        libc::sigaction(libc::SIGCHLD, ptr::null(), &mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    };
+    if is_ignored {
+        // SAFETY: no code of ours runs for a signal whose default it is to be ignored.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
+}
+
+/// Does this while a signal comes that interrupts the thread, once, after this time.
+#[cfg(test)]
+pub(crate) fn interrupted<T>(after: std::time::Duration, work: impl FnOnce() -> T) -> T {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let handler: extern "C" fn(libc::c_int) = nothing;
+    // SAFETY: the handler does nothing, and a plain structure of zeros is one without flags and without other signals.
+    let this = unsafe {
+        let mut action: libc::sigaction = zeroed();
+        action.sa_sigaction = handler as libc::sighandler_t;
+        libc::sigaction(libc::SIGURG, &action, ptr::null_mut());
+        libc::pthread_self()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(after);
+            // SAFETY: the thread waits for this one before it ends.
+            unsafe { libc::pthread_kill(this, libc::SIGURG) };
+        });
+        work()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -50,10 +50,11 @@ impl Status {
             output.line(&format!("claimed without a journal: core {}", unused.join(", ")))?;
         }
         for group in &status.unknown_groups {
-            output.line(&format!("a group of no lane known here: {}", group.display()))?;
+            let name = group.display().to_string();
+            output.line(&output::plain(&format!("a group of no lane known here: {name}")))?;
         }
         for damaged in &status.damaged {
-            output.line(damaged)?;
+            output.line(&output::plain(damaged))?;
         }
         if status.lanes.iter().any(|lane| !lane.is_running) {
             output.line("`evermap lane undo` undoes what was left behind")?;

@@ -46,11 +46,16 @@ struct Told<'a> {
 impl Undo {
     pub fn run(&self) -> Result<(), Failure> {
         let undone = undo(&self.state.or_of_user()?)?;
-        let moved = self.recover()?;
+        // Whatever becomes of the files: what was undone of lanes is told.
+        let (moved, not_looked) = match self.recover() {
+            Ok(moved) => (moved, None),
+            Err(failure) => (Recovered::default(), Some(failure)),
+        };
         let mut output = Output::new();
         if self.json {
             let lanes = undone.failed.iter().map(ToString::to_string);
             let files = moved.left.iter().map(|(_, error)| error.to_string());
+            let files = files.chain(not_looked.iter().map(ToString::to_string));
             output.json(&Told {
                 lanes: &undone.lanes,
                 running: undone.running,
@@ -60,12 +65,13 @@ impl Undo {
                 failed: lanes.chain(files).collect(),
             })?;
         } else {
-            tell(&undone, &moved, &mut output)?;
+            let is_whole = undone.failed.is_empty() && moved.left.is_empty();
+            tell(&undone, &moved, is_whole && not_looked.is_none(), &mut output)?;
         }
         output.finish()?;
         let lanes = undone.failed.into_iter().map(Failure::from);
         let files = moved.left.into_iter().map(|(_, error)| Failure::from(error));
-        let mut failed = lanes.chain(files);
+        let mut failed = lanes.chain(files).chain(not_looked);
         let first = failed.next();
         // The last is said with the exit code.
         failed.for_each(|failure| failure.say());
@@ -93,15 +99,22 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(|path| path.display().to_string()).collect()
 }
 
-fn tell(undone: &Undone, moved: &Recovered, output: &mut Output) -> Result<(), Failure> {
-    if undone.lanes.is_empty() && moved.placed.is_empty() && moved.returned.is_empty() {
+/// `is_whole`: there is nothing that could not be undone.
+fn tell(
+    undone: &Undone,
+    moved: &Recovered,
+    is_whole: bool,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let is_any = !(undone.lanes.is_empty() && moved.placed.is_empty() && moved.returned.is_empty());
+    if is_whole && !is_any {
         output.line("nothing was left behind")?;
     }
     for lane in &undone.lanes {
         let core = lane.core.map_or("no core".into(), |core| format!("core {core}"));
-        output.line(&format!("{} of {}, {core}: undone", lane.id, lane.command))?;
+        output.line(&plain(&format!("{} of {}, {core}: undone", lane.id, lane.command)))?;
         for did in &lane.did {
-            output.line(&format!("  {did}"))?;
+            output.line(&plain(&format!("  {did}")))?;
         }
     }
     for (paths, what) in [

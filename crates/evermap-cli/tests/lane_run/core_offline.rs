@@ -1,0 +1,129 @@
+//! A core that goes offline: the lane moves to another one, or ends.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::Ran;
+use crate::looks::wait_for;
+use crate::looks::{PATIENCE, act, affinity, cores, has_fifo, is_act, json, kill, policy_of, text};
+use crate::place::Place;
+
+/// A run of the act, which tells how the lane ended.
+fn lane_whose_core_goes_offline(place: &Place, policy: &str, script: &str) -> Ran {
+    fs::write(place.path("policy.toml"), policy).unwrap();
+    let command = act("core_offline::act_core_offline");
+    let mut act = Command::new(&command[0]);
+    act.args(&command[1..]).env("EVERMAP_ACT_PLACE", place.directory());
+    Ran::of(act.env("EVERMAP_ACT_SCRIPT", script).output().unwrap())
+}
+
+#[test]
+fn a_core_that_goes_offline_is_left_for_another_one_or_the_lane_ends() {
+    if cores().len() < 2 {
+        eprintln!("skipped: one core");
+        return;
+    }
+    let named = format!("[app]\ncore = {}\n", cores()[0]);
+    for (policy, said) in [("[app]\nfps = 24\n", "moved to core"), (&named, "the lane was over")] {
+        let place = Place::new();
+        let ran = lane_whose_core_goes_offline(&place, policy, "until false; do sleep 0.05; done");
+        assert!(ran.out.contains(said), "{ran:?}");
+        assert!(ran.out.contains("went offline") && place.is_clean(), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_program_that_never_sleeps_has_no_priority_on_the_next_core_either() {
+    if cores().len() < 2 || !has_fifo() {
+        eprintln!("skipped: one core, or no right to FIFO");
+        return;
+    }
+    let place = Place::new();
+    let ran = lane_whose_core_goes_offline(&place, "[app]\nfps = 24\n", "while :; do :; done");
+    assert!(ran.out.contains("moved to core") && ran.out.contains("demoted"), "{ran:?}");
+    assert!(ran.out.contains("its policy is 0"), "{ran:?}");
+}
+
+/// A lane that is told that its core went offline: by a tree of files that says so. Its program, which is a shell, is killed when it has left that core;
+/// it is waited for until a program that never sleeps is demoted.
+#[test]
+#[ignore = "an act"]
+fn act_core_offline() {
+    if !is_act() {
+        return;
+    }
+    let place = PathBuf::from(std::env::var("EVERMAP_ACT_PLACE").unwrap());
+    let script = std::env::var("EVERMAP_ACT_SCRIPT").unwrap();
+    let never_sleeps = !script.contains("sleep");
+    let cpu = place.join("sys/devices/system/cpu");
+    fs::create_dir_all(&cpu).unwrap();
+    let all = affinity(std::process::id());
+    fs::write(cpu.join("online"), &all).unwrap();
+    fs::write(cpu.join("possible"), &all).unwrap();
+    let lane = {
+        let place = place.clone();
+        std::thread::spawn(move || run_at(&place, script))
+    };
+    let journal = || {
+        let entries = fs::read_dir(place.join("state/lanes")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| json(&entry.path())).next().unwrap_or_default()
+    };
+    let program = || journal()["program"]["pid"].as_u64().unwrap_or(0) as u32;
+    wait_for("the program", PATIENCE, || text(program(), "comm").trim() == "sh");
+    let (pid, core) = (program(), journal()["core"].as_u64().unwrap() as u32);
+    wait_for("its priority to be lost", PATIENCE, || !never_sleeps || policy_of(pid) == Some(0));
+    let others: Vec<String> =
+        cores().into_iter().filter(|other| *other != core).map(|other| other.to_string()).collect();
+    fs::write(cpu.join("online"), others.join(",")).unwrap();
+    wait_for("the lane to leave the core", PATIENCE, || affinity(pid) != core.to_string());
+    if never_sleeps {
+        // It is on its next core when the journal says so; what it has there, it has within a look or two.
+        wait_for("the next core", PATIENCE, || others.contains(&affinity(pid)));
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        println!("its policy is {}", policy_of(pid).unwrap());
+    }
+    kill(pid);
+    println!("{}", lane.join().unwrap());
+}
+
+fn run_at(place: &Path, script: String) -> evermap_lane::run::Ended {
+    use evermap_lane::guard::StateDirectory;
+    use evermap_lane::machine::Roots;
+    use evermap_lane::run::{Options, Program, run};
+    let options = Options {
+        state: Some(StateDirectory::at(place.join("state")).unwrap()),
+        helper: Some(env!("CARGO_BIN_EXE_evermap").into()),
+        roots: Roots { proc: "/proc".into(), sys: place.join("sys") },
+        ..Options::default()
+    };
+    let policy = evermap_lane::Policy::read(&place.join("policy.toml")).unwrap();
+    let arguments = vec!["-c".into(), script.into()];
+    let program = Program { path: "/bin/sh".into(), name: "sh".into(), arguments };
+    run(&policy, &program, &options).unwrap()
+}
+
+/// A core that is really switched off, put on again whatever happens.
+#[test]
+#[ignore = "switches a core of the machine off"]
+fn a_core_that_is_switched_off_is_left() {
+    struct On(PathBuf);
+    impl Drop for On {
+        fn drop(&mut self) {
+            drop(fs::write(&self.0, "1"));
+        }
+    }
+    let Some(place) = Place::alone() else { return };
+    let core = *cores().last().unwrap();
+    let switch = PathBuf::from(format!("/sys/devices/system/cpu/cpu{core}/online"));
+    let lane = place.start(&format!("[app]\ncore = {core}\n"), &["sleep", "5"]);
+    let on = On(switch.clone());
+    if let Err(error) = fs::write(&switch, "0") {
+        eprintln!("skipped: core {core} cannot be switched off: {error}");
+        return;
+    }
+    wait_for("the lane to notice", PATIENCE, || place.is_clean());
+    assert_eq!(policy_of(lane.program), Some(0));
+    drop(on);
+    assert!(lane.ends().err.contains("went offline"));
+}

@@ -1,0 +1,66 @@
+//! What a program starts and leaves behind is nobody's lane.
+
+use std::fs;
+
+use crate::looks::{PATIENCE, affinity, is_alive, is_ordinary, kill, policy_of, wait_for};
+use crate::place::Place;
+
+each_way! {
+    a_program_that_leaves_a_daemon_ends_the_lane_and_the_daemon_is_ordinary,
+    a_program_that_forks_and_forks_is_contained,
+    a_killed_lane_of_a_program_that_forks_is_undone_all_the_same,
+}
+
+fn a_program_that_leaves_a_daemon_ends_the_lane_and_the_daemon_is_ordinary(
+    place: &Place,
+    policy: &str,
+) {
+    let file = place.path("daemon");
+    // Twice removed, in a session of its own, with nothing of the lane in its environment.
+    let daemon = format!("sleep 1000 & echo $! > {}", file.display());
+    let script = format!("setsid env -i sh -c '{daemon}' < /dev/null > /dev/null 2>&1 & wait");
+    let (ran, report) = place.ended(policy, &["sh", "-c", &script]);
+    let pid: u32 = fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+    let (is_there, is_ordinary) = (is_alive(pid), is_ordinary(pid));
+    let is = format!("{:?} {}", policy_of(pid), affinity(pid));
+    kill(pid);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(is_there && is_ordinary, "{is}");
+    assert!(report["events"].to_string().contains("run on, as ordinary ones"), "{report}");
+    assert!(place.is_clean());
+}
+
+fn a_program_that_forks_and_forks_is_contained(place: &Place, policy: &str) {
+    // 200 processes, each started by the one before, all at once there.
+    let script = "f() { if [ $1 -gt 0 ]; then (f $(($1 - 1))) & fi; sleep 2; }; f 200";
+    let lane = place.start(policy, &["sh", "-c", script]);
+    let program = lane.program;
+    let ran = lane.ends();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!is_alive(program) && place.is_clean());
+    let report = place.report();
+    assert!(report["children"].as_u64().unwrap() > 0, "{report}");
+}
+
+fn a_killed_lane_of_a_program_that_forks_is_undone_all_the_same(place: &Place, policy: &str) {
+    let file = place.path("pids");
+    let script = format!(
+        "i=0; while [ $i -lt 100 ]; do sleep 30 & echo $! >> {}; i=$((i + 1)); done; wait",
+        file.display()
+    );
+    let mut lane = place.start(policy, &["sh", "-c", &script]);
+    wait_for("some processes", PATIENCE, || {
+        fs::read_to_string(&file).unwrap_or_default().lines().count() > 20
+    });
+    lane.child.kill().unwrap();
+    place.is_undone_soon("the guardian to undo");
+    kill(lane.program);
+    let started = fs::read_to_string(&file).unwrap();
+    let started: Vec<u32> = started.lines().filter_map(|pid| pid.parse().ok()).collect();
+    let wrong: Vec<_> =
+        started.iter().filter(|pid| is_alive(**pid) && !is_ordinary(**pid)).collect();
+    // The program itself ran on, and what it started since is ordinary by birth.
+    let wrong: Vec<_> = wrong.iter().map(|pid| (policy_of(**pid), affinity(**pid))).collect();
+    started.iter().for_each(|pid| kill(*pid));
+    assert!(wrong.is_empty(), "{wrong:?}");
+}

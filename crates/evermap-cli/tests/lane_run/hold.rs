@@ -1,0 +1,41 @@
+//! A hold that others would suffer from is refused, and what is theirs is not touched.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::looks::{CPUSETS, cores};
+use crate::place::Place;
+
+#[test]
+fn a_hold_whose_names_are_taken_is_refused_and_they_are_not_touched() {
+    let Some(place) = Place::alone() else { return };
+    let core = cores()[0];
+    let foreign = PathBuf::from(format!("{CPUSETS}/evermap-lane-{core}"));
+    fs::create_dir(&foreign).unwrap();
+    let policy = format!("[app]\nshare = \"hold\"\ncore = {core}\n");
+    let (ran, _) = place.ended(&policy, &["true"]);
+    let is_there = foreign.is_dir();
+    let status = place.run(&["status"]);
+    fs::remove_dir(&foreign).unwrap();
+    assert_eq!(ran.code, 125, "{ran:?}");
+    assert!(ran.err.contains("already") && ran.err.contains("lane undo"), "{ran:?}");
+    assert!(is_there && status.out.contains("a group of no lane known here"), "{status:?}");
+    assert!(place.is_clean());
+}
+
+#[test]
+fn a_hold_of_a_core_that_anothers_cpuset_has_is_refused_and_that_is_not_touched() {
+    let Some(place) = Place::alone() else { return };
+    let core = cores()[0];
+    let foreign = PathBuf::from(format!("{CPUSETS}/lane-test-of-others"));
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("cpuset.cpus"), core.to_string()).unwrap();
+    let policy = format!("[app]\nshare = \"hold\"\ncore = {core}\n");
+    let (ran, _) = place.ended(&policy, &["true"]);
+    let cpus = fs::read_to_string(foreign.join("cpuset.cpus")).unwrap();
+    fs::remove_dir(&foreign).unwrap();
+    assert_eq!(ran.code, 125, "{ran:?}");
+    assert!(ran.err.contains("lane-test-of-others"), "{ran:?}");
+    assert_eq!(cpus.trim(), core.to_string());
+    assert!(place.is_clean());
+}

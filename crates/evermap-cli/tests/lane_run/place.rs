@@ -1,0 +1,203 @@
+//! A state directory of a test's own, and lanes in it that are gone when the test is over.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::common::Ran;
+use crate::looks::{CPUSETS, PATIENCE, cores, groups, json, kill, text, wait_for};
+
+/// What the promise says.
+pub const UNDONE_MAX: Duration = Duration::from_secs(1);
+pub const LEND: &str = "[app]\nfps = 24\n";
+pub const HOLD: &str = "[app]\nfps = 24\nshare = \"hold\"\n";
+pub const SLEEP: [&str; 2] = ["sleep", "1000"];
+
+/// Two tests of each claim, which has the place and the policy: for a lane that lends its core, and for one that holds it, where that can be had.
+macro_rules! each_way {
+    ($($claim:ident),+ $(,)?) => {$(
+        mod $claim {
+            use $crate::place::{HOLD, LEND, Place};
+
+            #[test]
+            fn lend() {
+                super::$claim(&Place::new(), LEND);
+            }
+
+            #[test]
+            fn hold() {
+                if let Some(place) = Place::alone() {
+                    super::$claim(&place, HOLD);
+                }
+            }
+        }
+    )+};
+}
+
+/// A state directory, and the right to the machine's cores.
+pub struct Place {
+    directory: tempfile::TempDir,
+    _turn: File,
+    cores: BTreeSet<PathBuf>,
+}
+
+impl Place {
+    /// For lanes that lend.
+    pub fn new() -> Self {
+        Self::with(|turn| turn.lock_shared().unwrap())
+    }
+
+    /// For lanes that hold a core: nobody else's lane runs meanwhile. None where there are no cpusets of version 1 to write to.
+    pub fn alone() -> Option<Self> {
+        let is_able = rustix::process::geteuid().is_root()
+            && fs::read_to_string(format!("{CPUSETS}/cpuset.cpu_exclusive")).is_ok()
+            && cores().len() > 1;
+        if !is_able {
+            eprintln!(
+                "skipped: holding a core by cpusets of version 1 needs them, root and two cores"
+            );
+            return None;
+        }
+        let place = Self::with(|turn| turn.lock().unwrap());
+        assert!(groups().is_empty(), "somebody holds a core here: {:?}", groups());
+        Some(place)
+    }
+
+    fn with(lock: impl FnOnce(&File)) -> Self {
+        let path = "/tmp/evermap-lane-tests.lock";
+        let turn = File::options().create(true).truncate(false).write(true).open(path).unwrap();
+        lock(&turn);
+        Self { directory: tempfile::tempdir().unwrap(), _turn: turn, cores: groups() }
+    }
+
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn evermap(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evermap"));
+        command.arg("lane").args(arguments).arg("--state").arg(self.path("state"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::of(self.evermap(arguments).output().unwrap())
+    }
+
+    /// A run to its end, with its report.
+    pub fn ended(&self, policy: &str, command: &[impl AsRef<OsStr>]) -> (Ran, Value) {
+        let ran = Ran::of(self.lane(policy, command).output().unwrap());
+        (ran, self.report())
+    }
+
+    /// That of the last lane; null if it wrote none.
+    pub fn report(&self) -> Value {
+        json(&self.path("report.json")).unwrap_or_default()
+    }
+
+    pub fn lane(&self, policy: &str, command: &[impl AsRef<OsStr>]) -> Command {
+        fs::write(self.path("policy.toml"), policy).unwrap();
+        let mut lane = self.evermap(&["run"]);
+        lane.arg("--policy").arg(self.path("policy.toml"));
+        lane.arg("--report").arg(self.path("report.json"));
+        lane.arg("--").args(command).stdout(Stdio::piped()).stderr(Stdio::piped());
+        lane
+    }
+
+    /// A lane whose program runs, and has become what it is.
+    pub fn start(&self, policy: &str, command: &[impl AsRef<OsStr>]) -> Lane<'_> {
+        let child = self.lane(policy, command).spawn().unwrap();
+        let mut lane = Lane { _place: self, child, program: 0, guardian: 0 };
+        let name = Path::new(&command[0]).file_name().unwrap().to_string_lossy();
+        let of_comm: String = name.chars().take(15).collect();
+        wait_for("the program to run", PATIENCE, || {
+            let journal = self.journal();
+            let pid = |who: &str| journal[who]["pid"].as_u64().unwrap_or(0) as u32;
+            (lane.program, lane.guardian) = (pid("program"), pid("guardian"));
+            lane.program != 0 && text(lane.program, "comm").trim() == of_comm
+        });
+        lane
+    }
+
+    pub fn journals(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.path("state/lanes")).into_iter().flatten().flatten();
+        entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|end| end == "json"))
+            .collect()
+    }
+
+    /// The journal of the only lane; null if there is none.
+    pub fn journal(&self) -> Value {
+        self.journals().first().and_then(|path| json(path)).unwrap_or_default()
+    }
+
+    /// Whether journals, claims and groups are gone.
+    pub fn is_clean(&self) -> bool {
+        self.journals().is_empty() && self.claimed().is_empty() && groups() == self.cores
+    }
+
+    fn claimed(&self) -> Vec<Value> {
+        self.status()["claimed"].as_array().unwrap().clone()
+    }
+
+    pub fn status(&self) -> Value {
+        serde_json::from_str(&self.run(&["status", "--json"]).out).unwrap()
+    }
+
+    /// Within a second after what has just happened.
+    pub fn is_undone_soon(&self, what: &str) {
+        wait_for(what, UNDONE_MAX, || self.is_clean());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(self.evermap(&["undo"]).output());
+        for group in groups().difference(&self.cores) {
+            eprintln!("left behind: {}", group.display());
+            for task in fs::read_to_string(group.join("tasks")).unwrap_or_default().lines() {
+                drop(fs::write(format!("{CPUSETS}/tasks"), task));
+            }
+            drop(fs::remove_dir(group));
+        }
+    }
+}
+
+/// A lane that runs. It is killed with all of its own when the test is over, which is before its place is gone.
+pub struct Lane<'a> {
+    _place: &'a Place,
+    pub child: Child,
+    pub program: u32,
+    pub guardian: u32,
+}
+
+impl Lane<'_> {
+    pub fn ends(mut self) -> Ran {
+        wait_for("the lane to end", PATIENCE, || self.child.try_wait().unwrap().is_some());
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        let out = std::io::read_to_string(self.child.stdout.take().unwrap()).unwrap();
+        let err = std::io::read_to_string(self.child.stderr.take().unwrap()).unwrap();
+        Ran { code, out, err }
+    }
+}
+
+impl Drop for Lane<'_> {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        for pid in [self.program, self.guardian] {
+            kill(pid);
+        }
+    }
+}

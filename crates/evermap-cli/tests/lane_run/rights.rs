@@ -1,0 +1,63 @@
+//! Without rights a lane does what it can, and says what it could not.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::common::Ran;
+use crate::looks::{PATIENCE, is_ordinary, json, kill, text, wait_for};
+use crate::place::{HOLD, Place, UNDONE_MAX};
+
+/// The command where another user can run it.
+fn for_others(place: &Place) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let copy = place.path("evermap");
+    fs::copy(env!("CARGO_BIN_EXE_evermap"), &copy).unwrap();
+    fs::set_permissions(place.directory(), PermissionsExt::from_mode(0o777)).unwrap();
+    fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
+    copy
+}
+
+#[test]
+fn without_rights_a_lane_does_what_it_can_and_names_what_it_could_not() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can be somebody else");
+        return;
+    }
+    let place = Place::new();
+    let copy = for_others(&place);
+    fs::write(place.path("policy.toml"), HOLD).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&copy);
+        command.uid(65534).gid(65534).env_clear().env("PATH", "/usr/bin:/bin").current_dir("/");
+        command.args(arguments).arg("--state").arg(place.path("state-of-nobody"));
+        command
+    };
+    let mut lane = run(&["lane", "run"]);
+    lane.arg("--policy").arg(place.path("policy.toml"));
+    lane.args(["--", "sh", "-c", "grep Cpus_allowed_list /proc/$$/status; sleep 0.1; exit 6"]);
+    let ran = Ran::of(lane.output().unwrap());
+    assert_eq!(ran.code, 6, "{ran:?}");
+    let own = ran.out.split_ascii_whitespace().last().unwrap();
+    assert!(own.parse::<u32>().is_ok(), "it has one core: {ran:?}");
+    assert!(ran.err.contains("may not make") || ran.err.contains("cpuset"), "{ran:?}");
+    assert!(ran.err.contains("RLIMIT_RTPRIO") || ran.err.contains("rt_runtime_us"), "{ran:?}");
+    // Killed, it is undone by a guardian without rights, too.
+    let mut lane = run(&["lane", "run"]);
+    let mut child = lane.args(["--", "sleep", "1000"]).stderr(Stdio::null()).spawn().unwrap();
+    let mut program = 0;
+    wait_for("the program", PATIENCE, || {
+        let entries =
+            fs::read_dir(place.path("state-of-nobody/lanes")).into_iter().flatten().flatten();
+        let journal = entries.filter_map(|entry| json(&entry.path())).next().unwrap_or_default();
+        program = journal["program"]["pid"].as_u64().unwrap_or(0) as u32;
+        program != 0 && text(program, "comm").trim() == "sleep"
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for("the guardian", UNDONE_MAX, || is_ordinary(program));
+    kill(program);
+    let undone = Ran::of(run(&["lane", "undo"]).output().unwrap());
+    assert_eq!(undone.code, 0, "{undone:?}");
+}
