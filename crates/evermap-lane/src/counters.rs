@@ -5,6 +5,7 @@ use std::fs;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::machine::Roots;
+use crate::process::text;
 
 /// How long a thread ran, and how long it could have and did not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,16 +37,40 @@ pub(crate) struct Counters {
     pub(crate) major_faults: u64,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
-    /// Of the core.
+    pub(crate) core: OfCore,
+}
+
+/// Of a core; what the kernel does not tell is missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OfCore {
     pub(crate) interrupts: Option<u64>,
-    /// Of the core.
+    /// The host of this virtual machine ran others, and the core could have run.
     pub(crate) stolen_ns: Option<u64>,
+}
+
+impl OfCore {
+    /// Cost: two reads of `/proc`.
+    pub(crate) fn now(roots: &Roots, core: u32) -> Self {
+        Self { interrupts: interrupts(roots, core), stolen_ns: stolen_ns(roots, core) }
+    }
+
+    /// What came to it since.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            interrupts: gone(self.interrupts, before.interrupts),
+            stolen_ns: gone(self.stolen_ns, before.stolen_ns),
+        }
+    }
+}
+
+fn gone(now: Option<u64>, before: Option<u64>) -> Option<u64> {
+    Some(now?.saturating_sub(before?))
 }
 
 impl Counters {
     /// Of this thread, and of the core. Cost: five small reads of `/proc`.
     pub(crate) fn now(core: Option<u32>) -> Self {
-        let own = |name: &str| fs::read_to_string(format!("/proc/thread-self/{name}")).ok();
+        let own = |name: &str| text(&format!("/proc/thread-self/{name}"));
         let (status, stat) = (own("status").unwrap_or_default(), own("stat").unwrap_or_default());
         let faults = faults(&stat).unwrap_or_default();
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -56,32 +81,29 @@ impl Counters {
             major_faults: faults.1,
             voluntary_switches: of_status(&status, "voluntary_ctxt_switches:").unwrap_or(0),
             involuntary_switches: of_status(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0),
-            interrupts: core.and_then(|core| interrupts(&Roots::default(), core)),
-            stolen_ns: core.and_then(|core| stolen_ns(&Roots::default(), core)),
+            core: core.map(|core| OfCore::now(&Roots::default(), core)).unwrap_or_default(),
         }
     }
 
     /// What came to it since.
     pub(crate) fn since(self, before: Self) -> Self {
-        let optional = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
         Self {
             processor_ns: self.processor_ns.saturating_sub(before.processor_ns),
-            run_queue_ns: optional(self.run_queue_ns, before.run_queue_ns),
+            run_queue_ns: gone(self.run_queue_ns, before.run_queue_ns),
             minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
             major_faults: self.major_faults.saturating_sub(before.major_faults),
             voluntary_switches: self.voluntary_switches.saturating_sub(before.voluntary_switches),
             involuntary_switches: self
                 .involuntary_switches
                 .saturating_sub(before.involuntary_switches),
-            interrupts: optional(self.interrupts, before.interrupts),
-            stolen_ns: optional(self.stolen_ns, before.stolen_ns),
+            core: self.core.since(before.core),
         }
     }
 }
 
 /// How often a thread went to sleep by itself.
 pub(crate) fn voluntary_switches(pid: u32, thread: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).ok()?;
+    let status = text(&format!("/proc/{pid}/task/{thread}/status"))?;
     of_status(&status, "voluntary_ctxt_switches:")
 }
 
@@ -97,7 +119,7 @@ fn faults(stat: &str) -> Option<(u64, u64)> {
 }
 
 /// All interrupts that a core has served since the machine was started, its own timer's too; none where that is not known.
-pub(crate) fn interrupts(roots: &Roots, core: u32) -> Option<u64> {
+fn interrupts(roots: &Roots, core: u32) -> Option<u64> {
     interrupts_in(&roots.proc_text("interrupts").ok()?, core)
 }
 
@@ -113,7 +135,7 @@ fn interrupts_in(table: &str, core: u32) -> Option<u64> {
 }
 
 /// The time for which a core could have run and the host of this virtual machine ran others, since the machine was started. The kernel tells it in ticks of 10 ms.
-pub(crate) fn stolen_ns(roots: &Roots, core: u32) -> Option<u64> {
+fn stolen_ns(roots: &Roots, core: u32) -> Option<u64> {
     let ns_per_tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
     Some(stolen_ticks_in(&roots.proc_text("stat").ok()?, core)?.saturating_mul(ns_per_tick))
 }
@@ -127,6 +149,8 @@ fn stolen_ticks_in(stat: &str, core: u32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -156,6 +180,20 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_whose_name_is_no_text_has_its_figures() {
+        // The kernel cuts names after 15 bytes, within a letter, too.
+        let name = "aaaaaaaaaaaaaa\u{e9}";
+        let seen = std::thread::Builder::new().name(name.into()).spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+            (voluntary_switches(std::process::id(), own), Counters::now(None))
+        });
+        let (switches, counters) = seen.unwrap().join().unwrap();
+        assert!(switches.is_some_and(|count| count >= 1), "{switches:?}");
+        assert!(counters.voluntary_switches >= 1, "{counters:?}");
+    }
+
+    #[test]
     fn this_thread_has_run_and_slept() {
         let before = Counters::now(None);
         std::thread::sleep(std::time::Duration::from_millis(2));
@@ -163,6 +201,6 @@ mod tests {
         let after = Counters::now(None).since(before);
         assert!(after.voluntary_switches >= 1 && after.processor_ns > 0, "{after:?}");
         assert!(after.minor_faults > 0, "{after:?}, {} bytes were touched", touched.len());
-        assert_eq!((after.interrupts, after.stolen_ns), (None, None));
+        assert_eq!(after.core, OfCore::default());
     }
 }

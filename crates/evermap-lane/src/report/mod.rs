@@ -166,8 +166,8 @@ impl Report {
         self.major_faults = costs.major_faults;
         self.voluntary_switches = costs.voluntary_switches;
         self.involuntary_switches = costs.involuntary_switches;
-        (self.core, self.interrupts) = (core, costs.interrupts);
-        self.stolen_ms = costs.stolen_ns.map(ms);
+        (self.core, self.interrupts) = (core, costs.core.interrupts);
+        self.stolen_ms = costs.core.stolen_ns.map(ms);
         self
     }
 

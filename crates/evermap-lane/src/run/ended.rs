@@ -90,6 +90,8 @@ pub struct Ended {
     pub children: usize,
     /// Interrupts on its core meanwhile; none where that is not known.
     pub interrupts: Option<u64>,
+    /// The time for which its core could have run and the host of this virtual machine ran others, to 10 ms; none where that is not known.
+    pub stolen_ms: Option<f64>,
 }
 
 impl Ended {
@@ -117,6 +119,7 @@ impl Ended {
             threads: 0,
             children: 0,
             interrupts: None,
+            stolen_ms: None,
         }
     }
 
@@ -195,6 +198,9 @@ impl fmt::Display for Ended {
         write!(f, "  threads    {}, {} processes started", self.threads, self.children)?;
         if let Some(interrupts) = self.interrupts {
             write!(f, ", {interrupts} interrupts on the core")?;
+        }
+        if let Some(stolen_ms) = self.stolen_ms.filter(|ms| *ms > 0.0) {
+            write!(f, ", and {stolen_ms:.0} ms in which this machine's host ran others on it")?;
         }
         writeln!(f)?;
         lines(f, "undone", &self.undone)

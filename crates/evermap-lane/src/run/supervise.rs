@@ -16,7 +16,7 @@ use super::family::Family;
 use super::prepare::Prepared;
 use super::threads::Watch;
 use super::{Ended, Options, Program, facts};
-use crate::counters;
+use crate::counters::OfCore;
 use crate::guard::{Claim, guardian};
 use crate::hold::tree::Files;
 use crate::machine::Machine;
@@ -69,7 +69,8 @@ pub(super) struct Supervisor<'a> {
     look_next: Instant,
     core_next: Instant,
     group_next: Instant,
-    interrupts: Option<(u32, u64)>,
+    /// A core, and what it had counted when the program began.
+    core_before: Option<(u32, OfCore)>,
 }
 
 /// Starts the program in its lane.
@@ -109,7 +110,7 @@ pub(super) fn start<'a>(
         look_next: now + PAUSE_MIN,
         core_next: now,
         group_next: now + GROUP_PAUSE,
-        interrupts: core.and_then(|core| Some((core, counters::interrupts(&options.roots, core)?))),
+        core_before: core.map(|core| (core, OfCore::now(&options.roots, core))),
         prepared,
     })
 }
@@ -265,7 +266,7 @@ impl Supervisor<'_> {
         }
         self.watch.again();
         guardian::step_aside(core);
-        self.interrupts = None;
+        self.core_before = None;
         Ok(core)
     }
 
@@ -292,9 +293,10 @@ impl Supervisor<'_> {
                 "the program has ended, and {alive} of the processes that it started run on, as ordinary ones: the lane is for the program that it starts"
             ));
         }
-        if let Some((core, before)) = self.interrupts {
-            let now = counters::interrupts(&self.options.roots, core);
-            ended.interrupts = now.map(|now| now.saturating_sub(before));
+        if let Some((core, before)) = self.core_before {
+            let gone = OfCore::now(&self.options.roots, core).since(before);
+            ended.interrupts = gone.interrupts;
+            ended.stolen_ms = gone.stolen_ns.map(|ns| ns as f64 / 1e6);
         }
         Ok(())
     }
