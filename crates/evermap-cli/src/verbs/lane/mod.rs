@@ -20,9 +20,10 @@ use clap::Subcommand;
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "Examples:
-  evermap lane check                      # what is possible here, and what would help with the rest
-  evermap lane run -- mpv film.mkv        # a program in a lane of its own
-  evermap lane play --seconds 5           # a player that counts its missed deadlines; `--no-lane` beside it";
+  evermap lane check                   # what is possible here, and what would help
+  evermap lane run -- mpv film.mkv     # a program in a lane of its own
+  evermap lane play --seconds 5        # a player that counts its missed deadlines
+  evermap lane play --seconds 5 --no-lane";
 
 /// Give a program a core, a fast tier and I/O without waiting; or simulate that
 ///

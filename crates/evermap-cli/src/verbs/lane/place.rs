@@ -17,11 +17,11 @@ use crate::output::{self, Output};
 use crate::progress::Progress;
 
 const EXAMPLES: &str = "Examples:
-  evermap lane place plan clip.mkv                    # what would go to memory
+  evermap lane place plan clip.mkv              # what would go to memory
   evermap lane place apply --tier /mnt/nvme --mode switch 'films/*.mkv'
   evermap lane place back films/one.mkv
-  evermap lane place verify --tier /dev/shm           # what copies are in memory, and whether they are sound
-  evermap lane place back --tier /dev/shm             # remove them";
+  evermap lane place verify --tier /dev/shm     # which copies are in memory; are they sound?
+  evermap lane place back --tier /dev/shm       # remove them";
 
 /// Put files on the fast tier, and take them back
 ///
@@ -429,7 +429,7 @@ fn nothing(tier: Option<&Path>) -> String {
     match tier::views(&memory).map_or(0, |copies| copies.len()) {
         0 => "nothing was switched; `--tier DIR` names a tier with copies of mode `view`".into(),
         copies => format!(
-            "nothing was switched; {copies} copies of mode `view` are in memory: `--tier {}` names them",
+            "nothing was switched; there are copies of mode `view` in memory ({copies}): `--tier {}` names them",
             memory.display()
         ),
     }
