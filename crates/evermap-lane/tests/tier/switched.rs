@@ -28,7 +28,7 @@ fn disk(bytes: u64, kind: &str, options: &[&str]) -> Option<tempfile::TempDir> {
     }
     // The mount has the image's file open for as long as it is there.
     if !run(Command::new("mount").args(["-o", "loop"]).arg(image.path()).arg(place.path())) {
-        skip("no loop devices");
+        skip(format_args!("no loop devices, or no {kind} in this kernel"));
         return None;
     }
     Some(place)
@@ -118,6 +118,19 @@ fn an_attribute_that_the_tier_cannot_keep_keeps_the_file_where_it_is() {
     let shown = crate::common::viewed(disk.path(), &[&file]);
     let not_kept = shown.placed[0].not_kept.as_deref();
     assert!(not_kept.is_some_and(|what| what.contains("user.kept")), "{not_kept:?}");
+    let_go(disk.path());
+}
+
+#[test]
+fn times_that_a_tier_rounds_without_a_word_keep_the_file_where_it_is() {
+    // Inodes of 128 bytes have room for seconds only.
+    let Some(disk) = disk(16 << 20, "ext4", &["-q", "-F", "-I", "128"]) else { return };
+    let files = directory();
+    let file = files.path().join("clip.mkv");
+    fs::write(&file, pattern(100_000)).unwrap();
+    let then = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(1_234_567_891_234_567_891);
+    fs::File::open(&file).unwrap().set_modified(then).unwrap();
+    stays_for(disk.path(), &file, "time of change");
     let_go(disk.path());
 }
 
