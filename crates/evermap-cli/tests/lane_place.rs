@@ -105,6 +105,39 @@ fn mistakes_are_told_with_a_remedy() {
 }
 
 #[test]
+fn copies_that_a_lane_left_in_memory_are_found_and_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    fs::write(at.join("clip.mkv"), "contents").unwrap();
+    let placed = place(at, &["apply", "clip.mkv"]);
+    if !placed.status.success() {
+        return eprintln!("skipped: no memory tier: {}", text(&placed.stderr));
+    }
+    let none = place(at, &["verify", "--journal", "journal"]);
+    assert!(text(&none.stderr).contains("--tier /dev/shm"), "{}", text(&none.stderr));
+    let file = fs::canonicalize(at.join("clip.mkv")).unwrap();
+    let listed = place(at, &["verify", "--tier", "/dev/shm", "--journal", "journal"]);
+    assert!(text(&listed.stdout).contains(file.to_str().unwrap()), "{}", text(&listed.stdout));
+    let back = place(at, &["back", "--tier", "/dev/shm", "--journal", "journal", "clip.mkv"]);
+    assert!(back.status.success(), "{}", text(&back.stderr));
+    let listed = place(at, &["verify", "--tier", "/dev/shm", "--journal", "journal"]);
+    assert!(!text(&listed.stdout).contains(file.to_str().unwrap()), "{}", text(&listed.stdout));
+}
+
+#[test]
+fn undoing_with_a_directory_of_other_things_as_journal_leaves_them_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    fs::create_dir_all(at.join("home/Documents")).unwrap();
+    fs::write(at.join("home/Documents/letter"), "dear").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evermap"));
+    command.args(["lane", "undo", "--journal", "home", "--state", "state"]).current_dir(at);
+    let undone = command.output().unwrap();
+    assert_eq!(fs::read(at.join("home/Documents/letter")).unwrap(), b"dear", "{undone:?}");
+    assert!(undone.status.success(), "{}", text(&undone.stderr));
+}
+
+#[test]
 fn who_finds_nothing_placed_is_told_where_was_looked() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
@@ -112,7 +145,8 @@ fn who_finds_nothing_placed_is_told_where_was_looked() {
     for verb in ["verify", "back"] {
         let none = place(at, &[verb, "--journal", "journal"]);
         assert!(none.status.success() && none.stdout.is_empty());
-        assert!(text(&none.stderr).contains("--tier DIR"), "{verb}: {}", text(&none.stderr));
+        // `--tier DIR`, or the one in memory if there are copies there.
+        assert!(text(&none.stderr).contains("--tier "), "{verb}: {}", text(&none.stderr));
         let none = place(at, &[verb, "--journal", "journal", "--tier", "tier"]);
         assert!(none.status.success() && none.stdout.is_empty());
         assert!(text(&none.stderr).contains("no copies"), "{verb}: {}", text(&none.stderr));

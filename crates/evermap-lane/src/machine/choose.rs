@@ -24,6 +24,7 @@ pub struct ChosenCore {
 struct Cost {
     serves_disks: bool,
     disk_interrupts: u64,
+    has_real_time: bool,
     is_shared: bool,
     interrupts: u64,
     core: u32,
@@ -76,9 +77,8 @@ impl Machine {
             return refused(CoreRefusal::Taken);
         }
         let mut why = vec![format!("the policy names core {core}")];
-        if let Some(warning) = self.warning_of_disks(core) {
-            why.push(warning);
-        }
+        why.extend(self.warning_of_disks(core));
+        why.extend(self.bound_to(core).map(|others| format!("{others}, too")));
         Ok(ChosenCore { core, why })
     }
 
@@ -104,10 +104,23 @@ impl Machine {
         Cost {
             serves_disks,
             disk_interrupts: of_disks.map(count).fold(0, u64::saturating_add),
+            has_real_time: self.bound_to(core).is_some(),
             is_shared: !self.cpus.isolated.contains(core),
             interrupts: self.interrupts.iter().map(count).fold(0, u64::saturating_add),
             core,
         }
+    }
+
+    /// The real-time programs that are bound to a core, as a sentence.
+    fn bound_to(&self, core: u32) -> Option<String> {
+        let mut threads = self.bound.iter().filter(|thread| thread.core == core);
+        let first = threads.next()?;
+        let others = match threads.filter(|thread| thread.process != first.process).count() {
+            0 => String::new(),
+            _ => " and others".into(),
+        };
+        let (name, process) = (&first.name, first.process);
+        Some(format!("{name} (process {process}){others} with a real-time policy has core {core}"))
     }
 
     /// The disks whose requests this core completes.
@@ -160,8 +173,12 @@ impl Machine {
             ));
         }
         why.extend(self.reasons_of_disks(best, free));
+        why.extend(self.reason_of_others(best, free));
         let is_equal = |other: &&Cost| {
-            !other.serves_disks && other.is_shared == best.is_shared && other.core != core
+            !other.serves_disks
+                && other.has_real_time == best.has_real_time
+                && other.is_shared == best.is_shared
+                && other.core != core
         };
         if !best.serves_disks && free.iter().any(|other| is_equal(&other)) {
             why.push(format!(
@@ -170,6 +187,13 @@ impl Machine {
             ));
         }
         why
+    }
+
+    fn reason_of_others(&self, best: &Cost, free: &[Cost]) -> Option<String> {
+        if best.has_real_time {
+            return self.bound_to(best.core).map(|others| format!("{others}, too"));
+        }
+        free.iter().filter(|other| !other.serves_disks).find_map(|other| self.bound_to(other.core))
     }
 
     fn reasons_of_disks(&self, best: &Cost, free: &[Cost]) -> Option<String> {

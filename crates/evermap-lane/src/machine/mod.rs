@@ -3,6 +3,7 @@
 //! Only looks: what `check` tries is undone by the end of the thread that tried it. All that is read comes from below [`Roots`], and any of
 //! it may be missing.
 
+mod bound;
 mod check;
 mod choose;
 mod cpus;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+pub use bound::BoundThread;
 pub(crate) use check::why_refused;
 pub use check::{Statement, Subject, can_lend_with_fifo, check};
 pub use choose::ChosenCore;
@@ -45,10 +47,13 @@ pub struct Machine {
     pub cpuset: Option<(PathBuf, CpuList)>,
     /// The interrupts of devices.
     pub interrupts: Vec<Interrupt>,
+    /// The real-time programs that are bound to a core each.
+    pub bound: Vec<BoundThread>,
 }
 
 impl Machine {
-    /// Looks at this machine. Cost: some small reads of `/proc` and `/sys`, three for each interrupt and some for each disk.
+    /// Looks at this machine. Cost: some small reads of `/proc` and `/sys`, three for each interrupt, some for each disk, and one for each thread of a
+    /// program.
     ///
     /// # Errors
     ///
@@ -76,6 +81,7 @@ impl Machine {
             cpuset: groups.cpuset(),
             groups,
             interrupts: interrupts::look_in(roots),
+            bound: bound::look_in(roots),
             roots: roots.clone(),
         })
     }

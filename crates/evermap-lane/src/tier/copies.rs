@@ -81,7 +81,7 @@ fn replace(
         original: source.path.clone(),
         identity: source.identity,
         copy: Identity::of(&file).map_err(Error::io("look at", copy))?,
-        hash: copied.hash,
+        hash: copied.hash.clone(),
     };
     slot.write_record(&record).map_err(|error| match error {
         Error::Io { source: why, .. } if why.kind() == std::io::ErrorKind::StorageFull => {
@@ -89,7 +89,7 @@ fn replace(
         }
         other => other,
     })?;
-    Ok(copied.not_kept)
+    Ok(copied.not_kept())
 }
 
 /// The record, if the copy is what it says.
@@ -111,7 +111,9 @@ fn is_current(slot: &Slot, identity: &Identity) -> Result<bool> {
 
 /// Where the copy of a file is, if there is a current one.
 pub(super) fn find(tier: &Path, path: &Path) -> Option<PathBuf> {
-    let slot = home_of(tier).join(view_name(path));
+    // Where all may write, anybody could have made a directory of this name.
+    let home = Home::find(&home_of(tier)).ok()??;
+    let slot = home.path.join(view_name(path));
     // Read without the lock: a record appears whole, and what it says of both files is looked at.
     let text = std::fs::read(slot.join("record")).ok()?;
     let record: Record = serde_json::from_slice(&text).ok()?;

@@ -1,13 +1,13 @@
 //! Making a copy that can be trusted: copied, flushed, read back, and of a file that was the same all the time.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{io, thread};
 
 use evermap_transfer::{Copy, Durability, Reflink};
-use rustix::fs::{Advice, Mode, OFlags, fadvise, open, statvfs};
+use rustix::fs::{Advice, Mode, OFlags, Statx, fadvise, open, statvfs};
 use rustix::io::{Errno, pread};
 
 use super::error::{Error, Result};
@@ -34,6 +34,12 @@ impl Source {
         let file = open_to_read(path).map_err(Error::io("open", path))?;
         let identity = Identity::of(&file).map_err(Error::io("look at", path))?;
         Ok(Self { path: path.into(), file, identity, leased: None })
+    }
+
+    /// A path that leads to the file itself, whatever has its name by then.
+    fn path_of_open(&self) -> PathBuf {
+        let open = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        if open.exists() { open } else { self.path.clone() }
     }
 
     /// Takes a lease, or changes the one there is.
@@ -83,46 +89,59 @@ pub(super) struct Copied {
     pub(super) hash: String,
     /// The copy's.
     pub(super) identity: Identity,
-    /// What the copy has not, in words; none if it has all.
-    pub(super) not_kept: Option<String>,
+    /// Attributes that the copy was refused, in words.
+    pub(super) refused: Vec<String>,
+    /// Those that it has otherwise, though no call failed.
+    rounded: Vec<String>,
 }
 
-/// Copies a file to a name that is free, with its holes and attributes, durably. After an error nothing has the name.
+impl Copied {
+    /// What the copy has not, in words; none if it has all.
+    pub(super) fn not_kept(&self) -> Option<String> {
+        let kind = |one: &String| one.split(' ').next().map(str::to_owned);
+        let refused: Vec<_> = self.refused.iter().map(kind).collect();
+        let rounded = self.rounded.iter().filter(|one| !refused.contains(&kind(one)));
+        let all: Vec<&str> = self.refused.iter().chain(rounded).map(String::as_str).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+}
+
+/// Copies a file to a name that nobody else gives to anything, with its holes and attributes, durably. After an error nothing has the name.
 /// `tier` is what is to be named when there is no room.
 pub(super) fn copy(
     source: &Source,
     target: &Path,
     tier: &Path,
     watch: &Watch,
-) -> Result<Option<String>> {
+) -> Result<Vec<String>> {
     source.check()?;
     let stopped = Arc::new(AtomicBool::new(watch.is_cancelled()));
-    let copy = Copy::new(&source.path, target)
+    let copy = Copy::new(source.path_of_open(), target)
         .durability(Durability::Full)
         .reflink(Reflink::Auto)
         .cancelled_by(Arc::clone(&stopped));
     let meter = copy.progress();
     let size_bytes = source.identity.size_bytes;
     let is_over = AtomicBool::new(false);
-    let report = thread::scope(|scope| {
-        let watcher = scope.spawn(|| {
-            while !is_over.load(Ordering::Acquire) {
-                if watch.is_cancelled() || !source.is_left_alone() {
-                    stopped.store(true, Ordering::Relaxed);
-                }
-                watch.progress(&source.path, meter.arrived_bytes().min(size_bytes), 3 * size_bytes);
-                thread::park_timeout(TICK);
+    let look_after = || {
+        while !is_over.load(Ordering::Acquire) {
+            if watch.is_cancelled() || !source.is_left_alone() {
+                stopped.store(true, Ordering::Relaxed);
             }
-        });
+            watch.progress(&source.path, meter.arrived_bytes().min(size_bytes), 3 * size_bytes);
+            thread::park_timeout(TICK);
+        }
+    };
+    let report = thread::scope(|scope| {
+        let watcher = thread::Builder::new()
+            .spawn_scoped(scope, look_after)
+            .map_err(Error::io("start a thread that looks after the copy of", &source.path))?;
         let report = copy.run();
         is_over.store(true, Ordering::Release);
         watcher.thread().unpark();
-        report
-    });
-    let report = report.map_err(|error| of_transfer(error, source, tier))?;
-    let not_kept: Vec<_> =
-        report.not_kept.iter().map(|not| format!("{} ({})", not.what, not.why)).collect();
-    Ok((!not_kept.is_empty()).then(|| not_kept.join(", ")))
+        report.map_err(|error| of_transfer(error, source, tier))
+    })?;
+    Ok(report.not_kept.iter().map(|not| format!("{} ({})", not.what, not.why)).collect())
 }
 
 /// Copies a file, reads both, and compares. After an error nothing has the name.
@@ -133,15 +152,15 @@ pub(super) fn copy_and_compare(
     watch: &Watch,
     mut copied: impl FnMut(),
 ) -> Result<Copied> {
-    let not_kept = copy(source, target, tier, watch)?;
+    let refused = copy(source, target, tier, watch)?;
     copied();
     let compared = compare(source, target, tier, watch);
     if compared.is_err() {
         // Nothing better can be done than leave it to the next one who works here.
         let _ = rustix::fs::unlink(target);
     }
-    let (hash, identity) = compared?;
-    Ok(Copied { hash, identity, not_kept })
+    let (hash, identity, rounded) = compared?;
+    Ok(Copied { hash, identity, refused, rounded })
 }
 
 fn compare(
@@ -149,7 +168,7 @@ fn compare(
     target: &Path,
     tier: &Path,
     watch: &Watch,
-) -> Result<(String, Identity)> {
+) -> Result<(String, Identity, Vec<String>)> {
     let size_bytes = source.identity.size_bytes;
     let reading = |file: &OwnedFd, path: &Path, before_bytes: u64| {
         hash(file, path, |read_bytes| {
@@ -172,8 +191,29 @@ fn compare(
         return Err(Error::Differs { path: source.path.clone(), tier: tier.into() });
     }
     watch.progress(&source.path, 3 * size_bytes, 3 * size_bytes);
-    let identity = Identity::of(&copy).map_err(Error::io("look at", target))?;
-    Ok((of_copy, identity))
+    let (has, _) =
+        Identity::with_stat(source.file.as_fd()).map_err(Error::io("look at", &source.path))?;
+    let (got, identity) =
+        Identity::with_stat(copy.as_fd()).map_err(Error::io("look at", target))?;
+    Ok((of_copy, identity, rounded(&has, &got)))
+}
+
+/// What a copy has otherwise, though no call has said so: some file systems round times, and give all files one mode.
+fn rounded(source: &Statx, copy: &Statx) -> Vec<String> {
+    let mode = |file: &Statx| file.stx_mode & 0o7777;
+    let owner = |file: &Statx| format!("{}:{}", file.stx_uid, file.stx_gid);
+    let time = |file: &Statx| (file.stx_mtime.tv_sec, file.stx_mtime.tv_nsec);
+    let mut all = Vec::new();
+    if owner(source) != owner(copy) {
+        all.push(format!("owner {} (it is {} there)", owner(source), owner(copy)));
+    }
+    if mode(source) != mode(copy) {
+        all.push(format!("mode {:o} (it is {:o} there)", mode(source), mode(copy)));
+    }
+    if time(source) != time(copy) {
+        all.push("time of change (less of it is kept there)".into());
+    }
+    all
 }
 
 /// The BLAKE3 hash of a file's contents, in hexadecimal. `read` hears how much was read, and may end it.
@@ -211,6 +251,7 @@ fn of_transfer(error: evermap_transfer::Error, source: &Source, tier: &Path) -> 
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 full(tier, path, source.identity.size_bytes)
             }
+            _ if at == source.path_of_open() => Error::Io { operation, path, source: why },
             _ => Error::Io { operation, path: at, source: why },
         },
         other => Error::Transfer(other),

@@ -101,7 +101,7 @@ pub enum Error {
         tier: PathBuf,
     },
     /// The tier cannot keep all that the file has.
-    #[error("{} cannot move to {}: its {what} would be lost; use mode `view`, or a tier whose file system has that", path.display(), tier.display())]
+    #[error("{} cannot move to {}: its {what} would be lost; {instead}", path.display(), tier.display())]
     NotKept {
         /// The file.
         path: PathBuf,
@@ -109,6 +109,8 @@ pub enum Error {
         tier: PathBuf,
         /// What is not kept, and why.
         what: String,
+        /// What to do.
+        instead: &'static str,
     },
     /// Both the copy and the kept original were written to since.
     #[error(
@@ -161,9 +163,10 @@ pub enum Error {
         /// On the tier.
         copy: PathBuf,
     },
-    /// The directory that the file is in is not there.
+    /// The directory that the file is in is not there, or is another one.
     #[error(
-        "the directory {} of {} is not there, but its contents are, at {}: give the directory its name again, or make it anew, and do this again",
+        "the directory {} of {} {what}, but its contents are there, at {}: mount its disk, or give it its name again, and do this again; or make a new \
+         one, and take the file back to that with `evermap lane place back --keep copy`",
         directory.display(), path.display(), copy.display()
     )]
     DirectoryGone {
@@ -171,6 +174,8 @@ pub enum Error {
         directory: PathBuf,
         /// The file's path.
         path: PathBuf,
+        /// What became of it.
+        what: &'static str,
         /// On the tier.
         copy: PathBuf,
     },
@@ -245,7 +250,7 @@ fn of_kept(kept: &Option<PathBuf>) -> String {
             "the original is at {}: `evermap lane place back --keep original` puts it back",
             kept.display()
         ),
-        None => "restore the file from a backup".into(),
+        None => "restore it from a backup, or have what is left of it with `evermap lane place back --keep copy`".into(),
     }
 }
 

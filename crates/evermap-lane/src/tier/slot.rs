@@ -4,7 +4,7 @@
 //! whoever works with it; the kernel's lock ends with its holder. What a killed holder left in a slot, the next one may remove.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -210,6 +210,20 @@ impl Slot {
     /// Removes all that is in it but these.
     pub(super) fn clean(&self, but: &[&str]) -> Result<()> {
         clean(&self.path, &self.directory, but)
+    }
+
+    /// Removes it if nothing is in it but a record that was never complete: it may be somebody else's directory.
+    pub(super) fn remove_unused(self) -> Result<()> {
+        match unlinkat(&self.directory, RECORD_NEW, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(Error::io("remove", self.path.join(RECORD_NEW))(errno)),
+        }
+        match remove_directory(&self.path) {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::DirectoryNotEmpty => {
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Removes it with all that is in it, the record last.

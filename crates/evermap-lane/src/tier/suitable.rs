@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::copying::open_to_read;
 use super::identity::Identity;
-use super::layout::{back_name, kept_name, name_bytes_max};
+use super::layout::{kept_name, name_bytes_max};
 use super::openers::{Opener, Openers, by_whom};
 use super::path_text;
 use super::slot::parent;
@@ -209,11 +209,9 @@ impl<'a> Rules<'a> {
             return Err(Unsuitable::NameTooLong { max_bytes: name_bytes_max() });
         }
         let directory = parent(path);
-        for name in [kept_name(name), back_name(name)] {
-            let name = directory.join(name);
-            if name.symlink_metadata().is_ok() {
-                return Err(Unsuitable::NameTaken { name });
-            }
+        let kept = directory.join(kept_name(name));
+        if kept.symlink_metadata().is_ok() {
+            return Err(Unsuitable::NameTaken { name: kept });
         }
         accessat(CWD, directory, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).map_err(
             |errno| not_permitted(&format!("write to {}", directory.display()), &errno.into()),

@@ -188,6 +188,37 @@ fn a_core_that_another_lane_has_is_not_taken() {
 }
 
 #[test]
+fn a_core_that_a_real_time_program_is_bound_to_is_not_taken_if_there_is_another() {
+    // As another user's lane is, whose claim is not seen.
+    const FIFO: u32 = 1;
+    let mock = || Mock::with_cores("0-2").thread(70, "a (b) mpv", FIFO, 0x40_0000, "0");
+    let chosen = auto(&mock().look());
+    assert_eq!(chosen.core, 1);
+    says(&chosen, "a (b) mpv (process 70) with a real-time policy has core 0");
+    let named = mock().look().choose_core(Core::Number(0), &[]).unwrap();
+    says(&named, "mpv (process 70) with a real-time policy has core 0, too");
+    let both = mock().thread(71, "jackd", FIFO, 0, "1").thread(72, "other", FIFO, 0, "2").look();
+    let chosen = auto(&both);
+    assert_eq!(chosen.core, 0, "where all have one, it is said");
+    says(&chosen, "has core 0, too");
+    // The disk's core is the worse one all the same.
+    assert_eq!(auto(&virtual_machine().thread(70, "mpv", FIFO, 0, "0").look()).core, 0);
+}
+
+#[test]
+fn ordinary_programs_wide_ones_and_the_kernel_s_threads_leave_a_core_free() {
+    let machine = Mock::with_cores("0-1")
+        .thread(70, "ordinary", 0, 0, "0")
+        .thread(71, "wide", 1, 0, "0-1")
+        .thread(72, "migration/0", 1, 0x0420_8040, "0")
+        .proc("73/stat", "73 (nonsense")
+        .proc("74/stat", "")
+        .look();
+    assert_eq!(machine.bound, []);
+    assert_eq!(auto(&machine).core, 0);
+}
+
+#[test]
 fn who_forbids_a_core_is_named() {
     let cpuset = |mock: Mock| {
         mock.proc("self/cgroup", "3:cpuset:/a\n")

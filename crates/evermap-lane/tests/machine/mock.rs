@@ -91,6 +91,18 @@ impl Mock {
         self
     }
 
+    /// A thread of a process: its policy as a number, the flags that the kernel has of it, and the cores that it may use.
+    pub fn thread(self, process: u32, name: &str, policy: u32, flags: u32, cores: &str) -> Self {
+        let between = " 0".repeat(31);
+        let stat = format!("{process} ({name}) S 1 1 1 0 -1 {flags}{between} {policy} 0 0\n");
+        self.proc(&format!("{process}/stat"), &stat)
+            .proc(&format!("{process}/task/{process}/stat"), &stat)
+            .proc(
+                &format!("{process}/task/{process}/status"),
+                &format!("Name:\tx\nCpus_allowed_list:\t{cores}\n"),
+            )
+    }
+
     pub fn served_by(self, number: u32, list: &str) -> Self {
         self.proc(&format!("irq/{number}/effective_affinity_list"), &format!("{list}\n"))
     }

@@ -28,7 +28,7 @@ fn disk(bytes: u64, kind: &str, options: &[&str]) -> Option<tempfile::TempDir> {
     }
     // The mount has the image's file open for as long as it is there.
     if !run(Command::new("mount").args(["-o", "loop"]).arg(image.path()).arg(place.path())) {
-        skip("no loop devices");
+        skip(format_args!("no loop devices, or no {kind} in this kernel"));
         return None;
     }
     Some(place)
@@ -104,20 +104,67 @@ fn a_disk_that_fills_while_a_file_moves_leaves_it_where_it_is() {
 
 #[test]
 fn an_attribute_that_the_tier_cannot_keep_keeps_the_file_where_it_is() {
+    // An attribute of 3,000 bytes, which blocks of 1 KiB have no room for.
+    let Some(disk) = disk(16 << 20, "ext4", &["-q", "-F", "-b", "1024"]) else { return };
+    let files = directory();
+    let file = files.path().join("clip.mkv");
+    fs::write(&file, pattern(100_000)).unwrap();
+    let value = pattern(3_000);
+    if rustix::fs::setxattr(&file, "user.kept", &value, rustix::fs::XattrFlags::empty()).is_err() {
+        return skip("no attribute of 3,000 bytes where the files are");
+    }
+    stays_for(disk.path(), &file, "user.kept");
+    // A view has its contents all the same, and it is said.
+    let shown = crate::common::viewed(disk.path(), &[&file]);
+    let not_kept = shown.placed[0].not_kept.as_deref();
+    assert!(not_kept.is_some_and(|what| what.contains("user.kept")), "{not_kept:?}");
+    let_go(disk.path());
+}
+
+#[test]
+fn times_that_a_tier_rounds_without_a_word_keep_the_file_where_it_is() {
+    // Inodes of 128 bytes have room for seconds only.
+    let Some(disk) = disk(16 << 20, "ext4", &["-q", "-F", "-I", "128"]) else { return };
+    let files = directory();
+    let file = files.path().join("clip.mkv");
+    fs::write(&file, pattern(100_000)).unwrap();
+    let then = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(1_234_567_891_234_567_891);
+    fs::File::open(&file).unwrap().set_modified(then).unwrap();
+    stays_for(disk.path(), &file, "time of change");
+    let_go(disk.path());
+}
+
+#[test]
+fn what_a_tier_drops_without_a_word_keeps_the_file_where_it_is() {
+    // This one rounds times to two seconds, and all of its files have one owner and one mode.
     let Some(disk) = disk(16 << 20, "vfat", &[]) else { return };
     let files = directory();
     let file = files.path().join("clip.mkv");
     fs::write(&file, pattern(100_000)).unwrap();
-    rustix::fs::setxattr(&file, "user.kept", b"value", rustix::fs::XattrFlags::empty()).unwrap();
-    let journal = Journal::at(&files.path().join("journal")).unwrap();
-    let plan = plan(disk.path(), Placement::Switch, &[&file]);
-    let applied = place(&plan, Some(&journal), &Watch::default());
-    let kept = matches!(&applied, Ok(applied) if matches!(applied.failed.as_slice(), [(_, Error::NotKept { .. })]));
-    // Its directories may be all users', too.
-    assert!(kept || matches!(&applied, Err(Error::UnsafeDirectory { .. })), "{applied:?}");
-    assert!(!file.is_symlink() && fs::read(&file).unwrap() == pattern(100_000));
-    assert!(journal.files().unwrap().is_empty());
+    let then = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(1_234_567_891_234_567_891);
+    fs::File::open(&file).unwrap().set_modified(then).unwrap();
+    std::os::unix::fs::chown(&file, Some(crate::common::NOBODY), None).unwrap();
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    for what in ["owner", "mode", "time of change"] {
+        stays_for(disk.path(), &file, what);
+    }
     let_go(disk.path());
+}
+
+/// A file is not switched, because of this.
+fn stays_for(tier: &Path, file: &Path, because: &str) {
+    let before = fs::metadata(file).unwrap();
+    let journal = Journal::at(&file.with_file_name("journal")).unwrap();
+    let plan = plan(tier, Placement::Switch, &[file]);
+    let applied = place(&plan, Some(&journal), &Watch::default()).unwrap();
+    let [(_, Error::NotKept { what, .. })] = applied.failed.as_slice() else {
+        panic!("{applied:?}")
+    };
+    assert!(what.contains(because), "{what}");
+    assert!(!file.is_symlink() && fs::read(file).unwrap() == pattern(100_000));
+    assert_eq!(fs::metadata(file).unwrap().ino(), before.ino());
+    assert!(journal.files().unwrap().is_empty());
+    assert!(files_below(tier).is_empty(), "{:?}", files_below(tier));
 }
 
 #[test]

@@ -19,8 +19,18 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
+const EXAMPLES: &str = "Examples:
+  evermap lane check                   # what is possible here, and what would help
+  evermap lane run -- mpv film.mkv     # a program in a lane of its own
+  evermap lane play --seconds 5        # a player that counts its missed deadlines
+  evermap lane play --seconds 5 --no-lane";
+
 /// Give a program a core, a fast tier and I/O without waiting; or simulate that
+///
+/// A lane is a core, a real-time policy and a way of I/O for one program: it runs whenever it wants to, and others while it sleeps. What a lane changes is
+/// undone when the program ends, whoever is killed.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Lane {
     #[command(subcommand)]
     what: What,

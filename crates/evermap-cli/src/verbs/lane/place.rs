@@ -17,9 +17,11 @@ use crate::output::{self, Output};
 use crate::progress::Progress;
 
 const EXAMPLES: &str = "Examples:
-  evermap lane place plan clip.mkv                    # what would go to memory
+  evermap lane place plan clip.mkv              # what would go to memory
   evermap lane place apply --tier /mnt/nvme --mode switch 'films/*.mkv'
-  evermap lane place back films/one.mkv";
+  evermap lane place back films/one.mkv
+  evermap lane place verify --tier /dev/shm     # which copies are in memory; are they sound?
+  evermap lane place back --tier /dev/shm       # remove them";
 
 /// Put files on the fast tier, and take them back
 ///
@@ -95,7 +97,7 @@ struct Back {
     /// The tier that copies are to be removed from
     #[arg(long, value_name = "DIR")]
     tier: Option<PathBuf>,
-    /// Which to take back where both were written to, or the copy is damaged
+    /// Which to take back where both were written to, the copy is damaged, or the file's directory is a new one
     #[arg(long, value_name = "WHICH")]
     keep: Option<Kept>,
     /// The files, by the paths they have
@@ -420,9 +422,16 @@ fn tier_of(policy: Option<&Path>, tier: Option<&Path>) -> Result<Option<PathBuf>
 
 /// What is said when nothing was found: what was placed in mode `view` is only found on a tier that is named.
 fn nothing(tier: Option<&Path>) -> String {
-    match tier {
-        Some(tier) => format!("no copies of this user's are on {}", tier.display()),
-        None => "nothing was switched; `--tier DIR` names a tier with copies of mode `view`".into(),
+    if let Some(tier) = tier {
+        return format!("no copies of this user's are on {}", tier.display());
+    }
+    let memory = Request::of_policy(&evermap_lane::Tier::default()).tier;
+    match tier::views(&memory).map_or(0, |copies| copies.len()) {
+        0 => "nothing was switched; `--tier DIR` names a tier with copies of mode `view`".into(),
+        copies => format!(
+            "nothing was switched; there are copies of mode `view` in memory ({copies}): `--tier {}` names them",
+            memory.display()
+        ),
     }
 }
 

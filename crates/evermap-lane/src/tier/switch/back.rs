@@ -3,17 +3,21 @@
 //! What comes back is what was written last: the kept original if only that was written to or nothing was, the copy's contents
 //! if that was. Where both were, whoever asks has to say.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
-use super::copy::{CopyState, conflict, damaged, look_and_read, replaced, vanished};
+use super::copy::{
+    CopyState, conflict, damaged, directory_gone, look_and_read, replaced, vanished,
+};
 use super::journal::{Journal, KeptState, Record, Returning, State, Way};
 use super::lease_or_say_who;
-use super::recover::{finish_return, open_site, settle};
+use super::recover::{IS_ANOTHER, finish_return, open_site, settle, stay};
 use super::site::{At, Site};
 use crate::sys::lease::Kept;
 use crate::tier::copying::{Source, copy_and_compare};
 use crate::tier::error::{Error, Result};
 use crate::tier::identity::Identity;
+use crate::tier::layout::returning_name;
 use crate::tier::slot::{Slot, parent};
 use crate::tier::watch::{Step, Watch};
 
@@ -36,48 +40,91 @@ pub(in crate::tier) fn back(
     keep: Keep,
     watch: &Watch,
 ) -> Result<()> {
-    let Some((slot, mut record)) = journal.find_record(path, watch)? else {
+    let Some((slot, record)) = journal.find_record(path, watch)? else {
         return Err(Error::NotPlaced { path: path.into(), hint: None });
     };
     let site = open_site(&record)?;
     if record.state != State::Placed {
         // Left by one that was killed.
-        if record.copied.is_none() || site.at(&site.name, &record)? != At::Nothing {
-            return match settle(slot, record, watch)? {
-                State::Placed => back(journal, path, keep, watch),
-                _ => Ok(()),
-            };
-        }
-        // The file was removed on its way: it is had from where it is.
-        record.state = State::Placed;
-        record.returning = None;
+        let leads_to_copy = site.at(&site.name, &record)? == At::Link;
+        return match settle(slot, record, watch) {
+            Ok(State::Placed) => back(journal, path, keep, watch),
+            Ok(_) => Ok(()),
+            Err(error) if may_begin_anew(leads_to_copy, &error, keep) => {
+                begin_anew(journal, path, watch)?;
+                back(journal, path, keep, watch)
+            }
+            Err(error) => Err(error),
+        };
     }
     let copy = look_and_read(&record, watch)?;
     let kept = kept_of(&site, &record)?;
-    let returning = match site.at(&site.name, &record)? {
+    let mut returning = match site.at(&site.name, &record)? {
+        // Of a disk that is not mounted nothing is in the way either.
+        At::Nothing if site.inode != record.directory && keep != Keep::Copy => {
+            return Err(directory_gone(&record, IS_ANOTHER));
+        }
         At::Link | At::Nothing => decide(&record, kept, &copy, keep)?,
         At::Original(_) => moved_back_by_hand(&record, &copy, keep)?,
-        At::Back => return Err(replaced(&record, "is another file now")),
-        At::Other(what) => return Err(replaced(&record, &what)),
+        other => return Err(replaced(&record, &other.what())),
     };
+    if returning.way == Way::Copy {
+        returning.beside = Some(returning_name()?);
+    }
     let discards_copy = returning.copy.is_none();
     let record = Record { state: State::Returning, returning: Some(returning), ..record };
     slot.write_record(&record)?;
     watch.step(path, Step::Returning);
     let mut coming = Coming { site: &site, slot: &slot, record, watch };
-    let source = match coming.run(&copy, keep, discards_copy) {
-        Ok(source) => source,
-        Err(error) => {
-            // Should it fail, the record says what is left to do, and `recover` does it.
-            let Coming { record, .. } = coming;
-            let _ = settle(slot, record, &Watch::default());
-            return Err(error);
-        }
-    };
+    let gone = coming.run(&copy, keep, discards_copy);
     let Coming { record, .. } = coming;
-    finish_return(slot, &record, &site, watch)?;
-    drop(source);
-    Ok(())
+    match gone {
+        Ok(source) => finish_return(slot, &record, &site, source, watch),
+        Err(error) => {
+            // Where the file came back and could not be sent away again, or this fails, the record says what is left to do, and `recover` does it.
+            if !matches!(site.at(&site.name, &record), Ok(At::Back(_)) | Err(_)) {
+                let _ = stay(&slot, record, &site);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Whether a file that was on its way, and cannot be settled, comes back all the same: as it is said which of two is to be had, or as there is
+/// only one.
+fn may_begin_anew(leads_to_copy: bool, error: &Error, keep: Keep) -> bool {
+    match error {
+        Error::Vanished { .. } => true,
+        Error::Conflict { .. } | Error::Damaged { .. } => keep != Keep::Neither,
+        Error::DirectoryGone { .. } => keep == Keep::Copy,
+        Error::TierMissing { .. } => keep == Keep::Original && leads_to_copy,
+        _ => false,
+    }
+}
+
+/// Has the path lead to the copy again, as when the file was placed. What came back and goes for that is the original, which is kept, or what the copy was before
+/// it was written to.
+fn begin_anew(journal: &Journal, path: &Path, watch: &Watch) -> Result<()> {
+    let Some((slot, record)) = journal.find_record(path, watch)? else { return Ok(()) };
+    let site = open_site(&record)?;
+    let was = record.returning.as_ref().and_then(|returning| returning.file);
+    let beside = match site.at(&site.name, &record)? {
+        At::Link | At::Nothing => None,
+        At::Original(_) => Some(site.kept.as_os_str()),
+        At::Back(now) if was.is_some_and(|was| was.contents_differ(&now).is_some()) => {
+            return Err(replaced(&record, "was written to since it came back"));
+        }
+        At::Back(_) => record.beside(),
+        other => return Err(replaced(&record, &other.what())),
+    };
+    if let Some(beside) = beside {
+        if site.at(beside, &record)? != At::Link {
+            site.link(beside, &record.copy)?;
+        }
+        site.exchange(beside, &site.name)?;
+        site.flush()?;
+    }
+    stay(&slot, record, &site)
 }
 
 /// What became of the kept original.
@@ -86,6 +133,8 @@ pub(super) enum KeptFound {
     No,
     Same,
     Modified,
+    /// Another file has its name.
+    Another,
 }
 
 pub(super) fn kept_of(site: &Site, record: &Record) -> Result<KeptFound> {
@@ -94,23 +143,22 @@ pub(super) fn kept_of(site: &Site, record: &Record) -> Result<KeptFound> {
             None => KeptFound::Same,
             Some(_) => KeptFound::Modified,
         },
-        _ => KeptFound::No,
+        At::Nothing | At::Link => KeptFound::No,
+        At::Back(_) | At::Other(_) => KeptFound::Another,
     })
 }
 
 fn decide(record: &Record, kept: KeptFound, copy: &CopyState, keep: Keep) -> Result<Returning> {
     use CopyState::{Damaged, Gone, Modified, NoTier, Unchanged};
     let by = |way, copy: &Identity, discards_kept| {
-        Ok(Returning { way, copy: Some(*copy), discards_kept, file: None })
+        Ok(Returning { way, copy: Some(*copy), discards_kept, beside: None, file: None })
     };
     match (kept, copy, keep) {
-        (KeptFound::No, _, Keep::Original) => Err(Error::NotPlaced {
+        (KeptFound::No | KeptFound::Another, _, Keep::Original) => Err(Error::NotPlaced {
             path: record.original.clone(),
             hint: Some("its original is not there any more: leave `--keep original` out".into()),
         }),
-        (_, _, Keep::Original) => {
-            Ok(Returning { way: Way::Exchange, copy: None, discards_kept: false, file: None })
-        }
+        (_, _, Keep::Original) => Ok(cleared(None)),
         (_, NoTier, _) => {
             Err(Error::TierMissing { tier: record.tier.clone(), path: record.original.clone() })
         }
@@ -119,7 +167,9 @@ fn decide(record: &Record, kept: KeptFound, copy: &CopyState, keep: Keep) -> Res
         (_, Damaged(_), Keep::Neither) => {
             Err(damaged(record, "its contents changed, and nobody wrote to it"))
         }
-        (KeptFound::No, Unchanged(now) | Modified(now), _) => by(Way::Copy, now, false),
+        (KeptFound::No | KeptFound::Another, Unchanged(now) | Modified(now), _) => {
+            by(Way::Copy, now, false)
+        }
         (KeptFound::Modified, Unchanged(now) | Modified(now), Keep::Copy) => {
             by(Way::Copy, now, true)
         }
@@ -131,16 +181,20 @@ fn decide(record: &Record, kept: KeptFound, copy: &CopyState, keep: Keep) -> Res
 
 /// The original has its path again: what is left is to be cleared away, if nothing is lost by that.
 fn moved_back_by_hand(record: &Record, copy: &CopyState, keep: Keep) -> Result<Returning> {
-    let returning = |copy| Returning { way: Way::Exchange, copy, discards_kept: false, file: None };
     match (copy, keep) {
-        (_, Keep::Original) => Ok(returning(None)),
+        (_, Keep::Original) => Ok(cleared(None)),
         (CopyState::NoTier, _) => {
             Err(Error::TierMissing { tier: record.tier.clone(), path: record.original.clone() })
         }
-        (CopyState::Unchanged(now), _) => Ok(returning(Some(*now))),
-        (CopyState::Gone, _) => Ok(returning(None)),
+        (CopyState::Unchanged(now), _) => Ok(cleared(Some(*now))),
+        (CopyState::Gone, _) => Ok(cleared(None)),
         _ => Err(replaced(record, "is the original again, and the copy was written to")),
     }
+}
+
+/// The original has its path, and the copy goes: only if it is still this, or whatever it is.
+fn cleared(copy: Option<Identity>) -> Returning {
+    Returning { way: Way::Exchange, copy, discards_kept: false, beside: None, file: None }
 }
 
 struct Coming<'a> {
@@ -160,11 +214,11 @@ impl Coming<'_> {
             self.check_copy(source, discards_copy)?;
         }
         self.step(Step::BackLeased);
-        let way = self.record.returning.as_ref().map(|returning| returning.way);
-        let from = match (way, &mut source) {
-            (Some(Way::Copy), Some(source)) => {
-                self.copy_back(source, keep)?;
-                self.site.back.clone()
+        let beside = self.record.beside().map(OsStr::to_os_string);
+        let from = match (beside, &mut source) {
+            (Some(beside), Some(source)) => {
+                self.copy_back(source, &beside, keep)?;
+                beside
             }
             _ => self.site.kept.clone(),
         };
@@ -187,15 +241,19 @@ impl Coming<'_> {
         }
     }
 
-    fn copy_back(&mut self, source: &mut Source, keep: Keep) -> Result<()> {
+    fn copy_back(&mut self, source: &mut Source, beside: &OsStr, keep: Keep) -> Result<()> {
         lease_or_say_who(source, Kept::Writers)?;
         let original = &self.record.original;
-        let back = self.site.path_of(&self.site.back);
+        let target = self.site.path_of_open(beside);
         let step = || self.watch.step(original, Step::BackCopied);
-        let copied = copy_and_compare(source, &back, parent(original), self.watch, step)?;
-        if let (Some(what), false) = (copied.not_kept, keep == Keep::Copy) {
+        let copied = copy_and_compare(source, &target, parent(original), self.watch, step)
+            .map_err(|error| self.site.with_path(error))?;
+        // That a disk rounds times keeps no file from it.
+        if !copied.refused.is_empty() && keep != Keep::Copy {
             let (path, tier) = (self.record.copy.clone(), parent(original).to_path_buf());
-            return Err(Error::NotKept { path, tier, what });
+            let what = copied.refused.join(", ");
+            let instead = "`evermap lane place back --keep copy` brings it without";
+            return Err(Error::NotKept { path, tier, what, instead });
         }
         if let Some(returning) = &mut self.record.returning {
             returning.file = Some(copied.identity);
@@ -206,36 +264,43 @@ impl Coming<'_> {
         lease_or_say_who(source, Kept::All)
     }
 
-    fn exchange(&self, from: &std::ffi::OsStr, source: Option<&Source>) -> Result<()> {
+    /// File and link change places; and change back if anything is wrong after that.
+    fn exchange(&self, from: &OsStr, source: Option<&Source>) -> Result<()> {
         let site = self.site;
-        // By the kind alone: nothing may be opened here, which would end a lease of ours.
-        let is_link = std::fs::symlink_metadata(site.path_of(&site.name));
-        let was_there = match is_link {
-            Ok(found) if found.is_symlink() => true,
+        let was_there = match site.at(&site.name, &self.record)? {
+            At::Link => true,
+            At::Nothing => false,
             // Moved back by hand.
-            Ok(_) if !site.path_of(from).is_file() || site.path_of(from).is_symlink() => {
-                return Ok(());
-            }
-            Ok(_) => return Err(replaced(&self.record, "is another file now")),
-            Err(_) => false,
+            At::Original(_) if from == site.kept => return Ok(()),
+            other => return Err(replaced(&self.record, &other.what())),
         };
         match was_there {
             true => site.exchange(from, &site.name)?,
             false => site.rename_to_free(from, &site.name)?,
         }
         self.step(Step::BackExchanged);
+        self.settle_there(from, was_there, source).inspect_err(|_| {
+            // Should it fail, the record still says that it is on its way, and `recover` sees to it.
+            let _ = match was_there {
+                true => site.exchange(from, &site.name),
+                false => site.rename_to_free(&site.name, from),
+            };
+            let _ = site.flush();
+        })
+    }
+
+    fn settle_there(&self, from: &OsStr, was_there: bool, source: Option<&Source>) -> Result<()> {
+        let site = self.site;
         site.flush()?;
         self.step(Step::BackFlushed);
-        // Somebody who came meanwhile has the copy, or waits for it: the path has to lead there.
-        if source.is_some_and(|source| !source.is_left_alone()) {
-            match was_there {
-                true => site.exchange(from, &site.name)?,
-                false => site.rename_to_free(&site.name, from)?,
-            }
-            site.flush()?;
-            return Err(Error::Interrupted { path: self.record.copy.clone() });
+        if was_there && site.at(from, &self.record)? != At::Link {
+            return Err(replaced(&self.record, "was given to another file"));
         }
-        Ok(())
+        // Somebody who came meanwhile has the copy, or waits for it: the path has to lead there.
+        match source.is_none_or(Source::is_left_alone) {
+            true => Ok(()),
+            false => Err(Error::Interrupted { path: self.record.copy.clone() }),
+        }
     }
 
     fn step(&self, step: Step) {
@@ -261,8 +326,7 @@ pub(in crate::tier) fn commit(journal: &Journal, path: &Path, watch: &Watch) -> 
     match site.at(&site.name, &record)? {
         At::Link => {}
         At::Nothing => return Err(vanished(&record)),
-        At::Original(_) | At::Back => return Err(replaced(&record, "is the file again")),
-        At::Other(what) => return Err(replaced(&record, &what)),
+        other => return Err(replaced(&record, &other.what())),
     }
     match look_and_read(&record, watch)? {
         CopyState::Unchanged(_) | CopyState::Modified(_) => {}
@@ -280,5 +344,23 @@ pub(in crate::tier) fn commit(journal: &Journal, path: &Path, watch: &Watch) -> 
     record.kept = KeptState::Dropping;
     slot.write_record(&record)?;
     watch.step(path, Step::Dropping);
-    super::recover::finish_drop(&slot, record, &site, watch)
+    drop_kept(&slot, record, &site, watch)
+}
+
+fn drop_kept(slot: &Slot, mut record: Record, site: &Site, watch: &Watch) -> Result<()> {
+    match kept_of(site, &record)? {
+        KeptFound::Same => site.unlink(&site.kept)?,
+        KeptFound::No | KeptFound::Another => {}
+        KeptFound::Modified => {
+            record.kept = KeptState::There;
+            slot.write_record(&record)?;
+            return Err(conflict(&record));
+        }
+    }
+    site.flush()?;
+    watch.step(&record.original, Step::Dropped);
+    record.kept = KeptState::Dropped;
+    slot.write_record(&record)?;
+    watch.step(&record.original, Step::Committed);
+    Ok(())
 }

@@ -1,11 +1,14 @@
 //! The copy of a switched file: what became of it, and how it is removed.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use rustix::io::Errno;
 
 use super::journal::{Record, Vouched};
-use crate::tier::copying::{hash, open_to_read};
+use super::lease_or_say_who;
+use crate::sys::lease::Kept;
+use crate::tier::copying::{Source, hash, open_to_read};
 use crate::tier::error::{Error, Result};
 use crate::tier::identity::Identity;
 use crate::tier::layout::home_of;
@@ -62,19 +65,45 @@ fn look_with(
     })
 }
 
-/// Removes the copy with its directory, durably; no error if it is gone. With `was`, only if it is still that.
-pub(super) fn remove(record: &Record, was: Option<&Identity>) -> Result<()> {
+/// Makes sure that the copy may be removed: it is still what it was, and nobody has it open to write to it, which goes on for as long as what this
+/// gives is there. None without a copy. `leased` is the copy, if there is a lease on it.
+pub(super) fn claim(
+    record: &Record,
+    was: &Identity,
+    leased: Option<Source>,
+) -> Result<Option<Source>> {
+    let source = match leased {
+        Some(source) if source.is_left_alone() => source,
+        Some(_) => return Err(Error::Interrupted { path: record.copy.clone() }),
+        None => match Source::open(&record.copy) {
+            Ok(mut source) => {
+                match lease_or_say_who(&mut source, Kept::Writers) {
+                    // A file system without leases.
+                    Ok(()) | Err(Error::Io { .. }) => source,
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        },
+    };
+    let now = Identity::of(&source.file).map_err(Error::io("look at", &record.copy))?;
+    match was.differs(&now) {
+        Some(_) => Err(conflict(record)),
+        None => Ok(Some(source)),
+    }
+}
+
+/// Removes the copy with its directory, durably; no error if it is gone.
+pub(super) fn remove(record: &Record) -> Result<()> {
     let Some(home) = Home::find(&home_of(&record.tier))? else {
         return Err(Error::TierMissing {
             tier: record.tier.clone(),
             path: record.original.clone(),
         });
     };
-    if let (Some(was), Ok(now)) = (was, Identity::of_name(&record.copy))
-        && was.differs(&now).is_some()
-    {
-        return Err(conflict(record));
-    }
     let directory = parent(&record.copy);
     remove_files(directory)?;
     remove_directory(directory)?;
@@ -115,6 +144,15 @@ pub(super) fn replaced(record: &Record, what: &str) -> Error {
         what: what.into(),
         copy: record.copy.clone(),
         kept: record.kept_path(),
+    }
+}
+
+pub(super) fn directory_gone(record: &Record, what: &'static str) -> Error {
+    Error::DirectoryGone {
+        directory: parent(&record.original).to_path_buf(),
+        path: record.original.clone(),
+        what,
+        copy: record.copy.clone(),
     }
 }
 

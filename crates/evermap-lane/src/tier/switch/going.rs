@@ -37,8 +37,8 @@ pub(in crate::tier) fn go(
     let home = Home::on_tier(tier)?;
     let source = Source::open(path)?;
     let copy = home.path.join(switch_name()?).join(path.file_name().unwrap_or_default());
-    let record = Record::new(path.into(), source.identity, tier.into(), copy.clone());
     let site = Site::open(path)?;
+    let record = Record::new(path.into(), site.inode, source.identity, tier.into(), copy.clone());
     slot.write_record(&record)?;
     watch.step(path, Step::Recorded);
     let mut going = Going { slot: &slot, home: &home, site: &site, record, source, watch };
@@ -67,7 +67,7 @@ struct Going<'a> {
 impl Going<'_> {
     fn run(&mut self) -> Result<()> {
         lease_or_say_who(&mut self.source, Kept::All)?;
-        self.source.check()?;
+        self.check()?;
         self.step(Step::Leased);
         // Whoever copies opens it again: only writers are kept out meanwhile.
         lease_or_say_who(&mut self.source, Kept::Writers)?;
@@ -76,14 +76,26 @@ impl Going<'_> {
         self.step(Step::Linked);
         self.source.check()?;
         lease_or_say_who(&mut self.source, Kept::All)?;
-        self.source.check()?;
-        if !self.site.is_where_it_was()? {
-            let what = "its directory was renamed or replaced".into();
-            return Err(Error::Changed { path: self.record.original.clone(), what });
-        }
+        self.check()?;
         self.step(Step::Closed);
         self.watch.check(&self.record.original)?;
         self.exchange()
+    }
+
+    /// The file is what it was, and where: file and directory were opened apart, and whoever may write to one above could have put others there in between.
+    fn check(&self) -> Result<()> {
+        self.source.check()?;
+        if !self.site.is_where_it_was()? {
+            return Err(self.changed("its directory was renamed or replaced"));
+        }
+        match self.site.has(&self.site.name, &self.source.file)? {
+            true => Ok(()),
+            false => Err(self.changed("another file has its name")),
+        }
+    }
+
+    fn changed(&self, what: &str) -> Error {
+        Error::Changed { path: self.record.original.clone(), what: what.into() }
     }
 
     /// Makes the copy, and has the journal vouch for it.
@@ -97,9 +109,10 @@ impl Going<'_> {
         let copied = copy_and_compare(&self.source, &stage, &self.record.tier, self.watch, || {
             step(Step::Copied);
         })?;
-        if let Some(what) = copied.not_kept {
+        if let Some(what) = copied.not_kept() {
             let (path, tier) = (self.record.original.clone(), self.record.tier.clone());
-            return Err(Error::NotKept { path, tier, what });
+            let instead = "use mode `view`, or a tier whose file system has that";
+            return Err(Error::NotKept { path, tier, what, instead });
         }
         step(Step::Hashed);
         rename_new(&stage, &self.record.copy)?;
@@ -112,22 +125,32 @@ impl Going<'_> {
         Ok(())
     }
 
-    fn exchange(&mut self) -> Result<()> {
+    /// Link and file change places; and change back if anything is wrong after that.
+    fn exchange(&self) -> Result<()> {
         let site = self.site;
         site.exchange(&site.kept, &site.name)?;
         self.step(Step::Exchanged);
-        site.flush()?;
-        self.step(Step::Flushed);
-        // Somebody who came meanwhile has the original, or waits for it: the path has to lead there.
-        if !self.source.is_left_alone() {
-            site.exchange(&site.kept, &site.name)?;
-            site.flush()?;
-            return Err(Error::Interrupted { path: self.record.original.clone() });
-        }
-        self.record.state = State::Placed;
-        self.slot.write_record(&self.record)?;
+        self.settle_there().inspect_err(|_| {
+            // Should it fail, the record still says that it is on its way, and `recover` sees to it.
+            let _ = site.exchange(&site.kept, &site.name).and_then(|()| site.flush());
+        })?;
         self.step(Step::Placed);
         Ok(())
+    }
+
+    fn settle_there(&self) -> Result<()> {
+        let site = self.site;
+        site.flush()?;
+        self.step(Step::Flushed);
+        // A lease keeps nobody from giving the path to another file, as editors do that save one.
+        if !site.has(&site.kept, &self.source.file)? {
+            return Err(self.changed("another file has its name"));
+        }
+        // Somebody who came meanwhile has the original, or waits for it: the path has to lead there.
+        if !self.source.is_left_alone() {
+            return Err(Error::Interrupted { path: self.record.original.clone() });
+        }
+        self.slot.write_record(&Record { state: State::Placed, ..self.record.clone() })
     }
 
     fn step(&self, step: Step) {

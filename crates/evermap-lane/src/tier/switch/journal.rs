@@ -3,15 +3,16 @@
 //! A directory with a slot for each file (`slot`), and in it one record, which is replaced as a whole. It says what is going to be done before it
 //! is done, and is durable by then.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::tier::error::{Error, Result};
 use crate::tier::identity::Identity;
-use crate::tier::layout::{SWITCH, home_of, slot_name};
+use crate::tier::layout::{SWITCH, home_of, is_returning_name, is_slot_name, slot_name};
 use crate::tier::path_text;
-use crate::tier::slot::{Attempt, Home, Slot, parent};
+use crate::tier::slot::{Attempt, Home, Slot, flush_directory, parent};
 use crate::tier::watch::Watch;
 
 const VERSION: u32 = 1;
@@ -61,7 +62,11 @@ impl Journal {
     ///
     /// As [`Journal::of_user`].
     pub fn at(path: &Path) -> Result<Self> {
-        std::fs::create_dir_all(parent(path)).map_err(Error::io("make", parent(path)))?;
+        let above = parent(path);
+        let missing: Vec<_> = above.ancestors().take_while(|above| !above.exists()).collect();
+        std::fs::create_dir_all(above).map_err(Error::io("make", above))?;
+        // A journal that a power cut took away with its directories would leave links that nobody knows of.
+        missing.iter().try_for_each(|made| flush_directory(parent(made)))?;
         Ok(Self { home: Home::make(path, 0o700)? })
     }
 
@@ -95,7 +100,7 @@ impl Journal {
                 Err(_) => None,
             }
         };
-        Ok(self.home.names()?.iter().filter_map(read).collect())
+        Ok(self.slot_names()?.iter().filter_map(read).collect())
     }
 
     /// The slot of a file, made if it is not there.
@@ -111,8 +116,10 @@ impl Journal {
         Ok(Record::read(&slot)?.map(|record| (slot, record)))
     }
 
+    /// A directory that somebody named may have others in it, which are none of ours.
     pub(super) fn slot_names(&self) -> Result<Vec<String>> {
-        self.home.names()
+        let names = self.home.names()?;
+        Ok(names.into_iter().filter(|name| is_slot_name(name)).collect())
     }
 
     pub(super) fn attempt(&self, name: &str) -> Result<Attempt> {
@@ -130,6 +137,8 @@ pub(super) struct Record {
     /// The file's path, without links but the one that takes its place.
     #[serde(with = "path_text")]
     pub(super) original: PathBuf,
+    /// The number of its directory: of a disk that is not mounted another one has the path.
+    pub(super) directory: u64,
     /// What the file was before.
     pub(super) identity: Identity,
     /// The tier's directory.
@@ -184,7 +193,9 @@ pub(super) struct Returning {
     pub(super) copy: Option<Identity>,
     /// The kept original may be thrown away, whatever it is.
     pub(super) discards_kept: bool,
-    /// Of way `copy`, what is beside the path, once it is complete.
+    /// Of way `copy`, the name in the file's directory that the file has on its way, and the link after that.
+    pub(super) beside: Option<String>,
+    /// Of way `copy`, what that is, once it is complete.
     pub(super) file: Option<Identity>,
 }
 
@@ -198,11 +209,18 @@ pub(super) enum Way {
 }
 
 impl Record {
-    pub(super) fn new(original: PathBuf, identity: Identity, tier: PathBuf, copy: PathBuf) -> Self {
+    pub(super) fn new(
+        original: PathBuf,
+        directory: u64,
+        identity: Identity,
+        tier: PathBuf,
+        copy: PathBuf,
+    ) -> Self {
         Self {
             version: VERSION,
             state: State::Placing,
             original,
+            directory,
             identity,
             tier,
             copy,
@@ -237,6 +255,9 @@ impl Record {
         if !is_ours || !is_at_home {
             return Some("what it says of the copy is not where copies are");
         }
+        if self.returning.as_ref().is_some_and(Returning::is_nonsense) {
+            return Some("the name it has for the file on its way is none that it could have");
+        }
         match (self.state, &self.copied, &self.returning) {
             (State::Placed, None, _) => Some("it is of a copy that is nowhere described"),
             (State::Returning, None, _) | (State::Returning, _, None) => {
@@ -246,10 +267,25 @@ impl Record {
         }
     }
 
-    /// Where the original is kept, for messages; none once it is dropped.
+    /// Where the original is kept, for messages; none once it is not there any more.
     pub(super) fn kept_path(&self) -> Option<PathBuf> {
         let name = crate::tier::layout::kept_name(self.original.file_name()?);
-        (self.kept == KeptState::There).then(|| parent(&self.original).join(name))
+        let path = parent(&self.original).join(name);
+        (self.kept == KeptState::There && path.symlink_metadata().is_ok()).then_some(path)
+    }
+
+    /// The name of the file on its way back, if it is to have one.
+    pub(super) fn beside(&self) -> Option<&OsStr> {
+        self.returning.as_ref()?.beside.as_deref().map(OsStr::new)
+    }
+}
+
+impl Returning {
+    fn is_nonsense(&self) -> bool {
+        match (self.way, &self.beside) {
+            (Way::Exchange, beside) => beside.is_some(),
+            (Way::Copy, beside) => !beside.as_deref().is_some_and(is_returning_name),
+        }
     }
 }
 
@@ -266,7 +302,7 @@ mod tests {
         let identity = Identity::of_name(&original).unwrap();
         let tier = PathBuf::from("/mnt/fast");
         let copy = home_of(&tier).join("switch-0123/file");
-        let sound = Record::new(original.clone(), identity, tier, copy);
+        let sound = Record::new(original.clone(), 1, identity, tier, copy);
         let slot = journal.lock(&original, &Watch::default()).unwrap();
         let said = |record: &Record| {
             slot.write_record(record).unwrap();
@@ -280,6 +316,16 @@ mod tests {
         assert!(said(&Record { version: 2, ..sound.clone() }).is_err());
         assert!(said(&Record { original: "file".into(), ..sound.clone() }).is_err());
         assert!(said(&Record { state: State::Placed, ..sound.clone() }).is_err());
-        assert!(said(&Record { state: State::Returning, ..sound }).is_err());
+        assert!(said(&Record { state: State::Returning, ..sound.clone() }).is_err());
+        for beside in [None, Some("../../etc/passwd"), Some(".lane-back-"), Some("clip.mkv")] {
+            let returning = Returning {
+                way: Way::Copy,
+                copy: None,
+                discards_kept: false,
+                beside: beside.map(str::to_string),
+                file: None,
+            };
+            assert!(said(&Record { returning: Some(returning), ..sound.clone() }).is_err());
+        }
     }
 }

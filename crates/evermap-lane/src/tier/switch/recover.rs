@@ -7,9 +7,10 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::back::{KeptFound, kept_of};
-use super::copy::{self, CopyState, conflict, damaged, replaced, vanished};
+use super::copy::{self, CopyState, conflict, damaged, directory_gone, replaced, vanished};
 use super::journal::{Journal, KeptState, Record, State, Way};
 use super::site::{At, Site};
+use crate::tier::copying::Source;
 use crate::tier::error::{Error, Result};
 use crate::tier::slot::{Attempt, Slot};
 use crate::tier::watch::{Step, Watch};
@@ -60,7 +61,7 @@ pub fn recover(journal: &Journal) -> Result<Recovered> {
         let record = match Record::read(&slot) {
             Ok(Some(record)) => record,
             // Made, and killed before anything was written.
-            Ok(None) => match slot.remove() {
+            Ok(None) => match slot.remove_unused() {
                 Ok(()) => continue,
                 Err(error) => {
                     recovered.left.push((path, error));
@@ -91,31 +92,36 @@ pub(super) fn settle(slot: Slot, record: Record, watch: &Watch) -> Result<State>
         Ok(site) => site,
         // Before there was a complete copy there is nothing to put back anywhere.
         Err(_) if record.copied.is_none() => {
-            copy::remove(&record, None)?;
+            copy::remove(&record)?;
             slot.remove()?;
             return Ok(State::Returning);
         }
         Err(error) => return Err(error),
     };
     let at_path = site.at(&site.name, &record)?;
+    if at_path == At::Nothing && record.copied.is_some() && site.inode != record.directory {
+        return Err(directory_gone(&record, IS_ANOTHER));
+    }
     match record.state {
         State::Placing => settle_going(slot, record, &site, at_path),
         State::Returning => settle_back(slot, record, &site, at_path, watch),
         State::Placed => {
             if record.kept == KeptState::Dropping {
-                finish_drop(&slot, record, &site, watch)?;
+                settle_drop(&slot, record, &site)?;
             }
             Ok(State::Placed)
         }
     }
 }
 
+/// What a directory is that has another number than that of a file that moved.
+pub(super) const IS_ANOTHER: &str = "is not the one it was in";
+
 /// Opens the directory of a file that is known.
 pub(super) fn open_site(record: &Record) -> Result<Site> {
     Site::open(&record.original).map_err(|error| match error {
-        Error::Io { path: directory, source, .. } if source.kind() == ErrorKind::NotFound => {
-            let (path, copy) = (record.original.clone(), record.copy.clone());
-            Error::DirectoryGone { directory, path, copy }
+        Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+            directory_gone(record, "is not there")
         }
         error => error,
     })
@@ -128,8 +134,9 @@ fn settle_going(slot: Slot, record: Record, site: &Site, at_path: At) -> Result<
         // Nothing of value is on the tier yet, whatever became of the file.
         _ if record.copied.is_none() => roll_back(slot, &record, site),
         At::Nothing => Err(vanished(&record)),
-        At::Back => Err(replaced(&record, "is another file now")),
-        At::Other(what) => Err(replaced(&record, &what)),
+        // Somebody gave the path to another file before the link had it: nothing ever led to the copy.
+        At::Other(_) if site.at(&site.kept, &record)? == At::Link => roll_back(slot, &record, site),
+        other => Err(replaced(&record, &other.what())),
     }
 }
 
@@ -141,13 +148,13 @@ fn settle_exchanged(slot: Slot, mut record: Record, site: &Site) -> Result<State
             Err(Error::TierMissing { tier: record.tier, path: record.original })
         }
         (_, CopyState::Gone) => Err(damaged(&record, "it is not there")),
-        // Whoever had the original open when it went has written to it: it is what counts.
-        (KeptFound::Modified, CopyState::Unchanged(_)) => {
+        // Whoever had the original open when it went has written to it, or the path was given to another file then: that is what counts.
+        (KeptFound::Modified | KeptFound::Another, CopyState::Unchanged(_)) => {
             site.exchange(&site.kept, &site.name)?;
             site.flush()?;
             roll_back(slot, &record, site)
         }
-        (KeptFound::Modified, _) => Err(conflict(&record)),
+        (KeptFound::Modified | KeptFound::Another, _) => Err(conflict(&record)),
         (kept, _) => {
             if kept == KeptFound::No {
                 record.kept = KeptState::Dropped;
@@ -166,86 +173,94 @@ fn roll_back(slot: Slot, record: &Record, site: &Site) -> Result<State> {
         site.unlink(&site.kept)?;
         site.flush()?;
     }
-    copy::remove(record, record.copied.as_ref().map(|copied| &copied.identity))?;
+    let claimed = match &record.copied {
+        Some(copied) => copy::claim(record, &copied.identity, None)?,
+        None => None,
+    };
+    copy::remove(record)?;
+    drop(claimed);
     slot.remove()?;
     Ok(State::Returning)
 }
 
 fn settle_back(
     slot: Slot,
-    mut record: Record,
+    record: Record,
     site: &Site,
     at_path: At,
     watch: &Watch,
 ) -> Result<State> {
     let way = record.returning.as_ref().map(|returning| returning.way);
     match (at_path, way) {
-        (At::Original(_), Some(Way::Exchange)) | (At::Back, Some(Way::Copy)) => {
-            finish_return(slot, &record, site, watch)?;
+        (At::Original(_), Some(Way::Exchange)) | (At::Back(_), Some(Way::Copy)) => {
+            finish_return(slot, &record, site, None, watch)?;
             Ok(State::Returning)
         }
         (At::Link | At::Nothing, _) => {
-            // It had not come back yet. What is beside the path was made by us, under a name that was free.
-            if matches!(site.at(&site.back, &record)?, At::Back | At::Other(_)) {
-                site.unlink(&site.back)?;
-                site.flush()?;
-            }
-            record.state = State::Placed;
-            record.returning = None;
-            slot.write_record(&record)?;
+            stay(&slot, record, site)?;
             Ok(State::Placed)
         }
-        (At::Other(what), _) => Err(replaced(&record, &what)),
-        (At::Original(_) | At::Back, _) => Err(replaced(&record, "is another file now")),
+        (other, _) => Err(replaced(&record, &other.what())),
     }
 }
 
-/// The path leads to the file again, durably: link, replaced original, copy and record go.
-pub(super) fn finish_return(slot: Slot, record: &Record, site: &Site, watch: &Watch) -> Result<()> {
+/// It stays on the tier, as it had not come back yet: what was made beside the path goes.
+pub(super) fn stay(slot: &Slot, record: Record, site: &Site) -> Result<()> {
+    if let Some(beside) = record.beside() {
+        site.unlink(beside)?;
+        site.flush()?;
+    }
+    slot.write_record(&Record { state: State::Placed, returning: None, ..record })
+}
+
+/// The path leads to the file again, durably: link, replaced original, copy and record go. `leased` is the copy, if there is a lease on it.
+pub(super) fn finish_return(
+    slot: Slot,
+    record: &Record,
+    site: &Site,
+    leased: Option<Source>,
+    watch: &Watch,
+) -> Result<()> {
     let Some(returning) = &record.returning else { return Ok(()) };
     // Whoever was killed may have been before it was durable.
     site.flush()?;
-    for name in [&site.kept, &site.back] {
+    let replaces_kept = match (returning.way, kept_of(site, record)?) {
+        (Way::Copy, KeptFound::Modified) if !returning.discards_kept => {
+            return Err(conflict(record));
+        }
+        (Way::Copy, KeptFound::Same | KeptFound::Modified) => true,
+        _ => false,
+    };
+    let names = [Some(site.kept.as_os_str()), record.beside()];
+    for name in names.into_iter().flatten() {
         if site.at(name, record)? == At::Link {
             site.unlink(name)?;
         }
     }
-    if returning.way == Way::Copy {
-        match kept_of(site, record)? {
-            KeptFound::Modified if !returning.discards_kept => return Err(conflict(record)),
-            KeptFound::No => {}
-            _ => site.unlink(&site.kept)?,
-        }
+    let claimed = match &returning.copy {
+        Some(was) => copy::claim(record, was, leased)?,
+        None => leased,
+    };
+    if replaces_kept {
+        site.unlink(&site.kept)?;
     }
     site.flush()?;
     watch.step(&record.original, Step::Unlinked);
-    copy::remove(record, returning.copy.as_ref())?;
+    copy::remove(record)?;
+    drop(claimed);
     watch.step(&record.original, Step::CopyRemoved);
     slot.remove()?;
     watch.step(&record.original, Step::Returned);
     Ok(())
 }
 
-/// It is decided that the kept original goes.
-pub(super) fn finish_drop(
-    slot: &Slot,
-    mut record: Record,
-    site: &Site,
-    watch: &Watch,
-) -> Result<()> {
-    match kept_of(site, &record)? {
-        KeptFound::Modified => {
-            record.kept = KeptState::There;
-            slot.write_record(&record)?;
-            return Err(conflict(&record));
-        }
-        KeptFound::Same => site.unlink(&site.kept)?,
-        KeptFound::No => {}
-    }
+/// It was decided that the kept original goes, and whoever was at it was killed. What is still there stays, and may be dropped again: the copy was sound
+/// when that was decided, and its tier may have ended since with whoever was killed.
+fn settle_drop(slot: &Slot, mut record: Record, site: &Site) -> Result<()> {
+    record.kept = match kept_of(site, &record)? {
+        KeptFound::Same | KeptFound::Modified => KeptState::There,
+        KeptFound::No | KeptFound::Another => KeptState::Dropped,
+    };
     site.flush()?;
-    watch.step(&record.original, Step::Dropped);
-    record.kept = KeptState::Dropped;
-    slot.write_record(&record)?;
-    watch.step(&record.original, Step::Committed);
-    Ok(())
+    slot.write_record(&record)
 }

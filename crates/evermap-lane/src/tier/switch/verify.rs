@@ -69,10 +69,7 @@ fn health_of(record: &Record, watch: &Watch) -> Result<(Health, String)> {
     match site.at(&site.name, record)? {
         At::Link => {}
         At::Nothing => return said(Health::Replaced, "its path leads nowhere"),
-        At::Original(_) | At::Back => {
-            return said(Health::Replaced, "the original has its path again");
-        }
-        At::Other(what) => return said(Health::Replaced, &format!("its path {what}")),
+        other => return said(Health::Replaced, &format!("its path {}", other.what())),
     }
     let copy = look_and_read(record, watch)?;
     let kept = match record.kept {
@@ -93,7 +90,7 @@ fn health_of(record: &Record, watch: &Watch) -> Result<(Health, String)> {
             Health::Conflict,
             "the kept original was written to since, by whoever had it open: take it back",
         ),
-        (CopyState::Unchanged(_), Some(KeptFound::No)) => {
+        (CopyState::Unchanged(_), Some(KeptFound::No | KeptFound::Another)) => {
             said(Health::Sound, "the copy is what was put there; the original is not kept any more")
         }
         (CopyState::Unchanged(_), Some(KeptFound::Same)) => of_kept(record, &site, watch),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 
 use rustix::process::Signal;
 
@@ -77,6 +78,73 @@ fn killed_at_any_step_on_the_way_back_without_an_original_a_file_is_whole() {
 fn killed_at_any_step_of_dropping_the_original_a_file_is_whole() {
     for step in Step::COMMIT {
         killed("commit", step, &contents(), |stage| drop(stage.go().unwrap()));
+    }
+}
+
+#[test]
+fn an_original_that_was_being_dropped_stays_as_long_as_it_is_there() {
+    let stage = Stage::new();
+    let copy = stage.go().unwrap();
+    stage.act("commit", Step::Dropping, Signal::KILL).wait().unwrap();
+    // What ended whoever was at it may have ended the tier, too.
+    fs::remove_file(copy).unwrap();
+    assert!(stage.recover().is_settled());
+    assert!(fs::read(stage.kept()).unwrap() == contents());
+    stage.back(Keep::Original).unwrap();
+    assert!(stage.read() == contents());
+    stage.is_as_before();
+}
+
+/// Killed half-way, both files written to: nothing is decided until somebody says which one is to be had, and that one is had then.
+fn both_written(verb: &str, step: Step, write: impl Fn(&Stage, &Path)) {
+    for (keep, expected) in [(Keep::Copy, &b"the copy"[..]), (Keep::Original, b"the original")] {
+        let stage = Stage::new();
+        let copy = (verb == "back").then(|| stage.go().unwrap());
+        stage.act(verb, step, Signal::KILL).wait().unwrap();
+        let copy = copy.unwrap_or_else(|| fs::read_link(stage.file()).unwrap());
+        write(&stage, &copy);
+        let recovered = stage.recover();
+        let is_conflict =
+            matches!(recovered.left.as_slice(), [(_, crate::tier::Error::Conflict { .. })]);
+        assert!(is_conflict, "{verb} {step:?}: {recovered:?}");
+        assert!(stage.back(Keep::Neither).is_err(), "{verb} {step:?}");
+        stage.back(keep).unwrap();
+        assert_eq!(stage.read(), expected, "{verb} {step:?} {keep:?}");
+        stage.is_as_before();
+    }
+}
+
+#[test]
+fn half_way_there_and_both_written_to_somebody_says_which_is_had() {
+    for step in [Step::Exchanged, Step::Flushed] {
+        both_written("go", step, |stage, copy| {
+            fs::write(copy, b"the copy").unwrap();
+            fs::write(stage.kept(), b"the original").unwrap();
+        });
+    }
+}
+
+#[test]
+fn half_way_back_and_both_written_to_somebody_says_which_is_had() {
+    for step in [Step::BackExchanged, Step::BackFlushed, Step::Unlinked] {
+        both_written("back", step, |stage, copy| {
+            fs::write(copy, b"the copy").unwrap();
+            stage.write(b"the original");
+        });
+    }
+}
+
+#[test]
+fn what_came_back_and_was_written_to_since_is_not_taken_away() {
+    let stage = Stage::new();
+    let copy = stage.go().unwrap();
+    stage.write(b"on the tier");
+    stage.act("back", Step::BackFlushed, Signal::KILL).wait().unwrap();
+    stage.write(b"since it came back");
+    fs::write(copy, b"on the tier, too").unwrap();
+    for keep in [Keep::Neither, Keep::Copy, Keep::Original] {
+        assert!(stage.back(keep).is_err());
+        assert_eq!(stage.read(), b"since it came back");
     }
 }
 

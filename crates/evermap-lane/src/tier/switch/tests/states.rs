@@ -204,13 +204,73 @@ fn a_record_that_makes_no_sense_keeps_the_others_from_nothing() {
     use rustix::process::Signal;
     let stage = Stage::new();
     stage.act("go", crate::tier::Step::Copied, Signal::KILL).wait().unwrap();
-    let slot = stage.path("journal/0123");
+    let slot = stage.path("journal/0123456789abcdef0123456789abcdef");
     fs::create_dir(&slot).unwrap();
     fs::write(slot.join("record"), "{ half a rec").unwrap();
     let recovered = stage.recover();
     assert_eq!(recovered.returned, [stage.file()]);
     assert!(matches!(recovered.left.as_slice(), [(_, Error::Record { .. })]), "{recovered:?}");
     assert!(slot.join("record").exists());
+}
+
+#[test]
+fn a_journal_that_is_somebody_s_directory_of_other_things_leaves_them_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let inside =
+        ["Documents", "0123456789abcdef0123456789abcdef"].map(|name| place.path().join(name));
+    for directory in &inside {
+        fs::create_dir(directory).unwrap();
+        fs::write(directory.join("letter"), "dear").unwrap();
+    }
+    fs::write(place.path().join("fedcba9876543210fedcba9876543210"), "a file").unwrap();
+    let journal = crate::tier::Journal::find(place.path()).unwrap().unwrap();
+    let recovered = crate::tier::recover(&journal).unwrap();
+    assert!(recovered.placed.is_empty() && recovered.returned.is_empty(), "{recovered:?}");
+    assert!(journal.files().unwrap().is_empty());
+    for directory in &inside {
+        assert_eq!(fs::read(directory.join("letter")).unwrap(), b"dear");
+    }
+    assert_eq!(names(place.path()).len(), 3);
+}
+
+#[test]
+fn a_file_whose_disk_is_not_mounted_does_not_come_back_to_what_is_there_instead() {
+    for is_dropped in [false, true] {
+        let stage = Stage::new();
+        let copy = stage.go().unwrap();
+        if is_dropped {
+            stage.commit().unwrap();
+        }
+        // As if the disk were unmounted: another directory has its path.
+        fs::rename(stage.path("files"), stage.path("unmounted")).unwrap();
+        fs::create_dir(stage.path("files")).unwrap();
+        let before = stage.everything();
+        for keep in [Keep::Neither, Keep::Original] {
+            let error = stage.back(keep).unwrap_err();
+            assert!(matches!(error, Error::DirectoryGone { .. }), "{error}");
+        }
+        assert!(stage.recover().is_settled() && stage.everything() == before);
+        assert!(fs::read(&copy).unwrap() == contents());
+        fs::remove_dir(stage.path("files")).unwrap();
+        fs::rename(stage.path("unmounted"), stage.path("files")).unwrap();
+        stage.back(Keep::Neither).unwrap();
+        assert!(stage.read() == contents());
+        stage.is_as_before();
+    }
+}
+
+#[test]
+fn a_file_whose_directory_was_removed_comes_back_to_a_new_one_when_that_is_said() {
+    let stage = Stage::new();
+    stage.go().unwrap();
+    fs::remove_dir_all(stage.path("files")).unwrap();
+    let error = stage.back(Keep::Copy).unwrap_err();
+    assert!(error.to_string().contains("--keep copy"), "{error}");
+    // Its number may be that of the old one, and then nothing has to be said.
+    fs::create_dir(stage.path("files")).unwrap();
+    stage.back(Keep::Copy).unwrap();
+    assert!(stage.read() == contents());
+    stage.is_as_before();
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! Which cores real-time programs are bound to: lanes of other users, whose claims are not seen, and programs that do the same without one.
+//!
+//! `/proc` tells of everybody's threads with which policy they run and where they may. Threads of the kernel are left out: every core has
+//! some, and they do no work of their own.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{CpuList, Roots};
+
+/// Threads beyond that are not looked at: a core is chosen by what is known then.
+const THREADS_MAX: usize = 16_384;
+/// The kernel's mark of its own threads, in the ninth field of `stat`.
+const PF_KTHREAD: u64 = 0x0020_0000;
+/// `SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`.
+const REAL_TIME: [u64; 3] = [1, 2, 6];
+
+/// A program's thread with a real-time policy that may run on one core only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct BoundThread {
+    /// That core.
+    pub core: u32,
+    /// The process.
+    pub process: u32,
+    /// The thread's name.
+    pub name: String,
+}
+
+/// All that `/proc` shows to this user.
+pub(super) fn look_in(roots: &Roots) -> Vec<BoundThread> {
+    let mut bound = Vec::new();
+    let mut left = THREADS_MAX;
+    for process in numbers(&roots.proc) {
+        let directory = roots.proc.join(process.to_string());
+        if stat(&directory).is_none_or(|stat| stat.is_kernel) {
+            continue;
+        }
+        for thread in numbers(&directory.join("task")) {
+            let Some(rest) = left.checked_sub(1) else { return bound };
+            left = rest;
+            bound.extend(of_thread(&directory.join("task").join(thread.to_string()), process));
+        }
+    }
+    bound
+}
+
+fn of_thread(directory: &Path, process: u32) -> Option<BoundThread> {
+    let stat = stat(directory).filter(|stat| REAL_TIME.contains(&stat.policy))?;
+    let status = super::roots::text(&directory.join("status")).ok()?;
+    let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let cores: CpuList = cores.parse().ok()?;
+    let core = cores.iter().next().filter(|_| cores.len() == 1)?;
+    Some(BoundThread { core, process, name: stat.name })
+}
+
+struct Stat {
+    name: String,
+    is_kernel: bool,
+    policy: u64,
+}
+
+/// `42 (a name) S 1 ...`: whatever is in the name, the last parenthesis ends it.
+fn stat(directory: &Path) -> Option<Stat> {
+    let text = super::roots::text(&directory.join("stat")).ok()?;
+    let (before, after) = text.rsplit_once(')')?;
+    let (_, name) = before.split_once('(')?;
+    // The first field after the name is the third of all.
+    let field = |number: usize| -> Option<u64> {
+        after.split_ascii_whitespace().nth(number - 3)?.parse().ok()
+    };
+    Some(Stat { name: name.to_owned(), is_kernel: field(9)? & PF_KTHREAD != 0, policy: field(41)? })
+}
+
+/// The names in a directory that are numbers.
+fn numbers(directory: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut numbers: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers
+}
