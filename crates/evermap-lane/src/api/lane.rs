@@ -15,7 +15,7 @@ use super::pace::{Beat, Pace};
 use super::watch::Watchman;
 use crate::counters::Counters;
 use crate::guard::StateDirectory;
-use crate::reads::{self, Helper, Way};
+use crate::reads::{self, Budget, Helper, Way};
 use crate::report::Report;
 use crate::report::samples::{Sample, Samples};
 use crate::sys::memory::Lock;
@@ -262,7 +262,7 @@ fn way(policy: &Policy, period: Period, lock: Lock, entered: &Entered) -> Way {
         spin: Duration::from_micros(policy.io.spin_us),
         lock,
         tier: policy.tier.path.clone(),
-        tier_bytes_max: policy.tier.budget_mib.map(|mib| mib.saturating_mul(1 << 20)),
+        budget: Budget::of(policy.tier.budget_mib.map(|mib| mib.saturating_mul(1 << 20))),
         inject_ns_per_4k: policy.tier.inject_ns_per_4k,
         is_direct: false,
         is_looping: false,
