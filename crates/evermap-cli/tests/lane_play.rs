@@ -51,9 +51,9 @@ fn every_mode_plays_the_clip_that_it_made_and_leaves_nothing() {
         ]);
         let report = json(&said);
         let frames = report["frames"].as_u64().unwrap();
-        assert!(frames > 0 && report["periods"].as_u64().unwrap() >= 30, "{mode}: {said}");
+        assert!(frames > 0 && report["periods"] == 30, "{mode}: {said}");
         let reads: u64 = ways.iter().map(|way| report["reads"][way].as_u64().unwrap()).sum();
-        assert!(reads >= frames && reads <= frames + 1, "{mode}: {said}");
+        assert_eq!(reads, frames, "{mode}: {said}");
     }
     assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), before);
 }
@@ -140,10 +140,107 @@ fn a_bench_measures_each_rung_and_leaves_nothing() {
     assert_eq!(names, ["ordinary-blocking", "ordinary-map"]);
     for cell in cells {
         assert_eq!(cell["damaged"], 0);
-        assert!(cell["periods"].as_u64().unwrap() >= 25, "{said}");
+        assert_eq!(cell["periods"], 25, "{said}");
         assert!(cell["units_alone_per_s"]["computed"].as_f64().unwrap() > 0.0, "{said}");
     }
     assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), before);
+}
+
+const SMALL_BENCH: [&str; 12] = [
+    "lane",
+    "bench",
+    "--rates",
+    "50",
+    "--rungs",
+    "ordinary-map",
+    "--hogs",
+    "1",
+    "--writers",
+    "1",
+    "--json",
+    "--seconds",
+];
+
+/// Runs it until it says so, and has a terminal's Ctrl-C come to it and all that it has started. Nothing of that is left.
+fn interrupted(place: &Place, arguments: &[&str], until: &str) -> common::Ran {
+    use std::os::unix::process::CommandExt;
+    let mut command = place.command(arguments);
+    let mut bench =
+        command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = std::io::BufReader::new(bench.stderr.take().unwrap());
+    let mut err = String::new();
+    while !err.contains(until) {
+        let count = std::io::BufRead::read_line(&mut said, &mut err).unwrap();
+        assert!(count > 0, "{err}");
+    }
+    let group = rustix::process::Pid::from_child(&bench);
+    rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
+    let rest = std::io::read_to_string(&mut said).unwrap();
+    let output = bench.wait_with_output().unwrap();
+    let left = rustix::process::test_kill_process_group(group);
+    assert_eq!(left, Err(rustix::io::Errno::SRCH), "no process of it");
+    let ran = common::Ran::of(output);
+    common::Ran { err: err + &rest, ..ran }
+}
+
+#[test]
+fn a_bench_that_is_interrupted_tells_of_the_turns_that_were_done() {
+    let place = place();
+    let before = std::fs::read_dir(place.path("")).unwrap().count();
+    let arguments = [&SMALL_BENCH[..], &["0.3", "--rounds", "1000"]].concat();
+    let ran = interrupted(&place, &arguments, "turn 4 of 2000");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let results = json(&ran.out);
+    assert_eq!(results["turns_planned"], 2_000, "{ran:?}");
+    let done = results["turns_done"].as_u64().unwrap();
+    assert!((3..2_000).contains(&done), "{ran:?}");
+    let cell = &results["cells"][0];
+    assert_eq!((&cell["name"], &cell["damaged"]), (&"ordinary-map".into(), &0.into()), "{ran:?}");
+    assert_eq!(cell["periods"].as_u64().unwrap(), 15 * cell["turns"].as_u64().unwrap(), "{ran:?}");
+    assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), before);
+}
+
+#[test]
+fn a_bench_that_is_interrupted_before_a_turn_is_done_says_that_there_are_no_results() {
+    let place = place();
+    let arguments = [&SMALL_BENCH[..], &["10"]].concat();
+    let ran = interrupted(&place, &arguments, "turn 1 of 4");
+    assert!(ran.code == 130 && ran.out.is_empty(), "{ran:?}");
+    assert!(ran.err.contains("no results") && ran.err.contains("after 0 of 4 turns"), "{ran:?}");
+}
+
+#[test]
+fn results_that_cannot_be_drawn_are_told_all_the_same() {
+    let place = place();
+    std::fs::create_dir_all(place.path("plots/missed.svg")).unwrap();
+    let ran = place.run(&[&SMALL_BENCH[..], &["0.3", "--rounds", "1", "--svg", "plots"]].concat());
+    assert!(ran.code != 0 && ran.err.contains("missed.svg"), "{ran:?}");
+    assert_eq!(json(&ran.out)["turns_done"], 2, "{ran:?}");
+}
+
+#[test]
+fn of_a_command_beside_it_no_cost_is_told_and_that_is_said() {
+    let place = place();
+    let arguments = [
+        "lane",
+        "bench",
+        "--seconds",
+        "0.3",
+        "--rounds",
+        "1",
+        "--rates",
+        "50",
+        "--rungs",
+        "ordinary-map",
+        "--background",
+        "while :; do :; done",
+    ];
+    let ran = place.run(&arguments);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.out.contains("cost: cannot be told") && ran.out.contains("is not counted"),
+        "{ran:?}"
+    );
 }
 
 /// Killed if the test fails.
@@ -251,7 +348,7 @@ fn clips_of_ones_own_are_verified_and_replaced_only_when_that_is_said() {
         "--clip",
         "own.clip",
         "--frames",
-        "20",
+        "100",
         "--frame-bytes",
         "8192",
         "--decode-us",
@@ -261,7 +358,8 @@ fn clips_of_ones_own_are_verified_and_replaced_only_when_that_is_said() {
     let again = place.run(&make);
     assert!(again.code == 9 && again.err.contains("--force"), "{again:?}");
     let mut bytes = std::fs::read(place.path("own.clip")).unwrap();
-    bytes[3 * 8192 + 4_000] ^= 1;
+    // All but the first, by which it is known as a clip: on a busy machine most are dropped.
+    (1..10).for_each(|frame| bytes[frame * 8192 + 4_000] ^= 1);
     std::fs::write(place.path("own.clip"), bytes).unwrap();
     let damaged = place.run(&play);
     assert!(damaged.code == 5 && damaged.err.contains("frames were not"), "{damaged:?}");

@@ -17,6 +17,7 @@ use crate::machine::{Machine, why_refused};
 use crate::policy::{Core, Scheduler, Share};
 use crate::process::Process;
 use crate::reads::Aside;
+use crate::report::Demotion;
 use crate::sys::scheduler::{self, Scheduling, Thread};
 use crate::sys::stack;
 use crate::{Error, Note, Period, Policy, Result};
@@ -36,6 +37,8 @@ pub(super) struct Entered {
     is_real_time: bool,
     pub(super) applied: Vec<String>,
     pub(super) not_applied: Vec<Note>,
+    /// What the watchman has done, once it is gone.
+    pub(super) demotion: Option<Demotion>,
     /// Dropped last: unlocking takes the longest.
     _memory: Option<AllMemory>,
 }
@@ -65,13 +68,18 @@ impl Entered {
             is_real_time: false,
             applied: Vec::new(),
             not_applied: Vec::new(),
+            demotion: None,
             _memory: None,
         };
         entered.lock_memory(policy);
         let is_unpinned = is_unpinned(policy);
-        match policy.app.share {
-            Share::Lend if !is_unpinned => entered.lend_core(policy, state)?,
-            Share::Hold => entered.hold_core(policy, state)?,
+        match (policy.app.share, policy.app.core) {
+            (Share::Lend, _) if !is_unpinned => entered.lend_core(policy, state)?,
+            (Share::Hold, _) => entered.hold_core(policy, state)?,
+            (Share::Off, Core::Number(core)) => entered.not(
+                format!("core {core}"),
+                "`share = \"off\"` is no core of its own: say `share = \"lend\"` beside it",
+            ),
             _ => {}
         }
         if policy.app.scheduler != Scheduler::Other || entered.core().is_some() {
@@ -126,8 +134,7 @@ impl Entered {
         let core = claim.core();
         self.claim = Some(claim);
         self.pin(core)?;
-        self.applied
-            .push(format!("core {core}, lent to others while it sleeps: {}", why.join("; ")));
+        self.applied.push(lent(core, &why));
         Ok(())
     }
 
@@ -154,9 +161,9 @@ impl Entered {
         self.note_cores(core)?;
         match changes.hold(&machine.groups) {
             Ok(()) => self.enter_held(&mut changes, before, core, &why)?,
-            Err(Error::HoldRefused { why, .. }) if why.is_lack_of_right() => {
-                let what = "the core for itself alone; it is lent to others while it sleeps";
-                self.not(what, why.to_string());
+            Err(Error::HoldRefused { why: refusal, .. }) if refusal.is_lack_of_right() => {
+                self.not("the core for itself alone", refusal.to_string());
+                self.applied.push(lent(core, &why));
             }
             Err(error) => return Err(error),
         }
@@ -345,7 +352,9 @@ impl Entered {
     /// Sets back. What could not be is told.
     pub(super) fn set_back(&mut self) -> Vec<Note> {
         // First of all: it may not demote whom it watches no more.
-        self.watchman = None;
+        if let Some(watchman) = self.watchman.take() {
+            self.demotion = watchman.end();
+        }
         let mut told = Vec::new();
         let tell = |what: &str, outcome: std::io::Result<()>| {
             outcome.err().map(|error| Note::new(what, error.to_string()))
@@ -402,12 +411,19 @@ impl Drop for Back<'_> {
 
 /// Deadlines on whatever core there is time.
 fn is_unpinned(policy: &Policy) -> bool {
-    policy.app.scheduler == Scheduler::Deadline
-        && policy.app.core == Core::Auto
-        && policy.app.share != Share::Hold
+    let app = &policy.app;
+    let has_core = match app.share {
+        Share::Lend => app.core != Core::Auto,
+        Share::Hold => true,
+        Share::Off => false,
+    };
+    app.scheduler == Scheduler::Deadline && !has_core
 }
 
-/// The wished core, or the best that nobody else has.
+fn lent(core: u32, why: &[String]) -> String {
+    format!("core {core}, lent to others while it sleeps: {}", why.join("; "))
+}
+
 /// Why the kernel refused a policy, and what to do about it.
 fn why_not(policy: scheduler::Policy, error: &std::io::Error) -> String {
     match Machine::look() {

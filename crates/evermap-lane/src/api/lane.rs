@@ -12,10 +12,9 @@ use super::entered::Entered;
 use super::file::{Access, File};
 use super::frame::Frame;
 use super::pace::{Beat, Pace};
-use super::watch::Watchman;
 use crate::counters::Counters;
 use crate::guard::StateDirectory;
-use crate::reads::{self, Helper, Way};
+use crate::reads::{self, Budget, Helper, Way};
 use crate::report::Report;
 use crate::report::samples::{Sample, Samples};
 use crate::sys::memory::Lock;
@@ -154,7 +153,7 @@ impl Lane {
     /// Sleeps until the next period begins, and gives its frame; none once the lane's time is over (`guard.max_time_s`). The first period begins with
     /// the first call. Periods that passed wholly since the last frame are drops; one that is under way is begun late.
     ///
-    /// Cost: a clock is read three times, and two system calls made.
+    /// Cost: a clock is read three times (four with `max_time_s`), and two system calls made.
     ///
     /// # Errors
     /// [`Error::Forked`] in a process that was forked from the one that entered.
@@ -199,7 +198,6 @@ impl Lane {
     pub fn leave(mut self) -> Report {
         let core = self.entered.core();
         let costs = self.before.map(|before| Counters::now(core).since(before)).unwrap_or_default();
-        let demotion = self.entered.watchman().and_then(Watchman::demotion);
         let not_set_back = self.set_back();
         let counts = self.pace.counts();
         let mut report = Report::of(self.period, self.deadline_ns, counts, &self.samples)
@@ -209,7 +207,7 @@ impl Lane {
         report.not_applied = std::mem::take(&mut self.entered.not_applied);
         report.not_applied.append(&mut self.notes);
         report.not_applied.extend(not_set_back);
-        report.demotions = demotion.into_iter().collect();
+        report.demotions = self.entered.demotion.take().into_iter().collect();
         report
     }
 
@@ -262,7 +260,7 @@ fn way(policy: &Policy, period: Period, lock: Lock, entered: &Entered) -> Way {
         spin: Duration::from_micros(policy.io.spin_us),
         lock,
         tier: policy.tier.path.clone(),
-        tier_bytes_max: policy.tier.budget_mib.map(|mib| mib.saturating_mul(1 << 20)),
+        budget: Budget::of(policy.tier.budget_mib.map(|mib| mib.saturating_mul(1 << 20))),
         inject_ns_per_4k: policy.tier.inject_ns_per_4k,
         is_direct: false,
         is_looping: false,

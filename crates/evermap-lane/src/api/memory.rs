@@ -7,7 +7,7 @@
 //! With a limit of locked memory nothing of this is done: later allocations anywhere in the program would fail at the limit.
 
 use std::fs;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 
@@ -15,12 +15,25 @@ use crate::Note;
 use crate::reads::{locked_bytes, locked_room_bytes};
 use crate::sys::page_bytes;
 
-/// Lanes that want it, and whether it is we who unlock it.
-static LANES: Mutex<Lanes> = Mutex::new(Lanes { count: 0, is_ours: false });
+static LANES: Mutex<Lanes> = Mutex::new(Lanes { process: 0, count: 0, is_ours: false });
 
+/// Lanes that want it, and whether it is we who unlock it.
 struct Lanes {
+    /// Whose memory that is: a process that was forked inherits this structure, and no lock.
+    process: u32,
     count: usize,
     is_ours: bool,
+}
+
+impl Lanes {
+    fn of_this_process() -> MutexGuard<'static, Self> {
+        let mut lanes = LANES.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = std::process::id();
+        if lanes.process != process {
+            *lanes = Self { process, count: 0, is_ours: false };
+        }
+        lanes
+    }
 }
 
 /// All memory is locked while this lives.
@@ -38,7 +51,7 @@ impl AllMemory {
             );
             return Err(Note::new(what, why));
         }
-        let mut lanes = LANES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = Lanes::of_this_process();
         if lanes.count == 0 {
             // Who had locked some before keeps it, and all the rest with it: the kernel does not tell what was.
             lanes.is_ours = locked_bytes() == Some(0);
@@ -55,7 +68,7 @@ impl AllMemory {
 
 impl Drop for AllMemory {
     fn drop(&mut self) {
-        let mut lanes = LANES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = Lanes::of_this_process();
         lanes.count = lanes.count.saturating_sub(1);
         if lanes.count == 0 && lanes.is_ours {
             let _ = munlockall();

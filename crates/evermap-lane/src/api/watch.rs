@@ -88,9 +88,18 @@ impl Watchman {
         }
     }
 
-    /// What it has done.
-    pub(super) fn demotion(&self) -> Option<Demotion> {
+    /// Ends it, and gives what it has done until then.
+    pub(super) fn end(mut self) -> Option<Demotion> {
+        self.stop();
         self.shared.demotion.get().copied()
+    }
+
+    fn stop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
     }
 
     /// In a process that was forked there is no thread to wait for.
@@ -101,11 +110,7 @@ impl Watchman {
 
 impl Drop for Watchman {
     fn drop(&mut self) {
-        self.shared.is_over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 
@@ -140,7 +145,7 @@ impl Shared {
                 (slept, rests) = (now, rests_now);
             }
             let ran = Duration::from_nanos(now.1.saturating_sub(slept.1));
-            let is_late = orders.end.is_some_and(|end| Instant::now() >= end + orders.allowed);
+            let is_late = orders.end.is_some_and(|end| end.elapsed() >= orders.allowed);
             let cause = match ran >= orders.allowed {
                 true => Cause::Ran,
                 false if is_late => Cause::TimeOver,

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::child::{Launcher, Request, Role};
@@ -17,6 +18,8 @@ use crate::{Error, Result};
 
 /// Hogs of a kind are no more than this.
 const HOGS_MAX: usize = 1_024;
+/// How long a child that has something to end or to set back may take for it.
+const END_WAIT: Duration = Duration::from_secs(5);
 
 /// What runs beside the player.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -106,26 +109,40 @@ pub(super) fn own_path(file: &File) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
 
-/// A child that is killed when this is dropped.
+/// A child that ends when this is dropped.
 pub(super) struct Kept {
     pub(super) child: Child,
-    /// It ends when its stdin does, and ends others before.
-    is_supervisor: bool,
+    told_by: Told,
+}
+
+/// How a child is told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// By the end of its stdin: it ends others before.
+    Stdin,
+    /// By a signal: it sets back what its lane has changed.
+    Signal,
+    /// Not at all: it is killed, and nothing is left of it.
+    Kill,
 }
 
 impl Kept {
     pub(super) fn start(launcher: &Launcher, role: Role) -> Result<Self> {
-        let is_supervisor = matches!(role, Role::Command { .. });
+        let told_by = match role {
+            Role::Command { .. } => Told::Stdin,
+            Role::Play { .. } => Told::Signal,
+            Role::Compute { .. } | Role::Write { .. } => Told::Kill,
+        };
         let failed =
             |source| Error::Io { operation: "start", path: launcher.program.clone(), source };
         let mut command = Command::new(&launcher.program);
         command.args(&launcher.arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        if is_supervisor {
+        if told_by == Told::Stdin {
             // A Ctrl-C is not for it: it ends when this process has.
             command.process_group(0);
         }
         let child = command.spawn().map_err(failed)?;
-        let mut kept = Self { child, is_supervisor };
+        let mut kept = Self { child, told_by };
         let parent = std::process::id() as i32;
         let request = serde_json::to_string(&Request { parent, role })
             .map_err(|error| failed(error.into()))?;
@@ -135,24 +152,42 @@ impl Kept {
             stdin.write_all(b"\n").map_err(failed)?;
         }
         // A supervisor's stays open.
-        kept.child.stdin = stdin.filter(|_| is_supervisor);
+        kept.child.stdin = stdin.filter(|_| told_by == Told::Stdin);
         Ok(kept)
+    }
+
+    fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Tells it to end; whether it could be told.
+    fn tell(&mut self) -> bool {
+        match self.told_by {
+            Told::Stdin => {
+                self.child.stdin = None;
+                true
+            }
+            // Our own child, not waited for yet: its number is nobody else's.
+            Told::Signal => kill_process(Pid::from_child(&self.child), Signal::TERM).is_ok(),
+            Told::Kill => false,
+        }
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if self.is_supervisor {
-            self.child.stdin = None;
-            let until = Instant::now() + Duration::from_secs(2);
+        if self.has_ended() {
+            return;
+        }
+        if self.tell() {
+            let until = Instant::now() + END_WAIT;
             while Instant::now() < until {
-                if !matches!(self.child.try_wait(), Ok(None)) {
+                if self.has_ended() {
                     return;
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        // Our own child, not waited for yet: its number is nobody else's.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,7 +1,7 @@
 //! The processes of a benchmark: this program, started again with a request on its stdin.
 //!
 //! None outlives whoever started it: players and hogs are killed by the kernel with the thread that started them, and who supervises somebody else's command waits for
-//! its starter's end and kills the command's process group.
+//! its starter's end and kills the command's process group, and what has left that.
 
 use std::fs::File;
 use std::io::{self, BufRead, Write};
@@ -9,20 +9,25 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getppid, kill_process_group, pidfd_open,
-    set_parent_process_death_signal,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, getppid, kill_process, kill_process_group,
+    pidfd_open, set_child_subreaper, set_parent_process_death_signal, wait, waitpid,
 };
+use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
 use super::clip::nameless;
-use super::player::{Play, play};
+use super::player::{Play, play_until};
 use crate::{Error, Policy, Result};
 
 /// The longest request that is read.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
+/// How long what a command left behind is killed and waited for.
+const ADOPTED_WAIT: Duration = Duration::from_secs(2);
 
 /// How this program is started again.
 #[derive(Clone, Debug)]
@@ -43,7 +48,7 @@ pub(super) struct Request {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Role {
-    /// Plays, and says how it went as JSON.
+    /// Plays, and says how it went as JSON. SIGTERM, SIGINT and SIGHUP end it with the frame that it is at, and with its lane set back.
     Play { policy: Box<Policy>, play: Play, state: Option<PathBuf> },
     /// Computes, and counts there.
     Compute { counter: PathBuf, slot: u64 },
@@ -73,7 +78,8 @@ pub fn serve() -> Result<()> {
     }
     match request.role {
         Role::Play { policy, play: what, state } => {
-            let played = play(&policy, &what, state.as_deref())?;
+            let stop = evermap_transfer::cancelled_by_signals();
+            let played = play_until(&policy, &what, state.as_deref(), &stop)?;
             let mut out = io::stdout().lock();
             serde_json::to_writer(&mut out, &played)
                 .map_err(|error| of_stdio("write")(error.into()))?;
@@ -142,33 +148,74 @@ fn write(folder: &Path, counter: &File, slot: u64) -> Result<()> {
 /// Runs the command in a process group of its own until it ends, or whoever wanted it does.
 fn supervise(line: &str, parent: Option<Pid>) -> Result<()> {
     let failed = |source| Error::Io { operation: "start", path: line.into(), source };
+    // Daemons leave the group; they come to this process when their parents end.
+    let _ = set_child_subreaper(Some(getpid()));
     let mut command = Command::new("/bin/sh");
     command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
     let mut child = command.spawn().map_err(failed)?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let waited = (|| -> rustix::io::Result<()> {
-        let none = rustix::io::Errno::SRCH;
-        let ends = [parent.ok_or(none)?, group.ok_or(none)?]
-            .map(|process| pidfd_open(process, PidfdFlags::empty()));
-        let [parent_end, child_end] = ends;
-        let (parent_end, child_end) = (parent_end?, child_end?);
-        let stdin = io::stdin();
-        loop {
-            let mut ends = [
-                PollFd::new(&parent_end, PollFlags::IN),
-                PollFd::new(&child_end, PollFlags::IN),
-                PollFd::new(&stdin, PollFlags::IN),
-            ];
-            match poll(&mut ends, None) {
-                Err(rustix::io::Errno::INTR) => {}
-                other => return other.map(|_| ()),
-            }
-        }
-    })();
+    let waited = match (parent, group) {
+        (Some(parent), Some(group)) => wait_for_an_end(parent, group),
+        _ => Err(Errno::SRCH),
+    };
     if let Some(group) = group {
         // The shell is not waited for yet, so its number is nobody else's.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
+    end_adopted();
     waited.map_err(|error| failed(error.into()))
+}
+
+/// Returns when the shell ends, or whoever wanted it, or stdin.
+fn wait_for_an_end(parent: Pid, shell: Pid) -> rustix::io::Result<()> {
+    let parent_end = pidfd_open(parent, PidfdFlags::empty())?;
+    let shell_end = pidfd_open(shell, PidfdFlags::empty())?;
+    let stdin = io::stdin();
+    let often = Timespec { tv_sec: 1, tv_nsec: 0 };
+    loop {
+        let mut ends = [
+            PollFd::new(&parent_end, PollFlags::IN),
+            PollFd::new(&shell_end, PollFlags::IN),
+            PollFd::new(&stdin, PollFlags::IN),
+        ];
+        match poll(&mut ends, Some(&often)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            other => return other.map(|_| ()),
+        }
+        // Those that came to this process, and ended by themselves. The shell's end is not taken: its number has to stay its own.
+        for process in own_children().into_iter().filter(|process| *process != shell) {
+            let _ = waitpid(Some(process), WaitOptions::NOHANG);
+        }
+    }
+}
+
+/// Ends what came to this process. What those had started comes next, until there is nothing.
+fn end_adopted() {
+    let until = Instant::now() + ADOPTED_WAIT;
+    while Instant::now() < until {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                for process in own_children() {
+                    // Not waited for yet, so the number is nobody else's.
+                    let _ = kill_process(process, Signal::KILL);
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // There is none.
+            Err(_) => return,
+        }
+    }
+}
+
+/// Of all threads of this process: what is adopted is any one's.
+fn own_children() -> Vec<Pid> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let texts = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")));
+    let pids = |text: String| -> Vec<Pid> {
+        let numbers = text.split_ascii_whitespace().filter_map(|word| word.parse().ok());
+        numbers.filter_map(Pid::from_raw).collect()
+    };
+    texts.flatten().flat_map(pids).collect()
 }

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::time::ClockId;
@@ -29,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the load runs before the first turn.
 const WARM_UP: Duration = Duration::from_secs(1);
+/// A turn is no longer than a day.
+const TURN_MAX: Duration = Duration::from_secs(86_400);
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -104,24 +107,60 @@ impl Ladder {
     ///
     /// # Errors
     /// [`Error::Child`] if a process went wrong; the file system's. All children have ended then.
-    pub fn run(&self, mut tell: impl FnMut(usize, usize, &Subject, &Preset)) -> Result<Results> {
+    pub fn run(&self, tell: impl FnMut(usize, usize, &Subject, &Preset)) -> Result<Results> {
+        self.run_until(&AtomicBool::new(false), tell)
+    }
+
+    /// The same; `stop` ends it: the turn that it is at counts nowhere, and what the turns before came to is the result.
+    ///
+    /// # Errors
+    /// As [`Ladder::run`].
+    pub fn run_until(
+        &self,
+        stop: &AtomicBool,
+        tell: impl FnMut(usize, usize, &Subject, &Preset),
+    ) -> Result<Results> {
         if self.presets.is_empty() || self.rungs.is_empty() || self.rounds == 0 {
             return Err(Error::Unusable(
                 "nothing to measure: rungs, rates and rounds are one at least".into(),
             ));
         }
+        if self.turn > TURN_MAX {
+            return Err(Error::Unusable("a turn is a day long at most".into()));
+        }
+        let order = self.order();
+        let mut turns = Vec::new();
+        match self.climb(&order, stop, tell, &mut turns) {
+            // The signal that ends this process may have ended its children, too: that is no failure of theirs.
+            Err(error) if !stop.load(Ordering::Relaxed) => Err(error),
+            _ => Ok(Results::of(self.load.clone(), self.seed, order.len(), turns)),
+        }
+    }
+
+    /// Has the turns, as far as nobody stops it.
+    fn climb(
+        &self,
+        order: &[(usize, Preset, Subject)],
+        stop: &AtomicBool,
+        mut tell: impl FnMut(usize, usize, &Subject, &Preset),
+        turns: &mut Vec<Turn>,
+    ) -> Result<()> {
         let clips = self.clips()?;
         let mut background = Background::start(&self.launcher, &self.load, &self.folder)?;
         std::thread::sleep(WARM_UP);
-        let order = self.order();
-        let mut turns = Vec::with_capacity(order.len());
         for (at, (round, preset, subject)) in order.iter().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
             tell(at + 1, order.len(), subject, preset);
             background.verify()?;
-            turns.push(self.turn(*round, *preset, *subject, &clips, &background)?);
+            let turn = self.turn(*round, *preset, *subject, &clips, &background, stop)?;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            turns.push(turn);
         }
-        background.verify()?;
-        Ok(Results::of(self.load.clone(), self.seed, turns))
+        background.verify()
     }
 
     /// Who has which turn.
@@ -175,11 +214,12 @@ impl Ladder {
         subject: Subject,
         clips: &Clips,
         background: &Background,
+        stop: &AtomicBool,
     ) -> Result<Turn> {
         let Some(rung) = subject.rung else {
             let mut looks = Looks::default();
             let end = Instant::now() + self.turn;
-            while Instant::now() < end {
+            while Instant::now() < end && !stop.load(Ordering::Relaxed) {
                 looks.look(background);
                 std::thread::sleep(LOOK);
             }
@@ -212,12 +252,17 @@ impl Ladder {
         };
         let policy = Box::new(rung.policy(preset, subject.inject_ns_per_4k));
         let role = Role::Play { policy, play, state: self.state.clone() };
-        let (played, looks) = self.played(role, background)?;
+        let (played, looks) = self.played(role, background, stop)?;
         let (span_s, units_per_s) = looks.between(played.span_ns);
         Ok(Turn { round, preset, subject, played: Some(played), span_s, units_per_s, cached_bytes })
     }
 
-    fn played(&self, role: Role, background: &Background) -> Result<(Played, Looks)> {
+    fn played(
+        &self,
+        role: Role,
+        background: &Background,
+        stop: &AtomicBool,
+    ) -> Result<(Played, Looks)> {
         let wrong = |what: String| Error::Child { what };
         let mut player = Kept::start(&self.launcher, role)?;
         let mut stdout = player
@@ -238,6 +283,9 @@ impl Ladder {
                 Ok(Some(status)) => break status,
                 Ok(None) if Instant::now() > end => {
                     return Err(wrong("of the player does not end".into()));
+                }
+                Ok(None) if stop.load(Ordering::Relaxed) => {
+                    return Err(wrong("of the player was told to end".into()));
                 }
                 Ok(None) => std::thread::sleep(LOOK),
                 Err(error) => return Err(wrong(format!("cannot be waited for ({error})"))),
@@ -373,6 +421,9 @@ mod tests {
         ladder.presets.truncate(1);
         let error = ladder.run(|_, _, _, _| {}).unwrap_err();
         assert!(matches!(error, Error::Child { .. } | Error::Io { .. }), "{error}");
+        ladder.turn = Duration::MAX;
+        assert!(matches!(ladder.run(|_, _, _, _| {}), Err(Error::Unusable(_))));
+        ladder.turn = Duration::from_millis(100);
         ladder.rungs.clear();
         assert!(matches!(ladder.run(|_, _, _, _| {}), Err(Error::Unusable(_))));
     }

@@ -78,7 +78,8 @@ pub fn play(policy: &Policy, play: &Play, state: Option<&Path>) -> Result<Played
     play_until(policy, play, state, &AtomicBool::new(false))
 }
 
-/// The same; `stop` ends it with the frame that it is at, and what was measured until then is the result.
+/// The same; `stop` ends it with the frame that it is at, and what was measured until then is the result. Periods beyond the last one that was to be
+/// played count nowhere.
 ///
 /// # Errors
 /// As [`play`].
@@ -116,15 +117,21 @@ pub fn play_until(
         let first_ns = span_ns.map_or(begin_ns, |(first_ns, _)| first_ns);
         span_ns = Some((first_ns, moment_ns(ClockId::Monotonic)));
     }
+    // Closing the clip is no work of its frames.
+    let mut report = lane.leave();
     drop(clip);
-    let report = lane.leave();
+    // Who is late at the end has dropped periods that were not to be played.
+    let beyond = report.periods.saturating_sub(play.periods);
+    report.periods -= beyond;
+    report.drops = report.drops.saturating_sub(beyond);
     let timed = report.timed().to_vec();
     Ok(Played { report, timed, damaged, span_ns: span_ns.unwrap_or_default() })
 }
 
 /// Looks at the bytes until the thread has run for so long.
 fn decode(bytes: &[u8], decode_us: u64) {
-    let until_ns = moment_ns(ClockId::ThreadCPUTime) + decode_us * 1_000;
+    let until_ns =
+        moment_ns(ClockId::ThreadCPUTime).saturating_add(decode_us.saturating_mul(1_000));
     let mut sum = 0_u64;
     let mut pieces = bytes.chunks(4_096).cycle();
     loop {
@@ -140,4 +147,32 @@ fn decode(bytes: &[u8], decode_us: u64) {
 pub(super) fn moment_ns(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Clip;
+    use super::*;
+
+    #[test]
+    fn periods_that_were_not_to_be_played_count_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("clip");
+        Clip { frames: 2, frame_bytes: 64 }.make(&path).unwrap();
+        let policy = Policy::parse(
+            "[app]\nfps = 100\nshare = \"off\"\nscheduler = \"other\"\n[io]\nlock_memory = false",
+        );
+        // The first frame takes as long as four and more, of two.
+        let late = Play {
+            clip: path,
+            frame_bytes: 64,
+            periods: 2,
+            decode_us: 45_000,
+            is_verified: true,
+            is_direct: false,
+        };
+        let Played { report, damaged, .. } = play(&policy.unwrap(), &late, None).unwrap();
+        let counts = (report.periods, report.frames, report.misses, report.drops, damaged);
+        assert_eq!(counts, (2, 1, 1, 1, 0), "{report}");
+    }
 }

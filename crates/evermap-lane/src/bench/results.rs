@@ -17,8 +17,15 @@ pub struct Results {
     pub load: Load,
     /// Of the order.
     pub seed: u64,
-    /// Cores that were online: what costs are shares of.
+    /// Turns that there were to be.
+    pub turns_planned: usize,
+    /// Those that there were: fewer, if somebody ended it.
+    pub turns_done: usize,
+    /// Cores that this process may use: what costs are shares of.
     pub cores: usize,
+    /// Why no cost can be told of any rung; none if it can be of some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_no_cost: Option<String>,
     /// For each program and rung.
     pub cells: Vec<Cell>,
     /// As they were had.
@@ -42,7 +49,9 @@ pub struct Cell {
     pub periods: u64,
     /// Frames beyond their deadline, and periods that were dropped.
     pub missed: u64,
-    /// The share of those, in percent.
+    /// Those of them that were dropped.
+    pub dropped: u64,
+    /// The share of `missed`, in percent of the periods.
     pub missed_percent: f64,
     /// Of all frames.
     pub completion_ms: Quantiles,
@@ -60,16 +69,17 @@ pub struct Cell {
     pub units_per_s: Units,
     /// What it got done alone.
     pub units_alone_per_s: Units,
-    /// The player's share of all cores, in percent.
+    /// The share of all cores that the player's thread had from its first frame on, in percent: reading, polling and verifying, too. What other
+    /// threads of its lane took is cost.
     pub own_percent: f64,
-    /// What the load's computing lost beyond that share, in percent of what it would have had; none without hogs.
+    /// What the load's computing lost beyond that share, in percent of what it would have had; none if that was not counted.
     pub cost_percent: Option<f64>,
     /// What could not be had.
     pub not_applied: BTreeSet<Note>,
 }
 
 impl Results {
-    pub(super) fn of(load: Load, seed: u64, turns: Vec<Turn>) -> Self {
+    pub(super) fn of(load: Load, seed: u64, turns_planned: usize, turns: Vec<Turn>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut keys: Vec<(Preset, Subject)> = Vec::new();
         for turn in &turns {
@@ -79,9 +89,24 @@ impl Results {
             }
         }
         keys.sort_by_key(|(preset, subject)| (preset.fps, *subject));
-        let cells = keys.iter().map(|key| cell(*key, &turns, cores)).collect();
-        Self { load, seed, cores, cells, turns }
+        let cells: Vec<Cell> = keys.iter().map(|key| cell(*key, &turns, cores)).collect();
+        let why_no_cost = why_no_cost(&load, &cells);
+        let turns_done = turns.len();
+        Self { load, seed, turns_planned, turns_done, cores, why_no_cost, cells, turns }
     }
+}
+
+fn why_no_cost(load: &Load, cells: &[Cell]) -> Option<String> {
+    if cells.is_empty() || cells.iter().any(|cell| cell.cost_percent.is_some()) {
+        return None;
+    }
+    Some(match (&load.command, load.hogs) {
+        (Some(line), 0) => {
+            format!("what `{line}` gets done is not counted; what hogs get done is")
+        }
+        (None, 0) => "no hogs compute beside the players".into(),
+        _ => "the load alone had no turn, or got nothing done".into(),
+    })
 }
 
 fn cell((preset, subject): (Preset, Subject), turns: &[Turn], cores: usize) -> Cell {
@@ -94,12 +119,13 @@ fn cell((preset, subject): (Preset, Subject), turns: &[Turn], cores: usize) -> C
         let times: Vec<f64> = played().flat_map(|played| played.timed.iter().map(time)).collect();
         Quantiles::of(&times)
     };
-    let (mut periods, mut missed, mut damaged) = (0, 0, 0);
+    let (mut periods, mut missed, mut dropped, mut damaged) = (0, 0, 0, 0);
     let mut reads = Reads::default();
     let mut not_applied = BTreeSet::new();
     for played in played() {
         periods += played.report.periods;
         missed += played.report.misses + played.report.drops;
+        dropped += played.report.drops;
         damaged += played.damaged;
         reads.add(played.report.reads);
         not_applied.extend(played.report.not_applied.iter().cloned());
@@ -116,7 +142,8 @@ fn cell((preset, subject): (Preset, Subject), turns: &[Turn], cores: usize) -> C
         turns: own.len(),
         periods,
         missed,
-        missed_percent: 100.0 * missed as f64 / periods.max(1) as f64,
+        dropped,
+        missed_percent: percent(missed, periods),
         completion_ms: timed(|frame| frame.completion_ms),
         io_ms: timed(|frame| frame.io_ms),
         wake_up_ms: timed(|frame| frame.wake_up_ms),
@@ -129,6 +156,10 @@ fn cell((preset, subject): (Preset, Subject), turns: &[Turn], cores: usize) -> C
         cost_percent: (left > 0.0).then(|| (1.0 - units_per_s.computed / left) * 100.0),
         not_applied,
     }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
 }
 
 fn mean(turns: &[&Turn]) -> Units {
@@ -146,11 +177,12 @@ impl std::fmt::Display for Results {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
-            "{:>5}  {:<20} {:>7} {:>9}  {:>26}  {:>17}  {:>6} {:>6}",
+            "{:>5}  {:<20} {:>7} {:>9} {:>9}  {:>26}  {:>17}  {:>6} {:>6}",
             "fps",
             "rung",
             "periods",
             "missed %",
+            "dropped %",
             "completion p50/p99/max ms",
             "I/O p99/max ms",
             "own %",
@@ -165,22 +197,42 @@ impl std::fmt::Display for Results {
             let io = format!("{:.2}/{:.2}", cell.io_ms.p99, cell.io_ms.max);
             writeln!(
                 f,
-                "{:>5}  {:<20} {:>7} {:>9.2}  {:>26}  {:>17}  {:>6.1} {:>6}",
+                "{:>5}  {:<20} {:>7} {:>9.2} {:>9.2}  {:>26}  {:>17}  {:>6.1} {:>6}",
                 cell.preset.fps,
                 cell.name,
                 cell.periods,
                 cell.missed_percent,
+                percent(cell.dropped, cell.periods),
                 completion,
                 io,
                 cell.own_percent,
                 cost
             )?;
         }
+        self.meanings(f)?;
         self.notes(f)
     }
 }
 
 impl Results {
+    fn meanings(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.turns_done < self.turns_planned {
+            let (done, planned) = (self.turns_done, self.turns_planned);
+            writeln!(f, "ended after {done} of {planned} turns: not every rung had as many")?;
+        }
+        writeln!(
+            f,
+            "missed: frames beyond their deadline, and periods that were dropped; dropped: only these"
+        )?;
+        writeln!(f, "own: the processor time of the player's thread, of all {} cores", self.cores)?;
+        match &self.why_no_cost {
+            Some(why) => writeln!(f, "cost: cannot be told, since {why}"),
+            None => {
+                writeln!(f, "cost: what the hogs computed less than alone, beyond the player's own")
+            }
+        }
+    }
+
     fn notes(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for cell in &self.cells {
             for note in &cell.not_applied {
@@ -207,5 +259,79 @@ impl Results {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::player::Played;
+    use super::super::rung::Rung;
+    use super::*;
+    use crate::Report;
+
+    const PRESET: Preset = Preset { fps: 100, frame_bytes: 64, decode_us: 0 };
+
+    /// Ten seconds, of which the player ran for a quarter, with 7 frames late and 3 dropped of 1,000.
+    fn turn(rung: Option<Rung>, computed: f64) -> Turn {
+        let mut report = Report::default();
+        (report.periods, report.misses, report.drops) = (1_000, 7, 3);
+        report.processor_ms = 2_500.0;
+        let played = Played { report, timed: Vec::new(), damaged: 0, span_ns: (0, 10_000_000_000) };
+        Turn {
+            round: 0,
+            preset: PRESET,
+            subject: Subject { rung, inject_ns_per_4k: 0 },
+            played: rung.map(|_| played),
+            span_s: Duration::from_secs(10).as_secs_f64(),
+            units_per_s: Units { computed, written: 0.0 },
+            cached_bytes: None,
+        }
+    }
+
+    #[test]
+    fn missed_is_late_and_dropped_and_the_text_says_so() {
+        let load = Load { hogs: 4, ..Load::default() };
+        let turns = vec![turn(None, 100.0), turn(Some(Rung::LendMap), 50.0)];
+        let results = Results::of(load, 1, 2, turns);
+        let cell = &results.cells[0];
+        assert_eq!((cell.missed, cell.dropped, cell.missed_percent), (10, 3, 1.0));
+        let text = results.to_string();
+        assert!(text.contains("1.00") && text.contains("0.30"), "{text}");
+        assert!(text.contains("periods that were dropped"), "{text}");
+        assert!(!text.contains("ended after") && !text.contains("cannot be told"), "{text}");
+    }
+
+    #[test]
+    fn the_players_own_work_is_no_cost() {
+        let cores = std::thread::available_parallelism().unwrap().get() as f64;
+        let load = Load { hogs: 4, ..Load::default() };
+        let left = 100.0 * (1.0 - 0.25 / cores);
+        for (computed, cost_percent) in [(left, 0.0), (left / 2.0, 50.0)] {
+            let turns = vec![turn(None, 100.0), turn(Some(Rung::LendMap), computed)];
+            let results = Results::of(load.clone(), 1, 2, turns);
+            let cost = results.cells[0].cost_percent.unwrap();
+            assert!((cost - cost_percent).abs() < 1e-9, "{cost}");
+            assert_eq!(results.why_no_cost, None);
+        }
+    }
+
+    #[test]
+    fn where_no_cost_can_be_told_it_is_said_why() {
+        let command = Load { command: Some("make".into()), ..Load::default() };
+        let hogs = Load { hogs: 1, ..Load::default() };
+        for (load, alone, why) in [
+            (command, true, "`make` gets done is not counted"),
+            (Load { writers: 1, ..Load::default() }, true, "no hogs"),
+            (hogs, false, "the load alone had no turn"),
+        ] {
+            let mut turns = vec![turn(Some(Rung::LendMap), 0.0)];
+            turns.extend(alone.then(|| turn(None, 0.0)));
+            let results = Results::of(load, 1, 9, turns);
+            assert!(results.why_no_cost.as_ref().unwrap().contains(why), "{results}");
+            assert!(results.to_string().contains("cost: cannot be told"), "{results}");
+            assert!(results.to_string().contains("of 9 turns"), "{results}");
+        }
     }
 }

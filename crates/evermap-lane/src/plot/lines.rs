@@ -224,8 +224,7 @@ fn with_room((least, most): (f64, f64), steps: Steps) -> (f64, f64) {
 
 fn possible(axis: &'static str, range: (f64, f64), steps: Steps) -> Result<(f64, f64), Error> {
     let (from, to) = range;
-    let is_possible = steps.can_show(from) && steps.can_show(to) && from < to;
-    if is_possible { Ok(range) } else { Err(Error::Range { axis, from, to }) }
+    if steps.can_span(range) { Ok(range) } else { Err(Error::Range { axis, from, to }) }
 }
 
 fn is_within((x, y): (f64, f64)) -> bool {

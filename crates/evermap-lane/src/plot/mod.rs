@@ -134,9 +134,13 @@ mod tests {
 
     #[test]
     fn a_single_point_is_seen() {
-        for point in [(0.0, 0.0), (5.0, 7.0), (-3.0, 1e-12), (1e300, 1e300), (1.0, -2.0)] {
+        let small = f64::MIN_POSITIVE;
+        for point in
+            [(0.0, 0.0), (5.0, 7.0), (-3.0, 1e-12), (1e300, 1e300), (1.0, -2.0), (small, small)]
+        {
             let svg = chart(vec![point]).svg().unwrap();
             assert_eq!(svg.matches("<circle").count(), 1, "{point:?}");
+            assert!(!svg.contains("NaN"), "{point:?}");
         }
     }
 
@@ -168,7 +172,8 @@ mod tests {
 
     #[test]
     fn axes_that_cannot_be_are_refused() {
-        for range in [(1.0, 1.0), (2.0, 1.0), (f64::NAN, 1.0), (0.0, f64::INFINITY)] {
+        for range in [(1.0, 1.0), (2.0, 1.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (0.0, 5e-324)]
+        {
             let mut chart = chart(vec![(0.0, 1.0)]);
             chart.x_range = Some(range);
             assert!(matches!(chart.svg(), Err(Error::Range { axis: "x", .. })), "{range:?}");

@@ -2,6 +2,8 @@
 
 /// Values beyond are not drawn: differences of such could not be told as numbers.
 const LARGEST: f64 = 1e300;
+/// Differences below are none: steps between such could not be told as numbers.
+const SMALLEST: f64 = 1.0 / LARGEST;
 /// About so many values are written along an axis.
 const TICKS: f64 = 6.0;
 
@@ -23,7 +25,13 @@ pub struct Scale {
 impl Steps {
     /// Whether a value has a place at all.
     pub fn can_show(self, value: f64) -> bool {
-        value.abs() <= LARGEST && (self == Steps::Equal || value >= 1.0 / LARGEST)
+        value.abs() <= LARGEST && (self == Steps::Equal || value >= SMALLEST)
+    }
+
+    /// Whether an axis can go from one value to the other.
+    pub fn can_span(self, (from, to): (f64, f64)) -> bool {
+        let is_wide = self == Steps::Ratios || to - from >= SMALLEST;
+        self.can_show(from) && self.can_show(to) && from < to && is_wide
     }
 
     fn of(self, value: f64) -> f64 {
@@ -48,9 +56,9 @@ pub fn range_of(values: impl Iterator<Item = f64>, steps: Steps, from_zero: bool
             if from_zero {
                 (least, most) = (least.min(0.0), most.max(0.0));
             }
-            let room = most.abs().max(least.abs()) * 1e-9;
+            let room = (most.abs().max(least.abs()) * 1e-9).max(SMALLEST);
             if most - least <= room {
-                let around = if most == 0.0 { 1.0 } else { most.abs() / 2.0 };
+                let around = if most.abs() <= SMALLEST { 1.0 } else { most.abs() / 2.0 };
                 return (least - around, most + around);
             }
             (least, most)
@@ -161,7 +169,9 @@ mod tests {
 
     #[test]
     fn few_ticks_on_any_axis() {
-        for (from, to) in [(0.0, 1e-290), (-1e300, 1e300), (1e15, 1e15 + 2.0), (0.0, 7.3)] {
+        for (from, to) in
+            [(0.0, 1e-300), (0.0, 1e-290), (-1e300, 1e300), (1e15, 1e15 + 2.0), (0.0, 7.3)]
+        {
             let count = ticks(from, to, Steps::Equal).len();
             assert!((1..=14).contains(&count), "{from} to {to}: {count}");
         }
@@ -183,5 +193,6 @@ mod tests {
         assert_eq!(of(&[-3.0, -8.0]), (-8.0, 0.0));
         assert_eq!(of(&[f64::NAN]), (0.0, 1.0));
         assert_eq!(of(&[0.0]), (-1.0, 1.0));
+        assert_eq!(of(&[0.0, 5e-324]), (-1.0, 1.0), "too near to each other to be told apart");
     }
 }

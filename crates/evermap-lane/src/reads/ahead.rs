@@ -62,19 +62,7 @@ impl Ahead {
         nap: Duration,
         place: &Helper,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            mirror,
-            subject,
-            is_looping,
-            wanted: AtomicU64::new(0),
-            aim: AtomicU64::new(0),
-            kept_from: AtomicU64::new(0),
-            ahead_bytes: AtomicU64::new(ahead_bytes),
-            is_over: AtomicBool::new(false),
-            acknowledged: AtomicU64::new(0),
-            filled: AtomicU64::new(0),
-            trouble: AtomicU8::new(FINE),
-        });
+        let shared = Arc::new(Shared::new(mirror, subject, is_looping, ahead_bytes));
         let (of_helper, place) = (Arc::clone(&shared), place.clone());
         let thread = std::thread::Builder::new()
             .name("evermap-ahead".into())
@@ -101,11 +89,19 @@ impl Ahead {
     }
 
     /// How far the stream is there. Cost: none.
-    pub(super) fn filled(&self) -> u64 {
+    fn filled(&self) -> u64 {
         let shared = &self.shared;
         let is_current =
             shared.acknowledged.load(Ordering::Acquire) == shared.wanted.load(Ordering::Relaxed);
         if is_current { shared.filled.load(Ordering::Acquire) } else { 0 }
+    }
+
+    /// Whether all is there that is to be read ahead: what there is room for, and as far as the file goes.
+    pub(super) fn is_full(&self) -> bool {
+        let shared = &*self.shared;
+        let wanted = shared.ahead_bytes.load(Ordering::Relaxed);
+        self.filled()
+            >= wanted.min(shared.mirror.len() as u64).min(shared.subject.facts.length_bytes)
     }
 
     /// Whether the helper still works: it ends when the disk fails, and the program's own read will say how.
@@ -180,6 +176,22 @@ fn go_to(place: &Helper) {
 }
 
 impl Shared {
+    fn new(mirror: Mirror, subject: Subject, is_looping: bool, ahead_bytes: u64) -> Self {
+        Self {
+            mirror,
+            subject,
+            is_looping,
+            wanted: AtomicU64::new(0),
+            aim: AtomicU64::new(0),
+            kept_from: AtomicU64::new(0),
+            ahead_bytes: AtomicU64::new(ahead_bytes),
+            is_over: AtomicBool::new(false),
+            acknowledged: AtomicU64::new(0),
+            filled: AtomicU64::new(0),
+            trouble: AtomicU8::new(FINE),
+        }
+    }
+
     /// The helper's life.
     fn fill(&self, nap: Duration) {
         while !self.is_over.load(Ordering::Relaxed) {
@@ -239,9 +251,35 @@ impl Shared {
         let kept_from = self.kept_from.load(Ordering::Acquire);
         let ahead_bytes = self.ahead_bytes.load(Ordering::Relaxed).min(ring_bytes);
         let room = kept_from.saturating_add(ahead_bytes).saturating_sub(filled);
+        // Who aims elsewhere in this moment has moved the one and not the other.
+        let room = room.min(ahead_bytes);
         match self.is_looping {
             true => room.min(length_bytes - filled % length_bytes),
             false => room.min(length_bytes.saturating_sub(filled)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::clip;
+    use super::*;
+    use crate::sys::memory::Lock;
+
+    #[test]
+    fn an_aim_that_is_seen_halfway_fills_no_more_than_the_ring_has() {
+        let clip = clip(4_000_000);
+        let mirror = Mirror::new(8_192, Lock::Unwanted).unwrap();
+        let (ring, aim) = (mirror.len() as u64, 3_000_000);
+        let shared = Shared::new(mirror, Subject::open(&clip.path).unwrap(), false, ring);
+        shared.kept_from.store(aim, Ordering::Relaxed);
+        shared.aim.store(aim, Ordering::Relaxed);
+        shared.wanted.store(1, Ordering::Relaxed);
+        assert_eq!(shared.fill_some(), Ok(true));
+        assert_eq!(shared.filled.load(Ordering::Relaxed), 0, "it was for nothing");
+        shared.acknowledge();
+        assert_eq!(shared.fill_some(), Ok(true));
+        assert_eq!(shared.filled.load(Ordering::Relaxed), aim + ring);
+        assert_eq!(shared.fill_some(), Ok(false));
     }
 }

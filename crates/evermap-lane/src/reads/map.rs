@@ -13,6 +13,7 @@ use rustix::fs::{
     MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create, openat,
 };
 
+use super::budget::Taken;
 use super::buffer::say_if_unlocked;
 use super::lease::ReadLease;
 use super::subject::Subject;
@@ -32,8 +33,12 @@ pub(super) struct Mapped {
 /// What keeps others from changing what is mapped. After the mapping in the structure above, so that it is dropped after it.
 enum Kept {
     /// It has no name, or is sealed.
-    Apart,
+    Copy {
+        _of_budget: Taken,
+    },
     Lease(ReadLease),
+    /// Nothing is mapped any more.
+    Nothing,
 }
 
 impl Mapped {
@@ -42,7 +47,10 @@ impl Mapped {
         let mut notes = Vec::new();
         let (mapping, kept) = match leased(&subject, way, &mut notes)? {
             Some((mapping, lease)) => (mapping, Kept::Lease(lease)),
-            None => (copied(&subject, way)?, Kept::Apart),
+            None => {
+                let (mapping, taken) = copied(&subject, way)?;
+                (mapping, Kept::Copy { _of_budget: taken })
+            }
         };
         let bytes = mapping.bytes().len();
         notes.extend(say_if_unlocked(mapping.is_locked(), way.lock, bytes, path));
@@ -90,21 +98,18 @@ fn leased(
 }
 
 /// A copy that is nobody else's, in memory or on the tier.
-fn copied(subject: &Subject, way: &Way) -> Result<Mapping> {
+fn copied(subject: &Subject, way: &Way) -> Result<(Mapping, Taken)> {
     let bytes = length(subject)?;
-    let has_room = |whose, room_bytes, remedy| match subject.facts.length_bytes > room_bytes {
-        true => Err(Error::NoRoom {
-            path: subject.path.clone(),
-            bytes: subject.facts.length_bytes,
-            whose,
-            room_bytes,
-            remedy,
-        }),
-        false => Ok(()),
+    let no_room = |whose, room_bytes, remedy| Error::NoRoom {
+        path: subject.path.clone(),
+        bytes: subject.facts.length_bytes,
+        whose,
+        room_bytes,
+        remedy,
     };
-    if let Some(bytes_max) = way.tier_bytes_max {
-        has_room("the tier's budget", bytes_max, "raise `budget_mib`, or read by `nowait`")?;
-    }
+    let taken = way.budget.take(subject.facts.length_bytes).map_err(|room_bytes| {
+        no_room("the tier's budget", room_bytes, "raise `budget_mib`, or read by `nowait`")
+    })?;
     let target = match &way.tier {
         Some(tier) => {
             // Nobody has a way to it, and it is gone with this process.
@@ -118,8 +123,11 @@ fn copied(subject: &Subject, way: &Way) -> Result<Mapping> {
             })?
         }
         None => {
-            if let Some(room_bytes) = evermap_observe::available_bytes() {
-                has_room("memory", room_bytes, "name a tier (`path`), or read by `nowait`")?;
+            if let Some(room_bytes) = evermap_observe::available_bytes()
+                .filter(|room_bytes| subject.facts.length_bytes > *room_bytes)
+            {
+                let remedy = "name a tier (`path`), or read by `nowait`";
+                return Err(no_room("memory", room_bytes, remedy));
             }
             memfd_create("evermap-lane-tier", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
                 .map_err(|source| subject.failed("get memory for a copy of", source.into()))?
@@ -132,8 +140,9 @@ fn copied(subject: &Subject, way: &Way) -> Result<Mapping> {
             .map_err(|source| subject.failed("seal the copy of", source.into()))?;
     }
     // SAFETY: sealed, or a file that has no name and whose only other descriptor is closed below.
-    unsafe { Mapping::new(target.as_fd(), bytes, way.lock) }
-        .map_err(|source| subject.failed("map the copy of", source))
+    let mapping = unsafe { Mapping::new(target.as_fd(), bytes, way.lock) }
+        .map_err(|source| subject.failed("map the copy of", source))?;
+    Ok((mapping, taken))
 }
 
 fn copy(subject: &Subject, target: &OwnedFd) -> Result<()> {
@@ -148,6 +157,14 @@ fn copy(subject: &Subject, target: &OwnedFd) -> Result<()> {
         .map_err(|source| subject.failed("copy", source.into()))
 }
 
+/// As a slower tier would have the program wait: without sleeping.
+fn wait(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
 fn length(subject: &Subject) -> Result<usize> {
     usize::try_from(subject.facts.length_bytes)
         .map_err(|_| subject.failed("map", std::io::ErrorKind::OutOfMemory.into()))
@@ -155,13 +172,12 @@ fn length(subject: &Subject) -> Result<usize> {
 
 impl Reader for Mapped {
     fn read(&mut self, offset: u64, length: usize) -> Result<(&[u8], Served)> {
-        let begin = (!self.inject.is_zero()).then(Instant::now);
         if let Kept::Lease(lease) = &self.kept
             && !lease.is_whole()
         {
             // Whoever waits may go on: nothing of it is lent any more.
             self.mapping = None;
-            self.kept = Kept::Apart;
+            self.kept = Kept::Nothing;
         }
         let Some(mapping) = &self.mapping else {
             self.subject.verify()?;
@@ -173,12 +189,9 @@ impl Reader for Mapped {
             0 => &[][..],
             _ => &mapping.bytes()[offset as usize..][..length],
         };
-        if let Some(begin) = begin {
-            let pages = length.div_ceil(4096) as u32;
-            let until = begin + self.inject * pages;
-            while Instant::now() < until {
-                std::hint::spin_loop();
-            }
+        if !self.inject.is_zero() {
+            let pages = u32::try_from(length.div_ceil(4096)).unwrap_or(u32::MAX);
+            wait(self.inject.saturating_mul(pages));
         }
         Ok((slice, Served::Mapped))
     }

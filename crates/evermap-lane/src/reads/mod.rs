@@ -6,6 +6,7 @@
 
 mod ahead;
 mod blocking;
+mod budget;
 mod buffer;
 mod lease;
 mod limit;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use budget::Budget;
 pub(crate) use limit::{locked_bytes, locked_room_bytes};
 
 use crate::sys::memory::Lock;
@@ -150,7 +152,7 @@ pub(crate) struct Way {
     /// `map`: the directory of the tier; memory, without one.
     pub(crate) tier: Option<PathBuf>,
     /// `map`: no more than this is put there.
-    pub(crate) tier_bytes_max: Option<u64>,
+    pub(crate) budget: Budget,
     /// `map`: for experiments, every 4 KiB take so much longer.
     pub(crate) inject_ns_per_4k: u64,
     /// `blocking`: past the page cache, for experiments.

@@ -47,7 +47,7 @@ impl Nowait {
         let memory = memory(way.read_bytes.unwrap_or(READ_BYTES), way.lock, path)?;
         notes.extend(say_if_unlocked(memory.is_locked(), way.lock, memory.len(), path));
         let ahead = start(&subject, way, &mut notes)?;
-        let mut reader = Self {
+        let reader = Self {
             subject,
             ahead,
             is_looping: way.is_looping,
@@ -62,13 +62,22 @@ impl Nowait {
         Ok(reader)
     }
 
-    fn wait_for_first(&mut self) {
+    fn wait_for_first(&self) {
         let Some(ahead) = &self.ahead else { return };
-        let wanted = self.rate.ahead_bytes.min(self.subject.facts.length_bytes);
         let until = Instant::now() + FIRST_WAIT;
-        while ahead.filled() < wanted && ahead.works() && Instant::now() < until {
+        while !ahead.is_full() && ahead.works() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// The helper ended since the disk failed, and the program's own read did not.
+    fn go_on_alone(&mut self) {
+        self.ahead = None;
+        let why = format!(
+            "a read of {} ahead failed once: what is not in the page cache is waited for from now on. Open it again",
+            self.subject.path.display()
+        );
+        self.notes.push(Note::new("reading ahead to the end", why));
     }
 
     /// Where a read lies in the stream: of a file that is read over and over, where it comes next.
@@ -152,12 +161,8 @@ fn nowait(subject: &Subject, memory: &mut [u8], offset: u64) -> Result<usize, Er
 fn start(subject: &Subject, way: &Way, notes: &mut Vec<Note>) -> Result<Option<Ahead>> {
     let length_bytes = subject.facts.length_bytes;
     let wished = ring_bytes(way).min(length_bytes).max(1);
-    let room = match way.lock {
-        Lock::Wanted => limit::locked_room_bytes(),
-        Lock::Unwanted => None,
-    };
-    // Others want some of what may be locked, too.
-    let bytes = room.map_or(wished, |room| wished.min(room / 4 * 3)).max(1);
+    let room = room(way.lock);
+    let bytes = room.map_or(wished, |(room_bytes, _)| wished.min(room_bytes)).max(1);
     let failed = |source| subject.failed("get memory to read ahead for", source);
     let bytes_usize =
         usize::try_from(bytes).map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
@@ -165,12 +170,12 @@ fn start(subject: &Subject, way: &Way, notes: &mut Vec<Note>) -> Result<Option<A
     let first_bytes = way.read_bytes.map_or(FIRST_BYTES, |_| wished).min(bytes);
     let nap = (way.ahead / 8).clamp(Duration::from_millis(1), Duration::from_millis(100));
     let ring = mirror.len() as u64;
-    if ring < wished {
-        let why = format!(
-            "the limit of locked memory of this process leaves {} KiB for it (`ulimit -l`, CAP_IPC_LOCK)",
-            ring >> 10
-        );
-        notes.push(Note::new(format!("{} KiB to read ahead into, locked", wished >> 10), why));
+    if let Some((_, whose)) = room.filter(|_| ring < wished) {
+        let what = match way.lock {
+            Lock::Wanted => format!("{} KiB to read ahead into, locked", wished >> 10),
+            Lock::Unwanted => format!("{} KiB to read ahead into", wished >> 10),
+        };
+        notes.push(Note::new(what, format!("{whose} leaves {} KiB for it", ring >> 10)));
     }
     match Ahead::start(mirror, subject.again()?, way.is_looping, first_bytes, nap, &way.helper) {
         Ok(ahead) => {
@@ -185,6 +190,21 @@ fn start(subject: &Subject, way: &Way, notes: &mut Vec<Note>) -> Result<Option<A
             Ok(None)
         }
     }
+}
+
+/// How large a ring may be, and what says so.
+fn room(lock: Lock) -> Option<(u64, &'static str)> {
+    let lockable_bytes = match lock {
+        Lock::Wanted => limit::locked_room_bytes(),
+        Lock::Unwanted => None,
+    };
+    // Others want some of what may be locked, too, and of what there is.
+    let lockable = lockable_bytes.map(|bytes| {
+        (bytes / 4 * 3, "the limit of locked memory of this process (`ulimit -l`, CAP_IPC_LOCK)")
+    });
+    let there = evermap_observe::available_bytes()
+        .map(|bytes| (bytes / 2, "half of the memory that can be had"));
+    lockable.into_iter().chain(there).min_by_key(|(bytes, _)| *bytes)
 }
 
 /// What `ahead` takes, and one read more, which is lent meanwhile.
@@ -252,8 +272,10 @@ impl Reader for Nowait {
             return Ok((lent, Served::Ahead));
         }
         let served = self.read_now(offset, length)?;
-        if let Some(ahead) = self.ahead.as_mut().filter(|ahead| !ahead.holds_all()) {
-            ahead.aim(end);
+        match self.ahead.as_mut() {
+            Some(ahead) if !ahead.works() => self.go_on_alone(),
+            Some(ahead) if !ahead.holds_all() => ahead.aim(end),
+            _ => {}
         }
         Ok((&self.memory.bytes()[..length], served))
     }
@@ -264,5 +286,48 @@ impl Reader for Nowait {
 
     fn notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::super::Helper;
+    use super::super::tests::{clip, wait_until, way};
+    use super::*;
+    use crate::IoMode;
+
+    fn ahead(subject: Subject, ring_bytes: usize) -> Ahead {
+        let mirror = Mirror::new(ring_bytes, Lock::Unwanted).unwrap();
+        let nap = Duration::from_millis(1);
+        Ahead::start(mirror, subject, false, FIRST_BYTES, nap, &Helper::default()).unwrap()
+    }
+
+    #[test]
+    fn all_is_there_when_the_ring_is_full_or_the_file_is_at_its_end() {
+        let clip = clip(100_000);
+        // What is to be read ahead is more than either has.
+        for ring_bytes in [8_192, 1 << 20] {
+            let ahead = ahead(Subject::open(&clip.path).unwrap(), ring_bytes);
+            wait_until("all is there", || ahead.is_full());
+        }
+    }
+
+    #[test]
+    fn a_helper_that_fails_is_said_and_the_program_reads_on() {
+        let clip = clip(100_000);
+        let mut reader = Nowait::open(&clip.path, &way(IoMode::Nowait)).unwrap();
+        let mut unreadable = reader.subject.again().unwrap();
+        unreadable.file = File::options().write(true).open(&clip.path).unwrap();
+        let broken = ahead(unreadable, 8_192);
+        wait_until("the helper fails", || !broken.works());
+        reader.ahead = Some(broken);
+        for _ in 0..2 {
+            assert_eq!(reader.read(50_000, 9).unwrap().0, &clip.bytes[50_000..50_009]);
+        }
+        let notes = reader.notes();
+        let said = notes.iter().filter(|note| note.why.contains("failed once"));
+        assert_eq!(said.count(), 1, "{notes:?}");
     }
 }

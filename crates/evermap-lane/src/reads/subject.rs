@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use evermap_observe::DirectAlignment;
-use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, statx};
 use rustix::io::Errno;
 
 use super::Note;
@@ -56,14 +56,24 @@ impl Subject {
 
     fn open_with(path: &Path, flags: OFlags) -> Result<Self> {
         let failed = |operation| move |source| Error::Io { operation, path: path.into(), source };
+        let open = |flags: OFlags| {
+            let flags = (flags | OFlags::CLOEXEC).bits() as i32;
+            OpenOptions::new().read(true).custom_flags(flags).open(path)
+        };
         // A pipe would wait for its other end.
-        let flags = (flags | OFlags::NONBLOCK | OFlags::CLOEXEC).bits() as i32;
-        let file =
-            OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed("open"))?;
+        let file = match open(flags | OFlags::NONBLOCK) {
+            // A file that is just being moved: whoever moves it has been asked to let go.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && path.is_file() => {
+                open(flags)
+            }
+            opened => opened,
+        };
+        let file = file.map_err(failed("open"))?;
         let (facts, kind) = look(&file).map_err(failed("look at"))?;
         if kind != FileType::RegularFile {
             return Err(Error::NotAFile { path: path.into() });
         }
+        wait_in_reads(&file).map_err(failed("open"))?;
         Ok(Self { file, path: path.into(), facts })
     }
 
@@ -104,7 +114,8 @@ impl Subject {
     /// Fills `memory` from `offset` on, as far as the file goes, and waits for the disk if it has to. Gives the bytes that came.
     pub(super) fn fill(&self, memory: &mut [u8], offset: u64) -> Result<usize> {
         let mut filled = 0;
-        while filled < memory.len() {
+        // Not beyond the end: past the page cache, that would be a read from the middle of a block.
+        while filled < memory.len() && offset + (filled as u64) < self.facts.length_bytes {
             match rustix::io::pread(&self.file, &mut memory[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(bytes) => filled += bytes,
@@ -126,6 +137,12 @@ impl Subject {
     pub(super) fn failed(&self, operation: &'static str, source: io::Error) -> Error {
         Error::Io { operation, path: self.path.clone(), source }
     }
+}
+
+/// Rings take files for such as never wait that were opened so, and before Linux 5.13 give `EAGAIN` where they had to.
+fn wait_in_reads(file: &File) -> io::Result<()> {
+    let flags = fcntl_getfl(file)?;
+    Ok(fcntl_setfl(file, flags - OFlags::NONBLOCK)?)
 }
 
 fn look(file: &File) -> io::Result<(Facts, FileType)> {

@@ -1,20 +1,22 @@
 //! What all ways promise, and what each does.
 
 use std::fs::{self, File};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use super::*;
 use crate::Error;
+use crate::sys::lease;
 
-struct Clip {
+pub(super) struct Clip {
     _directory: tempfile::TempDir,
-    path: PathBuf,
-    bytes: Vec<u8>,
+    pub(super) path: PathBuf,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// On a disk: beside the build, and not in the memory that `/tmp` may be.
-fn clip(length: usize) -> Clip {
+pub(super) fn clip(length: usize) -> Clip {
     let ground = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let directory = tempfile::tempdir_in(ground).unwrap();
     let path = directory.path().join("clip");
@@ -24,14 +26,14 @@ fn clip(length: usize) -> Clip {
     Clip { _directory: directory, path, bytes }
 }
 
-fn way(mode: IoMode) -> Way {
+pub(super) fn way(mode: IoMode) -> Way {
     Way {
         mode,
         ahead: Duration::from_millis(500),
         spin: Duration::from_micros(200),
         lock: Lock::Unwanted,
         tier: None,
-        tier_bytes_max: None,
+        budget: Budget::default(),
         inject_ns_per_4k: 0,
         is_direct: false,
         is_looping: false,
@@ -60,7 +62,7 @@ fn small_ring() -> Way {
     }
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..4_000 {
         if is_so() {
             return;
@@ -209,9 +211,33 @@ fn a_copy_on_the_tier_has_no_name() {
 #[test]
 fn what_is_beyond_the_budget_is_refused_with_the_room_there_is() {
     let clip = clip(300_000);
-    let way = Way { tier_bytes_max: Some(299_999), ..way(IoMode::Map) };
+    let way = Way { budget: Budget::of(Some(299_999)), ..way(IoMode::Map) };
     let error = open(&clip.path, &way).err().unwrap();
     assert!(matches!(error, Error::NoRoom { bytes: 300_000, room_bytes: 299_999, .. }), "{error}");
+}
+
+#[test]
+fn the_budget_is_of_all_files_together_and_a_file_that_is_closed_gives_its_part_back() {
+    let (one, other) = (clip(200_000), clip(100_000));
+    let way = Way { budget: Budget::of(Some(299_999)), ..way(IoMode::Map) };
+    let first = open(&one.path, &way).unwrap();
+    let error = open(&other.path, &way.clone()).err().unwrap();
+    assert!(matches!(error, Error::NoRoom { bytes: 100_000, room_bytes: 99_999, .. }), "{error}");
+    drop(first);
+    open(&other.path, &way).unwrap();
+}
+
+#[test]
+fn a_file_that_is_just_being_moved_is_waited_for() {
+    let clip = clip(10_000);
+    let mover = File::open(&clip.path).unwrap();
+    lease::take(mover.as_fd(), lease::Kept::All).unwrap();
+    let path = clip.path.clone();
+    let opener = std::thread::spawn(move || open(&path, &way(IoMode::Blocking)));
+    wait_until("it is asked for", || !lease::is_whole(mover.as_fd(), lease::Kept::All));
+    lease::release(mover.as_fd());
+    let mut reader = opener.join().unwrap().unwrap();
+    assert!(reader.read(0, 10_000).unwrap().0 == &clip.bytes[..]);
 }
 
 #[test]

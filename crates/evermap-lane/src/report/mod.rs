@@ -30,7 +30,7 @@ pub struct Report {
     pub periods: u64,
     /// Those that the program worked in.
     pub frames: u64,
-    /// Frames beyond their deadline.
+    /// Frames beyond their deadline. Drops are not among them.
     pub misses: u64,
     /// Periods that passed wholly before the program came to them.
     pub drops: u64,
@@ -44,7 +44,7 @@ pub struct Report {
     pub compute_ms: Quantiles,
     /// Frames that the quantiles are of: all, or so many that were drawn from all with equal chances. The largest times are of all in any case.
     pub sampled: u64,
-    /// Processor time of the thread.
+    /// Processor time of the thread from its first frame on. What entering and opening took, and what the lane's other threads take, is not in it.
     pub processor_ms: f64,
     /// The time that the thread could have run and did not; none where the kernel does not count it.
     pub run_queue_ms: Option<f64>,

@@ -1,13 +1,13 @@
 //! A ring of memory that is mapped twice, one behind the other, so that whatever lies in it lies in one piece; filled by one thread and read by another.
 //!
 //! Both go by positions in a stream, which lie at `position % bytes`. Who fills and who reads agree on a border, and each keeps to their side: that is
-//! `reads::stream`'s part. Here is the memory, and the two accesses.
+//! `reads::ahead`'s part. Here is the memory, and the two accesses.
 
 use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::memory::{Lock, lock};
@@ -31,7 +31,8 @@ impl Mirror {
         let bytes = super::whole_pages(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
         let twice = bytes.checked_mul(2).ok_or(io::ErrorKind::OutOfMemory)?;
         let file = memfd_create("evermap-lane-ahead", MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, bytes as u64)?;
+        // All of it now: where memory is not to be had, that is an error here and a signal at the first touch.
+        fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
         let none = ProtFlags::empty();
         // SAFETY: a new mapping, which keeps the addresses for the two halves.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), twice, none, MapFlags::PRIVATE) }?;

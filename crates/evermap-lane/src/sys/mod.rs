@@ -1,4 +1,5 @@
-//! What the kernel can do for a lane and the libraries lack, one call or structure a file. `unsafe` is here and nowhere else.
+//! What the kernel can do for a lane and the libraries lack, one call or structure a file. `unsafe` is here, and in `reads` where it promises what
+//! [`mirror`] and [`mapping`] ask of whoever uses them: who else writes to that memory.
 
 pub(crate) mod generation;
 pub(crate) mod lease;

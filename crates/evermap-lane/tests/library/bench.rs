@@ -52,13 +52,14 @@ fn act_of_a_child() {
 }
 
 fn children() -> String {
-    let pid = std::process::id();
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
-        let path = format!("/proc/{pid}/task/{}/children", task.unwrap().file_name().display());
-        std::fs::read_to_string(path).unwrap_or_default()
-    };
-    tasks.map(of_task).collect()
+    children_of(&std::process::id().to_string())
+}
+
+/// Of all of its threads.
+fn children_of(pid: &str) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of_task = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children"));
+    tasks.map(|task| of_task(task).unwrap_or_default()).collect()
 }
 
 #[test]
@@ -80,7 +81,7 @@ fn act_of_a_ladder() {
     assert_eq!(names, ["ordinary-blocking", "lend-nowait", "lend-map", "lend-map+100us"]);
     for cell in &results.cells {
         assert_eq!((cell.turns, cell.damaged), (2, 0), "{}", cell.name);
-        assert!(cell.periods >= 80, "{}: {}", cell.name, cell.periods);
+        assert_eq!(cell.periods, 80, "{}", cell.name);
         assert!(
             cell.units_alone_per_s.computed > 0.0 && cell.units_per_s.computed > 0.0,
             "{}",
@@ -88,8 +89,7 @@ fn act_of_a_ladder() {
         );
         assert!(cell.own_percent > 0.0 && cell.cost_percent.is_some(), "{}", cell.name);
     }
-    let (plain, injected) = (&results.cells[2], &results.cells[3]);
-    assert!(injected.io_ms.min >= plain.io_ms.min + 0.2, "two pages of 0.1 ms each");
+    assert!(results.cells[3].io_ms.min >= 0.2, "two pages of 0.1 ms each");
     #[cfg(feature = "plots")]
     {
         let svgs = results.svgs().unwrap();
@@ -124,7 +124,7 @@ fn a_ladder_that_is_killed_leaves_no_process_and_no_file() {
     killed.0.kill().unwrap();
     killed.0.wait().unwrap();
     let pids: Vec<&str> = pids.split_ascii_whitespace().collect();
-    assert!(pids.len() >= 3, "two hogs and a command: {pids:?}");
+    assert!(pids.len() >= 6, "a hog, a writer, a supervisor, and three of a command: {pids:?}");
     for pid in pids {
         wait_until(&format!("{pid} ends"), &|| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -144,7 +144,8 @@ fn act_that_is_killed() {
     let (state, folder) = (state(), argument("FOLDER"));
     let mut ladder = ladder(&folder, &state);
     ladder.turn = Duration::from_secs(60);
-    ladder.load.command = Some("sleep 1000 & sleep 1000".into());
+    // One of them leaves the command's process group, as daemons do.
+    ladder.load.command = Some("sleep 1000 & setsid sleep 1000 & sleep 1000".into());
     let mark = folder.join("mark");
     let _ = ladder.run(|turn, _, _, _| {
         if turn == 1 {
@@ -162,8 +163,7 @@ fn act_that_is_killed() {
 
 /// What a process has started, and what that has.
 fn below(pid: &str) -> String {
-    let path = format!("/proc/{pid}/task/{pid}/children");
-    let direct = std::fs::read_to_string(path).unwrap_or_default();
+    let direct = children_of(pid);
     let mut all = direct.clone();
     for pid in direct.split_ascii_whitespace() {
         all += " ";

@@ -1,13 +1,18 @@
 //! What a lane does to a thread, and that it is all set back.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evermap_lane::{Cause, Error, Lane};
 
 use crate::common::*;
 
 const LANE: &str = "[app]\nperiod_us = 2000\n[io]\nlock_memory = false\n";
+const WITHOUT_CORE: &str = "[app]\nperiod_us = 2000\nshare = \"off\"\nscheduler = \"other\"\n";
+
+fn locked_kib() -> u64 {
+    of_thread("VmLck:").strip_suffix(" kB").unwrap().parse().unwrap()
+}
 
 #[test]
 fn a_thread_is_what_it_was_after_leaving_dropping_and_a_panic() {
@@ -215,6 +220,42 @@ fn a_lane_s_time_is_over_when_it_is() {
 }
 
 #[test]
+fn a_program_that_asks_for_no_frame_loses_its_priority_when_its_time_is_over() {
+    let state = state();
+    apart(|| {
+        let mut lane = enter(
+            "[app]\nperiod_us = 10000\n[guard]\nmax_time_s = 1\n[io]\nlock_memory = false",
+            &state,
+        );
+        if missing(&lane).contains("SCHED_FIFO") {
+            return skip("no right to FIFO");
+        }
+        lane.frame().unwrap().unwrap().end();
+        let until = Instant::now() + Duration::from_secs(30);
+        while own_scheduling() != (0, 0) {
+            assert!(Instant::now() < until, "it still has its priority");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let demotions = lane.leave().demotions;
+        assert!(demotions.len() == 1 && demotions[0].cause == Cause::TimeOver, "{demotions:?}");
+    });
+}
+
+#[test]
+fn a_core_that_is_named_without_a_share_is_not_had_and_that_is_said() {
+    let state = state();
+    apart(|| {
+        let before = of_thread("Cpus_allowed_list:");
+        let text = "[app]\nfps = 60\ncore = 0\nshare = \"off\"\nscheduler = \"deadline\"\n[io]\nlock_memory = false";
+        let lane = enter(text, &state);
+        let said = missing(&lane);
+        assert!(said.contains("core 0: `share = \"off\"`"), "{said}");
+        assert!(!said.contains("has a core of its own"), "{said}");
+        assert_eq!((lane.core(), of_thread("Cpus_allowed_list:")), (None, before));
+    });
+}
+
+#[test]
 fn policies_without_a_period_have_no_frames() {
     let state = state();
     let error = Lane::enter_in(&policy(""), &state.directory).unwrap_err();
@@ -247,8 +288,12 @@ fn act_that_forks() {
         let is_ordinary = own_scheduling() == (0, 0);
         // Returns, and leaves the parent's lane alone.
         drop(lane);
+        let is_unlocked = locked_kib() == 0;
+        let own = Lane::enter_in(&policy(WITHOUT_CORE), &state.directory);
+        let has_own = own.is_ok_and(|own| missing(&own).contains("memory") || locked_kib() > 4_096);
+        let is_right = is_refused && is_ordinary && is_unlocked && has_own;
         // SAFETY: ends the child.
-        unsafe { libc::_exit(if is_refused && is_ordinary { 0 } else { 1 }) };
+        unsafe { libc::_exit(if is_right { 0 } else { 1 }) };
     }
     let mut status = -1;
     // SAFETY: waits for that child alone.
@@ -273,7 +318,6 @@ fn act_that_locks_memory() {
         return;
     }
     let (first_state, second_state) = (state(), state());
-    let locked_kib = || of_thread("VmLck:").strip_suffix(" kB").unwrap().parse::<u64>().unwrap();
     assert_eq!(locked_kib(), 0);
     let first = enter("[app]\nperiod_us = 2000", &first_state);
     if missing(&first).contains("all memory") {
@@ -288,4 +332,58 @@ fn act_that_locks_memory() {
     let report = first.leave();
     assert_eq!(locked_kib(), 0);
     assert!(!report.not_applied.iter().any(|note| note.what.contains("memory")), "{report}");
+}
+
+#[test]
+fn a_process_that_had_locked_memory_stays_locked_and_hears_so() {
+    act("threads::act_that_had_locked_memory").succeeds();
+}
+
+#[test]
+#[ignore = "a program that another test starts"]
+fn act_that_had_locked_memory() {
+    if !is_started() {
+        return;
+    }
+    let state = state();
+    let own = vec![1_u8; 1 << 20];
+    // SAFETY: memory of this function's own; locking changes no contents.
+    unsafe { rustix::mm::mlock(own.as_ptr().cast_mut().cast(), own.len()) }.unwrap();
+    let lane = enter(WITHOUT_CORE, &state);
+    let said = missing(&lane);
+    if said.contains("all memory") {
+        return skip("no right to lock all memory");
+    }
+    assert!(said.contains("had locked memory before"), "{said}");
+    lane.leave();
+    assert!(locked_kib() >= 1_024, "{} KiB", locked_kib());
+}
+
+#[test]
+fn a_process_that_has_mapped_more_than_there_is_locks_what_it_touches_and_hears_so() {
+    act("threads::act_that_has_mapped_much").succeeds();
+}
+
+#[test]
+#[ignore = "a program that another test starts"]
+fn act_that_has_mapped_much() {
+    if !is_started() {
+        return;
+    }
+    let state = state();
+    // As much as no machine has, and nothing of it.
+    let bytes = 1 << 44;
+    let flags = rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::NORESERVE;
+    let none = rustix::mm::ProtFlags::empty();
+    // SAFETY: a new mapping that nobody reads or writes.
+    unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, none, flags) }.unwrap();
+    let lane = enter(WITHOUT_CORE, &state);
+    let said = missing(&lane);
+    if said.contains("all memory, locked") {
+        return skip("no right to lock all memory");
+    }
+    assert!(said.contains("there is not memory for that"), "{said}");
+    assert!(locked_kib() > 1_000);
+    lane.leave();
+    assert_eq!(locked_kib(), 0);
 }

@@ -8,13 +8,17 @@ use std::time::Duration;
 use evermap_lane::bench::{Ladder, Launcher, Load, Preset, Results, Rung, serve};
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{self, Output};
+
+/// As a program's that a Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
 
 /// Measure what each part of a lane brings on this machine
 ///
 /// A player has its turn on each rung of a ladder, from an ordinary program that reads the disk to one in a lane whose data are on the tier, beside the same
 /// load: in rounds, each in another order, so that what drifts drifts for all. The load's own work is counted, with the player and without: what a
-/// lane costs the others beyond the player's own work is the last column. Nothing is left behind, whenever it ends.
+/// lane costs the others beyond the player's own work is the last column. A Ctrl-C ends it with what the turns came to that were done. Nothing is left
+/// behind, whenever it ends.
 ///
 ///     evermap lane bench --seconds 20 --rates 24,60 --hogs 4 --writers 2
 ///     evermap lane bench --background 'stress-ng --cpu 4 --hdd 2' --svg plots
@@ -39,7 +43,7 @@ pub struct Bench {
     /// Processes that write beside it
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     writers: usize,
-    /// A shell's command beside it, in place of hogs and writers; what it gets done is not counted
+    /// A shell's command beside it, in place of hogs and writers; what it gets done is not counted, so that no cost is told
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["hogs", "writers"])]
     background: Option<String>,
     /// Measure the tier with every 4 KiB taking so many microseconds longer, too
@@ -72,16 +76,30 @@ impl Bench {
             fs::create_dir_all(folder)
                 .map_err(|source| Failure::Target { path: folder.clone(), source })?;
         }
-        let results = ladder.run(|turn, turns, subject, preset| {
+        let stop = evermap_transfer::cancelled_by_signals();
+        let results = ladder.run_until(&stop, |turn, turns, subject, preset| {
             let name = subject.name();
             // Nobody is left to tell when stderr is closed.
             let _ =
                 writeln!(io::stderr(), "turn {turn} of {turns}: {name}, {} a second", preset.fps);
         })?;
+        let (done, planned) = (results.turns_done, results.turns_planned);
+        if results.cells.is_empty() {
+            output::warn(&format!(
+                "no results: it was ended after {done} of {planned} turns, and no player's was among them"
+            ));
+            return Err(Failure::CommandEnded { code: INTERRUPTED });
+        }
+        // Whatever cannot be drawn: what was measured is told.
+        let told = self.tell(&results);
         self.draw(&results)?;
+        told
+    }
+
+    fn tell(&self, results: &Results) -> Result<(), Failure> {
         let mut output = Output::new();
         match self.json {
-            true => output.json(&results)?,
+            true => output.json(results)?,
             false => output.line(results.to_string().trim_end())?,
         }
         output.finish()

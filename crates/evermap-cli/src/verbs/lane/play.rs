@@ -48,7 +48,7 @@ pub struct Play {
     /// Where a clip of its own is made: which disk is read
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// How much each frame reads; 128 KiB, and 16 KiB from 1,000 frames a second on
+    /// How much each frame reads; 128 KiB, and 16 KiB at 1,000 frames a second
     #[arg(long, value_name = "BYTES")]
     frame_bytes: Option<usize>,
     /// Processor time that each frame takes; 10.5 ms, 4 ms, 0.25 ms at 24, 60, 1,000 frames a second, a quarter of the period at others
@@ -118,7 +118,11 @@ impl Play {
         };
         // What was played until a Ctrl-C is told.
         let stop = evermap_transfer::cancelled_by_signals();
-        self.tell(&play_until(&policy, &playing, None, &stop)?)
+        let played = play_until(&policy, &playing, None, &stop)?;
+        // Whatever cannot be drawn: what was measured is told.
+        let told = self.tell(&played);
+        self.draw(&played)?;
+        told
     }
 
     fn policy(&self) -> Result<Policy, Failure> {
@@ -147,15 +151,17 @@ impl Play {
         Ok(policy)
     }
 
+    fn draw(&self, played: &Played) -> Result<(), Failure> {
+        let Some(path) = &self.svg else { return Ok(()) };
+        let svg = played
+            .report
+            .svg("Completion of each period")
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        fs::write(path, svg).map_err(|source| Failure::Target { path: path.clone(), source })
+    }
+
     fn tell(&self, played: &Played) -> Result<(), Failure> {
         let report = &played.report;
-        if let Some(path) = &self.svg {
-            let svg = report
-                .svg("Completion of each period")
-                .map_err(|error| Failure::Usage(error.to_string()))?;
-            fs::write(path, svg)
-                .map_err(|source| Failure::Target { path: path.clone(), source })?;
-        }
         let mut output = Output::new();
         match self.json {
             true => output.json(report)?,
