@@ -114,7 +114,7 @@ miri: ## The typed layer under Miri, which sees undefined behaviour; skipped wit
 	@scripts/miri.sh
 
 # Emulated, so that it runs anywhere: four to five minutes, most of them the 120 s that cuts are judged for.
-test-vm: setup ## Power cuts and kills of a whole machine (QEMU and a Debian kernel, from packages)
+test-vm: setup ## Power cuts and kills of a whole machine, lanes on other machines (QEMU and a Debian kernel, from packages)
 	@scripts/test-vm.sh
 
 fuzz: ## Fuzz the parsing of files, SECONDS_EACH=60 a target; needs a nightly Rust and cargo-fuzz
