@@ -113,7 +113,7 @@ test-races: ## The allocator under loom, ThreadSanitizer and Miri; the latter tw
 miri: ## The typed layer under Miri, which sees undefined behaviour; skipped without it
 	@scripts/miri.sh
 
-# Emulated, so that it runs anywhere: four to five minutes, most of them the 120 s that cuts are judged for.
+# Emulated, so that it runs anywhere: a quarter of an hour, much of it the 300 s that cuts are judged for.
 test-vm: setup ## Power cuts and kills of a whole machine, lanes on other machines (QEMU and a Debian kernel, from packages)
 	@scripts/test-vm.sh
 
