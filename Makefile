@@ -113,8 +113,8 @@ test-races: ## The allocator under loom, ThreadSanitizer and Miri; the latter tw
 miri: ## The typed layer under Miri, which sees undefined behaviour; skipped without it
 	@scripts/miri.sh
 
-# Emulated, so that it runs anywhere: four to five minutes, most of them the 120 s that cuts are judged for.
-test-vm: setup ## Power cuts and kills of a whole machine (QEMU and a Debian kernel, from packages)
+# Emulated, so that it runs anywhere: a quarter of an hour, much of it the 300 s that cuts are judged for.
+test-vm: setup ## Power cuts and kills of a whole machine, lanes on other machines (QEMU and a Debian kernel, from packages)
 	@scripts/test-vm.sh
 
 fuzz: ## Fuzz the parsing of files, SECONDS_EACH=60 a target; needs a nightly Rust and cargo-fuzz

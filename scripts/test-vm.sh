@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# `make test-vm`: power cuts and kills of a whole machine, emulated by QEMU.
+# `make test-vm`: power cuts and kills of a whole machine, and lanes on machines of other kinds, emulated by QEMU.
 #
 # Gets what the machine is made of (QEMU, a Debian kernel, busybox, file system tools: packages
 # only), builds the tests, packs kernel modules and test programs into an initial file system, and
-# runs crates/evermap/tests/vm, which boots it. Skips with a notice where the packages can't be had.
+# runs crates/evermap/tests/vm, which boots it and runs the others inside, as crates/evermap-lane/tests/vm.
+# Skips with a notice where the packages can't be had.
 #
 #   EVERMAP_VM_KERNEL   kernel package, e.g. linux-image-6.1.0-56-amd64; default: the newest there is
 #   EVERMAP_VM_CACHE    where the kernel is kept between runs
@@ -65,7 +66,10 @@ units="$(program_of evermap --lib)"
 protection="$(program_of evermap --test protection)"
 compartments="$(program_of evermap-compartment --test compartments)"
 wall="$(program_of evermap-compartment --test wall)"
-programs=("$tests" "$units" "$protection" "$compartments" "$wall")
+lane="$(program_of evermap-lane --test vm)"
+cargo build --quiet --locked --package evermap-cli
+evermap="$(scripts/target-dir.sh)/debug/evermap"
+programs=("$tests" "$units" "$protection" "$compartments" "$wall" "$lane" "$evermap")
 for program in "${programs[@]}"; do [ -x "$program" ]; done
 
 work="$(mktemp -d "${TMPDIR:-/tmp}/evermap-vm.XXXXXX")"
@@ -78,6 +82,8 @@ strip -o "$root/bin/units" "$units"
 strip -o "$root/bin/protection" "$protection"
 strip -o "$root/bin/compartments" "$compartments"
 strip -o "$root/bin/wall" "$wall"
+strip -o "$root/bin/lane" "$lane"
+strip -o "$root/bin/evermap" "$evermap"
 for library in $(ldd "${programs[@]}" | grep -o '/[^ ]*' | grep -v ':$' | sort -u); do
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::StateDirectory;
 use super::journal::{Before, Journal, Record};
 use crate::hold::tree::Tree;
+use crate::machine::{CpuList, Roots};
 use crate::process::{self, Process, Stat};
 use crate::sys::lock;
 use crate::sys::scheduler::{self, Thread};
@@ -195,7 +196,7 @@ fn make_ordinary(thread: Thread, before: &Before) -> bool {
 fn affinity_back(record: &Record) -> Option<String> {
     let core = record.core?;
     let own: BTreeSet<u32> = [core].into();
-    let mut count = 0;
+    let mut count = usize::from(is_off(core) && release_from_offline(record));
     let ends = Instant::now() + RELEASE_MAX;
     let mut quiet: Option<Instant> = None;
     // Who was released starts nothing on the core any more; but a process that is being made has the affinity that its parent had, and is seen
@@ -217,13 +218,31 @@ fn affinity_back(record: &Record) -> Option<String> {
     (count > 0).then(|| format!("{count} processes may run on other cores again"))
 }
 
+/// Gives the program's threads their former cores, wherever they are now: the kernel has let those run elsewhere that ran since their core
+/// went offline, and not for good. Whether there were any.
+fn release_from_offline(record: &Record) -> bool {
+    let program = record.program.filter(Process::is_alive);
+    let threads = program.map(|program| process::threads(program.pid)).unwrap_or_default();
+    let threads = threads.into_iter().filter_map(Thread::of);
+    let back = threads.filter(|thread| give_back(*thread, &record.before));
+    back.count() > 0
+}
+
+/// Whether the core does not run. Where nothing says so, it does.
+fn is_off(core: u32) -> bool {
+    let online = Roots::default().sys_text("devices/system/cpu/online");
+    let online = online.and_then(|text| text.parse::<CpuList>().ok());
+    online.is_some_and(|online| !online.contains(core))
+}
+
 /// What descends from the program, or bears the lane's id. Gives how many were on the core alone.
 fn release_family(record: &Record, program: Option<Process>, own: &BTreeSet<u32>) -> usize {
     let family: HashSet<u32> =
         program.map(|program| process::descendants(&[program.pid])).unwrap_or_default();
     let marker = format!("{LANE_VARIABLE}={}", record.id).into_bytes();
     let is_on_core = |pid: &u32| {
-        Thread::of(*pid).is_some_and(|id| scheduler::affinity(id).is_ok_and(|now| now == *own))
+        Thread::of(*pid)
+            .is_some_and(|id| scheduler::affinity(id).is_ok_and(|now| now.is_subset(own)))
     };
     let is_ours = |pid: &u32| family.contains(pid) || process::has_in_environment(*pid, &marker);
     let is_of_kernel = |pid: &u32| Stat::of(*pid).is_none_or(|stat| stat.is_of_kernel());
@@ -235,18 +254,17 @@ fn release_family(record: &Record, program: Option<Process>, own: &BTreeSet<u32>
     released.inspect(|pid| timers_back(*pid, &record.before)).count()
 }
 
-/// Lets the threads of a process that are on the lane's core alone run where they could before. Whether there were any. Threads that
+/// Lets the threads of a process that are on the lane's core alone run where they could before: also those that sleep on it while it is offline,
+/// which the kernel says are on no core. Whether there were any. Threads that
 /// it starts meanwhile are looked for until there is no new one.
 pub(crate) fn release(pid: u32, own: &BTreeSet<u32>, before: &Before) -> bool {
     let mut is_any = false;
     for _ in 0..8 {
         let mut is_new = false;
         for thread in process::threads(pid).into_iter().filter_map(Thread::of) {
-            let is_pinned = scheduler::affinity(thread).is_ok_and(|now| now == *own);
+            let is_pinned = scheduler::affinity(thread).is_ok_and(|now| now.is_subset(own));
             if is_pinned && before.affinity != *own {
-                let is_back = scheduler::set_affinity(thread, &before.affinity)
-                    .or_else(|_| scheduler::set_affinity(thread, &everything()));
-                is_new |= is_back.is_ok();
+                is_new |= give_back(thread, before);
             }
         }
         is_any |= is_new;
@@ -261,6 +279,12 @@ pub(crate) fn release(pid: u32, own: &BTreeSet<u32>, before: &Before) -> bool {
 /// costs nothing but some power.
 pub(crate) fn timers_back(pid: u32, before: &Before) {
     drop(fs::write(format!("/proc/{pid}/timerslack_ns"), before.timer_slack_ns.to_string()));
+}
+
+/// Lets a thread run where it could before, or everywhere if none of that is there any more.
+fn give_back(thread: Thread, before: &Before) -> bool {
+    let is_back = scheduler::set_affinity(thread, &before.affinity);
+    is_back.or_else(|_| scheduler::set_affinity(thread, &everything())).is_ok()
 }
 
 /// All cores: the kernel leaves out those that a thread cannot have.

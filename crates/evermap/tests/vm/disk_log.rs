@@ -18,11 +18,13 @@ const SECTORS_PER_BLOCK: usize = 8;
 
 /// Does ext4 rely on a block being written whole? Its superblock and its journal's are written in
 /// place and have checksums: torn ones are refused at mounting.
-fn written_whole(sector: usize, block: &[u8]) -> bool {
+fn written_whole(begins: &[usize], sector: usize, block: &[u8]) -> bool {
     const JOURNAL_MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
     let is_journal_superblock =
         block.starts_with(&JOURNAL_MAGIC) && matches!(block.get(4..8), Some([0, 0, 0, 3 | 4]));
-    sector < SECTORS_PER_BLOCK || is_journal_superblock
+    let is_superblock =
+        begins.iter().any(|begin| (*begin..begin + SECTORS_PER_BLOCK).contains(&sector));
+    is_superblock || is_journal_superblock
 }
 
 /// Begins the sector that carries a promise.
@@ -40,6 +42,8 @@ pub struct Entry {
 pub struct DiskLog {
     bytes: Vec<u8>,
     pub entries: Vec<Entry>,
+    /// The sectors with which its file systems begin.
+    pub begins: Vec<usize>,
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
@@ -72,7 +76,7 @@ impl DiskLog {
             entries.push(Entry { sector, flags, data: at..at + length });
             at += length;
         }
-        Ok(DiskLog { bytes, entries })
+        Ok(DiskLog { bytes, entries, begins: vec![0] })
     }
 
     /// Is everything before entry `index` durable once it is done?
@@ -134,7 +138,11 @@ impl DiskLog {
             }
             let kept = random.below(2) == 0;
             let block = i - (at % SECTORS_PER_BLOCK).min(i);
-            if written_whole(at, &data[block * SECTOR..]) { block_is_kept } else { kept }
+            if written_whole(&self.begins, at, &data[block * SECTOR..]) {
+                block_is_kept
+            } else {
+                kept
+            }
         })
     }
 

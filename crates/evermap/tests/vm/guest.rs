@@ -2,6 +2,7 @@
 //! command line. A violation is printed and fails the program, which the init script reports.
 
 mod cuts;
+mod lane;
 mod marks;
 mod transfer;
 
@@ -11,14 +12,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::layout::{Part, image_bytes};
 use crate::random::Random;
 use crate::states::{End, Promise, commit_states, judge, read_states, say};
 use cuts::Recorded;
+pub use lane::PARTS as LANE_PARTS;
 use marks::Marks;
-pub use transfer::IMAGE_BYTES as COPIES_IMAGE_BYTES;
+pub use transfer::PARTS as COPIES_PARTS;
 
-/// Bytes of the file system at the front of the recorded disk; marks lie behind it.
-pub const IMAGE_BYTES: u64 = 16 << 20;
+/// The file system of the recorded disk.
+pub const PARTS: [Part; 1] = [Part::whole(16 << 20, 128)];
 /// States between which another process reads while this one commits.
 const READER_FROM: u64 = 100;
 const READER_UP_TO: u64 = 180;
@@ -59,6 +62,9 @@ fn guest() {
         Some("direct") => direct(&orders),
         Some("protection") => protection(),
         Some("compartments") => compartments(),
+        Some("lane") => lane::tests(&orders),
+        Some("record-moves") => lane::record(),
+        Some("replay-moves") => lane::replay(&orders),
         _ => eprintln!("SKIPPED: this is not the machine that make test-vm boots"),
     }
 }
@@ -77,7 +83,10 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
 fn mount(kind: &str, device: &str, options: &str, place: &str) -> Result<(), String> {
     // Devices are found while this program starts.
     let started = Instant::now();
-    while !Path::new(device).exists() && started.elapsed() < Duration::from_secs(60) {
+    while device.starts_with('/')
+        && !Path::new(device).exists()
+        && started.elapsed() < Duration::from_secs(60)
+    {
         std::thread::sleep(Duration::from_millis(50));
     }
     run("/bin/mount", &["-t", kind, "-o", options, device, place])
@@ -117,7 +126,7 @@ fn write_back_every(centiseconds: u32) {
 fn record(orders: &Orders) {
     write_back_every(5);
     mount("ext4", "/dev/vda", "commit=1", "/mnt").unwrap();
-    let mut marks = Marks::open("/dev/vda", IMAGE_BYTES);
+    let mut marks = Marks::open("/dev/vda", image_bytes(&PARTS));
     let (mut left, started) = (orders.number("commits"), Instant::now());
     let mut reader: Option<Child> = None;
     let directory = Path::new("/mnt/store");
@@ -143,7 +152,7 @@ fn record(orders: &Orders) {
 
 /// Cuts the recorded disk's power at many places and judges what recovery makes of each.
 fn replay(orders: &Orders) {
-    let log = Recorded { image_bytes: IMAGE_BYTES, log_device: "/dev/vdb", rounds: 4 };
+    let log = Recorded { parts: &PARTS, log_device: "/dev/vdb", rounds: 4 };
     let states = cuts::replay(orders, &log, &mut |promise, random| {
         let promise = promise.and_then(Promise::of_line).unwrap_or_default();
         judge(Path::new("/mnt/store"), promise, random.below(2) == 0)

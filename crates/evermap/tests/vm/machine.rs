@@ -1,5 +1,6 @@
 //! The machine from outside: boots a kernel in QEMU with disks, listens to it, kills it.
 
+mod lane;
 mod power_cuts;
 mod transfer;
 
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::guest::IMAGE_BYTES;
+use crate::guest::PARTS;
 use crate::random::Random;
 use crate::states::Promise;
 use power_cuts::PowerCuts;
@@ -37,12 +38,24 @@ impl Parts {
 
     /// Starts a machine for one job.
     fn boot(&self, memory: &[String], disks: &[String], orders: &[(&str, String)]) -> Machine {
+        self.boot_with(2, memory, disks, orders)
+    }
+
+    /// One with so many cores.
+    fn boot_with(
+        &self,
+        cores: u32,
+        memory: &[String],
+        disks: &[String],
+        orders: &[(&str, String)],
+    ) -> Machine {
         let mut append = "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off".to_string();
         append += " lsm=landlock";
         append += &format!(" memmap={}M!{}M", DIRECT_BYTES >> 20, DIRECT_OFFSET >> 20);
         orders.iter().for_each(|(name, value)| append += &format!(" evermap.{name}={value}"));
         let mut child = Command::new("qemu-system-x86_64")
-            .args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1024", "-no-reboot"])
+            .args(["-accel", "tcg", "-cpu", "max", "-smp", &cores.to_string()])
+            .args(["-m", "1024", "-no-reboot"])
             .args(["-nodefaults", "-nic", "none", "-vga", "none", "-display", "none"])
             .args(["-serial", "stdio"])
             .args(memory)
@@ -132,6 +145,19 @@ fn make_file_system(tool: &str, arguments: &[&str], path: &Path, size: &[&str]) 
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// The machine's memory as a file, so that a part of it that the kernel leaves alone outlives the machine; that part has an ext4.
+fn memory_with_a_file_system(directory: &Path) -> [String; 4] {
+    let file = directory.join("memory");
+    make_file(&file, 1 << 30);
+    let offset = format!("offset={DIRECT_OFFSET}");
+    let kibibytes = format!("{}k", DIRECT_BYTES >> 10);
+    let layout = ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", &offset];
+    make_file_system("mke2fs", &layout, &file, &[&kibibytes]);
+    let backend =
+        format!("memory-backend-file,id=m,size=1024M,share=on,mem-path={}", file.display());
+    ["-object", &backend, "-M", "q35,memory-backend=m"].map(str::to_string)
+}
+
 fn disk(path: &Path, more: &str) -> [String; 2] {
     ["-drive".into(), format!("if=virtio,format=raw,cache=unsafe,file={}{more}", path.display())]
 }
@@ -144,8 +170,7 @@ fn a_power_cut_between_any_two_flushes_leaves_a_committed_state_and_none_older_t
     let cuts = PowerCuts {
         record: ("record", vec![("commits", commits.to_string())]),
         replay: "replay",
-        image_bytes: IMAGE_BYTES,
-        inodes: 128,
+        parts: &PARTS,
         further_disk: None,
         seconds: 120,
         only: "a_power_cut",
@@ -181,16 +206,7 @@ fn kills_of_the_machine_lose_nothing_that_was_promised_on_persistent_memory() {
     let started = Instant::now();
     let mut random = Random::new(seed());
     let directory = tempfile::tempdir().unwrap();
-    // The machine's memory is a file, so a part of it that the kernel leaves alone outlives it.
-    let memory_file = directory.path().join("memory");
-    make_file(&memory_file, 1 << 30);
-    let offset = format!("offset={DIRECT_OFFSET}");
-    let kibibytes = format!("{}k", DIRECT_BYTES >> 10);
-    let layout = ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", &offset];
-    make_file_system("mke2fs", &layout, &memory_file, &[&kibibytes]);
-    let backend =
-        format!("memory-backend-file,id=m,size=1024M,share=on,mem-path={}", memory_file.display());
-    let memory = ["-object", &backend, "-M", "q35,memory-backend=m"].map(str::to_string);
+    let memory = memory_with_a_file_system(directory.path());
     let mut promise: Option<Promise> = None;
     let kills = number("EVERMAP_VM_MACHINE_KILLS", 4);
     for round in 0..=kills {

@@ -9,6 +9,7 @@
 mod copies;
 mod disk_log;
 mod guest;
+mod layout;
 mod machine;
 mod random;
 mod states;

@@ -5,20 +5,22 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::{Orders, mount, run};
-use crate::disk_log::DiskLog;
+use crate::disk_log::{DiskLog, SECTOR};
+use crate::layout::{Part, image_bytes};
 use crate::random::Random;
 use crate::states::say;
 
-/// Judges what is mounted on `/mnt` by the last promise, if one was made; gives the number of the state that it found.
+/// Judges what is mounted by the last promise, if one was made; gives the number of the state that it found.
 pub type Judge<'a> = dyn FnMut(Option<&str>, &mut Random) -> Result<u64, String> + 'a;
 
 /// A recording: the disk as it was before is `/dev/vda`.
 pub struct Recorded {
-    /// Of the file system; marks lie behind it.
-    pub image_bytes: u64,
+    /// Its file systems; marks lie behind them.
+    pub parts: &'static [Part],
     /// What it was sent since.
     pub log_device: &'static str,
     /// Rounds that cut between all flushes: each goes through the whole recording.
@@ -42,11 +44,13 @@ impl Cut {
 
 /// Cuts until the time that was ordered is over, and says how many different states were found. Panics if there was a violation.
 pub fn replay(orders: &Orders, recorded: &Recorded, judge: &mut Judge<'_>) -> usize {
-    let mut base = vec![0; recorded.image_bytes as usize];
+    let image_bytes = image_bytes(recorded.parts);
+    let mut base = vec![0; image_bytes as usize];
     File::open("/dev/vda").unwrap().read_exact(&mut base).unwrap();
     let mut bytes = Vec::new();
     File::open(recorded.log_device).unwrap().read_to_end(&mut bytes).unwrap();
-    let log = DiskLog::parse(bytes).unwrap();
+    let mut log = DiskLog::parse(bytes).unwrap();
+    log.begins = recorded.parts.iter().map(|part| part.offset as usize / SECTOR).collect();
     let only = orders.text("cut").map(Cut::parse);
     let deadline = Instant::now() + Duration::from_secs(orders.number("seconds"));
     let mut random = Random::new(orders.number("seed"));
@@ -55,7 +59,8 @@ pub fn replay(orders: &Orders, recorded: &Recorded, judge: &mut Judge<'_>) -> us
         in_flight: 0,
         judged: 0,
         found: BTreeMap::new(),
-        disk: Disk::new(recorded.image_bytes),
+        disk: Disk::new(image_bytes),
+        mounts: recorded.parts.iter().map(Mounts::of).collect(),
         wanted: base.clone(),
         judge,
     };
@@ -118,8 +123,42 @@ struct Bench<'a, 'j> {
     judged: u64,
     found: BTreeMap<u64, u64>,
     disk: Disk,
+    mounts: Vec<Mounts>,
     wanted: Vec<u8>,
     judge: &'a mut Judge<'j>,
+}
+
+/// How a file system of a cut disk is mounted, again and again.
+struct Mounts {
+    device: String,
+    options: &'static str,
+    place: &'static str,
+}
+
+impl Mounts {
+    /// Once the disk is there.
+    fn of(part: &Part) -> Mounts {
+        if part.offset == 0 {
+            return Mounts { device: Disk::PATH.into(), options: "loop", place: part.place };
+        }
+        let free = Command::new("/bin/losetup").arg("-f").output().unwrap();
+        let device = String::from_utf8(free.stdout).unwrap().trim().to_owned();
+        run("/bin/losetup", &["-o", &part.offset.to_string(), &device, Disk::PATH]).unwrap();
+        std::fs::create_dir_all(part.place).unwrap();
+        Mounts { device, options: "rw", place: part.place }
+    }
+
+    fn mount(&self) -> Result<(), String> {
+        mount("ext4", &self.device, self.options, self.place)
+    }
+
+    /// What the mount has set up for itself goes with it.
+    fn unmount(&self) -> Result<(), String> {
+        match self.options {
+            "loop" => run("/bin/umount", &["-d", self.place]),
+            _ => run("/bin/umount", &[self.place]),
+        }
+    }
 }
 
 /// The file that a cut disk is mounted from.
@@ -167,10 +206,10 @@ impl Bench<'_, '_> {
         self.log.apply_some(from..cut.entry, &mut self.wanted, &mut random)?;
         self.in_flight += u64::from(from < cut.entry);
         self.disk.set(&self.wanted)?;
-        mount("ext4", Disk::PATH, "loop", "/mnt")?;
+        self.mounts.iter().try_for_each(Mounts::mount)?;
         let judge = std::panic::AssertUnwindSafe(|| (self.judge)(promise, &mut random));
         let judged = std::panic::catch_unwind(judge);
-        run("/bin/umount", &["-d", "/mnt"])?;
+        self.mounts.iter().try_for_each(Mounts::unmount)?;
         self.judged += 1;
         if self.judged.is_multiple_of(100) {
             say(&format!("progress: {} cuts, at entry {}", self.judged, cut.entry));

@@ -1,10 +1,12 @@
 //! Power cuts from outside: one machine fills a disk that QEMU records, a second one cuts the recording and judges.
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::{Parts, disk, make_file, make_file_system, number, seed};
 use crate::disk_log::DiskLog;
+use crate::layout::{Part, image_bytes, partition_table};
 
 /// What is recorded and judged.
 pub struct PowerCuts {
@@ -12,9 +14,8 @@ pub struct PowerCuts {
     pub record: (&'static str, Vec<(&'static str, String)>),
     /// The job of the second one.
     pub replay: &'static str,
-    /// Of the file system on the disk that is recorded.
-    pub image_bytes: u64,
-    pub inodes: u32,
+    /// The file systems on the disk that is recorded.
+    pub parts: &'static [Part],
     /// Makes a disk that both machines may read.
     pub further_disk: Option<fn(&Path)>,
     /// How long is judged.
@@ -73,11 +74,12 @@ impl PowerCuts {
     fn record(&self, parts: &Parts, directory: &Path, further: &[String]) {
         let [base, disk, log] =
             ["base.img", "disk.img", "disk.log"].map(|name| directory.join(name));
-        make_file(&base, self.image_bytes + (1 << 20));
-        let kibibytes = format!("{}k", self.image_bytes >> 10);
-        let inodes = self.inodes.to_string();
-        let layout = ["-q", "-t", "ext4", "-b", "4096", "-J", "size=4", "-N", &inodes];
-        make_file_system("mke2fs", &layout, &base, &[&kibibytes]);
+        make_file(&base, image_bytes(self.parts) + (1 << 20));
+        self.parts.iter().for_each(|part| make_part(part, &base));
+        if self.parts.iter().all(|part| part.offset > 0) {
+            let disk = std::fs::File::options().write(true).open(&base).unwrap();
+            disk.write_all_at(&partition_table(self.parts), 0).unwrap();
+        }
         std::fs::copy(&base, &disk).unwrap();
         make_file(&log, 0);
         let mut disks: Vec<String> = [
@@ -97,4 +99,12 @@ impl PowerCuts {
         parts.boot(&[], &disks, &orders).finish();
         std::fs::remove_file(&disk).unwrap();
     }
+}
+
+fn make_part(part: &Part, disk: &Path) {
+    let kibibytes = format!("{}k", part.bytes >> 10);
+    let (inodes, offset) = (part.inodes.to_string(), format!("offset={}", part.offset));
+    let layout =
+        ["-q", "-F", "-t", "ext4", "-b", "4096", "-J", "size=4", "-N", &inodes, "-E", &offset];
+    make_file_system("mke2fs", &layout, disk, &[&kibibytes]);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::power_cuts::PowerCuts;
 use super::{Parts, make_file, make_file_system, number};
 use crate::copies::make_sources;
-use crate::guest::COPIES_IMAGE_BYTES;
+use crate::guest::COPIES_PARTS;
 
 /// Room for the sources; what is not used is a hole.
 const SOURCES_BYTES: u64 = 256 << 20;
@@ -30,8 +30,7 @@ fn a_power_cut_between_any_two_flushes_leaves_whole_copies_under_their_names_and
     let cuts = PowerCuts {
         record: ("record-copies", vec![("states", states().to_string())]),
         replay: "replay-copies",
-        image_bytes: COPIES_IMAGE_BYTES,
-        inodes: 256,
+        parts: &COPIES_PARTS,
         further_disk: Some(make_sources_disk),
         seconds: 90,
         only: "transfer",
