@@ -33,6 +33,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
         "wake-up p99",
         "I/O p99",
         "I/O most",
+        "host had the core",
     ];
     let mut drawn = Vec::new();
     for (at, preset) in PRESETS.into_iter().enumerate() {
@@ -53,6 +54,7 @@ pub fn report(bench: &mut Bench) -> Outcome {
                 ms(cell.wake_up_ms.p99),
                 ms(cell.io_ms.p99),
                 ms(cell.io_ms.max),
+                cell.stolen_ms.map_or(String::new(), |stolen| format!("{stolen:.0}")),
             ]);
         }
         println!("{table}");

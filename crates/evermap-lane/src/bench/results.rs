@@ -65,6 +65,8 @@ pub struct Cell {
     pub damaged: u64,
     /// Bytes of the clip that were cached before a turn began: the most.
     pub cached_bytes_max: Option<u64>,
+    /// The time for which the lane's core could have run and the host of this virtual machine ran others, of all turns, to 10 ms of each; none without a lane's core.
+    pub stolen_ms: Option<f64>,
     /// What the load got done beside it, each second.
     pub units_per_s: Units,
     /// What it got done alone.
@@ -149,6 +151,7 @@ fn cell((preset, subject): (Preset, Subject), turns: &[Turn], cores: usize) -> C
         wake_up_ms: timed(|frame| frame.wake_up_ms),
         reads,
         damaged,
+        stolen_ms: played().filter_map(|played| played.report.stolen_ms).reduce(|sum, ms| sum + ms),
         cached_bytes_max: own.iter().filter_map(|turn| turn.cached_bytes).max(),
         units_per_s,
         units_alone_per_s,
@@ -249,6 +252,13 @@ impl Results {
                     cell.name, cell.preset.fps, cell.damaged
                 )?;
             }
+            if let Some(stolen_ms) = cell.stolen_ms.filter(|ms| *ms > 0.0) {
+                let (name, fps) = (&cell.name, cell.preset.fps);
+                writeln!(
+                    f,
+                    "{name} at {fps}: this machine's host ran others on the lane's core for {stolen_ms:.0} ms of it"
+                )?;
+            }
             let is_disk = cell.subject.rung.is_some_and(super::Rung::reads_disk);
             if let Some(bytes) = cell.cached_bytes_max.filter(|bytes| is_disk && *bytes > 0) {
                 let (name, fps) = (&cell.name, cell.preset.fps);
@@ -277,7 +287,7 @@ mod tests {
     fn turn(rung: Option<Rung>, computed: f64) -> Turn {
         let mut report = Report::default();
         (report.periods, report.misses, report.drops) = (1_000, 7, 3);
-        report.processor_ms = 2_500.0;
+        (report.processor_ms, report.stolen_ms) = (2_500.0, Some(20.0));
         let played = Played { report, timed: Vec::new(), damaged: 0, span_ns: (0, 10_000_000_000) };
         Turn {
             round: 0,
@@ -300,6 +310,7 @@ mod tests {
         let text = results.to_string();
         assert!(text.contains("1.00") && text.contains("0.30"), "{text}");
         assert!(text.contains("periods that were dropped"), "{text}");
+        assert!(text.contains("for 20 ms of it"), "{text}");
         assert!(!text.contains("ended after") && !text.contains("cannot be told"), "{text}");
     }
 

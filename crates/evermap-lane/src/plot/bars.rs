@@ -122,8 +122,8 @@ impl BarChart {
                 let gap = (bar_width * 0.04).min(1.0);
                 let corners = ((from + gap, y.place(0.0)), (from + bar_width - gap, end));
                 canvas.rectangle(corners.0, corners.1, colour(index))?;
-                let text = figure(value);
-                if width_of(&text, TEXT) <= bar_width + 2.0 {
+                let fits = |text: &String| width_of(text, TEXT) <= bar_width + 2.0;
+                if let Some(text) = figures(value).into_iter().find(fits) {
                     let beside = if value < 0.0 { TEXT * 0.75 } else { -TEXT * 0.75 };
                     canvas.text(&text, (from + bar_width / 2.0, end + beside), TEXT, At::Centre)?;
                 }
@@ -131,6 +131,14 @@ impl BarChart {
         }
         Ok(())
     }
+}
+
+/// As exactly as it is, and shorter ones that still say something.
+fn figures(value: f64) -> Vec<String> {
+    let mut all = vec![figure(value)];
+    all.extend([2, 1, 0].map(|digits| format!("{value:.digits$}")));
+    all.retain(|text| value == 0.0 || text.parse::<f64>().is_ok_and(|shown| shown != 0.0));
+    all
 }
 
 /// Three figures, about.
@@ -159,6 +167,14 @@ mod tests {
             values.map(figure),
             ["0", "0", "0", "0.25", "-4.9", "84", "1234", "2.5e9"].map(String::from)
         );
+    }
+
+    #[test]
+    fn a_narrow_bar_says_less_of_its_value_and_never_that_it_is_nothing() {
+        assert_eq!(figures(0.117), ["0.117", "0.12", "0.1"]);
+        assert_eq!(figures(48.41), ["48.4", "48.41", "48.4", "48"]);
+        assert_eq!(figures(0.0)[0], "0");
+        assert!(figures(1e-9).is_empty());
     }
 
     #[test]

@@ -14,9 +14,12 @@ impl Report {
     }
 }
 
-/// Completions of one or more runs with the same deadline.
+/// Completions of one or more runs with the same deadline. Where the latest is ten deadlines late, the axis is logarithmic: the others would lie on the ground.
 pub(crate) fn completion_chart(title: &str, deadline_ms: f64, series: Vec<Series>) -> LineChart {
+    let points = series.iter().flat_map(|series| &series.points);
+    let latest_ms = points.map(|(_, ms)| *ms).fold(0.0, f64::max);
     LineChart {
+        log_y: latest_ms > 10.0 * deadline_ms,
         title: title.into(),
         x_label: "period".into(),
         y_label: "completion [ms]".into(),
