@@ -313,8 +313,8 @@ impl Profile {
                 return Err(Error::MissingKey { key: of.key.into(), meaning: of.meaning });
             }
         }
-        let devices = self.devices().into_iter().chain([self.device.clone()]);
-        devices.map(|device| self.device_of(&device).map(drop)).collect()
+        let mut devices = self.devices().into_iter().chain([self.device.clone()]);
+        devices.try_for_each(|device| self.device_of(&device).map(drop))
     }
 }
 
@@ -401,7 +401,7 @@ mod tests {
             ("read_us_per_page =", "read_us_per_pge =", "read_us_per_pge"),
             ("[cache]", "[[cache]]", "cache"),
             ("[cache]", "[cache", "line"),
-            ("pages_per_period = { value = 6", "pages_per_period = { value = 600", "collect"),
+            ("pages_per_period = { value = 5.07", "pages_per_period = { value = 507", "collect"),
         ] {
             let error = refused(what, instead);
             assert!(error.contains(told), "{instead}: {error}");
