@@ -159,6 +159,8 @@ fn mistakes_are_told_with_what_to_do() {
     for (arguments, code, told) in [
         (&["run", "--profile", "bahn2091"][..], 3, "there are `bahn2019` and `measured`"),
         (&["run", "--profile", "none.toml"], 3, "none.toml"),
+        (&["run", "--profile", "/dev/zero"], 8, "longer than any such file"),
+        (&["run", "--set", "devices.pcram.block_pages=64", "--device", "pcram"], 2, "program_us"),
         (&["run", "--profile", "bad.toml"], 2, "bad.toml: there is no parameter `cache.size`"),
         (&["run", "--profile", "no.toml"], 8, "no.toml"),
         (&["run", "--set", "capacty=3"], 2, "capacty"),
@@ -172,6 +174,7 @@ fn mistakes_are_told_with_what_to_do() {
         (&["run", "--frames", "1000000", "--set", "references=1e7"], 2, "frames.count"),
         (&["sweep", "--over", "capacity=10..100"], 2, "step"),
         (&["sweep"], 2, "--over"),
+        (&["sweep", "--over", "wait=0", "--seeds", "0"], 2, "seeds"),
         (&["fit", "--targets", "none.toml"], 3, "none.toml"),
         (&["reproduce", "bahn2019", "--to", "x", "--seeds", "0"], 2, "seeds"),
     ] {

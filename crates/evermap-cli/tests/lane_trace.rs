@@ -7,6 +7,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use common::{Place, Ran};
 
@@ -195,6 +197,93 @@ fn what_a_program_leaves_running_is_recorded_to_its_end() {
 }
 
 #[test]
+fn what_is_left_running_and_never_silent_is_no_longer_recorded_after_a_key() {
+    if !can_trace() {
+        return;
+    }
+    let place = Place::new();
+    place.file("data", "some bytes");
+    let line = "(while :; do read line <data; done) >/dev/null & echo $$";
+    let mut command = place.bare(&["lane", "trace", "record", "-o", "out", "--", "sh", "-c", line]);
+    // strace complains for as long as what is left goes on.
+    command.env("PATH", "/usr/bin:/bin").stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.process_group(0).spawn().unwrap();
+    let group = rustix::process::Pid::from_child(&child);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let program: u32 = lines.next().unwrap().unwrap().parse().unwrap();
+    // Until it has ended, a key is its own business.
+    while Path::new(&format!("/proc/{program}")).exists() {
+        sleep(Duration::from_millis(5));
+    }
+    sleep(Duration::from_millis(300));
+    rustix::process::kill_process(group, rustix::process::Signal::INT).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let ended = loop {
+        match child.try_wait().unwrap() {
+            None if Instant::now() < until => sleep(Duration::from_millis(20)),
+            ended => break ended,
+        }
+    };
+    // What was left, and what did not end.
+    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    assert_eq!(ended.expect("the recording ends").code(), Some(0));
+    let text = std::fs::read_to_string(place.path("out")).unwrap();
+    assert!(text.contains("/data\""), "{}", text.len());
+}
+
+/// The names in a folder, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_recorder_that_is_killed_leaves_no_files() {
+    let place = Place::new();
+    let temporary = place.path("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    for tool in ["strace", "perf"] {
+        let line = "echo ready; exec sleep 600";
+        let mut command = place.bare(&["lane", "trace", "record", "--with", tool, "-o", "out"]);
+        command.args(["--", "sh", "-c", line]).env("PATH", "/usr/bin:/bin");
+        command.env("TMPDIR", &temporary).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.process_group(0).spawn().unwrap();
+        let group = rustix::process::Pid::from_child(&child);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        if lines.next().is_none() {
+            eprintln!("skipped: no {tool} here, or no right to record with it");
+            child.wait().unwrap();
+            continue;
+        }
+        // The pipe of strace has its name until its first line is read.
+        let until = Instant::now() + Duration::from_secs(20);
+        while !names(&temporary).is_empty() && Instant::now() < until {
+            sleep(Duration::from_millis(5));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        assert_eq!(names(&temporary), Vec::<String>::new(), "{tool}");
+        assert_eq!(names(&place.path(".")), ["temporary"], "{tool}");
+    }
+}
+
+#[test]
+fn warnings_of_a_recording_name_no_lines_of_what_nobody_has() {
+    if !can_trace() {
+        return;
+    }
+    let place = Place::new();
+    let ran = trace(&place, &["record", "-o", "out", "--", "sh", "-c", "echo x >>log"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("it is appended to"), "{ran:?}");
+    assert!(!ran.err.contains("line "), "{ran:?}");
+}
+
+#[test]
 fn requests_that_reach_the_disk_are_recorded_by_perf() {
     let place = Place::new();
     // Where a disk is behind it, `tmp` may not be.
@@ -216,6 +305,8 @@ fn requests_that_reach_the_disk_are_recorded_by_perf() {
         eprintln!("skipped: no direct writes here: {}", ran.err);
         return;
     }
+    // `HOME` is here, too: perf keeps nothing of what it saw.
+    assert_eq!(names(&place.path(".")), ["out"]);
     let text = std::fs::read_to_string(place.path("out")).unwrap();
     let is_ours = |line: &&str| line.contains("\"op\":\"write\"") && line.contains("\"lat\":");
     let bytes: u64 = text

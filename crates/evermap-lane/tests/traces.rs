@@ -172,6 +172,44 @@ strace: Process 72 detached
 }
 
 #[test]
+fn what_was_begun_is_told_when_another_call_ends_instead() {
+    let text = "\
+71 1795464441.000000 openat(AT_FDCWD</h>, \"a\", O_RDWR) = 3</h/a> <0.000010>
+71 1795464441.000100 write(3</h/a>, \"\"..., 512 <unfinished ...>
+71 1795464441.000200 <... read resumed>\"\"..., 10) = 10 <0.000100>
+71 1795464441.000300 writev(3</h/a>, [{iov_base=\"\"..., iov_len=9}, {iov_base=\"\"..., iov_len=7}], 2 <unfinished ...>
+";
+    let trace = read_as(Format::Strace, text).unwrap();
+    // How much the vectors are together nobody said; that there are two of them is no length.
+    assert_eq!(transfers(&trace), [(Operation::Write, "/h/a", Some(0), 512)]);
+    assert_eq!(
+        problems(&trace),
+        [
+            (Some(2), Problem::Unfinished),
+            (Some(3), Problem::Unstarted),
+            (Some(4), Problem::Unfinished)
+        ]
+    );
+}
+
+#[test]
+fn calls_that_never_return_are_bounded_by_their_text() {
+    let path = "a".repeat(4_000);
+    let begin = |process: u32| {
+        format!("{process} 1795464441.000100 write(3</{path}>, \"\"..., 512 <unfinished ...>\n")
+    };
+    let end = |process: u32| {
+        format!("{process} 1795464441.000200 <... write resumed>) = 512 <0.000100>\n")
+    };
+    // 24 MB of them: more than are kept.
+    let text: String = (1..=6_000).map(begin).chain((1..=6_000).map(end)).collect();
+    let trace = read_as(Format::Strace, &text).unwrap();
+    assert_eq!(trace.events.len(), 6_000);
+    let answered = trace.events.iter().filter(|event| event.latency_ns.is_some()).count();
+    assert!(answered > 3_000 && answered < 5_000, "{answered}");
+}
+
+#[test]
 fn a_child_whose_first_call_comes_before_its_parents_returns_has_its_files() {
     let text = "\
 71 1795464441.000000 openat(AT_FDCWD, \"/h/a\", O_RDONLY) = 3 <0.000010>
@@ -282,6 +320,18 @@ fn blkparse_that_was_filtered_has_what_is_left() {
 ";
     let trace = read_as(Format::Blkparse, answered).unwrap();
     assert_eq!(trace.events[0].latency_ns, Some(200_000));
+}
+
+#[test]
+fn requests_without_answers_are_read_no_further_than_to_the_most_that_is_wanted() {
+    let line = |n: u64| format!("  8,0 0 {n} 0.{n:09} 700 Q R {} + 8 [fio]\n", n * 8);
+    let text: String = (1..=20_000).map(line).collect();
+    let mut rest = text.as_bytes();
+    let options = Options { events_max: 100, ..Options::default() };
+    let trace = Trace::read_from(&mut rest, "test", &options).unwrap();
+    assert_eq!(trace.events.len(), 100);
+    assert_eq!(problems(&trace), [(Some(101), Problem::TooManyEvents)]);
+    assert!(rest.len() > text.len() / 2, "{} bytes were not read", rest.len());
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Files {
         self.looks += 1;
     }
 
-    /// Looks once more, if there is anything to look at.
+    /// Looks once more.
     pub(super) fn finish(&mut self) {
         self.look();
         self.look_at_mappings();

@@ -22,7 +22,7 @@ pub use process::Unobservable;
 pub use rhythm::{Rhythm, WAKE_UPS_MIN};
 pub use wakeups::Source;
 
-use crate::machine::CpuList;
+use crate::machine::{CpuList, Roots};
 use crate::process::{Stat, threads};
 use crate::sys::scheduler::{self, Thread};
 use crate::{Error, Policy, Result};
@@ -119,6 +119,9 @@ pub struct Observation {
     pub read_from_disks_bytes: Option<u64>,
     /// Memory of it that is locked.
     pub locked_bytes: u64,
+    /// The machine's cores that run; empty where that is not told.
+    #[serde(skip)]
+    pub online: CpuList,
     /// What could not be seen.
     pub warnings: Vec<String>,
 }
@@ -297,8 +300,9 @@ impl Session {
 
     fn finish(mut self, time: Duration, has_ended: bool) -> Result<Observation> {
         self.threads.values_mut().for_each(|followed| followed.follower.finish());
-        self.files.finish();
+        // Once it is gone, its number may be another's.
         if self.identity.is_there() {
+            self.files.finish();
             self.count();
         }
         let process = self.identity.process;
@@ -323,9 +327,15 @@ impl Session {
                 last.from_disks_bytes.saturating_sub(before.from_disks_bytes)
             }),
             locked_bytes: self.locked_bytes,
+            online: online(),
             warnings: self.warnings,
         })
     }
+}
+
+fn online() -> CpuList {
+    let list = Roots::default().sys_text("devices/system/cpu/online");
+    list.and_then(|list| list.parse().ok()).unwrap_or_default()
 }
 
 fn seen(id: u32, followed: Followed) -> SeenThread {

@@ -51,7 +51,7 @@ impl Rhythm {
     }
 }
 
-/// Of these times, in their order, of `count` wake-ups of which `lost` are not among them.
+/// Of these times, in their order: the last of `count` wake-ups, of which `lost` were not seen one by one.
 pub(super) fn of(times_ns: &[u64], count: u64, lost: u64) -> Rhythm {
     let (Some(&first), Some(&last)) = (times_ns.first(), times_ns.last()) else {
         return Rhythm::default();
@@ -62,7 +62,11 @@ pub(super) fn of(times_ns: &[u64], count: u64, lost: u64) -> Rhythm {
     if wake_ups < 3 || span_ns == 0 {
         return rhythm;
     }
-    rhythm.interval_us = span_ns as f64 / 1e3 / (wake_ups - 1) as f64;
+    // Among the remembered ones as many were lost, for each, as among all.
+    let remembered = times_ns.len() as f64;
+    let seen = (count.saturating_sub(lost) as f64).max(remembered);
+    let in_span = (remembered * count as f64 / seen).max(remembered);
+    rhythm.interval_us = span_ns as f64 / 1e3 / (in_span - 1.0);
     if lost as f64 > LOST_SHARE_MAX * wake_ups as f64 {
         return rhythm;
     }
@@ -198,20 +202,21 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     const MS: f64 = 1e6;
 
-    /// Chance that can be repeated (splitmix64).
-    struct Chance(u64);
+    /// Chance that can be repeated.
+    struct Chance(Random);
 
     impl Chance {
+        fn of(seed: u64) -> Self {
+            Self(Random::new(seed))
+        }
+
         /// From 0 to 1.
         fn next(&mut self) -> f64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut value = self.0;
-            value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((value ^ (value >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+            (self.0.next() >> 11) as f64 / (1_u64 << 53) as f64
         }
     }
 
@@ -237,7 +242,7 @@ mod tests {
     #[test]
     fn films_are_told_from_24_in_spite_of_a_tenth_of_jitter() {
         let seed = 24;
-        let mut chance = Chance(seed);
+        let mut chance = Chance::of(seed);
         let period_ns = 1_001e9 / 24_000.0;
         let times: Vec<f64> =
             (0..240).map(|n| f64::from(n) * period_ns + chance.next() * period_ns / 10.0).collect();
@@ -249,7 +254,7 @@ mod tests {
     #[test]
     fn who_sleeps_for_a_time_and_not_until_one_has_the_period_of_its_mean() {
         for seed in 1..10 {
-            let mut chance = Chance(seed);
+            let mut chance = Chance::of(seed);
             let mut now = 0.0;
             let times: Vec<f64> = (0..800)
                 .map(|_| {
@@ -277,7 +282,7 @@ mod tests {
     #[test]
     fn a_rhythm_is_heard_among_others_wake_ups() {
         let seed = 7;
-        let mut chance = Chance(seed);
+        let mut chance = Chance::of(seed);
         let mut times: Vec<f64> = (0..300).map(|n| f64::from(n) * 20.0 * MS).collect();
         times.extend((0..100).map(|_| chance.next() * 300.0 * 20.0 * MS));
         times.sort_by(f64::total_cmp);
@@ -289,7 +294,7 @@ mod tests {
     #[test]
     fn chance_has_no_rhythm() {
         for seed in 0..20 {
-            let mut chance = Chance(seed);
+            let mut chance = Chance::of(seed);
             let mut now = 0.0;
             let times: Vec<f64> = (0..800)
                 .map(|_| {

@@ -162,6 +162,10 @@ fn the_scheduler(seen: &Observation, policy: &mut Policy, why: &mut Vec<String>)
             policy.app.priority = priority;
         }
     }
+    // Where there is one core, nobody has to pin anything to it.
+    if seen.online.len() == 1 {
+        return;
+    }
     let all_on_one = seen.threads.iter().filter_map(|thread| match thread.affinity.len() {
         1 => thread.affinity.iter().next(),
         _ => None,
@@ -282,6 +286,7 @@ mod tests {
             read_bytes: Some(1 << 20),
             read_from_disks_bytes: Some(0),
             locked_bytes: 0,
+            online: [0, 1, 2, 3].into_iter().collect(),
             warnings: vec!["a\nb = 1".into()],
         }
     }
@@ -352,6 +357,11 @@ mod tests {
             (policy.app.scheduler, policy.app.priority, policy.app.core),
             (Scheduler::Fifo, 77, Core::Number(3))
         );
+        // On a machine of one core that is no wish of anybody's.
+        audio.affinity = [0].into_iter().collect();
+        let mut alone = seen(vec![audio.clone()], vec![]);
+        alone.online = [0].into_iter().collect();
+        assert_eq!(alone.suggestion().0.app.core, Core::Auto);
         // The watchman's priority is nobody else's.
         audio.priority = 99;
         let (policy, _) = seen(vec![audio], vec![]).suggestion();

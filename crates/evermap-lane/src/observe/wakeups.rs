@@ -15,8 +15,8 @@ use serde::Serialize;
 use super::process::directory_of_thread;
 use super::rhythm::{self, Rhythm};
 
-/// More wake-ups of one thread are counted and not remembered.
-const TIMES_MAX: usize = 1 << 20;
+/// Of more wake-ups of one thread, at least the last half of so many are remembered: a rhythm is told by the last 1,024.
+const TIMES_MAX: usize = 1 << 16;
 /// Of records of one thread: 2,000 of them, between two looks of 20 ms.
 const RING_BYTES: usize = 32 << 10;
 /// Kinds of records, and what their headers say (include/uapi/linux/perf_event.h).
@@ -96,8 +96,8 @@ impl Follower {
                         }
                         RECORD_SWITCH if !*was_preempted => {
                             self.count += 1;
-                            match number_at(&body, 0).filter(|_| self.times_ns.len() < TIMES_MAX) {
-                                Some(time_ns) => self.times_ns.push(time_ns),
+                            match number_at(&body, 0) {
+                                Some(time_ns) => remember(&mut self.times_ns, time_ns),
                                 None => self.lost += 1,
                             }
                         }
@@ -110,17 +110,13 @@ impl Follower {
             By::Counts { status, last, looks_ns } => {
                 let Some(count) = switches(status) else { return };
                 let now_ns = now_ns();
-                if looks_ns.len() < TIMES_MAX {
-                    looks_ns.push(now_ns);
-                }
+                remember(looks_ns, now_ns);
                 let more = count.saturating_sub(*last);
                 *last = count;
                 self.count += more;
-                if more > 0 && self.times_ns.len() < TIMES_MAX {
-                    self.times_ns.push(now_ns);
+                if more > 0 {
+                    remember(&mut self.times_ns, now_ns);
                     self.lost += more - 1;
-                } else {
-                    self.lost += more;
                 }
             }
         }
@@ -158,6 +154,14 @@ impl Follower {
     pub(super) fn rhythm(&self) -> Rhythm {
         rhythm::of(&self.times_ns, self.count, self.lost)
     }
+}
+
+/// Of too many, the older half is forgotten.
+fn remember(times_ns: &mut Vec<u64>, time_ns: u64) {
+    if times_ns.len() == TIMES_MAX {
+        times_ns.drain(..TIMES_MAX / 2);
+    }
+    times_ns.push(time_ns);
 }
 
 /// Records of all switches of one thread, wherever it runs. They say nothing of the kernel, so that no right beyond that over the
@@ -202,4 +206,23 @@ fn now_ns() -> u64 {
 
 fn number_at(body: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(body.get(offset..offset + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_hour_the_last_wake_ups_are_remembered_and_their_rhythm_is_found() {
+        let mut times_ns = Vec::new();
+        let count = 3_600_000;
+        (0..count).for_each(|n| remember(&mut times_ns, n * 1_000_000));
+        assert!(times_ns.len() <= TIMES_MAX && times_ns.len() >= TIMES_MAX / 2);
+        assert_eq!(times_ns.last(), Some(&((count - 1) * 1_000_000)));
+        let found = rhythm::of(&times_ns, count, 0);
+        assert_eq!(found.wake_ups as u64, count);
+        assert!(found.is_periodic() && (found.interval_us - 1_000.0).abs() < 0.01, "{found:?}");
+        assert!((found.period_us.unwrap() - 1_000.0).abs() < 1.0, "{found:?}");
+        assert!((found.wake_ups_per_period.unwrap() - 1.0).abs() < 0.01, "{found:?}");
+    }
 }

@@ -15,6 +15,24 @@ pub struct Device {
     collection: Option<Collection>,
 }
 
+/// What reading takes, in a profile's units.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) request_us: f64,
+    pub(super) page_us: f64,
+    pub(super) stall_percent: f64,
+    pub(super) stall_ms: f64,
+}
+
+/// What freeing a block takes, in a profile's units.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flash {
+    pub(super) program_us: f64,
+    pub(super) erase_us: f64,
+    pub(super) block_pages: f64,
+    pub(super) valid_percent: f64,
+}
+
 /// Flash that frees a block every so often.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Collection {
@@ -24,13 +42,13 @@ struct Collection {
 }
 
 impl Device {
-    /// `[per request in µs, per page in µs, stalled %, stall in ms]`, `[program in µs, erase in µs, pages of a block, still needed %]`.
+    /// One that others write so much to meanwhile. Says why not if it would only collect garbage.
     pub(super) fn of(
-        reading: [f64; 4],
-        flash: Option<[f64; 4]>,
+        reading: Reading,
+        flash: Option<Flash>,
         background_pages_per_ms: f64,
     ) -> Result<Self, String> {
-        let [request_us, page_us, stall_percent, stall_ms] = reading;
+        let Reading { request_us, page_us, stall_percent, stall_ms } = reading;
         let collection = match flash {
             Some(flash) => Collection::of(flash, page_us, background_pages_per_ms)?,
             None => None,
@@ -78,7 +96,7 @@ impl Device {
 
 impl Collection {
     fn of(
-        [program_us, erase_us, block_pages, valid_percent]: [f64; 4],
+        Flash { program_us, erase_us, block_pages, valid_percent }: Flash,
         read_us: f64,
         pages_per_ms: f64,
     ) -> Result<Option<Self>, String> {
@@ -115,10 +133,14 @@ mod tests {
     use super::*;
     use crate::simulate::random::Purpose;
 
-    /// 25 µs a page; 200 and 1,500 µs; 64 pages, half of them needed; 6 written in 41.7 ms.
+    const READING: Reading =
+        Reading { request_us: 0.0, page_us: 25.0, stall_percent: 0.0, stall_ms: 0.0 };
+    const FLASH: Flash =
+        Flash { program_us: 200.0, erase_us: 1_500.0, block_pages: 64.0, valid_percent: 50.0 };
+
+    /// 6 pages are written in 41.7 ms.
     fn flash() -> Device {
-        let of = Device::of([0.0, 25.0, 0.0, 0.0], Some([200.0, 1_500.0, 64.0, 50.0]), 0.144);
-        of.unwrap()
+        Device::of(READING, Some(FLASH), 0.144).unwrap()
     }
 
     #[test]
@@ -154,9 +176,9 @@ mod tests {
 
     #[test]
     fn flash_without_writes_and_other_devices_collect_nothing() {
-        let quiet =
-            Device::of([0.0, 25.0, 0.0, 0.0], Some([200.0, 1_500.0, 64.0, 50.0]), 0.0).unwrap();
-        let disk = Device::of([8_000.0, 30.0, 0.0, 0.0], None, 1.0).unwrap();
+        let quiet = Device::of(READING, Some(FLASH), 0.0).unwrap();
+        let disk = Reading { request_us: 8_000.0, page_us: 30.0, ..READING };
+        let disk = Device::of(disk, None, 1.0).unwrap();
         for device in [quiet, disk] {
             assert_eq!(device.collecting_ms(50.0, &mut Random::of(1, Purpose::Device)), 0.0);
             assert_eq!(device.collection_ms(), None);
@@ -166,13 +188,14 @@ mod tests {
 
     #[test]
     fn a_device_that_would_only_collect_is_refused() {
-        let busy = Device::of([0.0, 25.0, 0.0, 0.0], Some([200.0, 1_500.0, 64.0, 90.0]), 2.0);
+        let busy = Device::of(READING, Some(Flash { valid_percent: 90.0, ..FLASH }), 2.0);
         assert!(busy.unwrap_err().contains("all the time"));
     }
 
     #[test]
     fn stalls_come_as_often_as_said() {
-        let device = Device::of([0.0, 0.0, 1.0, 20.0], None, 0.0).unwrap();
+        let stalling = Reading { page_us: 0.0, stall_percent: 1.0, stall_ms: 20.0, ..READING };
+        let device = Device::of(stalling, None, 0.0).unwrap();
         let stalled = device.stalled_ms(200_000, &mut Random::of(2, Purpose::Device)) / 20.0;
         assert!((stalled - 2_000.0).abs() < 4.0 * 2_000_f64.sqrt(), "{stalled}");
     }

@@ -96,3 +96,13 @@ pub enum Error {
     #[error(transparent)]
     Plot(#[from] crate::plot::Error),
 }
+
+/// An error if there are more than end in a sensible time.
+pub(super) fn at_most(
+    what: &'static str,
+    count: u64,
+    most: u64,
+    remedy: &'static str,
+) -> Result<(), Error> {
+    if count <= most { Ok(()) } else { Err(Error::TooMuch { what, count, most, remedy }) }
+}

@@ -6,12 +6,11 @@
 use serde::Serialize;
 
 use super::Error;
-use super::parallel;
 use super::parameters::specification;
+use super::plan::Plan;
 use super::profile::{Parameter, Profile};
 use super::random::{Purpose, Random};
-use super::sweep::Spread;
-use super::targets::{Plan, Role, Targets};
+use super::targets::{Role, Targets};
 use super::workload::Counting;
 
 const STEPS_MAX: u32 = 1_000_000;
@@ -92,7 +91,8 @@ impl Fit {
     ///
     /// A target or a free parameter that the profile cannot have; nothing free; nothing to fit.
     pub fn new(profile: Profile, targets: Targets) -> Result<Self, Error> {
-        targets.check(&profile)?;
+        Plan::of(&targets, &profile)?;
+        targets.check_free(&profile)?;
         let name = targets.profile.clone();
         if targets.free.is_empty() {
             let why = "no parameter is free; name some with [[free]]".into();
@@ -120,12 +120,14 @@ impl Fit {
         let before: Vec<f64> =
             self.targets.free.iter().map(|free| self.start(&free.parameter)).collect();
         let (mut values, kept) = self.walk(&before, steps, seed)?;
-        let judge = |profile: &Profile| means(&self.targets, profile, seed, Counting::Exact);
+        let judge = |profile: &Profile| {
+            Plan::of(&self.targets, profile)?.means(RUNS, seed, Counting::Exact)
+        };
         let of_before = judge(&self.profile)?;
-        let score_before = score(&self.targets, &of_before);
+        let score_before = self.targets.score(&of_before);
         let mut profile = self.with(&values)?;
         let mut of_values = judge(&profile)?;
-        if score(&self.targets, &of_values) > score_before {
+        if self.targets.score(&of_values) > score_before {
             // Better for the walk, and not for the judge.
             (values, of_values, profile) =
                 (before.clone(), of_before.clone(), self.profile.clone());
@@ -152,7 +154,7 @@ impl Fit {
             seed,
             kept,
             score_before,
-            score: score(&self.targets, &of_values),
+            score: self.targets.score(&of_values),
             parameters: parameters.collect(),
             residuals: residuals.collect(),
             profile: profile.renamed(format!("{}-fitted", self.profile.name()), about),
@@ -170,8 +172,8 @@ impl Fit {
         // What is only told takes time and changes nothing.
         let targets = self.targets.fitted();
         let judge = |profile: &Profile| {
-            let means = means(&targets, profile, seed, Counting::Expected)?;
-            Ok::<f64, Error>(score(&targets, &means))
+            let means = Plan::of(&targets, profile)?.means(RUNS, seed, Counting::Expected)?;
+            Ok::<f64, Error>(targets.score(&means))
         };
         let mut best_score = judge(&self.profile)?;
         let narrowing = libm::pow(WIDTH_LAST / WIDTH_FIRST, 1.0 / f64::from(steps.max(1)));
@@ -218,30 +220,6 @@ impl Fit {
         }
         Ok(profile)
     }
-}
-
-/// What each target comes to, over some runs.
-fn means(
-    targets: &Targets,
-    profile: &Profile,
-    seed: u64,
-    counting: Counting,
-) -> Result<Vec<f64>, Error> {
-    let plan = Plan::of(targets, profile)?;
-    let of_runs = parallel::each(RUNS, |run| plan.run(seed.wrapping_add(run as u64), counting));
-    let of_runs = of_runs.into_iter().collect::<Result<Vec<_>, Error>>()?;
-    let mean = |target| Spread::of(of_runs.iter().map(|of_run| of_run[target]).collect()).mean;
-    Ok((0..targets.targets.len()).map(mean).collect())
-}
-
-/// The sum over the fitted ones of the square of how many tolerances each is off.
-fn score(targets: &Targets, values: &[f64]) -> f64 {
-    let off = targets.targets.iter().zip(values).filter_map(|(target, value)| {
-        let is_searched = target.role == Role::Fitted;
-        let off = (value - target.value.filter(|_| is_searched)?) / target.tolerance;
-        Some(off * off)
-    });
-    off.sum()
 }
 
 #[cfg(test)]

@@ -15,65 +15,23 @@ pub(super) struct Specification {
     pub(super) meaning: &'static str,
 }
 
-const fn of(
+const fn number(
     key: &'static str,
     (least, most): (f64, f64),
-    is_whole: bool,
     meaning: &'static str,
 ) -> Specification {
-    Specification { key, least, most, is_whole, meaning }
+    Specification { key, least, most, is_whole: false, meaning }
 }
 
-const NUMBER: bool = false;
-const WHOLE: bool = true;
+const fn whole(
+    key: &'static str,
+    (least, most): (f64, f64),
+    meaning: &'static str,
+) -> Specification {
+    Specification { key, least, most, is_whole: true, meaning }
+}
 
-/// Those of every profile; [`Key`] is the place in it.
-pub(super) const SPECIFICATIONS: [Specification; 17] = [
-    of("frames.rate_per_s", (0.001, 1e6), NUMBER, "periods in a second"),
-    of("frames.deadline_percent", (0.1, 100.0), NUMBER, "the deadline, of the period"),
-    of("frames.count", (1.0, 1e6), WHOLE, "frames of a run"),
-    of("frames.decode_ms_mean", (0.0, 1e6), NUMBER, "processor time of a frame"),
-    of("frames.decode_cv", (0.0, 3.0), NUMBER, "its deviation, of its mean"),
-    of("frames.references_mean", (0.0, 1e7), NUMBER, "references to pages in a frame"),
-    of("frames.references_sigma", (0.0, 3.0), NUMBER, "deviation of their logarithm"),
-    of(
-        "frames.references_correlation",
-        (-0.999, 0.999),
-        NUMBER,
-        "of that logarithm with the frame's before",
-    ),
-    of(
-        "frames.footprint_pages",
-        (1.0, 16_777_216.0),
-        WHOLE,
-        "pages of 4 KiB that references go to",
-    ),
-    of(
-        "cache.capacity_percent",
-        (0.0, 100.0),
-        NUMBER,
-        "pages that the cache holds, of the footprint",
-    ),
-    of("cache.hit_us", (0.0, 1e6), NUMBER, "of a reference, whether it hits or misses"),
-    of("io.request_pages", (1.0, 1e6), WHOLE, "missed pages that are read at once"),
-    of("io.context_switch_us", (0.0, 1e6), NUMBER, "from one program to another"),
-    of("io.slice_ms", (0.0, 1e4), NUMBER, "the time slice of other programs"),
-    of(
-        "io.wait_percent",
-        (0.0, 100.0),
-        NUMBER,
-        "of a slice, waited for the processor after each request",
-    ),
-    of(
-        "cores.count",
-        (1.0, 4_096.0),
-        WHOLE,
-        "cores, of which the program holds one while it doesn't block",
-    ),
-    of("background.pages_per_period", (0.0, 1e6), NUMBER, "pages that others write to the device"),
-];
-
-/// Where a parameter stands in [`SPECIFICATIONS`].
+/// A parameter that every profile has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Rate,
@@ -95,19 +53,146 @@ pub(super) enum Key {
     Background,
 }
 
-/// Those of a device, after `devices.NAME.`; the last four are for flash, all or none.
-pub(super) const OF_DEVICES: [Specification; 8] = [
-    of("read_us_per_request", (0.0, 1e7), NUMBER, "of a request, whatever its size"),
-    of("read_us_per_page", (0.0, 1e7), NUMBER, "of each page of 4 KiB"),
-    of("stall_percent", (0.0, 100.0), NUMBER, "requests that the device keeps waiting"),
-    of("stall_ms", (0.0, 1e6), NUMBER, "how long it does"),
-    of("program_us_per_page", (0.0, 1e7), NUMBER, "to write a page"),
-    of("erase_us_per_block", (0.0, 1e7), NUMBER, "to erase a block"),
-    of("block_pages", (1.0, 1e6), WHOLE, "pages of a block"),
-    of("valid_percent", (0.0, 99.0), NUMBER, "pages of a collected block that are still needed"),
+/// In the order of [`Key`].
+pub(super) const SPECIFICATIONS: [(Key, Specification); 17] = [
+    (Key::Rate, number("frames.rate_per_s", (0.001, 1e6), "periods in a second")),
+    (Key::Deadline, number("frames.deadline_percent", (0.1, 100.0), "the deadline, of the period")),
+    (Key::Frames, whole("frames.count", (1.0, 1e6), "frames of a run")),
+    (Key::DecodeMean, number("frames.decode_ms_mean", (0.0, 1e6), "processor time of a frame")),
+    (Key::DecodeCv, number("frames.decode_cv", (0.0, 3.0), "its deviation, of its mean")),
+    (
+        Key::ReferencesMean,
+        number("frames.references_mean", (0.0, 1e7), "references to pages in a frame"),
+    ),
+    (
+        Key::ReferencesSigma,
+        number("frames.references_sigma", (0.0, 3.0), "deviation of their logarithm"),
+    ),
+    (
+        Key::ReferencesCorrelation,
+        number(
+            "frames.references_correlation",
+            (-0.999, 0.999),
+            "of that logarithm with the frame's before",
+        ),
+    ),
+    (
+        Key::Footprint,
+        whole(
+            "frames.footprint_pages",
+            (1.0, 16_777_216.0),
+            "pages of 4 KiB that references go to",
+        ),
+    ),
+    (
+        Key::Capacity,
+        number(
+            "cache.capacity_percent",
+            (0.0, 100.0),
+            "pages that the cache holds, of the footprint",
+        ),
+    ),
+    (Key::Hit, number("cache.hit_us", (0.0, 1e6), "of a reference, whether it hits or misses")),
+    (
+        Key::RequestPages,
+        whole("io.request_pages", (1.0, 1e6), "missed pages that are read at once"),
+    ),
+    (Key::ContextSwitch, number("io.context_switch_us", (0.0, 1e6), "from one program to another")),
+    (Key::Slice, number("io.slice_ms", (0.0, 1e4), "the time slice of other programs")),
+    (
+        Key::Wait,
+        number(
+            "io.wait_percent",
+            (0.0, 100.0),
+            "of a slice, waited for the processor after each request",
+        ),
+    ),
+    (
+        Key::Cores,
+        whole(
+            "cores.count",
+            (1.0, 4_096.0),
+            "cores, of which the program holds one while it doesn't block",
+        ),
+    ),
+    (
+        Key::Background,
+        number("background.pages_per_period", (0.0, 1e6), "pages that others write to the device"),
+    ),
 ];
-/// Where those for flash begin.
-pub(super) const OF_FLASH: usize = 4;
+
+const _: () = {
+    let mut place = 0;
+    while place < SPECIFICATIONS.len() {
+        assert!(SPECIFICATIONS[place].0 as usize == place, "they stand in the order of `Key`");
+        place += 1;
+    }
+};
+
+impl Key {
+    pub(super) fn specification(self) -> &'static Specification {
+        let all: &'static [(Key, Specification)] = &SPECIFICATIONS;
+        &all[self as usize].1
+    }
+}
+
+/// A parameter of a device. Stalls may be left out; what makes it flash is there whole or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DeviceKey {
+    Request,
+    Page,
+    StallPercent,
+    StallMs,
+    Program,
+    Erase,
+    BlockPages,
+    ValidPercent,
+}
+
+/// In the order of [`DeviceKey`].
+const OF_DEVICES: [(DeviceKey, Specification); 8] = [
+    (
+        DeviceKey::Request,
+        number("read_us_per_request", (0.0, 1e7), "of a request, whatever its size"),
+    ),
+    (DeviceKey::Page, number("read_us_per_page", (0.0, 1e7), "of each page of 4 KiB")),
+    (
+        DeviceKey::StallPercent,
+        number("stall_percent", (0.0, 100.0), "requests that the device keeps waiting"),
+    ),
+    (DeviceKey::StallMs, number("stall_ms", (0.0, 1e6), "how long it does")),
+    (DeviceKey::Program, number("program_us_per_page", (0.0, 1e7), "to write a page")),
+    (DeviceKey::Erase, number("erase_us_per_block", (0.0, 1e7), "to erase a block")),
+    (DeviceKey::BlockPages, whole("block_pages", (1.0, 1e6), "pages of a block")),
+    (
+        DeviceKey::ValidPercent,
+        number("valid_percent", (0.0, 99.0), "pages of a collected block that are still needed"),
+    ),
+];
+
+const _: () = {
+    let mut place = 0;
+    while place < OF_DEVICES.len() {
+        assert!(OF_DEVICES[place].0 as usize == place, "they stand in the order of `DeviceKey`");
+        place += 1;
+    }
+};
+
+impl DeviceKey {
+    /// Those that make a device flash.
+    pub(super) const OF_FLASH: [DeviceKey; 4] =
+        [DeviceKey::Program, DeviceKey::Erase, DeviceKey::BlockPages, DeviceKey::ValidPercent];
+
+    pub(super) fn specification(self) -> &'static Specification {
+        let all: &'static [(DeviceKey, Specification)] = &OF_DEVICES;
+        &all[self as usize].1
+    }
+
+    /// Its full name, of the device of this name.
+    pub(super) fn of(self, device: &str) -> String {
+        format!("devices.{device}.{}", self.specification().key)
+    }
+}
 
 /// Shorter names for what is changed most.
 const ALIASES: [(&str, &str); 10] = [
@@ -144,8 +229,8 @@ pub(super) fn full_name(name: &str) -> &str {
 /// What the parameter of this full name is.
 pub(super) fn specification(name: &str) -> Result<&'static Specification, Error> {
     let found = match of_device(name) {
-        Some((_, field)) => OF_DEVICES.iter().find(|of| of.key == field),
-        None => SPECIFICATIONS.iter().find(|of| of.key == name),
+        Some((_, field)) => OF_DEVICES.iter().map(|(_, of)| of).find(|of| of.key == field),
+        None => SPECIFICATIONS.iter().map(|(_, of)| of).find(|of| of.key == name),
     };
     found.ok_or_else(|| Error::UnknownKey { key: name.into(), remedy: names_like(name) })
 }
@@ -157,13 +242,13 @@ pub(super) fn of_device(name: &str) -> Option<(&str, &str)> {
 
 fn names_like(name: &str) -> String {
     if name.starts_with("devices.") {
-        let fields: Vec<&str> = OF_DEVICES.iter().map(|of| of.key).collect();
+        let fields: Vec<&str> = OF_DEVICES.iter().map(|(_, of)| of.key).collect();
         return format!("a device is `devices.NAME.` and one of {}", fields.join(", "));
     }
     let section = name.split_once('.').map(|(section, _)| section);
     let in_section: Vec<&str> = SPECIFICATIONS
         .iter()
-        .map(|of| of.key)
+        .map(|(_, of)| of.key)
         .filter(|key| section.is_some_and(|section| key.split('.').next() == Some(section)))
         .collect();
     if in_section.is_empty() {
@@ -177,16 +262,6 @@ fn names_like(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_stand_where_they_say() {
-        let at = |key: Key| SPECIFICATIONS[key as usize].key;
-        assert_eq!(at(Key::Rate), "frames.rate_per_s");
-        assert_eq!(at(Key::Footprint), "frames.footprint_pages");
-        assert_eq!(at(Key::Wait), "io.wait_percent");
-        assert_eq!(at(Key::Background), "background.pages_per_period");
-        assert_eq!(OF_DEVICES[OF_FLASH].key, "program_us_per_page");
-    }
 
     #[test]
     fn short_names_lead_to_parameters() {

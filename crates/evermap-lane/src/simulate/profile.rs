@@ -3,7 +3,7 @@
 //! A profile is text. It says what is simulated unless something else is asked for (a device, a mode), and of each value whether it was measured,
 //! published, or fitted. Reading one checks all of it: who holds a profile can simulate with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::str::FromStr;
 
@@ -11,11 +11,9 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::Error;
-use super::device::Device;
+use super::device::{Device, Flash, Reading};
 use super::model::Mode;
-use super::parameters::{
-    Key, OF_DEVICES, OF_FLASH, SPECIFICATIONS, full_name, of_device, specification,
-};
+use super::parameters::{DeviceKey, Key, SPECIFICATIONS, full_name, of_device, specification};
 
 /// The profiles that come with this crate: name and text.
 pub const PROFILES: [(&str, &str); 2] = [
@@ -100,9 +98,8 @@ impl Profile {
     /// The names of its devices.
     pub fn devices(&self) -> Vec<String> {
         let names = self.parameters.keys().filter_map(|key| of_device(key));
-        let mut names: Vec<String> = names.map(|(name, _)| name.to_string()).collect();
-        names.dedup();
-        names
+        let names: BTreeSet<&str> = names.map(|(name, _)| name).collect();
+        names.into_iter().map(str::to_string).collect()
     }
 
     /// All parameters by name.
@@ -139,26 +136,31 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// There is none; or it has to collect garbage for others all the time.
+    /// There is none; it lacks a parameter; or it has to collect garbage for others all the time.
     pub fn device_of(&self, name: &str) -> Result<Device, Error> {
         self.check_device(name)?;
-        let value = |index: usize| {
-            let key = format!("devices.{name}.{}", OF_DEVICES[index].key);
-            self.parameters.get(&key).map(|parameter| parameter.value)
+        let said = |key: DeviceKey| self.parameters.get(&key.of(name)).map(|found| found.value);
+        let needed = |key: DeviceKey| {
+            let meaning = key.specification().meaning;
+            said(key).ok_or_else(|| Error::MissingKey { key: key.of(name), meaning })
         };
-        let flash =
-            [value(OF_FLASH), value(OF_FLASH + 1), value(OF_FLASH + 2), value(OF_FLASH + 3)];
-        Device::of(
-            [value(0), value(1), value(2), value(3)].map(Option::unwrap_or_default),
-            match flash {
-                [Some(program), Some(erase), Some(block), Some(valid)] => {
-                    Some([program, erase, block, valid])
-                }
-                _ => None,
-            },
-            self.value(Key::Background) * self.value(Key::Rate) / 1e3,
-        )
-        .map_err(|why| {
+        let reading = Reading {
+            request_us: needed(DeviceKey::Request)?,
+            page_us: needed(DeviceKey::Page)?,
+            stall_percent: said(DeviceKey::StallPercent).unwrap_or(0.0),
+            stall_ms: said(DeviceKey::StallMs).unwrap_or(0.0),
+        };
+        let flash = match DeviceKey::OF_FLASH.into_iter().any(|key| said(key).is_some()) {
+            true => Some(Flash {
+                program_us: needed(DeviceKey::Program)?,
+                erase_us: needed(DeviceKey::Erase)?,
+                block_pages: needed(DeviceKey::BlockPages)?,
+                valid_percent: needed(DeviceKey::ValidPercent)?,
+            }),
+            false => None,
+        };
+        let pages_per_ms = self.value(Key::Background) * self.value(Key::Rate) / 1e3;
+        Device::of(reading, flash, pages_per_ms).map_err(|why| {
             let value = self.value(Key::Background).to_string();
             Error::Impossible { key: "background.pages_per_period".into(), value, why }
         })
@@ -174,7 +176,7 @@ impl Profile {
 
     /// One that every profile has.
     pub(super) fn value(&self, key: Key) -> f64 {
-        let found = self.parameters.get(SPECIFICATIONS[key as usize].key);
+        let found = self.parameters.get(key.specification().key);
         debug_assert!(found.is_some(), "read or set, so it is complete");
         found.map_or(0.0, |parameter| parameter.value)
     }
@@ -195,9 +197,11 @@ impl Profile {
             quoted(&self.device)
         );
         let mut section = "";
-        let in_order = SPECIFICATIONS.iter().map(|of| of.key);
-        let of_devices =
-            self.parameters.keys().map(String::as_str).filter(|key| of_device(key).is_some());
+        let in_order = SPECIFICATIONS.iter().map(|(_, of)| of.key);
+        let of_devices = self.parameters.keys().map(String::as_str);
+        let mut of_devices: Vec<&str> = of_devices.filter(|key| of_device(key).is_some()).collect();
+        // By whole names: `a.b` is another device than `a`, and would stand among its parameters.
+        of_devices.sort_unstable_by(|one, other| of_device(one).cmp(&of_device(other)));
         for key in in_order.chain(of_devices) {
             let (Some(parameter), Some((of, field))) =
                 (self.parameters.get(key), key.rsplit_once('.'))
@@ -304,27 +308,13 @@ fn read_section(
 
 impl Profile {
     fn check_complete(&self) -> Result<(), Error> {
-        let missing = |key: String, meaning| Error::MissingKey { key, meaning };
-        for of in &SPECIFICATIONS {
+        for (_, of) in &SPECIFICATIONS {
             if !self.parameters.contains_key(of.key) {
-                return Err(missing(of.key.into(), of.meaning));
+                return Err(Error::MissingKey { key: of.key.into(), meaning: of.meaning });
             }
         }
-        for device in self.devices() {
-            let has = |index: usize| {
-                let key = format!("devices.{device}.{}", OF_DEVICES[index].key);
-                self.parameters.contains_key(&key).then_some(()).ok_or(key)
-            };
-            // Reading is what every device does; what makes it flash is there whole or not at all.
-            let is_flash = (OF_FLASH..OF_DEVICES.len()).any(|index| has(index).is_ok());
-            let needed =
-                (0..2).chain(is_flash.then_some(OF_FLASH..OF_DEVICES.len()).into_iter().flatten());
-            for index in needed {
-                has(index).map_err(|key| missing(key, OF_DEVICES[index].meaning))?;
-            }
-            self.device_of(&device)?;
-        }
-        self.device_of(&self.device).map(drop)
+        let mut devices = self.devices().into_iter().chain([self.device.clone()]);
+        devices.try_for_each(|device| self.device_of(&device).map(drop))
     }
 }
 
@@ -359,6 +349,29 @@ mod tests {
         assert_eq!(odd.to_toml().parse::<Profile>().unwrap(), odd);
     }
 
+    #[test]
+    fn devices_whose_names_begin_alike_stay_apart() {
+        let text = PROFILES[0].1.replace("[devices.nand]", "[devices.\"hdd.b\"]");
+        let text = text.replace("device = \"nand\"", "device = \"hdd.b\"");
+        let profile: Profile = text.parse().unwrap();
+        assert_eq!(profile.devices(), ["dram", "hdd", "hdd.b", "pcram"]);
+        assert_eq!(profile.to_toml().parse::<Profile>().unwrap(), profile);
+    }
+
+    #[test]
+    fn a_part_of_what_makes_a_device_flash_is_not_passed_over() {
+        let mut profile = Profile::built_in("bahn2019").unwrap();
+        profile.set("devices.pcram.erase_us_per_block", 5.0).unwrap();
+        let error = profile.device_of("pcram").unwrap_err().to_string();
+        assert!(error.contains("devices.pcram.program_us_per_page"), "{error}");
+        for (field, value) in
+            [("program_us_per_page", 9.0), ("block_pages", 64.0), ("valid_percent", 50.0)]
+        {
+            profile.set(&format!("devices.pcram.{field}"), value).unwrap();
+        }
+        assert!(profile.device_of("pcram").unwrap().collection_ms().is_some());
+    }
+
     /// The text of a profile with this instead of that; says what reading it says.
     fn refused(what: &str, instead: &str) -> String {
         let text = PROFILES[0].1;
@@ -388,7 +401,7 @@ mod tests {
             ("read_us_per_page =", "read_us_per_pge =", "read_us_per_pge"),
             ("[cache]", "[[cache]]", "cache"),
             ("[cache]", "[cache", "line"),
-            ("pages_per_period = { value = 6", "pages_per_period = { value = 600", "collect"),
+            ("pages_per_period = { value = 5.07", "pages_per_period = { value = 507", "collect"),
         ] {
             let error = refused(what, instead);
             assert!(error.contains(told), "{instead}: {error}");

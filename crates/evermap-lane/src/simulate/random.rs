@@ -1,8 +1,9 @@
-//! Random numbers that are the same on every machine, in every build.
+//! Random numbers that are the same on every machine, in every build, and with every later version.
 //!
-//! ChaCha with 8 rounds as the source; logarithms and powers by a software library, because those of a platform differ in their last bits, and what differs in
-//! the last bit may be a miss in one place and none in another. Each purpose has a stream of its own: a change of the wait or the cache does not change what else is drawn, so two
-//! runs differ by what was changed alone.
+//! ChaCha with 8 rounds as the source, of `rand_chacha`; what is drawn from it is computed here and not by `rand` and `rand_distr`. Those promise the same values
+//! for a patch release only, and take logarithms from the platform when any crate of a build wants them to: these differ in their last bits, and what differs in the last bit may be a miss in one
+//! place and none in another. Here they are a software library's (`libm`). SplitMix, which the rest of this crate shuffles by, has no streams: here each purpose has one of its own, so that a change of
+//! the wait or the cache does not change what else is drawn, and two runs differ by what was changed alone.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

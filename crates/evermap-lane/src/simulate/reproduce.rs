@@ -7,12 +7,15 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::Error;
+use super::axis::Axis;
 use super::model::{Mode, Run, Summary};
 use super::parallel;
+use super::plan::Plan;
 use super::profile::Profile;
 use super::scenario::{Scenario, run_all};
-use super::sweep::{Axis, Spread, Sweep, csv_text};
-use super::targets::{Plan, Role, Target, Targets};
+use super::spread::Spread;
+use super::sweep::{Sweep, csv_text};
+use super::targets::{Role, Target, Targets};
 use super::workload::{Counting, Workload};
 
 /// Each is about a million references, at ten capacities.
@@ -120,9 +123,8 @@ fn rows(targets: &Targets, values: &[Vec<f64>]) -> Vec<Row> {
     let row = |(index, target): (usize, &Target)| {
         let Spread { mean, p5, p95 } =
             Spread::of(values.iter().map(|of_seed| of_seed[index]).collect());
-        let is_met = target
-            .value
-            .map(|paper| (mean - paper).abs() <= target.tolerance || (p5..=p95).contains(&paper));
+        let is_near = target.tolerances_off(mean).is_some_and(|off| off.abs() <= 1.0);
+        let is_met = target.value.map(|paper| is_near || (p5..=p95).contains(&paper));
         Row {
             figure: target.figure.clone(),
             name: target.name.clone(),
@@ -187,8 +189,8 @@ mod charts {
 
     use super::{Error, Role, Row, Run, Targets};
     use crate::plot::{BarChart, LineChart, Series};
+    use crate::simulate::measure::Measure;
     use crate::simulate::sweep::SweepRow;
-    use crate::simulate::targets::Measure;
 
     const BLOCKING: &str = "blocking, flash";
     const LANE: &str = "without blocking, PC-RAM";
@@ -286,7 +288,18 @@ mod charts {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+
+    /// The table of the documentation, whose means are of so many seeds: fewer deviate.
+    static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| reproduce(200).unwrap().rows);
+
+    /// The row whose name has this in it.
+    fn row(name: &str) -> &'static Row {
+        let found = ROWS.iter().find(|row| row.name.contains(name));
+        found.unwrap_or_else(|| panic!("{name}"))
+    }
 
     #[test]
     fn it_is_the_same_however_often_it_is_made() {
@@ -296,11 +309,7 @@ mod tests {
 
     #[test]
     fn what_is_said_to_be_unmatched_is() {
-        let rows = reproduce(24).unwrap().rows;
-        let mean = |name: &str| {
-            let found = rows.iter().find(|row| row.name.contains(name));
-            found.unwrap_or_else(|| panic!("{name}")).mean
-        };
+        let mean = |name: &str| row(name).mean;
         // Flash loses less than published though its completions are nearly as late as published ...
         assert!(mean("flash: utilisation") > -35.0);
         assert!((mean("blocking on flash: completion") - 22.0).abs() < 5.0);
@@ -318,14 +327,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_to_be_fitted_or_to_follow_comes_out() {
-        // A mean of 24 runs deviates by a fifth of what one does.
-        for row in reproduce(24).unwrap().rows {
-            let (Some(paper), Role::Fitted | Role::Follows) = (row.paper, row.role) else {
-                continue;
-            };
-            let near = (row.mean - paper).abs();
-            assert!(near < 4.5, "{}: {} for {paper}", row.name, row.mean);
+    fn each_number_is_as_near_to_the_published_one_as_the_documentation_has_it() {
+        for (name, off) in [
+            ("blocking on flash: missed at 80 %", 1.35),
+            ("PC-RAM without blocking: missed at 80 %", 0.3),
+            ("fewer missed", 3.35),
+            ("missed with a wait of 20 %", 1.9),
+            ("blocking on flash: missed of 150", 1.05),
+            ("blocking on flash: completion", 2.0),
+            ("PC-RAM without blocking: completion", 2.0),
+            ("PC-RAM without blocking: missed of 150", 0.5),
+            ("PC-RAM: utilisation without", 0.95),
+            ("disk: utilisation without", 0.6),
+            ("flash: utilisation without", 6.0),
+        ] {
+            let (mean, paper) = (row(name).mean, row(name).paper.unwrap());
+            assert!((mean - paper).abs() <= off, "{name}: {mean} for {paper}");
         }
     }
 

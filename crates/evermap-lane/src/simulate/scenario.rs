@@ -92,6 +92,7 @@ pub(super) fn run_all<T>(
         let first = &scenarios[indices[0]].profile;
         let capacities: Vec<f64> =
             indices.iter().map(|&index| scenarios[index].profile.value(Key::Capacity)).collect();
+        workload.check_counts(first, capacities.len())?;
         let demand = workload.demand(first, seed, &capacities, counting);
         for index in indices {
             let Scenario { profile, mode, device_name, device } = &scenarios[index];

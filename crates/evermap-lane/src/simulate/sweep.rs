@@ -1,93 +1,21 @@
 //! One or two parameters over a range: a table, and a chart of misses.
 
 use std::fmt::Write as _;
-use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::quantiles::quantile_index;
-
 use super::Error;
+use super::axis::{Axis, VALUES_MAX};
+use super::error::at_most;
 use super::model::{Mode, Summary};
 use super::parallel;
-use super::parameters::{full_name, specification};
 use super::profile::Profile;
 use super::scenario::{Scenario, run_all};
+use super::spread::Spread;
 use super::workload::{Counting, Workload};
 
-/// The values of one axis, and the runs of a sweep: so that it ends in a sensible time.
-const VALUES_MAX: u64 = 10_000;
+/// The runs of a sweep: so that it ends in a sensible time.
 const RUNS_MAX: u64 = 1_000_000;
-
-/// A parameter and the values it takes in turn: `capacity=10..100:10` or `wait=0,20,50`.
-///
-/// ```
-/// use evermap_lane::simulate::Axis;
-///
-/// let axis: Axis = "capacity=10..30:10".parse()?;
-/// assert_eq!((axis.parameter(), axis.values()), ("cache.capacity_percent", &[10.0, 20.0, 30.0][..]));
-/// # Ok::<(), evermap_lane::simulate::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct Axis {
-    parameter: String,
-    values: Vec<f64>,
-}
-
-impl Axis {
-    /// Its parameter's full name.
-    pub fn parameter(&self) -> &str {
-        &self.parameter
-    }
-
-    /// What it is, in this order.
-    pub fn values(&self) -> &[f64] {
-        &self.values
-    }
-
-    #[cfg(feature = "plots")]
-    fn label(&self) -> String {
-        let meaning = specification(&self.parameter).map_or("", |of| of.meaning);
-        format!("{} ({meaning})", self.parameter)
-    }
-}
-
-impl FromStr for Axis {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = |why: &str| Error::Axis { text: text.into(), why: why.into() };
-        let (name, values) = text.split_once('=').ok_or_else(|| wrong("there is no `=`"))?;
-        let parameter = full_name(name.trim());
-        let specification = specification(parameter)?;
-        let number = |text: &str| {
-            let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
-            number.ok_or_else(|| wrong(&format!("`{text}` is no number")))
-        };
-        let values = match values.split_once("..") {
-            Some((from, rest)) => {
-                let (to, step) =
-                    rest.split_once(':').ok_or_else(|| wrong("a range has a step, after `:`"))?;
-                let (from, to, step) = (number(from)?, number(to)?, number(step)?);
-                if step <= 0.0 || to < from {
-                    return Err(wrong("a range goes up, by a step above 0"));
-                }
-                // A step that doesn't come out even in binary still ends at the end.
-                let count = ((to - from) / step + 1e-9).floor();
-                at_most("values of a range", count as u64 + 1, VALUES_MAX, "take a larger step")?;
-                (0..=count as u64).map(|n| from + n as f64 * step).collect()
-            }
-            None => values.split(',').map(number).collect::<Result<Vec<f64>, Error>>()?,
-        };
-        at_most("values of a list", values.len() as u64, VALUES_MAX, "name fewer")?;
-        values.iter().try_for_each(|&value| specification.check(parameter, value))?;
-        Ok(Self { parameter: parameter.into(), values })
-    }
-}
-
-fn at_most(what: &'static str, count: u64, most: u64, remedy: &'static str) -> Result<(), Error> {
-    if count <= most { Ok(()) } else { Err(Error::TooMuch { what, count, most, remedy }) }
-}
 
 /// What a sweep goes over.
 #[derive(Clone, Debug)]
@@ -131,32 +59,33 @@ impl Sweep {
     /// None or more than two axes, twice the same one, no case, a device that isn't there, or more points than end in a sensible time.
     pub fn new(profile: &Profile, cases: &[(Mode, String)], axes: &[Axis]) -> Result<Self, Error> {
         let wrong =
-            |axis: &Axis, why: &str| Error::Axis { text: axis.parameter.clone(), why: why.into() };
+            |axis: &Axis, why: &str| Error::Axis { text: axis.parameter().into(), why: why.into() };
         let inner = match axes {
             [] => {
                 let why = "one parameter at least is varied".into();
                 return Err(Error::Axis { text: String::new(), why });
             }
             [_] => None,
-            [first, second] if first.parameter == second.parameter => {
+            [first, second] if first.parameter() == second.parameter() => {
                 return Err(wrong(first, "it is named twice"));
             }
             [_, second] => Some(second),
             [_, _, third, ..] => return Err(wrong(third, "two parameters at most are varied")),
         };
         let outer = &axes[0];
-        let points = outer.values.len() as u64 * inner.map_or(1, |axis| axis.values.len() as u64);
+        let points =
+            outer.values().len() as u64 * inner.map_or(1, |axis| axis.values().len() as u64);
         let count = points * cases.len() as u64;
         at_most("points of a sweep", count, VALUES_MAX, "take larger steps, or fewer devices")?;
         let mut scenarios = Vec::new();
         for (mode, device) in cases {
-            for &value in inner.map_or(&[0.0][..], |axis| &axis.values) {
+            for &value in inner.map_or(&[0.0][..], Axis::values) {
                 let mut profile = profile.clone();
                 if let Some(inner) = inner {
-                    profile.set(&inner.parameter, value)?;
+                    profile.set(inner.parameter(), value)?;
                 }
-                for &value in &outer.values {
-                    profile.set(&outer.parameter, value)?;
+                for &value in outer.values() {
+                    profile.set(outer.parameter(), value)?;
                     scenarios.push(Scenario::of(profile.clone(), *mode, device)?);
                 }
             }
@@ -168,11 +97,19 @@ impl Sweep {
     ///
     /// # Errors
     ///
-    /// More runs than end in a sensible time.
+    /// None, or more runs than end in a sensible time.
     pub fn run(&self, workload: &Workload, seed: u64, runs: u32) -> Result<Vec<SweepRow>, Error> {
+        if runs == 0 {
+            let (key, value) = ("seeds".to_string(), "0".to_string());
+            return Err(Error::Impossible {
+                key,
+                value,
+                why: "it is 1 or more runs a point".into(),
+            });
+        }
         let count = u64::from(runs) * self.scenarios.len() as u64;
         at_most("runs of a sweep", count, RUNS_MAX, "take larger steps, or fewer runs a point")?;
-        let of_seeds = parallel::each(runs.max(1) as usize, |n| {
+        let of_seeds = parallel::each(runs as usize, |n| {
             let seed = seed.wrapping_add(n as u64);
             run_all(&self.scenarios, workload, seed, Counting::Exact, |run| run.summary)
         });
@@ -187,11 +124,11 @@ impl Sweep {
     /// The rows of what its scenarios came to, with each seed.
     pub(super) fn rows(&self, of_seeds: &[&[Summary]]) -> Vec<SweepRow> {
         let mut rows = Vec::with_capacity(self.scenarios.len());
-        let outer = &self.axes[0].values;
+        let outer = self.axes[0].values();
         for (index, scenario) in self.scenarios.iter().enumerate() {
             let mut at = vec![outer[index % outer.len()]];
             if let Some(inner) = self.axes.get(1) {
-                at.push(inner.values[index / outer.len() % inner.values.len()]);
+                at.push(inner.values()[index / outer.len() % inner.values().len()]);
             }
             let all = |part: &dyn Fn(&Summary) -> f64| -> Spread {
                 Spread::of(of_seeds.iter().map(|of_seed| part(&of_seed[index])).collect())
@@ -219,7 +156,7 @@ impl Sweep {
     /// The rows as comma-separated values, with a head.
     pub fn csv(&self, rows: &[SweepRow]) -> String {
         let mut text = "mode,device".to_string();
-        self.axes.iter().for_each(|axis| text.extend([",", &axis.parameter]));
+        self.axes.iter().for_each(|axis| text.extend([",", axis.parameter()]));
         text.push_str(
             ",missed_percent,missed_percent_p5,missed_percent_p95,completion_ms_mean,completion_ms_p99,\
              utilisation_percent,utilisation_less_switches_percent\n",
@@ -250,11 +187,11 @@ impl Sweep {
     pub fn chart(&self, rows: &[SweepRow]) -> crate::plot::LineChart {
         use crate::plot::{LineChart, Series};
 
-        let per_line = self.axes[0].values.len();
+        let per_line = self.axes[0].values().len();
         let lines = rows.chunks(per_line).map(|line| {
             let mut name = format!("{}, {}", line[0].mode, line[0].device);
             if let (Some(axis), Some(value)) = (self.axes.get(1), line[0].at.get(1)) {
-                let _ = write!(name, ", {} {value}", axis.parameter);
+                let _ = write!(name, ", {} {value}", axis.parameter());
             }
             let points = line.iter().map(|row| (row.at[0], row.missed_percent)).collect();
             Series { name, points }
@@ -284,23 +221,6 @@ pub(super) fn csv_text(text: &str) -> String {
     }
 }
 
-/// What a value was with several seeds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Spread {
-    pub(super) mean: f64,
-    pub(super) p5: f64,
-    pub(super) p95: f64,
-}
-
-impl Spread {
-    pub(super) fn of(mut values: Vec<f64>) -> Self {
-        values.sort_unstable_by(f64::total_cmp);
-        let at = |share| values.get(quantile_index(values.len(), share)).copied().unwrap_or(0.0);
-        let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
-        Self { mean, p5: at(0.05), p95: at(0.95) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,34 +233,6 @@ mod tests {
 
     fn axes(texts: &[&str]) -> Vec<Axis> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
-    }
-
-    #[test]
-    fn ranges_reach_their_end_and_lists_are_as_written() {
-        let values = |text: &str| text.parse::<Axis>().unwrap().values;
-        assert_eq!(values("wait=0..0.3:0.1").len(), 4);
-        assert_eq!(values("capacity=10..100:30"), [10.0, 40.0, 70.0, 100.0]);
-        assert_eq!(values("devices.nand.read_us_per_page=40, 20"), [40.0, 20.0]);
-        assert_eq!(values("frames=5..5:1"), [5.0]);
-    }
-
-    #[test]
-    fn what_is_no_axis_is_refused_with_a_remedy() {
-        for (text, told) in [
-            ("capacity", "no `=`"),
-            ("capacity=", "no number"),
-            ("capacity=10..100", "step"),
-            ("capacity=10..100:0", "above 0"),
-            ("capacity=90..10:10", "goes up"),
-            ("capacity=10..200:10", "cache.capacity_percent"),
-            ("capacity=inf", "no number"),
-            ("capacty=10", "capacty"),
-            ("frames=1..2:0.5", "whole"),
-            ("references=0..100000:0.001", "larger step"),
-        ] {
-            let error = text.parse::<Axis>().unwrap_err().to_string();
-            assert!(error.contains(told), "{text}: {error}");
-        }
     }
 
     #[test]
@@ -379,12 +271,5 @@ mod tests {
             Sweep::new(&small(), &tape, &axes(&["wait=0"])),
             Err(Error::UnknownDevice { .. })
         ));
-    }
-
-    #[test]
-    fn a_spread_is_of_ranks() {
-        let spread = Spread::of((1..=200).rev().map(f64::from).collect());
-        assert_eq!((spread.mean, spread.p5, spread.p95), (100.5, 10.0, 190.0));
-        assert_eq!(Spread::of(Vec::new()).mean, 0.0);
     }
 }

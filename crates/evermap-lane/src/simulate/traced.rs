@@ -10,11 +10,15 @@ use crate::Period;
 use crate::trace::{Event, Operation, Trace};
 
 use super::Error;
+use super::error::at_most;
 
 const PAGE_BYTES: u64 = 4096;
 /// As much as takes a minute to simulate, and a gigabyte of memory.
 const PAGES_MAX: u64 = 200_000_000;
+/// Different ones, as many as a profile may have: a gigabyte more.
+const FOOTPRINT_MAX: u64 = 1 << 24;
 const FRAMES_MAX: u64 = 1_000_000;
+const REMEDY: &str = "take a shorter trace, or a part of it";
 
 /// A program's reads, in pages by frame.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,19 +77,22 @@ impl Traced {
                 (Some(first), Some(mark)) => mark - first,
                 // Between marks it belongs to the frame before.
                 (Some(_), None) => current,
-                (None, _) => period.at(event.at_ns - first_ns),
+                // A trace that was read is in order; one that somebody made may not be.
+                (None, _) => period.at(event.at_ns.saturating_sub(first_ns)),
             };
             current = frame;
-            at_most("frames of a trace", frame.saturating_add(1), FRAMES_MAX)?;
+            at_most("frames of a trace", frame.saturating_add(1), FRAMES_MAX, REMEDY)?;
             let (from, to) = files.pages_of(event);
             pages += to - from;
-            at_most("pages that are read in a trace", pages, PAGES_MAX)?;
+            at_most("pages that are read in a trace", pages, PAGES_MAX, REMEDY)?;
             let frame = frame as usize;
             if traced.frames.len() <= frame {
                 traced.frames.resize(frame + 1, Vec::new());
             }
             let file = files.number(event);
             traced.frames[frame].extend((from..to).map(|page| files.page(file, page)));
+            let different = files.pages.len() as u64;
+            at_most("different pages of a trace", different, FOOTPRINT_MAX, REMEDY)?;
         }
         traced.footprint_pages = files.pages.len() as u32;
         Ok(traced)
@@ -104,13 +111,6 @@ impl Traced {
     pub fn frame_count(&self) -> usize {
         self.frames.len()
     }
-}
-
-fn at_most(what: &'static str, count: u64, most: u64) -> Result<(), Error> {
-    if count <= most {
-        return Ok(());
-    }
-    Err(Error::TooMuch { what, count, most, remedy: "take a shorter trace, or a part of it" })
 }
 
 /// Which file is which, where it was read to, and which page is which.
@@ -177,6 +177,12 @@ mod tests {
         let traced = traced(events).unwrap();
         assert_eq!(traced.frames, [vec![0, 1, 1, 2], vec![3], vec![], vec![], vec![0]]);
         assert_eq!(traced.footprint_pages(), 4);
+    }
+
+    #[test]
+    fn what_lies_before_the_first_read_of_a_trace_out_of_order_is_in_its_frame() {
+        let events = vec![read(100, "a", Some(0), 1), read(50, "a", Some(0), 1)];
+        assert_eq!(traced(events).unwrap().frames, [vec![0, 0]]);
     }
 
     #[test]

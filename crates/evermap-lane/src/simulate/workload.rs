@@ -5,13 +5,16 @@
 
 use super::Error;
 use super::cache::{CAPACITIES_MAX, Caches};
+use super::error::at_most;
 use super::parameters::Key;
 use super::profile::Profile;
 use super::random::{Purpose, Random, lognormal, sigma_of_cv};
 use super::traced::Traced;
 
 /// A run would take minutes with more.
-const REFERENCES_MAX: f64 = 4e9;
+const REFERENCES_MAX: u64 = 4_000_000_000;
+/// Misses of each frame at each capacity: a gigabyte.
+const COUNTS_MAX: u64 = 1 << 28;
 /// What one frame asks for at most, so that a wide distribution has an end.
 const FRAME_REFERENCES_MAX: f64 = 1e8;
 
@@ -67,21 +70,21 @@ impl Workload {
         }
     }
 
+    /// Whether this profile's frames can be counted for so many capacities at once.
+    pub(super) fn check_counts(&self, profile: &Profile, capacities: usize) -> Result<(), Error> {
+        let count = (self.frames(profile) as u64).saturating_mul(capacities as u64);
+        let remedy = "lower frames.count, or go over fewer values";
+        at_most("frames at all capacities", count, COUNTS_MAX, remedy)
+    }
+
     /// Whether this profile's run ends in a sensible time.
     pub(super) fn check(&self, profile: &Profile) -> Result<(), Error> {
         let references = match self {
             Workload::Drawn => profile.value(Key::Frames) * profile.value(Key::ReferencesMean),
             Workload::Traced(_) => 0.0,
         };
-        if references <= REFERENCES_MAX {
-            return Ok(());
-        }
-        Err(Error::TooMuch {
-            what: "references of a run",
-            count: references as u64,
-            most: REFERENCES_MAX as u64,
-            remedy: "lower frames.count or frames.references_mean",
-        })
+        let remedy = "lower frames.count or frames.references_mean";
+        at_most("references of a run", references as u64, REFERENCES_MAX, remedy)
     }
 
     /// How many pages a cache of this capacity has.
@@ -294,5 +297,8 @@ mod tests {
         let profile = profile(&[("frames", 1e6), ("references", 1e7)]);
         let error = Workload::Drawn.check(&profile).unwrap_err().to_string();
         assert!(error.contains("frames.count"), "{error}");
+        assert!(Workload::Drawn.check_counts(&profile, 200).is_ok());
+        let error = Workload::Drawn.check_counts(&profile, 10_000).unwrap_err().to_string();
+        assert!(error.contains("fewer values"), "{error}");
     }
 }

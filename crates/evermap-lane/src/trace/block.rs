@@ -55,6 +55,11 @@ pub(super) struct Requests {
 impl Requests {
     /// A request goes to its device.
     pub fn issue(&mut self, request: &Request<'_>, collector: &mut Collector) {
+        let key = key(request);
+        // Those that are open will be events: a trace without answers must not fill memory with them.
+        if self.open.len() >= collector.room() && !self.open.contains_key(&key) {
+            return collector.fill();
+        }
         let length_bytes = request.sectors.saturating_mul(SECTOR_BYTES);
         let is_flush = request.operation == Operation::Flush;
         let event = Event {
@@ -68,7 +73,7 @@ impl Requests {
             process: request.process,
         };
         let issued = Issued { event, line: collector.line() };
-        if let Some(before) = self.open.insert(key(request), issued) {
+        if let Some(before) = self.open.insert(key, issued) {
             self.unfinished(before, collector);
         }
     }
@@ -105,7 +110,8 @@ impl Requests {
     }
 
     fn unfinished(&self, issued: Issued, collector: &mut Collector) {
-        if self.is_any_answer {
+        // Of one that is open when no more is read, the answer may only not have been read.
+        if self.is_any_answer && !collector.is_full() {
             let file = issued.event.file.as_deref().unwrap_or_default();
             let offset_bytes = issued.event.offset_bytes.unwrap_or(0);
             let text = format!("{file} at {offset_bytes}");

@@ -78,6 +78,20 @@ impl Collector {
         self.is_full
     }
 
+    /// How many more are taken.
+    pub fn room(&self) -> usize {
+        self.events_max.saturating_sub(self.events.len())
+    }
+
+    /// There are more than were asked for: said once.
+    pub fn fill(&mut self) {
+        if !self.is_full {
+            let text = format!("{} events were kept, as many as asked for", self.events_max);
+            self.warn(Problem::TooManyEvents, &text);
+        }
+        self.is_full = true;
+    }
+
     /// Whether there is an event yet.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
@@ -118,13 +132,8 @@ impl Collector {
         if is_transfer && event.length_bytes > LENGTH_BYTES_MAX {
             return self.warn(Problem::LengthTooLarge, &event.length_bytes.to_string());
         }
-        if self.events.len() >= self.events_max {
-            if !self.is_full {
-                let text = format!("{} events were kept, as many as asked for", self.events_max);
-                self.warn(Problem::TooManyEvents, &text);
-            }
-            self.is_full = true;
-            return;
+        if self.room() == 0 {
+            return self.fill();
         }
         if is_transfer && event.length_bytes == 0 && self.zero_length_is_odd {
             self.warn(Problem::ZeroLength, "");

@@ -69,7 +69,7 @@ impl Problem {
 pub struct Warning {
     /// Its kind.
     pub problem: Problem,
-    /// In which line, from 1; none when it is about the whole.
+    /// In which line, from 1; none when it is about the whole, and of what was recorded here: its lines are not kept.
     pub line: Option<u64>,
     /// What stood there, cut.
     pub text: String,

@@ -1,5 +1,6 @@
 //! Recording what a program reads and writes, by the tools that a distribution has: strace for its calls, perf for the requests
-//! that reach the disks. Starts processes, and ends those that it started; leaves no files.
+//! that reach the disks. Starts processes, and ends those that it started; leaves no files, also not when it is killed: what perf needs has no
+//! name, and the pipe of strace loses its own with the first line.
 
 mod perf;
 mod strace;
@@ -65,30 +66,24 @@ pub fn record(
     run: &mut dyn FnMut(&mut Command) -> io::Result<ExitStatus>,
     stop: &AtomicBool,
 ) -> Result<Recorded> {
-    match with {
-        With::Strace => strace::record(command, options, run, stop),
-        With::Perf => perf::record(command, options, run),
-        With::Auto if is_there("strace") || !is_there("perf") => {
-            strace::record(command, options, run, stop)
-        }
-        With::Auto => perf::record(command, options, run),
-    }
+    let is_strace = match with {
+        With::Strace => true,
+        With::Perf => false,
+        With::Auto => is_there("strace") || !is_there("perf"),
+    };
+    let mut recorded = match is_strace {
+        true => strace::record(command, options, run, stop)?,
+        false => perf::record(command, options, run)?,
+    };
+    // Nobody has the tool's lines: their numbers would lead nowhere.
+    recorded.trace.warnings.iter_mut().for_each(|warning| warning.line = None);
+    Ok(recorded)
 }
 
 /// Whether a program of this name is in the places where programs are.
 fn is_there(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
-}
-
-/// A folder for what the tools need, which is gone when it is dropped.
-fn folder() -> Result<tempfile::TempDir> {
-    let made = tempfile::Builder::new().prefix("evermap-trace-").tempdir();
-    made.map_err(|source| Error::Io {
-        operation: "make a folder in",
-        name: std::env::temp_dir().display().to_string(),
-        source,
-    })
 }
 
 /// Why a tool could not be started.

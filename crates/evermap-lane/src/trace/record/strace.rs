@@ -8,12 +8,13 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags};
 use tempfile::TempDir;
 
-use super::{Recorded, folder, is_set, not_started, or_nothing, setting};
+use super::{Recorded, is_set, not_started, or_nothing, setting};
 use crate::trace::{Error, Format, Options, Result, Trace};
 
 /// All that the parser understands; `?` for those that this machine may not have.
@@ -24,6 +25,8 @@ const CALLS: &str = "?open,?openat,?openat2,?creat,?close,?close_range,?dup,?dup
 
 /// How often it is looked whether to stop.
 const LOOK_NS: i64 = 100_000_000;
+/// After it was told to stop, who is left running is listened to for no longer than this, however much there is to hear.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Of the first line, enough to see whether the program was started.
 const FIRST_BYTES_MAX: usize = 64 * 1024;
 
@@ -38,7 +41,14 @@ pub(super) fn record(
     let (pipe, writer) = pipe(&path)?;
     let options = Options { format: Some(Format::Strace), ..options.clone() };
     let ended = AtomicBool::new(false);
-    let mut reader = Reader { pipe, folder: Some(folder), ended: &ended, stop, first: Vec::new() };
+    let mut reader = Reader {
+        pipe,
+        folder: Some(folder),
+        ended: &ended,
+        stop,
+        stopped: None,
+        first: Vec::new(),
+    };
     let (status, trace) = thread::scope(|scope| {
         let reading = scope.spawn(|| {
             let trace = Trace::read_from(BufReader::new(&mut reader), "the recording", &options);
@@ -70,6 +80,16 @@ fn strace(command: &[OsString], path: &Path) -> Command {
     strace
 }
 
+/// A folder for the pipe, which is gone when it is dropped.
+fn folder() -> Result<TempDir> {
+    let made = tempfile::Builder::new().prefix("evermap-trace-").tempdir();
+    made.map_err(|source| Error::Io {
+        operation: "make a folder in",
+        name: std::env::temp_dir().display().to_string(),
+        source,
+    })
+}
+
 /// A named pipe, its end to read from, and one to write to: as long as that is there, the other has no end.
 fn pipe(path: &Path) -> Result<(File, File)> {
     let failed = |error: rustix::io::Errno| broken(path, error.into());
@@ -94,7 +114,20 @@ struct Reader<'a> {
     folder: Option<TempDir>,
     ended: &'a AtomicBool,
     stop: &'a AtomicBool,
+    /// When that was seen first.
+    stopped: Option<Instant>,
     first: Vec<u8>,
+}
+
+impl Reader<'_> {
+    /// Whether no more is waited for. What the program wrote before its end may still be in the pipe: that is read.
+    fn is_over(&mut self, is_quiet: bool) -> bool {
+        if !self.ended.load(Ordering::Acquire) || !is_set(self.stop) {
+            return false;
+        }
+        let stopped = *self.stopped.get_or_insert_with(Instant::now);
+        is_quiet || stopped.elapsed() >= LAST_WORDS
+    }
 }
 
 impl Read for Reader<'_> {
@@ -102,15 +135,16 @@ impl Read for Reader<'_> {
         let wait = Timespec { tv_sec: 0, tv_nsec: LOOK_NS };
         loop {
             let mut polled = [PollFd::new(&self.pipe, PollFlags::IN)];
-            match poll(&mut polled, Some(&wait)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {
-                    if self.ended.load(Ordering::Acquire) && is_set(self.stop) {
-                        return Ok(0);
-                    }
-                    continue;
-                }
-                Ok(_) => {}
+            let is_quiet = match poll(&mut polled, Some(&wait)) {
+                Ok(count) => count == 0,
+                Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
+            };
+            if self.is_over(is_quiet) {
+                return Ok(0);
+            }
+            if is_quiet {
+                continue;
             }
             let count = match self.pipe.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,

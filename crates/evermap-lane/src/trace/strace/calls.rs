@@ -299,7 +299,9 @@ impl Strace {
             None => {
                 let text = format!("{}({}, ...", call.name, call.argument(0));
                 collector.warn_at(made.line, Problem::Unfinished, &text);
-                unsigned(call.argument(2))
+                // Of calls with vectors, the third argument is how many there are.
+                let is_vectored = call.name.contains("readv") || call.name.contains("writev");
+                unsigned(call.argument(2)).filter(|_| !is_vectored)
             }
         };
         if let Some(length_bytes) = length_bytes {

@@ -17,6 +17,9 @@ use super::warning::Problem;
 use calls::{Made, Mapped};
 use processes::Processes;
 
+/// Text of calls that have not returned: what would be more is told as if it never would. A hundred thousand threads that wait have less.
+const PENDING_BYTES_MAX: usize = 16 << 20;
+
 const UNFINISHED: &str = "<unfinished ...>";
 const DETACHED: &str = "<detached ...>";
 
@@ -25,6 +28,7 @@ const DETACHED: &str = "<detached ...>";
 pub(super) struct Strace {
     processes: Processes,
     pending: HashMap<u32, Pending>,
+    pending_bytes: usize,
     mappings_are_reads: bool,
     mapped: Mapped,
     is_ring_seen: bool,
@@ -49,6 +53,7 @@ impl Strace {
         Self {
             processes: Processes::default(),
             pending: HashMap::new(),
+            pending_bytes: 0,
             mappings_are_reads,
             mapped: Mapped::default(),
             is_ring_seen: false,
@@ -62,9 +67,16 @@ impl Strace {
         let is_of = |pending: &Pending| {
             pending.text.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
         };
-        let Some(pending) = self.pending.remove(&process).filter(is_of) else {
-            collector.warn(Problem::Unstarted, name);
-            return true;
+        let pending = match self.forget(process) {
+            Some(pending) if is_of(&pending) => pending,
+            other => {
+                // Lines are missing: what was begun has an end that nobody saw.
+                if let Some(other) = other {
+                    self.abandon(line.process, &other, collector);
+                }
+                collector.warn(Problem::Unstarted, name);
+                return true;
+            }
         };
         let Pending { mut text, at_ns, line: number } = pending;
         text.push_str(tail);
@@ -84,10 +96,22 @@ impl Strace {
         if let Some(call) = line::call(text) {
             self.begin_call(process, &call);
         }
-        let pending = Pending { text: text.to_string(), at_ns: line.at_ns, line: number };
-        if let Some(before) = self.pending.insert(process, pending) {
+        if let Some(before) = self.forget(process) {
             self.abandon(line.process, &before, collector);
         }
+        let pending = Pending { text: text.to_string(), at_ns: line.at_ns, line: number };
+        if self.pending_bytes + text.len() > PENDING_BYTES_MAX {
+            return self.abandon(line.process, &pending, collector);
+        }
+        self.pending_bytes += text.len();
+        self.pending.insert(process, pending);
+    }
+
+    /// The call of a process that had not returned yet is waited for no longer.
+    fn forget(&mut self, process: u32) -> Option<Pending> {
+        let pending = self.pending.remove(&process)?;
+        self.pending_bytes -= pending.text.len();
+        Some(pending)
     }
 
     /// A call that never returned.
@@ -110,7 +134,7 @@ impl Parser for Strace {
             true
         } else if rest.starts_with("+++ ") {
             let process = line.process.unwrap_or(0);
-            if let Some(pending) = self.pending.remove(&process) {
+            if let Some(pending) = self.forget(process) {
                 self.abandon(line.process, &pending, collector);
             }
             self.processes.exit(process);

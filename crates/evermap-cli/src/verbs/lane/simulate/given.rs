@@ -1,6 +1,7 @@
 //! What the verbs of the simulator have in common: a profile and changes to it, a trace, files to write.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use evermap_lane::Period;
@@ -117,12 +118,15 @@ pub fn in_file(path: &Path, error: evermap_lane::simulate::Error) -> Failure {
 
 pub fn text_of(path: &Path) -> Result<String, Failure> {
     let failed = |source| Failure::Source { path: path.into(), source };
-    let length = fs::metadata(path).map_err(failed)?.len();
-    if length > TEXT_BYTES_MAX {
-        let why = format!("{length} bytes are too many for such a file, {TEXT_BYTES_MAX} at most");
+    let mut text = String::new();
+    let file = File::open(path).map_err(failed)?;
+    // Counted as it is read: a device or a pipe has no length.
+    file.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > TEXT_BYTES_MAX {
+        let why = format!("it is longer than any such file: {TEXT_BYTES_MAX} bytes at most");
         return Err(failed(std::io::Error::other(why)));
     }
-    fs::read_to_string(path).map_err(failed)
+    Ok(text)
 }
 
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {

@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use evermap_lane::trace::Trace;
-use tempfile::NamedTempFile;
 
 use crate::failure::{Failure, folder_of};
 use crate::output::Output;
@@ -42,12 +41,10 @@ impl To {
                 let file = File::options().write(true).open(&self.output).map_err(failed)?;
                 Ok(Destination::Device { file, path: &self.output })
             }
-            // Beside its place, so that a file of that name is always a whole one.
+            // Tried without a name: a recording may be killed, and nothing of it shall stay beside its output.
             _ => {
-                let builder = tempfile::Builder::new()
-                    .prefix(".evermap-trace-")
-                    .tempfile_in(folder_of(&self.output));
-                Ok(Destination::File { partial: builder.map_err(failed)?, to: self })
+                tempfile::tempfile_in(folder_of(&self.output)).map_err(failed)?;
+                Ok(Destination::File { to: self })
             }
         }
     }
@@ -57,7 +54,7 @@ impl To {
 pub enum Destination<'a> {
     Output,
     Device { file: File, path: &'a Path },
-    File { partial: NamedTempFile, to: &'a To },
+    File { to: &'a To },
 }
 
 impl Destination<'_> {
@@ -72,8 +69,13 @@ impl Destination<'_> {
                 let failed = |source| Failure::Target { path: path.into(), source };
                 trace.write(&file).map_err(failed)
             }
-            Destination::File { mut partial, to } => {
+            Destination::File { to } => {
                 let failed = |source| Failure::Target { path: to.output.clone(), source };
+                // Beside its place, so that a file of that name is always a whole one.
+                let partial = tempfile::Builder::new()
+                    .prefix(".evermap-trace-")
+                    .tempfile_in(folder_of(&to.output));
+                let mut partial = partial.map_err(failed)?;
                 trace.write(partial.as_file_mut()).map_err(failed)?;
                 let persisted = match to.force {
                     true => partial.persist(&to.output),

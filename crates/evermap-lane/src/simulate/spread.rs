@@ -1,0 +1,32 @@
+//! What a value was with several seeds.
+
+use crate::quantiles::quantile_index;
+
+/// What a value was with several seeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    pub(super) mean: f64,
+    pub(super) p5: f64,
+    pub(super) p95: f64,
+}
+
+impl Spread {
+    pub(super) fn of(mut values: Vec<f64>) -> Self {
+        values.sort_unstable_by(f64::total_cmp);
+        let at = |share| values.get(quantile_index(values.len(), share)).copied().unwrap_or(0.0);
+        let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+        Self { mean, p5: at(0.05), p95: at(0.95) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_of_ranks() {
+        let spread = Spread::of((1..=200).rev().map(f64::from).collect());
+        assert_eq!((spread.mean, spread.p5, spread.p95), (100.5, 10.0, 190.0));
+        assert_eq!(Spread::of(Vec::new()).mean, 0.0);
+    }
+}
