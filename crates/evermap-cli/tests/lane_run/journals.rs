@@ -56,10 +56,12 @@ fn undo_looks_at_files_on_their_way_to_a_tier_too() {
     assert_eq!(told["returned"], Value::Array(Vec::new()));
     fs::create_dir(&journal).unwrap();
     fs::set_permissions(&journal, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-    let damaged = journal.join("0123456789abcdef.json");
+    let slot = "0123456789abcdef0123456789abcdef";
+    fs::create_dir(journal.join(slot)).unwrap();
+    let damaged = journal.join(slot).join("record");
     fs::write(&damaged, "{\"version\": 1, \"pa").unwrap();
     let ran = undo(&place);
-    assert!(ran.code != 0 && ran.out.contains("0123456789abcdef"), "{ran:?}");
+    assert!(ran.code != 0 && ran.out.contains(slot), "{ran:?}");
     assert!(damaged.exists(), "what makes no sense is kept");
 }
 
