@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Pid, getpid};
+use rustix::thread::sched_getcpu;
 
 use super::clock::Monotonic;
 use super::entered::Entered;
@@ -57,6 +58,8 @@ pub struct Lane {
     before: Option<Counters>,
     way: Way,
     process: Pid,
+    /// It was seen on another core than its own, and that was noted.
+    is_away: bool,
     entered: Entered,
     _of_this_thread: PhantomData<*const ()>,
 }
@@ -116,6 +119,7 @@ impl Lane {
             before: None,
             way: way(policy, period, lock, &entered),
             process: getpid(),
+            is_away: false,
             entered,
             pace,
             _of_this_thread: PhantomData,
@@ -175,6 +179,7 @@ impl Lane {
             watchman.resume();
         }
         let beat = self.pace.wait();
+        self.look_where_it_is();
         Ok(Some(Frame::new(self, beat)))
     }
 
@@ -209,6 +214,20 @@ impl Lane {
         report.not_applied.extend(not_set_back);
         report.demotions = self.entered.demotion.take().into_iter().collect();
         report
+    }
+
+    /// When a core goes offline, the kernel lets its threads run anywhere.
+    fn look_where_it_is(&mut self) {
+        let here = sched_getcpu() as u32;
+        let Some(core) = self.entered.core().filter(|core| *core != here && !self.is_away) else {
+            return;
+        };
+        self.is_away = true;
+        let why = format!(
+            "from frame {} on the thread was on core {here} or others: its own went offline, or somebody gave it those",
+            self.pace.counts().frames + 1
+        );
+        self.notes.push(Note::new(format!("core {core} until the end"), why));
     }
 
     fn set_back(&mut self) -> Vec<Note> {

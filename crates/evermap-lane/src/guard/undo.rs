@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::StateDirectory;
 use super::journal::{Before, Journal, Record};
 use crate::hold::tree::Tree;
-use crate::machine::{CpuList, Roots};
+use crate::machine::Roots;
 use crate::process::{self, Process, Stat};
 use crate::sys::lock;
 use crate::sys::scheduler::{self, Thread};
@@ -196,7 +196,7 @@ fn make_ordinary(thread: Thread, before: &Before) -> bool {
 fn affinity_back(record: &Record) -> Option<String> {
     let core = record.core?;
     let own: BTreeSet<u32> = [core].into();
-    let mut count = usize::from(is_off(core) && release_from_offline(record));
+    let mut count = usize::from(!Roots::default().is_online(core) && release_from_offline(record));
     let ends = Instant::now() + RELEASE_MAX;
     let mut quiet: Option<Instant> = None;
     // Who was released starts nothing on the core any more; but a process that is being made has the affinity that its parent had, and is seen
@@ -226,13 +226,6 @@ fn release_from_offline(record: &Record) -> bool {
     let threads = threads.into_iter().filter_map(Thread::of);
     let back = threads.filter(|thread| give_back(*thread, &record.before));
     back.count() > 0
-}
-
-/// Whether the core does not run. Where nothing says so, it does.
-fn is_off(core: u32) -> bool {
-    let online = Roots::default().sys_text("devices/system/cpu/online");
-    let online = online.and_then(|text| text.parse::<CpuList>().ok());
-    online.is_some_and(|online| !online.contains(core))
 }
 
 /// What descends from the program, or bears the lane's id. Gives how many were on the core alone.

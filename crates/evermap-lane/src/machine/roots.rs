@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
+use super::CpuList;
+
 /// No file of `/proc` or `/sys` that is read here is longer: the interrupts of a machine with 512 cores are some MiB.
 const BYTES_MAX: u64 = 32 << 20;
 
@@ -46,6 +48,13 @@ impl Roots {
     /// The text of a file of `/sys`, without blanks around it; none where it cannot be read.
     pub(crate) fn sys_text(&self, name: impl AsRef<Path>) -> Option<String> {
         text(&self.sys.join(name)).ok().map(|text| text.trim().to_owned())
+    }
+
+    /// Whether a core runs. Where nothing says so, it does.
+    pub(crate) fn is_online(&self, core: u32) -> bool {
+        let online = self.sys_text("devices/system/cpu/online");
+        let online = online.and_then(|text| text.parse::<CpuList>().ok());
+        online.is_none_or(|online| online.contains(core))
     }
 
     /// What `/proc` says in one file about this thread, or else about its process.

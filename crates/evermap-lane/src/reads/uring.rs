@@ -135,6 +135,10 @@ fn not_asked(error: &io::Error) -> Note {
     Note::new("completions that the device is asked for (IOPOLL)", why)
 }
 
+fn is_cancelled(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::CANCELED | Errno::INTR))
+}
+
 impl Reader for Uring {
     fn read(&mut self, offset: u64, length: usize) -> Result<(&[u8], Served)> {
         let length = self.subject.clamp(offset, length);
@@ -146,9 +150,12 @@ impl Reader for Uring {
         let wanted = blocks.skip + length;
         let served = match &mut self.by {
             By::Ring(ring) => {
-                let (came, seen) = ring
-                    .read(&self.subject.file, blocks.offset, blocks.length, self.spin)
-                    .map_err(|source| self.subject.failed("read", source))?;
+                let read = ring.read(&self.subject.file, blocks.offset, blocks.length, self.spin);
+                let (came, seen) = match read {
+                    // What the kernel gets no thread for it cancels by itself, as under a storm of signals.
+                    Err(source) if is_cancelled(&source) => (0, Seen::Slept),
+                    read => read.map_err(|source| self.subject.failed("read", source))?,
+                };
                 match seen {
                     _ if came < wanted => {
                         self.subject.verify()?;

@@ -41,6 +41,16 @@ pub fn view(policy: &Policy, watch: &Watch) -> tier::Result<(View, Vec<NotApplie
     for (path, error) in &applied.failed {
         not_applied.push(not_there(path, &error.to_string(), "it comes from where it is"));
     }
+    for placed in &applied.placed {
+        if let Some(what) = &placed.not_kept {
+            not_applied.push(NotApplied {
+                what: format!("attributes of {} on the tier: {what}", placed.path.display()),
+                why: "the tier does not keep them".into(),
+                remedy: "its contents are the same; a tier of another file system may keep them"
+                    .into(),
+            });
+        }
+    }
     Ok((applied.view(), not_applied))
 }
 

@@ -6,7 +6,6 @@
 
 mod begin;
 mod ended;
-mod facts;
 mod family;
 mod files;
 mod prepare;

@@ -39,7 +39,12 @@ pub(super) fn prepare(
     undo_others(state, ended)?;
     let machine = Machine::look_in(&options.roots)?;
     let claim = match policy.app.share {
-        Share::Off => None,
+        Share::Off => {
+            if let Core::Number(core) = policy.app.core {
+                ended.not_applied.push(why::no_core_wished(core));
+            }
+            None
+        }
         Share::Lend | Share::Hold => {
             let (claim, why) = Claim::choose(&machine, policy.app.core, state)?;
             ended.core_why = why;
@@ -115,7 +120,11 @@ fn wishes(
     let wish =
         |affinity: &BTreeSet<u32>, scheduling| Wish { affinity: affinity.clone(), scheduling };
     if app.scheduler == Scheduler::Deadline {
-        let needs_no_core = app.share != Share::Hold && app.core == Core::Auto;
+        let needs_no_core = match app.share {
+            Share::Off => true,
+            Share::Lend => app.core == Core::Auto,
+            Share::Hold => false,
+        };
         let deadline_ns = policy.deadline_ns().map_err(Error::Unusable)?;
         match (needs_no_core, period_ns, deadline_ns) {
             (true, Some(period_ns), Some(deadline_ns)) => {

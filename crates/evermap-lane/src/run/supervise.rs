@@ -15,7 +15,7 @@ use super::begin::begin;
 use super::family::Family;
 use super::prepare::Prepared;
 use super::threads::Watch;
-use super::{Ended, Options, Program, facts};
+use super::{Ended, Options, Program};
 use crate::counters::OfCore;
 use crate::guard::{Claim, guardian};
 use crate::hold::tree::Files;
@@ -221,7 +221,7 @@ impl Supervisor<'_> {
     /// When a core goes offline, the kernel lets its programs run anywhere.
     fn look_at_core(&mut self, ended: &mut Ended) {
         let Some(core) = self.prepared.changes.core() else { return };
-        if facts::is_online(&self.options.roots, core) {
+        if self.options.roots.is_online(core) {
             return;
         }
         let may_move = self.policy.app.core == Core::Auto && self.policy.app.share == Share::Lend;

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Demotion;
-use super::facts;
 use crate::counters::{Ran, voluntary_switches};
 use crate::guard::journal::Before;
+use crate::process;
 use crate::sys::scheduler::{self, Policy, Scheduling, Thread};
 
 /// One thread, as last seen.
@@ -107,7 +107,7 @@ impl Watch {
             .is_some_and(|id| scheduler::get(id).is_ok_and(|now| now.policy.is_real_time()));
         is_real_time.then(|| Demotion {
             thread: id,
-            name: facts::name(self.pid, id),
+            name: name_of(self.pid, id),
             ran_ms: (run_ns - since_ns) as f64 / 1e6,
         })
     }
@@ -141,6 +141,12 @@ fn demote(id: u32, before: &Before) -> bool {
     let former = before.scheduling;
     let ordinary = if former.policy.is_real_time() { Scheduling::default() } else { former };
     Thread::of(id).is_some_and(|thread| scheduler::set_back(thread, &ordinary).is_ok())
+}
+
+/// A thread's name.
+fn name_of(pid: u32, thread: u32) -> String {
+    let name = process::text(&format!("/proc/{pid}/task/{thread}/comm")).unwrap_or_default();
+    name.trim_end_matches('\n').to_owned()
 }
 
 #[cfg(test)]

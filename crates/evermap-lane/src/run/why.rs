@@ -28,6 +28,15 @@ pub(super) fn pinned_deadline() -> NotApplied {
     }
 }
 
+/// A core is named, and none is wished.
+pub(super) fn no_core_wished(core: u32) -> NotApplied {
+    NotApplied {
+        what: format!("core {core}"),
+        why: "`share = \"off\"` is no core of its own".into(),
+        remedy: "say `share = \"lend\"` beside it".into(),
+    }
+}
+
 /// Whether this process, and what it starts, may lock memory beyond any limit.
 pub(super) fn may_lock_memory() -> bool {
     capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::IPC_LOCK))

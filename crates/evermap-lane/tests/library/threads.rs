@@ -102,6 +102,31 @@ fn what_is_started_in_a_lane_is_ordinary_and_outside_of_it_has_all_cores() {
 }
 
 #[test]
+fn a_thread_that_was_taken_off_its_core_is_told_once() {
+    let state = state();
+    apart(|| {
+        let mut lane = enter(LANE, &state);
+        let core = lane.core().unwrap() as usize;
+        lane.frame().unwrap().unwrap().end();
+        assert!(!missing(&lane).contains("until the end"));
+        let mut others = rustix::thread::CpuSet::new();
+        (0..rustix::thread::CpuSet::MAX_CPU)
+            .filter(|one| *one != core)
+            .for_each(|one| others.set(one));
+        if rustix::thread::sched_setaffinity(None, &others).is_err() {
+            return skip("this machine has one core");
+        }
+        for _ in 0..3 {
+            lane.frame().unwrap().unwrap().end();
+        }
+        let report = lane.leave();
+        let what = format!("core {core} until the end");
+        let told: Vec<_> = report.not_applied.iter().filter(|note| note.what == what).collect();
+        assert!(told.len() == 1 && told[0].why.contains("from frame 2 on"), "{told:?}");
+    });
+}
+
+#[test]
 fn a_second_lane_on_a_core_is_refused_and_one_thread_has_one_lane() {
     let state = state();
     apart(|| {

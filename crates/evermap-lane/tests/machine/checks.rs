@@ -77,6 +77,27 @@ fn partitions_need_the_controller() {
 }
 
 #[test]
+fn a_partition_is_made_in_the_nearest_group_that_can_have_one() {
+    let mock = |of_above: &str| {
+        Mock::with_cores("0-3")
+            .proc("self/cgroup", "0::/user/app\n")
+            .proc("self/mountinfo", "34 31 0:31 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+            .sys("fs/cgroup/user/app/cgroup.controllers", "cpu\n")
+            .sys("fs/cgroup/user/app/cgroup.type", "domain\n")
+            .sys("fs/cgroup/user/cgroup.controllers", "cpuset cpu\n")
+            .sys("fs/cgroup/user/cgroup.type", "domain\n")
+            .sys("fs/cgroup/user/cgroup.procs", "")
+            .sys("fs/cgroup/user/cpuset.cpus.partition", of_above)
+    };
+    says(of(&on(&mock("root\n")), "exclusive-core"), true, "fs/cgroup/user");
+    says(of(&on(&mock("member\n")), "exclusive-core"), false, "no group above");
+    let topmost = mock("member\n")
+        .sys("fs/cgroup/cgroup.controllers", "cpuset cpu\n")
+        .sys("fs/cgroup/cgroup.procs", "1\n");
+    says(of(&on(&topmost), "exclusive-core"), true, "partition of version 2");
+}
+
+#[test]
 fn a_machine_without_a_last_net_is_told() {
     let with = |runtime: &str| {
         on(&Mock::with_cores("0-1").proc("sys/kernel/sched_rt_runtime_us", runtime))

@@ -98,23 +98,42 @@ fn by_cpuset(group: &Group, core: u32) -> Statement {
     }
 }
 
+/// A partition is made in the nearest group above that can have one, which is where `hold` makes it.
 fn by_partition(group: &Group) -> Statement {
     let name = "exclusive-core";
     let directory = group.directory.display();
-    let has = |file: &str| {
-        group
-            .read(file)
-            .is_some_and(|text| text.split_ascii_whitespace().any(|one| one == "cpuset"))
-    };
-    if !has("cgroup.controllers") {
+    let above = || group.directory.ancestors().take_while(|one| one.starts_with(&group.mount));
+    if !above().any(has_cpusets) {
         return Statement::no(name, format!("{directory} (version 2) has no `cpuset` controller"))
             .remedy("let its parent pass it on (`echo +cpuset > cgroup.subtree_control`; `Delegate=cpuset` in a unit of systemd)");
     }
-    if !is_writable(&group.directory) {
-        return Statement::no(name, format!("{directory} (version 2) is not delegated to this user"))
+    let Some(parent) = above().find(|one| has_cpusets(one) && is_partition_root(one)) else {
+        let why =
+            "is the root of a partition without processes of its own, which a partition must be in";
+        return Statement::no(name, format!("no group above {directory} (version 2) {why}"))
+            .remedy("start it where the topmost group can be seen, or say `share = \"lend\"`");
+    };
+    if !is_writable(parent) {
+        let parent = parent.display();
+        return Statement::no(name, format!("{parent} (version 2) is not delegated to this user"))
             .remedy("start it as root, or in a scope of its own (`systemd-run --user --scope -p Delegate=yes`)");
     }
-    Statement::yes(name, format!("by a partition of version 2 below {directory}"))
+    Statement::yes(name, format!("by a partition of version 2 below {}", parent.display()))
+}
+
+fn has_cpusets(group: &Path) -> bool {
+    text(&group.join("cgroup.controllers"))
+        .is_ok_and(|all| all.split_ascii_whitespace().any(|one| one == "cpuset"))
+}
+
+/// The topmost group is one, and has no type; another must have no processes then.
+fn is_partition_root(group: &Path) -> bool {
+    if text(&group.join("cgroup.type")).is_err() {
+        return true;
+    }
+    text(&group.join("cpuset.cpus.partition"))
+        .is_ok_and(|said| matches!(said.trim(), "root" | "isolated"))
+        && text(&group.join("cgroup.procs")).is_ok_and(|tasks| tasks.trim().is_empty())
 }
 
 /// Root may write everywhere but to what is mounted read-only, and both is what is asked for.

@@ -259,7 +259,7 @@ impl<'f> Copying<'f> {
             }
             Ok(moved) if moved > 0 => slot.filled += moved,
             Err(Errno::INTR) => {}
-            Err(errno) if errno != Errno::AGAIN => {
+            Err(errno) if !matches!(errno, Errno::AGAIN | Errno::CANCELED) => {
                 let stop = match is_filled {
                     true => refusal_or_failure("a write in a ring", Side::Target, "write", errno),
                     false => refusal_or_failure("a read in a ring", Side::Source, "read", errno),
@@ -267,7 +267,8 @@ impl<'f> Copying<'f> {
                 self.stop = graver(self.stop.take(), stop);
                 return Ok(());
             }
-            // Nothing moved: perhaps the source has ended.
+            // Nothing moved: perhaps the source has ended. The kernel cancels by itself what it cannot get a thread for, as under a storm of
+            // signals.
             _ => {
                 self.odd.push(Span::new(slot.part.begin + slot.written as u64, slot.part.end));
                 return Ok(());
