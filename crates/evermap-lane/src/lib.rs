@@ -30,6 +30,7 @@ pub mod simulate;
 mod sys;
 pub mod tier;
 pub mod trace;
+mod workqueues;
 
 pub use api::{Access, File, Frame, Lane};
 pub use error::{Error, Result};
@@ -37,6 +38,7 @@ pub use hold::HoldRefusal;
 pub use period::Period;
 pub use policy::{
     App, Core, Guard, Io, IoMode, Placement, Policy, Rate, Scheduler, Share, Threads, Tier,
+    Workqueues,
 };
 pub use quantiles::Quantiles;
 pub use reads::{Note, Reads};

@@ -13,6 +13,8 @@ use crate::{Error, Period, Result};
 
 /// No policy is longer: what is, is another file.
 const BYTES_MAX: u64 = 1 << 20;
+/// The kernel's unbound work keeps a core for up to 3 ms at a time: who has more than three times that does not miss for it.
+const CLOSE_DEADLINE_NS: u64 = 10_000_000;
 
 /// What a program is to get.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,6 +59,8 @@ pub struct App {
     pub share: Share,
     /// Which of its threads.
     pub threads: Threads,
+    /// Where the kernel's own unbound work is done.
+    pub workqueues: Workqueues,
 }
 
 impl Default for App {
@@ -72,6 +76,7 @@ impl Default for App {
             core: Core::Auto,
             share: Share::Lend,
             threads: Threads::All,
+            workqueues: Workqueues::Auto,
         }
     }
 }
@@ -170,6 +175,20 @@ pub enum Threads {
     All,
     /// The one it begins with.
     Main,
+}
+
+/// Where the kernel's own work that is bound to no core is done, as that of writing files back: a kernel that is built without preemption keeps a
+/// real-time program waiting for it, up to some milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Workqueues {
+    /// On other cores, for real-time programs with deadlines of 10 ms or less; else wherever it was.
+    #[default]
+    Auto,
+    /// On other cores than the lane's. It takes root.
+    Away,
+    /// Wherever it was.
+    Stay,
 }
 
 /// How data come.
@@ -374,6 +393,18 @@ impl Policy {
         }
     }
 
+    /// Whether the kernel's unbound work is to be done on other cores than the lane's, if that has one.
+    pub fn wants_work_away(&self) -> bool {
+        let is_close =
+            || self.deadline_ns().ok().flatten().is_some_and(|ns| ns <= CLOSE_DEADLINE_NS);
+        match self.app.workqueues {
+            _ if self.app.share == Share::Off => false,
+            Workqueues::Auto => self.app.scheduler != Scheduler::Other && is_close(),
+            Workqueues::Away => true,
+            Workqueues::Stay => false,
+        }
+    }
+
     /// How long after its period's beginning the program has to be done: never beyond the period, which microseconds may be rounded up to.
     pub fn deadline_ns(&self) -> Result<Option<u64>, String> {
         let deadline_ns = |period: Period| match self.app.deadline_us {
@@ -394,6 +425,16 @@ fn read_bounded(path: &Path) -> io::Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernels_work_is_kept_away_from_close_deadlines() {
+        let wants = |text: &str| Policy::parse(text).unwrap().wants_work_away();
+        assert!(wants("[app]\nperiod_us = 1000") && wants("[app]\nfps = 24\ndeadline_us = 10000"));
+        assert!(!wants("[app]\nfps = 24") && !wants(""));
+        assert!(wants("[app]\nfps = 24\nworkqueues = \"away\""));
+        let not = ["workqueues = \"stay\"", "share = \"off\"", "scheduler = \"other\""];
+        assert!(not.iter().all(|line| !wants(&format!("[app]\nperiod_us = 1000\n{line}"))));
+    }
 
     #[test]
     fn an_empty_policy_is_lend_with_fifo() {

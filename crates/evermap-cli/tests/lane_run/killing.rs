@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::looks::{
     PATIENCE, affinity, groups, is_alive, is_ordinary, kill, policy_of, send, wait_for,
 };
-use crate::place::{HOLD, LEND, Place, SLEEP, UNDONE_MAX};
+use crate::place::{AWAY, HOLD, LEND, Place, SLEEP, UNDONE_MAX};
 
 each_way! {
     a_program_that_is_killed_leaves_nothing_within_a_second,
@@ -147,12 +147,13 @@ fn trials_of_killing_each_leave_nothing() {
         ("guardian", a_guardian_that_is_killed_is_noticed_and_the_lane_undoes_within_a_second),
         ("all", what_is_left_when_all_are_killed_is_undone_by_undo_and_undo_is_idempotent),
     ];
-    for (share, policy) in [("lend", LEND), ("hold", HOLD)] {
+    for (share, policy) in [("lend", LEND), ("hold", HOLD), ("away", AWAY)] {
         for (who, trial) in trials {
             let mut good = 0;
             for _ in 0..100 {
                 let place = match share {
                     "hold" => Place::alone(),
+                    "away" => Place::with_workqueues(),
                     _ => Some(Place::new()),
                 };
                 let Some(place) = place else { return };

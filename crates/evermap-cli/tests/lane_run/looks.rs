@@ -10,6 +10,8 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 pub const CPUSETS: &str = "/sys/fs/cgroup/cpuset";
+/// Where the kernel's unbound work is done.
+pub const WORK_MASK: &str = "/sys/devices/virtual/workqueue/cpumask";
 /// For what is no promise: this machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -80,6 +82,10 @@ pub fn cores() -> Vec<u32> {
 }
 
 /// The groups of lanes.
+pub fn work_mask() -> Option<String> {
+    Some(fs::read_to_string(WORK_MASK).ok()?.trim().to_owned())
+}
+
 pub fn groups() -> BTreeSet<PathBuf> {
     let entries = fs::read_dir(CPUSETS).into_iter().flatten().flatten();
     let named =

@@ -10,19 +10,24 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::common::Ran;
-use crate::looks::{CPUSETS, PATIENCE, cores, groups, json, kill, text, wait_for};
+use crate::looks::{
+    CPUSETS, PATIENCE, WORK_MASK, cores, groups, json, kill, text, wait_for, work_mask,
+};
 
 /// What the promise says.
 pub const UNDONE_MAX: Duration = Duration::from_secs(1);
 pub const LEND: &str = "[app]\nfps = 24\n";
 pub const HOLD: &str = "[app]\nfps = 24\nshare = \"hold\"\n";
+/// Lends, and keeps the kernel's unbound work away.
+pub const AWAY: &str = "[app]\nfps = 24\nworkqueues = \"away\"\n";
 pub const SLEEP: [&str; 2] = ["sleep", "1000"];
 
-/// Two tests of each claim, which has the place and the policy: for a lane that lends its core, and for one that holds it, where that can be had.
+/// Three tests of each claim, which has the place and the policy: for a lane that lends its core, and, where that can be had, for one that holds it, and
+/// one that keeps the kernel's own work off it.
 macro_rules! each_way {
     ($($claim:ident),+ $(,)?) => {$(
         mod $claim {
-            use $crate::place::{HOLD, LEND, Place};
+            use $crate::place::{AWAY, HOLD, LEND, Place};
 
             #[test]
             fn lend() {
@@ -35,6 +40,13 @@ macro_rules! each_way {
                     super::$claim(&place, HOLD);
                 }
             }
+
+            #[test]
+            fn away() {
+                if let Some(place) = Place::with_workqueues() {
+                    super::$claim(&place, AWAY);
+                }
+            }
         }
     )+};
 }
@@ -44,6 +56,8 @@ pub struct Place {
     directory: tempfile::TempDir,
     _turn: File,
     cores: BTreeSet<PathBuf>,
+    /// Where the kernel's unbound work is done, when nobody keeps it anywhere.
+    work: Option<String>,
 }
 
 impl Place {
@@ -68,11 +82,28 @@ impl Place {
         Some(place)
     }
 
+    /// For lanes that keep the kernel's unbound work away. None where that cannot be done.
+    pub fn with_workqueues() -> Option<Self> {
+        let is_able = rustix::process::geteuid().is_root()
+            && File::options().write(true).open(WORK_MASK).is_ok()
+            && cores().len() > 1;
+        if !is_able {
+            eprintln!(
+                "skipped: keeping the kernel's work away needs {WORK_MASK}, root and two cores"
+            );
+            return None;
+        }
+        let mut place = Self::with(|turn| turn.lock().unwrap());
+        place.work = work_mask();
+        Some(place)
+    }
+
     fn with(lock: impl FnOnce(&File)) -> Self {
         let path = "/tmp/evermap-lane-tests.lock";
         let turn = File::options().create(true).truncate(false).write(true).open(path).unwrap();
         lock(&turn);
-        Self { directory: tempfile::tempdir().unwrap(), _turn: turn, cores: groups() }
+        let directory = tempfile::tempdir().unwrap();
+        Self { directory, _turn: turn, cores: groups(), work: None }
     }
 
     pub fn directory(&self) -> &Path {
@@ -126,6 +157,7 @@ impl Place {
             (lane.program, lane.guardian) = (pid("program"), pid("guardian"));
             lane.program != 0 && text(lane.program, "comm").trim() == of_comm
         });
+        assert!(self.work.is_none() || work_mask() != self.work, "the kernel's work is away");
         lane
     }
 
@@ -142,9 +174,13 @@ impl Place {
         self.journals().first().and_then(|path| json(path)).unwrap_or_default()
     }
 
-    /// Whether journals, claims and groups are gone.
+    /// Whether journals, claims and groups are gone, and the kernel works where it did.
     pub fn is_clean(&self) -> bool {
-        self.journals().is_empty() && self.claimed().is_empty() && groups() == self.cores
+        let is_work_back = self.work.is_none() || work_mask() == self.work;
+        self.journals().is_empty()
+            && self.claimed().is_empty()
+            && groups() == self.cores
+            && is_work_back
     }
 
     fn claimed(&self) -> Vec<Value> {
@@ -164,6 +200,10 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         drop(self.evermap(&["undo"]).output());
+        if let Some(work) = self.work.take().filter(|work| work_mask().as_ref() != Some(work)) {
+            eprintln!("left behind: {WORK_MASK}");
+            drop(fs::write(WORK_MASK, work));
+        }
         for group in groups().difference(&self.cores) {
             eprintln!("left behind: {}", group.display());
             for task in fs::read_to_string(group.join("tasks")).unwrap_or_default().lines() {

@@ -13,13 +13,14 @@ use super::watch::{Orders, Watchman};
 use crate::guard::changes::Changes;
 use crate::guard::{self, Claim, StateDirectory};
 use crate::hold::tree::Files;
-use crate::machine::{Machine, why_refused};
+use crate::machine::{Machine, Roots, why_refused};
 use crate::policy::{Core, Scheduler, Share};
 use crate::process::Process;
 use crate::reads::Aside;
 use crate::report::Demotion;
 use crate::sys::scheduler::{self, Scheduling, Thread};
 use crate::sys::stack;
+use crate::workqueues::{self, Away, Stays};
 use crate::{Error, Note, Period, Policy, Result};
 
 /// What a thread was before, and what it has now. Set back when it is dropped.
@@ -130,12 +131,51 @@ impl Entered {
         policy: &Policy,
         state: &dyn Fn() -> Result<StateDirectory>,
     ) -> Result<()> {
-        let (claim, why) = Claim::choose(&Machine::look()?, policy.app.core, &state()?)?;
+        let (state, machine) = (state()?, Machine::look()?);
+        let (claim, why) = Claim::choose(&machine, policy.app.core, &state)?;
         let core = claim.core();
         self.claim = Some(claim);
+        if policy.wants_work_away() {
+            // Before the thread has the core alone, which the guardian would begin with.
+            self.keep_work_away(policy, &state, &machine.roots)?;
+        }
         self.pin(core)?;
         self.applied.push(lent(core, &why));
         Ok(())
+    }
+
+    /// The kernel's unbound work off the core, if it can be undone by somebody when this process is killed.
+    fn keep_work_away(
+        &mut self,
+        policy: &Policy,
+        state: &StateDirectory,
+        roots: &Roots,
+    ) -> Result<()> {
+        let Some(claim) = self.claim.take() else { return Ok(()) };
+        let planned = Away::plan(&roots.sys.join(workqueues::DIRECTORY), claim.core());
+        if !matches!(planned, Ok(Some(_))) {
+            self.claim = Some(claim);
+            self.tell_work(planned.map(|_| false));
+            return Ok(());
+        }
+        let (mut changes, _) = begin(state, claim)?;
+        if let Err(error) = changes.guard(None, max_time(policy)) {
+            self.not(workqueues::AWAY, error.to_string());
+            self.claim = changes.into_claim();
+            return Ok(());
+        }
+        let is_away = changes.keep_work_away(roots)?;
+        self.tell_work(is_away);
+        self.changes = Some(changes);
+        Ok(())
+    }
+
+    fn tell_work(&mut self, is_away: std::result::Result<bool, Stays>) {
+        match is_away {
+            Ok(true) => self.applied.push(workqueues::AWAY.into()),
+            Ok(false) => {}
+            Err(Stays { why, remedy }) => self.not(workqueues::AWAY, format!("{why}; {remedy}")),
+        }
     }
 
     /// The core for this thread alone. All of it is in a journal before it is done, and a guardian undoes it if this process is killed.
@@ -147,16 +187,12 @@ impl Entered {
         let (state, machine) = (state()?, Machine::look()?);
         let (claim, why) = Claim::choose(&machine, policy.app.core, &state)?;
         let core = claim.core();
-        let of_this = |source| of_thread("tell what is now of", source);
-        let before = guard::journal::Before {
-            scheduling: scheduler::get(Thread::CURRENT).map_err(of_this)?,
-            affinity: scheduler::affinity(Thread::CURRENT).map_err(of_this)?,
-            timer_slack_ns: scheduler::timer_slack_ns().map_err(of_this)?,
-        };
-        let name = std::env::current_exe().unwrap_or_default();
-        let name = name.to_string_lossy();
-        let mut changes = Changes::begin(&state, Some(claim), &name, before.clone())?;
-        changes.guard(None, policy.guard.max_time_s.map(Duration::from_secs))?;
+        let (mut changes, before) = begin(&state, claim)?;
+        changes.guard(None, max_time(policy))?;
+        if policy.wants_work_away() {
+            let is_away = changes.keep_work_away(&machine.roots)?;
+            self.tell_work(is_away);
+        }
         // Before the thread is where affinities cannot be widened.
         self.note_cores(core)?;
         match changes.hold(&machine.groups) {
@@ -244,7 +280,7 @@ impl Entered {
                 Err(why) => self.not("SCHED_DEADLINE", format!("{why}; SCHED_FIFO instead")),
             }
             // FIFO is for a core of its own.
-            if policy.app.share == Share::Lend && self.claim.is_none() {
+            if policy.app.share == Share::Lend && self.core().is_none() {
                 self.lend_core(policy, state)?;
             }
         }
@@ -418,6 +454,23 @@ fn is_unpinned(policy: &Policy) -> bool {
         Share::Off => false,
     };
     app.scheduler == Scheduler::Deadline && !has_core
+}
+
+/// A lane of this process that has changed nothing yet, and what this thread is until then.
+fn begin(state: &StateDirectory, claim: Claim) -> Result<(Changes, guard::journal::Before)> {
+    let of_this = |source| of_thread("tell what is now of", source);
+    let before = guard::journal::Before {
+        scheduling: scheduler::get(Thread::CURRENT).map_err(of_this)?,
+        affinity: scheduler::affinity(Thread::CURRENT).map_err(of_this)?,
+        timer_slack_ns: scheduler::timer_slack_ns().map_err(of_this)?,
+    };
+    let name = std::env::current_exe().unwrap_or_default();
+    let changes = Changes::begin(state, Some(claim), &name.to_string_lossy(), before.clone())?;
+    Ok((changes, before))
+}
+
+fn max_time(policy: &Policy) -> Option<Duration> {
+    policy.guard.max_time_s.map(Duration::from_secs)
 }
 
 fn lent(core: u32, why: &[String]) -> String {

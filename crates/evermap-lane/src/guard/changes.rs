@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use super::guardian::Guardian;
 use super::journal::{Before, Journal, ThreadBefore};
-use super::undo::{is_in_use, undo_own};
+use super::undo::{self, is_in_use, undo_own};
 use super::{Claim, StateDirectory, UndoneLane};
 use crate::hold::Hold;
 use crate::hold::tree::Files;
-use crate::machine::Groups;
+use crate::machine::{Groups, Roots};
 use crate::process::Process;
+use crate::workqueues::{self, Away, Stays};
 use crate::{Error, Result};
 
 /// What one lane changes.
@@ -97,6 +98,27 @@ impl Changes {
         made
     }
 
+    /// Has the kernel's unbound work done on other cores. Whether that makes a difference, or why it cannot be had.
+    ///
+    /// # Errors
+    /// Of the journal.
+    pub(crate) fn keep_work_away(&mut self, roots: &Roots) -> Result<Result<bool, Stays>> {
+        let Some(core) = self.core() else { return Ok(Ok(false)) };
+        let away = match Away::plan(&roots.sys.join(workqueues::DIRECTORY), core) {
+            Ok(Some(away)) => away,
+            Ok(None) => return Ok(Ok(false)),
+            Err(stays) => return Ok(Err(stays)),
+        };
+        self.journal.record.workqueues = Some(away.clone());
+        self.journal.write()?;
+        let made = away.make();
+        if made.is_err() {
+            self.journal.record.workqueues = None;
+            self.journal.write()?;
+        }
+        Ok(made.map(|()| true))
+    }
+
     /// What is held.
     pub(crate) fn held(&self) -> Option<&Hold> {
         self.journal.record.hold.as_ref()
@@ -112,14 +134,24 @@ impl Changes {
         let record = &mut self.journal.record;
         (record.core, record.guardian, record.program) = (Some(claim.core()), None, None);
         (record.hold, self.claim, self.is_over) = (None, Some(claim), false);
+        record.workqueues = None;
         record.threads.clear();
         self.journal.write()?;
         self.guard(helper, max_time)
     }
 
+    /// The lane is over before it changed anything; its core is still claimed.
+    pub(crate) fn into_claim(mut self) -> Option<Claim> {
+        self.claim.take()
+    }
+
     /// The lane needs no core of its own after all.
     pub(crate) fn leave_core(&mut self) -> Result<()> {
         self.journal.record.core = None;
+        if let Some(away) = &self.journal.record.workqueues {
+            away.undo().map_err(|source| undo::of_work(away, source))?;
+            self.journal.record.workqueues = None;
+        }
         if let Some(claim) = self.claim.take() {
             // For the guardian, too.
             drop(claim.release());

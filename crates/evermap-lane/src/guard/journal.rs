@@ -16,6 +16,7 @@ use super::StateDirectory;
 use crate::hold::Hold;
 use crate::process::{Process, boot_id};
 use crate::sys::scheduler::Scheduling;
+use crate::workqueues::Away;
 use crate::{Error, Result};
 
 /// What this version writes.
@@ -64,6 +65,9 @@ pub(crate) struct Record {
     /// What threads get back that existed before.
     pub(crate) threads: Vec<ThreadBefore>,
     pub(crate) hold: Option<Hold>,
+    /// The kernel's unbound work, if it is kept off the core.
+    #[serde(default)]
+    pub(crate) workqueues: Option<Away>,
 }
 
 /// One lane's journal.
@@ -103,6 +107,7 @@ impl Journal {
             before,
             threads: Vec::new(),
             hold: None,
+            workqueues: None,
             id,
         };
         let journal = Self { path: path_of(state, &record.id), record };

@@ -18,6 +18,7 @@ use crate::machine::Roots;
 use crate::process::{self, Process, Stat};
 use crate::sys::lock;
 use crate::sys::scheduler::{self, Thread};
+use crate::workqueues::Away;
 use crate::{Error, Result};
 
 /// The variable that has the lane's id, in the program and all that it starts.
@@ -137,6 +138,13 @@ fn undo_all(journal: &Journal, tree: &dyn Tree) -> Result<UndoneLane> {
     }
     lane.did.extend(threads_back(record));
     let mut result = Ok(());
+    if let Some(away) = &record.workqueues {
+        match away.undo() {
+            Ok(true) => lane.did.push("the kernel's unbound work may be on its core again".into()),
+            Ok(false) => {}
+            Err(source) => result = Err(of_work(away, source)),
+        }
+    }
     if let Some(hold) = &record.hold {
         match hold.undo(tree) {
             Ok(did) => lane.did.extend(did),
@@ -147,6 +155,12 @@ fn undo_all(journal: &Journal, tree: &dyn Tree) -> Result<UndoneLane> {
     result?;
     journal.remove()?;
     Ok(lane)
+}
+
+/// The kernel's unbound work could not be let on its core again.
+pub(super) fn of_work(away: &Away, source: std::io::Error) -> Error {
+    let operation = "let the kernel's unbound work on all cores again by";
+    Error::Io { operation, path: away.path(), source }
 }
 
 /// One undoes at a time, so that what each says it did is what it did.

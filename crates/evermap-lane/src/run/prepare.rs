@@ -11,6 +11,7 @@ use crate::guard::{Claim, StateDirectory, undo};
 use crate::machine::Machine;
 use crate::policy::Core;
 use crate::sys::scheduler::Scheduling;
+use crate::workqueues::{self, Stays};
 use crate::{Error, Policy, Result, Scheduler, Share};
 
 /// A real-time thread of a program without a period may run this long without sleeping.
@@ -59,6 +60,9 @@ pub(super) fn prepare(
     };
     let mut changes = Changes::begin(state, claim, &ended.command, before)?;
     changes.guard(options.helper.as_deref(), policy.guard.max_time_s.map(Duration::from_secs))?;
+    if policy.wants_work_away() {
+        keep_work_away(&mut changes, options, ended)?;
+    }
     if policy.app.share == Share::Hold {
         hold(&mut changes, &machine, ended)?;
     }
@@ -79,6 +83,21 @@ fn undo_others(state: &StateDirectory, ended: &mut Ended) -> Result<()> {
             .push(format!("the lane {} had been left behind, and was undone: {did}", lane.id));
     }
     ended.events.extend(undone.failed.iter().map(Error::to_string));
+    Ok(())
+}
+
+pub(super) fn keep_work_away(
+    changes: &mut Changes,
+    options: &Options,
+    ended: &mut Ended,
+) -> Result<()> {
+    match changes.keep_work_away(&options.roots)? {
+        Ok(true) => ended.applied.push(workqueues::AWAY.into()),
+        Ok(false) => {}
+        Err(Stays { why, remedy }) => {
+            ended.not_applied.push(NotApplied { what: workqueues::AWAY.into(), why, remedy })
+        }
+    }
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::begin::begin;
 use super::family::Family;
-use super::prepare::Prepared;
+use super::prepare::{Prepared, keep_work_away};
 use super::threads::Watch;
 use super::{Ended, Options, Program};
 use crate::counters::OfCore;
@@ -251,6 +251,9 @@ impl Supervisor<'_> {
         changes.begin_again(claim, self.options.helper.as_deref(), left)?;
         if let Some(guardian) = changes.guardian() {
             self.family.add_stranger(guardian.process.pid);
+        }
+        if self.policy.wants_work_away() {
+            keep_work_away(changes, self.options, ended)?;
         }
         changes.program(self.program)?;
         let own = BTreeSet::from([core]);

@@ -98,6 +98,16 @@ fn a_partition_is_made_in_the_nearest_group_that_can_have_one() {
 }
 
 #[test]
+fn whether_the_kernels_unbound_work_can_be_kept_off_the_core_is_told() {
+    let mask = "devices/virtual/workqueue/cpumask";
+    let with = |text: &str| on(&Mock::with_cores("0-3").sys(mask, text));
+    says(of(&with("f\n"), "workqueues"), true, "can be kept off core 0");
+    says(of(&with("e\n"), "workqueues"), true, "does no unbound work on core 0");
+    says(of(&with("1\n"), "workqueues"), false, "no other core would be left");
+    says(of(&on(&Mock::with_cores("0-3")), "workqueues"), false, "there is no ");
+}
+
+#[test]
 fn a_machine_without_a_last_net_is_told() {
     let with = |runtime: &str| {
         on(&Mock::with_cores("0-1").proc("sys/kernel/sched_rt_runtime_us", runtime))

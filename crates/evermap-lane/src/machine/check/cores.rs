@@ -10,6 +10,7 @@ use super::super::roots::text;
 use super::super::{CpuList, Machine};
 use super::Statement;
 use crate::policy::Core;
+use crate::workqueues::{self, Away, Stays};
 
 /// No tree of cpusets is looked at deeper, or longer.
 const GROUPS_MAX: usize = 4_096;
@@ -23,7 +24,13 @@ pub(super) fn check(machine: &Machine, taken: &[u32]) -> Vec<Statement> {
         Err(error) => Statement::no("core", error.to_string()),
     };
     let chosen = chosen.ok().map(|chosen| chosen.core);
-    vec![core, disk_interrupts(machine), exclusive(machine, chosen), tickless(machine)]
+    vec![
+        core,
+        disk_interrupts(machine),
+        exclusive(machine, chosen),
+        unbound_work(machine, chosen),
+        tickless(machine),
+    ]
 }
 
 fn disk_interrupts(machine: &Machine) -> Statement {
@@ -169,6 +176,27 @@ fn overlapping(mount: &Path, own: &Path, core: u32) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// The kernel's own work, which real-time programs wait for where the kernel is not preempted.
+fn unbound_work(machine: &Machine, core: Option<u32>) -> Statement {
+    let name = "workqueues";
+    let Some(core) = core else {
+        return Statement::no(name, "there is no core, see `core`");
+    };
+    match Away::plan(&machine.roots.sys.join(workqueues::DIRECTORY), core) {
+        Ok(Some(_)) => Statement::yes(
+            name,
+            format!(
+                "the kernel's unbound work can be kept off core {core}, and is for deadlines of 10 ms or less"
+            ),
+        ),
+        Ok(None) => Statement::yes(name, format!("the kernel does no unbound work on core {core}")),
+        Err(Stays { why, remedy }) => {
+            Statement::no(name, format!("the kernel's unbound work stays on core {core}: {why}"))
+                .remedy(remedy)
+        }
+    }
 }
 
 fn tickless(machine: &Machine) -> Statement {
