@@ -23,7 +23,7 @@ pub(crate) const AWAY: &str = "the kernel's unbound work done on other cores";
 pub(crate) const DIRECTORY: &str = "devices/virtual/workqueue";
 /// What may be written, and is what is in force.
 const MASK: &str = "cpumask";
-/// What was written last, where the kernel leaves out of it what others have isolated (Linux 6.9).
+/// What was written last, where the kernel leaves out of it what others have isolated (since Linux 6.8).
 const REQUESTED: &str = "cpumask_requested";
 /// A mask of 8,192 cores is a third of this.
 const BYTES_MAX: u64 = 8 << 10;
@@ -88,7 +88,7 @@ impl Away {
                 "start the lane as root, with /sys mounted writable",
             ),
             ErrorKind::NotFound => {
-                (format!("there is no {path}"), "mount sysfs, of Linux 4.1 or newer")
+                (format!("there is no {path}"), "mount sysfs, of Linux 4.2 or newer")
             }
             _ => (format!("{path}: {error}"), "say `workqueues = \"stay\"` to have no word of it"),
         };
