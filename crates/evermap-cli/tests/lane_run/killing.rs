@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -134,6 +134,21 @@ fn a_program_whose_name_is_no_text_is_ordinary_again_too() {
     lane.child.kill().unwrap();
     place.is_undone_soon("the guardian to undo");
     assert!(is_alive(lane.program) && is_ordinary(lane.program), "{}", affinity(lane.program));
+}
+
+/// A lane of the library: nobody but its guardian is left to undo it.
+#[test]
+fn a_thread_in_a_lane_whose_process_is_killed_leaves_nothing_within_a_second() {
+    let Some(place) = Place::with_workqueues() else { return };
+    let mut player = Command::new(env!("CARGO_BIN_EXE_evermap"));
+    player
+        .args(["lane", "play", "--fps", "1000", "--seconds", "60", "--dir"])
+        .arg(place.directory());
+    let mut player = player.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the kernel's work to be away", PATIENCE, || !place.is_clean());
+    player.kill().unwrap();
+    player.wait().unwrap();
+    place.is_undone_soon("the guardian to undo");
 }
 
 /// The promise in numbers: `cargo test -p evermap-cli --test lane_run -- --ignored --nocapture trials`.

@@ -68,7 +68,8 @@ impl Lane {
     /// Has this thread in the lane that the policy describes: with `app.fps` or `app.period_us`, on the state directory of this user.
     ///
     /// Cost: looks at the machine (some hundred small reads of `/proc` and `/sys`), and with `io.lock_memory` has all memory of the process in and
-    /// locked, which takes as long as that is large.
+    /// locked, which takes as long as that is large. For deadlines of 10 ms or less, where it may, it starts a guardian (the `evermap` program) and has the
+    /// kernel's unbound work done on other cores: some milliseconds.
     ///
     /// # Errors
     /// [`Error::NoPeriod`]; [`Error::Unusable`] for policies that no file would be taken with; [`Error::AlreadyIn`]; if a core is wanted and none can be had, why.
