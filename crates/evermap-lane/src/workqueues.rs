@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+
+use crate::sys::lock;
 
 /// What it is called where it is had, and where it is not.
 pub(crate) const AWAY: &str = "the kernel's unbound work done on other cores";
@@ -114,9 +115,7 @@ impl Away {
     fn change(&self, change: impl FnOnce(&Mask) -> Mask) -> io::Result<bool> {
         let mut file = self.open()?;
         let until = Instant::now() + OTHERS_MAX;
-        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
-            && Instant::now() < until
-        {
+        while !lock::try_lock(&file)? && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
         let before = self.read()?;
