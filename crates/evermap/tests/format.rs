@@ -1,14 +1,21 @@
 //! Files of earlier builds open: one store of each released format is kept under `tests/format`.
-//! `EVERMAP_WRITE_FORMAT=1 cargo test --test format -- --ignored` makes the one of the current format
-//! anew; that is for a new format version only.
+//! `EVERMAP_WRITE_FORMAT=1 cargo test --test format -- --ignored` writes the store of the current
+//! format again. Run it for a new format version only.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 use common::copy_store;
-use evermap::{Mut, Options, PBox, PMap, PString, PVec, Persist, Ptr, Store, Verify};
+use evermap::guest::{
+    GuestAddresses, GuestMemory, GuestReading, GuestRegion, GuestSession, GuestWindow, Unmapped,
+};
+use evermap::{
+    Mut, Options, PBox, PMap, PString, PVec, Persist, Ptr, Store, Verify, WriteOptions, tools,
+};
 
 #[derive(Persist)]
 #[repr(C)]
@@ -28,8 +35,8 @@ struct Link {
     next: Option<PBox<Link>>,
 }
 
-/// What this build writes.
-const CURRENT: &str = "v1-checksums";
+/// Folder of the format that this build writes.
+const CURRENT: &str = "v1-logs";
 
 fn folder(version: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format").join(version)
@@ -73,15 +80,21 @@ fn a_store_of_version_1_is_read_and_written() {
 
 #[test]
 fn a_store_with_page_checksums_is_read_and_written() {
-    is_read_and_written(CURRENT, true);
+    is_read_and_written("v1-checksums", true);
 }
 
-fn is_read_and_written(version: &str, checksums: bool) {
+/// A copy of the store of a format.
+fn copy_of(version: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     copy_store(&folder(version), &path);
-    // What version control does not keep: a directory without files.
+    // Version control keeps no empty directory.
     std::fs::create_dir_all(path.join("building")).unwrap();
+    (directory, path)
+}
+
+fn is_read_and_written(version: &str, checksums: bool) {
+    let (_directory, path) = copy_of(version);
     let verified = Options::new().verify(Verify::Full);
     let store = verified.open(&path).unwrap();
     assert_eq!(store.list().unwrap(), ["closed", "killed"]);
@@ -107,8 +120,141 @@ fn is_read_and_written(version: &str, checksums: bool) {
     assert_eq!(store.list().unwrap(), ["killed", "new"]);
 }
 
+/// Memory laid out as a guest's.
+struct Linear {
+    memory: GuestMemory,
+    base: *mut u8,
+}
+
+const LINEAR_BYTES: usize = 0x1800_0000;
+const GUEST_BASE: u64 = 0x1000_0000;
+
+impl Linear {
+    fn new() -> Linear {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the kernel chooses the place.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), LINEAR_BYTES, rights, flags, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        let base: *mut u8 = base.cast();
+        let place = NonNull::new(base).unwrap();
+        // SAFETY: the memory stays mapped until the process ends.
+        let memory = unsafe { GuestMemory::new(place, GuestWindow::default(), Unmapped::Zeros) };
+        Linear { memory: memory.unwrap(), base }
+    }
+
+    fn word(&self, address: u64) -> *mut u64 {
+        assert!(address < LINEAR_BYTES as u64 - 8);
+        self.base.wrapping_byte_add(address as usize).cast()
+    }
+
+    fn load(&self, address: u64) -> u64 {
+        // SAFETY: inside the memory.
+        unsafe { self.word(address).read_volatile() }
+    }
+
+    fn store(&self, address: u64, value: u64) {
+        // SAFETY: inside the memory.
+        unsafe { self.word(address).write_volatile(value) }
+    }
+}
+
+/// Gives the guest's first addresses, once.
+#[derive(Debug)]
+struct FirstAddresses;
+
+impl GuestAddresses for FirstAddresses {
+    fn lease(&self, _bytes: u64) -> evermap::Result<u64> {
+        Ok(GUEST_BASE)
+    }
+}
+
+fn first_addresses() -> Arc<dyn GuestAddresses> {
+    Arc::new(FirstAddresses)
+}
+
+/// First data address of the guest object.
+fn data_of(first: GuestRegion) -> u64 {
+    first.base() + u64::from_le_bytes(first.to_bytes()[32..40].try_into().unwrap())
+}
+
+fn write_guest(store: &Store, linear: &Linear) -> GuestSession {
+    let options = WriteOptions::new();
+    store.write_guest("guest", &linear.memory, &first_addresses(), &options).unwrap()
+}
+
+/// Words of the guest object: commits 2 to 4 stored these.
+const GUEST_WORDS: [u64; 3] = [7, 77, 777];
+
+/// Numbers of the large object, and sessions that changed them.
+const LARGE_NUMBERS: u64 = 140_000;
+const LARGE_SESSIONS: u64 = 3;
+
+fn is_whole(store: &Store) {
+    let mut names = store.list().unwrap();
+    names.sort();
+    assert_eq!(names, ["closed", "guest", "kept log", "killed", "renamed"]);
+    for name in ["closed", "killed"] {
+        check(&store.read::<Kept>(name).unwrap());
+    }
+    assert_eq!(*store.read::<u64>("renamed").unwrap(), 5);
+    let kept = store.read::<PVec<u64>>("kept log").unwrap();
+    assert_eq!(kept.len() as u64, LARGE_NUMBERS);
+    assert!(kept.iter().enumerate().all(|(i, n)| i < 8 || *n == i as u64 % 5));
+    assert!(kept[..8].iter().all(|n| *n == LARGE_SESSIONS));
+    let linear = Linear::new();
+    let snapshot = store.read_guest("guest", &linear.memory, GuestReading::Private).unwrap();
+    let data = data_of(snapshot.regions()[0]);
+    for (n, word) in GUEST_WORDS.into_iter().enumerate() {
+        assert_eq!(linear.load(data + 4096 * n as u64), word);
+    }
+    drop(snapshot);
+}
+
+/// Objects that were closed, killed with a log of several records, closed with a log left beside
+/// them, and a guest's; a catalog with a history.
+fn store_with_logs(version: &str) {
+    let (_directory, path) = copy_of(version);
+    let report = tools::check(&path, &tools::CheckOptions::new()).unwrap();
+    assert!(!report.is_damaged(), "{report:?}");
+    let store = Options::new().verify(Verify::Full).open(&path).unwrap();
+    is_whole(&store);
+    for name in ["closed", "killed"] {
+        let mut session = store.write::<Kept>(name).unwrap();
+        session.root_mut().fields().numbers.push(1).unwrap();
+        session.commit().unwrap();
+        session.root_mut().fields().numbers.pop();
+        session.commit().unwrap();
+        session.close().unwrap();
+    }
+    let mut session = store.write::<PVec<u64>>("kept log").unwrap();
+    session.root_mut().as_mut_slice()[3] = 0;
+    session.commit().unwrap();
+    session.root_mut().as_mut_slice()[3] = LARGE_SESSIONS;
+    session.commit().unwrap();
+    drop(session);
+    let linear = Linear::new();
+    let mut session = write_guest(&store, &linear);
+    let data = data_of(session.regions()[0]);
+    linear.store(data, 0);
+    session.commit().unwrap();
+    linear.store(data, GUEST_WORDS[0]);
+    session.commit().unwrap();
+    drop((session, linear));
+    store.create::<u64, _>("new", 1).unwrap();
+    store.remove("new").unwrap();
+    is_whole(&store);
+    let report = tools::check(&path, &tools::CheckOptions::new()).unwrap();
+    assert!(!report.is_damaged(), "{report:?}");
+}
+
 #[test]
-#[ignore = "writes the files that the other test reads; for a new format version only"]
+fn a_store_with_logs_is_read_and_written() {
+    store_with_logs("v1-logs");
+}
+
+#[test]
+#[ignore = "writes the files that the other tests read; for a new format version only"]
 fn write_a_store_of_the_current_format() {
     if std::env::var_os("EVERMAP_WRITE_FORMAT").is_none() {
         return;
@@ -116,6 +262,11 @@ fn write_a_store_of_the_current_format() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let store = Store::create_new(&path).unwrap();
+    for name in ["first", "second"] {
+        store.create::<u64, _>(name, 5).unwrap();
+    }
+    store.remove("first").unwrap();
+    store.rename("second", "renamed").unwrap();
     for name in ["closed", "killed"] {
         let empty = Kept {
             title: PString::new(),
@@ -126,11 +277,36 @@ fn write_a_store_of_the_current_format() {
             flag: false,
         };
         store.create::<Kept, _>(name, empty).unwrap();
+    }
+    store
+        .create::<PVec<u64>, _>("kept log", evermap::from_iter((0..LARGE_NUMBERS).map(|i| i % 5)))
+        .unwrap();
+    for number in 1..=LARGE_SESSIONS {
+        let mut session = store.write::<PVec<u64>>("kept log").unwrap();
+        session.root_mut().as_mut_slice()[..8].fill(number);
+        session.commit().unwrap();
+        session.close().unwrap();
+    }
+    let addresses = first_addresses();
+    store.create_guest("guest", GuestWindow::default(), &addresses, 0).unwrap();
+    let linear = Linear::new();
+    let mut guest = write_guest(&store, &linear);
+    guest.grow_to(65536).unwrap();
+    let data = data_of(guest.regions()[0]);
+    for (n, word) in GUEST_WORDS.into_iter().enumerate() {
+        linear.store(data + 4096 * n as u64, word);
+        guest.commit().unwrap();
+    }
+    for name in ["closed", "killed"] {
         let mut session = store.write::<Kept>(name).unwrap();
         session.root_mut().fields().numbers.extend(0..10u64).unwrap();
         session.commit().unwrap();
         session.root_mut().fields().numbers.clear();
         fill(session.root_mut()).unwrap();
+        session.commit().unwrap();
+        *session.root_mut().fields().flag = false;
+        session.commit().unwrap();
+        *session.root_mut().fields().flag = true;
         session.commit().unwrap();
         if name == "killed" {
             // As a kill leaves it: the log is there and required.
