@@ -121,6 +121,41 @@ fn the_network_is_there_only_with_leave() {
     assert!(refused(&["--net"]).err.contains("refused"), "{:?}", refused(&["--net"]));
 }
 
+/// Runs a line of Perl, which every Debian has, outside; what it prints.
+fn perl(line: &str) -> String {
+    let done = Command::new("perl").args(["-e", line]).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// Takes a segment of shared memory away when the test ends.
+struct Segment(String);
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        perl(&format!("shmctl({}, 0, 0)", self.0));
+    }
+}
+
+#[test]
+fn shared_memory_of_other_processes_is_out_of_reach() {
+    let Some(place) = a_place() else { return };
+    if Command::new("perl").arg("-v").output().is_err() {
+        eprintln!("SKIPPED: shared memory: there is no perl");
+        return;
+    }
+    let make = "my $id = shmget(0, 4096, 0666 | 01000); shmwrite($id, 'outside', 0, 7); print $id";
+    let segment = Segment(perl(make));
+    let look = format!("shmread({}, my $found, 0, 7) or die $!; print $found", segment.0);
+    assert_eq!(perl(&look), "outside");
+    let inside = exec(&place, &["--", "perl", "-e", &look]);
+    assert!(inside.code != 0 && inside.out.is_empty(), "{inside:?}");
+    assert!(inside.err.contains("not permitted"), "{inside:?}");
+    let change = format!("shmwrite({}, 'changed', 0, 7) or die $!", segment.0);
+    assert_ne!(exec(&place, &["--", "perl", "-e", &change]).code, 0);
+    assert_eq!(perl(&look), "outside");
+}
+
 #[test]
 fn a_command_uses_the_store_that_is_named() {
     let Some(place) = a_place() else { return };

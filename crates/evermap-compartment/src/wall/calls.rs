@@ -24,6 +24,7 @@ pub(super) mod old {
         libc::SYS_modify_ldt,
         libc::SYS__sysctl,
         libc::SYS_uselib,
+        libc::SYS_inotify_init,
     ];
 }
 

@@ -22,6 +22,32 @@ const OTHERS: &[i64] = &[
     SYS_move_pages,
 ];
 
+/// Memory, semaphores and queues with a number or a name on the whole machine. They have no path, so
+/// Landlock does not restrict them.
+const SHARED: &[i64] = &[
+    SYS_shmget,
+    SYS_shmat,
+    SYS_shmctl,
+    SYS_shmdt,
+    SYS_semget,
+    SYS_semop,
+    SYS_semtimedop,
+    SYS_semctl,
+    SYS_msgget,
+    SYS_msgsnd,
+    SYS_msgrcv,
+    SYS_msgctl,
+    SYS_mq_open,
+    SYS_mq_unlink,
+    SYS_mq_timedsend,
+    SYS_mq_timedreceive,
+    SYS_mq_notify,
+    SYS_mq_getsetattr,
+];
+
+/// Watching files. The kernel asks for the right to read them, but does not ask Landlock.
+const WATCHES: &[i64] = &[SYS_inotify_init1, SYS_inotify_add_watch];
+
 /// Rights to memory behind the program's own back, and faults that wait for somebody.
 const MEMORY: &[i64] = &[SYS_pkey_alloc, SYS_pkey_free, SYS_pkey_mprotect, SYS_userfaultfd];
 
@@ -49,6 +75,8 @@ const PLACES: &[i64] = &[
     SYS_acct,
     SYS_swapon,
     SYS_swapoff,
+    // open_tree_attr, which libc does not know everywhere.
+    467,
 ];
 
 /// The machine.
@@ -93,7 +121,7 @@ pub(super) struct Exceptions {
 /// The list as a program.
 pub(super) fn program(exceptions: Exceptions) -> Result<BpfProgram> {
     let mut calls = Calls::default();
-    let lists = [OTHERS, MEMORY, PLACES, MACHINE, SURFACE, calls::old::DANGEROUS];
+    let lists = [OTHERS, SHARED, WATCHES, MEMORY, PLACES, MACHINE, SURFACE, calls::old::DANGEROUS];
     lists.iter().for_each(|list| always(&mut calls, list));
     if !exceptions.network {
         // A pair of sockets (`socketpair`) is between the program and itself. Sockets of the file
@@ -144,10 +172,11 @@ fn when(calls: &mut Calls, call: i64, conditions: &[Holds]) {
 }
 
 /// Calls with numbers of their own there: `ioctl`, `ptrace`, `kexec_load`, `process_vm_readv`,
-/// `process_vm_writev`, `move_pages`, and `execveat` and `execve`, so that nothing goes on from there.
+/// `process_vm_writev`, `move_pages`, `mq_notify`, and `execveat` and `execve`, so that nothing goes on
+/// from there.
 fn x32(calls: &mut Calls) {
     if cfg!(target_arch = "x86_64") {
-        let own = [514, 521, 528, 533, 539, 540, 520, 545];
+        let own = [514, 521, 527, 528, 533, 539, 540, 520, 545];
         calls.always(&own.map(|call| call | X32));
     }
 }

@@ -5,7 +5,14 @@ use std::path::Path;
 /// A call, by a name for messages; gives what the kernel gives.
 pub type Attempt = (&'static str, fn() -> i64);
 
+/// `open_tree_attr` of `asm-generic/unistd.h`, which libc does not know everywhere.
+const SYS_OPEN_TREE_ATTR: libc::c_long = 467;
+
 macro_rules! call {
+    (SYS_open_tree_attr $(, $argument:expr)*) => {
+        // SAFETY: as below.
+        unsafe { libc::syscall(SYS_OPEN_TREE_ATTR $(, $argument as libc::c_long)*) }
+    };
     ($number:ident $(, $argument:expr)*) => {
         // SAFETY: wrong arguments are an error of the call; nothing that the program uses is named.
         // Each as wide as a register: of a narrower one on the stack the upper half is anything.
@@ -41,6 +48,40 @@ pub const DANGEROUS: &[Attempt] = &[
     ("limits of another process", || {
         call!(SYS_prlimit64, libc::getppid(), libc::RLIMIT_CORE, 0, 0)
     }),
+    // Memory, semaphores and queues of the machine: numbers and names that nothing has, so that without
+    // the wall each call fails otherwise.
+    ("shmget", || call!(SYS_shmget, 0x7765_6d70, 0, 0)),
+    ("shmat", || call!(SYS_shmat, -1, 0, 0)),
+    ("shmctl", || call!(SYS_shmctl, -1, libc::IPC_STAT, 0)),
+    ("shmdt", || call!(SYS_shmdt, 1)),
+    ("semget", || call!(SYS_semget, 0x7765_6d70, 0, 0)),
+    ("semop", || call!(SYS_semop, -1, 0, 0)),
+    ("semtimedop", || call!(SYS_semtimedop, -1, 0, 0, 0)),
+    ("semctl", || call!(SYS_semctl, -1, 0, libc::IPC_STAT, 0)),
+    ("msgget", || call!(SYS_msgget, 0x7765_6d70, 0)),
+    ("msgsnd", || call!(SYS_msgsnd, -1, 0, 0, 0)),
+    ("msgrcv", || call!(SYS_msgrcv, -1, 0, 0, 0, libc::IPC_NOWAIT)),
+    ("msgctl", || call!(SYS_msgctl, -1, libc::IPC_STAT, 0)),
+    ("mq_open", || call!(SYS_mq_open, c"evermap-nothing".as_ptr(), libc::O_RDONLY, 0, 0)),
+    ("mq_unlink", || call!(SYS_mq_unlink, c"evermap-nothing".as_ptr())),
+    ("mq_timedsend", || call!(SYS_mq_timedsend, -1, 0, 0, 0, 0)),
+    ("mq_timedreceive", || call!(SYS_mq_timedreceive, -1, 0, 0, 0, 0)),
+    ("mq_notify", || call!(SYS_mq_notify, -1, 0)),
+    ("mq_getsetattr", || call!(SYS_mq_getsetattr, -1, 0, 0)),
+    ("request_key", || call!(SYS_request_key, 0, 0, 0, 0)),
+    ("inotify_init1", || call!(SYS_inotify_init1, 0)),
+    ("inotify_add_watch", || call!(SYS_inotify_add_watch, -1, c"/".as_ptr(), libc::IN_CREATE)),
+    ("fanotify_init", || call!(SYS_fanotify_init, -1, 0)),
+    ("name_to_handle_at", || call!(SYS_name_to_handle_at, -1, 0, 0, 0, 0)),
+    ("open_tree", || call!(SYS_open_tree, -1, 0, 0)),
+    ("open_tree_attr", || call!(SYS_open_tree_attr, -1, 0, 0, 0, 0)),
+    ("fsopen", || call!(SYS_fsopen, 0, 0)),
+    ("move_mount", || call!(SYS_move_mount, -1, 0, -1, 0, -1)),
+    ("kcmp", || call!(SYS_kcmp, libc::getpid(), libc::getpid(), 99, 0, 0)),
+    ("migrate_pages", || call!(SYS_migrate_pages, -1, 0, 0, 0)),
+    ("move_pages", || call!(SYS_move_pages, -1, 0, 0, 0, 0, 0)),
+    ("process_mrelease", || call!(SYS_process_mrelease, -1, 0)),
+    ("io_uring_enter", || call!(SYS_io_uring_enter, -1, 0, 0, 0, 0, 0)),
     ("typing into the terminal", || call!(SYS_ioctl, 0, libc::TIOCSTI, c"x".as_ptr())),
 ];
 
@@ -64,6 +105,7 @@ pub const ORDINARY: &[Attempt] = &[
 pub const SOCKETS: &[Attempt] = &[
     ("a socket of the network", || call!(SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0)),
     ("a socket of this machine", || call!(SYS_socket, libc::AF_UNIX, libc::SOCK_STREAM, 0)),
+    ("a socket of the kernel", || call!(SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW, 0)),
 ];
 
 /// Changing what a file is.

@@ -10,6 +10,7 @@ mod enclosed;
 mod own;
 #[path = "../common/promises.rs"]
 mod promises;
+mod spaces;
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -33,6 +34,8 @@ const PROMISES: &[Promise] = &[
     ("without_leave_a_commit_is_an_error_and_nothing_is_lost", commits::without_leave),
     ("an_enclosed_program_opens_what_is_named_and_no_more", enclosed::files),
     ("dangerous_calls_fail_in_an_enclosed_program", enclosed::calls),
+    ("what_other_processes_share_by_number_or_name_is_out_of_reach", spaces::shared),
+    ("abstract_sockets_are_out_of_reach_with_the_network", spaces::abstract_socket),
     ("attributes_change_and_sockets_open_only_where_that_is_allowed", enclosed::exceptions),
 ];
 
@@ -47,6 +50,8 @@ const PARTS: &[Part] = &[
     ("gains-regions", commits::gains_regions_inside),
     ("without-leave", commits::without_leave_inside),
     ("attempts", attempts::report),
+    ("shared", spaces::shared_inside),
+    ("abstract-socket", spaces::abstract_socket_inside),
 ];
 
 fn main() -> ExitCode {
@@ -108,16 +113,23 @@ fn as_user(mut command: Command, user: Option<u32>) -> Command {
 }
 
 fn has_landlock() -> bool {
+    landlock_version() >= 3
+}
+
+fn landlock_version() -> i64 {
     // `LANDLOCK_CREATE_RULESET_VERSION`.
     // SAFETY: with this flag the call takes no pointer and makes nothing.
-    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, 1) };
-    version >= 3
+    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, 1) }
 }
 
 /// Does Landlock hold threads that run already?
 fn landlock_holds_all_threads() -> bool {
-    // SAFETY: as above.
-    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, 1) >= 8 }
+    landlock_version() >= 8
+}
+
+/// Does Landlock keep signals and abstract sockets in?
+fn landlock_has_scopes() -> bool {
+    landlock_version() >= 6
 }
 
 /// Does a part in a process of its own; it has to end well.
