@@ -314,6 +314,7 @@ impl Engine {
     /// is in the log only.
     pub(super) fn log_and_flush(&mut self) -> Result<()> {
         self.check_usable()?;
+        self.check_named()?;
         if !self.staged.is_empty() {
             if self.is_full_beside_readers()? {
                 return Err(self.log_full(self.log_bytes()));
@@ -398,6 +399,11 @@ impl Engine {
 
     /// Writes a record to the log, in which room is made for it first.
     fn append(&mut self, record: &mut RecordBuilder, grew: bool) -> Result<()> {
+        // Two calls of `fstat`, little beside a flush of the disk. Other commits are cheaper, so
+        // only `sync` and the end of their session check.
+        if self.settings.durability == Durability::Commit && !self.object.is_direct() {
+            self.check_named()?;
+        }
         self.make_room(record.bytes_in_log())?;
         self.write_record(record, grew)
     }
@@ -428,6 +434,23 @@ impl Engine {
             flusher.written();
         }
         self.sequence += 1;
+        Ok(())
+    }
+
+    /// Refuses to commit to files that were removed: no later opening would find the commit.
+    fn check_named(&self) -> Result<()> {
+        let log = self.log.as_ref().map(Log::file);
+        for file in [Some(&self.object), log].into_iter().flatten() {
+            if !file.has_a_name()? {
+                return Err(Error::Io {
+                    path: file.path().to_path_buf(),
+                    doing: "commit to",
+                    source: std::io::Error::other(
+                        "the file was removed while it was open; copy what is needed out of the session, then restore the object from a backup",
+                    ),
+                });
+            }
+        }
         Ok(())
     }
 
