@@ -5,7 +5,8 @@
  * application is what EVERMAP_APPLICATION names, or else the program's own name (its file's,
  * without directories); its heap is the object "nvheap:APPLICATION", which only it can open. The
  * first call opens the heap: for writing, or for reading its last commit while another process
- * writes it (then nvmalloc and nvfree give EM_READ_ONLY).
+ * writes it (then nvmalloc, nvfree and nvcommit give EM_READ_ONLY, and the message says who was
+ * writing). A program that must write opens "nvheap:APPLICATION" by em_object_open() with EM_WRITE.
  *
  *     size_t size;
  *     long *runs = nvread("runs", &size);                  (NULL in the first run)

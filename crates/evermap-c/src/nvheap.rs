@@ -20,6 +20,9 @@ const NAME_BYTES_MAX: usize = 255;
 /// The heap's handle once it is open, else 0.
 static HEAP: Mutex<u64> = Mutex::new(0);
 
+/// Why the heap was opened for reading; of use while it is.
+static WHY_READ_ONLY: Mutex<String> = Mutex::new(String::new());
+
 /// Opens the application's heap, and makes it when it is not there.
 fn open_heap() -> Result<*mut em_object> {
     let application = application()?.unwrap_or_else(program_name);
@@ -34,10 +37,24 @@ fn open_heap() -> Result<*mut em_object> {
     }
     match open(store.clone(), &name, WRITE, None) {
         Err(failure) if [status::BUSY, status::NOT_PERMITTED].contains(&failure.status) => {
-            open(store, &name, READ, None)
+            let opened = open(store, &name, READ, None)?;
+            *WHY_READ_ONLY.lock().unwrap_or_else(PoisonError::into_inner) = failure.message.clone();
+            Ok(opened)
         }
         other => other,
     }
+}
+
+/// What a call that writes gave, with the reason why the heap is open for reading.
+fn with_reason(failure: Failure) -> Failure {
+    if failure.status != status::READ_ONLY {
+        return failure;
+    }
+    let why = WHY_READ_ONLY.lock().unwrap_or_else(PoisonError::into_inner);
+    let message = format!(
+        "the heap is open for reading, because it could not be opened for writing: {why}; then close it (em_object_close(em_object_of(block))), and the next call opens it again"
+    );
+    Failure::new(status::READ_ONLY, message)
 }
 
 /// Runs a call with the heap, one at a time.
@@ -52,7 +69,7 @@ fn with_heap<T>(call: impl FnOnce(*mut em_object) -> Result<T>) -> Result<T> {
     if !is_open(*heap) {
         *heap = open_heap()? as u64;
     }
-    call(*heap as *mut em_object)
+    call(*heap as *mut em_object).map_err(with_reason)
 }
 
 /// # Safety

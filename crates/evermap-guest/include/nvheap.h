@@ -4,7 +4,9 @@
  * The heap is the application's object "nvheap", which the host maps into this program's memory, at
  * the same address in every run. The first call opens it: for writing (it is made when it is not
  * there), or for reading its last commit while another program writes it, or when the application
- * may only read it (then nvmalloc and nvfree fail with EROFS).
+ * may only read it (then nvmalloc, nvfree, nvrelease and nvcommit fail with EROFS, and nverror()
+ * says which of the two it was). A program that must write calls nvprotect(NV_WRITE) first: it fails
+ * with EBUSY or EACCES instead. One that only reads calls nvprotect(NV_SNAPSHOT) first.
  *
  *     size_t size;
  *     long *runs = nvread("runs", &size);                  (NULL in the first run)
@@ -20,8 +22,9 @@
  * thread may store to the heap's blocks during nvcommit(). (errno is not set in programs with
  * threads.)
  *
- * Programs are linked with -Wl,--global-base=1342177280 -Wl,--stack-first, which leaves room for
- * the heap below their data.
+ * Programs are linked with -Wl,--global-base=1342177280, which leaves room for the heap below their
+ * data. (With wasm-ld 19 also with -Wl,--stack-first: a stack that overflows then traps.
+ * wasm-ld 14 ignores the base beside it.)
  *
  * The functions of these names in the library for native programs mean the same. The heap's root is
  * a table of names that any program can read; its tag is "evermap.nvheap.1":

@@ -19,7 +19,8 @@ const ALIGNMENT: usize = 16;
 
 enum Open {
     Heap(Box<Heap>),
-    Snapshot(Snapshot),
+    /// And why it is no heap that can be written.
+    Snapshot(Snapshot, String),
 }
 
 /// The heap once it is open.
@@ -37,19 +38,23 @@ fn open_heap() -> Result<Open> {
     Heap::open(OBJECT).map(|heap| Open::Heap(Box::new(heap)))
 }
 
-fn open_snapshot() -> Result<Open> {
-    Snapshot::open(OBJECT).map(Open::Snapshot)
+fn open_snapshot(why: impl Into<String>) -> Result<Open> {
+    Snapshot::open(OBJECT).map(|snapshot| Open::Snapshot(snapshot, why.into()))
 }
 
 /// Opens the heap for writing, or its last commit while somebody else writes it or may alone.
 fn open() -> Result<Open> {
-    match open_heap() {
-        // What kept it from being written says more than that there is no commit yet.
-        Err(error) if [Code::Busy, Code::Denied].contains(&error.code()) => {
-            open_snapshot().map_err(|_| error)
-        }
-        other => other,
-    }
+    let error = match open_heap() {
+        Err(error) => error,
+        opened => return opened,
+    };
+    let why = match error.code() {
+        Code::Busy => "another guest or program was writing the heap when this one opened it; call nvprotect(NV_WRITE) when that has ended (or as the first call, to fail with EBUSY instead of reading)".to_string(),
+        Code::Denied => error.message().to_string(),
+        _ => return Err(error),
+    };
+    // What kept it from being written says more than that there is no commit yet.
+    open_snapshot(why).map_err(|_| error)
 }
 
 fn with_open<T>(call: impl FnOnce(&mut Open) -> Result<T>) -> Result<T> {
@@ -64,8 +69,8 @@ fn with_open<T>(call: impl FnOnce(&mut Open) -> Result<T>) -> Result<T> {
 fn with_heap<T>(call: impl FnOnce(&mut Heap) -> Result<T>) -> Result<T> {
     with_open(|open| match open {
         Open::Heap(heap) => call(heap),
-        Open::Snapshot(_) => {
-            let why = "it is open as a snapshot; ask for writing with nvprotect(NV_WRITE)";
+        Open::Snapshot(_, why) => {
+            let why = format!("it is open as a snapshot of its last commit, because {why}");
             Err(Error::new(Code::ReadOnly, OBJECT, why))
         }
     })
@@ -156,7 +161,7 @@ pub unsafe extern "C" fn nvread(name: *const c_char, size: *mut usize) -> *mut c
         let name = unsafe { name_of(name) }?;
         let found = match open {
             Open::Heap(heap) => heap.block_raw(name),
-            Open::Snapshot(snapshot) => snapshot.block_raw(name),
+            Open::Snapshot(snapshot, _) => snapshot.block_raw(name),
         };
         found?.ok_or_else(|| no_block(name))
     });
@@ -204,7 +209,7 @@ pub extern "C" fn nvprotect(level: c_int) -> c_int {
 fn protect(level: c_int) -> Result<()> {
     let mut heap = lock();
     match (&*heap, level) {
-        (Some(Open::Snapshot(_)), NV_SNAPSHOT) | (Some(Open::Heap(_)), NV_WRITE) => return Ok(()),
+        (Some(Open::Snapshot(..)), NV_SNAPSHOT) | (Some(Open::Heap(_)), NV_WRITE) => return Ok(()),
         (_, NV_SNAPSHOT | NV_WRITE) => {}
         _ => {
             let why = format!("{level} is no level; use NV_SNAPSHOT or NV_WRITE");
@@ -216,11 +221,13 @@ fn protect(level: c_int) -> Result<()> {
     let was_open = before.is_some();
     match before {
         Some(Open::Heap(open)) => open.close()?,
-        Some(Open::Snapshot(open)) => open.close()?,
+        Some(Open::Snapshot(open, _)) => open.close()?,
         None => {}
     }
     let opened = match level {
-        NV_SNAPSHOT => open_snapshot(),
+        NV_SNAPSHOT => {
+            open_snapshot("nvprotect(NV_SNAPSHOT) asked for it; call nvprotect(NV_WRITE)")
+        }
         _ => open_heap(),
     };
     match opened {

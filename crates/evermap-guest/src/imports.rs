@@ -74,7 +74,11 @@ fn fault(code: u32, name: &str) -> Error {
         Some((said_code, text)) if said_code == code.to_le_bytes() => {
             String::from_utf8_lossy(text).into_owned()
         }
-        _ => format!("the host refused with code {code} and did not say why"),
+        // The host has words for each code; these are for one that keeps them to itself.
+        _ => format!(
+            "the host refused with code {code} ({:?}) and gave no words",
+            Code::of_number(code)
+        ),
     };
     Error::new(Code::of_number(code), name, message)
 }

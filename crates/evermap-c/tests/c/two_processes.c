@@ -61,10 +61,10 @@ static void reader(void)
     CHECK(p_unmap("shared") == 0);
     int *named = nvread("number", NULL);
     CHECK(named != NULL && *named == 1);
-    FAILS(nvmalloc("other", 8), NULL, EM_READ_ONLY, "reading");
-    FAILS(nvmalloc(NULL, 8), NULL, EM_READ_ONLY, "reading");
-    FAILS(nvfree("number"), -1, EM_READ_ONLY, "reading");
-    FAILS(nvcommit(), -1, EM_READ_ONLY, "reading");
+    FAILS(nvmalloc("other", 8), NULL, EM_READ_ONLY, "in use");
+    FAILS(nvmalloc(NULL, 8), NULL, EM_READ_ONLY, "in use");
+    FAILS(nvfree("number"), -1, EM_READ_ONLY, "in use");
+    FAILS(nvcommit(), -1, EM_READ_ONLY, "in use");
 
     em_store_options options = EM_STORE_OPTIONS_DEFAULT;
     options.application = getenv("EVERMAP_APPLICATION");
