@@ -125,7 +125,11 @@ if [ "$with_lints" = yes ]; then
     has c++ || tests_use+=(g++)
     has cmake || tests_use+=(cmake)
     has pkg-config || tests_use+=(pkg-config)
-    # A C compiler for guests, where it is packaged.
+    # C compilers for guests, where they are packaged: Debian's default, whose linker has limits of its own,
+    # and a newer one.
+    if ! has wasm-ld && [ -n "$(apt_version libclang-rt-14-dev-wasm32)" ] && [ -n "$(apt_version wasi-libc)" ]; then
+        tests_use+=(clang lld wasi-libc libclang-rt-14-dev-wasm32)
+    fi
     if ! has clang-19 && [ -n "$(apt_version clang-19)" ] && [ -n "$(apt_version wasi-libc)" ]; then
         tests_use+=(clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32)
     fi

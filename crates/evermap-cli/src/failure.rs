@@ -316,9 +316,11 @@ fn exit_code_of_sandbox(error: &evermap_wasm::Error) -> u8 {
         Error::InvalidName { .. } => 2,
         Error::NoApplication { .. } | Error::NoObject { .. } => 3,
         Error::DamagedTable { .. } | Error::NewerTable { .. } => 5,
-        Error::WrongKey { .. } | Error::NotBound { .. } | Error::PreopenHoldsStore { .. } => 6,
+        Error::MissingTable { .. } | Error::HalfKnown { .. } => 5,
+        Error::WrongKey { .. } | Error::NotBound { .. } | Error::UnsafeTable { .. } => 6,
+        Error::PreopenHoldsStore { .. } | Error::PreopenHoldsProcesses { .. } => 6,
         Error::Io { source, .. } => exit_code_of_file(source, 10),
-        Error::Module { .. } => 125,
+        Error::Module { .. } | Error::BudgetTooSmall { .. } => 125,
         _ => 10,
     }
 }

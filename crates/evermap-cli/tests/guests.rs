@@ -79,16 +79,13 @@ fn built_by(arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8(done.stdout).unwrap())
 }
 
-/// A program in C, with the guests' library; none, with a notice, where that cannot be.
-fn compiled(place: &Place, source: &str) -> Option<PathBuf> {
+/// The compilers that programs in C are built with: Debian's default, and the newest that it has.
+const COMPILERS: [&str; 2] = ["clang", "clang-19"];
+
+/// The guests' library in C; none, with a notice, where it cannot be built.
+fn library() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guests");
-    if Command::new("clang-19").arg("--version").output().is_err() {
-        eprintln!(
-            "SKIPPED: no clang-19 (Debian: clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32)"
-        );
-        return None;
-    }
     let library = Command::new(env!("CARGO"))
         .args(["rustc", "--release", "--locked", "--package", "evermap-guest", "--lib"])
         .args(["--crate-type", "staticlib", "--features", "c", "--target", "wasm32-wasip1"])
@@ -102,21 +99,54 @@ fn compiled(place: &Place, source: &str) -> Option<PathBuf> {
         eprintln!("SKIPPED: the library for guests in C is not built: is wasm32-wasip1 installed?");
         return None;
     }
-    let guest = root.join("crates/evermap-guest");
-    let program = place.path("program.wasm");
-    let done = Command::new("clang-19")
-        .args(["--target=wasm32-wasi", "--sysroot=/usr", "-O2", "-Wall", "-Werror"])
-        .args(["-Wl,--global-base=1342177280", "-Wl,--stack-first"])
-        .arg("-I")
-        .arg(guest.join("include"))
-        .arg(guest.join("examples").join(source))
-        .arg(target.join("wasm32-wasip1/release/libevermap_guest.a"))
-        .arg("-o")
-        .arg(&program)
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    Some(target.join("wasm32-wasip1/release/libevermap_guest.a"))
+}
+
+/// A source in C, compiled with these flags for the linker; none, with a notice, where this compiler, or
+/// what it needs for guests, is not installed.
+fn compiled(place: &Place, compiler: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
+    let skipped = |why: &str| {
+        eprintln!(
+            "SKIPPED: {compiler}: {why} (Debian: {compiler} lld wasi-libc, and libclang-rt-14-dev-wasm32 or \
+             libclang-rt-19-dev-wasm32)"
+        );
+    };
+    if Command::new(compiler).arg("--version").output().is_err() {
+        skipped("it is not installed");
+        return None;
+    }
+    let empty = place.file("empty.c", "int main(void) { return 0; }");
+    let run = |source: &Path, rest: &[&std::ffi::OsStr], flags: &[&str]| {
+        let program = place.path(&format!("{compiler}.wasm"));
+        let done = Command::new(compiler)
+            .args(["--target=wasm32-wasi", "--sysroot=/usr", "-O2", "-Wall", "-Werror"])
+            .args(flags)
+            .arg(source)
+            .args(rest)
+            .arg("-o")
+            .arg(&program)
+            .output()
+            .unwrap();
+        (done, program)
+    };
+    let (done, _) = run(&empty, &[], &[]);
+    if !done.status.success() {
+        skipped(String::from_utf8_lossy(&done.stderr).lines().next().unwrap_or_default());
+        return None;
+    }
+    let library = library()?;
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../evermap-guest/include");
+    let include = format!("-I{}", include.display());
+    let (done, program) = run(source, &[include.as_ref(), library.as_ref()], flags);
+    assert!(done.status.success(), "{compiler}: {}", String::from_utf8_lossy(&done.stderr));
     Some(program)
+}
+
+/// What the documentation of the guests' crate gives to the linker.
+const FLAGS: &[&str] = &["-Wl,--global-base=1342177280", "-Wl,-z,stack-size=1048576"];
+
+fn example(source: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../evermap-guest/examples").join(source)
 }
 
 #[test]
@@ -168,15 +198,127 @@ fn guests_keep_the_promises_of_their_crate() {
 }
 
 #[test]
-fn a_c_guest_finds_its_list_again() {
-    let place = Place::new();
-    let Some(program) = compiled(&place, "runs.c") else { return };
-    let program = program.to_str().unwrap();
-    for run in 1..=3 {
-        let ran = place.run(&["sandbox", "run", program]);
-        assert_eq!(ran.code, 0, "{ran:?}");
-        assert_eq!(ran.out.lines().count(), run, "{ran:?}");
+fn a_c_guest_finds_its_list_again_by_whichever_compiler_it_was_made() {
+    for compiler in COMPILERS {
+        let place = Place::new();
+        let Some(program) = compiled(&place, compiler, &example("runs.c"), FLAGS) else { continue };
+        let program = program.to_str().unwrap();
+        for run in 1..=3 {
+            let ran = place.run(&["sandbox", "run", program]);
+            assert_eq!(ran.code, 0, "{compiler}: {ran:?}");
+            assert_eq!(ran.out.lines().count(), run, "{compiler}: {ran:?}");
+        }
     }
+}
+
+#[test]
+fn the_documented_commands_for_guests_in_c_are_those_that_are_tested() {
+    let readme = include_str!("../../evermap-guest/README.md");
+    for flag in FLAGS {
+        assert!(readme.contains(flag), "{flag}");
+    }
+    for compiler in COMPILERS {
+        assert!(readme.contains(compiler), "{compiler}");
+    }
+}
+
+/// Reads a block and makes one, and prints the errors.
+const ASKS: &str = r#"#include <nvheap.h>
+#include <stdio.h>
+int main(void) {
+    if (nvread("block", NULL) == NULL)
+        printf("read: %s\n", nverror());
+    if (nvmalloc("new", 8) == NULL)
+        printf("new: %s\n", nverror());
+    return 0;
+}"#;
+
+#[test]
+fn a_guest_that_was_linked_without_room_for_objects_says_which_flag_it_lacks() {
+    for compiler in COMPILERS {
+        let place = Place::new();
+        let source = place.file("asks.c", ASKS);
+        // Without any flag; with the stack below, which is not enough; and as an old linker takes both.
+        let wrong: &[&[&str]] = &[&[], &["-Wl,--stack-first"]];
+        for flags in wrong {
+            let Some(program) = compiled(&place, compiler, &source, flags) else { continue };
+            let ran = place.run(&["sandbox", "run", program.to_str().unwrap(), "--app", "asks"]);
+            for line in ["read: ", "new: "] {
+                let said = ran.out.lines().find(|said| said.starts_with(line)).unwrap();
+                assert!(said.contains("--global-base=1342177280"), "{compiler} {flags:?}: {said}");
+            }
+        }
+    }
+}
+
+/// Holds `nvheap` open for writing until its standard input ends; makes the block "block" first.
+const WRITES: &str = r#"#include <nvheap.h>
+#include <stdio.h>
+int main(void) {
+    if (nvmalloc("block", 8) == NULL || nvcommit() != 0)
+        return 1;
+    puts("written");
+    fflush(stdout);
+    while (getchar() != EOF)
+        ;
+    return 0;
+}"#;
+
+/// Opens the heap for writing (argument `write`) or by its first read, then makes a block.
+const READS: &str = r#"#include <errno.h>
+#include <nvheap.h>
+#include <stdio.h>
+#include <string.h>
+int main(int count, char **arguments) {
+    if (count > 1 && strcmp(arguments[1], "write") == 0 && nvprotect(NV_WRITE) != 0) {
+        printf("%s\n", errno == EBUSY ? "busy" : nverror());
+        return 3;
+    }
+    if (nvread("block", NULL) == NULL)
+        return 1;
+    if (nvmalloc("new", 8) == NULL) {
+        printf("%s: %s\n", errno == EROFS ? "read-only" : "else", nverror());
+        return 2;
+    }
+    return 0;
+}"#;
+
+#[test]
+fn a_c_guest_beside_a_writer_reads_and_is_told_why_it_cannot_write() {
+    let Some(compiler) = COMPILERS.into_iter().find(|c| Command::new(c).arg("-v").output().is_ok())
+    else {
+        eprintln!("SKIPPED: no clang");
+        return;
+    };
+    let place = Place::new();
+    let source = place.file("writes.c", WRITES);
+    let Some(writer) = compiled(&place, compiler, &source, FLAGS) else { return };
+    let moved = place.path("writes.wasm");
+    std::fs::rename(writer, &moved).unwrap();
+    let source = place.file("reads.c", READS);
+    let Some(reader) = compiled(&place, compiler, &source, FLAGS) else { return };
+    let reader = reader.to_str().unwrap();
+    let mut writing = place
+        .command(&["sandbox", "run", "writes.wasm", "--app", "app"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut said = std::io::BufReader::new(writing.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+    assert_eq!(line, "written\n");
+    let silently = place.run(&["sandbox", "run", reader, "--app", "app"]);
+    assert_eq!(silently.code, 2, "{silently:?}");
+    for part in ["read-only: ", "another guest or program was writing", "nvprotect(NV_WRITE)"] {
+        assert!(silently.out.contains(part), "{silently:?}");
+    }
+    let explicit = place.run(&["sandbox", "run", reader, "--app", "app", "--", "write"]);
+    assert_eq!((explicit.code, explicit.out.as_str()), (3, "busy\n"), "{explicit:?}");
+    drop(writing.stdin.take());
+    assert_eq!(writing.wait().unwrap().code(), Some(0));
+    let alone = place.run(&["sandbox", "run", reader, "--app", "app", "--", "write"]);
+    assert_eq!(alone.code, 0, "{alone:?}");
 }
 
 #[test]
@@ -286,4 +428,154 @@ fn what_goes_wrong_is_said_in_a_line_with_a_remedy() {
     for lines in [&timed.err, &missing.err, &text.err, &held.err, &nobody.err] {
         assert_eq!(lines.trim_end().lines().count(), 1, "{lines}");
     }
+}
+
+/// Runs a guest that grows something, with a bound on the command's own memory beyond which the machine
+/// would suffer: gives how it ended, and the most memory that it had.
+fn grown(place: &Place, name: &str, text: &str) -> (common::Ran, u64) {
+    const GIB: u64 = 1 << 30;
+    let module = place.file(name, text);
+    let mut command = place.command(&["sandbox", "run"]);
+    command.arg(module).args(["--memory", "1300", "--timeout", "60"]);
+    // What is private and writable; the 4 GiB of addresses that are reserved are not.
+    let bound = rustix::process::Rlimit { current: Some(3 * GIB), maximum: Some(3 * GIB) };
+    // SAFETY: the closure makes one system call.
+    unsafe {
+        std::os::unix::process::CommandExt::pre_exec(&mut command, move || {
+            Ok(rustix::process::setrlimit(rustix::process::Resource::Data, bound)?)
+        });
+    }
+    let (out, err) = (place.path("out"), place.path("err"));
+    command.stdout(std::fs::File::create(&out).unwrap());
+    command.stderr(std::fs::File::create(&err).unwrap());
+    let mut child = command.spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut most_bytes = 0;
+    let ended = loop {
+        // The most that it ever had; nothing once it has ended.
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let most =
+            status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
+        most_bytes = most.map_or(most_bytes, |kib| kib.parse::<u64>().unwrap() << 10);
+        if let Some(ended) = child.try_wait().unwrap() {
+            break ended;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    };
+    let code = ended.code().unwrap_or(-1);
+    let text = |path| std::fs::read_to_string(path).unwrap();
+    (common::Ran { code, out: text(out), err: text(err) }, most_bytes)
+}
+
+#[test]
+fn whatever_a_guest_grows_under_a_bound_it_gets_no_more_and_the_reason_is_said() {
+    const MOST_BYTES: u64 = 1_400_000_000;
+    let place = Place::new();
+    let module = |body: &str| {
+        format!(
+            r#"(module (memory (export "memory") 20496) (table $t 1 funcref) (memory $second 1)
+                (func $deeper (call $deeper) (call $deeper))
+                (func (export "_start") (local $at i32) {body} unreachable))"#
+        )
+    };
+    let until_refused =
+        |growth: &str| module(&format!("(loop $l (br_if $l (i32.ne (i32.const -1) {growth})))"));
+    for (name, text, needle) in [
+        ("table.wat", until_refused("(table.grow $t (ref.null func) (i32.const 100000))"), "--memory"),
+        ("memory.wat", until_refused("(memory.grow (i32.const 1))"), "--memory"),
+        ("second.wat", until_refused("(memory.grow $second (i32.const 1))"), "--memory"),
+        (
+            "touched.wat",
+            module(
+                "(loop $l (br_if $l (i32.ne (i32.const -1) (memory.grow (i32.const 1)))))
+                 (memory.fill (i32.const 0) (i32.const 1) (i32.mul (memory.size) (i32.const 65536)))",
+            ),
+            "--memory",
+        ),
+        ("recursion.wat", module("(call $deeper)"), "call stack exhausted"),
+    ] {
+        let (ran, most_bytes) = grown(&place, name, &text);
+        assert_eq!(ran.code, 134, "{name}: {ran:?}");
+        assert!(ran.err.contains(needle), "{name}: {ran:?}");
+        assert!(most_bytes <= MOST_BYTES, "{name} had {most_bytes} bytes");
+    }
+}
+
+#[test]
+fn a_bound_that_a_module_begins_beyond_is_refused_with_the_figure() {
+    let place = Place::new();
+    let module = place.file("counts.wat", COUNTS);
+    let module = module.to_str().unwrap();
+    let refused = place.run(&["sandbox", "run", module, "--memory", "1280"]);
+    assert_eq!(refused.code, 125, "{refused:?}");
+    assert!(refused.err.contains("at least 1281 MiB"), "{}", refused.err);
+    assert_eq!(place.run(&["sandbox", "run", module, "--memory", "1281"]).code, 1);
+    let small = place.file("exits.wat", EXITS);
+    let small = ["sandbox", "run", small.to_str().unwrap(), "--memory", "1"];
+    assert_eq!(place.run(&small).code, 7, "one without objects needs no window");
+}
+
+#[test]
+fn a_module_is_a_regular_file_of_bounded_size_or_comes_from_the_standard_input() {
+    use std::io::Write;
+    let place = Place::new();
+    let fifo = std::ffi::CString::new(place.path("fifo").to_str().unwrap()).unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let huge = std::fs::File::create(place.path("huge.wasm")).unwrap();
+    huge.set_len((256 << 20) + 1).unwrap();
+    for (name, why) in [
+        ("fifo", "no regular file"),
+        ("/dev/zero", "no regular file"),
+        ("/dev/full", "no regular file"),
+        (".", "no regular file"),
+        ("huge.wasm", "256 MiB"),
+    ] {
+        // As a module to run, as one to bind, and as a signature.
+        for arguments in [
+            &["sandbox", "run", name, "--app", "a"][..],
+            &["sandbox", "grant", "a", "--module", name],
+        ] {
+            let refused = place.run(arguments);
+            assert!(refused.code != 0 && refused.err.contains(why), "{arguments:?}: {refused:?}");
+        }
+    }
+    let module = place.file("exits.wat", EXITS);
+    let signed = ["sandbox", "run", module.to_str().unwrap(), "--signature", "fifo"];
+    assert!(place.run(&signed).err.contains("no regular file"));
+
+    let mut piped = place
+        .command(&["sandbox", "run", "-", "--app", "a"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    piped.stdin.take().unwrap().write_all(EXITS.as_bytes()).unwrap();
+    assert_eq!(piped.wait().unwrap().code(), Some(7));
+    let nameless = place.run(&["sandbox", "run", "-"]);
+    assert!(nameless.code == 2 && nameless.err.contains("--app"), "{nameless:?}");
+}
+
+#[test]
+fn a_bound_module_keeps_others_out_when_the_table_is_taken_away() {
+    let place = Place::new();
+    let (counts, exits) = (place.file("counts.wat", COUNTS), place.file("exits.wat", EXITS));
+    let (counts, exits) = (counts.to_str().unwrap(), exits.to_str().unwrap());
+    assert_eq!(place.run(&["sandbox", "grant", "app", "--module", counts]).code, 0);
+    let table = place.store().join("sandbox.access");
+    let whole = std::fs::read(&table).unwrap();
+    std::fs::remove_file(&table).unwrap();
+    for module in [exits, counts] {
+        let refused = place.run(&["sandbox", "run", module, "--app", "app"]);
+        assert!(refused.code == 5 && refused.err.contains("from a backup"), "{refused:?}");
+    }
+    for verb in [&["sandbox", "list"][..], &["sandbox", "grant", "app", "--any-module"]] {
+        assert_eq!(place.run(verb).code, 5, "{verb:?}");
+    }
+    std::fs::write(&table, whole).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode;
+    std::fs::set_permissions(&table, mode(0o622)).unwrap();
+    let refused = place.run(&["sandbox", "run", counts, "--app", "app"]);
+    assert!(refused.code == 6 && refused.err.contains("chmod go-w"), "{refused:?}");
+    std::fs::set_permissions(&table, mode(0o600)).unwrap();
+    assert_eq!(place.run(&["sandbox", "run", counts, "--app", "app"]).code, 1);
 }

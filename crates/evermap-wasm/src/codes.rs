@@ -80,36 +80,44 @@ impl From<StoreError> for Refusal {
             StoreError::OutOfAddresses { bytes, why, .. } => {
                 let quota = why.contains(QUOTA_REFUSED);
                 let code = if quota { Code::Quota } else { Code::OutOfAddresses };
-                Refusal::new(
-                    code,
-                    format!(
-                        "no {bytes} bytes of guest addresses: {why}; free something, or ask for more"
-                    ),
-                )
+                let remedy = match quota {
+                    true => {
+                        "free something, or have the host raise it (`evermap sandbox grant ID --quota MIB`)"
+                    }
+                    false => "unmap or remove an object",
+                };
+                Refusal::new(code, format!("no {bytes} bytes of guest addresses: {why}; {remedy}"))
             }
             StoreError::AddressTaken { .. } => Refusal::new(
                 Code::Busy,
                 "something else is mapped at the object's addresses; unmap it first",
             ),
-            StoreError::OtherKind { .. } | StoreError::NewerFormat { .. } => {
-                Refusal::new(Code::OtherKind, "the object is none for this kind of guest")
-            }
-            StoreError::OtherApplication { .. } => {
-                Refusal::new(Code::Denied, "the object belongs to another application")
-            }
+            StoreError::OtherKind { .. } => Refusal::new(
+                Code::OtherKind,
+                "the object is a native program's, or for guests with other pointers or another window; use another name",
+            ),
+            StoreError::NewerFormat { .. } => Refusal::new(
+                Code::OtherKind,
+                "the object was written by a newer version of the host; the host has to be updated",
+            ),
+            StoreError::OtherApplication { .. } => Refusal::new(
+                Code::Denied,
+                "the object was made with another application's key; use another name, or have the host share it",
+            ),
             StoreError::BadGuestRoot { address, bytes, why, .. } => Refusal::new(
                 Code::InvalidArgument,
                 format!(
-                    "{address:#x} with {bytes} bytes cannot be the root: {why}; nothing was committed"
+                    "{address:#x} with {bytes} bytes cannot be the root: {why}; nothing was committed, set another root"
                 ),
             ),
             StoreError::Damaged { what, .. } => Refusal::new(
                 Code::Damaged,
                 format!("the object is damaged ({what}); its owner can restore it from a backup"),
             ),
-            StoreError::Foreign { .. } | StoreError::LogMissing { .. } => {
-                Refusal::new(Code::Damaged, "the object's files are not whole")
-            }
+            StoreError::Foreign { .. } | StoreError::LogMissing { .. } => Refusal::new(
+                Code::Damaged,
+                "the object's files are not whole; its owner can restore it from a backup",
+            ),
             StoreError::DurabilityUnknown { .. } => Refusal::new(
                 Code::DurabilityUnknown,
                 "the disk failed during the commit; unmap the object and map it again to see what is there",
@@ -137,7 +145,10 @@ impl From<Error> for Refusal {
             ),
             other => {
                 tracing::warn!(error = %other, "the host could not serve a guest");
-                Refusal::new(Code::Io, "the host could not look up the application's rights")
+                Refusal::new(
+                    Code::Io,
+                    "the host could not look up the application's rights; `evermap sandbox list` there says why",
+                )
             }
         }
     }
@@ -145,7 +156,7 @@ impl From<Error> for Refusal {
 
 /// The kernel's reason without its path.
 fn kind_of(error: &StoreError) -> String {
-    match error {
+    let what = match error {
         StoreError::Io { doing, source, .. } => {
             format!("the host cannot {doing} the object: {source}")
         }
@@ -153,5 +164,48 @@ fn kind_of(error: &StoreError) -> String {
             format!("the host cannot {doing} the object: {why}")
         }
         _ => "the host could not do that".to_string(),
+    };
+    format!("{what}; `evermap check` there looks at the store")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_of_the_store_reaches_a_guest_with_a_remedy_and_without_paths_of_the_host() {
+        let secret = "/home/secret/store";
+        let what = || secret.to_string();
+        let io = |number| std::io::Error::from_raw_os_error(number);
+        let errors = vec![
+            StoreError::NotFound { object: what(), store: secret.into() },
+            StoreError::Busy { what: what(), holder: what() },
+            StoreError::DiskFull { path: secret.into(), doing: "extend", needed_bytes: 5 },
+            StoreError::OutOfAddresses { what: what(), bytes: 5, why: QUOTA_REFUSED.to_string() },
+            StoreError::OutOfAddresses { what: what(), bytes: 5, why: "all given".to_string() },
+            StoreError::Foreign { path: secret.into(), found: what() },
+            StoreError::LogFull { path: secret.into(), bytes: 1, bytes_max: 1 },
+            StoreError::AlreadyExists { object: what(), store: secret.into() },
+            StoreError::Io { path: secret.into(), doing: "read", source: io(libc::EIO) },
+        ];
+        for error in errors {
+            let shown = format!("{error:?}");
+            let refusal = Refusal::from(error);
+            assert!(refusal.words.contains("; "), "{shown}: {}", refusal.words);
+            assert!(!refusal.words.contains("secret"), "{shown}: {}", refusal.words);
+        }
+        let table = "the access table";
+        let errors = vec![
+            Error::DamagedTable { what: table, path: secret.into(), why: what() },
+            Error::MissingTable { path: secret.into(), keys: secret.into() },
+            Error::UnsafeTable { what: table, path: secret.into(), why: what(), remedy: what() },
+            Error::Io { path: secret.into(), doing: "read", source: io(libc::EIO) },
+            Error::Io { path: secret.into(), doing: "write", source: io(libc::ENOSPC) },
+        ];
+        for error in errors {
+            let refusal = Refusal::from(error);
+            assert!(refusal.words.contains("; "), "{}", refusal.words);
+            assert!(!refusal.words.contains("secret"), "{}", refusal.words);
+        }
     }
 }

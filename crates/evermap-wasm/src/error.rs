@@ -11,7 +11,7 @@ pub enum Error {
     Store(#[from] evermap::Error),
     /// A table of the host's contradicts itself, or is none.
     #[error(
-        "{what} {} is damaged: {why}; restore it from a backup, or move it away: objects stay, and rights have to be granted anew", path.display()
+        "{what} {} is damaged: {why}; restore it from a backup of the store: without it nothing says who may use what", path.display()
     )]
     DamagedTable {
         /// Which table.
@@ -20,6 +20,40 @@ pub enum Error {
         path: PathBuf,
         /// What was found.
         why: String,
+    },
+    /// The access table is gone, and the key ring, which was made after it, is there.
+    #[error(
+        "the access table {} is missing, and {} is there: which modules may be run as which application is not known; restore it from a backup of the store", path.display(), keys.display()
+    )]
+    MissingTable {
+        /// The file that is missing.
+        path: PathBuf,
+        /// The key ring.
+        keys: PathBuf,
+    },
+    /// An application that the access table and the key ring should both know is missing in one of them.
+    #[error(
+        "application `{application}` is known to {knows} and not to {lacks}; restore {lacks} from a backup of the store, or use another application id"
+    )]
+    HalfKnown {
+        /// The application.
+        application: String,
+        /// The file that has it.
+        knows: &'static str,
+        /// The file that should.
+        lacks: &'static str,
+    },
+    /// Others could change a table of the host's.
+    #[error("{what} {}: {why}; `{remedy}`, and see that nothing in it was changed", path.display())]
+    UnsafeTable {
+        /// Which table.
+        what: &'static str,
+        /// The file or directory that others could change.
+        path: PathBuf,
+        /// Who could, and how.
+        why: String,
+        /// The command to run.
+        remedy: String,
     },
     /// A table of the host's was written by a newer version.
     #[error("{what} {} has format {found}, this build knows 1; update Evermap", path.display())]
@@ -110,13 +144,36 @@ pub enum Error {
     GuardTooLate,
     /// A preopened directory would give the guest the store's files.
     #[error(
-        "a guest that can reach {} could cut objects short under its own feet: store {} lies there; preopen another directory", preopened.display(), store.display()
+        "a guest that sees {} could read the keys of store {}, and cut objects short under its own feet: the store lies there, below, or around it, itself or by a mount; preopen another directory", preopened.display(), store.display()
     )]
     PreopenHoldsStore {
         /// The directory that was to be preopened.
         preopened: PathBuf,
         /// The store.
         store: PathBuf,
+    },
+    /// A preopened directory would give the guest the memory of processes.
+    #[error(
+        "a guest that sees {} could read the memory of processes, its own host's included: a `proc` file system is mounted at {}; preopen another directory", preopened.display(), mount.display()
+    )]
+    PreopenHoldsProcesses {
+        /// The directory that was to be preopened.
+        preopened: PathBuf,
+        /// Where the file system is mounted.
+        mount: PathBuf,
+    },
+    /// The module has more memory from the beginning than the guest may have at all.
+    #[error(
+        "module {name} begins with {} MiB of memory and may have {} MiB; give it at least {} MiB ({} MiB of a guest with objects are its window, which costs nothing until it is touched)",
+        mib_up(*needed_bytes), budget_bytes >> 20, mib_up(*needed_bytes), WINDOW_MIB
+    )]
+    BudgetTooSmall {
+        /// What the embedder calls the module.
+        name: String,
+        /// Bytes of its memories and tables at the beginning.
+        needed_bytes: u64,
+        /// What it may have.
+        budget_bytes: u64,
     },
     /// The module cannot be compiled or started.
     #[error("module {name}: {why}")]
@@ -146,6 +203,14 @@ impl Error {
         let path = path.into();
         move |source| Error::Io { path, doing, source }
     }
+}
+
+/// The window for objects: 1,024 MiB.
+const WINDOW_MIB: u64 = 1024;
+
+/// MiB, rounded up.
+fn mib_up(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 20)
 }
 
 /// Is it that the file system, or somebody's share of it, is full?

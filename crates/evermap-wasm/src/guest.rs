@@ -8,16 +8,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use evermap::WriteOptions;
-use wasmtime::{CallHook, Engine, Instance, InstancePre, Store, StoreLimits, Trap, UpdateDeadline};
+use wasmtime::{CallHook, Engine, Extern, Instance, InstancePre, Store, Trap, UpdateDeadline};
 use wasmtime_wasi::p1::WasiP1Ctx;
-use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder};
+use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder, WasiView};
 
 use crate::access::Level;
+use crate::budget::{Budget, HANDLES_MAX};
 use crate::codes::{Code, Refusal};
 use crate::error::{Error, Result};
 use crate::guard::{Fault, Watched};
-use crate::heaps::{Heaps, Linear};
+use crate::heaps::{Heaps, Linear, NO_MEMORY};
+use crate::layout;
 use crate::names::ObjectName;
+use crate::preopens::Preopens;
 use crate::report::Report;
 
 /// What a guest is given, and how much of it.
@@ -75,8 +78,8 @@ impl GuestOptions {
         self
     }
 
-    /// Gives the guest a directory, at a path of its own. One that holds the store, or lies in it, is
-    /// refused when the guest is made.
+    /// Gives the guest a directory, at a path of its own. One that holds the store at any depth, by
+    /// whatever mount, or lies in it, is refused when the guest is made.
     pub fn preopen(
         mut self,
         host: impl AsRef<Path>,
@@ -122,8 +125,10 @@ impl GuestOptions {
         self
     }
 
-    /// Bounds the guest's linear memory. It is 1.25 GiB long from the beginning, most of it the window,
-    /// which costs nothing.
+    /// Bounds the bytes of all that the guest can grow, its memories and tables together; 4 GiB by
+    /// default. A guest with objects has 1.25 GiB from the beginning, most of it the window, which
+    /// costs nothing until it is touched. A growth beyond the bound fails in the guest, and
+    /// [`Report::refused_growths`] counts it.
     pub fn memory_bytes_max(mut self, bytes: usize) -> GuestOptions {
         self.memory_bytes_max = Some(bytes);
         self
@@ -135,7 +140,7 @@ impl GuestOptions {
         self
     }
 
-    pub(crate) fn wasi(&self) -> Result<WasiP1Ctx> {
+    pub(crate) fn wasi(&self, preopens: &Preopens) -> Result<WasiP1Ctx> {
         let mut builder = WasiCtxBuilder::new();
         builder
             .allow_blocking_current_thread(!self.hop_threads)
@@ -144,16 +149,18 @@ impl GuestOptions {
         if self.inherit_stdio {
             builder.inherit_stdio();
         }
-        for preopen in &self.preopens {
+        for (preopen, opened) in self.preopens.iter().zip(preopens.paths()) {
             let rights = if preopen.writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
-            let opened = builder.preopened_dir(&preopen.host, &preopen.guest, rights);
+            let opened = builder.preopened_dir(opened, &preopen.guest, rights);
             opened.map_err(|e| Error::Io {
                 path: preopen.host.clone(),
                 doing: "open",
                 source: std::io::Error::other(format!("{e:#}")),
             })?;
         }
-        Ok(builder.build_p1())
+        let mut wasi = builder.build_p1();
+        wasi.ctx().table.set_max_capacity(HANDLES_MAX);
+        Ok(wasi)
     }
 }
 
@@ -164,14 +171,14 @@ pub struct State<T> {
     // First, so that objects are unmapped before anything else goes.
     heaps: Heaps,
     wasi: WasiP1Ctx,
-    limits: StoreLimits,
+    budget: Budget,
     expired: Arc<AtomicBool>,
     host: T,
 }
 
 impl<T> State<T> {
-    pub(crate) fn new(heaps: Heaps, wasi: WasiP1Ctx, limits: StoreLimits, host: T) -> State<T> {
-        State { heaps, wasi, limits, expired: Arc::default(), host }
+    pub(crate) fn new(heaps: Heaps, wasi: WasiP1Ctx, budget: Budget, host: T) -> State<T> {
+        State { heaps, wasi, budget, expired: Arc::default(), host }
     }
 
     /// The embedder's part.
@@ -209,6 +216,9 @@ impl<T> State<T> {
         }
     }
 }
+
+/// Why a guest with threads cannot map objects.
+const SHARED: &str = "the module's memory is shared, and objects are mapped into memories that are not; build it without threads, for wasm32-wasip1";
 
 /// Why the host ended an instance.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -269,7 +279,6 @@ pub struct Guest<T: 'static = ()> {
 
 pub(crate) struct Start<'a> {
     pub(crate) name: &'a str,
-    pub(crate) objection: Option<&'a str>,
     pub(crate) unmapped: evermap::guest::Unmapped,
     pub(crate) guarded: bool,
     pub(crate) epochs: bool,
@@ -288,7 +297,7 @@ impl<T: Send + 'static> Guest<T> {
             why: format!("{why:#}"),
         };
         let mut store = Store::new(&engine, state);
-        store.limiter(|state| &mut state.limits);
+        store.limiter(|state| &mut state.budget);
         if let Some(fuel) = options.fuel {
             store.set_fuel(fuel).map_err(failed)?;
         }
@@ -330,13 +339,11 @@ impl<T: Send + 'static> Guest<T> {
     ) -> wasmtime::Result<()> {
         let instance = prepared.instantiate(&mut self.store)?;
         self.instance = Some(instance);
-        let linear = match (start.objection, instance.get_memory(&mut self.store, "memory")) {
-            (Some(why), _) => Err(layout(why)),
-            (None, None) => Err(layout("the module exports no memory of its own as `memory`")),
-            (None, Some(memory)) => {
+        let linear = match instance.get_export(&mut self.store, "memory") {
+            Some(Extern::Memory(memory)) => {
                 let bytes = memory.data_size(&self.store);
                 match std::ptr::NonNull::new(memory.data_ptr(&self.store)) {
-                    None => Err(layout("the module's memory is empty")),
+                    None => Err(layout::refusal("the module's memory is empty")),
                     // SAFETY: the engine's configuration, which the sandbox checks, reserves 4 GiB
                     // for each memory, which stays there until the store is dropped; the state,
                     // with what is mapped, is dropped before. Nobody here makes slices of it.
@@ -346,6 +353,8 @@ impl<T: Send + 'static> Guest<T> {
                     },
                 }
             }
+            Some(Extern::SharedMemory(_)) => Err(Refusal::new(Code::MemoryLayout, SHARED)),
+            _ => Err(Refusal::new(Code::MemoryLayout, NO_MEMORY)),
         };
         self.store.data_mut().heaps.attach(linear);
         Ok(())
@@ -404,7 +413,19 @@ impl<T: Send + 'static> Guest<T> {
 
     /// What its runs have cost so far.
     pub fn report(&self) -> Report {
-        self.store.data().heaps.counts.report(self.elapsed)
+        let state = self.store.data();
+        let report = state.heaps.counts.report(self.elapsed);
+        Report { refused_growths: state.budget.refused(), ..report }
+    }
+
+    /// The bytes that it may have of memories and tables together.
+    pub fn memory_bytes_max(&self) -> usize {
+        self.store.data().budget.bytes_max()
+    }
+
+    /// What the guest was refused last, and in which words: for a guest that does not say it itself.
+    pub fn last_refusal(&self) -> Option<(Code, &str)> {
+        self.store.data().heaps.last_refusal()
     }
 
     /// The embedder's part of its state.
@@ -422,11 +443,6 @@ impl<T> Drop for Guest<T> {
     fn drop(&mut self) {
         self.store.data_mut().heaps.clear();
     }
-}
-
-fn layout(why: &str) -> Refusal {
-    let words = format!("{why}; link it with --global-base=1342177280 (and --stack-first)");
-    Refusal::new(Code::MemoryLayout, words)
 }
 
 fn end_of(error: &wasmtime::Error) -> End {

@@ -4,6 +4,9 @@
 //! checksum, in eight hexadecimal digits, of what follows, which is JSON. A new file is written
 //! beside the old one, flushed, and renamed over it; then the directory is flushed. Changes happen under a
 //! lock on a file of its own, so of two processes that change something none loses the other's.
+//!
+//! A file that another user could have changed is refused. File and directory have to belong to this
+//! user or root, and no other user may have permission to write them.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -22,6 +25,10 @@ use crate::error::{Error, Result};
 /// Locked while one of the files is changed.
 const LOCK: &str = "sandbox.lock";
 const FORMAT: &str = "1";
+/// No table of a store gets so long.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Write permission of a group and of everybody.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// What is kept in a file of its own in the store's directory.
 pub(crate) trait Kept: Clone + Default + PartialEq + Serialize + DeserializeOwned {
@@ -31,6 +38,12 @@ pub(crate) trait Kept: Clone + Default + PartialEq + Serialize + DeserializeOwne
     const MAGIC: &'static str;
     /// What people call it.
     const CALLED: &'static str;
+
+    /// Refuses if the file must not be missing in this directory. Otherwise the first change makes it.
+    fn check_missing(directory: &Path) -> Result<()> {
+        let _ = directory;
+        Ok(())
+    }
 }
 
 /// Which file was read: another one has another id, time or length, and one that was replaced has
@@ -114,7 +127,8 @@ impl<T: Kept> KeptFile<T> {
                 source.settled = same && source.version.is_settled();
                 same
             }
-            None => self.version()?.is_none(),
+            // Check again whether the file may be missing.
+            None => false,
         };
         Ok(same.then(|| Arc::clone(table)))
     }
@@ -137,7 +151,7 @@ impl<T: Kept> KeptFile<T> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         let file = options
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
             .open(&path)
             .map_err(Error::io("open", &path))?;
         flock(&file, FlockOperation::LockExclusive)
@@ -156,21 +170,68 @@ impl<T: Kept> KeptFile<T> {
     fn load(&self) -> Result<ReadLast<T>> {
         let path = self.path();
         let mut options = OpenOptions::new();
-        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        // O_NONBLOCK: opening a FIFO in the file's place must not wait.
+        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
         let mut file = match options.open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == ErrorKind::NotFound => {
+                T::check_missing(&self.directory)?;
                 return Ok(ReadLast { source: None, table: Arc::default() });
             }
             Err(e) => return Err(Error::io("open", &path)(e)),
         };
         // Before it is read: what is changed meanwhile is another version.
         let found = file.metadata().map_err(Error::io("look at", &path))?;
+        self.check_private(&path, &found)?;
+        if !found.is_file() || found.len() > FILE_BYTES_MAX {
+            let why = format!("it is no file of at most {FILE_BYTES_MAX} bytes");
+            return Err(Error::DamagedTable { what: T::CALLED, path, why });
+        }
         let version = Version::of(&found);
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(Error::io("read", &path))?;
+        (&mut file)
+            .take(FILE_BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .map_err(Error::io("read", &path))?;
         let table = Arc::new(parse(&path, &bytes)?);
         Ok(ReadLast { source: Some(Source { file, version, settled: false }), table })
+    }
+
+    /// Refuses a file that another user than this one and root could have changed or put there.
+    fn check_private(&self, path: &Path, file: &Metadata) -> Result<()> {
+        let directory = &self.directory;
+        let found = fs::metadata(directory).map_err(Error::io("look at", directory))?;
+        // The sticky bit, as on `/tmp`, keeps others from replacing files that exist.
+        let is_sticky = found.mode() & libc::S_ISVTX != 0;
+        for (path, found, protected) in [(path, file, false), (directory, &found, is_sticky)] {
+            let refused = |why: String, remedy: String| Error::UnsafeTable {
+                what: T::CALLED,
+                path: path.to_path_buf(),
+                why,
+                remedy,
+            };
+            // SAFETY: the call cannot fail.
+            let user = unsafe { libc::geteuid() };
+            let shown = path.display();
+            if found.uid() != user && found.uid() != 0 {
+                let why = format!("it belongs to user {}, who can change it", found.uid());
+                return Err(refused(why, format!("chown {user} {shown}")));
+            }
+            if found.mode() & OTHERS_WRITE != 0 && !protected {
+                let why = format!("others can change it (mode {:o})", found.mode() & 0o7777);
+                return Err(refused(why, format!("chmod go-w {shown}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the file if it does not exist.
+    pub(crate) fn ensure(&self) -> Result<()> {
+        let _lock = self.lock()?;
+        match self.load()?.source {
+            Some(_) => Ok(()),
+            None => self.replace(&T::default()),
+        }
     }
 
     fn replace(&self, table: &T) -> Result<()> {

@@ -8,13 +8,17 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::{AccessTable, Table};
 use crate::application::{ApplicationId, SecretKey};
 use crate::error::{Error, Result};
 use crate::kept::{Kept, KeptFile};
 use crate::module::{from_hex, hex};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Keys(BTreeMap<String, String>);
+pub(crate) struct Keys(BTreeMap<String, String>);
+
+/// Prefix of a key whose application is not in the access table yet.
+const NEW: &str = "new:";
 
 impl Kept for Keys {
     const FILE: &'static str = "sandbox.keys";
@@ -26,9 +30,11 @@ impl Kept for Keys {
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
-/// let ring = evermap_wasm::KeyRing::of_store(directory.path());
-/// let key = ring.find_or_make(&"player".parse()?)?;
-/// assert_eq!(ring.find(&"player".parse()?)?, Some(key));
+/// use evermap_wasm::{AccessTable, ApplicationId, KeyRing};
+/// let (ring, table) = (KeyRing::of_store(directory.path()), AccessTable::of_store(directory.path()));
+/// let player: ApplicationId = "player".parse()?;
+/// let key = ring.enter(&table, &player)?;
+/// assert_eq!(ring.find(&player)?, Some(key));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -50,20 +56,46 @@ impl KeyRing {
         self.file.look(|keys| keys.key(id))?
     }
 
-    /// An application's key; a new one where there is none.
+    /// Enters an application in the access table of the same store, and gives its key. A new application
+    /// gets a new key.
+    ///
+    /// A key is marked as new until the table has its application, so a kill between the two writes does
+    /// no harm. Later, an application that only one of the two files knows is refused, because the other
+    /// file was removed or replaced.
     ///
     /// # Errors
-    /// `DamagedTable` and the kernel's errors.
-    pub fn find_or_make(&self, id: &ApplicationId) -> Result<SecretKey> {
-        if let Some(key) = self.find(id)? {
-            return Ok(key);
+    /// `HalfKnown`, `MissingTable`, `WrongKey`, `DamagedTable`, `UnsafeTable` and the kernel's errors.
+    pub fn enter(&self, table: &AccessTable, id: &ApplicationId) -> Result<SecretKey> {
+        let half_known =
+            |knows, lacks| Error::HalfKnown { application: id.to_string(), knows, lacks };
+        let known = self.file.look(|keys| keys.entry(id))??;
+        let (key, is_new) = match (known, table.knows(id)?) {
+            (None, true) => return Err(half_known(Table::FILE, Keys::FILE)),
+            (Some((_, false)), false) => return Err(half_known(Keys::FILE, Table::FILE)),
+            (Some(known), _) => known,
+            (None, false) => {
+                // The table first: keys without a table are refused.
+                table.file().ensure()?;
+                (self.add(id)?, true)
+            }
+        };
+        table.enter(id, &key)?;
+        if is_new {
+            self.file.change(|keys| {
+                keys.0.insert(id.to_string(), hex(&key.to_bytes()));
+                Ok(())
+            })?;
         }
+        Ok(key)
+    }
+
+    /// Adds a key and marks it as new. Returns the existing key if another process was faster.
+    fn add(&self, id: &ApplicationId) -> Result<SecretKey> {
         let new = SecretKey::random()?;
         self.file.change(|keys| match keys.key(id)? {
-            // Another process was quicker.
             Some(key) => Ok(key),
             None => {
-                keys.0.insert(id.to_string(), hex(&new.to_bytes()));
+                keys.0.insert(id.to_string(), format!("{NEW}{}", hex(&new.to_bytes())));
                 Ok(new)
             }
         })
@@ -88,13 +120,22 @@ impl KeyRing {
 
 impl Keys {
     fn key(&self, id: &ApplicationId) -> Result<Option<SecretKey>> {
-        let Some(digits) = self.0.get(id.as_str()) else { return Ok(None) };
+        Ok(self.entry(id)?.map(|(key, _)| key))
+    }
+
+    /// An application's key, and whether it is marked as new.
+    fn entry(&self, id: &ApplicationId) -> Result<Option<(SecretKey, bool)>> {
+        let Some(text) = self.0.get(id.as_str()) else { return Ok(None) };
+        let (digits, is_new) = match text.strip_prefix(NEW) {
+            Some(digits) => (digits, true),
+            None => (text.as_str(), false),
+        };
         let bytes = from_hex::<32>(digits).ok_or_else(|| Error::DamagedTable {
             what: Keys::CALLED,
             path: Keys::FILE.into(),
             why: format!("the key of `{id}` has not 64 hexadecimal digits"),
         })?;
-        Ok(Some(SecretKey::from_bytes(bytes)))
+        Ok(Some((SecretKey::from_bytes(bytes), is_new)))
     }
 }
 
@@ -104,16 +145,61 @@ mod tests {
 
     use super::*;
 
+    fn files() -> (tempfile::TempDir, KeyRing, AccessTable) {
+        let directory = tempfile::tempdir().unwrap();
+        let (ring, table) =
+            (KeyRing::of_store(directory.path()), AccessTable::of_store(directory.path()));
+        (directory, ring, table)
+    }
+
     #[test]
     fn a_key_is_made_once_and_found_again() {
-        let directory = tempfile::tempdir().unwrap();
+        let (directory, ring, table) = files();
         let (one, other) = ("one".parse().unwrap(), "other".parse().unwrap());
-        let ring = KeyRing::of_store(directory.path());
         assert_eq!(ring.find(&one).unwrap(), None);
-        let key = ring.find_or_make(&one).unwrap();
+        let key = ring.enter(&table, &one).unwrap();
         let again = KeyRing::of_store(directory.path());
-        assert_eq!(again.find_or_make(&one).unwrap(), key);
-        assert_ne!(again.find_or_make(&other).unwrap(), key);
+        assert_eq!(again.enter(&table, &one).unwrap(), key);
+        assert_ne!(again.enter(&table, &other).unwrap(), key);
         assert_eq!(again.all().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_kill_between_the_two_files_leaves_nothing_in_the_way() {
+        let (_directory, ring, table) = files();
+        let one = "one".parse().unwrap();
+        // Before the first key; before the row; before the mark is gone.
+        table.file().ensure().unwrap();
+        assert!(!table.knows(&one).unwrap());
+        let key = ring.add(&one).unwrap();
+        assert_eq!(ring.enter(&table, &one).unwrap(), key);
+        let two = "two".parse().unwrap();
+        let key = ring.add(&two).unwrap();
+        table.enter(&two, &key).unwrap();
+        assert_eq!(ring.enter(&table, &two).unwrap(), key);
+        assert_eq!(ring.file.look(|keys| keys.entry(&two)).unwrap().unwrap(), Some((key, false)));
+    }
+
+    #[test]
+    fn an_application_that_one_file_alone_knows_is_refused() {
+        let (directory, ring, table) = files();
+        let one = "one".parse().unwrap();
+        ring.enter(&table, &one).unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let keys = std::fs::read(path(Keys::FILE)).unwrap();
+        let rights = std::fs::read(path(Table::FILE)).unwrap();
+        std::fs::remove_file(path(Keys::FILE)).unwrap();
+        assert!(matches!(ring.enter(&table, &one), Err(Error::HalfKnown { .. })));
+        assert!(!path(Keys::FILE).exists(), "and no new key was made");
+        std::fs::write(path(Keys::FILE), keys).unwrap();
+        std::fs::remove_file(path(Table::FILE)).unwrap();
+        assert!(matches!(ring.enter(&table, &one), Err(Error::MissingTable { .. })));
+        // A table that is whole, and has no row of the application.
+        let elsewhere = tempfile::tempdir().unwrap();
+        AccessTable::of_store(elsewhere.path()).file().ensure().unwrap();
+        std::fs::copy(elsewhere.path().join(Table::FILE), path(Table::FILE)).unwrap();
+        assert!(matches!(ring.enter(&table, &one), Err(Error::HalfKnown { .. })));
+        std::fs::write(path(Table::FILE), rights).unwrap();
+        ring.enter(&table, &one).unwrap();
     }
 }

@@ -6,6 +6,43 @@
 use evermap::guest::GuestWindow;
 use wasmtime::wasmparser::{DataKind, Operator, Parser, Payload};
 
+use crate::budget::TABLE_ELEMENT_BYTES;
+use crate::codes::{Code, Refusal};
+
+/// The remedy for a module that was linked without the window. wasm-ld 14, which Debian 12 installs by
+/// default, ignores `--global-base` beside `--stack-first`.
+const REMEDY: &str = "link it with --global-base=1342177280 (C: `-Wl,--global-base=1342177280`, and with wasm-ld 14 no `--stack-first`, beside which it ignores the base; Rust: `-C link-arg=--global-base=1342177280`)";
+
+/// The refusal of a module whose memory has no room for objects.
+pub(crate) fn refusal(why: &str) -> Refusal {
+    Refusal::new(Code::MemoryLayout, format!("{why}; {REMEDY}"))
+}
+
+/// Returns the bytes of memories and tables that an instance takes from the budget at its start.
+pub(crate) fn initial_bytes(wasm: &[u8]) -> u64 {
+    let mut bytes = 0u64;
+    for payload in Parser::new(0).parse_all(wasm) {
+        match payload {
+            Ok(Payload::MemorySection(section)) => {
+                for memory in section.into_iter().flatten() {
+                    let page_bytes = 1u64 << memory.page_size_log2.unwrap_or(16).min(63);
+                    bytes = bytes.saturating_add(memory.initial.saturating_mul(page_bytes));
+                }
+            }
+            Ok(Payload::TableSection(section)) => {
+                for table in section.into_iter().flatten() {
+                    let table_bytes = table.ty.initial.saturating_mul(TABLE_ELEMENT_BYTES as u64);
+                    bytes = bytes.saturating_add(table_bytes);
+                }
+            }
+            Ok(_) => {}
+            // Compiling refuses such a module.
+            Err(_) => break,
+        }
+    }
+    bytes
+}
+
 /// Why objects cannot be mapped into instances of a module; none if they can.
 pub(crate) fn objection(wasm: &[u8]) -> Option<String> {
     let window = GuestWindow::default().addresses();

@@ -11,10 +11,11 @@
 //!
 //! The layers, top down: `sandbox` and `guest` (engines, instances), `heaps` (what an instance has
 //! mapped, and its imports), `access` (rights and addresses), `module` and `application` (who is who),
-//! `guard` (faults).
+//! `guard` (faults), `budget` (what a guest may grow), `preopens` (directories that it sees).
 
 mod access;
 mod application;
+mod budget;
 mod codes;
 mod error;
 mod guard;
@@ -25,6 +26,7 @@ mod key_ring;
 mod layout;
 mod module;
 mod names;
+mod preopens;
 mod report;
 mod sandbox;
 

@@ -49,6 +49,7 @@ impl Counts {
             refused_calls: self.refused,
             commits: self.commits,
             mapped_bytes: self.mapped_bytes,
+            refused_growths: 0,
             elapsed_ns: elapsed.as_nanos() as u64,
         }
     }
@@ -80,6 +81,8 @@ pub struct Report {
     pub commits: u64,
     /// Bytes of objects that were mapped.
     pub mapped_bytes: u64,
+    /// Growths of its memories and tables that were refused, because its budget was used up.
+    pub refused_growths: u64,
     /// Time from the first instruction to the end.
     pub elapsed_ns: u64,
 }

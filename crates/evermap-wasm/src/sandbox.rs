@@ -6,16 +6,18 @@ use std::sync::{Arc, OnceLock};
 
 use evermap::guest::{GuestReaders, Unmapped};
 use evermap::{ApplicationKey, Store};
-use wasmtime::{Cache, Config, Engine, InstancePre, Linker, StoreLimitsBuilder};
+use wasmtime::{Cache, Config, Engine, InstancePre, Linker};
 
 use crate::access::AccessTable;
 use crate::application::{ApplicationId, SecretKey};
+use crate::budget::{self, Budget};
 use crate::error::{Error, Result};
 use crate::guard::FaultGuard;
 use crate::guest::{Guest, GuestOptions, Start, State};
 use crate::heaps::{Heaps, Tenant, add_to_linker};
 use crate::layout;
 use crate::module::ModuleIdentity;
+use crate::preopens::Preopens;
 
 /// How a sandbox is made.
 ///
@@ -186,6 +188,8 @@ pub struct Module {
     identity: ModuleIdentity,
     /// Why objects cannot be mapped into its instances.
     objection: Option<String>,
+    /// What an instance has of the budget from the beginning.
+    initial_bytes: u64,
 }
 
 impl std::fmt::Debug for Module {
@@ -283,6 +287,7 @@ impl Sandbox {
             name: name.to_string(),
             identity: ModuleIdentity::of(bytes),
             objection: layout::objection(&wasm),
+            initial_bytes: layout::initial_bytes(&wasm),
         })
     }
 
@@ -299,7 +304,7 @@ impl Sandbox {
     /// Makes an instance of a module, for an application that the module is bound to.
     ///
     /// # Errors
-    /// `NotBound`, `PreopenHoldsStore`, `Module`.
+    /// `NotBound`, `BudgetTooSmall`, `PreopenHoldsStore`, `PreopenHoldsProcesses`, `Module`.
     pub fn start(
         &self,
         module: &Module,
@@ -359,8 +364,16 @@ impl Sandbox {
         options: &GuestOptions,
         host: T,
     ) -> Result<Guest<T>> {
+        let budget_bytes = options.memory_bytes_max.unwrap_or(budget::BYTES_DEFAULT);
+        if module.initial_bytes > budget_bytes as u64 {
+            return Err(Error::BudgetTooSmall {
+                name: module.name.clone(),
+                needed_bytes: module.initial_bytes,
+                budget_bytes: budget_bytes as u64,
+            });
+        }
         module.identity.check_bound(&self.table, &application.id)?;
-        self.check_preopens(options)?;
+        let preopens = Preopens::open(options.preopens.iter(), self.store.path())?;
         let tenant = Tenant {
             store: self.store.clone(),
             readers: Arc::clone(&self.readers),
@@ -372,35 +385,15 @@ impl Sandbox {
             write: options.write.clone(),
             read_only_pages: self.options.read_only_pages,
         };
-        let mut limits = StoreLimitsBuilder::new();
-        if let Some(bytes) = options.memory_bytes_max {
-            limits = limits.memory_size(bytes);
-        }
-        let state = State::new(Heaps::new(tenant), options.wasi()?, limits.build(), host);
+        let wasi = options.wasi(&preopens)?;
+        let heaps = Heaps::new(tenant, module.objection.as_deref());
+        let state = State::new(heaps, wasi, Budget::new(budget_bytes), host);
         let start = Start {
             name: &module.name,
-            objection: module.objection.as_deref(),
             unmapped: self.options.unmapped,
             guarded: self.options.guard,
             epochs: self.options.epochs,
         };
         Guest::start(&start, prepared, state, options)
-    }
-
-    /// No directory that a guest sees may hold the store, or lie in it.
-    fn check_preopens(&self, options: &GuestOptions) -> Result<()> {
-        let store = self.store.path();
-        let whole = |path: &Path| std::fs::canonicalize(path).map_err(Error::io("look up", path));
-        let inside = whole(store)?;
-        for preopen in &options.preopens {
-            let seen = whole(&preopen.host)?;
-            if inside.starts_with(&seen) || seen.starts_with(&inside) {
-                return Err(Error::PreopenHoldsStore {
-                    preopened: preopen.host.clone(),
-                    store: store.to_path_buf(),
-                });
-            }
-        }
-        Ok(())
     }
 }

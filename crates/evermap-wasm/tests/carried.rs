@@ -22,7 +22,8 @@ struct Left {
 
 fn left() -> Left {
     let fixture = Fixture::new();
-    let key = KeyRing::of_store(fixture.store()).find_or_make(&"app".parse().unwrap()).unwrap();
+    let (ring, id) = (KeyRing::of_store(fixture.store()), "ring".parse().unwrap());
+    let key = ring.enter(fixture.sandbox.access(), &id).unwrap();
     let mut guest = fixture.start("app", "");
     let base = guest.map_well(65536, WRITE);
     guest.store(base + DATA, 77);
@@ -36,7 +37,7 @@ fn left() -> Left {
 
 impl Left {
     fn assert_found_again(self) {
-        let kept = KeyRing::of_store(&self.store).find(&"app".parse().unwrap()).unwrap();
+        let kept = KeyRing::of_store(&self.store).find(&"ring".parse().unwrap()).unwrap();
         assert_eq!(kept, Some(self.key));
         assert!(Path::new(&self.store).join("sandbox.access").exists());
         let fixture = Fixture::made_in(self.directory, SandboxOptions::new());

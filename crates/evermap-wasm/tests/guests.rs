@@ -389,6 +389,21 @@ fn a_directory_that_holds_the_store_is_not_given_to_a_guest() {
 }
 
 #[test]
+fn a_commit_to_a_removed_object_is_an_error_to_the_guest() {
+    let fixture = Fixture::new();
+    let mut guest = fixture.start("app", "");
+    let base = guest.map_well(65536, WRITE);
+    guest.store(base + DATA, 1);
+    assert_eq!(guest.commit(base), 1);
+    std::fs::remove_file(fixture.file_of("app:heap")).unwrap();
+    guest.store(base + DATA, 2);
+    assert_eq!(guest.commit(base), refused(Code::Io));
+    let words = guest.words();
+    assert!(words.contains("removed while it was open"), "{words}");
+    assert!(!words.contains('/'), "and no path of the host's: {words}");
+}
+
+#[test]
 fn the_pooling_allocator_is_refused_by_name() {
     use evermap_wasm::wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig};
     let directory = tempfile::tempdir().unwrap();

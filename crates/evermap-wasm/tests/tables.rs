@@ -165,14 +165,14 @@ fn whatever_an_edited_access_table_says_the_host_does_not_panic() {
 fn a_damaged_key_ring_is_a_typed_error_and_gives_no_key_away() {
     let fixture = Fixture::in_memory(SandboxOptions::new());
     let id = "app".parse().unwrap();
-    let key = KeyRing::of_store(fixture.store()).find_or_make(&id).unwrap();
+    let key = KeyRing::of_store(fixture.store()).enter(fixture.sandbox.access(), &id).unwrap();
     let file = Damaged::new(&fixture.store().join("sandbox.keys"));
     for_each_round("key ring", |random| {
         file.damage(random);
         let ring = KeyRing::of_store(fixture.store());
         for error in [
             ring.find(&id).unwrap_err(),
-            ring.find_or_make(&id).unwrap_err(),
+            ring.enter(fixture.sandbox.access(), &id).unwrap_err(),
             ring.all().unwrap_err(),
         ] {
             assert!(is_typed(&error), "{error}");

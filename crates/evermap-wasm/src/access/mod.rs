@@ -16,7 +16,7 @@ use crate::application::{ApplicationId, SecretKey};
 use crate::error::{Error, Result};
 use crate::kept::KeptFile;
 use crate::names::ObjectName;
-use table::Table;
+pub(crate) use table::Table;
 
 /// Bytes of guest addresses that an application may have when nobody says otherwise.
 pub const QUOTA_BYTES_DEFAULT: u64 = 256 << 20;
@@ -67,6 +67,11 @@ impl AccessTable {
                 if row.key_verifier == verifier { Ok(()) } else { Err(wrong_key(id)) }
             }),
         }
+    }
+
+    /// Does the table know an application?
+    pub(crate) fn knows(&self, id: &ApplicationId) -> Result<bool> {
+        self.file.look(|table| table.applications.contains_key(id.as_str()))
     }
 
     /// Binds modules to an application: from now on it is theirs alone.

@@ -1,12 +1,14 @@
 //! What the access table holds.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::QUOTA_BYTES_DEFAULT;
 use crate::error::{Error, Result};
 use crate::kept::Kept;
+use crate::key_ring::Keys;
 
 /// What an application may do with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -81,6 +83,17 @@ impl Kept for Table {
     const FILE: &'static str = "sandbox.access";
     const MAGIC: &'static str = "evermap-access";
     const CALLED: &'static str = "the access table";
+
+    /// The table is made before the first key. If the key ring exists and the table does not, somebody
+    /// removed the table, and with it the bindings of modules.
+    fn check_missing(directory: &Path) -> Result<()> {
+        let keys = directory.join(Keys::FILE);
+        match std::fs::symlink_metadata(&keys) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(Error::io("look at", keys)(e)),
+            Ok(_) => Err(Error::MissingTable { path: directory.join(Table::FILE), keys }),
+        }
+    }
 }
 
 /// The table, as its file has it.

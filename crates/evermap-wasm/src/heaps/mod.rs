@@ -21,10 +21,12 @@ use crate::access::{AccessTable, Level, TableAddresses};
 use crate::application::{ApplicationId, SecretKey};
 use crate::codes::{Code, Refusal};
 use crate::error::Result;
+use crate::layout;
 use crate::names::{NAME_BYTES_MAX, ObjectName};
 use crate::report::Counts;
 pub(crate) use imports::add_to_linker;
-pub(crate) use linear::Linear;
+use linear::CallerMemory;
+pub(crate) use linear::{Linear, NO_MEMORY};
 
 /// A hint for a new object is followed up to this.
 const HINT_BYTES_MAX: u64 = 16 << 20;
@@ -68,20 +70,40 @@ pub(crate) struct Heaps {
     linear: Option<Linear>,
     /// Why there is none.
     no_linear: Refusal,
+    /// The module was linked so that none can be mapped.
+    objected: bool,
     last: Option<Refusal>,
     pub(crate) counts: Counts,
 }
 
 impl Heaps {
-    pub(crate) fn new(tenant: Tenant) -> Heaps {
-        let no_linear = Refusal::new(Code::MemoryLayout, "the module has not been started yet");
+    /// The heaps of an instance that is about to be made; `objection` is why none can be mapped into it.
+    pub(crate) fn new(tenant: Tenant, objection: Option<&str>) -> Heaps {
+        let no_linear = match objection {
+            Some(why) => layout::refusal(why),
+            None => Refusal::new(
+                Code::MemoryLayout,
+                "objects cannot be mapped while the module is being started; call `map` from `_start` or later, and not from its start function",
+            ),
+        };
+        let objected = objection.is_some();
         let counts = Counts::default();
-        Heaps { tenant, open: BTreeMap::new(), linear: None, no_linear, last: None, counts }
+        Heaps {
+            tenant,
+            open: BTreeMap::new(),
+            linear: None,
+            no_linear,
+            objected,
+            last: None,
+            counts,
+        }
     }
 
-    /// Says where the instance's memory is, or why objects cannot be mapped there.
+    /// Says where the instance's memory is, or why objects cannot be mapped there. What was wrong with
+    /// the module already stays the reason.
     pub(crate) fn attach(&mut self, linear: Result<Linear, Refusal>) {
         match linear {
+            _ if self.objected => {}
             Ok(linear) => self.linear = Some(linear),
             Err(why) => self.no_linear = why,
         }
@@ -111,9 +133,18 @@ impl Heaps {
             .ok_or_else(|| Refusal::new(self.no_linear.code, self.no_linear.words.clone()))
     }
 
-    fn map(&mut self, name: u32, name_bytes: u32, bytes: u32, level: u32) -> Result<u32, Refusal> {
+    fn map(
+        &mut self,
+        memory: &CallerMemory,
+        name: u32,
+        name_bytes: u32,
+        bytes: u32,
+        level: u32,
+    ) -> Result<u32, Refusal> {
+        // First: such a module has to be linked anew, whatever else is wrong with the call.
+        self.need_linear()?;
         let level = level_of(level)?;
-        let name = self.copy_name(name, name_bytes)?;
+        let name = copy_name(memory, name, name_bytes)?;
         let name = self.find_name(&name)?;
         let known = self.open.iter().find(|(_, open)| open.name == name);
         if let Some((&base, open)) = known {
@@ -163,7 +194,7 @@ impl Heaps {
             Mapped::Snapshot(_) => Err(Refusal::new(
                 Code::ReadOnly,
                 format!(
-                    "`{}` is mapped at level {}, which has no commits",
+                    "`{}` is mapped at level {}, which has no commits; unmap it and map it at level write (3), which the application needs the right to",
                     open.name.name(),
                     open.level
                 ),
@@ -171,23 +202,39 @@ impl Heaps {
         }
     }
 
-    fn stat(&mut self, base: u32, out: u32, out_bytes: u32) -> Result<u32, Refusal> {
+    fn stat(
+        &mut self,
+        memory: &CallerMemory,
+        base: u32,
+        out: u32,
+        out_bytes: u32,
+    ) -> Result<u32, Refusal> {
         let open = self.open.get(&base).ok_or_else(|| not_mapped(base))?;
         let owner = open.name.owner();
         let left_bytes = self.tenant.table.left_bytes(owner).map_err(Refusal::from)?;
         let stat = stat::encode(base, open.level, &open.mapped, left_bytes);
         let shown = &stat[..stat.len().min(out_bytes as usize)];
-        self.need_linear()?.copy_out(shown, out)?;
+        memory.copy_out(shown, out)?;
         Ok(stat.len() as u32)
     }
 
-    fn last_fault(&mut self, out: u32, out_bytes: u32) -> Result<u32, Refusal> {
+    /// Works also where no object can be mapped: that is what it is asked about most.
+    fn last_fault(
+        &mut self,
+        memory: &CallerMemory,
+        out: u32,
+        out_bytes: u32,
+    ) -> Result<u32, Refusal> {
         let (code, words) =
             self.last.as_ref().map_or((0, ""), |last| (last.code as u32, last.words.as_str()));
         let text = [&code.to_le_bytes()[..], words.as_bytes()].concat();
         let shown = &text[..text.len().min(out_bytes as usize)];
-        self.need_linear()?.copy_out(shown, out)?;
+        memory.copy_out(shown, out)?;
         Ok(text.len() as u32)
+    }
+
+    pub(crate) fn last_refusal(&self) -> Option<(Code, &str)> {
+        self.last.as_ref().map(|last| (last.code, last.words.as_str()))
     }
 
     /// What a call gives: the value, or the negative code, with the words kept.
@@ -201,18 +248,6 @@ impl Heaps {
                 -code
             }
         }
-    }
-
-    fn copy_name(&self, name: u32, name_bytes: u32) -> Result<String, Refusal> {
-        let invalid = || {
-            let words = "a name has 1 to 64 ASCII letters, digits, `.`, `_` and `-`, and does not begin with `.`";
-            Refusal::new(Code::InvalidName, words)
-        };
-        if name_bytes as usize > 2 * NAME_BYTES_MAX + 1 {
-            return Err(invalid());
-        }
-        let bytes = self.need_linear()?.copy_in(name, name_bytes)?;
-        String::from_utf8(bytes).map_err(|_| invalid())
     }
 
     /// Whose object a name means: an own one, or, with its owner before a colon, somebody else's.
@@ -239,6 +274,10 @@ impl Heaps {
             Level::None => format!("`{name}` is not this application's, and not shared with it"),
             right => format!("this application may have `{name}` at level {right}, not {level}"),
         };
+        let words = format!(
+            "{words}; its host can give the right: `evermap sandbox grant {} {name}:{level}`",
+            tenant.application
+        );
         Err(Refusal::new(Code::Denied, words))
     }
 
@@ -292,7 +331,9 @@ impl Heaps {
             return Ok(tenant.key);
         }
         let key = tenant.other_keys.get(owner).ok_or_else(|| {
-            let words = format!("the host has no key of application `{owner}`");
+            let words = format!(
+                "the host has no key of application `{owner}`; it has to start this guest with that key (`Application::with_key_of`)"
+            );
             Refusal::new(Code::Denied, words)
         })?;
         Ok(key.application_key()?)
@@ -339,6 +380,19 @@ impl Mapped {
     }
 }
 
+/// The name that a guest passes, before it is known to be one.
+fn copy_name(memory: &CallerMemory, name: u32, name_bytes: u32) -> Result<String, Refusal> {
+    let invalid = || {
+        let words = "a name has 1 to 64 ASCII letters, digits, `.`, `_` and `-`, and does not begin with `.`; use such a name";
+        Refusal::new(Code::InvalidName, words)
+    };
+    if name_bytes as usize > 2 * NAME_BYTES_MAX + 1 {
+        return Err(invalid());
+    }
+    let bytes = memory.copy_in(name, name_bytes)?;
+    String::from_utf8(bytes).map_err(|_| invalid())
+}
+
 fn total_bytes(regions: &[GuestRegion]) -> u64 {
     regions.iter().map(GuestRegion::length_bytes).sum()
 }
@@ -349,12 +403,17 @@ fn level_of(level: u32) -> Result<Level, Refusal> {
         2 => Ok(Level::Read),
         3 => Ok(Level::Write),
         _ => {
-            let words = format!("{level} is no level: 1 is snapshot, 2 read, 3 write");
+            let words = format!("{level} is no level; pass 1 (snapshot), 2 (read) or 3 (write)");
             Err(Refusal::new(Code::InvalidArgument, words))
         }
     }
 }
 
 fn not_mapped(base: u32) -> Refusal {
-    Refusal::new(Code::NotMapped, format!("no object is mapped at {base:#x}"))
+    Refusal::new(
+        Code::NotMapped,
+        format!(
+            "no object is mapped at {base:#x}; pass an address that `map` gave, before `unmap`"
+        ),
+    )
 }

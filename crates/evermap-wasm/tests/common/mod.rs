@@ -13,6 +13,9 @@ use evermap_wasm::{
 /// 64 KiB at most.
 pub const DATA: u32 = 65536;
 
+/// Level *write*, as guests give it.
+pub const WRITE: u32 = 3;
+
 /// A module with the imports, a memory with the window, and room for text above it. The body's functions can
 /// use `$map` and the others.
 ///

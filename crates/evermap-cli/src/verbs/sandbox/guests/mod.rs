@@ -5,7 +5,11 @@ mod list;
 mod run;
 mod watchdog;
 
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use evermap_wasm::{AccessTable, ApplicationId, KeyRing, Level, ModuleIdentity, ObjectName};
 
@@ -17,6 +21,9 @@ pub use run::Run;
 
 /// Why a guest ended, when it took too long.
 const OUT_OF_TIME: &str = "its time is over; give more with --timeout";
+
+/// Name of the standard input in place of a module's path.
+const STANDARD_INPUT: &str = "-";
 
 /// `NAME:LEVEL`, or `OWNER:NAME:LEVEL` for another application's object.
 #[derive(Clone, Debug)]
@@ -44,9 +51,40 @@ fn object_of(application: &ApplicationId, name: &str) -> Result<ObjectName, Fail
     })
 }
 
-/// Reads a module's bytes.
+/// Largest module that is read. Compiling takes about ten times as much memory.
+const MODULE_BYTES_MAX: u64 = 256 << 20;
+
+/// Reads the bytes of a module or a signature from a regular file, or from the standard input for `-`.
 fn read_module(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|source| Failure::Source { path: path.to_path_buf(), source })
+    let of_file = |source| Failure::Source { path: path.to_path_buf(), source };
+    let refused = |why: &str| of_file(std::io::Error::other(why));
+    let source: Box<dyn Read> = if path == Path::new(STANDARD_INPUT) {
+        Box::new(std::io::stdin().lock())
+    } else {
+        // Opening a FIFO would wait for a writer, and a device may have no end.
+        let mut options = std::fs::OpenOptions::new();
+        let file = options
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits() as i32)
+            .open(path)
+            .map_err(of_file)?;
+        if !file.metadata().map_err(of_file)?.is_file() {
+            return Err(refused(
+                "it is no regular file; name one, or `-` to read the module from the standard input",
+            ));
+        }
+        Box::new(file)
+    };
+    let mut bytes = Vec::new();
+    source.take(MODULE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(of_file)?;
+    if bytes.len() as u64 > MODULE_BYTES_MAX {
+        let why = format!(
+            "it has more than {} MiB, which no module may have; strip it (-Wl,--strip-all)",
+            MODULE_BYTES_MAX >> 20
+        );
+        return Err(refused(&why));
+    }
+    Ok(bytes)
 }
 
 fn identity_of(path: &Path) -> Result<ModuleIdentity, Failure> {
@@ -56,7 +94,7 @@ fn identity_of(path: &Path) -> Result<ModuleIdentity, Failure> {
 /// An application's row in the access table, made with a new key where there is none.
 fn enter(store: &Path, id: &ApplicationId) -> Result<AccessTable, Failure> {
     let table = AccessTable::of_store(store);
-    table.enter(id, &KeyRing::of_store(store).find_or_make(id)?)?;
+    KeyRing::of_store(store).enter(&table, id)?;
     Ok(table)
 }
 

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use evermap_wasm::{
-    ApplicationId, End, GuestOptions, KeyRing, Module, Report, Sandbox, SandboxOptions,
+    ApplicationId, Code, End, Guest, GuestOptions, KeyRing, Module, Report, Sandbox, SandboxOptions,
 };
 
 use super::watchdog::Watchdog;
-use super::{Allowed, OUT_OF_TIME, object_of, read_module};
+use super::{Allowed, OUT_OF_TIME, STANDARD_INPUT, object_of, read_module};
 use crate::failure::Failure;
 use crate::output;
 
@@ -23,7 +23,8 @@ use crate::output;
 /// started.
 #[derive(Debug, clap::Args)]
 pub struct Run {
-    /// The program, in WebAssembly's binary or text format
+    /// The program, in WebAssembly's binary or text format: a regular file of up to 256 MiB, or `-` for
+    /// the standard input (then name the application with --app)
     #[arg(value_name = "APP.wasm")]
     module: PathBuf,
     /// The application to run it as [default: the file's name without its ending]
@@ -48,7 +49,8 @@ pub struct Run {
     /// End it after so many seconds
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
-    /// Bound its memory; 1,281 MiB is the least, of which the window for objects is 1,024
+    /// Bound its memories and tables together [default: 4096]. A program with objects begins with 1,281
+    /// MiB, of which the window is 1,024, and does not start with less
     #[arg(long, value_name = "MIB")]
     memory: Option<usize>,
     /// A detached signature of the module: 64 bytes, Ed25519 of the SHA-256 of its bytes
@@ -71,7 +73,8 @@ impl Run {
         let module = self.module(&sandbox)?;
         let options = self.options(&id)?;
         let ring = KeyRing::of_store(sandbox.store().path());
-        let mut application = sandbox.application(id.clone(), ring.find_or_make(&id)?)?;
+        let key = ring.enter(sandbox.access(), &id)?;
+        let mut application = sandbox.application(id.clone(), key)?;
         for (other, key) in ring.all()? {
             application = application.with_key_of(other, key);
         }
@@ -79,8 +82,12 @@ impl Run {
         let mut guest = sandbox.start(&module, &application, &options)?;
         let end = guest.run()?;
         drop(watchdog);
+        let report = guest.report();
         if self.report {
-            tell(&guest.report());
+            tell(&report);
+        }
+        if end != End::Exited(0) {
+            tell_of_refusals(&guest);
         }
         drop(guest);
         match end {
@@ -93,6 +100,12 @@ impl Run {
     fn application(&self) -> Result<ApplicationId, Failure> {
         if let Some(id) = &self.app {
             return Ok(id.parse()?);
+        }
+        if self.module == Path::new(STANDARD_INPUT) {
+            return Err(Failure::Usage(
+                "a module from the standard input has no name; name its application with --app ID"
+                    .to_string(),
+            ));
         }
         let stem = self.module.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         stem.parse().map_err(|_| {
@@ -163,6 +176,20 @@ fn why(end: &End) -> String {
     }
 }
 
+/// Reports refusals to a guest that failed, because the guest may not have said why it did.
+fn tell_of_refusals(guest: &Guest) {
+    let refused = guest.report().refused_growths;
+    if refused > 0 {
+        eprintln!(
+            "evermap: the guest was refused more than its {} MiB of memories and tables ({refused} times); give more with --memory",
+            guest.memory_bytes_max() >> 20,
+        );
+    }
+    if let Some((Code::MemoryLayout, why)) = guest.last_refusal() {
+        eprintln!("evermap: no object could be mapped: {why}");
+    }
+}
+
 /// What a run cost, for people.
 fn tell(report: &Report) {
     let elapsed_ms = report.elapsed_ns as f64 / 1e6;
@@ -179,8 +206,9 @@ fn tell(report: &Report) {
         report.refused_calls,
     );
     eprintln!(
-        "{} of objects mapped, {} commits, {elapsed_ms:.1} ms",
+        "{} of objects mapped, {} commits, {} growths refused, {elapsed_ms:.1} ms",
         output::bytes(report.mapped_bytes),
         report.commits,
+        report.refused_growths,
     );
 }
