@@ -213,6 +213,15 @@ impl<'i> Parts<'i> {
                     // SAFETY: passed on from the caller; the table describes this very type.
                     unsafe { #krate::__private::release_fields(fields, this.cast(), releaser) }
                 }
+
+                unsafe fn is_bounded(
+                    this: ::core::ptr::NonNull<Self>,
+                    bounds: &#krate::Bounds<'_>,
+                ) -> bool {
+                    let fields = <Self as Table>::FIELDS;
+                    // SAFETY: as above.
+                    unsafe { #krate::__private::fields_are_bounded(fields, this.cast(), bounds) }
+                }
             }
         }
     }

@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// The name cannot be an object's name.
     #[error(
-        "`{}` cannot name an object: {why}; use 1 to 255 bytes of UTF-8 without `/`, control characters, and not `.` or `..`",
+        "`{}` cannot name an object: {why}; use 1 to 255 bytes of UTF-8 without control characters, and not `.` or `..`",
         shorten(name)
     )]
     InvalidName {

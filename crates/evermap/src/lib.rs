@@ -99,8 +99,8 @@ pub use object::{InForce, Protection};
 #[cfg(feature = "serde")]
 pub use persist::serde;
 pub use persist::{
-    Build, Built, Description, Detached, FieldChange, FieldShape, FromIter, IterMut, KeySource,
-    Mut, PBTree, PBox, PMap, PString, PVec, Persist, PersistHash, Plain, Ptr, Releaser,
+    Bounds, Build, Built, Description, Detached, FieldChange, FieldShape, FromIter, IterMut,
+    KeySource, Mut, PBTree, PBox, PMap, PString, PVec, Persist, PersistHash, Plain, Ptr, Releaser,
     SchemaDifference, Scratch, Slot, TypeId128, btree, from_iter, map, type_description, type_id,
 };
 

@@ -175,7 +175,7 @@ fn names_that_are_taken_or_none_are_refused_and_leave_nothing() {
     let file = exported(&store, "words");
     let files = common::names(&store.path().join("building"));
     assert!(matches!(imported(&store, &file, "words"), Err(Error::AlreadyExists { .. })));
-    assert!(matches!(imported(&store, &file, "a/b"), Err(Error::InvalidName { .. })));
+    assert!(matches!(imported(&store, &file, "a\nb"), Err(Error::InvalidName { .. })));
     let nowhere = import("/nonexistent", &mut &*file, &ImportOptions::new());
     assert!(matches!(nowhere, Err(Error::NoStore { .. })));
     let missing = export(store.path(), "none", &mut Vec::new(), &ExportOptions::new());

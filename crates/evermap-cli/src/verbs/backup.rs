@@ -61,6 +61,12 @@ impl Backup {
 
 /// Says what was copied.
 pub fn tell(report: &BackupReport, start: Instant, json: bool) -> Result<(), Failure> {
+    if let Some((path, why)) = &report.left_over {
+        output::warn(&format!(
+            "the store is restored; the one that it replaced cannot be removed: {why}; remove {}",
+            path.display()
+        ));
+    }
     let mut output = Output::new();
     if json {
         output.json(&Told {

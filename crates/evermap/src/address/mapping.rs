@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 use tracing::debug;
 
@@ -88,7 +89,8 @@ impl Reservation {
                 let _ = unsafe { mm::munmap(at, length as usize) };
                 Err(taken(owner, base, length))
             }
-            Err(_) => Err(taken(owner, base, length)),
+            Err(Errno::EXIST) => Err(taken(owner, base, length)),
+            Err(error) => Err(no_addresses(owner, length, error)),
         }
     }
 }
@@ -112,6 +114,21 @@ impl Drop for Reservation {
         // SAFETY: the range is ours; the mappings in it hold the space alive, so there are none.
         let _ = unsafe { mm::munmap(pointer(self.base), self.length as usize) };
     }
+}
+
+/// The kernel reserves nothing, though nothing lies there.
+fn no_addresses(owner: &str, length: u64, error: Errno) -> Error {
+    let source = match error {
+        Errno::NOMEM => std::io::Error::new(
+            std::io::ErrorKind::OutOfMemory,
+            format!(
+                "{length} bytes of addresses are more than this process may have; raise its limit \
+                 (`ulimit -v`) or the machine's of mappings (`vm.max_map_count`)"
+            ),
+        ),
+        other => other.into(),
+    };
+    Error::Io { path: owner.into(), doing: "reserve addresses for", source }
 }
 
 fn taken(what: &str, base: u64, length: u64) -> Error {

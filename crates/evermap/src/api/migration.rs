@@ -8,9 +8,10 @@
 use std::ptr::NonNull;
 
 use super::Store;
+use super::inner::OBJECTS;
 use super::open_session::OpenSession;
 use super::session::Session;
-use super::snapshot::{root_as, schema_mismatch};
+use super::snapshot::{check_root, root_as, schema_mismatch};
 use crate::alloc::Heap;
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
@@ -194,6 +195,8 @@ impl Store {
             open.commit()?;
         }
         let root = root_as::<T>(inner, name, open.head())?;
+        // SAFETY: the session maps the object as of its superblock.
+        unsafe { check_root(root, open.head(), &inner.path_in(OBJECTS, open.head().object_uuid))? };
         Ok(Session::of(open, root))
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::application::ApplicationKey;
 use super::info::ObjectInfo;
-use super::inner::Inner;
+use super::inner::{Inner, OBJECTS};
 use super::open_session::OpenSession;
-use super::snapshot::root_as;
+use super::snapshot::{check_root, root_as};
 use crate::alloc::Heap;
 use crate::commit::WriteOptions;
 use crate::error::Result;
@@ -65,6 +65,8 @@ impl<T: Persist> Session<T> {
         let (open, root) = OpenSession::open(inner, name, options, application, |superblock| {
             root_as::<T>(inner, name, superblock)
         })?;
+        // SAFETY: the session maps the object as of its superblock.
+        unsafe { check_root(root, open.head(), &inner.path_in(OBJECTS, open.head().object_uuid))? };
         Ok(Session { open, root })
     }
 

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::catalog::{Found, Lease};
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::object::{BackgroundVerification, Reader, lease_of};
-use crate::persist::{Persist, SchemaDifference, type_description, type_id};
+use crate::persist::{Bounds, Persist, SchemaDifference, type_description, type_id};
 
 /// One commit of an object, for reading. Dereferences to the root.
 ///
@@ -74,6 +75,9 @@ impl<T: Persist> Snapshot<T> {
     ) -> Result<Snapshot<T>> {
         let shared = Shared::open_for(inner, name, application)?;
         let root = root_as::<T>(inner, name, shared.reader.superblock())?;
+        let path = shared.reader.file().path();
+        // SAFETY: the reader maps the object as of this superblock.
+        unsafe { check_root(root, shared.reader.superblock(), path)? };
         Ok(Snapshot { shared, root, root_type: PhantomData })
     }
 
@@ -312,5 +316,41 @@ pub(super) fn root_as<T: Persist>(
             found: format!("{address:#x} and {} bytes", superblock.root_bytes),
             expected: format!("{} bytes aligned to {}", size_of::<T>(), align_of::<T>()),
         }),
+    }
+}
+
+/// Refuses a root that does not lie in its object, or whose pointers lead out of it.
+///
+/// # Safety
+/// The regions of the superblock are mapped for reading.
+pub(super) unsafe fn check_root<T: Persist>(
+    root: NonNull<T>,
+    superblock: &Superblock,
+    path: &Path,
+) -> Result<()> {
+    let (address, bytes) = (root.as_ptr().addr() as u64, size_of::<T>() as u64);
+    let regions = superblock.regions();
+    // A root lies before the data, or among them.
+    let mut whole = regions.iter().map(|region| (region.base, region.base + region.length));
+    let mapped = whole.any(|(first, end)| first <= address && bytes <= end.saturating_sub(address));
+    let damaged = |what, found, expected| {
+        Err(Error::Damaged { path: path.to_path_buf(), what, found, expected })
+    };
+    if !mapped {
+        let expected = "an address in the object".to_string();
+        return damaged("the root's address", format!("{address:#x}"), expected);
+    }
+    let data: Vec<(u64, u64)> = regions
+        .iter()
+        .map(|region| (region.base + region.meta_length, region.base + region.length))
+        .collect();
+    // SAFETY: the root's bytes are mapped, as was just looked at, and its alignment was compared.
+    match unsafe { T::is_bounded(root, &Bounds::of(&data)) } {
+        true => Ok(()),
+        false => damaged(
+            "a pointer or a length in the root",
+            "one that leads out of the object".to_string(),
+            "pointers into the object's data".to_string(),
+        ),
     }
 }

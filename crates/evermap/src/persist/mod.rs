@@ -14,6 +14,7 @@
 //! test of a single run notices: a layout that files already have, and a description text, which
 //! decides whether an existing object may be opened as a given type.
 
+mod bounds;
 pub mod btree;
 mod build;
 mod compare;
@@ -48,6 +49,7 @@ pub mod private;
 #[cfg(test)]
 mod tests;
 
+pub use bounds::Bounds;
 pub use build::{Build, Built, FromIter, Slot, from_iter};
 pub use describe::{Description, TypeId128, type_description, type_id};
 pub use detached::Detached;
@@ -64,6 +66,7 @@ pub use pvec::{IterMut, PVec};
 pub use release::Releaser;
 pub use scratch::Scratch;
 
+pub(crate) use bounds::are_bounded;
 pub(crate) use build::{build_at as build_root, build_block, build_block_with};
 pub(crate) use release::release_value;
 
@@ -160,6 +163,18 @@ pub unsafe trait Persist: Sized + 'static {
     /// `this` is a valid value in the releaser's object, reached by nobody else, and is overwritten
     /// or freed before it is used as a `Self` again.
     unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>);
+
+    /// Returns false if a pointer in the value's own bytes leads out of the object, or a length out
+    /// of its block. Asked of a root before anything else, since its bytes may be damaged. Follows
+    /// no pointer. Types without pointers keep the default.
+    ///
+    /// # Safety
+    ///
+    /// `this` is aligned and its bytes may be read. They need not be a valid value.
+    unsafe fn is_bounded(this: NonNull<Self>, bounds: &Bounds<'_>) -> bool {
+        let _ = (this, bounds);
+        true
+    }
 }
 
 /// A [`Persist`] type without pointers: bits that mean the same wherever they lie.

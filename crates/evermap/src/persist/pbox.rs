@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::build::build_block;
-use super::{Build, Built, Description, Mut, POINTER_BYTES, Persist, Releaser, Slot};
+use super::{Bounds, Build, Built, Description, Mut, POINTER_BYTES, Persist, Releaser, Slot};
 use crate::Error;
 
 /// An owned value in a block of its own: `Box` for objects.
@@ -196,6 +196,11 @@ unsafe impl<T: Persist> Persist for PBox<T> {
         // SAFETY: a valid box owns its block, which holds one valid `T`, and is given up by this.
         unsafe { releaser.block_of(this.as_ref().0, 1) }
     }
+
+    unsafe fn is_bounded(this: NonNull<Self>, bounds: &Bounds<'_>) -> bool {
+        // SAFETY: any bytes are a raw pointer, and the caller lets them be read.
+        bounds.contain_row(unsafe { this.cast::<*const T>().read() }, 1)
+    }
 }
 
 // SAFETY: eight bytes: null or a box.
@@ -218,6 +223,12 @@ unsafe impl<T: Persist> Persist for Option<PBox<T>> {
                 releaser.block_of(owned.0, 1);
             }
         }
+    }
+
+    unsafe fn is_bounded(this: NonNull<Self>, bounds: &Bounds<'_>) -> bool {
+        // SAFETY: as for the box itself.
+        let pointer = unsafe { this.cast::<*const T>().read() };
+        pointer.is_null() || bounds.contain_row(pointer, 1)
     }
 }
 

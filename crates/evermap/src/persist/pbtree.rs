@@ -22,7 +22,7 @@ use std::ptr::NonNull;
 
 use super::btree::{Iter, Keys, Range, Span, Values};
 use super::pbtree_node::{NodeRef, Path};
-use super::{Description, Mut, Persist, Releaser};
+use super::{Bounds, Description, Mut, Persist, Releaser};
 
 /// An ordered map: `BTreeMap` for objects.
 ///
@@ -401,6 +401,16 @@ unsafe impl<K: Persist, V: Persist> Persist for PBTree<K, V> {
             if let Some(root) = this.root {
                 releaser.block_with(root.block(), this.height as usize, release_node::<K, V>);
             }
+        }
+    }
+
+    unsafe fn is_bounded(this: NonNull<Self>, bounds: &Bounds<'_>) -> bool {
+        // SAFETY: any bytes are a pointer that may be null and numbers, and the caller lets them be
+        // read.
+        let this = unsafe { this.as_ref() };
+        match this.root {
+            None => this.len == 0,
+            Some(root) => root.is_bounded(this.height, bounds),
         }
     }
 }

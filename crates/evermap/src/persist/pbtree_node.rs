@@ -19,7 +19,7 @@
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use super::POINTER_BYTES;
+use super::{Bounds, POINTER_BYTES};
 
 /// Entries a node has room for. Measured with `u64` keys and values, a million of them in random
 /// order, against 11, 23 and 31: see `docs/persist.md`. A leaf of those fills a block of 256 bytes,
@@ -85,6 +85,15 @@ impl<K, V> PartialEq for NodeRef<K, V> {
 
 // The methods' blocks rest on the promise above: places below `CAPACITY` lie in the node.
 impl<K, V> NodeRef<K, V> {
+    /// Returns true if a node of this height may lie there. Looks at nothing in it.
+    pub(super) fn is_bounded(self, height: u32, bounds: &Bounds<'_>) -> bool {
+        match height {
+            0 | 65.. => false,
+            1 => bounds.contain_row(self.0.as_ptr().cast_const(), 1),
+            _ => bounds.contain_row(self.0.as_ptr().cast::<Inner<K, V>>().cast_const(), 1),
+        }
+    }
+
     /// Makes a fresh block an empty node.
     ///
     /// # Safety

@@ -30,7 +30,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use super::map::{Iter, Keys, Values};
-use super::{Description, Mut, POINTER_BYTES, Persist, PersistHash, Releaser};
+use super::{Bounds, Description, Mut, POINTER_BYTES, Persist, PersistHash, Releaser};
 
 /// A hash map that keeps the order of insertion: `HashMap` for objects.
 ///
@@ -373,6 +373,18 @@ unsafe impl<K: Persist, V: Persist> Persist for PMap<K, V> {
                 releaser.block_with(entries.cast(), used, release_entries::<K, V>);
             }
         }
+    }
+
+    unsafe fn is_bounded(this: NonNull<Self>, bounds: &Bounds<'_>) -> bool {
+        // SAFETY: any bytes are pointers and numbers, and the caller lets them be read.
+        let this = unsafe { this.as_ref() };
+        if this.entries.is_null() && this.cells.is_null() {
+            return this.used == 0 && this.live == 0;
+        }
+        this.live <= this.used
+            && this.bits < u32::BITS
+            && bounds.contain_row(this.entries.cast_const(), u64::from(this.used))
+            && bounds.contain_row(this.cells.cast_const(), 1 << this.bits)
     }
 }
 

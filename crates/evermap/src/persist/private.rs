@@ -4,7 +4,7 @@
 use std::mem;
 use std::ptr::NonNull;
 
-use super::{Build, Built, Description, Mut, Persist, Releaser, Slot, release_value};
+use super::{Bounds, Build, Built, Description, Mut, Persist, Releaser, Slot, release_value};
 use crate::Error;
 use crate::alloc::Heap;
 
@@ -27,6 +27,7 @@ pub struct FieldType {
     owns: bool,
     describe: fn(&mut Description),
     release: unsafe fn(NonNull<u8>, &mut Releaser<'_>),
+    is_bounded: unsafe fn(NonNull<u8>, &Bounds<'_>) -> bool,
 }
 
 impl FieldType {
@@ -36,7 +37,16 @@ impl FieldType {
             // SAFETY: the promises of `FieldType::at` and of `release_fields`.
             unsafe { F::release(field.cast(), releaser) }
         }
-        FieldType { owns: F::OWNS, describe: F::describe, release: release::<F> }
+        unsafe fn is_bounded<F: Persist>(field: NonNull<u8>, bounds: &Bounds<'_>) -> bool {
+            // SAFETY: the promises of `FieldType::at` and of `fields_are_bounded`.
+            unsafe { F::is_bounded(field.cast(), bounds) }
+        }
+        FieldType {
+            owns: F::OWNS,
+            describe: F::describe,
+            release: release::<F>,
+            is_bounded: is_bounded::<F>,
+        }
     }
 
     /// The field.
@@ -84,6 +94,22 @@ pub unsafe fn release_fields(fields: &[Field], value: NonNull<u8>, releaser: &mu
             unsafe { (field.of.release)(value.byte_add(field.offset), releaser) };
         }
     }
+}
+
+/// Asks each field for its pointers.
+///
+/// # Safety
+///
+/// The bytes at `value`, as many as the struct that the table belongs to has, may be read.
+pub unsafe fn fields_are_bounded(
+    fields: &[Field],
+    value: NonNull<u8>,
+    bounds: &Bounds<'_>,
+) -> bool {
+    fields.iter().all(|field| {
+        // SAFETY: the field lies there (`FieldType::at`).
+        !field.of.owns || unsafe { (field.of.is_bounded)(value.byte_add(field.offset), bounds) }
+    })
 }
 
 /// Cursors to the fields of one value.

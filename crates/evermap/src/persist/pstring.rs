@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::{Build, Built, Description, Mut, PVec, Persist, Releaser, Slot};
+use super::{Bounds, Build, Built, Description, Mut, PVec, Persist, Releaser, Slot};
 use crate::Error;
 
 /// UTF-8 text: `String` for objects. 24 bytes, laid out like a [`PVec<u8>`].
@@ -234,6 +234,11 @@ unsafe impl Persist for PString {
     unsafe fn release(this: NonNull<Self>, releaser: &mut Releaser<'_>) {
         // SAFETY: `repr(transparent)`; the rest is the caller's promise.
         unsafe { PVec::<u8>::release(this.cast(), releaser) }
+    }
+
+    unsafe fn is_bounded(this: NonNull<Self>, bounds: &Bounds<'_>) -> bool {
+        // SAFETY: `repr(transparent)`; the rest is the caller's promise.
+        unsafe { PVec::<u8>::is_bounded(this.cast(), bounds) }
     }
 }
 

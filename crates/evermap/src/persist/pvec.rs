@@ -15,7 +15,7 @@ use std::ops::{Deref, Range};
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use super::{Build, Built, Description, FromIter, Mut, Persist, Releaser, Slot};
+use super::{Bounds, Build, Built, Description, FromIter, Mut, Persist, Releaser, Slot};
 use crate::Error;
 use crate::alloc::Heap;
 
@@ -137,6 +137,16 @@ unsafe impl<T: Persist> Persist for PVec<T> {
             if let Some(block) = NonNull::new(this.elements) {
                 releaser.block_of(block, this.len as usize);
             }
+        }
+    }
+
+    unsafe fn is_bounded(this: NonNull<Self>, bounds: &Bounds<'_>) -> bool {
+        // SAFETY: any bytes are a pointer and two numbers, and the caller lets them be read.
+        let PVec { elements, len, capacity } = unsafe { this.as_ref() };
+        match (elements.is_null(), size_of::<T>()) {
+            (_, 0) => true,
+            (true, _) => *len == 0 && *capacity == 0,
+            (false, _) => *len <= *capacity && bounds.contain_row(*elements, *capacity),
         }
     }
 }

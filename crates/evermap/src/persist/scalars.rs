@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use super::build::Bitwise;
 use super::release::release_row;
-use super::{Build, Built, Description, Mut, Persist, Plain, Releaser, Slot};
+use super::{Bounds, Build, Built, Description, Mut, Persist, Plain, Releaser, Slot};
 use crate::Error;
 use crate::alloc::Heap;
 
@@ -70,6 +70,11 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
                 unsafe { T::release(this.cast::<T>().add(index), releaser) };
             }
         }
+    }
+
+    unsafe fn is_bounded(this: NonNull<Self>, bounds: &Bounds<'_>) -> bool {
+        // SAFETY: the elements' bytes are the array's.
+        !T::OWNS || unsafe { super::are_bounded(this.cast::<T>(), N, bounds) }
     }
 }
 

@@ -92,6 +92,8 @@ pub struct BackupReport {
     pub bytes: u64,
     /// Damage that was found in what was copied, if it was verified. The copy has it too.
     pub findings: Vec<Finding>,
+    /// [`restore`]: the store that was replaced, where it could not be removed, and why.
+    pub left_over: Option<(PathBuf, String)>,
 }
 
 impl Store {
@@ -222,10 +224,10 @@ pub fn restore(
     copier.all()?;
     let arenas = copier.listing().map_or_else(|_| Vec::new(), |listing| listing.arenas);
     let arenas: Vec<(u64, u64)> = arenas.iter().map(|a| (a.base, a.length)).collect();
-    let report = copier.report;
+    let mut report = copier.report;
     if there {
         refuse_use(&*storage, to)?;
-        partial.exchange(to)?;
+        report.left_over = partial.exchange(to)?;
     } else {
         partial.finish(|path| storage.rename(path, to))?;
     }
@@ -555,8 +557,9 @@ impl Partial {
         self.storage.sync_directory(&parent_of(&self.path))
     }
 
-    /// Gives the directory the name of one that is there, in one step, and removes that.
-    fn exchange(mut self, with: &Path) -> Result<()> {
+    /// Gives the directory the name of one that is there, in one step, and removes that. Returns where it
+    /// is and why if it cannot be removed: the exchange was done by then, and is no failure.
+    fn exchange(mut self, with: &Path) -> Result<Option<(PathBuf, String)>> {
         match self.storage.exchange(&self.path, with)? {
             true => {}
             // A file system that cannot: the old one goes aside first.
@@ -574,7 +577,8 @@ impl Partial {
         }
         self.storage.sync_directory(&parent_of(&self.path))?;
         self.finished = true;
-        self.storage.remove_all(&self.path)
+        let removed = self.storage.remove_all(&self.path);
+        Ok(removed.err().map(|error| (self.path.clone(), error.to_string())))
     }
 }
 

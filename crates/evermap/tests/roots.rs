@@ -1,0 +1,75 @@
+//! Pointers and lengths in a root are compared with the object's bounds before they are followed.
+#![allow(clippy::unwrap_used)]
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use evermap::{Build, Error, PBTree, PBox, PMap, PString, PVec, Persist, Store};
+
+#[derive(Persist)]
+#[repr(C)]
+struct Nested {
+    number: u64,
+    names: [PString; 2],
+    inner: Inner,
+}
+
+#[derive(Persist)]
+#[repr(C)]
+struct Inner {
+    map: PMap<u64, u64>,
+    boxed: Option<PBox<u64>>,
+}
+
+/// Makes an object whose root is a `T`, and changes each word of the root that is a pointer into it.
+fn judge<T: Persist + Build<S>, S>(name: &str, source: S, pointers: usize) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::create_new(directory.path().join("store")).unwrap();
+    store.create::<T, S>(name, source).unwrap();
+    let info = store.info(name).unwrap();
+    let path = directory.path().join("store/objects").join(&info.uuid);
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let mut page = [0; 4096];
+    file.read_exact_at(&mut page, 0).unwrap();
+    let inside = |value: u64| value > info.base_address && value - info.base_address < 1 << 30;
+    let mut found = 0;
+    for at in (3072..4096).step_by(8) {
+        let value = u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
+        if !inside(value) {
+            continue;
+        }
+        found += 1;
+        for bad in [1, 8, info.base_address, value ^ 1 << 40, value + (1 << 32), u64::MAX - 7] {
+            file.write_all_at(&bad.to_le_bytes(), at as u64).unwrap();
+            for opened in [store.read::<T>(name).map(drop), store.write::<T>(name).map(drop)] {
+                match opened {
+                    Err(Error::Damaged { what, .. }) => assert!(!what.is_empty()),
+                    other => panic!("{name}: {bad:#x} at {at}: {other:?}"),
+                }
+            }
+        }
+        file.write_all_at(&value.to_le_bytes(), at as u64).unwrap();
+    }
+    assert_eq!(found, pointers, "{name}");
+    store.read::<T>(name).unwrap();
+}
+
+#[test]
+fn a_root_whose_pointers_lead_out_of_the_object_is_damaged_whatever_its_type() {
+    judge::<PVec<u64>, _>("vector", [1, 2, 3], 1);
+    judge::<PVec<PString>, _>("strings", ["one", "two"], 1);
+    judge::<PString, _>("string", "a text that is long enough for a block of its own", 1);
+    judge::<PMap<PString, u64>, _>("map", [("one", 1), ("two", 2)], 2);
+    judge::<PBTree<u64, PString>, _>("tree", [(1, "one"), (2, "two")], 1);
+    judge::<PBTree<u64, u64>, _>("deep tree", evermap::from_iter((0..500).map(|n| (n, n))), 1);
+    judge::<PBox<u64>, _>("box", 7, 1);
+    judge::<Nested, _>(
+        "nested",
+        NestedInit {
+            number: 1,
+            names: ["one", "two"],
+            inner: InnerInit { map: [(1, 2)], boxed: Some(3) },
+        },
+        5,
+    );
+}
