@@ -6,6 +6,7 @@
 //! extended in place, and taken back from the tail when it turns out to be a repetition.
 
 use crate::hash::Seeded;
+use crate::room::has_room;
 
 /// Longer values are stored again each time. Long repetitions are rare (scripts, inline images),
 /// and hashing them would cost more than they save.
@@ -21,6 +22,7 @@ pub(crate) struct Arena {
     texts: Interned,
     seed: Seeded,
     overflow: bool,
+    no_memory: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,18 +88,27 @@ impl Interned {
 
 impl Arena {
     pub(crate) fn new(bytes_expected: usize) -> Arena {
+        let mut bytes = Vec::new();
+        // It grows later where there is not that much memory.
+        let _ = bytes.try_reserve_exact(bytes_expected);
         Arena {
-            bytes: Vec::with_capacity(bytes_expected),
+            bytes,
             values: Interned::new(),
             texts: Interned::new(),
             seed: Seeded::new(),
             overflow: false,
+            no_memory: false,
         }
     }
 
     /// Whether something did not fit: then what was returned since is meaningless.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflow
+    }
+
+    /// Whether something did not fit because there was no memory.
+    pub(crate) fn has_no_memory(&self) -> bool {
+        self.no_memory
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -114,6 +125,8 @@ impl Arena {
         // The last 16 bytes stay free, so that no offset is ever `NONE`.
         if self.bytes.len() + extra > u32::MAX as usize - 16 {
             self.overflow = true;
+        } else if !has_room(&mut self.bytes, extra) {
+            (self.overflow, self.no_memory) = (true, true);
         }
         !self.overflow
     }
@@ -167,11 +180,13 @@ impl Arena {
         bytes: u32,
         more: &[u8],
     ) -> (u32, u32) {
-        if !self.has_room(bytes as usize + more.len()) {
+        let end = offset as usize + bytes as usize;
+        let in_place = open && end == self.bytes.len();
+        let copied = if in_place { 0 } else { bytes as usize };
+        if !self.has_room(copied + more.len()) {
             return (0, 0);
         }
-        let end = offset as usize + bytes as usize;
-        let start = if open && end == self.bytes.len() {
+        let start = if in_place {
             offset
         } else {
             let start = self.bytes.len() as u32;

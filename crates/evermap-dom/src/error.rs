@@ -58,6 +58,15 @@ impl ParseError {
     pub fn remedy(&self) -> &'static str {
         match &self.kind {
             ParseErrorKind::TooLarge { .. } => "split the document",
+            ParseErrorKind::NoMemory => {
+                "raise the process's limit (`ulimit -v`), free memory, or split the document"
+            }
+            ParseErrorKind::WorkLimit { .. } => {
+                "close the elements that are open here, or parse it as XML if it is well-formed"
+            }
+            ParseErrorKind::TooManyAttributes { .. } => {
+                "close the quotes and the tag, or parse it as XML if it is well-formed"
+            }
             ParseErrorKind::Encoding { .. } => {
                 "declare the encoding the file really has, or convert it to UTF-8"
             }
@@ -101,6 +110,21 @@ pub enum ParseErrorKind {
         /// Bytes of text, nodes or names.
         what: &'static str,
         /// The largest number possible.
+        limit: u64,
+    },
+    /// The process gets no more memory.
+    #[error("no memory is left for the document's tables")]
+    NoMemory,
+    /// HTML: repairing the page would cost time by the square of its length.
+    #[error("repairing the page takes more than {units_max} steps, the limit for its length")]
+    WorkLimit {
+        /// Steps allowed for the text up to this place.
+        units_max: u64,
+    },
+    /// HTML: a tag has more attributes than its names can be compared in reasonable time.
+    #[error("a tag has more than {limit} attributes, the limit")]
+    TooManyAttributes {
+        /// The most there may be.
         limit: u64,
     },
     /// The bytes are not what the encoding says.

@@ -2,20 +2,21 @@
 //!
 //! html5ever drives the sink in `sink`, which builds the tables directly; there is no tree of
 //! pointers in between. Whatever the input, the result is the document that the HTML standard
-//! says it is; the only errors are sizes beyond the format's limits.
+//! says it is. The only errors are sizes beyond the format's limits, and pages whose repair would cost
+//! more than time linear in their length: `budget` says what that is.
 
 mod atoms;
+mod budget;
+mod driver;
 mod sink;
+mod tag_scan;
 
-use html5ever::tendril::{StrTendril, TendrilSink};
-use html5ever::{ParseOpts, QualName, ns, tree_builder::TreeBuilderOpts};
+use html5ever::{QualName, ns};
 
+use self::driver::Driver;
 use crate::encoding::HtmlDecoder;
 use crate::error::ParseError;
 use crate::tables::Tables;
-
-/// Pieces in which text goes to html5ever: small enough to stay in the cache.
-const PIECE_BYTES: usize = 64 * 1024;
 
 /// How to parse HTML.
 ///
@@ -64,9 +65,9 @@ impl Default for HtmlOptions {
 /// # Ok::<(), evermap_dom::ParseError>(())
 /// ```
 pub fn parse(text: &str, options: &HtmlOptions) -> Result<Tables, ParseError> {
-    let mut parser = tree_parser(options, text.len());
-    process(&mut parser, text);
-    parser.finish().finish(text.len() as u64)
+    let mut driver = Driver::new(text.len(), options);
+    driver.process(text);
+    driver.finish(text.len() as u64)
 }
 
 /// Parses bytes: decides on their encoding by byte order mark, then
@@ -110,15 +111,10 @@ pub fn parse_fragment(
         Some(("math", local)) => (ns!(mathml), local),
         _ => (ns!(html), context),
     };
-    let mut parser = html5ever::parse_fragment(
-        sink::Sink::new(text.len(), options),
-        parse_options(options),
-        QualName::new(None, namespace, local.into()),
-        Vec::new(),
-        options.scripting,
-    );
-    process(&mut parser, text);
-    parser.finish().finish(text.len() as u64)
+    let context = QualName::new(None, namespace, local.into());
+    let mut driver = Driver::for_fragment(text.len(), context, options);
+    driver.process(text);
+    driver.finish(text.len() as u64)
 }
 
 /// Parses a page that arrives piece by piece.
@@ -136,7 +132,7 @@ pub fn parse_fragment(
 /// # Ok::<(), evermap_dom::ParseError>(())
 /// ```
 pub struct HtmlParser {
-    parser: html5ever::Parser<sink::Sink>,
+    driver: Driver,
     decoder: HtmlDecoder,
     bytes_fed: u64,
 }
@@ -149,7 +145,7 @@ impl HtmlParser {
 
     fn with_capacity(options: &HtmlOptions, bytes_expected: usize) -> HtmlParser {
         HtmlParser {
-            parser: tree_parser(options, bytes_expected),
+            driver: Driver::new(bytes_expected, options),
             decoder: HtmlDecoder::new(options.encoding.as_deref()),
             bytes_fed: 0,
         }
@@ -158,8 +154,8 @@ impl HtmlParser {
     /// Takes the next bytes; a character may be cut in two by their end.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes_fed += bytes.len() as u64;
-        let parser = &mut self.parser;
-        self.decoder.decode(bytes, false, &mut |text| process(parser, text));
+        let driver = &mut self.driver;
+        self.decoder.decode(bytes, false, &mut |text| driver.process(text));
     }
 
     /// How many bytes came in so far.
@@ -169,40 +165,14 @@ impl HtmlParser {
 
     /// Ends the document.
     pub fn finish(mut self) -> Result<Tables, ParseError> {
-        let parser = &mut self.parser;
-        self.decoder.decode(&[], true, &mut |text| process(parser, text));
-        self.parser.finish().finish(self.bytes_fed)
+        let driver = &mut self.driver;
+        self.decoder.decode(&[], true, &mut |text| driver.process(text));
+        self.driver.finish(self.bytes_fed)
     }
 }
 
 impl std::fmt::Debug for HtmlParser {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HtmlParser").field("bytes_fed", &self.bytes_fed).finish_non_exhaustive()
-    }
-}
-
-fn parse_options(options: &HtmlOptions) -> ParseOpts {
-    ParseOpts {
-        tree_builder: TreeBuilderOpts {
-            scripting_enabled: options.scripting,
-            ..TreeBuilderOpts::default()
-        },
-        ..ParseOpts::default()
-    }
-}
-
-fn tree_parser(options: &HtmlOptions, bytes_expected: usize) -> html5ever::Parser<sink::Sink> {
-    html5ever::parse_document(sink::Sink::new(bytes_expected, options), parse_options(options))
-}
-
-fn process(parser: &mut html5ever::Parser<sink::Sink>, mut text: &str) {
-    while !text.is_empty() {
-        let mut end = text.len().min(PIECE_BYTES);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let (piece, rest) = text.split_at(end);
-        parser.process(StrTendril::from_slice(piece));
-        text = rest;
     }
 }

@@ -41,6 +41,7 @@ mod layout;
 mod names;
 mod node;
 mod object;
+mod room;
 mod select;
 mod serialize;
 mod tables;
@@ -53,7 +54,7 @@ pub use layout::FORMAT_VERSION;
 pub use node::{
     Ancestors, AttributeRef, Attributes, Children, Descendants, DoctypeRef, NodeKind, NodeRef,
 };
-pub use object::{Document, NewBlock, NewDocument, Source};
+pub use object::{Document, NewBlock, NewDocument, NewNamed, Source};
 pub use select::{Select, Selector, SelectorError, SelectorErrorKind};
 pub use tables::{Block, Tables};
 

@@ -2,21 +2,36 @@
 //!
 //! A [`Document`] is the root of an object: where the document came from, and its block. Reopening
 //! is mapping the object and looking at the block's header. The block is checked no further than
-//! [`Dom::new`] does; for an object from somebody else call [`Dom::validate`].
+//! [`Dom::new`] does; for an object from somebody else call [`Dom::validate`]. The root's pointer was
+//! compared with the object's bounds when the store opened it.
+//!
+//! Behind the block may stand a [`Note`]: the document's name, if it is named after its file, and a path
+//! that is too long for the root. Builds that know no notes pass over it.
 // The derive writes `unsafe impl`s after checking the layout at compile time; nothing else here is.
 #![allow(unsafe_code)]
 
-use evermap::{Build, Built, Error, PVec, Persist, Plain, Slot};
+use evermap::{Build, Built, Error, Mut, PVec, Persist, Plain, Slot};
 
+use crate::layout::ALIGNMENT;
 use crate::{Dom, InvalidDocument, Tables};
 
-/// Bytes of a source's path that are kept.
+/// Bytes of a source's path that the root has room for.
 const PATH_BYTES_MAX: usize = 510;
+/// Bytes of the longest path of the kernel, and so of the longest that is kept.
+const NOTE_BYTES_MAX: usize = 4096;
+/// First bytes of a note.
+const NOTE_MAGIC: [u8; 8] = *b"EVMNOTE\n";
+/// Magic and two lengths of 32 bits.
+const NOTE_HEAD_BYTES: usize = 16;
+/// Where a block says how long it is.
+const BLOCK_BYTES_OFFSET: usize = 32;
+const _: () =
+    assert!(std::mem::offset_of!(crate::layout::Header, block_bytes) == BLOCK_BYTES_OFFSET);
 
 /// Where a document came from, to recognise an unchanged source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// File name or address; the first 510 bytes are kept.
+    /// File name or address; the first 4,096 bytes are kept.
     pub path: String,
     /// Bytes of the source.
     pub size_bytes: u64,
@@ -78,18 +93,101 @@ impl Build<NewDocument<'_>> for Document {
     }
 
     fn build<'a>(new: NewDocument<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
-        let empty = Document { source: KeptSource::of(new.source), block: PVec::new() };
-        slot.write_with(empty, |mut document| {
-            let mut block = document.fields().block;
-            block.reserve_exact(new.tables.block_len())?;
-            let mut written = Ok(());
-            new.tables.write_block(&mut |bytes| {
-                if written.is_ok() {
-                    written = block.extend_from_slice(bytes);
-                }
-            });
-            written
-        })
+        build_tables(new, "", slot)
+    }
+}
+
+/// What a [`Document`] is built from that is named after its file.
+#[derive(Clone, Copy, Debug)]
+pub struct NewNamed<'a> {
+    /// The document.
+    pub document: NewDocument<'a>,
+    /// Its name, of up to 4,096 bytes. The object's own name may be shorter.
+    pub name: &'a str,
+}
+
+impl Build<NewNamed<'_>> for Document {
+    fn expected_bytes(new: &NewNamed<'_>) -> Option<u64> {
+        let note = NOTE_HEAD_BYTES + new.name.len() + new.document.source.path.len();
+        Some((new.document.tables.block_len() + note) as u64)
+    }
+
+    fn build<'a>(new: NewNamed<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+        build_tables(new.document, new.name, slot)
+    }
+}
+
+fn build_tables<'a>(
+    new: NewDocument<'_>,
+    name: &str,
+    slot: Slot<'a, Document>,
+) -> Result<Built<'a, Document>, Error> {
+    let note = note_of(name, &new.source.path);
+    let empty = Document { source: KeptSource::of(new.source), block: PVec::new() };
+    slot.write_with(empty, |mut document| {
+        let mut block = document.fields().block;
+        block.reserve_exact(new.tables.block_len() + note.len())?;
+        let mut written = Ok(());
+        new.tables.write_block(&mut |bytes| {
+            if written.is_ok() {
+                written = block.extend_from_slice(bytes);
+            }
+        });
+        written?;
+        block.extend_from_slice(&note)
+    })
+}
+
+/// A note's bytes: none if the root has room for everything.
+fn note_of(name: &str, path: &str) -> Vec<u8> {
+    if name.is_empty() && path.len() <= PATH_BYTES_MAX {
+        return Vec::new();
+    }
+    let (name, path) = (cut(name, NOTE_BYTES_MAX), cut(path, NOTE_BYTES_MAX));
+    let mut note = NOTE_MAGIC.to_vec();
+    for text in [name, path] {
+        note.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    }
+    note.extend_from_slice(name.as_bytes());
+    note.extend_from_slice(path.as_bytes());
+    note.resize(note.len().next_multiple_of(ALIGNMENT), 0);
+    note
+}
+
+/// The longest beginning of a text that is no longer than `bytes_max`.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// What stands behind a block.
+struct Note<'a> {
+    name: &'a str,
+    path: &'a str,
+}
+
+impl<'a> Note<'a> {
+    /// The note of a block, if it has one. Believes nothing.
+    fn behind(block: &'a [u8]) -> Option<Note<'a>> {
+        let word = |at: usize| -> Option<usize> {
+            let bytes = block.get(at..at.checked_add(4)?)?;
+            Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
+        };
+        let length = block.get(BLOCK_BYTES_OFFSET..BLOCK_BYTES_OFFSET + 8)?;
+        let start = usize::try_from(u64::from_le_bytes(length.try_into().ok()?)).ok()?;
+        let head = block.get(start..start.checked_add(NOTE_HEAD_BYTES)?)?;
+        if head[..8] != NOTE_MAGIC {
+            return None;
+        }
+        let (name_bytes, path_bytes) = (word(start + 8)?, word(start + 12)?);
+        let name_start = start + NOTE_HEAD_BYTES;
+        let path_start = name_start.checked_add(name_bytes)?;
+        let name = block.get(name_start..path_start)?;
+        let path = block.get(path_start..path_start.checked_add(path_bytes)?)?;
+        Some(Note { name: std::str::from_utf8(name).ok()?, path: std::str::from_utf8(path).ok()? })
     }
 }
 
@@ -126,19 +224,46 @@ impl Document {
         Dom::new(&self.block)
     }
 
+    /// The document's name, if it is named after its file. The object's own name is the same, or made
+    /// from it if it is too long for one.
+    pub fn file_name(&self) -> Option<&str> {
+        Note::behind(&self.block).map(|note| note.name).filter(|name| !name.is_empty())
+    }
+
+    /// Notes when the source was changed last, which leaves the document as it is.
+    ///
+    /// ```
+    /// use evermap_dom::{Document, NewDocument, Source, html};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// let store = evermap::Store::open_or_create(directory.path().join("store"))?;
+    /// let tables = html::parse("<p>text", &Default::default())?;
+    /// let source = Source { path: "a.html".into(), size_bytes: 7, modified_ns: 0, hash: [0; 32] };
+    /// store.create::<Document, _>("a", NewDocument { tables: &tables, source: &source })?;
+    /// let mut session = store.write::<Document>("a")?;
+    /// Document::set_modified(session.root_mut(), 12);
+    /// session.commit()?;
+    /// assert_eq!(session.root().source().modified_ns, 12);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_modified(mut document: Mut<'_, Document>, modified_ns: u64) {
+        document.fields().source.modified_ns = modified_ns;
+    }
+
     /// Where the document came from.
     pub fn source(&self) -> Source {
         let kept = &self.source;
         let path = &kept.path[..(kept.path_length as usize).min(PATH_BYTES_MAX)];
+        let noted = Note::behind(&self.block).map(|note| note.path).filter(|path| !path.is_empty());
         Source {
-            path: String::from_utf8_lossy(path).into_owned(),
+            path: noted.map_or_else(|| String::from_utf8_lossy(path).into_owned(), str::to_string),
             size_bytes: kept.size_bytes,
             modified_ns: kept.modified_ns,
             hash: kept.hash,
         }
     }
 
-    /// Bytes of the document's block.
+    /// Bytes of the document's block, with the note behind it.
     pub fn block_bytes(&self) -> u64 {
         self.block.len() as u64
     }
@@ -146,17 +271,14 @@ impl Document {
 
 impl KeptSource {
     fn of(source: &Source) -> KeptSource {
-        let mut end = source.path.len().min(PATH_BYTES_MAX);
-        while !source.path.is_char_boundary(end) {
-            end -= 1;
-        }
+        let text = cut(&source.path, PATH_BYTES_MAX).as_bytes();
         let mut path = [0; PATH_BYTES_MAX];
-        path[..end].copy_from_slice(&source.path.as_bytes()[..end]);
+        path[..text.len()].copy_from_slice(text);
         KeptSource {
             size_bytes: source.size_bytes,
             modified_ns: source.modified_ns,
             hash: source.hash,
-            path_length: end as u16,
+            path_length: text.len() as u16,
             path,
         }
     }

@@ -14,6 +14,7 @@ use crate::index;
 use crate::known::{CLASS, ID, KNOWN_COUNT};
 use crate::layout::*;
 use crate::names::NameTable;
+use crate::room::is_free;
 
 /// A parsed document, ready to be written as one block.
 ///
@@ -58,10 +59,20 @@ pub(crate) struct Parts {
     pub scripting: bool,
     /// Nodes were left out because their ids would not fit.
     pub too_many_nodes: bool,
+    /// Something was left out because there was no memory.
+    pub no_memory: bool,
 }
+
+/// Bytes that the indexes take at most, for each node and each attribute, while they are built.
+const INDEX_BYTES: usize = 40;
 
 impl Parts {
     pub(crate) fn finish(self) -> Result<Tables, ParseError> {
+        let indexed = self.nodes.len().saturating_add(self.attributes.len());
+        let index_bytes = indexed.saturating_mul(INDEX_BYTES);
+        if self.no_memory || self.arena.has_no_memory() || !is_free(index_bytes) {
+            return Err(ParseError::whole(ParseErrorKind::NoMemory));
+        }
         if self.arena.overflowed() {
             return Err(too_large("bytes of text", u64::from(u32::MAX)));
         }

@@ -5,6 +5,7 @@
 //! Entities of the internal subset are expanded, external files are never read. Not supported:
 //! default attribute values and attribute types from a DTD.
 
+mod bindings;
 mod build;
 mod doctype;
 mod scan;

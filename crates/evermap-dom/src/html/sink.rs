@@ -7,19 +7,22 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use html5ever::interface::{ElementFlags, ExpandedName, NodeOrText, QuirksMode, TreeSink};
 use html5ever::tendril::StrTendril;
-use html5ever::{LocalName, Namespace, QualName, ns};
+use html5ever::{LocalName, Namespace, QualName, local_name, ns};
 
 use super::HtmlOptions;
 use super::atoms::AtomCache;
+use super::budget::Budget;
 use crate::arena::Arena;
 use crate::classes::ClassTable;
 use crate::error::ParseError;
 use crate::known::{CLASS, ID};
 use crate::layout::*;
 use crate::names::*;
+use crate::room::{has_room, has_room_for_node};
 use crate::tables::{Parts, Tables};
 
 /// A node while it may still move. 32 bytes.
@@ -46,6 +49,9 @@ pub(super) struct Handle {
     id: u32,
     namespace: ElementNamespace,
     local: LocalName,
+    /// Shared by all handles of a parse, to count them.
+    #[expect(dead_code, reason = "its clones are counted")]
+    live: Rc<()>,
 }
 
 /// The namespaces that html5ever puts elements into; one byte where its atom takes eight.
@@ -83,13 +89,13 @@ impl ElementNamespace {
     }
 }
 
-impl Handle {
-    fn unnamed(id: u32) -> Handle {
-        Handle { id, namespace: ElementNamespace::None, local: LocalName::default() }
-    }
+/// The sink: what it builds, and what the work on it may cost.
+pub(super) struct Sink {
+    builder: RefCell<Builder>,
+    budget: Budget,
+    /// Held by every handle: html5ever keeps one for each open and each active formatting element.
+    live: Rc<()>,
 }
-
-pub(super) struct Sink(RefCell<Builder>);
 
 /// What the sink leaves: everything but the numbering.
 pub(super) struct Builder {
@@ -105,12 +111,19 @@ pub(super) struct Builder {
     index: bool,
     scripting: bool,
     overflow: bool,
+    no_memory: bool,
+    /// Units of work that were done since the sink asked.
+    work: u64,
 }
 
 impl Builder {
     fn push_node(&mut self, word: u32, data: u32, extra: u32) -> u32 {
         if self.nodes.len() >= (NONE - 1) as usize {
             self.overflow = true;
+            return 0;
+        }
+        if !has_room_for_node(&mut self.nodes) {
+            self.no_memory = true;
             return 0;
         }
         let id = self.nodes.len() as u32;
@@ -174,6 +187,10 @@ impl Builder {
     /// Appends attributes; gives the flags that the element gets from them.
     fn push_attributes(&mut self, attributes: &[html5ever::Attribute]) -> u32 {
         let mut flags = 0;
+        if !has_room(&mut self.attributes, attributes.len()) {
+            self.no_memory = true;
+            return 0;
+        }
         for attribute in attributes {
             let namespace = self.attribute_namespace(&attribute.name.ns);
             let name = self.name(&attribute.name, namespace);
@@ -226,10 +243,12 @@ impl Builder {
 
     fn grow_text(&mut self, id: u32, more: &str) {
         let open = self.open_text == id;
+        let Building { data, extra, .. } = self.nodes[id as usize];
         if !open {
             self.settle_text();
+            // It is copied to the tail of the arena.
+            self.work += u64::from(extra);
         }
-        let Building { data, extra, .. } = self.nodes[id as usize];
         let (data, extra) = self.arena.extend(open, data, extra, more.as_bytes());
         let node = self.node(id);
         (node.data, node.extra) = (data, extra);
@@ -332,6 +351,7 @@ impl Builder {
         let mut child = first;
         while child != NONE {
             self.node(child).parent = to;
+            self.work += 1;
             child = self.nodes[child as usize].next;
         }
         let tail = std::mem::replace(&mut self.node(to).last, last);
@@ -364,6 +384,8 @@ impl Builder {
             }
         }
         let known: Vec<u32> = self.attributes[start..].iter().map(Attribute::name).collect();
+        // They are copied, and compared with each new one.
+        self.work += known.len() as u64 * (8 + attributes.len() as u64);
         let mut missing = attributes;
         missing.retain(|attribute| {
             let namespace = self.attribute_namespace(&attribute.name.ns);
@@ -380,10 +402,19 @@ impl Builder {
         node.word |= flags;
     }
 
+    /// Whether something was left out because there was no memory. What is built is no tree then.
+    fn has_no_memory(&self) -> bool {
+        self.no_memory || self.arena.has_no_memory()
+    }
+
     /// Gives the nodes their final ids, in document order.
     pub(super) fn finish(mut self, source_bytes: u64) -> Result<Tables, ParseError> {
         self.settle_text();
-        let nodes = number(&mut self.nodes);
+        let mut nodes = Vec::new();
+        self.no_memory |= !has_room(&mut nodes, self.nodes.len());
+        if !self.has_no_memory() {
+            number(&mut self.nodes, &mut nodes);
+        }
         let parts = Parts {
             document_kind: 0,
             quirks: self.quirks,
@@ -396,14 +427,15 @@ impl Builder {
             index: self.index,
             scripting: self.scripting,
             too_many_nodes: self.overflow,
+            no_memory: self.no_memory,
         };
         parts.finish()
     }
 }
 
-/// Walks the tree once, without a stack, and lays the nodes out in the order it meets them.
-fn number(building: &mut [Building]) -> Vec<Node> {
-    let mut nodes: Vec<Node> = Vec::with_capacity(building.len());
+/// Walks the tree once, without a stack, and lays the nodes out in the order it meets them. `nodes` has
+/// room for all.
+fn number(building: &mut [Building], nodes: &mut Vec<Node>) {
     let mut fragments_open = 0u32;
     let mut current = 0u32;
     'walk: loop {
@@ -439,7 +471,7 @@ fn number(building: &mut [Building]) -> Vec<Node> {
                 nodes[node.prev as usize].extent = nodes.len() as u32;
             }
             if current == 0 {
-                return nodes;
+                return;
             }
             let next = match kind {
                 FRAGMENT => {
@@ -459,9 +491,13 @@ fn number(building: &mut [Building]) -> Vec<Node> {
 
 impl Sink {
     pub(super) fn new(bytes_expected: usize, options: &HtmlOptions) -> Sink {
+        let (mut nodes, mut attributes) = (Vec::new(), Vec::new());
+        // They grow later where there is not that much memory.
+        let _ = nodes.try_reserve(bytes_expected / 64);
+        let _ = attributes.try_reserve(bytes_expected / 128);
         let mut builder = Builder {
-            nodes: Vec::with_capacity(bytes_expected / 64),
-            attributes: Vec::with_capacity(bytes_expected / 128),
+            nodes,
+            attributes,
             arena: Arena::new(bytes_expected),
             names: NameTable::default(),
             classes: ClassTable::default(),
@@ -471,10 +507,71 @@ impl Sink {
             index: options.index,
             scripting: options.scripting,
             overflow: false,
+            no_memory: false,
+            work: 0,
         };
         builder.push_node(DOCUMENT, NONE, 0);
-        Sink(RefCell::new(builder))
+        Sink { builder: RefCell::new(builder), budget: Budget::new(), live: Rc::new(()) }
     }
+
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Whether something was left out because there was no memory.
+    pub(super) fn has_no_memory(&self) -> bool {
+        self.builder.borrow().has_no_memory()
+    }
+
+    pub(super) fn into_builder(self) -> Builder {
+        self.builder.into_inner()
+    }
+
+    /// Changes what is built, and counts the work.
+    #[inline]
+    fn edit<R>(&self, edit: impl FnOnce(&mut Builder) -> R) -> R {
+        let mut builder = self.builder.borrow_mut();
+        let result = edit(&mut builder);
+        let work = std::mem::take(&mut builder.work);
+        drop(builder);
+        if work > 0 {
+            self.budget.spend(work);
+        }
+        result
+    }
+
+    fn unnamed(&self, id: u32) -> Handle {
+        let live = Rc::clone(&self.live);
+        Handle { id, namespace: ElementNamespace::None, local: LocalName::default(), live }
+    }
+
+    /// Handles that html5ever holds: open elements, active formatting elements, a few others.
+    #[inline]
+    fn handles(&self) -> u64 {
+        Rc::strong_count(&self.live) as u64
+    }
+}
+
+/// Elements that html5ever puts into its list of active formatting elements.
+fn is_formatting(name: &QualName) -> bool {
+    name.ns == ns!(html)
+        && matches!(
+            name.local,
+            local_name!("a")
+                | local_name!("b")
+                | local_name!("big")
+                | local_name!("code")
+                | local_name!("em")
+                | local_name!("font")
+                | local_name!("i")
+                | local_name!("nobr")
+                | local_name!("s")
+                | local_name!("small")
+                | local_name!("strike")
+                | local_name!("strong")
+                | local_name!("tt")
+                | local_name!("u")
+        )
 }
 
 impl TreeSink for Sink {
@@ -483,17 +580,18 @@ impl TreeSink for Sink {
     type ElemName<'a> = ExpandedName<'a>;
 
     fn finish(self) -> Builder {
-        self.0.into_inner()
+        self.into_builder()
     }
 
     fn parse_error(&self, _: Cow<'static, str>) {}
 
     fn get_document(&self) -> Handle {
-        Handle::unnamed(0)
+        self.unnamed(0)
     }
 
     #[inline]
     fn elem_name<'a>(&'a self, target: &'a Handle) -> ExpandedName<'a> {
+        self.budget.spend(1);
         ExpandedName { ns: target.namespace.atom(), local: &target.local }
     }
 
@@ -503,7 +601,12 @@ impl TreeSink for Sink {
         attributes: Vec<html5ever::Attribute>,
         flags: ElementFlags,
     ) -> Handle {
-        let mut builder = self.0.borrow_mut();
+        let value_bytes = attributes.iter().map(|attribute| attribute.value.len()).sum();
+        self.budget.spend_element(attributes.len(), value_bytes);
+        if is_formatting(&name) {
+            self.budget.spend_formatting(attributes.len(), self.handles());
+        }
+        let mut builder = self.builder.borrow_mut();
         let id = builder.create_element(&name, &attributes);
         if flags.template {
             let fragment = builder.push_node(FRAGMENT, NONE, 0);
@@ -514,24 +617,25 @@ impl TreeSink for Sink {
         } else if flags.mathml_annotation_xml_integration_point {
             builder.node(id).extra = 1;
         }
-        Handle { id, namespace: ElementNamespace::of(&name.ns), local: name.local }
+        let live = Rc::clone(&self.live);
+        Handle { id, namespace: ElementNamespace::of(&name.ns), local: name.local, live }
     }
 
     fn create_comment(&self, text: StrTendril) -> Handle {
-        Handle::unnamed(self.0.borrow_mut().create_leaf(COMMENT, text.as_bytes()))
+        self.unnamed(self.builder.borrow_mut().create_leaf(COMMENT, text.as_bytes()))
     }
 
     fn create_pi(&self, target: StrTendril, data: StrTendril) -> Handle {
-        let mut builder = self.0.borrow_mut();
+        let mut builder = self.builder.borrow_mut();
         builder.settle_text();
         let Builder { names, arena, .. } = &mut *builder;
         let name = names.intern(arena, &target, 0, NAMESPACE_DEFAULT);
         let word = PROCESSING_INSTRUCTION | name << NAME_SHIFT;
-        Handle::unnamed(builder.create_leaf(word, data.as_bytes()))
+        self.unnamed(builder.create_leaf(word, data.as_bytes()))
     }
 
     fn append(&self, parent: &Handle, child: NodeOrText<Handle>) {
-        self.0.borrow_mut().append(parent.id, child);
+        self.edit(|builder| builder.append(parent.id, child));
     }
 
     fn append_based_on_parent_node(
@@ -540,11 +644,10 @@ impl TreeSink for Sink {
         prev_element: &Handle,
         child: NodeOrText<Handle>,
     ) {
-        let mut builder = self.0.borrow_mut();
-        match builder.node(element.id).parent {
+        self.edit(|builder| match builder.node(element.id).parent {
             NONE => builder.append(prev_element.id, child),
             _ => builder.append_before(element.id, child),
-        }
+        });
     }
 
     fn append_doctype_to_document(
@@ -554,22 +657,23 @@ impl TreeSink for Sink {
         system_id: StrTendril,
     ) {
         let text = format!("{name}\0{public_id}\0{system_id}");
-        let mut builder = self.0.borrow_mut();
+        let mut builder = self.builder.borrow_mut();
         let id = builder.create_leaf(DOCTYPE, text.as_bytes());
         builder.append_node(0, id);
     }
 
     fn get_template_contents(&self, target: &Handle) -> Handle {
-        Handle::unnamed(self.0.borrow_mut().node(target.id).extra)
+        self.unnamed(self.builder.borrow_mut().node(target.id).extra)
     }
 
     #[inline]
     fn same_node(&self, x: &Handle, y: &Handle) -> bool {
+        self.budget.spend_comparison(self.handles());
         x.id == y.id
     }
 
     fn set_quirks_mode(&self, mode: QuirksMode) {
-        self.0.borrow_mut().quirks = match mode {
+        self.builder.borrow_mut().quirks = match mode {
             QuirksMode::NoQuirks => 0,
             QuirksMode::LimitedQuirks => 1,
             QuirksMode::Quirks => 2,
@@ -577,23 +681,23 @@ impl TreeSink for Sink {
     }
 
     fn append_before_sibling(&self, sibling: &Handle, new_node: NodeOrText<Handle>) {
-        self.0.borrow_mut().append_before(sibling.id, new_node);
+        self.edit(|builder| builder.append_before(sibling.id, new_node));
     }
 
     fn add_attrs_if_missing(&self, target: &Handle, attributes: Vec<html5ever::Attribute>) {
-        self.0.borrow_mut().add_attributes(target.id, attributes);
+        self.edit(|builder| builder.add_attributes(target.id, attributes));
     }
 
     fn remove_from_parent(&self, target: &Handle) {
-        self.0.borrow_mut().detach(target.id);
+        self.builder.borrow_mut().detach(target.id);
     }
 
     fn reparent_children(&self, node: &Handle, new_parent: &Handle) {
-        self.0.borrow_mut().reparent_children(node.id, new_parent.id);
+        self.edit(|builder| builder.reparent_children(node.id, new_parent.id));
     }
 
     fn is_mathml_annotation_xml_integration_point(&self, target: &Handle) -> bool {
-        let mut builder = self.0.borrow_mut();
+        let mut builder = self.builder.borrow_mut();
         let node = builder.node(target.id);
         node.word & HAS_CONTENTS == 0 && node.extra == 1
     }

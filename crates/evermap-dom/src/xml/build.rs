@@ -11,6 +11,7 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 
 use super::XmlOptions;
+use super::bindings::Bindings;
 use super::doctype::{self, Entity};
 use super::scan::*;
 use crate::arena::Arena;
@@ -20,6 +21,7 @@ use crate::hash::Seeded;
 use crate::known::{CLASS, ID};
 use crate::layout::*;
 use crate::names::*;
+use crate::room::{has_room, has_room_for_node};
 use crate::tables::{Parts, Tables};
 
 /// Entities inside entities.
@@ -57,6 +59,7 @@ pub(super) fn parse(
         index: options.index,
         scripting: false,
         too_many_nodes: builder.overflow,
+        no_memory: builder.no_memory,
     };
     parts.finish()
 }
@@ -71,8 +74,7 @@ struct Builder {
     entity_bytes: usize,
     /// The open elements, innermost last, and how many declarations were in force before each.
     open: Vec<(u32, u32)>,
-    /// The namespace declarations in force: prefix and namespace id.
-    bindings: Vec<(Box<str>, u32)>,
+    bindings: Bindings,
     /// From qualified name and namespace to name id, checked against the name table.
     cache: Vec<(u32, u32)>,
     seed: Seeded,
@@ -81,6 +83,7 @@ struct Builder {
     has_root: bool,
     has_doctype: bool,
     overflow: bool,
+    no_memory: bool,
     /// Where in the document the current event starts.
     at: usize,
 }
@@ -98,13 +101,14 @@ impl Builder {
             entities: HashMap::new(),
             entity_bytes: 0,
             open: Vec::new(),
-            bindings: vec![("xml".into(), NAMESPACE_XML)],
+            bindings: Bindings::new(),
             cache: vec![(NONE, 0); CACHE_SLOTS],
             seed: Seeded::new(),
             text_open: false,
             has_root: false,
             has_doctype: false,
             overflow: false,
+            no_memory: false,
             at: 0,
         }
     }
@@ -127,6 +131,9 @@ impl Builder {
                 from_reader(error)
             })?;
             let end = reader.buffer_position() as usize;
+            if self.no_memory || self.arena.has_no_memory() {
+                return Err(ParseErrorKind::NoMemory);
+            }
             match event {
                 Event::Start(_) => self.element(&source[start + 1..end - 1], &mut raw)?,
                 Event::Empty(_) => {
@@ -188,6 +195,10 @@ impl Builder {
     fn push(&mut self, word: u32, data: u32, bytes: u32) -> u32 {
         if self.nodes.len() >= (NONE - 1) as usize {
             self.overflow = true;
+            return 0;
+        }
+        if !has_room_for_node(&mut self.nodes) {
+            self.no_memory = true;
             return 0;
         }
         let id = self.nodes.len() as u32;
@@ -355,6 +366,9 @@ impl Builder {
                     self.arena.value(value.as_bytes())
                 }
             };
+            if !has_room(&mut self.attributes, 1) {
+                return Err(ParseErrorKind::NoMemory);
+            }
             self.attributes.push(Attribute { word: name, value });
         }
         if raw.len() > 1 {
@@ -418,26 +432,22 @@ impl Builder {
                 attribute.name
             )));
         }
-        self.bindings.push((prefix.into(), namespace));
+        self.bindings.push(prefix, namespace);
         Ok(())
-    }
-
-    fn binding(&self, prefix: &str) -> Option<u32> {
-        let found = self.bindings.iter().rev().find(|(bound, _)| **bound == *prefix);
-        found.map(|&(_, namespace)| namespace)
     }
 
     /// The id of an element's or attribute's name in the namespaces in force.
     fn name(&mut self, qualified: &str, is_element: bool) -> Outcome<u32> {
         let colon = memchr::memchr(b':', qualified.as_bytes());
         let namespace = match colon {
-            None if is_element => self.binding("").unwrap_or(NAMESPACE_DEFAULT),
+            None if is_element => self.bindings.of("").unwrap_or(NAMESPACE_DEFAULT),
             None if qualified == "xmlns" => NAMESPACE_XMLNS,
             None => NAMESPACE_DEFAULT,
             Some(colon) => match &qualified[..colon] {
                 "xmlns" if !is_element => NAMESPACE_XMLNS,
                 prefix => self
-                    .binding(prefix)
+                    .bindings
+                    .of(prefix)
                     .ok_or_else(|| ParseErrorKind::UnboundPrefix(prefix.to_owned()))?,
             },
         };

@@ -1,0 +1,97 @@
+//! The namespace declarations in force.
+//!
+//! A stack, innermost last. Few are in force on ordinary documents, and a look through them is quickest;
+//! hostile ones declare a namespace at every level, so above that a table finds the innermost of a prefix.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::layout::NONE;
+use crate::names::NAMESPACE_XML;
+
+/// Up to this many are looked through.
+const FEW: usize = 16;
+
+/// A declaration, and the place of the one of the same prefix that it hides.
+struct Binding {
+    prefix: Rc<str>,
+    namespace: u32,
+    hidden: u32,
+}
+
+pub(super) struct Bindings {
+    stack: Vec<Binding>,
+    /// Place of the innermost declaration of a prefix.
+    innermost: HashMap<Rc<str>, u32>,
+}
+
+impl Bindings {
+    /// Those of every document.
+    pub(super) fn new() -> Bindings {
+        let mut bindings = Bindings { stack: Vec::new(), innermost: HashMap::new() };
+        bindings.push("xml", NAMESPACE_XML);
+        bindings
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.stack.len()
+    }
+
+    /// Puts a declaration in force.
+    pub(super) fn push(&mut self, prefix: &str, namespace: u32) {
+        let prefix: Rc<str> = prefix.into();
+        let place = self.stack.len() as u32;
+        let hidden = self.innermost.insert(Rc::clone(&prefix), place).unwrap_or(NONE);
+        self.stack.push(Binding { prefix, namespace, hidden });
+    }
+
+    /// Ends all but the first `len`.
+    pub(super) fn truncate(&mut self, len: usize) {
+        while self.stack.len() > len
+            && let Some(binding) = self.stack.pop()
+        {
+            match binding.hidden {
+                NONE => self.innermost.remove(&binding.prefix),
+                hidden => self.innermost.insert(binding.prefix, hidden),
+            };
+        }
+    }
+
+    /// The namespace that a prefix stands for.
+    pub(super) fn of(&self, prefix: &str) -> Option<u32> {
+        if self.stack.len() <= FEW {
+            let found = self.stack.iter().rev().find(|binding| *binding.prefix == *prefix);
+            return found.map(|binding| binding.namespace);
+        }
+        let place = *self.innermost.get(prefix)?;
+        Some(self.stack[place as usize].namespace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_stands_for_its_innermost_declaration() {
+        for around in [0, 2 * FEW] {
+            let mut bindings = Bindings::new();
+            for number in 0..around {
+                bindings.push(&format!("other{number}"), 50);
+            }
+            let outside = bindings.len();
+            bindings.push("a", 10);
+            bindings.push("", 11);
+            let inside = bindings.len();
+            bindings.push("a", 12);
+            assert_eq!(
+                [bindings.of("a"), bindings.of(""), bindings.of("b")],
+                [Some(12), Some(11), None]
+            );
+            bindings.truncate(inside);
+            assert_eq!(bindings.of("a"), Some(10));
+            bindings.truncate(outside);
+            assert_eq!([bindings.of("a"), bindings.of("xml")], [None, Some(NAMESPACE_XML)]);
+        }
+    }
+}
