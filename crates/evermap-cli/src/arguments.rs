@@ -33,7 +33,7 @@ Exit codes:
    9  the name is taken
   10  anything else
   11  a page cannot be fetched or laid out
-  12  the source changed while it was copied, or the copy differs from it
+  12  the source changed while it was copied, or the copy differs from it; also `query --stale fail`
   13  the connection to the other end broke, or it speaks otherwise
   14  lane check: no lane with `SCHED_FIFO` is possible
  130  interrupted";
@@ -52,8 +52,10 @@ const QUICK: [(&str, Describe); 6] = [
     ("receive", ReceiveFile::augment_args),
 ];
 
-/// Parses HTML and XML documents once and keeps them open: every later process queries them in
-/// microseconds, whatever their size.
+/// Keeps data mapped: documents, objects, pages and files open in microseconds in every later process.
+///
+/// `parse` and `query` are for HTML and XML documents; the other verbs look after the store, move files
+/// and run programs.
 #[derive(Debug, Parser)]
 #[command(name = "evermap", version, max_term_width = 100)]
 #[command(after_help = EXIT_CODES)]

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use evermap::Error;
-use evermap_dom::{InvalidDocument, ParseError, SelectorError};
+use evermap_dom::{InvalidDocument, ParseError, ParseErrorKind, SelectorError};
 
+use crate::kinds::Other;
 use crate::output;
 
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,35 @@ pub enum Failure {
     NoBackup { path: PathBuf, why: String },
     #[error("cannot parse {}: {source}", path.display())]
     Parse { path: PathBuf, source: Box<ParseError> },
+    /// What is surely neither HTML nor XML.
+    #[error(
+        "cannot parse {}: it is {}, and neither HTML nor XML; {}, or use `--html` or `--xml` to parse it all the same",
+        path.display(), other.what, other.remedy
+    )]
+    NotMarkup { path: PathBuf, other: Other },
+    #[error(
+        "cannot parse {}: it is longer than {} MiB, the limit; `--limit MIB` raises it",
+        path.display(), bytes_max >> 20
+    )]
+    TooLong { path: PathBuf, bytes_max: u64 },
+    /// `parse --keep-going`, after it said which.
+    #[error("{count} of {files} files were not parsed; the others were")]
+    NotAllParsed { count: usize, files: usize, code: u8 },
+    #[error(
+        "object `{name}` is no document; `evermap ls --long` shows which are, `evermap info` what it is"
+    )]
+    NotADocument { name: String },
+    /// A document that has a file's base name, and not its path.
+    #[error(
+        "document `{name}` was made from {}; rename it with `evermap mv {name} NAME`, give the new one another name with `--name`, or replace it with `--force`",
+        if of == "-" { "standard input" } else { of }
+    )]
+    NameOfAnother { name: String, of: String },
+    /// `--stale fail`.
+    #[error(
+        "document `{name}`: {what}; `--stale refresh` parses it again, `--stale use` takes it as it is"
+    )]
+    Stale { name: String, what: String },
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
     /// `check` or `backup` found damage, and has said which.
@@ -152,6 +182,18 @@ impl Failure {
         matches!(self, Failure::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
     }
 
+    /// Does it say something about one source, and nothing about the store or the call?
+    pub fn is_of_one_source(&self) -> bool {
+        matches!(
+            self,
+            Failure::Source { .. }
+                | Failure::Parse { .. }
+                | Failure::NotMarkup { .. }
+                | Failure::TooLong { .. }
+                | Failure::NameOfAnother { .. }
+        )
+    }
+
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Output(_) if self.is_closed_pipe() => 0,
@@ -161,12 +203,16 @@ impl Failure {
             | Failure::NoHome
             | Failure::Selector(_) => 2,
             Failure::Store(error) => exit_code_of(error),
-            Failure::Document { .. } | Failure::DamageFound(_) => 5,
+            Failure::Document { .. } | Failure::NotADocument { .. } | Failure::DamageFound(_) => 5,
             Failure::StoreInTheWay { .. } | Failure::FileInTheWay { .. } => 9,
             Failure::NoProcess { .. } | Failure::NoBackup { .. } => 3,
             Failure::Source { source, .. } => exit_code_of_file(source, 8),
             Failure::Target { source, .. } => exit_code_of_file(source, 10),
-            Failure::Parse { .. } => 8,
+            Failure::Parse { source, .. } if source.kind == ParseErrorKind::NoMemory => 7,
+            Failure::Parse { .. } | Failure::NotMarkup { .. } | Failure::TooLong { .. } => 8,
+            Failure::NotAllParsed { code, .. } => *code,
+            Failure::NameOfAnother { .. } => 9,
+            Failure::Stale { .. } => 12,
             Failure::Output(error) => exit_code_of_file(error, 10),
             #[cfg(feature = "view")]
             Failure::Page(error) => exit_code_of_page(error),
@@ -212,6 +258,7 @@ fn exit_code_of(error: &Error) -> u8 {
         | Error::BadExport { .. } => 5,
         Error::NotPermitted { .. } => 6,
         Error::DiskFull { .. } | Error::OutOfAddresses { .. } => 7,
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => 7,
         Error::AlreadyExists { .. } | Error::StoreExists { .. } => 9,
         _ => 10,
     }
@@ -361,6 +408,7 @@ fn exit_code_of_file(error: &io::Error, otherwise: u8) -> u8 {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => 3,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 6,
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => 7,
+        io::ErrorKind::OutOfMemory => 7,
         _ => otherwise,
     }
 }

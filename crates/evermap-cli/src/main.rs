@@ -10,10 +10,14 @@
 mod absent;
 mod arguments;
 mod failure;
+mod kinds;
+mod limits;
+mod names;
 mod output;
 mod picture;
 mod progress;
 mod source;
+mod stale;
 mod verbs;
 
 use std::process::ExitCode;

@@ -1,19 +1,23 @@
-//! The files that documents come from: reading them, recognising their kind, and recognising
-//! that they have not changed since they were parsed.
+//! The files that documents come from: reading them, and recognising that they have not changed since
+//! they were parsed.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use evermap_dom::{Document, DocumentKind, ParseError, Source, Tables, html, xml};
 
 use crate::failure::Failure;
+use crate::kinds;
+use crate::limits::{keep_memory_bounded, read_all};
 use crate::progress::Progress;
 
 /// A file whose time stamp is younger than this may change again without getting a new one: the
 /// clock behind the stamps ticks every few milliseconds on ext4 and every two seconds on FAT.
 const STAMP_IS_FINAL_AFTER: Duration = Duration::from_secs(2);
+/// Parsing a source below this takes little memory, whatever is in it.
+const LARGE_SOURCE_BYTES: usize = 16 << 20;
 /// What goes to the HTML parser at a time; the progress bar moves in these steps.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -43,7 +47,7 @@ impl Input {
                 "it is a directory; name the files in it",
             )));
         }
-        let absolute = std::path::absolute(path).map_err(failed)?;
+        let absolute = crate::names::absolute(path).map_err(failed)?;
         Ok(Input {
             path: path.to_path_buf(),
             kept_path: absolute.to_string_lossy().into_owned(),
@@ -66,23 +70,37 @@ impl Input {
     /// nothing.
     pub fn is_source_of(&self, document: &Document) -> bool {
         let kept = document.source();
-        let Some(metadata) = &self.metadata else {
-            return false;
-        };
-        kept.modified_ns != 0
-            && kept.modified_ns == modified_ns(metadata)
-            && kept.size_bytes == metadata.len()
+        self.metadata.as_ref().is_some_and(|metadata| is_as_kept(&kept, metadata))
             && kept.path == self.kept_path
     }
 
-    pub fn read(&self) -> Result<Contents<'_>, Failure> {
+    /// The path that is kept in the document.
+    pub fn kept_path(&self) -> &str {
+        &self.kept_path
+    }
+
+    /// Reads it, if it has no more than `bytes_max` bytes. Bytes that are surely neither HTML nor XML
+    /// are refused, unless `is_any` allows them.
+    pub fn read(&self, bytes_max: u64, is_any: bool) -> Result<Contents<'_>, Failure> {
+        let failed = |source| Failure::Source { path: self.path.clone(), source };
         let read_at = SystemTime::now();
-        let mut bytes = Vec::new();
-        let result = match self.kept_path.as_str() {
-            "-" => io::stdin().lock().read_to_end(&mut bytes),
-            _ => File::open(&self.path).and_then(|mut file| file.read_to_end(&mut bytes)),
+        let named = self.kind_by_name();
+        let look = |bytes: &[u8], is_all| match kinds::other(bytes, named, is_all) {
+            Some(other) if !is_any => Err(Failure::NotMarkup { path: self.path.clone(), other }),
+            _ => Ok(()),
         };
-        result.map_err(|source| Failure::Source { path: self.path.clone(), source })?;
+        let expected_bytes = self.metadata.as_ref().map_or(0, Metadata::len);
+        let bytes = match self.kept_path.as_str() {
+            "-" => read_all(&self.path, &mut io::stdin().lock(), 0, bytes_max, look)?,
+            _ => {
+                let mut file = File::open(&self.path).map_err(failed)?;
+                read_all(&self.path, &mut file, expected_bytes, bytes_max, look)?
+            }
+        };
+        look(&bytes, true)?;
+        if bytes.len() > LARGE_SOURCE_BYTES {
+            keep_memory_bounded();
+        }
         let source = Source {
             path: self.kept_path.clone(),
             size_bytes: bytes.len() as u64,
@@ -93,7 +111,7 @@ impl Input {
     }
 
     /// The time stamp, or 0 while it can't be relied on.
-    fn final_stamp(&self, read_at: SystemTime) -> u64 {
+    pub fn final_stamp(&self, read_at: SystemTime) -> u64 {
         let Some(metadata) = &self.metadata else {
             return 0;
         };
@@ -144,6 +162,13 @@ impl Contents<'_> {
         }
         parser.finish()
     }
+}
+
+/// Does a file have the size and the time stamp that are kept? A stamp of 0 is not known.
+pub fn is_as_kept(kept: &Source, metadata: &Metadata) -> bool {
+    kept.modified_ns != 0
+        && kept.modified_ns == modified_ns(metadata)
+        && kept.size_bytes == metadata.len()
 }
 
 fn modified_ns(metadata: &Metadata) -> u64 {

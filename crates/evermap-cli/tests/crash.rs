@@ -32,10 +32,10 @@ fn kill_during_parse_leaves_the_old_document_or_the_new_one() {
         child.kill().unwrap();
         child.wait().unwrap();
 
-        let title = place.ok(&["query", "page.html", "title", "--text"]);
+        let title = place.ok(&["query", "page.html", "title", "--text", "--stale", "use"]);
         let title = title.trim_end().to_string();
         assert!(title == old || title == new, "{title} after killing the parse of {new}");
-        let count = place.ok(&["query", "page.html", "p.row > b", "--count"]);
+        let count = place.ok(&["query", "page.html", "p.row > b", "--count", "--stale", "use"]);
         assert_eq!(count, format!("{PARAGRAPHS}\n"), "after killing the parse of {new}");
         kept += u32::from(title == old);
         old = title;

@@ -11,6 +11,7 @@ use evermap::tools::{
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::names;
 use crate::output::{self, Output};
 
 /// Find pointers that lead astray, and memory that nothing reaches
@@ -126,7 +127,8 @@ impl Audit {
             })?;
             options = options.memory_map(map);
         }
-        let report = evermap::tools::audit(directory, &self.name, &options)?;
+        let name = names::resolve_closed(directory, &self.name)?;
+        let report = evermap::tools::audit(directory, &name, &options)?;
         let mut output = Output::new();
         match self.json {
             true => lines(&report).iter().try_for_each(|line| output.json(line))?,

@@ -151,7 +151,7 @@ impl Bench {
             matches: queries[0].0.matches,
             nodes: last.nodes,
             source_bytes: last.source_bytes,
-            stored_bytes: last.stored_bytes,
+            stored_bytes: last.stored_bytes.unwrap_or(0),
             parse_ms: median(parses.iter().map(|report| report.parse_ms)),
             store_ms: median(parses.iter().map(|report| report.write_ms + report.commit_ms)),
             open_us: median(queries.iter().map(|(timings, _)| timings.open_us)),

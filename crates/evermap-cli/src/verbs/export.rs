@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::rebase::{Moved, show};
 use crate::failure::{Failure, folder_of};
+use crate::names;
 use crate::output::{self, Output};
 
 const BUFFER_BYTES: usize = 1 << 20;
@@ -45,8 +46,9 @@ struct Told<'a> {
 impl Export {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
         let options = ExportOptions::new().force(self.force).called(&self.file);
+        let name = names::resolve_closed(directory, &self.name)?;
         let export = |target: &mut dyn Write| {
-            evermap::tools::export(directory, &self.name, target, &options).map_err(closed_pipe)
+            evermap::tools::export(directory, &name, target, &options).map_err(closed_pipe)
         };
         if self.file == Path::new("-") {
             if self.json {
@@ -163,7 +165,7 @@ impl Import {
         let mut options =
             ImportOptions::new().create(true).called(&self.file).samples(self.samples);
         if let Some(name) = &self.name {
-            options = options.name(name);
+            options = options.name(names::check_given(name)?);
         }
         let report = if self.file == Path::new("-") {
             evermap::tools::import(directory, &mut io::stdin().lock(), &options)?

@@ -8,7 +8,9 @@ use serde::Serialize;
 
 use super::ls::{kind_name, stamp};
 use crate::failure::Failure;
+use crate::names;
 use crate::output::{self, Output};
+use crate::stale::Standing;
 
 /// Show what is known about an object
 #[derive(Debug, clap::Args)]
@@ -44,6 +46,8 @@ struct SourceReport {
     bytes: u64,
     modified: Option<String>,
     blake3: String,
+    /// Whether it is still what the document was parsed from.
+    standing: &'static str,
 }
 
 #[derive(Serialize)]
@@ -63,17 +67,17 @@ struct ObjectReport {
 impl Info {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
         let store = Store::open(directory)?;
-        let report = match store.read::<Document>(&self.name) {
+        let object = names::resolve(&store, directory, &self.name)?;
+        let name = names::shown(&store, &object);
+        let report = match store.read::<Document>(&object) {
             Ok(document) => Report {
-                name: self.name.clone(),
-                document: Some(DocumentReport::of(&self.name, &document)?),
+                document: Some(DocumentReport::of(directory, &name, &document)?),
+                name,
                 object: ObjectReport::of(document.info()?),
             },
-            Err(Error::SchemaMismatch { .. }) => Report {
-                name: self.name.clone(),
-                document: None,
-                object: ObjectReport::of(store.info(&self.name)?),
-            },
+            Err(Error::SchemaMismatch { .. }) => {
+                Report { name, document: None, object: ObjectReport::of(store.info(&object)?) }
+            }
             Err(error) => return Err(error.into()),
         };
         let mut output = Output::new();
@@ -86,7 +90,7 @@ impl Info {
 }
 
 impl DocumentReport {
-    fn of(name: &str, document: &Document) -> Result<DocumentReport, Failure> {
+    fn of(directory: &Path, name: &str, document: &Document) -> Result<DocumentReport, Failure> {
         let dom = document
             .dom()
             .map_err(|source| Failure::Document { name: name.to_string(), source })?;
@@ -101,6 +105,7 @@ impl DocumentReport {
                 bytes: source.size_bytes,
                 modified: stamp(source.modified_ns).map(output::utc),
                 blake3: blake3::Hash::from(source.hash).to_hex().to_string(),
+                standing: Standing::of(directory, document).in_words(),
             },
         })
     }
@@ -141,6 +146,7 @@ impl Report {
                 say("modified", modified)?;
             }
             say("blake3", &source.blake3)?;
+            say("now", source.standing)?;
         }
         let object = &self.object;
         say("created", &object.created)?;

@@ -8,6 +8,7 @@ use evermap_dom::{Document, DocumentKind};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::names;
 use crate::output::{self, Output};
 
 /// List the objects in the store, by name
@@ -41,7 +42,7 @@ impl Ls {
         let mut output = Output::new();
         if !self.long && !self.json {
             for name in &names {
-                output.line(name)?;
+                output.line(&names::shown(&store, name))?;
             }
             return output.finish();
         }
@@ -76,7 +77,7 @@ impl Listed {
                     .dom()
                     .map_err(|source| Failure::Document { name: name.to_string(), source })?;
                 Ok(Listed {
-                    name: info.name,
+                    name: names::shown(store, name),
                     kind: kind_name(dom.kind()),
                     nodes: Some(dom.node_count() as u64),
                     source_bytes: Some(document.source().size_bytes),

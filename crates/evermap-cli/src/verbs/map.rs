@@ -6,6 +6,7 @@ use evermap::tools::{self, Chunk, ChunkContent, ObjectMap, PageUse};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::names;
 use crate::output::Output;
 use crate::picture::{self, Looks};
 
@@ -38,7 +39,8 @@ pub struct Map {
 
 impl Map {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
-        let map = tools::map(directory, &self.name)?;
+        let name = names::resolve_closed(directory, &self.name)?;
+        let map = tools::map(directory, &name)?;
         let mut output = Output::new();
         if self.json {
             output.json(&MapReport::of(&map))?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use evermap::Store;
 
 use crate::failure::Failure;
+use crate::names;
 
 /// Give an object another name
 ///
@@ -19,6 +20,9 @@ pub struct Mv {
 
 impl Mv {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
-        Ok(Store::open(directory)?.rename(&self.from, &self.to)?)
+        let to = names::check_given(&self.to)?;
+        let store = Store::open(directory)?;
+        let from = names::resolve(&store, directory, &self.from)?;
+        Ok(store.rename(&from, to)?)
     }
 }

@@ -7,12 +7,14 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use evermap::Store;
+use evermap::{Error, Snapshot, Store};
 use evermap_dom::{Document, Dom, NodeRef, Selector};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::names;
 use crate::output::Output;
+use crate::stale::{self, Stale};
 
 /// Show what a CSS selector finds in a stored document
 ///
@@ -23,7 +25,7 @@ use crate::output::Output;
 /// such as `tv|programme > tv|title`.
 #[derive(Debug, clap::Args)]
 pub struct Query {
-    /// The document: `evermap ls` lists them
+    /// The document: its name, its file's path, or the end of that; `evermap ls` lists them
     name: String,
     /// A CSS selector, such as 'article h2, a[href^=http]'
     selector: String,
@@ -41,6 +43,9 @@ pub struct Query {
     /// One JSON object per match and line, with the node's number and the element's name
     #[arg(long)]
     json: bool,
+    /// What to do if the document's source has changed or is gone
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    stale: Stale,
     /// Tell on stderr, as one line of JSON, how long opening and the query took in microseconds
     #[arg(long)]
     timings: bool,
@@ -96,7 +101,7 @@ impl Query {
         let selector = self.selector()?;
         let start = Instant::now();
         let store = Store::open(directory)?;
-        let document = store.read::<Document>(&self.name)?;
+        let document = self.open(&store, directory)?;
         let dom = document
             .dom()
             .map_err(|source| Failure::Document { name: self.name.clone(), source })?;
@@ -115,6 +120,23 @@ impl Query {
             0 => Err(Failure::NoMatch),
             _ => Ok(()),
         }
+    }
+
+    /// The document, as new as `--stale` wants it.
+    fn open(&self, store: &Store, directory: &Path) -> Result<Snapshot<Document>, Failure> {
+        // Nearly always there is an object of just this name: no other look at the catalog then.
+        let exact = store.read::<Document>(&self.name);
+        let is_exact = !matches!(exact, Err(Error::NotFound { .. } | Error::InvalidName { .. }));
+        let name = names::resolve_known(store, directory, &self.name, is_exact)?;
+        let opened = match name == self.name {
+            true => exact,
+            false => {
+                drop(exact);
+                store.read::<Document>(&name)
+            }
+        };
+        let document = opened.map_err(|error| names::not_a_document(&self.name, error))?;
+        stale::settle(store, directory, &name, document, self.stale)
     }
 
     fn selector(&self) -> Result<Selector, Failure> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use evermap::Store;
 
 use crate::failure::Failure;
+use crate::names;
 
 /// Remove objects
 ///
@@ -12,6 +13,7 @@ use crate::failure::Failure;
 /// the others are removed all the same.
 #[derive(Debug, clap::Args)]
 pub struct Rm {
+    /// Their names, or the paths of their files: `evermap ls` lists them
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 }
@@ -21,9 +23,11 @@ impl Rm {
         let store = Store::open(directory)?;
         let mut outcome = Ok(());
         for name in &self.names {
-            if let Err(error) = store.remove(name) {
+            let removed =
+                names::resolve(&store, directory, name).and_then(|name| Ok(store.remove(&name)?));
+            if let Err(failure) = removed {
                 // The last failure is the one that is returned; those before are said here.
-                if let Err(earlier) = std::mem::replace(&mut outcome, Err(Failure::from(error))) {
+                if let Err(earlier) = std::mem::replace(&mut outcome, Err(failure)) {
                     earlier.report();
                 }
             }

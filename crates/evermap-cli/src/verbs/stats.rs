@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::map::{Class, Totals};
 use crate::failure::Failure;
+use crate::names;
 use crate::output::{self, Output};
 
 /// Show what objects hold; with --watch again and again
@@ -116,10 +117,15 @@ impl Stats {
         let terminal = Term::stdout();
         let redraw = self.watch.is_some() && terminal.is_term() && !self.json;
         let mut before: BTreeMap<String, State> = BTreeMap::new();
+        let names: Vec<String> = self
+            .names
+            .iter()
+            .map(|name| names::resolve_closed(directory, name))
+            .collect::<Result<_, _>>()?;
         let mut next = started;
         for look in 0.. {
             let mut looks = Vec::new();
-            for name in &self.names {
+            for name in &names {
                 let state = match tools::map(directory, name) {
                     Ok(map) => Ok(State::of(&map)),
                     // What was there at first may come back: it is being replaced, or moved.

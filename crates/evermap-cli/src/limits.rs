@@ -1,0 +1,115 @@
+//! How much of a source is read, and how much memory parsing it may take.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::failure::Failure;
+
+/// Without `--limit`: more than nearly all documents there are, and less than most machines' memory.
+pub const SOURCE_MIB: u64 = 1024;
+/// A read at first; later ones double what there is.
+const FIRST_BYTES: usize = 64 * 1024;
+/// Of the memory that is available, parsing leaves this part.
+const LEFT_SHARE: u64 = 10;
+
+/// Reads a source to its end.
+///
+/// `look` sees the first bytes, and may refuse what follows: a device never ends.
+///
+/// # Errors
+/// `TooLong` beyond `bytes_max`; `Source` when it cannot be read, or there is no memory for it.
+pub fn read_all(
+    path: &Path,
+    source: &mut dyn Read,
+    expected_bytes: u64,
+    bytes_max: u64,
+    look: impl FnOnce(&[u8], bool) -> Result<(), Failure>,
+) -> Result<Vec<u8>, Failure> {
+    let failed = |source| Failure::Source { path: path.to_path_buf(), source };
+    let too_long = || Failure::TooLong { path: path.to_path_buf(), bytes_max };
+    if expected_bytes > bytes_max {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::new();
+    let mut more = |bytes: &mut Vec<u8>, wanted: usize| -> Result<bool, Failure> {
+        bytes
+            .try_reserve(wanted)
+            .map_err(|_| failed(io::Error::new(io::ErrorKind::OutOfMemory, NO_MEMORY)))?;
+        let read = source.take(wanted as u64).read_to_end(bytes).map_err(failed)?;
+        Ok(read == wanted)
+    };
+    let mut goes_on = more(&mut bytes, FIRST_BYTES)?;
+    look(&bytes, !goes_on)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(too_long());
+    }
+    while goes_on {
+        let rest = usize::try_from(expected_bytes).unwrap_or(0).saturating_sub(bytes.len());
+        let left = usize::try_from(bytes_max).unwrap_or(usize::MAX).saturating_sub(bytes.len());
+        // One byte more than is left tells a source that ends from one that is too long.
+        let wanted = rest.max(bytes.len()).min(left).saturating_add(1);
+        goes_on = more(&mut bytes, wanted)?;
+        if bytes.len() as u64 > bytes_max {
+            return Err(too_long());
+        }
+    }
+    Ok(bytes)
+}
+
+const NO_MEMORY: &str =
+    "no memory is left for it; raise the process's limit (`ulimit -v`), or free memory";
+
+/// Lets this process take no more memory than is available now, so that a document that needs more ends
+/// with an error and not with the kernel's choice of a victim. Best effort: without it nothing changes.
+pub fn keep_memory_bounded() {
+    let Some(available_bytes) = evermap_observe::available_bytes() else { return };
+    let Some(used_bytes) = data_bytes() else { return };
+    let allowed = used_bytes.saturating_add(available_bytes - available_bytes / LEFT_SHARE);
+    let limit = getrlimit(Resource::Data);
+    if limit.current.is_none_or(|current| current > allowed) {
+        let _ =
+            setrlimit(Resource::Data, Rlimit { current: Some(allowed), maximum: limit.maximum });
+    }
+}
+
+/// Bytes of private memory that this process has, as `RLIMIT_DATA` counts them.
+fn data_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: usize, expected: u64, bytes_max: u64) -> Result<usize, Failure> {
+        let all = vec![b'x'; bytes];
+        let source: &mut dyn Read = &mut all.as_slice();
+        read_all(Path::new("x"), source, expected, bytes_max, |_, _| Ok(())).map(|read| read.len())
+    }
+
+    #[test]
+    fn a_source_is_read_to_its_end_or_to_the_limit() {
+        for bytes in [0, 1, FIRST_BYTES - 1, FIRST_BYTES, FIRST_BYTES + 1, 1_000_000] {
+            for expected in [0, bytes as u64] {
+                assert_eq!(read(bytes, expected, bytes as u64 + 1).unwrap(), bytes);
+                assert_eq!(read(bytes, expected, bytes as u64).unwrap(), bytes);
+                if bytes > 0 {
+                    let refused = read(bytes, expected, bytes as u64 - 1).unwrap_err();
+                    assert!(matches!(refused, Failure::TooLong { .. }), "{bytes}: {refused}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_source_without_an_end_is_refused() {
+        let refused = read_all(Path::new("x"), &mut io::repeat(b'x'), 0, 3 << 20, |_, is_all| {
+            (!is_all).then_some(()).ok_or(Failure::NoHome)
+        });
+        assert!(matches!(refused, Err(Failure::TooLong { .. })));
+    }
+}

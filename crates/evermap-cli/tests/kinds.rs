@@ -1,0 +1,112 @@
+//! What is surely neither HTML nor XML is refused, and everything else is parsed.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::Place;
+
+#[test]
+fn what_is_no_markup_is_refused_with_a_way_out() {
+    let place = Place::new();
+    let elf = std::fs::read("/bin/true").unwrap();
+    let inputs: [(&str, &[u8], &str); 9] = [
+        ("x.json", b"{\"a\": [1, 2, \"<b>\"]}", "it is JSON"),
+        ("lines", b"{\"a\":1}\n{\"a\":2}\n", "it is JSON"),
+        ("true", &elf, "it is an executable"),
+        ("true.html", &elf, "it is an executable"),
+        ("x.png", b"\x89PNG\r\n\x1A\n\0\0\0\rIHDR<p>", "it is a PNG image"),
+        ("x.pdf", b"%PDF-1.7\n<<>>", "it is a PDF"),
+        ("x.html.gz", b"\x1F\x8B\x08\0\0\0\0\0", "gunzip -c"),
+        ("x.docx", b"PK\x03\x04\x14\0", "it is a ZIP archive"),
+        ("notes.txt", b"no tags here\n", "it is text without a tag"),
+    ];
+    for (name, bytes, says) in inputs {
+        place.file(name, bytes);
+        place.fails(8, says, &["parse", name]);
+        place.fails(8, "`--html`", &["parse", name]);
+    }
+    assert!(!place.store().exists() || place.ok(&["ls"]).is_empty());
+    for (name, ..) in inputs {
+        place.ok(&["parse", "--html", name]);
+    }
+    assert_eq!(place.ok(&["ls"]).lines().count(), inputs.len());
+}
+
+#[test]
+fn a_batch_that_keeps_going_stores_the_others_and_says_how_many_failed() {
+    let place = Place::new();
+    place.file("a.html", "<p>a");
+    place.file("b.json", "{\"a\": 1}");
+    place.file("c.xml", "<a><b></a>");
+    place.file("d.xml", "<a/>");
+    let files = ["a.html", "b.json", "c.xml", "d.xml", "gone.html"];
+    let mut arguments = vec!["parse"];
+    arguments.extend(files);
+    // Without the option nothing is stored.
+    place.fails(3, "gone.html", &arguments);
+    place.fails(8, "b.json", &arguments[..5]);
+    assert!(!place.store().exists() || place.ok(&["ls"]).is_empty());
+    arguments.push("--keep-going");
+    let ran = place.run(&arguments);
+    assert_eq!(ran.code, 3, "the first failure's code: {ran:?}");
+    for says in ["b.json: it is JSON", "c.xml", "gone.html", "3 of 5 files were not parsed"] {
+        assert!(ran.err.contains(says), "{says}: {ran:?}");
+    }
+    assert!(ran.out.contains("a.html:") && ran.out.contains("d.xml:"), "{ran:?}");
+    assert_eq!(place.ok(&["ls"]), "a.html\nd.xml\n");
+    // A mistake in the call is one for all of it.
+    place.fails(2, "--name", &["parse", "--keep-going", "--name", "x", "a.html", "d.xml"]);
+}
+
+#[test]
+fn a_query_of_an_object_that_is_no_document_says_so_to_a_user_of_the_command() {
+    let place = Place::new();
+    let store = evermap::Store::create_new(place.store()).unwrap();
+    store.create::<evermap::PVec<u64>, _>("numbers", [1, 2, 3]).unwrap();
+    drop(store);
+    let ran = place.run(&["query", "numbers", "p"]);
+    ran.failed(5, "object `numbers` is no document; `evermap ls --long`");
+    assert!(!ran.err.contains("migrate") && !ran.err.contains("::"), "{ran:?}");
+}
+
+/// No false refusals: every document of the corpus is taken for one, whatever its name.
+#[test]
+fn every_document_of_the_corpus_is_taken_for_one() {
+    let folder = std::env::var_os("EVERMAP_CORPUS").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus"),
+        PathBuf::from,
+    );
+    let mut files = Vec::new();
+    for part in ["html", "xml"] {
+        let Ok(entries) = std::fs::read_dir(folder.join(part)) else {
+            eprintln!("SKIPPED: no corpus at {} (set EVERMAP_CORPUS)", folder.display());
+            return;
+        };
+        files.extend(entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()));
+    }
+    let place = Place::new();
+    let (mut documents, mut refused) = (0, Vec::new());
+    for file in files {
+        let extension = file.extension().and_then(|text| text.to_str()).unwrap_or_default();
+        if !matches!(extension, "html" | "htm" | "xml" | "xhtml" | "svg") {
+            continue;
+        }
+        let bytes = std::fs::read(&file).unwrap();
+        if bytes.len() > 4 << 20 {
+            continue;
+        }
+        // Under a name that says nothing.
+        place.file("document", bytes);
+        let ran = place.run(&["parse", "--force", "document"]);
+        documents += 1;
+        if ran.code != 0 {
+            refused.push((file, ran.err));
+        }
+    }
+    assert!(documents > 50, "{documents}");
+    let kinds: Vec<_> = refused.iter().filter(|(_, why)| why.contains("neither HTML")).collect();
+    assert!(kinds.is_empty(), "{kinds:?}");
+}

@@ -1,0 +1,232 @@
+//! Documents are named after their files' paths, and every verb takes the path, the name, or its end.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Place, Ran, json_lines};
+use evermap::Store;
+use evermap_dom::{Document, NewDocument, Source, html};
+
+/// Two files of one base name, in directories beside the store.
+fn two_pages() -> Place {
+    let place = Place::new();
+    for folder in ["a", "b", "b/deep"] {
+        std::fs::create_dir_all(place.path(folder)).unwrap();
+    }
+    place.file("a/index.html", "<h1>first</h1>");
+    place.file("b/index.html", "<h1>second</h1>");
+    place
+}
+
+impl Place {
+    fn run_in(&self, folder: &str, arguments: &[&str]) -> Ran {
+        let mut command = self.command(arguments);
+        Ran::of(command.current_dir(self.path(folder)).output().unwrap())
+    }
+
+    fn heading_in(&self, folder: &str, name: &str) -> String {
+        let ran = self.run_in(folder, &["query", name, "h1", "--text"]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{folder} {name}: {ran:?}");
+        ran.out.trim_end().to_string()
+    }
+}
+
+#[test]
+fn files_of_one_base_name_in_two_directories_are_two_documents() {
+    let place = two_pages();
+    place.ok(&["parse", "a/index.html"]);
+    place.ok(&["parse", "b/index.html"]);
+    assert_eq!(place.ok(&["ls"]), "a/index.html\nb/index.html\n");
+    for (name, heading) in [("a/index.html", "first"), ("b/index.html", "second")] {
+        assert_eq!(place.heading_in("", name), heading);
+        assert_eq!(place.heading_in("", &format!("./{name}")), heading);
+        assert_eq!(place.heading_in("", &format!("b/../{name}")), heading);
+        assert_eq!(place.heading_in("", place.path(name).to_str().unwrap()), heading);
+    }
+    // From elsewhere: a path from there, and the name as `ls` shows it.
+    assert_eq!(place.heading_in("a", "index.html"), "first");
+    assert_eq!(place.heading_in("b", "index.html"), "second");
+    assert_eq!(place.heading_in("b/deep", "../index.html"), "second");
+    assert_eq!(place.heading_in("b/deep", "a/index.html"), "first");
+    // In one call, too, and by several spellings.
+    place.ok(&["parse", "--force", "a/index.html", "b/index.html"]);
+    place.fails(2, "same file", &["parse", "a/index.html", "./b/../a/index.html"]);
+    assert_eq!(place.ok(&["ls"]).lines().count(), 2);
+}
+
+#[test]
+fn a_file_that_is_not_below_the_stores_parent_has_its_absolute_path_as_a_name() {
+    let place = two_pages();
+    let other = Place::new();
+    let page = other.file("index.html", "<h1>third</h1>");
+    place.ok(&["parse", page.to_str().unwrap(), "a/index.html"]);
+    let names = place.ok(&["ls"]);
+    assert_eq!(names, format!("{}\na/index.html\n", page.display()));
+    assert_eq!(place.heading_in("", page.to_str().unwrap()), "third");
+    let relative = std::path::Path::new("..").join(page.strip_prefix("/").unwrap());
+    let up = "../".repeat(place.path("").components().count());
+    assert_eq!(place.heading_in("", &format!("{up}{}", relative.display())), "third");
+}
+
+#[test]
+fn the_end_of_a_name_is_enough_if_one_document_has_it() {
+    let place = two_pages();
+    place.file("b/deep/other.html", "<h1>other</h1>");
+    place.ok(&["parse", "a/index.html", "b/index.html", "b/deep/other.html"]);
+    assert_eq!(place.heading_in("", "other.html"), "other");
+    assert_eq!(place.heading_in("", "deep/other.html"), "other");
+    assert_eq!(place.heading_in("a", "other.html"), "other");
+    let ran = place.run(&["query", "index.html", "h1"]);
+    ran.failed(2, "`index.html` can mean 2 documents: `a/index.html`, `b/index.html`");
+    // Not every text that ends so is an end of a path.
+    place.fails(3, "no object `ther.html`", &["query", "ther.html", "h1"]);
+    place.fails(3, "no object", &["query", "c/index.html", "h1"]);
+}
+
+#[test]
+fn many_documents_that_can_be_meant_are_not_all_listed() {
+    let place = Place::new();
+    let files: Vec<String> = (0..9).map(|n| format!("d{n}/index.html")).collect();
+    for file in &files {
+        std::fs::create_dir(place.path(&file[..2])).unwrap();
+        place.file(file, "<p>a");
+    }
+    let mut arguments = vec!["parse"];
+    arguments.extend(files.iter().map(String::as_str));
+    place.ok(&arguments);
+    let ran = place.run(&["rm", "index.html"]);
+    ran.failed(2, "and 4 more");
+    assert_eq!(place.ok(&["ls"]).lines().count(), 9, "nothing was removed");
+}
+
+#[test]
+fn a_name_and_a_path_from_here_that_are_two_documents_are_not_confused() {
+    let place = two_pages();
+    place.file("index.html", "<h1>outside</h1>");
+    place.ok(&["parse", "a/index.html", "index.html"]);
+    assert_eq!(place.heading_in("", "index.html"), "outside");
+    let ran = place.run_in("a", &["query", "index.html", "h1"]);
+    ran.failed(2, "can mean 2 documents: `index.html`, `a/index.html`");
+    assert_eq!(place.heading_in("a", "./index.html"), "first");
+    assert_eq!(place.heading_in("a", "../index.html"), "outside");
+}
+
+#[test]
+fn every_verb_that_names_a_document_takes_its_path() {
+    let place = two_pages();
+    place.ok(&["parse", "a/index.html", "b/index.html"]);
+    for spelling in ["a/index.html", "./a/index.html", place.path("a/index.html").to_str().unwrap()]
+    {
+        assert_eq!(place.info(spelling)["name"], "a/index.html");
+        assert_eq!(place.info(spelling)["source"]["standing"], "unchanged");
+        for verb in ["map", "stats", "audit"] {
+            let told = place.ok(&[verb, "--json", spelling]);
+            let names = json_lines(&told);
+            assert!(names.iter().any(|line| line["name"] == "a/index.html"), "{verb}: {told}");
+        }
+        let file = place.path("exported");
+        place.ok(&["export", "--force", spelling, file.to_str().unwrap()]);
+        place.ok(&["import", file.to_str().unwrap(), "copy"]);
+        place.ok(&["rm", "copy"]);
+        place.ok(&["mv", spelling, "front"]);
+        assert_eq!(place.heading_in("", "front"), "first");
+        place.ok(&["rm", "front"]);
+        place.ok(&["parse", "a/index.html"]);
+        place.ok(&["rm", spelling]);
+        assert_eq!(place.ok(&["ls"]), "b/index.html\n");
+        place.ok(&["parse", "a/index.html"]);
+    }
+    // A name that is given has no slash: it would be taken for a path.
+    place.fails(2, "contains a slash", &["mv", "a/index.html", "b/other.html"]);
+    place.fails(2, "contains a slash", &["parse", "a/index.html", "--name", "x/y"]);
+    assert!(place.ok(&["check"]).contains("nothing found"));
+}
+
+#[test]
+fn paths_of_up_to_four_thousand_bytes_are_names() {
+    let place = Place::new();
+    let folder = ["directory-with-a-long-name"; 30].join("/");
+    for first in ["a", "b"] {
+        std::fs::create_dir_all(place.path(first).join(&folder)).unwrap();
+        place.file(&format!("{first}/{folder}/index.html"), format!("<h1>{first}</h1>"));
+    }
+    let [a, b] = ["a", "b"].map(|first| format!("{first}/{folder}/index.html"));
+    place.ok(&["parse", &a, &b]);
+    assert_eq!(place.ok(&["ls"]), format!("{a}\n{b}\n"));
+    assert_eq!(place.heading_in("", &a), "a");
+    assert_eq!(place.heading_in(&format!("b/{folder}"), "./index.html"), "b");
+    assert_eq!(place.info(&a)["name"], *a);
+    assert_eq!(place.info(&a)["source"]["path"], place.path(&a).to_str().unwrap());
+    place.fails(2, "can mean 2 documents", &["query", "index.html", "h1"]);
+    assert!(place.ok(&["parse", &a]).contains("unchanged"));
+    place.file(&a, "<h1>changed</h1>");
+    assert_eq!(place.heading_in("", &a), "changed");
+    assert_eq!(place.ok(&["ls"]).lines().count(), 2);
+    place.ok(&["rm", &b]);
+    assert_eq!(place.ok(&["ls"]), format!("{a}\n"));
+}
+
+#[test]
+fn symbolic_links_are_names_of_their_own() {
+    let place = two_pages();
+    std::os::unix::fs::symlink("a", place.path("link")).unwrap();
+    place.ok(&["parse", "link/index.html", "a/index.html"]);
+    assert_eq!(place.ok(&["ls"]), "a/index.html\nlink/index.html\n");
+    // `..` behind a link leads out of where the link leads to.
+    std::os::unix::fs::symlink("b/deep", place.path("short")).unwrap();
+    place.ok(&["parse", "short/../index.html"]);
+    assert_eq!(place.heading_in("", "short/../index.html"), "second");
+}
+
+#[test]
+fn a_store_that_is_moved_with_its_files_finds_them_again() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("site/a")).unwrap();
+    place.file("site/a/index.html", "<h1>first</h1>");
+    let in_store = |folder: &str, arguments: &[&str]| {
+        let mut command = place.bare(&["--store", &format!("{folder}/store")]);
+        Ran::of(command.args(arguments).output().unwrap())
+    };
+    assert_eq!(in_store("site", &["parse", "site/a/index.html"]).code, 0);
+    std::fs::rename(place.path("site"), place.path("moved")).unwrap();
+    let query = ["query", "moved/a/index.html", "h1", "--text"];
+    let ran = in_store("moved", &query);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "first\n", ""), "{ran:?}");
+    place.file("moved/a/index.html", "<h1>changed</h1>");
+    let ran = in_store("moved", &query);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "changed\n", ""), "{ran:?}");
+}
+
+/// A store as older versions made it: documents are named after their files' base names.
+#[test]
+fn stores_with_base_names_stay_readable_and_their_documents_are_not_replaced_by_other_files() {
+    let place = two_pages();
+    let store = Store::create_new(place.store()).unwrap();
+    let text = "<h1>first</h1>";
+    let tables = html::parse(text, &Default::default()).unwrap();
+    let source = Source {
+        path: place.path("a/index.html").to_str().unwrap().to_string(),
+        size_bytes: text.len() as u64,
+        modified_ns: 0,
+        hash: blake3::hash(text.as_bytes()).into(),
+    };
+    let document = NewDocument { tables: &tables, source: &source };
+    store.create::<Document, _>("index.html", document).unwrap();
+    drop(store);
+    assert_eq!(place.heading_in("", "index.html"), "first");
+    assert_eq!(place.heading_in("", "a/index.html"), "first");
+    assert_eq!(place.heading_in("a", "./index.html"), "first");
+    // The same file keeps its old name, and another one gets its own.
+    assert!(place.ok(&["parse", "a/index.html"]).contains("unchanged"));
+    place.ok(&["parse", "b/index.html"]);
+    assert_eq!(place.ok(&["ls"]), "b/index.html\nindex.html\n");
+    // A third file's own name is taken by the old document.
+    place.file("index.html", "<h1>outside</h1>");
+    place.fails(9, "was made from", &["parse", "index.html"]);
+    assert_eq!(place.heading_in("", "a/index.html"), "first");
+    place.ok(&["mv", "a/index.html", "old"]);
+    place.ok(&["parse", "index.html"]);
+    assert_eq!(place.heading_in("", "index.html"), "outside");
+    assert_eq!(place.heading_in("", "old"), "first");
+}

@@ -1,0 +1,148 @@
+//! A call that fails has changed nothing; the exceptions are those that `docs/cli.md` lists.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use common::{Place, Ran};
+
+/// Names of all objects, with what they hold.
+fn contents(place: &Place) -> BTreeMap<String, String> {
+    let names = place.ok(&["ls"]);
+    let hash = |name: &str| place.info(name)["source"]["blake3"].to_string();
+    names.lines().map(|name| (name.to_string(), hash(name))).collect()
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    place.file("a.html", "<p>a");
+    place.file("b.html", "<p>b");
+    place.ok(&["parse", "a.html", "b.html"]);
+    place
+}
+
+fn with_full_output(place: &Place, arguments: &[&str]) -> Ran {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    Ran::of(place.command(arguments).stdout(full).output().unwrap())
+}
+
+#[test]
+fn a_call_that_fails_leaves_every_object_as_it_was() {
+    let place = place();
+    place.file("new.html", "<p>new");
+    place.file("bad.xml", "<a>");
+    place.file("data.json", "{}");
+    place.file("a.html", "<p>changed");
+    std::fs::create_dir(place.path("folder")).unwrap();
+    place.ok(&["export", "b.html", "b.object"]);
+    place.ok(&["backup", "backup"]);
+    place.file("damaged.object", &std::fs::read(place.path("b.object")).unwrap()[..5000]);
+    let before = contents(&place);
+    let calls: [&[&str]; 16] = [
+        &["parse", "new.html", "a.html", "bad.xml"],
+        &["parse", "new.html", "data.json"],
+        &["parse", "new.html", "gone.html"],
+        &["parse", "new.html", "folder"],
+        &["parse", "new.html", "./new.html"],
+        &["parse", "new.html", "--name", "x/y"],
+        &["parse", "new.html", "--limit", "0"],
+        &["rm", "gone"],
+        &["mv", "a.html", "b.html"],
+        &["mv", "gone", "there"],
+        &["import", "b.object"],
+        &["import", "damaged.object", "new"],
+        &["import", "b.object", "x/y"],
+        &["restore", "backup"],
+        &["restore", "gone", "--force"],
+        &["rebase", "--to", "12345"],
+    ];
+    for call in calls {
+        let ran = place.run(call);
+        assert!(ran.code > 0, "{call:?}: {ran:?}");
+        assert_eq!(contents(&place), before, "{call:?} changed something: {ran:?}");
+    }
+    assert!(place.ok(&["check"]).contains("nothing found"));
+}
+
+#[test]
+fn removing_several_names_removes_those_it_can() {
+    let place = place();
+    let ran = place.run(&["rm", "gone", "a.html", "neither", "b.html"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.err.contains("`gone`") && ran.err.contains("`neither`"), "{ran:?}");
+    assert_eq!(place.ok(&["ls"]), "");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_said_and_what_was_done_stays() {
+    let place = place();
+    place.file("new.html", "<p>new");
+    with_full_output(&place, &["parse", "new.html"]).failed(7, "cannot write the output");
+    assert!(contents(&place).contains_key("new.html"));
+    place.ok(&["export", "b.html", "b.object"]);
+    with_full_output(&place, &["import", "b.object", "copy"]).failed(7, "cannot write the output");
+    assert!(contents(&place).contains_key("copy"));
+    with_full_output(&place, &["export", "b.html", "c.object"]).failed(7, "cannot write");
+    with_full_output(&place, &["backup", "backup"]).failed(7, "cannot write the output");
+    assert!(place.path("c.object").exists() && place.path("backup/catalog").exists());
+    place.ok(&["rm", "a.html"]);
+    with_full_output(&place, &["restore", "backup", "--force"])
+        .failed(7, "cannot write the output");
+    assert!(contents(&place).contains_key("a.html"), "it was restored");
+    // These say nothing, so they cannot fail by that.
+    for quiet in [&["mv", "copy", "again"][..], &["rm", "again"]] {
+        assert_eq!(with_full_output(&place, quiet).code, 0);
+    }
+}
+
+/// What `parse` tells of a document is known before the commit, so a failing look at the object
+/// afterwards is none of the call's.
+#[test]
+fn parse_reports_what_it_stored_without_opening_it_again() {
+    let place = place();
+    place.file("new.html", "<p>new");
+    let ran = traced(&place, &["parse", "new.html", "--json"]);
+    let Some(ran) = ran else { return };
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let told: serde_json::Value = serde_json::from_str(ran.out.trim_end()).unwrap();
+    assert_eq!((&told["stored_bytes"], &told["nodes"]), (&serde_json::Value::Null, &6.into()));
+    assert!(contents(&place).contains_key("new.html"));
+}
+
+/// Runs the program with every opening of an object's file for reading failing, by strace; `None`, with
+/// a word, where that cannot be done.
+fn traced(place: &Place, arguments: &[&str]) -> Option<Ran> {
+    // The objects that exist already are opened for reading when a batch is committed, too: only those
+    // that appear later may fail. So the calls that fail are those after the catalog's commit.
+    let probe = std::process::Command::new("strace").arg("--version").output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: strace is not installed");
+        return None;
+    }
+    let log = place.path("calls");
+    let run = |inject: Option<usize>| {
+        let mut command = std::process::Command::new("strace");
+        command.arg("-f").arg("-o").arg(&log).args(["-e", "trace=openat"]);
+        if let Some(first) = inject {
+            command.args(["-e", &format!("inject=openat:error=EMFILE:when={first}+")]);
+        }
+        command.env_clear().env("HOME", place.path("")).current_dir(place.path(""));
+        command.arg(env!("CARGO_BIN_EXE_evermap")).arg("--store").arg(place.store());
+        Ran::of(command.args(arguments).output().unwrap())
+    };
+    let rehearsal = run(None);
+    if rehearsal.code != 0 {
+        eprintln!("SKIPPED: strace cannot trace here: {rehearsal:?}");
+        return None;
+    }
+    let calls = std::fs::read_to_string(&log).unwrap();
+    let opened: Vec<&str> = calls.lines().filter(|line| line.contains("openat(")).collect();
+    // The report's look is the last opening of an object's file.
+    let last = opened.iter().rposition(|line| line.contains("/objects/"))?;
+    place.ok(&["rm", "new.html"]);
+    assert!(Path::new(&log).exists());
+    Some(run(Some(last + 1)))
+}
