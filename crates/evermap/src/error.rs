@@ -67,6 +67,24 @@ pub enum Error {
         /// Who holds it, as far as it can be known.
         holder: String,
     },
+    /// The calling thread would wait for itself.
+    #[error("the calling thread {how} {what} already, and would wait for itself; end that first")]
+    WouldDeadlock {
+        /// The shared object.
+        what: String,
+        /// How it uses the object: `reads` or `writes`.
+        how: &'static str,
+    },
+    /// A call that needs a shared object locked came from a thread that has not locked it.
+    #[error(
+        "the calling thread does not hold {what} as one that {how}; begin that first, in the same thread"
+    )]
+    NotLocked {
+        /// The shared object.
+        what: String,
+        /// What the call needs: a thread that `reads` or `writes`.
+        how: &'static str,
+    },
     /// The addresses at which the store's objects live are taken in this process.
     #[error("addresses {base:#x}..{end:#x} of {what} are taken by {by}; {remedy}")]
     AddressTaken {

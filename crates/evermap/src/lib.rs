@@ -85,8 +85,9 @@ pub use api::guest;
 #[cfg(not(target_family = "wasm"))]
 pub use api::{
     ARENA_BYTES_DEFAULT, ApplicationKey, Batch, Migrations, ObjectInfo, Options,
-    ProtectedRawSession, ProtectedSession, RawRoot, RawSession, RawSnapshot, RawWriteScope,
-    Session, Snapshot, Store, Verify, WritePass, WritePermit, WriteScope,
+    ProtectedRawSession, ProtectedSession, RawRoot, RawSession, RawShared, RawSnapshot,
+    RawWriteScope, Reads, Session, ShareOptions, Shared, SharedRead, SharedWrite, Snapshot, Store,
+    Verify, WritePass, WritePermit, WriteScope,
 };
 #[cfg(not(target_family = "wasm"))]
 pub use commit::{Durability, WhenLogFull, WriteOptions};

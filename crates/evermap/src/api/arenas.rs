@@ -65,8 +65,11 @@ impl Inner {
         self.catalog().change(|mut catalog| {
             catalog.fields().arenas.push(Arena { base, length, high_water: base }).map(drop)
         })?;
-        let arenas = [Arena { base, length, high_water: base }];
-        self.book.take_above(&arenas, bytes)?.ok_or_else(|| Error::OutOfAddresses {
+        let taken = self.catalog().look(|catalog, _| {
+            let arenas: Vec<Arena> = catalog.arenas.iter().copied().collect();
+            self.book.take_above(&arenas, bytes)
+        })??;
+        taken.ok_or_else(|| Error::OutOfAddresses {
             what: "an object".to_string(),
             bytes,
             why: "other processes took the new arena at once".to_string(),

@@ -246,7 +246,8 @@ impl Batch {
         } else {
             self.file_system.sync()?;
         }
-        self.inner.publish(&self.finished)?;
+        let made = std::mem::take(&mut self.files);
+        self.inner.publish(&self.finished, made)?;
         self.finished.clear();
         Ok(())
     }

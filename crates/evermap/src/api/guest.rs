@@ -419,8 +419,8 @@ impl Store {
     ) -> Result<GuestSession> {
         let inner = &self.inner;
         let environment = memory.environment(inner, addresses);
-        inner.find_and_open(name, |found| {
-            let mut writer = inner.with_place(name, found.uuid, |place| {
+        inner.find_and_open(name, |located| {
+            let mut writer = inner.with_place(name, located.uuid, |place| {
                 let patience = inner.options.busy_timeout;
                 GuestWriter::open(&environment, place, options, patience)
             })?;
@@ -461,8 +461,8 @@ impl Store {
         let inner = &self.inner;
         let none: Arc<dyn GuestAddresses> = Arc::new(NoAddresses);
         let environment = memory.environment(inner, &none);
-        inner.find_and_open(name, |found| {
-            let reader = inner.with_place(name, found.uuid, |place| {
+        inner.find_and_open(name, |located| {
+            let reader = inner.with_place(name, located.uuid, |place| {
                 Reader::open_for(&environment, place, reading.stores())
             })?;
             check_application(inner, name, reader.superblock(), self.application)?;
@@ -480,9 +480,9 @@ pub(super) fn info(inner: &Arc<Inner>, name: &str) -> Result<ObjectInfo> {
     let own = OwnMemory::new(GuestWindow::default())?;
     let none: Arc<dyn GuestAddresses> = Arc::new(NoAddresses);
     let environment = own.memory.environment(inner, &none);
-    inner.find_and_open(name, |found| {
+    inner.find_and_open(name, |located| {
         let open = |place: &Place| Reader::open(&environment, place);
-        let reader = inner.with_place(name, found.uuid, open)?;
+        let reader = inner.with_place(name, located.uuid, open)?;
         ObjectInfo::of_reader(name, &reader)
     })
 }

@@ -9,6 +9,7 @@ use super::publish::Finished;
 use super::store::Store;
 use crate::catalog::Lease;
 use crate::error::Result;
+use crate::storage::File;
 
 /// An object that is being taken in. Dropping it gives everything up.
 pub(crate) struct Import {
@@ -83,16 +84,17 @@ impl Import {
         Ok(base)
     }
 
-    /// Names the object, whose file is complete and flushed.
-    pub(crate) fn publish(mut self, created_ns: u64) -> Result<()> {
+    /// Names the object, whose file is complete, flushed, and locked as `made`.
+    pub(crate) fn publish(mut self, created_ns: u64, made: Arc<dyn File>) -> Result<()> {
         self.inner.storage.sync_directory(&self.folder())?;
-        self.inner.publish(&[Finished {
+        let finished = Finished {
             name: self.name.clone(),
             uuid: self.uuid,
             created_ns,
             leases: self.leases.clone(),
             replace: false,
-        }])?;
+        };
+        self.inner.publish(&[finished], vec![made])?;
         self.is_done = true;
         Ok(())
     }

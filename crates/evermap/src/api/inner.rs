@@ -13,15 +13,16 @@ use tracing::{debug, warn};
 
 use super::arenas::StoreAddresses;
 use super::catalog_access::CatalogAccess;
-use super::leases::LeaseBook;
+use super::leases::{LeaseBook, SharedLeases};
 use super::options::Options;
+use super::share::SharedCore;
 use crate::address::AddressSpace;
-use crate::catalog::{self, Found};
+use crate::catalog::{self, Found, Lease};
 use crate::error::{Error, Result};
-use crate::format::KIND_OBJECT;
+use crate::format::{KIND_OBJECT, Superblock};
 pub(super) use crate::layout::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
 use crate::mutate::{Mutant, mutated};
-use crate::object::{Environment, Identity, Place, hex};
+use crate::object::{Environment, Identity, Place, hex, lease_of};
 use crate::storage::{File, FileIdentity, OpenMode, Storage, parent_of};
 
 /// Open stores of this process by identity of their directory.
@@ -50,6 +51,8 @@ pub(super) enum OpenObject {
     Reading(Weak<dyn Any + Send + Sync>),
     /// One session.
     Writing,
+    /// One session that threads share.
+    Shared(Weak<SharedCore>),
 }
 
 /// The list of what is open, locked.
@@ -60,6 +63,7 @@ pub(super) enum Current {
     Closed,
     Writing,
     Reading(Arc<dyn Any + Send + Sync>),
+    Shared(Arc<SharedCore>),
 }
 
 pub(super) struct Inner {
@@ -73,6 +77,8 @@ pub(super) struct Inner {
     pub(super) book: Arc<LeaseBook>,
     catalog: Mutex<CatalogAccess>,
     open: Mutex<HashMap<[u8; 16], OpenObject>>,
+    /// Held while an object is opened for sharing.
+    pub(super) sharing: Mutex<()>,
     /// First bytes of the ids of all objects made here: while the byte of the lock file at this
     /// offset is locked, their maker lives, and nobody sweeps their unfinished files away.
     pub(super) token: Mutex<Option<u64>>,
@@ -181,6 +187,7 @@ impl Inner {
             book,
             catalog: Mutex::new(catalog),
             open: Mutex::default(),
+            sharing: Mutex::default(),
             token: Mutex::default(),
             swept: Mutex::new(false),
             _registration: Registration(identity),
@@ -205,7 +212,7 @@ impl Inner {
     }
 
     /// The same, with what is open of one object. Waits for another thread that is just closing
-    /// its last snapshot: the addresses are free only after that.
+    /// its last snapshot or shared handle: the addresses are free only after that.
     pub(super) fn open_object(&self, uuid: [u8; 16]) -> (OpenObjects<'_>, Current) {
         loop {
             let open = self.open_objects();
@@ -213,6 +220,7 @@ impl Inner {
                 None => Some(Current::Closed),
                 Some(OpenObject::Writing) => Some(Current::Writing),
                 Some(OpenObject::Reading(weak)) => weak.upgrade().map(Current::Reading),
+                Some(OpenObject::Shared(weak)) => weak.upgrade().map(Current::Shared),
             };
             match current {
                 Some(current) => return (open, current),
@@ -253,8 +261,9 @@ impl Inner {
         }
     }
 
-    /// Opens an object by whichever of its two homes its file is in: its maker may have died
-    /// between naming it in the catalog and moving it.
+    /// Opens an object by whichever of its two homes its file is in. Its maker may have died between
+    /// naming it in the catalog and moving it, or may be about to move it: so the second home is
+    /// looked at twice.
     pub(super) fn with_place<R>(
         &self,
         name: &str,
@@ -266,34 +275,104 @@ impl Inner {
             Err(e) if e.is_missing_file() => e,
             other => return other,
         };
-        match open(&Place { path: self.path_in(BUILDING, uuid), ..place }) {
+        match open(&Place { path: self.path_in(BUILDING, uuid), ..place.clone() }) {
+            Err(e) if e.is_missing_file() => {}
+            other => return other,
+        }
+        match open(&place) {
             Err(e) if e.is_missing_file() => Err(missing),
             other => other,
         }
     }
 
-    /// Finds an object and opens it. Between the two it may be replaced, and its old file be gone:
-    /// then the name leads to another one.
+    /// Finds an object and opens it. Between the two the object may be replaced or removed, and an
+    /// error about the old object says nothing about the one that has the name now. So every error
+    /// is held against the catalog: it counts only if the name still leads to the same object.
     pub(super) fn find_and_open<R>(
         &self,
         name: &str,
-        open: impl Fn(&Found) -> Result<R>,
+        open: impl Fn(Located) -> Result<R>,
     ) -> Result<R> {
-        for _ in 0..3 {
-            match open(&self.find(name)?) {
-                Err(e) if e.is_missing_file() => {}
-                other => return other,
+        let mut last: Option<([u8; 16], Error)> = None;
+        let mut same = 0;
+        for _ in 0..LOOK_UPS_MAX {
+            let located = self.locate(name)?;
+            let uuid = located.uuid;
+            if let Some((_, error)) = last.take_if(|(before, _)| *before == uuid) {
+                // The file of an object may be replaced by a copy of it: that is the same object.
+                same += 1;
+                if !error.is_missing_file() {
+                    return Err(error);
+                }
+                if same == SAME_FILE_MAX {
+                    return Err(self.file_missing(name, uuid));
+                }
+            }
+            match open(located) {
+                Err(error) => last = Some((uuid, error)),
+                opened => return opened,
             }
         }
-        let found = self.find(name)?;
-        Err(Error::Damaged {
-            path: self.place(name, found.uuid).path,
+        Err(Error::Busy {
+            what: format!("object `{name}` of store {}", self.directory.display()),
+            holder: format!("other processes replaced it {LOOK_UPS_MAX} times during this call"),
+        })
+    }
+
+    /// Finds a name and shares the addresses of its object, in one look at the catalog: from then on
+    /// no other object gets them.
+    fn locate(&self, name: &str) -> Result<Located> {
+        catalog::check_name(name)?;
+        let located = self.catalog().look(|catalog, _| {
+            let Some(found) = catalog.find(name) else { return Ok(None) };
+            let leases = self.book.share(&found.leases)?;
+            Ok(Some(Located { uuid: found.uuid, leases }))
+        })?;
+        located?.ok_or_else(|| self.not_found(name))
+    }
+
+    fn file_missing(&self, name: &str, uuid: [u8; 16]) -> Error {
+        Error::Damaged {
+            path: self.place(name, uuid).path,
             what: "the object's file",
             found: "no such file".to_string(),
             expected: format!("the file of object `{name}`"),
-        })
+        }
     }
 }
+
+/// An object that was found by its name.
+pub(super) struct Located {
+    pub(super) uuid: [u8; 16],
+    /// The addresses that the catalog gave it then.
+    pub(super) leases: SharedLeases,
+}
+
+impl Located {
+    /// Shares the addresses of all regions of the object, which was opened meanwhile. An object that
+    /// grew since the catalog was read has more.
+    pub(super) fn into_leases(
+        mut self,
+        inner: &Inner,
+        superblock: &Superblock,
+    ) -> Result<SharedLeases> {
+        let regions = superblock.regions().iter().map(lease_of);
+        let wanted: Vec<Lease> = regions.map(|(base, bytes)| Lease { base, bytes }).collect();
+        let grew = self.leases.add(&wanted)?;
+        // They were shared without a look at the catalog. If the object was removed before that, the
+        // next look-up finds what has its name now.
+        if grew && !inner.catalog().look(|catalog, _| catalog.has_uuid(self.uuid))? {
+            let path = inner.path_in(OBJECTS, self.uuid);
+            return Err(Error::from_io(std::io::ErrorKind::NotFound.into(), "open", &path));
+        }
+        Ok(self.leases)
+    }
+}
+
+/// Look-ups of one call. Each further one needs another process that replaced the object meanwhile.
+const LOOK_UPS_MAX: usize = 1000;
+/// Look-ups that find the same object without its file, before that is damage.
+const SAME_FILE_MAX: usize = 8;
 
 impl Drop for Inner {
     fn drop(&mut self) {

@@ -26,6 +26,7 @@ mod raw;
 mod registry;
 mod registry_lines;
 mod session;
+mod share;
 mod snapshot;
 mod store;
 mod sweep;
@@ -45,5 +46,6 @@ pub use protected::{
 };
 pub use raw::{RawRoot, RawSession, RawSnapshot};
 pub use session::Session;
+pub use share::{RawShared, Reads, ShareOptions, Shared, SharedRead, SharedWrite};
 pub use snapshot::Snapshot;
 pub use store::Store;

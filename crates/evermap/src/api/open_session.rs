@@ -9,16 +9,17 @@ use tracing::warn;
 
 use super::application::{ApplicationKey, check_application};
 use super::info::ObjectInfo;
-use super::inner::{Current, Inner, OpenObject};
+use super::inner::{Current, Inner, Located, OpenObject};
+use super::leases::SharedLeases;
 use super::options::Verify;
 use super::snapshot::busy_here;
 use crate::address::AccessKey;
 use crate::alloc::Heap;
-use crate::catalog::{self, Found, Lease};
+use crate::catalog::{self, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::Result;
 use crate::format::Superblock;
-use crate::object::{BackgroundVerification, ObjectMap, Protection, Protector, Writer, lease_of};
+use crate::object::{BackgroundVerification, ObjectMap, Protection, Protector, Writer};
 
 /// An object open for writing. Dropping it forgets what was not committed.
 pub(super) struct OpenSession {
@@ -30,7 +31,8 @@ pub(super) struct OpenSession {
     inner: Arc<Inner>,
     uuid: [u8; 16],
     name: String,
-    leases: Vec<Lease>,
+    /// Addresses of the committed regions; `None` only while the session is being dropped.
+    leases: Option<SharedLeases>,
     /// The next commit has something to say even if no page changed.
     head_changed: bool,
 }
@@ -44,25 +46,44 @@ impl OpenSession {
         application: Option<ApplicationKey>,
         look: impl Fn(&Superblock) -> Result<R>,
     ) -> Result<(OpenSession, R)> {
-        inner.find_and_open(name, |found| {
-            mark_as_written(inner, name, found)?;
-            let opened = OpenSession::open_writer(inner, name, options, found.uuid);
-            let session = opened.inspect_err(|_| {
-                inner.open_objects().remove(&found.uuid);
-            })?;
-            // From here on dropping the session takes the mark away.
-            check_application(inner, name, session.writer().head(), application)?;
-            let looked = look(session.writer().head())?;
-            Ok((session, looked))
+        inner.find_and_open(name, |located| {
+            OpenSession::open_located(inner, name, options, application, located, &look)
         })
+    }
+
+    /// As [`open`](OpenSession::open), for an object that was found.
+    pub(super) fn open_located<R>(
+        inner: &Arc<Inner>,
+        name: &str,
+        options: &WriteOptions,
+        application: Option<ApplicationKey>,
+        located: Located,
+        look: impl Fn(&Superblock) -> Result<R>,
+    ) -> Result<(OpenSession, R)> {
+        let uuid = located.uuid;
+        mark_as_written(inner, name, uuid)?;
+        let opened = OpenSession::open_writer(inner, name, options, located);
+        let session = opened.inspect_err(|_| {
+            inner.open_objects().remove(&uuid);
+        })?;
+        // From here on dropping the session takes the mark away.
+        check_application(inner, name, session.writer().head(), application)?;
+        let looked = look(session.writer().head())?;
+        Ok((session, looked))
+    }
+
+    /// Fails when nothing can be committed any more, or by this process.
+    pub(super) fn check_usable(&self) -> Result<()> {
+        self.writer().check_usable()
     }
 
     fn open_writer(
         inner: &Arc<Inner>,
         name: &str,
         options: &WriteOptions,
-        uuid: [u8; 16],
+        located: Located,
     ) -> Result<OpenSession> {
+        let uuid = located.uuid;
         let environment = inner.environment();
         let patience = inner.options.busy_timeout;
         let mut writer = inner.with_place(name, uuid, |place| {
@@ -76,10 +97,7 @@ impl OpenSession {
             Verify::Background => writer.verify_in_background()?,
             Verify::Full => writer.verify().map(|()| None)?,
         };
-        let regions = writer.head().regions().iter();
-        let leases: Vec<Lease> =
-            regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect();
-        inner.book.share(&leases)?;
+        let leases = located.into_leases(inner, writer.head())?;
         Ok(OpenSession {
             verification,
             verified: inner.options.verify == Verify::Full,
@@ -87,7 +105,7 @@ impl OpenSession {
             inner: Arc::clone(inner),
             uuid,
             name: name.to_string(),
-            leases,
+            leases: Some(leases),
             head_changed: false,
         })
     }
@@ -125,25 +143,33 @@ impl OpenSession {
         if !new.is_empty() {
             // First the catalog, then the object: addresses may be recorded and unused, but never
             // used and unrecorded.
-            let all: Vec<Lease> = self.leases.iter().chain(&new).copied().collect();
-            let uuid = self.uuid;
-            let known =
-                self.inner.catalog().change(|catalog| catalog::set_leases(catalog, uuid, &all))?;
+            let known: Vec<Lease> =
+                self.leases.as_ref().map_or_else(Vec::new, |leases| leases.all().to_vec());
+            let all = [&known, &*new].concat();
+            let (uuid, book) = (self.uuid, Arc::clone(&self.inner.book));
+            let known = self.inner.catalog().change(|catalog| {
+                // Whoever finds them in the catalog needs to share them.
+                book.make_shared(&new)?;
+                catalog::set_leases(catalog, uuid, &all)
+            })?;
             if !known {
                 return Err(self.inner.not_found(&self.name));
             }
-            // Nobody else is given them from now on, and readers of the commit need to share them.
-            self.inner.book.share(&new)?;
         }
         let committed = match self.head_changed {
             true => self.writer_mut().commit_head()?,
             false => self.writer_mut().commit()?,
         };
         self.head_changed = false;
-        if committed {
-            self.leases.extend(new);
+        if committed && let Some(leases) = &mut self.leases {
+            leases.adopt(new);
         }
         Ok(committed)
+    }
+
+    /// Are there changes that no commit has? See [`Writer::has_changes`].
+    pub(super) fn has_changes(&mut self) -> Result<bool> {
+        Ok(self.head_changed || self.writer_mut().has_changes()?)
     }
 
     pub(super) fn rollback(&mut self) -> Result<()> {
@@ -212,6 +238,12 @@ impl OpenSession {
 
     /// Ends the session, once; dropping it has nobody to tell about errors.
     pub(super) fn end(&mut self) -> Result<()> {
+        if self.writer.is_some() && matches!(self.has_changes(), Ok(true)) {
+            warn!(
+                object = self.name,
+                "changes that were not committed are forgotten: commit or roll back before the session ends"
+            );
+        }
         let Some(mut writer) = self.writer.take() else {
             return Ok(());
         };
@@ -219,18 +251,18 @@ impl OpenSession {
         self.verification = None;
         let ended = writer.rollback().and_then(|()| writer.close());
         drop(writer);
-        self.inner.book.give_up(&self.leases);
+        self.leases = None;
         self.inner.open_objects().remove(&self.uuid);
         ended
     }
 }
 
 /// Marks an object as written by this process, which must not have it open.
-fn mark_as_written(inner: &Inner, name: &str, found: &Found) -> Result<()> {
-    let (mut open, current) = inner.open_object(found.uuid);
+fn mark_as_written(inner: &Inner, name: &str, uuid: [u8; 16]) -> Result<()> {
+    let (mut open, current) = inner.open_object(uuid);
     match current {
         Current::Closed => {
-            open.insert(found.uuid, OpenObject::Writing);
+            open.insert(uuid, OpenObject::Writing);
             Ok(())
         }
         Current::Writing => Err(busy_here(inner, name, "written")),
@@ -239,6 +271,11 @@ fn mark_as_written(inner: &Inner, name: &str, found: &Found) -> Result<()> {
             drop(open);
             drop(shared);
             Err(busy_here(inner, name, "read"))
+        }
+        Current::Shared(core) => {
+            drop(open);
+            drop(core);
+            Err(busy_here(inner, name, "shared"))
         }
     }
 }

@@ -87,6 +87,7 @@ impl RawSession {
 
 /// A [`Session`] whose object is closed to stores, except in [`scope`](ProtectedSession::scope)s.
 /// Dereferences to the root.
+#[must_use = "a session that ends forgets what was not committed"]
 pub struct ProtectedSession<T> {
     session: Session<T>,
     protector: Option<Arc<Protector>>,
@@ -94,6 +95,7 @@ pub struct ProtectedSession<T> {
 
 /// A [`RawSession`] whose object is closed to stores, except in
 /// [`scope`](ProtectedRawSession::scope)s.
+#[must_use = "a session that ends forgets what was not committed"]
 pub struct ProtectedRawSession {
     session: RawSession,
     protector: Option<Arc<Protector>>,

@@ -5,16 +5,17 @@
 //! its file.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 
 use super::inner::{BUILDING, Current, Inner, OBJECTS, OpenObject};
-use crate::catalog::{self, Found, Lease};
+use crate::catalog::{self, Catalog, Found, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::{Error, Result};
 use crate::mutate::{Mutant, mutated};
 use crate::object::{WRITER_BYTE, Writer, lock_byte};
+use crate::persist::Mut;
 use crate::storage::{File, LockKind, OpenMode};
 
 /// An object that is complete and durable, and not yet in the catalog.
@@ -33,15 +34,23 @@ type Doomed = ([u8; 16], Option<Arc<dyn File>>);
 
 impl Inner {
     /// Names finished objects, whose files are durable, in the catalog: all of them at once.
-    pub(super) fn publish(&self, finished: &[Finished]) -> Result<()> {
-        let replaced = self.catalog().change(|mut catalog| {
+    ///
+    /// `made` are the files that their maker holds locked. They are given up inside of the catalog
+    /// change: a process that finds an object there can write or replace it.
+    pub(super) fn publish(&self, finished: &[Finished], made: Vec<Arc<dyn File>>) -> Result<()> {
+        let mut made = Some(made);
+        let names = || finished.iter().filter(|o| o.replace).map(|o| &*o.name);
+        let replaced = self.change_locked(names, |mut catalog, locked| {
             let mut replaced = Vec::new();
+            made = None;
             for object in finished {
+                // A process that finds the object in the catalog needs to share its addresses.
+                self.book.make_shared(&object.leases)?;
                 if let Some(old) = catalog.find(&object.name) {
                     if !object.replace {
                         return Err(self.exists(&object.name));
                     }
-                    replaced.push(self.lock_for_removal(&object.name, old.uuid)?);
+                    replaced.push(self.lock_now(&object.name, old.uuid, locked)?);
                     catalog::remove(catalog.reborrow(), &object.name, old.uuid)?;
                 }
                 let entry = Found {
@@ -70,9 +79,10 @@ impl Inner {
     /// Takes an object out of the catalog and removes its files.
     pub(super) fn remove(&self, name: &str) -> Result<()> {
         catalog::check_name(name)?;
-        let (uuid, _lock) = self.catalog().change(|catalog| {
+        let names = || std::iter::once(name);
+        let (uuid, _lock) = self.change_locked(names, |catalog, locked| {
             let found = catalog.find(name).ok_or_else(|| self.not_found(name))?;
-            let locked = self.lock_for_removal(name, found.uuid)?;
+            let locked = self.lock_now(name, found.uuid, locked)?;
             if mutated(Mutant::RemovalBeforeCommit) {
                 self.remove_files(found.uuid);
             }
@@ -135,12 +145,54 @@ impl Inner {
         writer.close()
     }
 
+    /// Changes the catalog when the objects of some names are locked for removal, which waits for
+    /// their writers up to the busy timeout.
+    ///
+    /// The waiting is done before the catalog is locked: readers need the catalog, and so does a
+    /// writer whose object grows. `change` locks what was replaced in between, and without waiting.
+    fn change_locked<'a, R, N: Iterator<Item = &'a str>>(
+        &self,
+        names: impl Fn() -> N,
+        mut change: impl FnMut(Mut<'_, Catalog>, &mut Vec<Doomed>) -> Result<R>,
+    ) -> Result<R> {
+        let (since, patience) = (Instant::now(), self.options.busy_timeout);
+        loop {
+            let mut locked = Vec::new();
+            let left = patience.saturating_sub(since.elapsed());
+            if !left.is_zero() {
+                let found: Vec<_> = self.catalog().look(|catalog, _| {
+                    names().filter_map(|name| Some((name, catalog.find(name)?.uuid))).collect()
+                })?;
+                for (name, uuid) in found {
+                    let left = patience.saturating_sub(since.elapsed());
+                    match self.lock_for_removal(name, uuid, left) {
+                        // Perhaps it is another process that removes it: the catalog will tell.
+                        Err(Error::Busy { .. }) => {}
+                        result => locked.push(result?),
+                    }
+                }
+            }
+            let changed = self.catalog().change(|catalog| change(catalog, &mut locked));
+            match changed {
+                Err(Error::Busy { .. }) if since.elapsed() < patience => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// The lock of an object that is about to go: one of those that were taken, or a new one.
+    fn lock_now(&self, name: &str, uuid: [u8; 16], locked: &mut Vec<Doomed>) -> Result<Doomed> {
+        match locked.iter().position(|(known, _)| *known == uuid) {
+            Some(at) => Ok(locked.swap_remove(at)),
+            None => self.lock_for_removal(name, uuid, Duration::ZERO),
+        }
+    }
+
     /// Makes sure that nobody writes an object that is about to go. Readers may stay: they keep
     /// the file's pages, and its addresses, until they close it.
-    fn lock_for_removal(&self, name: &str, uuid: [u8; 16]) -> Result<Doomed> {
+    fn lock_for_removal(&self, name: &str, uuid: [u8; 16], patience: Duration) -> Result<Doomed> {
         let opened = self.with_place(name, uuid, |place| {
             let file = self.storage.open(&place.path, OpenMode::ReadWrite)?;
-            let patience = self.options.busy_timeout;
             lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, &place.called)?;
             Ok(file)
         });

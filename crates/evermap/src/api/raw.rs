@@ -65,6 +65,7 @@ impl RawRoot {
 /// assert_eq!(unsafe { *snapshot.root().address.cast::<[u64; 10]>() }, [7; 10]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[must_use = "a session that ends forgets what was not committed"]
 pub struct RawSession {
     open: OpenSession,
 }
@@ -123,14 +124,7 @@ impl RawSession {
         tag: [u8; 16],
         description: &str,
     ) -> Result<()> {
-        let (address, bytes) = match root {
-            Some(root) => (root.as_ptr().expose_provenance() as u64, bytes),
-            None => (0, 0),
-        };
-        let usable = root.map_or(0, |root| self.heap().usable_size(root) as u64);
-        if root.is_some() && (usable == 0 || usable < bytes) {
-            return Err(Error::BadRoot { object: self.name().to_string(), address, bytes });
-        }
+        let (address, bytes) = check_root(self.heap(), self.name(), root, bytes)?;
         let head = self.open.head_mut();
         head.root_address = address;
         head.root_bytes = bytes;
@@ -238,13 +232,40 @@ impl RawSession {
         self.open.info()
     }
 
-    /// Ends the session, forgetting what was not committed.
+    /// Are there changes that no commit has? Costs a page-table scan and, up to the first change, a
+    /// comparison of the pages that were stored to. No other thread may use the object's memory or heap
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// `DurabilityUnknown` after a failed flush.
+    pub fn has_changes(&mut self) -> Result<bool> {
+        self.open.has_changes()
+    }
+
+    /// Ends the session. Changes that were not committed are forgotten, with a `tracing` event at warn
+    /// level if there are any.
     ///
     /// # Errors
     /// As [`Session::close`](crate::Session::close).
     pub fn close(mut self) -> Result<()> {
         self.open.end()
     }
+}
+
+/// Address and bytes of what is to be a root, if it is an allocated block that is large enough.
+pub(super) fn check_root(
+    heap: &Heap,
+    name: &str,
+    root: Option<NonNull<u8>>,
+    bytes: u64,
+) -> Result<(u64, u64)> {
+    let Some(block) = root else { return Ok((0, 0)) };
+    let address = block.as_ptr().expose_provenance() as u64;
+    let usable = heap.usable_size(block) as u64;
+    if usable == 0 || usable < bytes {
+        return Err(Error::BadRoot { object: name.to_string(), address, bytes });
+    }
+    Ok((address, bytes))
 }
 
 impl std::fmt::Debug for RawSession {

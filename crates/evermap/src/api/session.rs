@@ -45,6 +45,7 @@ use crate::persist::{Mut, Persist};
 /// println!("{first}");
 /// # Ok::<(), evermap::Error>(())
 /// ```
+#[must_use = "a session that ends forgets what was not committed"]
 pub struct Session<T> {
     open: OpenSession,
     root: NonNull<T>,
@@ -122,8 +123,9 @@ impl<T: Persist> Session<T> {
         self.open.rollback()
     }
 
-    /// Ends the session, forgetting what was not committed. Dropping it does the same, but has
-    /// nobody to tell about errors.
+    /// Ends the session. Changes that were not committed are forgotten, with a `tracing` event at warn
+    /// level if there are any: commit them or [roll back](Session::rollback) first. Dropping the session
+    /// does the same, but cannot return errors.
     ///
     /// # Errors
     /// What was committed is durable whatever this returns; after an error the next opening

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use super::application::{ApplicationKey, check_application};
 use super::info::ObjectInfo;
-use super::inner::{Current, Inner, OpenObject};
+use super::inner::{Current, Inner, Located, OpenObject};
+use super::leases::SharedLeases;
 use super::options::Verify;
 use crate::address::AccessKey;
-use crate::catalog::{Found, Lease};
 use crate::error::{Error, Result};
 use crate::format::Superblock;
-use crate::object::{BackgroundVerification, Reader, lease_of};
+use crate::object::{BackgroundVerification, Reader};
 use crate::persist::{Bounds, Persist, SchemaDifference, type_description, type_id};
 
 /// One commit of an object, for reading. Dereferences to the root.
@@ -53,16 +53,18 @@ pub(super) struct Shared {
     verification: Option<BackgroundVerification>,
     verified: bool,
     reader: ManuallyDrop<Reader>,
-    leases: Vec<Lease>,
+    leases: ManuallyDrop<SharedLeases>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         self.verification = None;
-        // SAFETY: dropped once, here, and not used after. The addresses have to be free before
-        // the entry goes: whoever waits for that maps the object again.
-        unsafe { ManuallyDrop::drop(&mut self.reader) };
-        self.inner.book.give_up(&self.leases);
+        // SAFETY: each is dropped once, here, and not used after. The addresses have to be free
+        // before the entry goes: whoever waits for that maps the object again.
+        unsafe {
+            ManuallyDrop::drop(&mut self.reader);
+            ManuallyDrop::drop(&mut self.leases);
+        }
         self.inner.open_objects().remove(&self.uuid);
     }
 }
@@ -185,14 +187,21 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Snapshot<T> {
 impl Shared {
     /// Maps an object, or gives the mapping that this process has already.
     pub(super) fn open(inner: &Arc<Inner>, name: &str) -> Result<Arc<Shared>> {
-        inner.find_and_open(name, |found| Shared::open_found(inner, name, found))
+        inner.find_and_open(name, |located| Shared::open_located(inner, name, located))
     }
 
-    fn open_found(inner: &Arc<Inner>, name: &str, found: &Found) -> Result<Arc<Shared>> {
-        let (mut open, current) = inner.open_object(found.uuid);
+    fn open_located(inner: &Arc<Inner>, name: &str, located: Located) -> Result<Arc<Shared>> {
+        let uuid = located.uuid;
+        let (mut open, current) = inner.open_object(uuid);
         match current {
             Current::Closed => {}
             Current::Writing => return Err(busy_here(inner, name, "written")),
+            Current::Shared(core) => {
+                // The list is unlocked first: the end of the last handle locks it.
+                drop(open);
+                drop(core);
+                return Err(busy_here(inner, name, "shared"));
+            }
             Current::Reading(any) => {
                 // The list is unlocked first: the last snapshot's end locks it.
                 drop(open);
@@ -200,28 +209,24 @@ impl Shared {
             }
         }
         let environment = inner.environment();
-        let reader =
-            inner.with_place(name, found.uuid, |place| Reader::open(&environment, place))?;
+        let reader = inner.with_place(name, uuid, |place| Reader::open(&environment, place))?;
         let verification = match inner.options.verify {
             Verify::Superblock => None,
             Verify::Background => Some(reader.verify_in_background()?),
             Verify::Full => reader.verify().map(|()| None)?,
         };
-        let regions = reader.superblock().regions().iter();
-        let leases: Vec<Lease> =
-            regions.map(lease_of).map(|(base, bytes)| Lease { base, bytes }).collect();
-        inner.book.share(&leases)?;
+        let leases = located.into_leases(inner, reader.superblock())?;
         let shared = Arc::new(Shared {
             inner: Arc::clone(inner),
-            uuid: found.uuid,
+            uuid,
             name: name.to_string(),
             verification,
             verified: inner.options.verify == Verify::Full,
             reader: ManuallyDrop::new(reader),
-            leases,
+            leases: ManuallyDrop::new(leases),
         });
         let any: Arc<dyn Any + Send + Sync> = shared.clone();
-        open.insert(found.uuid, OpenObject::Reading(Arc::downgrade(&any)));
+        open.insert(uuid, OpenObject::Reading(Arc::downgrade(&any)));
         Ok(shared)
     }
 
@@ -276,7 +281,9 @@ impl Shared {
 pub(super) fn busy_here(inner: &Inner, name: &str, how: &str) -> Error {
     Error::Busy {
         what: format!("object `{name}` of store {}", inner.directory.display()),
-        holder: format!("it is being {how} in this process"),
+        holder: format!(
+            "it is being {how} in this process; Store::share lets its threads read and write it"
+        ),
     }
 }
 

@@ -161,8 +161,8 @@ impl Engine {
     }
 
     /// Calls `each` with the address of every page that differs from the last commit's, of what is
-    /// mapped private. What was found is remembered for the next commit.
-    pub(crate) fn look_at_changes(&mut self, mut each: impl FnMut(u64)) -> Result<()> {
+    /// mapped private, until it returns false. What was found is remembered for the next commit.
+    pub(crate) fn look_at_changes(&mut self, mut each: impl FnMut(u64) -> bool) -> Result<()> {
         self.check_usable()?;
         self.find_changed();
         let mut stored = [0; PAGE_BYTES as usize];
@@ -177,8 +177,8 @@ impl Engine {
                 self.read_stored(number, &mut stored)?;
                 // SAFETY: the run lies in a span that is mapped for as long as the engine holds it.
                 let now = unsafe { self.look_at(address, &mut moment) };
-                if self.overlay.changed_lines(number, now, &stored) != 0 {
-                    each(address);
+                if self.overlay.changed_lines(number, now, &stored) != 0 && !each(address) {
+                    return Ok(());
                 }
             }
         }

@@ -59,7 +59,14 @@ impl Reader {
         let lock_file = Arc::clone(&file);
         let _log_lock = gate::hold_log_for_reading(&*lock_file, &place.called)?;
         let log = LogSource::Path(&*environment.storage, &place.log_path, OpenMode::Read);
-        Reader::map(environment, place, file, log, stores)
+        match Reader::map(environment, place, file, log, stores) {
+            // The file was replaced or removed meanwhile. Its log may be that of the new file.
+            Err(_) if !lock_file.has_a_name()? => {
+                let source = std::io::ErrorKind::NotFound.into();
+                Err(Error::from_io(source, "open", &place.path))
+            }
+            opened => opened,
+        }
     }
 
     /// The same for a file that is locked already.

@@ -169,6 +169,11 @@ impl Writer {
         self.engine.overlay().is_empty()
     }
 
+    /// Fails when nothing can be committed any more, or by this process.
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        self.engine.check_usable()
+    }
+
     /// The last commit, and where the log stands.
     pub(crate) fn position(&self) -> (u64, LogPosition) {
         (self.engine.sequence(), self.engine.log_position())
@@ -229,7 +234,10 @@ impl Writer {
             regions: regions?,
         };
         map.look_at_file(&*self.file)?;
-        self.engine.look_at_changes(|address| map.mark_dirty(address, PAGE_BYTES))?;
+        self.engine.look_at_changes(|address| {
+            map.mark_dirty(address, PAGE_BYTES);
+            true
+        })?;
         for span in self.territory.growth().fresh {
             let end = span.file_offset + span.length;
             let mut at = span.file_offset;
@@ -240,6 +248,23 @@ impl Writer {
             }
         }
         Ok(map)
+    }
+
+    /// Would a commit have something to say? Costs a page-table scan and, up to the first change, a
+    /// comparison of the pages that were stored to.
+    pub(crate) fn has_changes(&mut self) -> Result<bool> {
+        self.engine.check_usable()?;
+        if !self.territory.growth().fresh.is_empty() {
+            return Ok(true);
+        }
+        let protector = self.protector.clone();
+        let _open = protector.as_deref().map(Protector::open_for_reading);
+        let mut changed = false;
+        self.engine.look_at_changes(|_| {
+            changed = true;
+            false
+        })?;
+        Ok(changed)
     }
 
     /// Commits; false when nothing had changed. See [`Engine::commit`].
@@ -283,8 +308,10 @@ impl Writer {
         self.commit()
     }
 
-    /// Goes back to the last commit.
+    /// Goes back to the last commit. Not after a failed flush: the last commit is unknown then, and its
+    /// record, which may be in the log, needs the memory that taking growth back would cut off.
     pub(crate) fn rollback(&mut self) -> Result<()> {
+        self.engine.check_usable()?;
         let protector = self.protector.clone();
         let _open = opened(protector.as_deref())?;
         self.engine.rollback()?;

@@ -23,6 +23,7 @@ mod platter;
 mod random;
 mod readers;
 mod runner;
+mod share;
 mod state;
 mod store;
 mod strangers;

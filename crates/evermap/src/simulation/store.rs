@@ -105,7 +105,7 @@ static WINDOWS: AtomicU64 = AtomicU64::new(0);
 const WINDOWS_BASE: u64 = 0x1800_0000_0000;
 const WINDOW_BYTES: u64 = 64 << 30;
 
-fn new_window() -> Window {
+pub(super) fn new_window() -> Window {
     let base = WINDOWS_BASE + WINDOWS.fetch_add(1, Ordering::Relaxed) * WINDOW_BYTES;
     Window::new(base, base + WINDOW_BYTES).unwrap()
 }

@@ -56,8 +56,9 @@ impl Strays<'_> {
         self.look.options.storage.open(&self.look.directory.join(file), OpenMode::Read).is_ok()
     }
 
-    /// Who removes an object has it locked until its files are gone, who makes one until it has
-    /// its name.
+    /// A remover has an object locked until its files are gone. A maker has it locked until it has
+    /// the catalog locked to name it: so a file that is not locked *before* the catalog is read, and
+    /// has no name in it, is nobody's.
     fn is_in_work(&self, file: &Path) -> bool {
         let path = self.look.directory.join(file);
         let opened = self.look.options.storage.open(&path, OpenMode::Read);
@@ -70,7 +71,11 @@ impl Strays<'_> {
             let file = Path::new(OBJECTS).join(name);
             if let Some(uuid) = parse_uuid(name) {
                 // Who removes it may have done so between the two looks: then nobody has it locked.
-                if self.is_stray(&file, uuid) && !self.is_in_work(&file) && self.opens(&file) {
+                if !self.is_in_work(&file)
+                    && self.is_stray(&file, uuid)
+                    && !self.is_in_work(&file)
+                    && self.opens(&file)
+                {
                     self.unnamed(file, uuid);
                 }
             } else if let Some(uuid) = name.strip_suffix(".log").and_then(parse_uuid) {

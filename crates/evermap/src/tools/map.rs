@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use crate::commit::gate;
-use crate::error::{Error, Result};
-use crate::layout::{BUILDING, OBJECTS};
+use crate::error::Result;
 use crate::object::{CONTENT_BYTE, ObjectMap, RegionMap, WRITER_BYTE, hex};
 
-use super::check::{CheckOptions, Look};
+use super::audit::open;
+use super::check::CheckOptions;
 use super::image::Image;
 
 /// What lies where in an object, as of its last commit: allocated blocks, what is stored, what is in
@@ -22,7 +22,7 @@ use super::image::Image;
 /// the page cache.
 ///
 /// # Errors
-/// `NoStore`, `NotFound`; what opening an object for reading returns.
+/// `NoStore`, `NotFound`; `Damaged` when its file is gone; what opening an object for reading returns.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -34,32 +34,8 @@ use super::image::Image;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn map(directory: impl AsRef<Path>, name: &str) -> Result<ObjectMap> {
-    let directory = directory.as_ref();
-    let options = CheckOptions::new();
-    let look = Look::new(directory, &options)?;
-    let listing = look.listing()?;
-    let found = listing.objects.iter().find(|(known, _)| known == name);
-    let Some((name, found)) = found else {
-        return Err(Error::NotFound { store: directory.to_path_buf(), object: name.to_string() });
-    };
-    let mut opened = None;
-    // Its maker may move the file from one to the other between our two looks.
-    for folder in [OBJECTS, BUILDING, OBJECTS] {
-        let store_uuid = Some(listing.store_uuid);
-        let subject = look.subject(folder, found.uuid, Some((name, found)), store_uuid);
-        let image = Image::open(&*options.storage, &subject.place);
-        let missing = image.as_ref().is_err_and(Error::is_missing_file);
-        opened = Some(image);
-        if !missing {
-            break;
-        }
-    }
-    match opened {
-        Some(Ok(image)) => of_image(&image, name),
-        Some(Err(error)) if !error.is_missing_file() => Err(error),
-        // Removed since the catalog was read.
-        _ => Err(Error::NotFound { store: directory.to_path_buf(), object: name.clone() }),
-    }
+    let opened = open(directory.as_ref(), name, &CheckOptions::new())?;
+    of_image(&opened.image, name)
 }
 
 fn of_image(image: &Image, name: &str) -> Result<ObjectMap> {

@@ -68,6 +68,9 @@ pub(in crate::tools) fn read_listing(image: &Image) -> Result<Listing> {
 }
 
 /// Opens an object's last commit.
+///
+/// The image of the catalog keeps the catalog locked until the object is open: no object is removed
+/// or replaced between the look at its name and that at its file.
 pub(in crate::tools) fn open(
     directory: &Path,
     name: &str,

@@ -147,7 +147,7 @@ pub fn import(
         relocation: is_moved.then_some(plan.report),
     };
     let created_ns = image.superblock().created_ns;
-    import.publish(created_ns)?;
+    import.publish(created_ns, written)?;
     Ok(report)
 }
 

@@ -1,0 +1,356 @@
+//! One session of an object that threads of this process share, and who may use it when.
+//!
+//! What readers see is the session's own mapping: the last commit, and on it the stores of the writer.
+//! A writer closes the lock before its first store and opens it when there is nothing that readers must
+//! not see. Readers may be inside while a commit looks at memory, writes its record, flushes, applies
+//! and checkpoints, because none of these changes a byte that a program can read:
+//!
+//! * The scan of the page table and the write protection that it sets concern stores alone.
+//! * Sealing a commit writes the head of page 0, which is not the program's; the root area behind it
+//!   stays as it is. Allocator metadata change too: readers have no access to them.
+//! * New memory is mapped anew at its place, of the same file: a page has the same bytes in both
+//!   mappings, and a fault in between waits for the kernel's lock of the address space.
+//! * An apply writes to the file what the private pages hold already. A private page is given back
+//!   only after that; the page of the file has the same bytes then. So has the copy of a file that
+//!   takes the file's place.
+//!
+//! Rollback and growth being taken back do change what is mapped: they happen with the lock closed.
+
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tracing::warn;
+
+use super::held::{self, GivenUp, Held};
+use super::lock::{Refused, SlotLock};
+use super::options::{Reads, ShareOptions};
+use crate::api::application::{ApplicationKey, check_application};
+use crate::api::inner::{Current, Inner, OpenObject, lock};
+use crate::api::open_session::OpenSession;
+use crate::api::snapshot::busy_here;
+use crate::error::{Error, Result};
+use crate::format::Superblock;
+
+/// An object that is open for sharing. Dropping it forgets what was not committed.
+pub(in crate::api) struct SharedCore {
+    /// Touched by the writer whose turn it is, and by nobody else.
+    writing: UnsafeCell<Writing>,
+    lock: SlotLock,
+    options: ShareOptions,
+    /// As it was when the object was opened.
+    head: Box<Superblock>,
+    /// Says which lock this is in what a thread holds: no other lock has the number, ever.
+    number: u64,
+    /// What anybody may ask for, also while a writer is at work.
+    public: Mutex<Public>,
+    /// The object and its file, for messages.
+    called: String,
+    path: PathBuf,
+}
+
+/// What is known of a shared object without its lock.
+#[derive(Clone, Debug)]
+pub(super) struct Public {
+    pub(super) root_address: u64,
+    pub(super) root_bytes: u64,
+    pub(super) root_tag: [u8; 16],
+    pub(super) root_description: String,
+    pub(super) regions: Vec<(u64, u64)>,
+    pub(super) sequence: u64,
+}
+
+impl Public {
+    fn of(open: &OpenSession) -> Public {
+        let head = open.head();
+        Public {
+            root_address: head.root_address,
+            root_bytes: head.root_bytes,
+            root_tag: head.root_type_id,
+            root_description: head.schema(),
+            regions: open.regions(),
+            sequence: open.sequence(),
+        }
+    }
+}
+
+struct Writing {
+    open: OpenSession,
+    /// There may be stores that no commit has.
+    stored: bool,
+    /// The lock is open although a writer has its turn.
+    readers_in: bool,
+}
+
+// SAFETY: `writing` is reached by a `Turn`, of which there is one at a time, or by whoever has the
+// core for itself. The session itself may be used by one thread after the other.
+unsafe impl Send for SharedCore {}
+// SAFETY: as above; everything else is made for sharing.
+unsafe impl Sync for SharedCore {}
+
+impl SharedCore {
+    /// Opens an object for sharing, or finds it open.
+    pub(in crate::api) fn open(
+        inner: &Arc<Inner>,
+        name: &str,
+        options: &ShareOptions,
+        application: Option<ApplicationKey>,
+    ) -> Result<Arc<SharedCore>> {
+        // One after the other: the second call finds what the first one opens.
+        let _opening = lock(&inner.sharing);
+        inner.find_and_open(name, |located| {
+            let uuid = located.uuid;
+            let (open, current) = inner.open_object(uuid);
+            // The list is unlocked first: the end of a snapshot or of a shared object locks it.
+            drop(open);
+            if let Current::Shared(core) = current {
+                check_application(inner, name, &core.head, application)?;
+                if core.options != *options {
+                    return Err(busy_here(inner, name, "shared with other options"));
+                }
+                return Ok(core);
+            }
+            let write = &options.write;
+            let (session, head) = OpenSession::open_located(
+                inner,
+                name,
+                write,
+                application,
+                located,
+                |superblock| Ok(Box::new(*superblock)),
+            )?;
+            static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+            let core = Arc::new(SharedCore {
+                number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+                public: Mutex::new(Public::of(&session)),
+                path: inner.place(name, uuid).path,
+                writing: UnsafeCell::new(Writing {
+                    open: session,
+                    stored: false,
+                    readers_in: false,
+                }),
+                lock: SlotLock::new(std::process::id()),
+                options: options.clone(),
+                head,
+                called: format!("object `{name}` of store {}", inner.directory.display()),
+            });
+            inner.open_objects().insert(uuid, OpenObject::Shared(Arc::downgrade(&core)));
+            Ok(core)
+        })
+    }
+
+    /// The superblock as it was when the object was opened.
+    pub(in crate::api) fn head(&self) -> &Superblock {
+        &self.head
+    }
+
+    /// What is known without the lock.
+    pub(super) fn public(&self) -> MutexGuard<'_, Public> {
+        lock(&self.public)
+    }
+
+    /// Do threads read or write it now?
+    pub(super) fn is_in_use(&self) -> bool {
+        self.lock.is_in_use()
+    }
+
+    /// Begins to read in the calling thread. Each success is ended once, by
+    /// [`end_read`](SharedCore::end_read) in the same thread.
+    #[inline]
+    pub(in crate::api) fn begin_read(&self) -> Result<()> {
+        match held::read_again(self.number) {
+            Held::Not => {}
+            Held::Reading => return Ok(()),
+            Held::Writing => return Err(self.would_deadlock("writes")),
+        }
+        match self.lock.enter(held::thread_number()) {
+            Ok(place) => {
+                held::note(self.number, Some(place));
+                Ok(())
+            }
+            Err(refused) => Err(self.refused(refused)),
+        }
+    }
+
+    /// Ends one read of the calling thread; false when it does not read.
+    #[inline]
+    pub(in crate::api) fn end_read(&self) -> bool {
+        match held::give_up(self.number, true) {
+            GivenUp::Nothing => return false,
+            GivenUp::Last(Some(place)) => self.lock.leave(place),
+            GivenUp::OneOfSeveral | GivenUp::Last(None) => {}
+        }
+        true
+    }
+
+    /// Begins to write in the calling thread: waits for earlier writers, then for readers to leave.
+    pub(in crate::api) fn begin_write(&self) -> Result<Turn<'_>> {
+        let turn = self.take_turn()?;
+        self.lock.close();
+        Ok(turn)
+    }
+
+    /// Makes what is committed durable. Readers stay.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.upkeep(OpenSession::sync)
+    }
+
+    /// Writes commits to the object file and empties the log. Readers stay.
+    pub(super) fn checkpoint(&self) -> Result<bool> {
+        self.upkeep(OpenSession::checkpoint)
+    }
+
+    /// A writer's turn with the lock open: for calls that change nothing that readers see.
+    fn upkeep<R>(&self, call: impl FnOnce(&mut OpenSession) -> Result<R>) -> Result<R> {
+        let mut turn = self.take_turn()?;
+        turn.writing().readers_in = true;
+        let result = call(&mut turn.writing().open);
+        turn.break_if_unusable();
+        result
+    }
+
+    fn take_turn(&self) -> Result<Turn<'_>> {
+        match held::held(self.number) {
+            Held::Not => {}
+            Held::Reading => return Err(self.would_deadlock("reads")),
+            Held::Writing => return Err(self.would_deadlock("writes")),
+        }
+        self.lock.take_turn().map_err(|refused| self.refused(refused))?;
+        held::note(self.number, None);
+        Ok(Turn { core: self, of_this_thread: PhantomData })
+    }
+
+    /// Ends the session. Everything else has been dropped.
+    pub(in crate::api) fn close(mut self) -> Result<()> {
+        self.writing.get_mut().open.end()
+    }
+
+    #[cold]
+    fn would_deadlock(&self, how: &'static str) -> Error {
+        Error::WouldDeadlock { what: self.called.clone(), how }
+    }
+
+    #[cold]
+    fn refused(&self, refused: Refused) -> Error {
+        match refused {
+            Refused::Broken(why) => Error::DurabilityUnknown { path: self.path.clone(), why },
+            Refused::Forked => Error::Busy {
+                what: self.called.clone(),
+                holder: "a thread of the process that this one was forked from writes it".into(),
+            },
+        }
+    }
+}
+
+/// The turn of the calling thread as the writer of a shared object.
+pub(in crate::api) struct Turn<'a> {
+    core: &'a SharedCore,
+    /// It ends in the thread that has it noted.
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl<'a> Turn<'a> {
+    /// The turn that the calling thread has already, for callers that cannot keep a guard.
+    pub(super) fn resume(core: &'a SharedCore) -> Option<ManuallyDrop<Turn<'a>>> {
+        (held::held(core.number) == Held::Writing)
+            .then(|| ManuallyDrop::new(Turn { core, of_this_thread: PhantomData }))
+    }
+
+    fn writing(&mut self) -> &mut Writing {
+        // SAFETY: there is one turn at a time, and it is borrowed exclusively here.
+        unsafe { &mut *self.core.writing.get() }
+    }
+
+    /// The session, for looking at.
+    pub(in crate::api) fn session(&self) -> &OpenSession {
+        // SAFETY: there is one turn at a time, and it is borrowed here.
+        unsafe { &(*self.core.writing.get()).open }
+    }
+
+    /// The session, for storing to the object: no reader is inside from now on.
+    pub(in crate::api) fn storing(&mut self) -> &mut OpenSession {
+        self.exclude_readers();
+        let writing = self.writing();
+        writing.stored = true;
+        &mut writing.open
+    }
+
+    /// May there be stores that no commit has?
+    pub(super) fn has_uncommitted(&self) -> bool {
+        // SAFETY: there is one turn at a time, and it is borrowed here.
+        unsafe { (*self.core.writing.get()).stored }
+    }
+
+    fn exclude_readers(&mut self) {
+        if std::mem::take(&mut self.writing().readers_in) {
+            self.core.lock.close();
+        }
+    }
+
+    pub(in crate::api) fn commit(&mut self) -> Result<bool> {
+        if self.core.options.reads == Reads::EarlyRead && !self.writing().readers_in {
+            self.writing().readers_in = true;
+            self.core.lock.open();
+        }
+        let committed = self.writing().open.commit();
+        if committed.is_ok() {
+            self.writing().stored = false;
+            self.publish();
+        }
+        self.break_if_unusable();
+        committed
+    }
+
+    pub(in crate::api) fn rollback(&mut self) -> Result<()> {
+        self.exclude_readers();
+        let rolled_back = self.writing().open.rollback();
+        match &rolled_back {
+            Ok(()) => {
+                self.writing().stored = false;
+                self.publish();
+            }
+            // What is mapped is neither the last commit nor what was stored.
+            Err(error) => self.core.lock.break_down(error.to_string()),
+        }
+        self.break_if_unusable();
+        rolled_back
+    }
+
+    /// Renews what is known without the lock.
+    pub(super) fn publish(&mut self) {
+        let public = Public::of(self.session());
+        *self.core.public() = public;
+    }
+
+    /// After a failed flush nobody can tell whether what is mapped will be there after a crash: no
+    /// reader may see it any more.
+    fn break_if_unusable(&mut self) {
+        if let Err(error) = self.session().check_usable() {
+            let why = match error {
+                Error::DurabilityUnknown { why, .. } => why,
+                other => other.to_string(),
+            };
+            self.core.lock.break_down(why);
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    /// Forgets what was not committed, also while a panic unwinds: readers find the last commit.
+    fn drop(&mut self) {
+        if self.writing().stored && self.session().check_usable().is_ok() {
+            warn!(object = self.core.called, "changes that were not committed are forgotten");
+            if let Err(error) = self.rollback() {
+                warn!(%error, object = self.core.called, "changes cannot be taken back");
+            }
+        }
+        if !std::mem::take(&mut self.writing().readers_in) {
+            self.core.lock.open();
+        }
+        held::give_up(self.core.number, false);
+        self.core.lock.end_turn();
+    }
+}

@@ -1,0 +1,232 @@
+//! Sharing an object without a Rust type, and without guards: for other languages.
+
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::core::{SharedCore, Turn};
+use super::options::ShareOptions;
+use crate::alloc::Heap;
+use crate::api::info::ObjectInfo;
+use crate::api::raw::{RawRoot, check_root};
+use crate::api::store::Store;
+use crate::error::{Error, Result};
+
+/// An object that threads of this process share, whatever its root is. What [`Shared`](crate::Shared)
+/// does with guards is done here with calls: each `begin` is ended once, in the same thread. Clones are
+/// the same object.
+///
+/// ```
+/// use evermap::{ShareOptions, Store};
+/// # let directory = tempfile::tempdir()?;
+/// let store = Store::create_new(directory.path().join("store"))?;
+/// store.create_raw("numbers")?;
+/// let numbers = store.share_raw("numbers", &ShareOptions::new())?;
+/// numbers.begin_write()?;
+/// let block = numbers.on_heap(|heap| heap.allocate_zeroed(80, 8))??;
+/// // SAFETY: the tag is no Rust type's.
+/// unsafe { numbers.set_root(Some(block), 80, [0; 16], "ten numbers") }?;
+/// numbers.commit()?;
+/// numbers.end_write()?;
+///
+/// numbers.begin_read()?;
+/// assert_eq!(numbers.root().bytes, 80);
+/// numbers.end_read()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct RawShared {
+    core: Arc<SharedCore>,
+    name: String,
+}
+
+impl Store {
+    /// As [`share_with`](Store::share_with), whatever the object's root is.
+    ///
+    /// # Errors
+    /// As [`share`](Store::share), without `SchemaMismatch`.
+    pub fn share_raw(&self, name: &str, options: &ShareOptions) -> Result<RawShared> {
+        let core = SharedCore::open(&self.inner, name, options, self.application)?;
+        Ok(RawShared { core, name: name.to_string() })
+    }
+}
+
+impl RawShared {
+    /// The object's name when it was opened.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The root, as the last writer set it. To follow it, read or write.
+    pub fn root(&self) -> RawRoot {
+        let public = self.core.public();
+        RawRoot {
+            address: std::ptr::with_exposed_provenance_mut(public.root_address as usize),
+            bytes: public.root_bytes,
+            tag: public.root_tag,
+            description: public.root_description.clone(),
+        }
+    }
+
+    /// Address ranges of the object as of its last commit: base and bytes of each.
+    pub fn regions(&self) -> Vec<(u64, u64)> {
+        self.core.public().regions.clone()
+    }
+
+    /// Number of the last commit.
+    pub fn sequence(&self) -> u64 {
+        self.core.public().sequence
+    }
+
+    /// Do threads read or write it now, or wait to?
+    pub fn is_in_use(&self) -> bool {
+        self.core.is_in_use()
+    }
+
+    /// Begins to read, as [`Shared::read`](crate::Shared::read) does.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn begin_read(&self) -> Result<()> {
+        self.core.begin_read()
+    }
+
+    /// Ends one read of the calling thread.
+    ///
+    /// # Errors
+    /// `NotLocked` when it does not read.
+    #[inline]
+    pub fn end_read(&self) -> Result<()> {
+        match self.core.end_read() {
+            true => Ok(()),
+            false => Err(self.not_locked("reads")),
+        }
+    }
+
+    /// Begins to write, as [`Shared::write`](crate::Shared::write) does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_write(&self) -> Result<()> {
+        // It is resumed by the calls below, and ended by `end_write`.
+        self.core.begin_write().map(std::mem::forget)
+    }
+
+    /// Ends the write section of the calling thread. Returns false when it forgot changes that were not
+    /// committed.
+    ///
+    /// # Errors
+    /// `NotLocked` when the thread does not write.
+    pub fn end_write(&self) -> Result<bool> {
+        let turn = ManuallyDrop::into_inner(self.turn()?);
+        Ok(!turn.has_uncommitted())
+    }
+
+    /// Calls `call` with the object's allocator.
+    ///
+    /// # Errors
+    /// `NotLocked` when the calling thread does not write.
+    pub fn on_heap<R>(&self, call: impl FnOnce(&Heap) -> R) -> Result<R> {
+        Ok(call(self.turn()?.storing().heap()))
+    }
+
+    /// Sets the root, see [`RawSession::set_root`](crate::RawSession::set_root).
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As there, and `NotLocked` when the calling thread does not write.
+    pub unsafe fn set_root(
+        &self,
+        root: Option<NonNull<u8>>,
+        bytes: u64,
+        tag: [u8; 16],
+        description: &str,
+    ) -> Result<()> {
+        let mut turn = self.turn()?;
+        let open = turn.storing();
+        let (address, bytes) = check_root(open.heap(), &self.name, root, bytes)?;
+        let head = open.head_mut();
+        head.root_address = address;
+        head.root_bytes = bytes;
+        head.root_type_id = tag;
+        head.set_schema(description);
+        turn.publish();
+        Ok(())
+    }
+
+    /// Says that the calling thread stores to the object's memory after a commit, which may have let
+    /// readers in: waits until they have left.
+    ///
+    /// # Errors
+    /// `NotLocked` when the calling thread does not write.
+    pub fn exclude_readers(&self) -> Result<()> {
+        self.turn()?.storing();
+        Ok(())
+    }
+
+    /// As [`SharedWrite::commit`](crate::SharedWrite::commit).
+    ///
+    /// # Errors
+    /// As there, and `NotLocked` when the calling thread does not write.
+    pub fn commit(&self) -> Result<bool> {
+        self.turn()?.commit()
+    }
+
+    /// As [`SharedWrite::rollback`](crate::SharedWrite::rollback).
+    ///
+    /// # Errors
+    /// As there, and `NotLocked` when the calling thread does not write.
+    pub fn rollback(&self) -> Result<()> {
+        self.turn()?.rollback()
+    }
+
+    /// As [`Shared::sync`](crate::Shared::sync).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sync(&self) -> Result<()> {
+        self.core.sync()
+    }
+
+    /// As [`Shared::checkpoint`](crate::Shared::checkpoint).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn checkpoint(&self) -> Result<bool> {
+        self.core.checkpoint()
+    }
+
+    /// What is known about the object, uncommitted allocations included.
+    ///
+    /// # Errors
+    /// `NotLocked` when the calling thread does not write.
+    pub fn info(&self) -> Result<ObjectInfo> {
+        self.turn()?.session().info()
+    }
+
+    /// As [`Shared::close`](crate::Shared::close).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn close(self) -> Result<()> {
+        Arc::into_inner(self.core).map_or(Ok(()), SharedCore::close)
+    }
+
+    fn turn(&self) -> Result<ManuallyDrop<Turn<'_>>> {
+        Turn::resume(&self.core).ok_or_else(|| self.not_locked("writes"))
+    }
+
+    #[cold]
+    fn not_locked(&self, how: &'static str) -> Error {
+        Error::NotLocked { what: format!("object `{}`", self.name), how }
+    }
+}
+
+impl std::fmt::Debug for RawShared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RawShared").field("object", &self.name).finish_non_exhaustive()
+    }
+}

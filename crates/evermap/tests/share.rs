@@ -1,0 +1,405 @@
+//! Threads of one process read and write one object through a shared handle.
+//!
+//! `EVERMAP_TEST_SECONDS` sets how long the tests with many threads run.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, mpsc};
+use std::time::{Duration, Instant};
+
+use common::{TestStore, argument, child};
+use evermap::{Error, PVec, Reads, ShareOptions, Shared, Store};
+
+/// Elements of an object whose state `n` is `n` in all of them; they lie on many pages.
+const NUMBERS: usize = 5_000;
+const READERS: usize = 8;
+
+fn work_time(default: f64) -> Duration {
+    let given = std::env::var("EVERMAP_TEST_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs_f64(given.unwrap_or(default))
+}
+
+fn store_of_zeros() -> TestStore {
+    let test = TestStore::new();
+    test.create::<PVec<u64>, _>("v", vec![0; NUMBERS]).unwrap();
+    test
+}
+
+fn early() -> ShareOptions {
+    ShareOptions::new().reads(Reads::EarlyRead)
+}
+
+/// The state that a reader sees, which must be one state.
+fn state_of(numbers: &PVec<u64>) -> u64 {
+    let first = numbers[0];
+    assert!(numbers.iter().all(|n| *n == first), "a torn state");
+    first
+}
+
+/// Stores state `n`; every fourth one also makes the object longer, up to some MiB.
+fn store_state(writer: &mut evermap::SharedWrite<'_, PVec<u64>>, n: u64) {
+    writer.root_mut().as_mut_slice().fill(n);
+    if n.is_multiple_of(4) && writer.len() < 500_000 {
+        let longer = writer.len() + 2_000;
+        writer.root_mut().resize(longer, n).unwrap();
+    }
+}
+
+/// Runs readers beside a writer for a while. `check` gets the state that a reader sees, and the newest
+/// acknowledged state before and after its read. Returns the numbers of commits and reads.
+fn run_readers_beside_a_writer(
+    shared: &Shared<PVec<u64>>,
+    check: impl Fn(u64, u64, u64) + Sync,
+) -> (u64, u64) {
+    let end = Instant::now() + work_time(1.0);
+    let (acknowledged, reads) = (AtomicU64::new(0), AtomicU64::new(0));
+    let mut commits = 0;
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                while Instant::now() < end {
+                    let before = acknowledged.load(Ordering::SeqCst);
+                    let state = state_of(&shared.read().unwrap());
+                    check(state, before, acknowledged.load(Ordering::SeqCst));
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        while Instant::now() < end {
+            let mut writer = shared.write().unwrap();
+            let n = state_of(&writer) + 1;
+            store_state(&mut writer, n);
+            if n.is_multiple_of(5) {
+                // Nobody sees this.
+                writer.root_mut().as_mut_slice()[7] = u64::MAX;
+                writer.rollback().unwrap();
+                store_state(&mut writer, n);
+            }
+            writer.commit().unwrap();
+            acknowledged.store(n, Ordering::SeqCst);
+            drop(writer);
+            commits += 1;
+        }
+    });
+    (commits, reads.into_inner())
+}
+
+#[test]
+fn readers_beside_a_writer_see_no_torn_state_and_none_that_goes_back() {
+    let test = store_of_zeros();
+    let shared = test.share::<PVec<u64>>("v").unwrap();
+    let (commits, reads) = run_readers_beside_a_writer(&shared, |state, before, after| {
+        assert!(state >= before, "state {state} after {before} was acknowledged");
+        assert!(state <= after, "state {state} when {after} was the last that was acknowledged");
+    });
+    println!("{commits} commits, {reads} reads");
+    assert!(commits > 0 && reads > 0);
+    shared.close().unwrap();
+    let (path, _directory) = test.close();
+    assert_eq!(state_of(&Store::open(path).unwrap().read::<PVec<u64>>("v").unwrap()), commits);
+}
+
+#[test]
+fn early_readers_beside_a_writer_see_no_torn_state() {
+    let test = store_of_zeros();
+    let shared = test.share_with::<PVec<u64>>("v", &early()).unwrap();
+    let (commits, reads) = run_readers_beside_a_writer(&shared, |state, before, _| {
+        assert!(state >= before, "state {state} after {before} was acknowledged");
+    });
+    println!("{commits} commits, {reads} reads");
+    assert!(commits > 0 && reads > 0);
+    shared.close().unwrap();
+}
+
+#[test]
+fn writers_of_several_threads_take_turns_and_none_starves() {
+    let test = TestStore::in_memory();
+    test.create::<u64, _>("counter", 0).unwrap();
+    let shared = test.share::<u64>("counter").unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    assert!(*shared.read().unwrap() <= 4 * 50);
+                }
+            });
+        }
+        let writers = [(); 4].map(|()| {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let mut writer = shared.write().unwrap();
+                    *writer.root_mut() += 1;
+                    writer.commit().unwrap();
+                }
+            })
+        });
+        let ended = writers.map(|writer| writer.join());
+        done.store(true, Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok));
+    });
+    assert_eq!(*shared.read().unwrap(), 200);
+}
+
+#[test]
+fn what_was_not_committed_is_seen_by_nobody() {
+    let test = store_of_zeros();
+    for options in [ShareOptions::new(), early()] {
+        let shared = test.share_with::<PVec<u64>>("v", &options).unwrap();
+        let mut writer = shared.write().unwrap();
+        store_state(&mut writer, 4);
+        drop(writer);
+        assert_eq!(state_of(&shared.read().unwrap()), 0);
+        let panicked = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let mut writer = shared.write().unwrap();
+                store_state(&mut writer, 8);
+                panic!("in a write section");
+            });
+            thread.join()
+        });
+        panicked.unwrap_err();
+        assert_eq!(state_of(&shared.read().unwrap()), 0);
+        shared.write().unwrap().commit().unwrap();
+        shared.close().unwrap();
+    }
+}
+
+#[test]
+fn a_thread_that_would_wait_for_itself_is_refused() {
+    let test = store_of_zeros();
+    for options in [ShareOptions::new(), early()] {
+        let shared = test.share_with::<PVec<u64>>("v", &options).unwrap();
+        let refused =
+            |how| move |e: Error| matches!(e, Error::WouldDeadlock { how: h, .. } if h == how);
+        let reader = shared.read().unwrap();
+        assert!(shared.write().is_err_and(refused("reads")));
+        assert!(shared.checkpoint().is_err_and(refused("reads")));
+        // A second read of the thread, which ends in any order.
+        let again = shared.read().unwrap();
+        drop(reader);
+        assert!(shared.write().is_err_and(refused("reads")));
+        drop(again);
+        let mut writer = shared.write().unwrap();
+        writer.root_mut().push(0).unwrap();
+        assert!(shared.read().is_err_and(refused("writes")));
+        assert!(shared.write().is_err_and(refused("writes")));
+        writer.commit().unwrap();
+        // Other readers are inside by now; this thread would wait for itself at its next store.
+        assert!(shared.read().is_err_and(refused("writes")));
+        drop(writer);
+        drop(shared.read().unwrap());
+        shared.close().unwrap();
+    }
+}
+
+#[test]
+fn a_thread_reads_again_while_a_writer_waits() {
+    let test = store_of_zeros();
+    let shared = test.share::<PVec<u64>>("v").unwrap();
+    std::thread::scope(|scope| {
+        let reader = shared.read().unwrap();
+        let (waits, waiting) = mpsc::channel();
+        let shared = &shared;
+        let writer = scope.spawn(move || {
+            waits.send(()).unwrap();
+            let mut writer = shared.write().unwrap();
+            store_state(&mut writer, 1);
+            writer.commit().unwrap();
+        });
+        waiting.recv().unwrap();
+        // Whether the writer has closed the lock by now or not, this thread is not kept waiting.
+        for _ in 0..1_000 {
+            assert_eq!(state_of(&shared.read().unwrap()), 0);
+        }
+        drop(reader);
+        writer.join().unwrap();
+    });
+    assert_eq!(state_of(&shared.read().unwrap()), 1);
+}
+
+#[test]
+fn readers_stay_during_a_checkpoint() {
+    let test = store_of_zeros();
+    let shared = test.share::<PVec<u64>>("v").unwrap();
+    let mut writer = shared.write().unwrap();
+    store_state(&mut writer, 1);
+    writer.commit().unwrap();
+    drop(writer);
+    let (inside, checked) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let reader = shared.read().unwrap();
+            inside.wait();
+            checked.wait();
+            state_of(&reader)
+        });
+        inside.wait();
+        assert!(shared.checkpoint().unwrap());
+        shared.sync().unwrap();
+        checked.wait();
+        assert_eq!(reader.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn snapshots_and_sessions_of_a_shared_object_are_busy_and_name_share() {
+    let test = store_of_zeros();
+    let names_share = |error: Error| {
+        let text = error.to_string();
+        assert!(matches!(error, Error::Busy { .. }) && text.contains("Store::share"), "{text}");
+    };
+    let shared = test.share::<PVec<u64>>("v").unwrap();
+    names_share(test.read::<PVec<u64>>("v").err().unwrap());
+    names_share(test.write::<PVec<u64>>("v").err().unwrap());
+    names_share(test.info("v").unwrap_err());
+    // All handles are the same object, and one that differs is refused.
+    let other = test.share::<PVec<u64>>("v").unwrap();
+    names_share(test.share_with::<PVec<u64>>("v", &early()).err().unwrap());
+    assert!(matches!(test.share::<u64>("v"), Err(Error::SchemaMismatch { .. })));
+    let mut writer = other.write().unwrap();
+    store_state(&mut writer, 1);
+    writer.commit().unwrap();
+    drop(writer);
+    assert_eq!(state_of(&shared.read().unwrap()), 1);
+    shared.close().unwrap();
+    assert_eq!(state_of(&other.clone().read().unwrap()), 1);
+    other.close().unwrap();
+
+    let snapshot = test.read::<PVec<u64>>("v").unwrap();
+    names_share(test.write::<PVec<u64>>("v").err().unwrap());
+    names_share(test.share::<PVec<u64>>("v").err().unwrap());
+    drop(snapshot);
+    let session = test.write::<PVec<u64>>("v").unwrap();
+    names_share(test.read::<PVec<u64>>("v").err().unwrap());
+    names_share(test.share::<PVec<u64>>("v").err().unwrap());
+    session.close().unwrap();
+}
+
+#[test]
+fn threads_that_share_at_the_same_time_get_the_same_object() {
+    let test = store_of_zeros();
+    for _ in 0..20 {
+        let start = Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    start.wait();
+                    let shared = test.share::<PVec<u64>>("v").unwrap();
+                    let mut writer = shared.write().unwrap();
+                    let n = writer[0] + 1;
+                    writer.root_mut().as_mut_slice().fill(n);
+                    writer.commit().unwrap();
+                });
+            }
+        });
+    }
+    assert_eq!(state_of(&test.read::<PVec<u64>>("v").unwrap()), 80);
+}
+
+#[test]
+#[ignore = "a child"]
+fn child_reads_snapshots() {
+    let Some(path) = argument(0) else { return };
+    let store = Store::open(&path).unwrap();
+    let (mut newest, end) = (0, Instant::now() + work_time(1.0));
+    while Instant::now() < end {
+        let state = state_of(&store.read::<PVec<u64>>("v").unwrap());
+        assert!(state >= newest, "{state} after {newest}");
+        newest = state;
+    }
+    println!("\n> newest {newest}");
+}
+
+#[test]
+fn another_process_reads_a_shared_object_as_ever() {
+    let test = store_of_zeros();
+    let shared = test.share::<PVec<u64>>("v").unwrap();
+    let mut reader = child("child_reads_snapshots", &[test.path().to_str().unwrap()]);
+    let (commits, _) = run_readers_beside_a_writer(&shared, |_, _, _| {});
+    let mut output = String::new();
+    reader.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    assert!(reader.wait().unwrap().success());
+    let newest = output.lines().find_map(|line| line.strip_prefix("> newest ")).unwrap();
+    assert!(newest.parse::<u64>().unwrap() <= commits + 1);
+}
+
+#[test]
+#[ignore = "a child"]
+fn child_tells_what_its_readers_see() {
+    let Some(path) = argument(0) else { return };
+    let store = Store::open(&path).unwrap();
+    let shared = store.share::<PVec<u64>>("v").unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let state = state_of(&shared.read().unwrap());
+                    println!("> {state}");
+                }
+            });
+        }
+        loop {
+            let mut writer = shared.write().unwrap();
+            let n = writer[0] + 1;
+            store_state(&mut writer, n);
+            writer.commit().unwrap();
+        }
+    });
+}
+
+#[test]
+fn no_state_that_was_seen_is_lost_by_a_kill() {
+    let test = store_of_zeros();
+    let (path, _directory) = test.close();
+    let kills = std::env::var("EVERMAP_TEST_KILLS").ok().and_then(|text| text.parse().ok());
+    for round in 0..kills.unwrap_or(10) {
+        let mut running = child("child_tells_what_its_readers_see", &[path.to_str().unwrap()]);
+        let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+        let mut newest = 0;
+        let mut seen = |line: String| {
+            if let Some(state) = line.strip_prefix("> ").and_then(|text| text.parse().ok()) {
+                newest = newest.max(state);
+            }
+        };
+        lines.by_ref().take(20 + round * 7).for_each(|line| seen(line.unwrap()));
+        running.kill().unwrap();
+        running.wait().unwrap();
+        lines.for_each(|line| seen(line.unwrap()));
+        let state = state_of(&Store::open(&path).unwrap().read::<PVec<u64>>("v").unwrap());
+        assert!(state >= newest, "{newest} was seen, and {state} is there");
+    }
+}
+
+#[test]
+fn a_forked_child_is_refused_and_does_not_wait_for_a_writer_of_its_parent() {
+    let test = store_of_zeros();
+    let shared = test.share::<PVec<u64>>("v").unwrap();
+    let (inside, forked) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _writer = shared.write().unwrap();
+            inside.wait();
+            forked.wait();
+        });
+        inside.wait();
+        // SAFETY: the child calls nothing that waits for a lock of another thread, and ends by _exit.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: sets a timer that ends this process, should it wait after all.
+            unsafe { libc::alarm(20) };
+            let refused = [shared.read().map(drop), shared.write().map(drop), shared.sync()];
+            let busy = |r: &evermap::Result<()>| matches!(r, Err(Error::Busy { .. }));
+            // SAFETY: ends this process at once.
+            unsafe { libc::_exit(if refused.iter().all(busy) { 0 } else { 1 }) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child.
+        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        forked.wait();
+        assert_eq!(status, 0, "the child ended with status {status:#x}");
+    });
+}
