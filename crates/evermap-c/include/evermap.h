@@ -120,12 +120,15 @@ typedef enum em_status {
     EM_BAD_EXPORT = 32,         /**< not a whole export of an object [EBADMSG] */
     EM_OTHER_KIND = 33,         /**< an object of a sandbox's guest [EMEDIUMTYPE] */
     EM_BAD_GUEST_ROOT = 34,     /**< a guest's root outside of its object; in sandboxes only [EFAULT] */
+    EM_WOULD_DEADLOCK = 35,     /**< the calling thread has it locked and would wait for itself [EDEADLK] */
+    EM_NOT_LOCKED = 36,         /**< the calling thread has not locked the shared object [ENOLCK] */
     EM_CLOSED = 100,            /**< no open handle: closed, never opened, or NULL [EBADF] */
     EM_READ_ONLY = 101,         /**< the object is open for reading [EROFS] */
     EM_FORKED = 102,            /**< a forked child of the process that opened it [ECHILD] */
     EM_INVALID_ARGUMENT = 103,  /**< an argument that the function cannot take [EINVAL] */
     EM_TOO_MANY_OPEN = 104,     /**< more open handles than the library has room for [EMFILE] */
     EM_INTERNAL = 105,          /**< a bug in the library [ENOTRECOVERABLE] */
+    EM_UNCOMMITTED = 106,       /**< ending it would forget changes: commit or roll back [EINPROGRESS] */
     EM_SOURCE_CHANGED = 200,    /**< what is copied or loaded changed meanwhile, or ended too early [ESTALE] */
     EM_DIFFERS = 201,           /**< what was read back is not what was copied [EBADMSG] */
     EM_REFUSED = 202,           /**< the engine or method that was asked for cannot do it [EOPNOTSUPP] */
@@ -141,7 +144,8 @@ typedef enum em_status {
 /** How an object is opened. */
 typedef enum em_mode {
     EM_READ = 1, /**< its last commit, as it was at opening; beside a writer elsewhere */
-    EM_WRITE = 2 /**< one writer at a time; readers in other processes may stay and come */
+    EM_WRITE = 2, /**< one writer at a time; readers in other processes may stay and come */
+    EM_SHARE = 3 /**< as EM_WRITE, for threads of this process that lock it; see em_read_lock() */
 } em_mode;
 
 /** When a commit is durable. At every level commits are atomic and ordered. */
@@ -237,11 +241,17 @@ typedef struct em_write_options {
     /** Not zero: log changed pages whole, for disks whose sectors can be unreadable after a power
      * cut. */
     uint32_t log_full_pages;
-    /** An em_protection. */
+    /** An em_protection; not with EM_SHARE. */
     uint32_t protection;
+    /** With EM_SHARE, not zero: readers run beside the flush of a commit. A state that they see then
+     * can go back: when the commit fails or is rolled back, or the machine stops before the flush is
+     * done. Zero: readers wait for the acknowledgement, and no state that was seen goes back. */
+    uint32_t early_read;
+    /** Zero. */
+    uint32_t reserved;
 } em_write_options;
 
-#define EM_WRITE_OPTIONS_DEFAULT { sizeof(em_write_options), 0, 0, 0, 0, 0, 0, 0, 0 }
+#define EM_WRITE_OPTIONS_DEFAULT { sizeof(em_write_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** What is known about an object. Set `size` to sizeof(em_object_info) before the call; a library
  * that knows a shorter one fills that. */
@@ -594,20 +604,52 @@ em_status em_object_create(em_store *store, const char *name);
  * Errors: as there, and EM_OUT_OF_ADDRESSES. */
 em_status em_object_create_sized(em_store *store, const char *name, uint64_t bytes);
 
-/** Opens an object. `options` is for EM_WRITE and may be NULL. Costs some ten system calls,
+/** Opens an object. `options` is for EM_WRITE and EM_SHARE and may be NULL. Costs some ten system calls,
  * whatever the object's size; pages are read when they are touched.
  * EM_READ maps the last commit read-only (a store to it is SIGSEGV) until em_refresh() or
  * em_object_close(). EM_WRITE maps it writable; an object whose last writer was killed is
- * recovered first. In one process a writer and readers of one object exclude each other.
+ * recovered first. In one process a writer and readers of one object exclude each other. EM_SHARE
+ * maps it as EM_WRITE does, for threads that read and write it under locks; opened again, with the
+ * same options, it is the same mapping.
  * Errors: EM_NOT_FOUND, EM_BUSY, EM_OTHER_APPLICATION, EM_DAMAGED, EM_LOG_MISSING,
  * EM_ADDRESS_TAKEN, EM_NOT_PERMITTED, EM_TOO_MANY_OPEN. */
 em_status em_object_open(em_store *store, const char *name, em_mode mode,
                          const em_write_options *options, em_object **object);
 
-/** Ends a handle. What was not committed is forgotten. The object's memory is no longer mapped
- * (unless other handles of this process read it), so every pointer into it dangles.
- * Errors: EM_BUSY, then the object stays open; what the last flush met, then it is closed. */
+/** Ends a handle. The object's memory is no longer mapped (unless other handles of this process have
+ * it open), so every pointer into it dangles.
+ * Errors: EM_UNCOMMITTED when there are changes that no commit has: em_commit(), or em_rollback() to
+ * forget them, and close again; EM_BUSY, also while a thread has a shared object locked. The object
+ * stays open then. After a failed flush: what it met; the object is closed then. */
 em_status em_object_close(em_object *object);
+
+/* An object that is open with EM_SHARE is read and written under locks. Each lock is unlocked once, by
+ * the thread that took it, before the thread ends. To read is to follow em_root(); to write is to
+ * store to the object's memory, to allocate and free in it, and em_set_root(), em_commit(),
+ * em_rollback(), em_reserve(), em_release(), em_shrink(), em_info() and em_verified(), which give
+ * EM_NOT_LOCKED without the lock, and are the locking thread's alone. em_checkpoint() and em_sync() are
+ * called without a lock, and readers stay meanwhile. */
+
+/** Locks a shared object for reading: waits while a thread writes it. A thread that reads already
+ * reads on at once, also while a writer waits. Without a writer this waits for nobody: some atomic
+ * additions, none of them on a line that another processor changes.
+ * Errors: EM_WOULD_DEADLOCK when the thread writes it; EM_DURABILITY_UNKNOWN after a failed flush: close
+ * the object in this process and open it again; EM_INVALID_ARGUMENT when it is not shared. */
+em_status em_read_lock(em_object *object);
+
+/** Ends a read of the calling thread. Errors: EM_NOT_LOCKED. */
+em_status em_read_unlock(em_object *object);
+
+/** Locks a shared object for writing: waits for earlier writers, then for the readers that are there.
+ * Readers that come meanwhile wait. After em_commit() with `early_read`, readers are there again:
+ * call em_write_begin() before the next store, which waits for them.
+ * Errors: as em_read_lock(), and EM_WOULD_DEADLOCK also when the thread reads it. */
+em_status em_write_lock(em_object *object);
+
+/** Ends the write section of the calling thread.
+ * Errors: EM_NOT_LOCKED; EM_UNCOMMITTED when there are changes that no commit has: the thread still has
+ * the lock then. */
+em_status em_write_unlock(em_object *object);
 
 /** Writes the object's name when it was opened into `buffer` of `size` bytes.
  * Errors: EM_INVALID_ARGUMENT when the buffer is too small. */

@@ -33,6 +33,7 @@
 #include "evermap/load.hpp"
 #include "evermap/polymorphic.hpp"
 #include "evermap/rust.hpp"
+#include "evermap/shared.hpp"
 #include "evermap/store.hpp"
 #include "evermap/tools.hpp"
 #include "evermap/transfer.hpp"

@@ -49,6 +49,21 @@ impl Failure {
         Failure::new(status::INVALID_ARGUMENT, message)
     }
 
+    /// The end of a session, or of a write section, that has changes which no commit has.
+    pub fn uncommitted(name: &str) -> Failure {
+        let message = format!(
+            "object `{name}` has changes that are not committed; call em_commit(), or em_rollback() to \
+             forget them, and then end it again"
+        );
+        Failure::new(status::UNCOMMITTED, message)
+    }
+
+    /// A function that an object which is open for sharing does not have.
+    pub fn not_shared(name: &str) -> Failure {
+        let message = format!("object `{name}` is not open for sharing; open it with EM_SHARE");
+        Failure::new(status::INVALID_ARGUMENT, message)
+    }
+
     /// A writer's function of an object that is open for reading.
     pub fn read_only(name: &str) -> Failure {
         let message = format!("object `{name}` is open for reading; open it with EM_WRITE");

@@ -18,12 +18,13 @@ const HEADERS: [&str; 5] = [
     include_str!("../include/nvheap.h"),
 ];
 
-const CALLS: [&str; 15] = [
+const CALLS: [&str; 16] = [
     include_str!("error_calls.rs"),
     include_str!("store_calls.rs"),
     include_str!("object_calls.rs"),
     include_str!("heap_calls.rs"),
     include_str!("protection_calls.rs"),
+    include_str!("sharing_calls.rs"),
     include_str!("tools_calls.rs"),
     include_str!("audit_calls.rs"),
     include_str!("move_calls.rs"),
@@ -199,7 +200,7 @@ fn assertions() -> String {
         arena_registry application application_key);
     layout!(text, em_write_options:
         size durability interval_ms log_bytes_max hot_bytes_max checkpoint_after_ms when_log_full
-        log_full_pages protection);
+        log_full_pages protection early_read reserved);
     layout!(text, em_object_info:
         size created_ns file_bytes base_address sequence root_bytes regions capacity_bytes
         backed_bytes blocks allocated_bytes large_blocks large_bytes mode protection root_tag uuid

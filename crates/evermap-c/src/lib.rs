@@ -33,6 +33,7 @@ mod object_calls;
 mod protection_calls;
 mod reserve;
 mod seats;
+mod sharing_calls;
 mod status;
 mod store_calls;
 mod stores;

@@ -4,7 +4,8 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use evermap_core::{
-    Error, Heap, InForce, ObjectInfo, ProtectedRawSession, RawRoot, RawSession, RawSnapshot, Store,
+    Error, Heap, InForce, ObjectInfo, ProtectedRawSession, RawRoot, RawSession, RawShared,
+    RawSnapshot, Store,
 };
 
 use crate::failure::{Failure, Result};
@@ -18,6 +19,8 @@ enum Access {
     /// The same, with its memory closed to stores except in scopes.
     Protected(ProtectedRawSession),
     Reading(RawSnapshot),
+    /// By threads of this process, each of which locks it for reading or writing.
+    Shared(RawShared),
     /// A refresh failed half-way, or it is being closed.
     Nothing,
 }
@@ -28,6 +31,7 @@ macro_rules! on_session {
         match &mut $object.access {
             Access::Writing($session) => $call,
             Access::Protected($session) => $call,
+            Access::Shared($session) => $call,
             _ => Err(Failure::read_only(&$object.name)),
         }
     };
@@ -85,12 +89,36 @@ impl Object {
         Object { store, name, base, access: Access::Reading(snapshot), root }
     }
 
+    pub fn sharing(store: Store, shared: RawShared) -> Object {
+        let (name, root) = (shared.name().to_string(), Mutex::new(shared.root().into()));
+        let base = first_address(&shared.regions());
+        Object { store, name, base, access: Access::Shared(shared), root }
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }
 
     pub fn is_writing(&self) -> bool {
-        matches!(self.access, Access::Writing(_) | Access::Protected(_))
+        matches!(self.access, Access::Writing(_) | Access::Protected(_) | Access::Shared(_))
+    }
+
+    /// The object if it is open for sharing.
+    #[inline]
+    pub fn as_shared(&self) -> Option<&RawShared> {
+        match &self.access {
+            Access::Shared(shared) => Some(shared),
+            _ => None,
+        }
+    }
+
+    /// The same for a function that only a shared object has.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`.
+    #[inline]
+    pub fn shared(&self) -> Result<&RawShared> {
+        self.as_shared().ok_or_else(|| Failure::not_shared(&self.name))
     }
 
     fn lock_root(&self) -> MutexGuard<'_, Root> {
@@ -128,6 +156,7 @@ impl Object {
                 let scope = session.scope()?;
                 call(scope.heap())
             }
+            Access::Shared(shared) => shared.on_heap(call)?,
             _ => Err(Failure::read_only(&self.name)),
         }
     }
@@ -140,6 +169,7 @@ impl Object {
         match &self.access {
             Access::Writing(session) => Ok(session.heap().usable_size(block)),
             Access::Protected(session) => Ok(session.usable_size(block)),
+            Access::Shared(shared) => Ok(shared.on_heap(|heap| heap.usable_size(block))?),
             _ => Err(Failure::read_only(&self.name)),
         }
     }
@@ -152,6 +182,8 @@ impl Object {
         match &self.access {
             Access::Writing(_) => Ok(()),
             Access::Protected(session) => Ok(session.begin_write()?),
+            // Its stores exclude readers, whom a commit may have let in.
+            Access::Shared(shared) => Ok(shared.exclude_readers()?),
             _ => Err(Failure::read_only(&self.name)),
         }
     }
@@ -162,7 +194,7 @@ impl Object {
     /// `INVALID_ARGUMENT` when nothing was begun, `READ_ONLY`.
     pub fn end_write(&self) -> Result<()> {
         match &self.access {
-            Access::Writing(_) => Ok(()),
+            Access::Writing(_) | Access::Shared(_) => Ok(()),
             Access::Protected(session) if session.end_write() => Ok(()),
             Access::Protected(_) => Err(Failure::argument(
                 "no em_write_begin() of this object is open here; end each once, with \
@@ -185,6 +217,7 @@ impl Object {
             Access::Writing(session) => session.regions(),
             Access::Protected(session) => session.regions(),
             Access::Reading(snapshot) => snapshot.regions(),
+            Access::Shared(shared) => shared.regions(),
             Access::Nothing => Vec::new(),
         }
     }
@@ -212,15 +245,22 @@ impl Object {
     }
 
     pub fn root(&self) -> Root {
-        self.lock_root().clone()
+        match &self.access {
+            // Handles of one object have one root.
+            Access::Shared(shared) => shared.root().into(),
+            _ => self.lock_root().clone(),
+        }
     }
 
     pub fn root_address(&self) -> usize {
-        self.lock_root().address
+        match &self.access {
+            Access::Shared(shared) => shared.root_address(),
+            _ => self.lock_root().address,
+        }
     }
 
     pub fn root_bytes(&self) -> u64 {
-        self.lock_root().bytes
+        self.root().bytes
     }
 
     /// Changes the root with the next commit.
@@ -248,6 +288,10 @@ impl Object {
             return Err(Error::BadRoot { object, address, bytes }.into());
         }
         let bytes = if block.is_some() { bytes } else { 0 };
+        if let Access::Shared(shared) = &self.access {
+            // SAFETY: the caller's promise.
+            return Ok(unsafe { shared.set_root(block, bytes, tag, description) }?);
+        }
         let description = description.to_string();
         *self.lock_root() = Root { address, bytes, tag, description, pending: true };
         Ok(())
@@ -331,6 +375,7 @@ impl Object {
             Access::Writing(session) => session.sequence(),
             Access::Protected(session) => session.sequence(),
             Access::Reading(snapshot) => snapshot.sequence(),
+            Access::Shared(shared) => shared.sequence(),
             Access::Nothing => 0,
         }
     }
@@ -340,6 +385,7 @@ impl Object {
             Access::Writing(session) => Ok(session.verified()?),
             Access::Protected(session) => Ok(session.verified()?),
             Access::Reading(snapshot) => Ok(snapshot.verified()?),
+            Access::Shared(shared) => Ok(shared.verified()?),
             Access::Nothing => Ok(false),
         }
     }
@@ -349,7 +395,34 @@ impl Object {
             Access::Writing(session) => Ok(session.info()?),
             Access::Protected(session) => Ok(session.info()?),
             Access::Reading(snapshot) => Ok(snapshot.info()?),
+            Access::Shared(shared) => Ok(shared.info()?),
             Access::Nothing => Err(Failure::new(status::CLOSED, "the object is being closed")),
+        }
+    }
+
+    /// Fails where ending the object would forget changes, or where threads have it locked.
+    ///
+    /// # Errors
+    /// `UNCOMMITTED`, `BUSY`.
+    pub fn check_ended(&mut self) -> Result<()> {
+        let pending = self.lock_root().pending;
+        let changed = match &mut self.access {
+            Access::Writing(session) => session.has_changes(),
+            Access::Protected(session) => session.has_changes(),
+            Access::Shared(shared) if shared.is_in_use() => {
+                let message = format!(
+                    "threads have object `{}` locked; unlock it before it is closed",
+                    self.name
+                );
+                return Err(Failure::new(status::BUSY, message));
+            }
+            Access::Shared(_) | Access::Reading(_) | Access::Nothing => Ok(false),
+        };
+        match changed {
+            Ok(false) if !pending => Ok(()),
+            Ok(_) => Err(Failure::uncommitted(&self.name)),
+            // After a failed flush there is nothing that could be committed or rolled back.
+            Err(_) => Ok(()),
         }
     }
 
@@ -358,6 +431,7 @@ impl Object {
         match self.access {
             Access::Writing(session) => Ok(session.close()?),
             Access::Protected(session) => Ok(session.close()?),
+            Access::Shared(shared) => Ok(shared.close()?),
             Access::Reading(_) | Access::Nothing => Ok(()),
         }
     }

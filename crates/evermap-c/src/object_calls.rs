@@ -3,7 +3,9 @@
 use std::ffi::{c_char, c_void};
 use std::time::{Duration, SystemTime};
 
-use evermap_core::{Durability, InForce, Protection, WhenLogFull, WriteOptions};
+use evermap_core::{
+    Durability, InForce, Protection, RawShared, Reads, ShareOptions, WhenLogFull, WriteOptions,
+};
 
 use crate::arguments::{array, cut, give_text, options, out, place, text};
 use crate::failure::{self, Failure, Result};
@@ -11,17 +13,22 @@ use crate::handles::{Alone, share, take};
 use crate::object::Object;
 use crate::types::{
     DESCRIPTION_BUFFER_BYTES, DURABILITY_CLOSE, DURABILITY_COMMIT, DURABILITY_INTERVAL,
-    PROTECTION_KEYS, PROTECTION_OFF, PROTECTION_PAGES, READ, TAG_BYTES, WHEN_LOG_FULL_REFUSE,
-    WHEN_LOG_FULL_REPLACE, WRITE, em_mode, em_object, em_object_info, em_status, em_store,
-    em_write_options,
+    PROTECTION_KEYS, PROTECTION_OFF, PROTECTION_PAGES, READ, SHARE, TAG_BYTES,
+    WHEN_LOG_FULL_REFUSE, WHEN_LOG_FULL_REPLACE, WRITE, em_mode, em_object, em_object_info,
+    em_status, em_store, em_write_options,
 };
 use crate::{addresses, handles, stores};
 
+/// What `em_write_options` say.
+pub struct WriterOptions {
+    pub write: WriteOptions,
+    pub protection: Protection,
+    pub reads: Reads,
+}
+
 /// # Safety
 /// `given` is null or what the header says.
-unsafe fn write_options(
-    given: *const em_write_options,
-) -> Result<Option<(WriteOptions, Protection)>> {
+unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriterOptions>> {
     // SAFETY: passed on from the caller.
     let Some(given) = (unsafe { options(given) })? else { return Ok(None) };
     let mut made = WriteOptions::new();
@@ -56,7 +63,9 @@ unsafe fn write_options(
         PROTECTION_KEYS => Protection::Keys,
         other => return Err(Failure::argument(format!("{other} is no em_protection"))),
     };
-    Ok(Some((made.log_full_pages(given.log_full_pages != 0), protection)))
+    let reads = if given.early_read == 0 { Reads::Acknowledged } else { Reads::EarlyRead };
+    let write = made.log_full_pages(given.log_full_pages != 0);
+    Ok(Some(WriterOptions { write, protection, reads }))
 }
 
 /// Opens an object and gives it a handle.
@@ -64,7 +73,7 @@ pub fn open(
     store: evermap_core::Store,
     name: &str,
     mode: em_mode,
-    options: Option<&(WriteOptions, Protection)>,
+    options: Option<&WriterOptions>,
 ) -> Result<*mut em_object> {
     let object = match (mode, options) {
         (READ, _) => {
@@ -75,12 +84,25 @@ pub fn open(
             let session = store.write_raw(name)?;
             Object::writing(store, session)
         }
-        (WRITE, Some((options, protection))) => {
-            let session = store.write_raw_with(name, options)?;
-            match protection {
+        (WRITE, Some(options)) => {
+            let session = store.write_raw_with(name, &options.write)?;
+            match options.protection {
                 Protection::Off => Object::writing(store, session),
-                protection => Object::protected(store, session.protect(*protection)?),
+                protection => Object::protected(store, session.protect(protection)?),
             }
+        }
+        (SHARE, given) => {
+            let options = match given {
+                None => ShareOptions::new(),
+                Some(WriterOptions { protection: Protection::Off, write, reads }) => {
+                    ShareOptions::new().write_options(write.clone()).reads(*reads)
+                }
+                Some(_) => {
+                    return Err(Failure::argument("EM_SHARE does not go with an em_protection"));
+                }
+            };
+            let shared = store.share_raw(name, &options)?;
+            Object::sharing(store, shared)
         }
         (other, _) => return Err(Failure::argument(format!("{other} is no em_mode"))),
     };
@@ -90,9 +112,11 @@ pub fn open(
     Ok(handle as *mut em_object)
 }
 
-/// Closes what [`open`] opened.
+/// Closes what [`open`] opened, unless that would forget changes.
 pub fn close(object: *const em_object) -> Result<()> {
-    close_alone(take(object)?)
+    let mut alone = take(object)?;
+    alone.object()?.check_ended()?;
+    close_alone(alone)
 }
 
 /// The same for a thread that has it for itself already.
@@ -270,11 +294,23 @@ unsafe fn give<T>(value: T, place: *mut T) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_commit(object: *mut em_object, changed: *mut bool) -> em_status {
     failure::status(|| {
-        let committed = take(object)?.object()?.commit()?;
+        let committed = match shared(object)? {
+            Some(shared) => {
+                let committed = shared.commit()?;
+                addresses::change(object as u64, &shared.regions());
+                committed
+            }
+            None => take(object)?.object()?.commit()?,
+        };
         // SAFETY: passed on from the caller.
         unsafe { give(committed, changed) };
         Ok(())
     })
+}
+
+/// An object that is open for sharing, for calls that must not keep other threads from theirs.
+fn shared(object: *const em_object) -> Result<Option<RawShared>> {
+    Ok(share(object)?.as_shared().cloned())
 }
 
 /// Runs a call that may change which addresses the object has.
@@ -291,12 +327,26 @@ pub fn change<T>(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_rollback(object: *mut em_object) -> em_status {
-    failure::status(|| change(object, Object::rollback))
+    failure::status(|| match shared(object)? {
+        Some(shared) => {
+            let rolled_back = shared.rollback();
+            addresses::change(object as u64, &shared.regions());
+            Ok(rolled_back?)
+        }
+        None => change(object, Object::rollback),
+    })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_reserve(object: *mut em_object, bytes: u64) -> em_status {
-    failure::status(|| change(object, |object| object.reserve(bytes)))
+    failure::status(|| match shared(object)? {
+        Some(shared) => {
+            let reserved = shared.reserve(bytes);
+            addresses::change(object as u64, &shared.regions());
+            Ok(reserved?)
+        }
+        None => change(object, |object| object.reserve(bytes)),
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -306,7 +356,10 @@ pub unsafe extern "C" fn em_release(
     bytes: *mut u64,
 ) -> em_status {
     failure::status(|| {
-        let given_back = change(object, |object| object.release(bytes_max))?;
+        let given_back = match shared(object)? {
+            Some(shared) => shared.release(bytes_max)?,
+            None => change(object, |object| object.release(bytes_max))?,
+        };
         // SAFETY: passed on from the caller.
         unsafe { give(given_back, bytes) };
         Ok(())
@@ -316,7 +369,10 @@ pub unsafe extern "C" fn em_release(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_shrink(object: *mut em_object, bytes: *mut u64) -> em_status {
     failure::status(|| {
-        let given_back = change(object, Object::shrink)?;
+        let given_back = match shared(object)? {
+            Some(shared) => shared.shrink()?,
+            None => change(object, Object::shrink)?,
+        };
         // SAFETY: passed on from the caller.
         unsafe { give(given_back, bytes) };
         Ok(())
@@ -326,7 +382,10 @@ pub unsafe extern "C" fn em_shrink(object: *mut em_object, bytes: *mut u64) -> e
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn em_checkpoint(object: *mut em_object, done: *mut bool) -> em_status {
     failure::status(|| {
-        let written = take(object)?.object()?.checkpoint()?;
+        let written = match shared(object)? {
+            Some(shared) => shared.checkpoint()?,
+            None => take(object)?.object()?.checkpoint()?,
+        };
         // SAFETY: passed on from the caller.
         unsafe { give(written, done) };
         Ok(())
@@ -335,7 +394,10 @@ pub unsafe extern "C" fn em_checkpoint(object: *mut em_object, done: *mut bool) 
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_sync(object: *mut em_object) -> em_status {
-    failure::status(|| take(object)?.object()?.sync())
+    failure::status(|| match shared(object)? {
+        Some(shared) => Ok(shared.sync()?),
+        None => take(object)?.object()?.sync(),
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -391,7 +453,11 @@ fn info_of(object: &Object) -> Result<em_object_info> {
         allocated_bytes: info.heap.allocated_bytes,
         large_blocks: info.heap.large_blocks,
         large_bytes: info.heap.large_bytes,
-        mode: if object.is_writing() { WRITE } else { READ },
+        mode: match (object.as_shared(), object.is_writing()) {
+            (Some(_), _) => SHARE,
+            (None, true) => WRITE,
+            (None, false) => READ,
+        },
         protection: match object.in_force() {
             InForce::Nothing => PROTECTION_OFF,
             InForce::Pages => PROTECTION_PAGES,

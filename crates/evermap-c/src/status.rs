@@ -61,12 +61,15 @@ statuses! {
     BAD_EXPORT = 32, EBADMSG;
     OTHER_KIND = 33, EMEDIUMTYPE;
     BAD_GUEST_ROOT = 34, EFAULT;
+    WOULD_DEADLOCK = 35, EDEADLK;
+    NOT_LOCKED = 36, ENOLCK;
     CLOSED = 100, EBADF;
     READ_ONLY = 101, EROFS;
     FORKED = 102, ECHILD;
     INVALID_ARGUMENT = 103, EINVAL;
     TOO_MANY_OPEN = 104, EMFILE;
     INTERNAL = 105, ENOTRECOVERABLE;
+    UNCOMMITTED = 106, EINPROGRESS;
     SOURCE_CHANGED = 200, ESTALE;
     DIFFERS = 201, EBADMSG;
     REFUSED = 202, EOPNOTSUPP;
@@ -124,6 +127,8 @@ pub fn status_of(error: &Error) -> em_status {
         Error::BadExport { .. } => BAD_EXPORT,
         Error::OtherKind { .. } => OTHER_KIND,
         Error::BadGuestRoot { .. } => BAD_GUEST_ROOT,
+        Error::WouldDeadlock { .. } => WOULD_DEADLOCK,
+        Error::NotLocked { .. } => NOT_LOCKED,
         // The enum may grow; the test beside this fails until the new variant has a status.
         _ => INTERNAL,
     }

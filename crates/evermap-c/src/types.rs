@@ -17,6 +17,7 @@ macro_rules! constants {
 constants! {
     READ = 1;
     WRITE = 2;
+    SHARE = 3;
     DURABILITY_COMMIT = 0;
     DURABILITY_INTERVAL = 1;
     DURABILITY_CLOSE = 2;
@@ -136,6 +137,8 @@ pub struct em_write_options {
     pub when_log_full: u32,
     pub log_full_pages: u32,
     pub protection: u32,
+    pub early_read: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -66,12 +67,36 @@ inline std::uint32_t milliseconds(std::chrono::milliseconds time) {
   return static_cast<std::uint32_t>(time.count());
 }
 
+/** Choices of a writer as C takes them. */
+inline em_write_options options_of(const write_options& options) {
+  em_write_options given = EM_WRITE_OPTIONS_DEFAULT;
+  given.durability = options.durability;
+  given.interval_ms = milliseconds(options.interval);
+  given.log_bytes_max = options.log_bytes_max;
+  given.hot_bytes_max = options.hot_bytes_max;
+  given.checkpoint_after_ms = milliseconds(options.checkpoint_after);
+  given.when_log_full = options.when_log_full;
+  given.log_full_pages = options.log_full_pages;
+  given.protection = options.protection;
+  return given;
+}
+
 /** A name as C takes it. */
 inline std::string name_of(std::string_view name) {
   if (name.find('\0') != std::string_view::npos) {
     throw invalid_name("a name with a zero byte cannot name an object");
   }
   return std::string(name);
+}
+
+/** A destructor cannot fail: it says on stderr that it forgets changes. */
+inline void tell_forgotten(em_object* object) noexcept {
+  char name[EM_NAME_BUFFER_BYTES] = "?";
+  em_object_name(object, name, sizeof name);
+  std::fprintf(stderr,
+               "evermap: object `%s`: changes that were not committed are forgotten; commit them or "
+               "roll back before the end of the session\n",
+               name);
 }
 
 /** An open object; what sessions and snapshots have in common. */
@@ -161,15 +186,18 @@ class open_object {
       return;
     }
     const em_status status = em_object_close(object);
-    if (status == EM_BUSY) {
+    if (status == EM_BUSY || status == EM_UNCOMMITTED) {
       object_ = object;
     }
     check(status);
   }
 
   void forget_handle() noexcept {
-    if (object_ != nullptr) {
-      em_object_close(std::exchange(object_, nullptr));
+    em_object* const object = std::exchange(object_, nullptr);
+    if (object != nullptr && em_object_close(object) == EM_UNCOMMITTED) {
+      tell_forgotten(object);
+      em_rollback(object);
+      em_object_close(object);
     }
   }
 
@@ -227,7 +255,8 @@ class session : public detail::open_object {
     std::swap(classes_, other.classes_);
     return *this;
   }
-  /** Forgets what was not committed; errors of the last flush with it (`close` tells them). */
+  /** Forgets what was not committed, with a line on stderr, and errors of the last flush (`close` throws
+   *  both). */
   ~session() {
     forget_classes();
     forget_handle();
@@ -356,11 +385,19 @@ class session : public detail::open_object {
     return bytes;
   }
 
-  /** Ends the session, forgetting what was not committed. Closing again is nothing.
-   *  Errors: `busy` (the session goes on), what the last flush met. */
+  /** Ends the session. Closing again is nothing.
+   *  Errors: `uncommitted` when there are changes that no commit has, and `busy` (the session goes on
+   *  then); what the last flush met. */
   void close() {
     forget_classes();
-    close_handle();
+    try {
+      close_handle();
+    } catch (...) {
+      if (is_open() && classes_ != nullptr) {
+        classes_(*this, true);
+      }
+      throw;
+    }
   }
 
  private:
@@ -499,16 +536,7 @@ class store {
   }
   /** Opens an object for writing. Errors: `not_found`, `busy`, `other_application`, ... */
   session write(std::string_view name, const write_options& options = {}) {
-    em_write_options given = EM_WRITE_OPTIONS_DEFAULT;
-    given.durability = options.durability;
-    given.interval_ms = detail::milliseconds(options.interval);
-    given.log_bytes_max = options.log_bytes_max;
-    given.hot_bytes_max = options.hot_bytes_max;
-    given.checkpoint_after_ms = detail::milliseconds(options.checkpoint_after);
-    given.when_log_full = options.when_log_full;
-    given.log_full_pages = options.log_full_pages;
-    given.protection = options.protection;
-    return session(store_, name, given);
+    return session(store_, name, detail::options_of(options));
   }
   /** The same; makes an empty object first if there is none. */
   session write_or_create(std::string_view name, const write_options& options = {}) {

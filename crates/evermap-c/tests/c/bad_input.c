@@ -45,6 +45,7 @@ static void realloc_of_foreign(void)
 static void free_after_close(void)
 {
     void *block = em_malloc(object, 100);
+    OK(em_commit(object, NULL));
     OK(em_object_close(object));
     em_free(object, block);
 }

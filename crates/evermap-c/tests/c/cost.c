@@ -28,6 +28,7 @@ int main(int arguments, char **argument)
         CHECK(em_object_of(block[i]) == object);
     for (int i = 0; i < BLOCKS; i++)
         em_free(object, block[i]);
+    OK(em_commit(object, NULL));
     OK(em_object_close(object));
     OK(em_store_close(store));
     puts("measured");

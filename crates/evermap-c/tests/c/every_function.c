@@ -562,6 +562,8 @@ static void protection(const char *path)
         OK(em_sync(object));
         OK(em_set_root(object, NULL, 0, NULL, NULL));
         em_free(object, root);
+        REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_rollback");
+        OK(em_rollback(object));
         OK(em_object_close(object));
     }
     OK(em_object_open(store, "renamed", EM_READ, NULL, &object));
@@ -569,6 +571,101 @@ static void protection(const char *path)
     CHECK(info.protection == EM_PROTECTION_OFF);
     REFUSED(em_write_begin(object), EM_READ_ONLY, "EM_WRITE");
     REFUSED(em_write_end(object), EM_READ_ONLY, "EM_WRITE");
+    OK(em_object_close(object));
+    OK(em_store_close(store));
+}
+
+/* One thread with a shared object; shared.c has many. */
+static void sharing(const char *path)
+{
+    em_store *store;
+    em_object *object, *again, *other;
+    em_object_info info = {.size = sizeof info};
+    em_write_options early = EM_WRITE_OPTIONS_DEFAULT;
+    bool changed = false;
+    OK(em_store_open(path, NULL, &store));
+    OK(em_object_create(store, "shared"));
+    early.protection = EM_PROTECTION_PAGES;
+    REFUSED(em_object_open(store, "shared", EM_SHARE, &early, &object), EM_INVALID_ARGUMENT, "EM_SHARE");
+    early.protection = EM_PROTECTION_OFF;
+    OK(em_object_open(store, "shared", EM_SHARE, NULL, &object));
+    /* Nothing without a lock. */
+    FAILS(em_malloc(object, 8), NULL, EM_NOT_LOCKED, "shared");
+    REFUSED(em_set_root(object, NULL, 0, NULL, NULL), EM_NOT_LOCKED, "shared");
+    REFUSED(em_commit(object, NULL), EM_NOT_LOCKED, "shared");
+    REFUSED(em_rollback(object), EM_NOT_LOCKED, "shared");
+    REFUSED(em_reserve(object, 1), EM_NOT_LOCKED, "shared");
+    REFUSED(em_info(object, &info), EM_NOT_LOCKED, "shared");
+    REFUSED(em_write_unlock(object), EM_NOT_LOCKED, "writes");
+    REFUSED(em_read_unlock(object), EM_NOT_LOCKED, "reads");
+    /* Handles of one object are the same; other options and other modes are refused. */
+    OK(em_object_open(store, "shared", EM_SHARE, NULL, &again));
+    early.early_read = 1;
+    REFUSED(em_object_open(store, "shared", EM_SHARE, &early, &other), EM_BUSY, "options");
+    REFUSED(em_object_open(store, "shared", EM_READ, NULL, &other), EM_BUSY, "share");
+    REFUSED(em_object_open(store, "shared", EM_WRITE, NULL, &other), EM_BUSY, "share");
+
+    OK(em_write_lock(object));
+    REFUSED(em_write_lock(again), EM_WOULD_DEADLOCK, "writes");
+    REFUSED(em_read_lock(object), EM_WOULD_DEADLOCK, "writes");
+    REFUSED(em_object_close(object), EM_BUSY, "locked");
+    int *number = em_malloc(object, sizeof *number);
+    CHECK(number != NULL && em_contains(object, number, sizeof *number));
+    *number = 7;
+    OK(em_set_root(object, number, sizeof *number, NULL, "a number"));
+    REFUSED(em_write_unlock(object), EM_UNCOMMITTED, "em_commit");
+    OK(em_commit(again, &changed));
+    CHECK(changed);
+    OK(em_info(object, &info));
+    CHECK(info.mode == EM_SHARE && em_sequence(object) == info.sequence);
+    OK(em_verified(object, &changed));
+    /* A store that no function was told of. */
+    *number = 8;
+    REFUSED(em_write_unlock(object), EM_UNCOMMITTED, "em_rollback");
+    OK(em_rollback(object));
+    CHECK(*number == 7);
+    OK(em_reserve(object, 1 << 20));
+    OK(em_release(object, 1, NULL));
+    OK(em_shrink(object, NULL));
+    OK(em_write_unlock(object));
+
+    OK(em_read_lock(object));
+    OK(em_read_lock(again));
+    CHECK(em_root(object) == number && em_root(again) == number && *number == 7);
+    REFUSED(em_write_lock(object), EM_WOULD_DEADLOCK, "reads");
+    OK(em_read_unlock(again));
+    OK(em_read_unlock(object));
+    OK(em_checkpoint(object, NULL));
+    OK(em_sync(object));
+    OK(em_object_close(object));
+    CHECK(*number == 7);
+    OK(em_object_close(again));
+
+    /* A commit with early_read lets readers in; the next store excludes them again. */
+    OK(em_object_open(store, "shared", EM_SHARE, &early, &object));
+    OK(em_write_lock(object));
+    *(int *)em_root(object) = 9;
+    OK(em_commit(object, NULL));
+    OK(em_write_begin(object));
+    *(int *)em_root(object) = 10;
+    OK(em_write_end(object));
+    OK(em_commit(object, NULL));
+    OK(em_write_unlock(object));
+    OK(em_object_close(object));
+
+    /* A session that has changes is not closed. */
+    OK(em_object_open(store, "shared", EM_WRITE, NULL, &object));
+    REFUSED(em_read_lock(object), EM_INVALID_ARGUMENT, "EM_SHARE");
+    CHECK(*(int *)em_root(object) == 10);
+    *(int *)em_root(object) = 11;
+    REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_rollback");
+    OK(em_rollback(object));
+    OK(em_set_root(object, NULL, 0, NULL, "no root"));
+    REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_commit");
+    OK(em_commit(object, NULL));
+    CHECK(em_malloc(object, 100) != NULL);
+    REFUSED(em_object_close(object), EM_UNCOMMITTED, "shared");
+    OK(em_rollback(object));
     OK(em_object_close(object));
     OK(em_store_close(store));
 }
@@ -664,6 +761,7 @@ int main(int arguments, char **argument)
     audits(argument[1]);
     copies_and_moves(argument[1]);
     protection(argument[1]);
+    sharing(argument[1]);
     fast_io();
     nv_heap();
     puts("every function did what it promises");

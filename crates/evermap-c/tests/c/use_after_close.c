@@ -49,6 +49,10 @@ static void with_object(em_object *o)
     FAILS(em_sequence(o), 0, EM_CLOSED, "handle");
     REFUSED(em_write_begin(o), EM_CLOSED, "handle");
     REFUSED(em_write_end(o), EM_CLOSED, "handle");
+    REFUSED(em_read_lock(o), EM_CLOSED, "handle");
+    REFUSED(em_read_unlock(o), EM_CLOSED, "handle");
+    REFUSED(em_write_lock(o), EM_CLOSED, "handle");
+    REFUSED(em_write_unlock(o), EM_CLOSED, "handle");
     REFUSED(em_object_close(o), EM_CLOSED, "handle");
 }
 
@@ -158,6 +162,7 @@ int main(int arguments, char **argument)
     with_store((em_store *)UINTPTR_MAX);
     /* The ones that are open are as they were. */
     CHECK(em_malloc(next, 8) != NULL);
+    OK(em_rollback(next));
     OK(em_object_close(next));
     OK(em_store_close(store));
     puts("only open handles are handles");

@@ -68,6 +68,7 @@ fn everything(compiler: &str, flags: &[&str], link: Link, what: &str) {
     run(&build("behaviour.cpp"), &[stores.path()]);
     run(&build("transfer.cpp"), &[stores.path()]);
     run(&build("load.cpp"), &[stores.path()]);
+    run(&build("shared.cpp"), &[stores.path()]);
 
     let (containers, store) = (build("containers.cpp"), stores.path().join("containers"));
     let seed = seed(what).to_string();

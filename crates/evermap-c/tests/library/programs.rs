@@ -89,6 +89,15 @@ fn threads_get_what_they_were_promised() {
 }
 
 #[test]
+fn threads_that_share_an_object_see_no_torn_state_and_by_default_none_that_is_not_committed() {
+    let place = Place::new();
+    let flags = ["-std=c11", "-fsanitize=undefined", "-fno-sanitize-recover=all"];
+    let program = compile("shared", place.path(), Link::Shared, &flags);
+    let said = run(place.command(&program).arg(place.store()));
+    assert_eq!(said, "threads shared an object\n");
+}
+
+#[test]
 fn a_forked_child_has_nothing_of_its_parents() {
     let place = Place::new();
     let program = compile("forked", place.path(), Link::Shared, &[]);

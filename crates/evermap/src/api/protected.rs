@@ -266,6 +266,14 @@ impl<T: Persist> ProtectedSession<T> {
 }
 
 impl ProtectedRawSession {
+    /// Are there changes that no commit has? See [`RawSession::has_changes`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn has_changes(&mut self) -> Result<bool> {
+        self.session.has_changes()
+    }
+
     /// Opens the object to stores until the scope is dropped. With [`InForce::Keys`] for this
     /// thread and those that it starts meanwhile, in some 20 ns; with [`InForce::Pages`] for all
     /// threads, in two system calls. Scopes nest, and several threads may have one each.

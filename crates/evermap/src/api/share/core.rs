@@ -175,6 +175,21 @@ impl SharedCore {
         }
     }
 
+    /// Begins to read if that takes no waiting.
+    #[inline]
+    pub(super) fn try_begin_read(&self) -> Result<bool> {
+        match held::read_again(self.number) {
+            Held::Not => {}
+            Held::Reading => return Ok(true),
+            Held::Writing => return Err(self.would_deadlock("writes")),
+        }
+        let place = self.lock.try_enter(held::thread_number());
+        if place.is_some() {
+            held::note(self.number, place);
+        }
+        Ok(place.is_some())
+    }
+
     /// Ends one read of the calling thread; false when it does not read.
     #[inline]
     pub(in crate::api) fn end_read(&self) -> bool {
@@ -278,12 +293,6 @@ impl<'a> Turn<'a> {
         &mut writing.open
     }
 
-    /// May there be stores that no commit has?
-    pub(super) fn has_uncommitted(&self) -> bool {
-        // SAFETY: there is one turn at a time, and it is borrowed here.
-        unsafe { (*self.core.writing.get()).stored }
-    }
-
     fn exclude_readers(&mut self) {
         if std::mem::take(&mut self.writing().readers_in) {
             self.core.lock.close();
@@ -302,6 +311,29 @@ impl<'a> Turn<'a> {
         }
         self.break_if_unusable();
         committed
+    }
+
+    /// Runs a call that commits, and then changes what is mapped.
+    pub(super) fn with_readers_out<R>(
+        &mut self,
+        call: impl FnOnce(&mut OpenSession) -> Result<R>,
+    ) -> Result<R> {
+        let result = call(self.storing());
+        if result.is_ok() {
+            self.writing().stored = false;
+        }
+        self.publish();
+        self.break_if_unusable();
+        result
+    }
+
+    /// Are there changes that no commit has? Looks at memory, see [`OpenSession::has_changes`].
+    pub(super) fn has_changes(&mut self) -> bool {
+        let writing = self.writing();
+        // After a failed flush there is nothing that could be committed or rolled back.
+        let changed = writing.open.has_changes().unwrap_or(false);
+        writing.stored = changed;
+        changed
     }
 
     pub(in crate::api) fn rollback(&mut self) -> Result<()> {

@@ -91,6 +91,19 @@ impl SlotLock {
         self.wait_to_enter(place)
     }
 
+    /// Enters as a reader if no writer is in the way.
+    #[inline]
+    pub(super) fn try_enter(&self, number: usize) -> Option<Place> {
+        let place = Place(number % SLOTS);
+        self.slots[place.0].0.fetch_add(1, Ordering::SeqCst);
+        order();
+        if !self.closed.load(Ordering::SeqCst) {
+            return Some(place);
+        }
+        self.leave(place);
+        None
+    }
+
     #[cold]
     fn wait_to_enter(&self, place: Place) -> Result<Place, Refused> {
         if let Err(forked) = self.check_process() {

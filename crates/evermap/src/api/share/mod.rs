@@ -31,6 +31,7 @@ pub use options::{Reads, ShareOptions};
 pub use raw::RawShared;
 
 use super::info::ObjectInfo;
+use super::open_session::OpenSession;
 use super::snapshot::root_as;
 use super::store::Store;
 use crate::alloc::Heap;
@@ -257,6 +258,22 @@ impl<T: Persist> SharedWrite<'_, T> {
     /// `DurabilityUnknown` then.
     pub fn rollback(&mut self) -> Result<()> {
         self.turn.rollback()
+    }
+
+    /// As [`Session::reserve`](crate::Session::reserve).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reserve(&mut self, bytes: u64) -> Result<()> {
+        self.turn.with_readers_out(|open| open.reserve(bytes))
+    }
+
+    /// As [`Session::shrink`](crate::Session::shrink).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn shrink(&mut self) -> Result<u64> {
+        self.turn.with_readers_out(OpenSession::shrink)
     }
 
     /// Number of the last commit; at level `Close`, of the last durable one.

@@ -8,6 +8,7 @@ use super::core::{SharedCore, Turn};
 use super::options::ShareOptions;
 use crate::alloc::Heap;
 use crate::api::info::ObjectInfo;
+use crate::api::open_session::OpenSession;
 use crate::api::raw::{RawRoot, check_root};
 use crate::api::store::Store;
 use crate::error::{Error, Result};
@@ -68,9 +69,18 @@ impl RawShared {
         }
     }
 
-    /// Address ranges of the object as of its last commit: base and bytes of each.
+    /// First byte of the root; 0 for none.
+    pub fn root_address(&self) -> usize {
+        self.core.public().root_address as usize
+    }
+
+    /// Address ranges of the object: base and bytes of each. To the thread that writes, as its file
+    /// backs them now; to others, as of the last commit.
     pub fn regions(&self) -> Vec<(u64, u64)> {
-        self.core.public().regions.clone()
+        match Turn::resume(&self.core) {
+            Some(turn) => turn.session().regions(),
+            None => self.core.public().regions.clone(),
+        }
     }
 
     /// Number of the last commit.
@@ -92,6 +102,15 @@ impl RawShared {
         self.core.begin_read()
     }
 
+    /// Begins to read if no writer is in the way. Returns false, at once, if one is.
+    ///
+    /// # Errors
+    /// `WouldDeadlock` when the calling thread writes the object.
+    #[inline]
+    pub fn try_begin_read(&self) -> Result<bool> {
+        self.core.try_begin_read()
+    }
+
     /// Ends one read of the calling thread.
     ///
     /// # Errors
@@ -109,18 +128,31 @@ impl RawShared {
     /// # Errors
     /// As there.
     pub fn begin_write(&self) -> Result<()> {
-        // It is resumed by the calls below, and ended by `end_write`.
-        self.core.begin_write().map(std::mem::forget)
+        let mut turn = self.core.begin_write()?;
+        // Nobody tells of stores to the object's memory.
+        turn.storing();
+        // The calls below resume it, and `end_write` ends it.
+        std::mem::forget(turn);
+        Ok(())
     }
 
-    /// Ends the write section of the calling thread. Returns false when it forgot changes that were not
-    /// committed.
+    /// Ends the write section of the calling thread. Changes that were not committed are forgotten, with
+    /// a `tracing` event at warn level if there are any.
     ///
     /// # Errors
     /// `NotLocked` when the thread does not write.
-    pub fn end_write(&self) -> Result<bool> {
-        let turn = ManuallyDrop::into_inner(self.turn()?);
-        Ok(!turn.has_uncommitted())
+    pub fn end_write(&self) -> Result<()> {
+        let mut turn = ManuallyDrop::into_inner(self.turn()?);
+        turn.has_changes();
+        Ok(())
+    }
+
+    /// Are there changes that no commit has? See [`RawSession::has_changes`](crate::RawSession::has_changes).
+    ///
+    /// # Errors
+    /// `NotLocked` when the calling thread does not write.
+    pub fn has_changes(&self) -> Result<bool> {
+        Ok(self.turn()?.has_changes())
     }
 
     /// Calls `call` with the object's allocator.
@@ -163,7 +195,7 @@ impl RawShared {
     /// # Errors
     /// `NotLocked` when the calling thread does not write.
     pub fn exclude_readers(&self) -> Result<()> {
-        self.turn()?.storing();
+        let _session = self.turn()?.storing();
         Ok(())
     }
 
@@ -181,6 +213,38 @@ impl RawShared {
     /// As there, and `NotLocked` when the calling thread does not write.
     pub fn rollback(&self) -> Result<()> {
         self.turn()?.rollback()
+    }
+
+    /// As [`RawSession::reserve`](crate::RawSession::reserve).
+    ///
+    /// # Errors
+    /// As there, and `NotLocked` when the calling thread does not write.
+    pub fn reserve(&self, bytes: u64) -> Result<()> {
+        self.turn()?.with_readers_out(|open| open.reserve(bytes))
+    }
+
+    /// As [`RawSession::release`](crate::RawSession::release).
+    ///
+    /// # Errors
+    /// As there, and `NotLocked` when the calling thread does not write.
+    pub fn release(&self, bytes_max: u64) -> Result<u64> {
+        self.turn()?.with_readers_out(|open| open.release(bytes_max))
+    }
+
+    /// As [`RawSession::shrink`](crate::RawSession::shrink).
+    ///
+    /// # Errors
+    /// As there, and `NotLocked` when the calling thread does not write.
+    pub fn shrink(&self) -> Result<u64> {
+        self.turn()?.with_readers_out(OpenSession::shrink)
+    }
+
+    /// Was every page compared with its checksum? See [`Session::verified`](crate::Session::verified).
+    ///
+    /// # Errors
+    /// `Damaged`, with the first bad page; `NotLocked` when the calling thread does not write.
+    pub fn verified(&self) -> Result<bool> {
+        self.turn()?.session().verified()
     }
 
     /// As [`Shared::sync`](crate::Shared::sync).

@@ -1,0 +1,170 @@
+/**
+ * @file Objects that threads of one process read and write: `shared<T>`, and the guards that lock it.
+ */
+#ifndef EVERMAP_SHARED_HPP
+#define EVERMAP_SHARED_HPP
+
+#include <utility>
+
+#include "store.hpp"
+
+namespace evermap {
+
+/** How an object is shared. */
+struct share_options {
+  /** Choices of the writer; without protection. */
+  write_options write{};
+  /** Readers run beside the flush of a commit. A state that they see then can go back: when the commit
+   *  fails or is rolled back, or the machine stops before the flush is done. Without, readers wait for
+   *  the acknowledgement, and no state that was seen goes back. */
+  bool early_read = false;
+  /** Make the object if there is none. */
+  bool create = true;
+};
+
+/**
+ * An object with a root of type `T` that threads read and write. One owner in a process is enough; it
+ * outlives its guards. Other processes may read the object as ever.
+ *
+ *     evermap::shared<words> index(store, "words");
+ *     { auto writer = index.write(); (*writer)["first"].push_back(1); writer.commit(); }
+ *     { auto reader = index.read(); use(reader->at("first")); }
+ */
+template <class T>
+class shared : public detail::open_object {
+  static_assert(!detail::is_registry<T>,
+                "the root of a shared object cannot be a registry of classes with virtual functions; "
+                "use a session");
+
+ public:
+  /** A read by one thread: writers wait until it ends. It ends in the thread that began it. */
+  class [[nodiscard]] reader {
+   public:
+    reader(const reader&) = delete;
+    reader& operator=(const reader&) = delete;
+    ~reader() { em_read_unlock(object_); }
+
+    const T& operator*() const noexcept { return *root_; }
+    const T* operator->() const noexcept { return root_; }
+
+   private:
+    friend class shared;
+    explicit reader(const shared& owner) : object_(owner.handle()) {
+      detail::check(em_read_lock(object_));
+      root_ = static_cast<const T*>(em_root(object_));
+    }
+    em_object* object_;
+    const T* root_;
+  };
+
+  /** A write section of one thread: readers wait until it ends. It ends in the thread that began it.
+   *  What was not committed then is forgotten, with a line on stderr. */
+  class [[nodiscard]] writer {
+   public:
+    writer(const writer&) = delete;
+    writer& operator=(const writer&) = delete;
+    ~writer() {
+      if (em_write_unlock(object_) == EM_UNCOMMITTED) {
+        detail::tell_forgotten(object_);
+        em_rollback(object_);
+        em_write_unlock(object_);
+      }
+    }
+
+    /** The root, for storing to: with `early_read`, waits for the readers that a commit let in. Get it
+     *  anew after a commit. */
+    T& operator*() { return *operator->(); }
+    T* operator->() {
+      detail::check(em_write_begin(object_));
+      return root_;
+    }
+
+    /** Makes everything done since the last commit durable; false when nothing had changed.
+     *  Errors: those of `session::commit`. After `durability_unknown` the object has to be closed. */
+    bool commit() {
+      bool changed = false;
+      detail::check(em_commit(object_, &changed));
+      return changed;
+    }
+    /** Forgets everything done since the last commit. */
+    void rollback() { detail::check(em_rollback(object_)); }
+
+   private:
+    friend class shared;
+    explicit writer(shared& owner) : object_(owner.handle()) {
+      detail::check(em_write_lock(object_));
+      root_ = static_cast<T*>(em_root(object_));
+    }
+    em_object* object_;
+    T* root_;
+  };
+
+  /** Opens an object; makes it, and a root of `T()`, if they are not there, and commits that.
+   *  Errors: `schema_mismatch` when its root is of another type; those of `store::write`. */
+  shared(store& from, std::string_view name, const share_options& options = {})
+      : shared(from, name, options_for(from, name, options)) {}
+  shared(shared&& other) noexcept : open_object(std::move(other)) {}
+  ~shared() { forget_handle(); }
+
+  /** Locks the object for reading. A thread that reads already reads on at once.
+   *  Errors: `would_deadlock` when the thread writes it; `durability_unknown` after a failed flush. */
+  reader read() const { return reader(*this); }
+  /** Locks the object for writing: waits for earlier writers, then for the readers that are there.
+   *  Errors: as `read`, and `would_deadlock` also when the thread reads it. */
+  writer write() { return writer(*this); }
+
+  /** Writes all commits to the object's file, beside readers. */
+  bool checkpoint() {
+    bool done = false;
+    detail::check(em_checkpoint(handle(), &done));
+    return done;
+  }
+  /** Makes everything committed so far durable, beside readers. */
+  void sync() { detail::check(em_sync(handle())); }
+
+  /** Ends the handle. Closing again is nothing. Errors: `busy` while a thread has it locked (it stays
+   *  open then), what the last flush met. */
+  void close() { close_handle(); }
+
+ private:
+  shared(store& from, std::string_view name, const em_write_options& given)
+      : open_object(from.handle(), name, EM_SHARE, &given) {
+    try {
+      prepare();
+    } catch (...) {
+      forget_handle();
+      throw;
+    }
+  }
+
+  static em_write_options options_for(store& from, std::string_view name,
+                                      const share_options& options) {
+    if (options.create) {
+      const em_status made = em_object_create(from.handle(), detail::name_of(name).c_str());
+      if (made != EM_ALREADY_EXISTS) {
+        detail::check(made);
+      }
+    }
+    em_write_options given = detail::options_of(options.write);
+    given.early_read = options.early_read;
+    return given;
+  }
+
+  void prepare() {
+    writer section(*this);
+    if (checked_root(tag_of<T>(), sizeof(T), description<T>()) != nullptr) {
+      return;
+    }
+    allocator<T> heap = get_allocator<T>();
+    T* const made = heap.allocate(1);
+    heap.construct(made);
+    const tag made_tag = tag_of<T>();
+    const std::string text = description<T>();
+    detail::check(em_set_root(handle(), made, sizeof(T), made_tag.data(), text.c_str()));
+    section.commit();
+  }
+};
+
+}  // namespace evermap
+
+#endif

@@ -1,0 +1,50 @@
+//! What `evermap.h` says of objects that threads share. A thread that waits for its lock holds no seat:
+//! the thread that it waits for has to be able to call everything.
+
+use evermap_core::RawShared;
+
+use crate::failure::{self, Failure, Result};
+use crate::handles::share;
+use crate::types::{em_object, em_status};
+
+/// Runs a call that may wait.
+fn waiting(
+    object: *mut em_object,
+    call: impl FnOnce(&RawShared) -> evermap_core::Result<()>,
+) -> Result<()> {
+    let shared = share(object)?.shared()?.clone();
+    Ok(call(&shared)?)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_read_lock(object: *mut em_object) -> em_status {
+    failure::status(|| {
+        // Without a writer there is nothing to wait for.
+        if share(object)?.shared()?.try_begin_read()? {
+            return Ok(());
+        }
+        waiting(object, RawShared::begin_read)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_read_unlock(object: *mut em_object) -> em_status {
+    failure::status(|| Ok(share(object)?.shared()?.end_read()?))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_write_lock(object: *mut em_object) -> em_status {
+    failure::status(|| waiting(object, RawShared::begin_write))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_write_unlock(object: *mut em_object) -> em_status {
+    failure::status(|| {
+        let object = share(object)?;
+        let shared = object.shared()?;
+        match shared.has_changes()? {
+            true => Err(Failure::uncommitted(shared.name())),
+            false => Ok(shared.end_write()?),
+        }
+    })
+}
