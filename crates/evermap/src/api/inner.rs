@@ -319,8 +319,8 @@ impl Inner {
         })
     }
 
-    /// Finds a name and shares the addresses of its object, in one look at the catalog: from then on
-    /// no other object gets them.
+    /// Finds a name and shares the addresses of its object, in one look at the catalog. From then on no
+    /// other object gets them.
     fn locate(&self, name: &str) -> Result<Located> {
         catalog::check_name(name)?;
         let located = self.catalog().look(|catalog, _| {

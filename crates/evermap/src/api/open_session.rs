@@ -148,7 +148,7 @@ impl OpenSession {
             let all = [&known, &*new].concat();
             let (uuid, book) = (self.uuid, Arc::clone(&self.inner.book));
             let known = self.inner.catalog().change(|catalog| {
-                // Whoever finds them in the catalog needs to share them.
+                // A process that finds them in the catalog needs to share them.
                 book.make_shared(&new)?;
                 catalog::set_leases(catalog, uuid, &all)
             })?;
@@ -167,7 +167,7 @@ impl OpenSession {
         Ok(committed)
     }
 
-    /// Are there changes that no commit has? See [`Writer::has_changes`].
+    /// Returns true if there are changes that no commit has. See [`Writer::has_changes`].
     pub(super) fn has_changes(&mut self) -> Result<bool> {
         Ok(self.head_changed || self.writer_mut().has_changes()?)
     }

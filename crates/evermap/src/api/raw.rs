@@ -232,7 +232,7 @@ impl RawSession {
         self.open.info()
     }
 
-    /// Are there changes that no commit has? Costs a page-table scan and, up to the first change, a
+    /// Returns true if there are changes that no commit has. Costs a page-table scan and, up to the first change, a
     /// comparison of the pages that were stored to. No other thread may use the object's memory or heap
     /// meanwhile.
     ///

@@ -1,6 +1,6 @@
 //! One session of an object that threads of this process share, and who may use it when.
 //!
-//! What readers see is the session's own mapping: the last commit, and on it the stores of the writer.
+//! Readers read the session's own mapping: the last commit, and over it the stores of the writer.
 //! A writer closes the lock before its first store and opens it when there is nothing that readers must
 //! not see. Readers may be inside while a commit looks at memory, writes its record, flushes, applies
 //! and checkpoints, because none of these changes a byte that a program can read:
@@ -14,7 +14,7 @@
 //!   only after that; the page of the file has the same bytes then. So has the copy of a file that
 //!   takes the file's place.
 //!
-//! Rollback and growth being taken back do change what is mapped: they happen with the lock closed.
+//! Rollback changes the mapping and takes growth back: it happens with the lock closed.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -37,22 +37,22 @@ use crate::format::Superblock;
 
 /// An object that is open for sharing. Dropping it forgets what was not committed.
 pub(in crate::api) struct SharedCore {
-    /// Touched by the writer whose turn it is, and by nobody else.
+    /// Only the writer whose turn it is touches it.
     writing: UnsafeCell<Writing>,
     lock: SlotLock,
     options: ShareOptions,
-    /// As it was when the object was opened.
+    /// The superblock when the object was opened.
     head: Box<Superblock>,
-    /// Says which lock this is in what a thread holds: no other lock has the number, ever.
+    /// Identifies the lock in the list of what a thread holds. No number is used twice.
     number: u64,
-    /// What anybody may ask for, also while a writer is at work.
+    /// Facts that any thread may read at any time.
     public: Mutex<Public>,
     /// The object and its file, for messages.
     called: String,
     path: PathBuf,
 }
 
-/// What is known of a shared object without its lock.
+/// Facts about a shared object that need no lock.
 #[derive(Clone, Debug)]
 pub(super) struct Public {
     pub(super) root_address: u64,
@@ -147,12 +147,12 @@ impl SharedCore {
         &self.head
     }
 
-    /// What is known without the lock.
+    /// Returns the facts that need no lock.
     pub(super) fn public(&self) -> MutexGuard<'_, Public> {
         lock(&self.public)
     }
 
-    /// Do threads read or write it now?
+    /// Returns true while threads read or write the object, or wait to.
     pub(super) fn is_in_use(&self) -> bool {
         self.lock.is_in_use()
     }
@@ -351,7 +351,7 @@ impl<'a> Turn<'a> {
         rolled_back
     }
 
-    /// Renews what is known without the lock.
+    /// Renews the facts that need no lock.
     pub(super) fn publish(&mut self) {
         let public = Public::of(self.session());
         *self.core.public() = public;

@@ -1,4 +1,4 @@
-//! What the calling thread holds of shared objects.
+//! List of the shared objects that the calling thread reads or writes.
 //!
 //! A thread that reads may read again without a look at the lock, so that a waiting writer cannot
 //! come between the two. A thread that would wait for itself is refused instead.
@@ -24,7 +24,7 @@ thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How a thread holds a lock.
+/// State of a lock for one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     Not,
@@ -44,7 +44,7 @@ pub(super) fn thread_number() -> usize {
     })
 }
 
-/// How the calling thread holds a lock.
+/// Returns the state of a lock for the calling thread.
 pub(super) fn held(lock: u64) -> Held {
     HOLDINGS.with_borrow(|holdings| match holdings.iter().find(|h| h.lock == lock) {
         None => Held::Not,
@@ -72,7 +72,7 @@ pub(super) fn note(lock: u64, place: Option<Place>) {
     HOLDINGS.with_borrow_mut(|holdings| holdings.push(Holding { lock, reads: 1, place }));
 }
 
-/// What a thread gave up.
+/// Result of giving a lock up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GivenUp {
     /// It did not hold the lock that way.

@@ -13,8 +13,8 @@
 //! try every interleaving.
 //!
 //! Invariants: `closed` changes only under the mutex, by the writer whose turn it is. After a writer
-//! has seen a slot empty while the lock is closed, no reader enters by that slot: whoever counts
-//! itself there sees `closed` and goes. A reader that waited is counted in by the writer that opens.
+//! has seen a slot empty while the lock is closed, no reader enters by that slot: a reader that counts
+//! itself there sees `closed` and leaves. The writer that opens counts the readers in that waited.
 
 use super::sync::{
     AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, PoisonError, order,
@@ -61,7 +61,7 @@ struct State {
     serving: u64,
     /// Readers that wait until the lock is opened.
     waiting: u64,
-    /// How often it was opened.
+    /// Number of openings.
     openings: u64,
     broken: Option<String>,
 }
@@ -211,7 +211,7 @@ impl SlotLock {
         }
     }
 
-    /// Closes the lock for good: everybody who wants it from now on is refused. By the writer whose
+    /// Closes the lock for good: every thread that wants it from now on is refused. By the writer whose
     /// turn it is; readers that are inside stay.
     pub(super) fn break_down(&self, why: String) {
         if self.check_process().is_ok() {
@@ -222,7 +222,7 @@ impl SlotLock {
         }
     }
 
-    /// Are threads inside, or do they wait?
+    /// Returns true while threads are inside or wait.
     pub(super) fn is_in_use(&self) -> bool {
         let state = self.lock();
         state.serving != state.next_ticket

@@ -1,15 +1,15 @@
-//! How an object is shared.
+//! Choices for sharing an object.
 
 use crate::commit::WriteOptions;
 
-/// From when on readers of a shared object see what its writer stored.
+/// The moment from which readers of a shared object see the stores of its writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
-    /// When the commit is acknowledged: readers wait while it is flushed. A state that was seen never
+    /// The acknowledgement of the commit: readers wait while it is flushed. A state that was seen never
     /// goes back, as far as the session's [`Durability`](crate::Durability) promises.
     #[default]
     Acknowledged,
-    /// When the writer begins its commit: readers run beside the flush.
+    /// The beginning of the commit: readers run beside the flush.
     ///
     /// Such a state can go back. If the commit fails (a full disk, a failed flush), is rolled back, or
     /// the machine stops before the flush is done, the next reader sees the state before it, although
@@ -36,18 +36,18 @@ pub struct ShareOptions {
 }
 
 impl ShareOptions {
-    /// The defaults: [`Reads::Acknowledged`], and those of [`WriteOptions`].
+    /// Returns the defaults: [`Reads::Acknowledged`], and those of [`WriteOptions`].
     pub fn new() -> ShareOptions {
         ShareOptions::default()
     }
 
-    /// From when on readers see what was stored. Default: [`Reads::Acknowledged`].
+    /// Sets the moment from which readers see stores. Default: [`Reads::Acknowledged`].
     pub fn reads(mut self, reads: Reads) -> ShareOptions {
         self.reads = reads;
         self
     }
 
-    /// Choices of the session. Default: those of the store.
+    /// Sets the choices of the session. Default: those of [`WriteOptions`].
     pub fn write_options(mut self, options: WriteOptions) -> ShareOptions {
         self.write = options;
         self

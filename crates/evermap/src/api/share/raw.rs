@@ -88,7 +88,7 @@ impl RawShared {
         self.core.public().sequence
     }
 
-    /// Do threads read or write it now, or wait to?
+    /// Returns true while threads read or write the object, or wait to.
     pub fn is_in_use(&self) -> bool {
         self.core.is_in_use()
     }
@@ -129,7 +129,7 @@ impl RawShared {
     /// As there.
     pub fn begin_write(&self) -> Result<()> {
         let mut turn = self.core.begin_write()?;
-        // Nobody tells of stores to the object's memory.
+        // Stores to the object's memory are not seen: assume that there are some.
         turn.storing();
         // The calls below resume it, and `end_write` ends it.
         std::mem::forget(turn);
@@ -147,7 +147,7 @@ impl RawShared {
         Ok(())
     }
 
-    /// Are there changes that no commit has? See [`RawSession::has_changes`](crate::RawSession::has_changes).
+    /// Returns true if there are changes that no commit has. See [`RawSession::has_changes`](crate::RawSession::has_changes).
     ///
     /// # Errors
     /// `NotLocked` when the calling thread does not write.
