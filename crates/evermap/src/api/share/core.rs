@@ -19,7 +19,7 @@
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -92,12 +92,14 @@ unsafe impl Send for SharedCore {}
 unsafe impl Sync for SharedCore {}
 
 impl SharedCore {
-    /// Opens an object for sharing, or finds it open.
+    /// Opens an object for sharing, or finds it open. `check` sees a newly mapped object and the path of
+    /// its file, and may refuse it.
     pub(in crate::api) fn open(
         inner: &Arc<Inner>,
         name: &str,
         options: &ShareOptions,
         application: Option<ApplicationKey>,
+        check: impl Fn(&OpenSession, &Path) -> Result<()>,
     ) -> Result<Arc<SharedCore>> {
         // One after the other: the second call finds what the first one opens.
         let _opening = lock(&inner.sharing);
@@ -122,11 +124,13 @@ impl SharedCore {
                 located,
                 |superblock| Ok(Box::new(*superblock)),
             )?;
+            let path = inner.place(name, uuid).path;
+            check(&session, &path)?;
             static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
             let core = Arc::new(SharedCore {
                 number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
                 public: Mutex::new(Public::of(&session)),
-                path: inner.place(name, uuid).path,
+                path,
                 writing: UnsafeCell::new(Writing {
                     open: session,
                     stored: false,

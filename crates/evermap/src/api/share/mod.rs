@@ -32,7 +32,7 @@ pub use raw::RawShared;
 
 use super::info::ObjectInfo;
 use super::open_session::OpenSession;
-use super::snapshot::root_as;
+use super::snapshot::{check_root, root_as};
 use super::store::Store;
 use crate::alloc::Heap;
 use crate::error::Result;
@@ -100,7 +100,12 @@ impl Store {
     /// # Errors
     /// As [`share`](Store::share).
     pub fn share_with<T: Persist>(&self, name: &str, options: &ShareOptions) -> Result<Shared<T>> {
-        let core = SharedCore::open(&self.inner, name, options, self.application)?;
+        let inner = &self.inner;
+        let core = SharedCore::open(inner, name, options, self.application, |open, path| {
+            let root = root_as::<T>(inner, name, open.head())?;
+            // SAFETY: the session maps the object as of its superblock, and no writer is there yet.
+            unsafe { check_root(root, open.head(), path) }
+        })?;
         let root = root_as::<T>(&self.inner, name, core.head())?;
         Ok(Shared { core, root })
     }

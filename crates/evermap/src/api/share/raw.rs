@@ -47,7 +47,7 @@ impl Store {
     /// # Errors
     /// As [`share`](Store::share), without `SchemaMismatch`.
     pub fn share_raw(&self, name: &str, options: &ShareOptions) -> Result<RawShared> {
-        let core = SharedCore::open(&self.inner, name, options, self.application)?;
+        let core = SharedCore::open(&self.inner, name, options, self.application, |_, _| Ok(()))?;
         Ok(RawShared { core, name: name.to_string() })
     }
 }
