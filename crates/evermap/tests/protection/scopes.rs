@@ -147,7 +147,7 @@ pub fn switched_off(_: Protection) {
     let (_directory, store) = store();
     make_vector(&store, "numbers", 10);
     let mut session =
-        drop(store.write::<PVec<u64>>("numbers").unwrap().protect(Protection::Off).unwrap());
+        store.write::<PVec<u64>>("numbers").unwrap().protect(Protection::Off).unwrap();
     assert_eq!(session.protection(), InForce::Nothing);
     session.scope().unwrap().root_mut().as_mut_slice()[0] = 1;
     drop(session.pass().enter().unwrap());
