@@ -270,7 +270,7 @@ fn exit_code_of_transfer(error: &evermap_transfer::Error) -> u8 {
         Error::Io { source, .. } => exit_code_of_file(source, 10),
         Error::Usage(_) | Error::SameFile { .. } => 2,
         Error::Busy { .. } => 4,
-        Error::NoSpace { .. } => 7,
+        Error::NoSpace { .. } | Error::TooLarge { .. } => 7,
         Error::SourceChanged { .. } | Error::Differs { .. } => 12,
         Error::Peer { .. } | Error::PeerRefused { .. } => 13,
         Error::Cancelled { .. } => 130,

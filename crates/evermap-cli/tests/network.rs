@@ -66,3 +66,26 @@ fn each_cause_has_its_exit_code() {
     assert_eq!(code(&["receive", "127.0.0.1:0"]), 2);
     assert_eq!(code(&["receive", "127.0.0.1:0", "no/where"]), 3);
 }
+
+#[test]
+fn a_receiver_says_what_it_takes_and_options_change_it() {
+    let place = Place::new();
+    place.file(".profile", "four");
+    std::fs::create_dir(place.path("inbox")).unwrap();
+    let send = |options: &[&str]| {
+        let mut arguments = options.to_vec();
+        arguments.extend(["127.0.0.1:0", "inbox"]);
+        let receiving = Receiving::start(&place, &arguments);
+        let sent = Ran::of(place.bare(&["send", ".profile", &receiving.1]).output().unwrap());
+        (receiving.end(), sent)
+    };
+    let (received, sent) = send(&[]);
+    assert_eq!((received.code, sent.code), (13, 13), "{received:?} {sent:?}");
+    assert!(received.err.contains("--dot-files"), "{received:?}");
+    let (received, sent) = send(&["--dot-files", "--room", "3"]);
+    assert_eq!((received.code, sent.code), (7, 13), "{received:?} {sent:?}");
+    assert!(received.err.contains("--room"), "{received:?}");
+    let (received, sent) = send(&["--dot-files", "--room", "1K"]);
+    assert_eq!((received.code, sent.code), (0, 0), "{received:?} {sent:?}");
+    assert_eq!(std::fs::read(place.path("inbox/.profile")).unwrap(), b"four");
+}

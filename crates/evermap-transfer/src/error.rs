@@ -50,6 +50,20 @@ pub enum Error {
         /// The data that it takes.
         needed_bytes: u64,
     },
+    /// A sender brings more than a receiver takes from one transfer.
+    #[error(
+        "{} would take {needed_bytes} bytes, and one transfer may bring {most_bytes} here: allow more with `room_bytes_max` \
+         (--room), or free some space",
+        path.display()
+    )]
+    TooLarge {
+        /// The file that was to be made.
+        path: PathBuf,
+        /// The data that it takes.
+        needed_bytes: u64,
+        /// The most that one transfer may bring.
+        most_bytes: u64,
+    },
     /// Source and target are one file.
     #[error("{} and {} are the same file: nothing to copy; name another target", source_path.display(), target_path.display())]
     SameFile {

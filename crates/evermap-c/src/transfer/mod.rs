@@ -20,7 +20,7 @@ pub fn status_of(error: &Error) -> u32 {
             Some(libc::EACCES | libc::EPERM | libc::EROFS) => status::NOT_PERMITTED,
             _ => status::IO,
         },
-        Error::NoSpace { .. } => status::DISK_FULL,
+        Error::NoSpace { .. } | Error::TooLarge { .. } => status::DISK_FULL,
         Error::SameFile { .. } => status::INVALID_ARGUMENT,
         Error::SourceChanged { .. } => status::SOURCE_CHANGED,
         Error::Differs { .. } => status::DIFFERS,

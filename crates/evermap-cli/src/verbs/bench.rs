@@ -58,18 +58,10 @@ struct Transfer {
     json: bool,
 }
 
-/// `64K`, `1G`: powers of 1024, as memory has them.
+/// Bytes of a file to measure with.
 fn size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.char_indices().last() {
-        Some((at, 'K' | 'k')) => (&text[..at], 10),
-        Some((at, 'M' | 'm')) => (&text[..at], 20),
-        Some((at, 'G' | 'g')) => (&text[..at], 30),
-        _ => (text, 0),
-    };
-    let number: u64 =
-        digits.parse().map_err(|_| "give a number of bytes, as 4096, 64K or 1G".to_string())?;
-    match number.checked_mul(1 << unit) {
-        Some(bytes) if (1..=1 << 40).contains(&bytes) => Ok(bytes),
+    match super::transfer::bytes(text)? {
+        bytes @ 1..=0x100_0000_0000 => Ok(bytes),
         _ => Err("a file of 1 byte to 1024G".to_string()),
     }
 }

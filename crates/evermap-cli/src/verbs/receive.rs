@@ -36,6 +36,12 @@ pub struct ReceiveFile {
     /// Throw away what comes: to measure senders and networks
     #[arg(long, conflicts_with = "verify")]
     discard: bool,
+    /// Take at most so many bytes from one transfer, e.g. 20G [default: half of the free space; in memory an eighth of it]
+    #[arg(long, value_name = "BYTES", value_parser = super::transfer::bytes)]
+    room: Option<u64>,
+    /// Accept names that begin with a dot into a directory
+    #[arg(long)]
+    dot_files: bool,
     /// End after one transfer, as it does anyway
     #[arg(long)]
     once: bool,
@@ -57,8 +63,12 @@ impl ReceiveFile {
             .verify(self.verify)
             .raw(self.raw)
             .discard(self.discard)
+            .dot_files(self.dot_files)
             .cancelled_by(evermap_transfer::cancelled_by_signals())
             .on_refused(|error| output::warn(&format!("{error} (still listening)")));
+        if let Some(room) = self.room {
+            receive = receive.room_bytes_max(room);
+        }
         if !self.keep_listening {
             receive = receive.on_progress(progress.callback());
         }

@@ -29,6 +29,20 @@ impl From<Level> for Durability {
     }
 }
 
+/// Parses a number of bytes: `4096`, `64K`, `20G`. Units are powers of 1024.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        Some((at, 'T' | 't')) => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    let number: u64 =
+        digits.parse().map_err(|_| "give a number of bytes, as 4096, 64K or 1G".to_string())?;
+    number.checked_mul(1 << unit).ok_or_else(|| "no disk has so many bytes".to_string())
+}
+
 /// A report for people: a line a question.
 pub fn explain(name: &str, report: &Report, output: &mut Output) -> Result<(), Failure> {
     let usage = &report.usage;

@@ -38,7 +38,7 @@ pub use attributes::Preserve;
 use attributes::{Attributes, Keeper, Made, Subject, gives_acls};
 pub(crate) use identity::{Identity, look};
 use part::Part;
-pub(crate) use target::{Placing, Target, beside, c_name};
+pub(crate) use target::{Placing, Target, beside, c_name, is_unfinished_name};
 use verify::Named;
 
 /// How a file is to be copied.

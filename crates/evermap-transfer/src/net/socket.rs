@@ -3,6 +3,7 @@
 //! The bytes of files are moved by engines, on the same descriptor, which blocks. What is said here is small, never blocks in the
 //! kernel, and looks up between waits whether somebody has cancelled.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -70,6 +71,37 @@ impl<'a> Patience<'a> {
     }
 }
 
+/// Who is at the other end, as far as limits for each peer go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Peer {
+    /// An IPv4 address, also one written as IPv6.
+    V4(Ipv4Addr),
+    /// The first 64 bits of an IPv6 address: the rest is whatever the host picks.
+    V6([u16; 4]),
+    /// A user of this machine, over a UNIX socket.
+    User(u32),
+    /// The kernel does not tell.
+    Unknown,
+}
+
+impl Peer {
+    fn of(descriptor: &OwnedFd, address: Option<SocketAddrAny>) -> Peer {
+        if let Some(Ok(address)) = address.map(std::net::SocketAddr::try_from) {
+            return match address.ip().to_canonical() {
+                IpAddr::V4(address) => Peer::V4(address),
+                IpAddr::V6(address) => {
+                    let [a, b, c, d, ..] = address.segments();
+                    Peer::V6([a, b, c, d])
+                }
+            };
+        }
+        match sockopt::socket_peercred(descriptor) {
+            Ok(credentials) => Peer::User(credentials.uid.as_raw()),
+            Err(_) => Peer::Unknown,
+        }
+    }
+}
+
 /// A socket, shared between who talks on it and who may have to end it.
 #[derive(Debug, Clone)]
 pub(super) struct Socket {
@@ -82,6 +114,7 @@ struct Shared {
     /// Whom it is connected with, in words.
     address: String,
     is_tcp: bool,
+    peer: Peer,
 }
 
 impl Socket {
@@ -103,6 +136,7 @@ impl Socket {
             }
             Err(errno) => return Err(look(errno)),
         };
+        let id = Peer::of(&descriptor, peer.clone());
         let address = match peer.and_then(named) {
             Some(address) => address,
             None => otherwise.to_string(),
@@ -115,11 +149,16 @@ impl Socket {
             // What is said is a question or an answer: nothing is gained by waiting for more of it. Proxies may refuse.
             let _ = sockopt::set_tcp_nodelay(&descriptor, true);
         }
-        Ok(Socket { shared: Arc::new(Shared { descriptor, address, is_tcp }) })
+        Ok(Socket { shared: Arc::new(Shared { descriptor, address, is_tcp, peer: id }) })
     }
 
     pub(super) fn address(&self) -> &str {
         &self.shared.address
+    }
+
+    /// Who is at the other end.
+    pub(super) fn peer(&self) -> Peer {
+        self.shared.peer
     }
 
     /// For engines, which put a path into messages.

@@ -29,6 +29,8 @@ pub(super) enum Seen {
     Cancelled,
     /// The other end closed, or said that it has given up.
     Words,
+    /// More has arrived than may.
+    TooMuch,
 }
 
 /// Which way bytes go, and so which half of a socket is shut down.
@@ -47,7 +49,11 @@ pub(super) struct Watched<'a> {
     pub meter: &'a Meter,
     pub idle: Duration,
     pub total_bytes: u64,
+    /// More than this may not arrive.
+    pub most_bytes: u64,
     pub on_progress: Option<&'a OnProgress>,
+    /// Called about ten times a second while something moves.
+    pub on_moved: Option<&'a (dyn Fn() + Sync)>,
 }
 
 impl Watched<'_> {
@@ -78,6 +84,9 @@ impl Watched<'_> {
                 && now.1.iter().all(|(_, unsent)| *unsent == 0);
             if now != state || waits_for_itself {
                 (state, moved) = (now, Instant::now());
+                if let Some(on_moved) = self.on_moved {
+                    on_moved();
+                }
             }
             if let Some(seen) = self.look(moved) {
                 self.sockets.iter().for_each(|socket| self.direction.shut(socket));
@@ -92,6 +101,9 @@ impl Watched<'_> {
         }
         if self.words.is_some_and(Socket::has_given_up) {
             return Some(Seen::Words);
+        }
+        if self.meter.arrived_bytes() > self.most_bytes {
+            return Some(Seen::TooMuch);
         }
         (moved.elapsed() >= self.idle).then_some(Seen::Idle(self.idle))
     }
@@ -120,7 +132,8 @@ impl Seen {
                 "nothing moved for {time:?}; nothing was kept: see whether the other end still runs and the network is up"
             ))),
             Seen::Cancelled => Some(Error::Cancelled { left: "nothing is left behind".into() }),
-            Seen::Words => None,
+            // Whoever asked for a bound knows which error that is.
+            Seen::Words | Seen::TooMuch => None,
         }
     }
 }

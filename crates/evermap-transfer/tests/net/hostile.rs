@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use evermap_transfer::Error;
-use evermap_transfer::net::Receive;
+use evermap_transfer::net::{Receive, Send};
 
-use crate::common::{Place, Received, assert_peer, over_pair};
+use crate::common::{Place, Received, assert_peer, ok, over_pair};
 use crate::wire::{
     FAILED, Hello, KEEP, end, expect, frame, greet, manifest, manifest_with, range, summed,
 };
@@ -98,6 +98,33 @@ fn a_name_that_leads_elsewhere_is_refused() {
     assert!(matches!(received, Err(Error::Io { .. })), "{received:?}");
     assert_eq!(place.received(), ["folder"]);
     assert!(!place.path("escaped").exists());
+}
+
+#[test]
+fn names_that_hide_mislead_or_configure_are_refused_in_a_directory() {
+    let place = Place::new();
+    let names: [(&[u8], &str); 6] = [
+        (b"a\x1b[2Jb", "control character"),
+        (b"a\nb", "control character"),
+        ("a\u{9b}b".as_bytes(), "control character"),
+        (b".bashrc", "--dot-files"),
+        (b".film.evermap-part.journal", "unfinished"),
+        (b".film.evermap-0123abcd", "unfinished"),
+    ];
+    for (name, says) in names {
+        let manifest = manifest(name, 0, &[]);
+        let (received, words) =
+            greeted_with(&place, &[Hello::new(&manifest).bytes(), manifest].concat());
+        assert_peer(&received.unwrap_err(), says);
+        assert!(words.contains(says), "{words}");
+        assert!(place.received().is_empty());
+    }
+    // With the option a dot is a dot; and who names the file decides for themselves.
+    let file = place.file(".profile", "text");
+    ok(&Send::new(&file), &Receive::new(place.inbox()).dot_files(true), "127.0.0.1:0");
+    assert_eq!(place.received(), [".profile"]);
+    ok(&Send::new(&file), &Receive::new(place.inbox().join("named")), "127.0.0.1:0");
+    assert_eq!(place.received(), [".profile", "named"]);
 }
 
 #[test]

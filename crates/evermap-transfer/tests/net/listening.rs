@@ -53,6 +53,46 @@ fn strangers_hold_nobody_up() {
 }
 
 #[test]
+fn stalled_senders_lose_their_places_to_one_who_sends() {
+    let place = Place::new();
+    let idle = Duration::from_secs(12);
+    let enough = Arc::new(AtomicBool::new(false));
+    let receive = Receive::new(place.inbox()).idle_timeout(idle).cancelled_by(enough.clone());
+    let listening = receive.listen(&"127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listening.address().clone();
+    let outcomes = Arc::new(Mutex::new(Vec::new()));
+    let ended = outcomes.clone();
+    let server = std::thread::spawn(move || {
+        listening.serve(|outcome| ended.lock().unwrap().push(outcome.map_err(|e| e.to_string())))
+    });
+    // All places that one peer may have, each with an announcement and nothing behind it.
+    let manifest = manifest(b"stalled", 8, &[(0, 8)]);
+    let stalled: Vec<TcpStream> = (0..8)
+        .map(|number| {
+            let mut stream = connect(&address);
+            let hello = Hello { id: [number + 1; 16], ..Hello::new(&manifest) };
+            stream.write_all(&[hello.bytes(), manifest.clone()].concat()).unwrap();
+            expect(&mut stream, READY);
+            stream
+        })
+        .collect();
+    let begin = std::time::Instant::now();
+    let file = place.file("file", bytes(100_000));
+    let error = Send::new(&file).to(&address).unwrap_err().to_string();
+    assert!(error.contains("busy"), "as long as none has stalled for long: {error}");
+    until("a place", || Send::new(&file).to(&address).is_ok());
+    assert!(begin.elapsed() < idle, "the stalled ones were waited for");
+    assert_eq!(place.received(), ["file"]);
+    until("the end of one of them", || {
+        let outcomes = outcomes.lock().unwrap();
+        outcomes.iter().any(|end| end.as_ref().is_err_and(|e| e.contains("needed the place")))
+    });
+    enough.store(true, Ordering::Relaxed);
+    drop(stalled);
+    server.join().unwrap().unwrap();
+}
+
+#[test]
 fn half_of_the_connections_are_no_transfer() {
     let place = Place::new();
     let receive = Receive::new(place.inbox()).handshake_timeout(Duration::from_millis(200));

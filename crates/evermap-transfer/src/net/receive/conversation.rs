@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use evermap_observe::Moment;
 
+use super::places::Standing;
 use super::target::{Target, flush, set_attributes};
 use super::{Receive, data};
 use crate::error::{Error, Result};
@@ -80,9 +81,11 @@ pub(super) fn receive(
     hello: Hello,
     manifest: &Manifest,
     joins: &mut Joins<'_>,
+    standing: &Standing,
 ) -> Result<ReceiveReport> {
     let begin = Moment::now();
-    let received = whole(receive, target, first, hello, manifest, joins, &begin);
+    let received = whole(receive, target, first, hello, manifest, joins, standing, &begin)
+        .map_err(|error| standing.displaced(first).unwrap_or(error));
     if let Err(error) = &received {
         let (reason, text) = in_words_for_the_sender(error);
         say_failed(first, reason, &text);
@@ -90,6 +93,7 @@ pub(super) fn receive(
     received
 }
 
+#[expect(clippy::too_many_arguments, reason = "what a transfer begins with, from one caller")]
 fn whole(
     receive: &Receive,
     target: &Target,
@@ -97,10 +101,14 @@ fn whole(
     hello: Hello,
     manifest: &Manifest,
     joins: &mut Joins<'_>,
+    standing: &Standing,
     begin: &Moment,
 ) -> Result<ReceiveReport> {
     let handshake = || Patience::within(receive.handshake, &receive.cancelled);
-    let file = with_signs(|| first.say(&Frame::Working, handshake()), || target.prepare(manifest))?;
+    if let Some(why) = target.why_refused(&manifest.name, receive.dot_files) {
+        return Err(first.error(format!("the name it sends, {why}")));
+    }
+    let file = target.prepare(manifest, receive.room_bytes_max)?;
     let digest_chunk_bytes = match (manifest.digest_chunk_bytes, receive.verify && file.is_some()) {
         (0, true) => DIGEST_CHUNK_BYTES,
         (wished, _) => wished,
@@ -115,13 +123,16 @@ fn whole(
     let sockets = gather(receive, first, hello, joins, &ready)?;
     let meter = Meter::new(receive.cancelled.clone());
     let (connections, not_used) =
-        data::receive(receive, manifest, file.as_ref(), &sockets, &meter)?;
+        data::receive(receive, manifest, file.as_ref(), &sockets, &meter, standing)?;
+    standing.is_at_work();
     if let (Some(file), 1..) = (&file, digest_chunk_bytes) {
         read_back(receive, file, first, manifest, digest_chunk_bytes)?;
     }
     let idle = Patience::idle(receive.idle, &receive.cancelled);
     first.say(&Frame::Stored { bytes: meter.arrived_bytes() }, idle)?;
+    standing.awaits_more();
     until_kept(first, idle, manifest, file.as_ref())?;
+    standing.is_at_work();
     let (path, not_kept) = match file {
         Some(file) => {
             let not_kept = set_attributes(&file, manifest)?;
@@ -293,6 +304,12 @@ fn in_words_for_the_sender(error: &Error) -> (Reason, String) {
         Error::NoSpace { needed_bytes, .. } => {
             (Reason::NoSpace, format!("it has no space for {needed_bytes} bytes"))
         }
+        Error::TooLarge { needed_bytes, most_bytes, .. } => (
+            Reason::NoSpace,
+            format!(
+                "it takes at most {most_bytes} bytes from one transfer, and this one has {needed_bytes}"
+            ),
+        ),
         Error::Io { operation, source, .. } => {
             (Reason::Other, format!("it cannot {operation} its file: {source}"))
         }

@@ -3,6 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::Receive;
+use super::places::Standing;
+use super::room::{STEP_BYTES, reserve};
 use super::taker::Taker;
 use crate::engines::Stop;
 use crate::error::Result;
@@ -34,6 +36,7 @@ pub(super) fn receive(
     file: Option<&file::Target<'_>>,
     sockets: &[Socket],
     meter: &Meter,
+    standing: &Standing,
 ) -> Result<OfAll> {
     let shared = Shared {
         receive,
@@ -49,7 +52,9 @@ pub(super) fn receive(
         meter,
         idle: receive.idle,
         total_bytes: manifest.data_bytes(),
+        most_bytes: u64::MAX,
         on_progress: receive.on_progress.as_deref(),
+        on_moved: Some(&|| standing.awaits_more()),
     };
     let (carried, seen) = watched.during(|| {
         on_each(sockets, Direction::Receiving, |socket| shared.one_connection(socket))
@@ -92,8 +97,17 @@ impl Shared<'_> {
             };
             let claimed = self.account.lock().unwrap_or_else(PoisonError::into_inner).claim(span);
             claimed.map_err(|what| socket.malformed(what))?;
-            self.take(span, socket, &mut taker)
-                .map_err(|stop| taker.error(stop, socket, self.manifest.data_bytes()))?;
+            let mut rest = span;
+            while !rest.is_empty() {
+                let step =
+                    Span::new(rest.begin, rest.end.min(rest.begin.saturating_add(STEP_BYTES)));
+                if let Some(file) = self.file {
+                    reserve(file, file.path(), step, self.manifest.data_bytes())?;
+                }
+                self.take(step, socket, &mut taker)
+                    .map_err(|stop| taker.error(stop, socket, self.manifest.data_bytes()))?;
+                rest.begin = step.end;
+            }
             bytes += span.bytes();
             spans += 1;
         }

@@ -3,10 +3,11 @@
 //! Each stranger and each transfer has a thread of its own, so that nobody waits for anybody else: one who says nothing, or
 //! sends a byte a minute, only holds up itself. How many there may be at a time is limited.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -14,21 +15,19 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::conversation::{self, Greeting, say_failed};
+use super::places::{Places, Taken};
 use super::target::Target;
 use super::{Receive, raw};
 use crate::error::{Error, Result};
 use crate::net::address::Address;
 use crate::net::connect::Listener;
 use crate::net::report::ReceiveReport;
-use crate::net::socket::Socket;
+use crate::net::socket::{Peer, Socket};
 use crate::net::watch::start;
 use crate::net::wire::{Hello, Manifest, Reason, TransferId};
 
-/// Strangers that are listened to at a time. One more, and the one that has said nothing for longest has to go.
+/// Connections without a hello at a time. At one more, the peer that has most of them loses its oldest.
 const STRANGERS_MAX: usize = 64;
-
-/// Transfers at a time.
-const TRANSFERS_MAX: usize = 16;
 
 /// How long a wait lasts before somebody may have cancelled.
 const TURN: Duration = Duration::from_millis(100);
@@ -159,8 +158,7 @@ struct Hub<'a> {
     /// By the order in which they came.
     strangers: Mutex<BTreeMap<u64, Socket>>,
     strangers_so_far: AtomicU64,
-    /// Where further connections of each transfer go.
-    transfers: Mutex<HashMap<TransferId, Sender<(Socket, Hello)>>>,
+    places: Mutex<Places>,
     /// The one transfer there is to be has begun.
     is_taken: AtomicBool,
     /// All its connections are there.
@@ -189,7 +187,7 @@ impl<'a> Hub<'a> {
             ended,
             strangers: Mutex::default(),
             strangers_so_far: AtomicU64::new(0),
-            transfers: Mutex::default(),
+            places: Mutex::new(Places::new(receive.idle)),
             is_taken: AtomicBool::new(false),
             is_joined: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -266,7 +264,8 @@ impl<'a> Hub<'a> {
         {
             let mut strangers = lock(&self.strangers);
             if strangers.len() >= STRANGERS_MAX
-                && let Some((_, silent)) = strangers.pop_first()
+                && let Some(silent) = oldest_of_the_busiest_peer(&strangers)
+                && let Some(silent) = strangers.remove(&silent)
             {
                 silent.end_receiving();
             }
@@ -311,7 +310,7 @@ impl<'a> Hub<'a> {
 
     /// A transfer's first connection: the transfer, if there is room for it.
     fn begin(&self, socket: &Socket, hello: Hello, manifest: &Manifest) {
-        let Some(joining) = self.register(hello.id) else {
+        let Some(taken) = self.take_place(hello.id, socket) else {
             say_failed(socket, Reason::Busy, "it is busy with another transfer");
             return self.refused(
                 &socket.error("it was refused, as there is a transfer already: send again later"),
@@ -321,34 +320,30 @@ impl<'a> Hub<'a> {
         let mut missing = u32::from(hello.connections).saturating_sub(1);
         self.is_joined.store(missing == 0, Ordering::Release);
         let mut joins = |end| {
-            let joined = self.next_joining(&joining, end)?;
+            let joined = self.next_joining(&taken.joined, end)?;
             missing = missing.saturating_sub(u32::from(joined.is_some()));
             self.is_joined.store(missing == 0, Ordering::Release);
             Ok(joined)
         };
+        let (target, standing) = (self.target, &taken.standing);
         let outcome =
-            conversation::receive(receive, self.target, socket, hello, manifest, &mut joins);
-        lock(&self.transfers).remove(&hello.id);
+            conversation::receive(receive, target, socket, hello, manifest, &mut joins, standing);
+        lock(&self.places).free(hello.id, &taken);
         self.end(outcome);
     }
 
-    /// A place for a transfer: where its further connections come out.
-    fn register(&self, id: TransferId) -> Option<Receiver<(Socket, Hello)>> {
-        let mut transfers = lock(&self.transfers);
-        if transfers.len() >= TRANSFERS_MAX || transfers.contains_key(&id) {
-            return None;
-        }
+    /// A place for a transfer, if it may have one.
+    fn take_place(&self, id: TransferId, socket: &Socket) -> Option<Taken> {
+        let mut places = lock(&self.places);
         if self.is_for_one() && self.is_taken.swap(true, Ordering::AcqRel) {
             return None;
         }
-        let (joining, joined) = channel();
-        transfers.insert(id, joining);
-        Some(joined)
+        places.take(id, socket)
     }
 
     /// A further connection of a transfer.
     fn join(&self, socket: &Socket, hello: Hello) {
-        let transfer = lock(&self.transfers).get(&hello.id).cloned();
+        let transfer = lock(&self.places).joining(&hello.id);
         let is_taken =
             transfer.is_some_and(|transfer| transfer.send((socket.clone(), hello)).is_ok());
         if !is_taken {
@@ -396,6 +391,16 @@ impl<'a> Hub<'a> {
             refused(error);
         }
     }
+}
+
+/// Of those who have not said hello, the one that came first from the peer that has most.
+fn oldest_of_the_busiest_peer(strangers: &BTreeMap<u64, Socket>) -> Option<u64> {
+    let mut peers: HashMap<Peer, (usize, u64)> = HashMap::new();
+    for (number, socket) in strangers {
+        peers.entry(socket.peer()).or_insert((0, *number)).0 += 1;
+    }
+    let busiest = peers.into_values().max_by_key(|(count, oldest)| (*count, Reverse(*oldest)));
+    busiest.map(|(_, oldest)| oldest)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

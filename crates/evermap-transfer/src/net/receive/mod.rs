@@ -3,7 +3,10 @@
 mod conversation;
 mod data;
 mod listening;
+mod names;
+mod places;
 mod raw;
+mod room;
 mod taker;
 mod target;
 
@@ -25,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::policy::Durability;
 use conversation::Greeting;
 pub use listening::Listening;
+use places::Standing;
 use target::Target;
 
 /// Called with why somebody who connected was sent away.
@@ -61,6 +65,8 @@ pub struct Receive {
     raw: bool,
     discard: bool,
     durability: Durability,
+    room_bytes_max: Option<u64>,
+    dot_files: bool,
     handshake: Duration,
     idle: Duration,
     wait: Option<Duration>,
@@ -79,6 +85,8 @@ impl Receive {
             raw: false,
             discard: false,
             durability: Durability::None,
+            room_bytes_max: None,
+            dot_files: false,
             handshake: HANDSHAKE,
             idle: IDLE,
             wait: None,
@@ -117,6 +125,21 @@ impl Receive {
     /// before the file has its name, with `full` the name is there as well. What is no file is not flushed.
     pub fn durability(mut self, durability: Durability) -> Receive {
         self.durability = durability;
+        self
+    }
+
+    /// Bytes that one transfer may bring. Default: half of the target's free space when the transfer begins, and on a file
+    /// system in memory at most an eighth of the machine's memory. A sender that announces more is refused before its first
+    /// byte ([`Error::TooLarge`]); raw bytes are cut off when more have come.
+    pub fn room_bytes_max(mut self, bytes: u64) -> Receive {
+        self.room_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Accepts senders' names that begin with a dot, such as `.bashrc`, into a directory. Default: no. Names with control
+    /// characters, and those of this crate's unfinished files, are refused in any case.
+    pub fn dot_files(mut self, accepted: bool) -> Receive {
+        self.dot_files = accepted;
         self
     }
 
@@ -180,7 +203,7 @@ impl Receive {
     /// # Errors
     ///
     /// - [`Error::Peer`]: what comes is no transfer, or the connection broke.
-    /// - [`Error::NoSpace`], [`Error::Io`]: the file cannot be made or written.
+    /// - [`Error::NoSpace`], [`Error::TooLarge`], [`Error::Io`]: the file cannot be made or written.
     /// - [`Error::SourceChanged`], [`Error::Differs`], [`Error::PeerRefused`]: the sender said that nothing is to be kept.
     /// - [`Error::Refused`]: the engine that was asked for cannot do it.
     /// - [`Error::Cancelled`], [`Error::Usage`].
@@ -212,7 +235,8 @@ impl Receive {
             let hello = conversation::greet(self, &socket)?.hello;
             Ok(Some((socket, hello)))
         };
-        conversation::receive(self, &target, &first, hello, &manifest, &mut joins)
+        let standing = Standing::default();
+        conversation::receive(self, &target, &first, hello, &manifest, &mut joins, &standing)
     }
 
     fn target(&self) -> Result<Target> {

@@ -5,13 +5,14 @@ use std::os::fd::OwnedFd;
 use evermap_observe::Moment;
 
 use super::Receive;
+use super::room::{Room, too_large};
 use super::taker::Taker;
 use super::target::{Target, open_stream, set_usual_mode};
 use crate::error::Result;
 use crate::meter::Meter;
 use crate::net::report::{Connection, ReceiveReport, Traffic};
 use crate::net::socket::Socket;
-use crate::net::watch::{Direction, Watched};
+use crate::net::watch::{Direction, Seen, Watched};
 use crate::span::Work;
 use crate::sys::sigpipe::SigpipeBlocked;
 
@@ -26,6 +27,11 @@ pub(super) fn receive(
     let kinds = receive.engines();
     let meter = Meter::new(receive.cancelled.clone());
     let file = target.prepare_raw()?;
+    // Nothing is announced, so the bound holds for what has come.
+    let most_bytes = match &file {
+        Some(file) => Room::of(file, file.path(), receive.room_bytes_max)?.most_bytes(),
+        None => u64::MAX,
+    };
     let (mut nowhere, stream): (Option<OwnedFd>, OwnedFd);
     let mut taker = match (&file, target) {
         (Some(file), _) => Taker::into_file(socket, file, file.path(), &kinds)?,
@@ -46,7 +52,9 @@ pub(super) fn receive(
         meter: &meter,
         idle: receive.idle,
         total_bytes: 0,
+        most_bytes,
         on_progress: receive.on_progress.as_deref(),
+        on_moved: None,
     };
     let mut take = || taker.take(socket, &mut work, &meter);
     let (taken, seen) = watched.during(|| match target {
@@ -54,6 +62,9 @@ pub(super) fn receive(
         Target::Stream(_) => take(),
         _ => socket.seldom_woken(take),
     })?;
+    if let (Some(file), Some(Seen::TooMuch)) = (&file, seen) {
+        return Err(too_large(file.path(), meter.arrived_bytes(), most_bytes));
+    }
     // A socket that the watch shut down has ended as well: that is no end of the file.
     if let Some(error) = seen.and_then(|seen| seen.error(socket)) {
         return Err(error);

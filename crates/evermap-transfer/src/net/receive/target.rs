@@ -7,9 +7,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use super::names;
+use super::room::Room;
 use crate::error::{Error, Result};
 use crate::file::attributes::umask;
 use crate::file::{self, Placing, c_name};
@@ -17,10 +19,6 @@ use crate::net::again;
 use crate::net::wire::{Manifest, Stamp, name_of};
 use crate::policy::Durability;
 use crate::report::NotKept;
-use crate::span::Span;
-
-/// Reserved at a time. A signal makes some file systems give back what one call reserved, so that one call must not take long.
-const RESERVED_BYTES: u64 = 64 << 20;
 
 /// The target as it was named.
 #[derive(Debug)]
@@ -95,8 +93,23 @@ impl Target {
         Ok(Target::File(Directory::open(directory)?, name.into()))
     }
 
-    /// Makes the file of a manifest, with its length, and room for all that will come.
-    pub(super) fn prepare(&self, manifest: &Manifest) -> Result<Option<file::Target<'_>>> {
+    /// Why a sender's name for its file is refused here; `None` where it may be used, or is not used at all.
+    pub(super) fn why_refused(&self, name: &[u8], dot_files: bool) -> Option<String> {
+        match self {
+            Target::Directory(_) => names::why_refused(name, dot_files),
+            Target::File(..) | Target::Stream(_) | Target::Nothing => None,
+        }
+    }
+
+    /// Makes the file of a manifest, with its length. Takes no space yet.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::TooLarge`]: more is announced than is free, or than `room_bytes_max` allows.
+    pub(super) fn prepare(
+        &self,
+        manifest: &Manifest,
+        room_bytes_max: Option<u64>,
+    ) -> Result<Option<file::Target<'_>>> {
         let file = match self {
             Target::Nothing => return Ok(None),
             Target::Directory(directory) => directory.file(name_of(&manifest.name))?,
@@ -108,13 +121,10 @@ impl Target {
                 )));
             }
         };
+        let room = Room::of(&file, file.path(), room_bytes_max)?;
+        room.check(file.path(), manifest.data_bytes())?;
         again(|| rustix::fs::ftruncate(&file, manifest.size_bytes))
             .map_err(no_room(&file, manifest))?;
-        for extent in &manifest.extents {
-            if !reserve(&file, *extent).map_err(no_room(&file, manifest))? {
-                break;
-            }
-        }
         Ok(Some(file))
     }
 
@@ -156,20 +166,6 @@ impl Target {
             ))),
         }
     }
-}
-
-/// Reserves room; whether that can be done here at all.
-fn reserve(file: &file::Target<'_>, extent: Span) -> Result<bool, Errno> {
-    let mut at = extent.begin;
-    while at < extent.end {
-        let bytes = RESERVED_BYTES.min(extent.end - at);
-        match again(|| rustix::fs::fallocate(file, FallocateFlags::empty(), at, bytes)) {
-            Ok(()) => at += bytes,
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(false),
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(true)
 }
 
 fn no_room(file: &file::Target<'_>, manifest: &Manifest) -> impl FnOnce(Errno) -> Error {

@@ -57,7 +57,9 @@ pub(super) fn send(
         meter,
         idle: send.idle,
         total_bytes: extents.iter().map(Span::bytes).sum(),
+        most_bytes: u64::MAX,
         on_progress: send.on_progress.as_deref(),
+        on_moved: None,
     };
     let (carried, seen) = watched.during(|| {
         on_each(sockets, Direction::Sending, |socket| {

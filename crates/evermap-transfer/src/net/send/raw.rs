@@ -71,7 +71,9 @@ fn bytes(send: &Send, source: &Source, socket: &Socket, meter: &Meter) -> Result
         meter,
         idle: send.idle,
         total_bytes: work.bytes().unwrap_or(0),
+        most_bytes: u64::MAX,
         on_progress: send.on_progress.as_deref(),
+        on_moved: None,
     };
     let (carried, seen) = watched.during(|| carrier.carry(&ends, &mut work, meter))?;
     if let (Err(_), Some(error)) = (&carried, seen.and_then(|seen| seen.error(socket))) {

@@ -1,0 +1,139 @@
+//! Disk space that a transfer may take: a bound on what a sender announces, and reservations as bytes arrive.
+//!
+//! A sender is a stranger. An announcement costs it 150 bytes, so an announcement alone must take nothing: space is
+//! reserved a step ahead of what has arrived. The bound keeps one transfer from filling the disk, or on a file system
+//! in memory, the machine's memory.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use evermap_observe::FileSystem;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::net::again;
+use crate::span::Span;
+
+/// Bytes that one reservation takes. A signal makes some file systems give back what one call reserved, so one call must
+/// not take long; and a sender that stalls holds no more than this for each of its connections.
+pub(super) const STEP_BYTES: u64 = 64 << 20;
+
+/// Smaller spans find a full disk by writing, which is one call as well.
+const RESERVED_BYTES_MIN: u64 = 256 << 10;
+
+/// Part of the machine's memory that one transfer may take by default on a file system in memory: an eighth.
+const MEMORY_SHARE: u64 = 8;
+
+/// Space on the file system of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Room {
+    /// Bytes that are free now.
+    free_bytes: u64,
+    /// Bytes that one transfer may bring.
+    most_bytes: u64,
+}
+
+impl Room {
+    /// Looks at the file system of `file`. `asked` replaces the default bound: half of the free space, and on a file
+    /// system in memory at most an eighth of the machine's memory. Two system calls.
+    pub(super) fn of(file: impl AsFd, path: &Path, asked: Option<u64>) -> Result<Room> {
+        let look = || Error::io("look at the file system of", path);
+        let found = again(|| rustix::fs::fstatvfs(&file)).map_err(look())?;
+        let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
+        let in_memory = FileSystem::of(file.as_fd()).map_err(look())?.is_memory();
+        Ok(Room {
+            free_bytes,
+            most_bytes: asked
+                .unwrap_or_else(|| default_most(free_bytes, in_memory, memory_bytes())),
+        })
+    }
+
+    /// Bytes that one transfer may bring.
+    pub(super) fn most_bytes(&self) -> u64 {
+        self.most_bytes
+    }
+
+    /// Checks an announcement.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: more than is free. [`Error::TooLarge`]: more than one transfer may bring.
+    pub(super) fn check(&self, path: &Path, needed_bytes: u64) -> Result<()> {
+        if needed_bytes > self.free_bytes {
+            return Err(Error::NoSpace { path: path.into(), needed_bytes });
+        }
+        if needed_bytes > self.most_bytes {
+            return Err(too_large(path, needed_bytes, self.most_bytes));
+        }
+        Ok(())
+    }
+}
+
+/// The error about a transfer that brings, or would bring, more than it may.
+pub(super) fn too_large(path: &Path, needed_bytes: u64, most_bytes: u64) -> Error {
+    Error::TooLarge { path: path.into(), needed_bytes, most_bytes }
+}
+
+fn default_most(free_bytes: u64, in_memory: bool, memory_bytes: u64) -> u64 {
+    let half = free_bytes / 2;
+    if in_memory { half.min(memory_bytes / MEMORY_SHARE) } else { half }
+}
+
+/// Bytes of memory that the machine has.
+fn memory_bytes() -> u64 {
+    let machine = rustix::system::sysinfo();
+    // The types of the fields differ between architectures.
+    #[allow(clippy::unnecessary_cast)]
+    (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit))
+}
+
+/// Reserves space for a span that is about to arrive, at most [`STEP_BYTES`] of it. File systems that cannot reserve
+/// find out when the bytes are written.
+///
+/// # Errors
+/// [`Error::NoSpace`].
+pub(super) fn reserve(file: impl AsFd, path: &Path, span: Span, needed_bytes: u64) -> Result<()> {
+    if span.bytes() < RESERVED_BYTES_MIN {
+        return Ok(());
+    }
+    debug_assert!(span.bytes() <= STEP_BYTES);
+    let reserved =
+        again(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), span.begin, span.bytes()));
+    match reserved {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+        Err(Errno::NOSPC | Errno::DQUOT) => Err(Error::NoSpace { path: path.into(), needed_bytes }),
+        Err(errno) => Err(Error::io("make room for", path)(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_default_bound_is_half_of_the_disk_or_an_eighth_of_the_memory() {
+        assert_eq!(default_most(1000, false, 80), 500);
+        assert_eq!(default_most(1000, true, 80), 10);
+        assert_eq!(default_most(10, true, 8000), 5);
+    }
+
+    #[test]
+    fn an_announcement_is_held_against_free_space_first() {
+        let room = Room { free_bytes: 100, most_bytes: 50 };
+        let path = Path::new("file");
+        assert!(room.check(path, 50).is_ok());
+        assert!(matches!(room.check(path, 51), Err(Error::TooLarge { most_bytes: 50, .. })));
+        assert!(matches!(room.check(path, 101), Err(Error::NoSpace { needed_bytes: 101, .. })));
+    }
+
+    #[test]
+    fn what_is_asked_for_replaces_the_default() {
+        let file = tempfile::tempfile().unwrap();
+        let room = Room::of(&file, Path::new("file"), Some(7)).unwrap();
+        assert_eq!(room.most_bytes(), 7);
+        assert!(room.free_bytes > 0);
+        let default = Room::of(&file, Path::new("file"), None).unwrap();
+        assert!(default.most_bytes <= default.free_bytes);
+    }
+}
