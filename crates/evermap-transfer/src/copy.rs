@@ -1,7 +1,9 @@
 //! Copying by name: the builder, and what a target's name means.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,12 +14,27 @@ use rustix::io::Errno;
 
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
-use crate::file::{self, Identity, Options, Place, Placing, Preserve, Source, c_name, look};
+use crate::file::{
+    self, Identity, Options, Place, Placing, Preserve, SharedLinks, Source, c_name, copy_symlink,
+    look, with_temporary_name,
+};
 use crate::meter::Meter;
 use crate::policy::rates::Kept;
 use crate::policy::{Durability, Reflink, Wish};
 use crate::report::{Report, TreeSummary};
 use crate::tree::{self, TreeMeter, TreeOptions};
+
+/// Which symbolic links of a source are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Follow {
+    /// None: links are copied as links, also the one that names the source (`cp -P`).
+    None,
+    /// The one that names the source, and none within a tree (`cp -H`).
+    #[default]
+    Named,
+    /// All: what a link leads to is copied in its place (`cp -L`).
+    All,
+}
 
 /// A copy of a file to a name, in place of what has it; or of a directory with all that is in it.
 ///
@@ -36,19 +53,24 @@ pub struct Copy {
     target: PathBuf,
     options: Options,
     tree: TreeOptions,
+    follow: Follow,
+    exact: bool,
     meter: Arc<Meter>,
     tree_meter: Arc<TreeMeter>,
 }
 
 impl Copy {
-    /// From `source` to `target`; if that is a directory, to the source's name in it. Symbolic links are followed on both
-    /// sides.
+    /// From `source` to `target`; if that is a directory, to the source's name in it, unless [`Copy::exact_target`] says
+    /// otherwise. A source that ends with `/.` stands for what is in it: that is merged into a target that is there. The
+    /// target's links are followed, and the source's as [`Copy::follow`] says.
     pub fn new(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Copy {
         Copy {
             source: source.into(),
             target: target.into(),
             options: Options::default(),
             tree: TreeOptions::default(),
+            follow: Follow::default(),
+            exact: false,
             meter: Arc::default(),
             tree_meter: Arc::default(),
         }
@@ -122,6 +144,26 @@ impl Copy {
         self
     }
 
+    /// Which symbolic links of the source are followed; the one that names it, unless it is said.
+    pub fn follow(mut self, follow: Follow) -> Copy {
+        self.follow = follow;
+        self.tree.follow_links = follow == Follow::All;
+        self
+    }
+
+    /// Takes the target for the copy's own name, also if it is a directory: a directory is merged into it, and a file is
+    /// refused.
+    pub fn exact_target(mut self, exact: bool) -> Copy {
+        self.exact = exact;
+        self
+    }
+
+    /// Keeps hard links to what other copies with these links have made.
+    pub fn links(mut self, links: Arc<SharedLinks>) -> Copy {
+        self.tree.links = Some(links);
+        self
+    }
+
     /// How many threads copy a tree; as many as there are processors, up to 8, unless it is said.
     pub fn threads(mut self, threads: NonZeroUsize) -> Copy {
         self.tree.threads = Some(threads);
@@ -139,21 +181,54 @@ impl Copy {
     ///
     /// All of [`Error`]; the target's name has what it had before then.
     pub fn run(&self) -> Result<Report> {
+        if self.follow == Follow::None && !ends_with(&self.source, b"/") {
+            let stat = fs::lstat(&self.source).map_err(Error::io("look at", &self.source))?;
+            if fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::Symlink {
+                let target = self.named_target(|| Ok(file_name(&self.source)?.to_os_string()))?;
+                let durability = self.options.wish.durability;
+                return copy_symlink(
+                    &self.source,
+                    &stat,
+                    &target,
+                    self.options.preserve,
+                    durability,
+                );
+            }
+        }
         let file = open_source(&self.source)?;
         let stat = look(file.as_fd()).map_err(Error::io("look at", &self.source))?;
         if fs::FileType::from_raw_mode(stat.stx_mode.into()) == fs::FileType::Directory {
             return self.run_tree();
         }
         let source = Source { file: file.as_fd(), path: &self.source };
-        match resolve(&self.source, &self.target, &Identity::of(&stat))? {
-            Resolved::Name { directory, path } => self.run_file(source, &directory, &path),
+        let target = self.named_target(|| Ok(file_name(&self.source)?.to_os_string()))?;
+        let identity = Identity::of(&stat);
+        match resolve(&self.source, target, &identity)? {
+            Resolved::Name { directory, path } => {
+                self.run_file(source, &directory, &path, &identity, stat.stx_nlink)
+            }
             Resolved::Stream(target) => {
                 file::write_into(source, target.as_fd(), &self.target, &self.options, &self.meter)
             }
         }
     }
 
-    fn run_file(&self, source: Source<'_>, directory: &Path, path: &Path) -> Result<Report> {
+    /// The name that the copy gets: that of the target, or one in it.
+    fn named_target(&self, name: impl FnOnce() -> Result<OsString>) -> Result<PathBuf> {
+        match std::fs::metadata(&self.target) {
+            Ok(metadata) if metadata.is_dir() && !self.exact => Ok(self.target.join(name()?)),
+            _ => Ok(self.target.clone()),
+        }
+    }
+
+    fn run_file(
+        &self,
+        source: Source<'_>,
+        directory: &Path,
+        path: &Path,
+        identity: &Identity,
+        names: u32,
+    ) -> Result<Report> {
         let name = file_name(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = fs::open(directory, flags, Mode::empty())
@@ -164,7 +239,17 @@ impl Copy {
             path,
             placing: Placing::Replacing,
         };
+        let inode = (identity.device, identity.inode);
+        let links = self.tree.links.as_ref().filter(|_| names > 1);
+        if let Some(links) = links
+            && link_in_place(links, inode, &place)?
+        {
+            return Ok(Report { size_bytes: identity.size_bytes, ..Report::default() });
+        }
         let mut report = file::copy_at(source, place, &self.options, &self.meter)?;
+        if let Some(links) = links {
+            links.copied(inode, path);
+        }
         if self.options.explain {
             report.device = device_rates(directory);
         }
@@ -178,9 +263,9 @@ impl Copy {
                 self.source.display()
             )));
         }
-        let target = match std::fs::metadata(&self.target) {
-            Ok(metadata) if metadata.is_dir() => self.target.join(directory_name(&self.source)?),
-            _ => self.target.clone(),
+        let target = match ends_with(&self.source, b"/.") || self.source.as_os_str() == "." {
+            true => self.target.clone(),
+            false => self.named_target(|| directory_name(&self.source))?,
         };
         let options = TreeOptions {
             preserve: self.options.preserve,
@@ -256,18 +341,35 @@ enum Resolved {
     Stream(OwnedFd),
 }
 
+/// Links to what another copy made of this file, in place of what has the name. False if none did.
+fn link_in_place(links: &SharedLinks, inode: (u64, u64), place: &Place<'_>) -> Result<bool> {
+    let failed = Error::io("give its name to", place.path);
+    let linked =
+        with_temporary_name(place.name, |name| match links.link(inode, place.directory, name) {
+            true => Ok(()),
+            false => Err(Errno::NOENT),
+        });
+    let Ok(((), temporary)) = linked else { return Ok(false) };
+    fs::renameat(place.directory, &temporary, place.directory, place.name).map_err(|errno| {
+        let _ = fs::unlinkat(place.directory, &temporary, fs::AtFlags::empty());
+        failed(errno)
+    })?;
+    // Nothing is renamed where both names are links to one file already.
+    let _ = fs::unlinkat(place.directory, &temporary, fs::AtFlags::empty());
+    Ok(true)
+}
+
+fn ends_with(path: &Path, ending: &[u8]) -> bool {
+    path.as_os_str().as_bytes().ends_with(ending)
+}
+
 fn open_source(path: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
     fs::open(path, flags, Mode::empty()).map_err(Error::io("open", path))
 }
 
 /// Finds out what is there.
-fn resolve(source: &Path, target: &Path, identity: &Identity) -> Result<Resolved> {
-    let into = |directory: &Path| Ok(directory.join(file_name(source)?));
-    let path = match std::fs::metadata(target) {
-        Ok(metadata) if metadata.is_dir() => into(target)?,
-        _ => target.to_path_buf(),
-    };
+fn resolve(source: &Path, path: PathBuf, identity: &Identity) -> Result<Resolved> {
     let stat = match fs::stat(&path) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return name_that_is_free(path),
@@ -300,7 +402,7 @@ fn name_that_is_free(path: PathBuf) -> Result<Resolved> {
             path.display()
         )));
     }
-    if std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).ends_with(b"/") {
+    if ends_with(&path, b"/") {
         return Err(Error::io("find the directory", path)(Errno::NOENT));
     }
     name_in(path)

@@ -9,6 +9,7 @@
 //!
 //! `docs/transfer.md` is the contract: what each engine costs, how one is picked, what is promised.
 
+mod clean;
 mod copy;
 mod descriptors;
 mod drive;
@@ -27,12 +28,13 @@ mod span;
 mod sys;
 pub mod tree;
 
-pub use copy::{Copy, Progress};
+pub use clean::{Cleaned, clean};
+pub use copy::{Copy, Follow, Progress};
 pub use descriptors::Move;
 pub use end::{End, Ends, Kind};
 pub use error::{Error, Result, Side};
 pub use evermap_observe::{DeviceRates, Residency, Usage, device_rates, residency};
-pub use file::Preserve;
+pub use file::{Preserve, SharedLinks};
 pub use measure::{Cell, Measure};
 pub use meter::Meter;
 pub use policy::{Durability, Reflink};

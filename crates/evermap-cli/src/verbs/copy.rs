@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
 use evermap_transfer::engines::{EngineKind, Tuning};
-use evermap_transfer::{Reflink, Report};
+use evermap_transfer::{Follow, Reflink, Report, SharedLinks};
 
 use super::transfer::{Level, explain};
 use crate::failure::Failure;
@@ -19,11 +19,23 @@ use crate::progress::Progress;
 /// times, ACLs and extended attributes are kept as far as you may. Which way the bytes go is picked by what is cached, by file
 /// system, size and durability; `--explain` tells what was picked and why.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "evermap copy [OPTIONS] <SOURCE>... <DEST>")]
+#[command(override_usage = "evermap copy [OPTIONS] <SOURCE>... <DEST>\n       evermap copy --clean <DIR>")]
 pub struct Copy {
-    /// What to copy, and last where to: a name, or a directory to copy into
-    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DEST"])]
+    /// What to copy, and last where to: a name, or a directory to copy into. `SOURCE/.` is what is in SOURCE
+    #[arg(required_unless_present = "clean", num_args = 2.., value_names = ["SOURCE", "DEST"])]
     paths: Vec<PathBuf>,
+    /// Take DEST for the copy's own name, also if it is a directory: a directory is merged into it
+    #[arg(short = 'T', long)]
+    no_target_directory: bool,
+    /// Copy symbolic links as links, also those that are named
+    #[arg(short = 'P', long, overrides_with_all = ["follow_named", "dereference"])]
+    no_dereference: bool,
+    /// Follow the symbolic links that are named, and none within a directory, as it does anyway
+    #[arg(short = 'H', id = "follow_named", overrides_with_all = ["no_dereference", "dereference"])]
+    follow_named: bool,
+    /// Follow all symbolic links: copy what they lead to
+    #[arg(short = 'L', long, overrides_with_all = ["no_dereference", "follow_named"])]
+    dereference: bool,
     /// What holds when the command ends: `data` is on the disk, `full` under its name
     #[arg(long, value_name = "LEVEL", default_value = "none")]
     durability: Level,
@@ -48,6 +60,12 @@ pub struct Copy {
     /// How many pipes `--engine splice` works with at a time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=64))]
     lanes: u8,
+    /// Remove what killed copies left in this directory and below; running copies keep what they have
+    #[arg(long, value_name = "DIR", conflicts_with = "paths")]
+    clean: Option<PathBuf>,
+    /// With --clean, remove parts as well that --resume could go on with
+    #[arg(long, requires = "clean")]
+    parts: bool,
     /// Tell which way was picked and why, and what it has cost
     #[arg(long)]
     explain: bool,
@@ -73,9 +91,17 @@ pub fn engine(name: &str) -> Result<EngineKind, String> {
 
 impl Copy {
     pub fn run(&self) -> Result<(), Failure> {
+        if let Some(directory) = &self.clean {
+            return self.clean(directory);
+        }
         let Some((target, sources)) = self.paths.split_last() else {
             return Err(Failure::Usage("name what to copy, and where to".into()));
         };
+        if sources.len() > 1 && self.no_target_directory {
+            return Err(Failure::Usage(
+                "with -T there is one source, as DEST is the name of its copy".into(),
+            ));
+        }
         if sources.len() > 1 && !target.is_dir() {
             return Err(Failure::Usage(format!(
                 "{} is no directory: several sources are copied into one",
@@ -84,10 +110,11 @@ impl Copy {
         }
         let cancelled = evermap_transfer::cancelled_by_signals();
         let mut output = Output::new();
-        // One that cannot be copied keeps the others from nothing; the first failure is the command's.
+        let links = Arc::new(SharedLinks::default());
+        // A failure does not stop the remaining copies; the first one is the command's.
         let mut failed = None;
         for source in sources {
-            match self.copy(source, target, &cancelled) {
+            match self.copy(source, target, &links, &cancelled) {
                 Ok(report) => {
                     self.tell(source, &report, &mut output)?;
                     if let Some(tree) = report.tree.as_ref().filter(|tree| tree.errors_total > 0) {
@@ -109,6 +136,7 @@ impl Copy {
         &self,
         source: &Path,
         target: &Path,
+        links: &Arc<SharedLinks>,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<Report, Failure> {
         let mut copy = evermap_transfer::Copy::new(source, target)
@@ -122,6 +150,13 @@ impl Copy {
             .resume(self.resume)
             .keep_going(self.keep_going)
             .one_file_system(self.one_file_system)
+            .follow(match (self.no_dereference, self.dereference) {
+                (true, _) => Follow::None,
+                (_, true) => Follow::All,
+                _ => Follow::Named,
+            })
+            .exact_target(self.no_target_directory)
+            .links(Arc::clone(links))
             .explain(self.explain || self.json)
             .tuning(Tuning { lanes: self.lanes.into(), ..Tuning::default() })
             .cancelled_by(Arc::clone(cancelled));
@@ -141,6 +176,33 @@ impl Copy {
         let copied = copy.run();
         drop(progress);
         Ok(copied?)
+    }
+
+    fn clean(&self, directory: &Path) -> Result<(), Failure> {
+        let cleaned = evermap_transfer::clean(directory, self.parts)?;
+        let mut output = Output::new();
+        match self.json {
+            true => output.json(&cleaned)?,
+            false => {
+                for path in &cleaned.removed {
+                    output.line(&format!("removed {}", output::plain(&path.display().to_string())))?;
+                }
+            }
+        }
+        for path in &cleaned.in_use {
+            output::warn(&format!("{}: left alone, as a running copy has it", path.display()));
+        }
+        for path in &cleaned.parts {
+            output::warn(&format!(
+                "{}: left for `copy --resume`; --parts removes it",
+                path.display()
+            ));
+        }
+        output.finish()?;
+        let mut failures = cleaned.errors.into_iter().map(Failure::from);
+        let first = failures.next();
+        failures.for_each(|failure| failure.say());
+        first.map_or(Ok(()), Err)
     }
 
     fn tell(&self, source: &Path, report: &Report, output: &mut Output) -> Result<(), Failure> {

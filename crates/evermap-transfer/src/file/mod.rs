@@ -8,8 +8,11 @@ pub(crate) mod attributes;
 mod identity;
 mod journal;
 mod part;
+mod shared_links;
 mod subject;
+mod symlink;
 mod target;
+mod unfinished;
 mod verify;
 mod whole;
 
@@ -38,7 +41,10 @@ pub use attributes::Preserve;
 use attributes::{Attributes, Keeper, Made, Subject, gives_acls};
 pub(crate) use identity::{Identity, look};
 use part::Part;
-pub(crate) use target::{Placing, Target, beside, c_name, is_unfinished_name};
+pub use shared_links::SharedLinks;
+pub(crate) use symlink::copy_symlink;
+pub(crate) use target::{Placing, Target, beside, c_name, with_temporary_name};
+pub(crate) use unfinished::{Unfinished, hold, unfinished_name};
 use verify::Named;
 
 /// How a file is to be copied.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::unfinished::hold;
 use crate::error::{Error, Result};
 
 /// Nobody but its owner looks into an unfinished copy.
@@ -74,6 +75,7 @@ impl<'a> Target<'a> {
                     fs::openat(directory, temporary, flags, MODE_WHILE_MADE)
                 })
                 .map_err(Error::io("make", path))?;
+                hold(file.as_fd());
                 Ok(target(file, Some(named)))
             }
             Err(errno) => Err(Error::io("make", path)(errno)),
@@ -114,6 +116,7 @@ impl<'a> Target<'a> {
             None => match self.link(&self.name) {
                 Ok(()) => return Ok(()),
                 Err(Errno::EXIST) => {
+                    hold(self.file.as_fd());
                     match with_temporary_name(&self.name, |name| self.link(name)) {
                         Ok(((), temporary)) => temporary,
                         Err(errno) => return Err(failed(errno)),
@@ -183,18 +186,6 @@ pub(crate) fn beside(name: &CStr, ending: &str) -> CString {
     CString::new(bytes).unwrap_or_default()
 }
 
-/// Whether a name is one that [`beside`] makes for an unfinished file or directory of this crate.
-pub(crate) fn is_unfinished_name(name: &[u8]) -> bool {
-    let Some(rest) = name.strip_prefix(b".") else { return false };
-    let is_random = |ending: &[u8]| {
-        ending.len() == 8 && ending.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    rest.ends_with(b".evermap-part")
-        || rest.ends_with(b".evermap-part.journal")
-        || rest.rsplitn(2, |byte| *byte == b'-').next().is_some_and(is_random)
-            && rest[..rest.len() - 8].ends_with(b".evermap-")
-}
-
 /// A path's bytes as the kernel takes them.
 pub(crate) fn c_name(name: &std::ffi::OsStr) -> Result<CString> {
     CString::new(name.as_bytes()).map_err(|_| {
@@ -242,29 +233,6 @@ mod tests {
         target.publish(Placing::Replacing).unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), b"after");
         assert_eq!(names(directory.path()), ["name"]);
-    }
-
-    #[test]
-    fn names_of_unfinished_files_are_told_from_others() {
-        let (_, temporary) = with_temporary_name(c"film.mkv", |_| Ok(())).unwrap();
-        assert!(is_unfinished_name(temporary.to_bytes()), "{temporary:?}");
-        for ending in [".evermap-part", ".evermap-part.journal", ".evermap-00ff00ff"] {
-            assert!(is_unfinished_name(beside(c"film.mkv", ending).to_bytes()));
-            let longest = CString::new(vec![b'n'; 255]).unwrap();
-            assert!(is_unfinished_name(beside(&longest, ending).to_bytes()));
-        }
-        for other in [
-            "film",
-            ".film",
-            "film.evermap-part",
-            ".evermap",
-            ".a.evermap-00FF00FF",
-            ".a-00ff00ff",
-            ".",
-            "",
-        ] {
-            assert!(!is_unfinished_name(other.as_bytes()), "{other}");
-        }
     }
 
     #[test]

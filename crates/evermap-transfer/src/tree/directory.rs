@@ -178,13 +178,22 @@ impl Drop for Directory {
 #[derive(Debug)]
 pub(super) struct Descriptors {
     pairs_max: usize,
+    /// How a directory of the source is opened.
+    source_flags: OFlags,
     open: Mutex<VecDeque<Weak<Directory>>>,
 }
 
 impl Descriptors {
     /// `pairs_max` beside those that threads are using at the moment.
-    pub(super) fn new(pairs_max: usize) -> Descriptors {
-        Descriptors { pairs_max: pairs_max.max(1), open: Mutex::new(VecDeque::new()) }
+    /// `follow_links`: a directory of the source may be reached through a symbolic link.
+    pub(super) fn new(pairs_max: usize, follow_links: bool) -> Descriptors {
+        let source_flags = if follow_links { DIRECTORY - OFlags::NOFOLLOW } else { DIRECTORY };
+        Descriptors { pairs_max: pairs_max.max(1), source_flags, open: Mutex::new(VecDeque::new()) }
+    }
+
+    /// How a directory of the source is opened.
+    pub(super) fn source_flags(&self) -> OFlags {
+        self.source_flags
     }
 
     /// Counts a pair that was opened, and closes the oldest if there are too many. The uppermost stays open: it
@@ -317,11 +326,10 @@ impl Descriptors {
         target_name: &CStr,
         paths: &Roots,
     ) -> Result<Pair> {
-        let open = |at: BorrowedFd<'_>, name: &CStr, expected: DeviceInode, root: &PathBuf| {
+        let open = |at: BorrowedFd<'_>, name: &CStr, flags, expected, root: &PathBuf| {
             let failed = |errno: Errno| Error::io("open again", directory.path(root, None))(errno);
-            let opened = self
-                .relieving(|| fs::openat(at, name, DIRECTORY, Mode::empty()))
-                .map_err(failed)?;
+            let opened =
+                self.relieving(|| fs::openat(at, name, flags, Mode::empty())).map_err(failed)?;
             let found = identity(&fs::fstat(&opened).map_err(failed)?);
             match found == expected {
                 true => Ok(opened),
@@ -332,8 +340,14 @@ impl Descriptors {
             }
         };
         Ok(Pair {
-            source: open(source, source_name, directory.source_identity, &paths.source)?,
-            target: open(target, target_name, directory.target_identity, &paths.target)?,
+            source: open(
+                source,
+                source_name,
+                self.source_flags,
+                directory.source_identity,
+                &paths.source,
+            )?,
+            target: open(target, target_name, DIRECTORY, directory.target_identity, &paths.target)?,
         })
     }
 }
@@ -379,7 +393,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_oldest_pairs_are_closed_when_there_are_too_many() {
-        let (descriptors, pair) = (Descriptors::new(8), pair());
+        let (descriptors, pair) = (Descriptors::new(8, false), pair());
         let uppermost = child(None, &pair);
         let directories: Vec<_> =
             (0..50).map(|_| child(Some(Arc::clone(&uppermost)), &pair)).collect();

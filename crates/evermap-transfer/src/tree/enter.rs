@@ -34,7 +34,9 @@ impl Worker<'_> {
         let at = At { directory: parent, pair: &pair, name };
         let source = shared
             .descriptors
-            .relieving(|| self.open(at.pair.source.as_fd(), name, DIRECTORY))
+            .relieving(|| {
+                self.open(at.pair.source.as_fd(), name, shared.descriptors.source_flags())
+            })
             .map_err(|errno| shared.source_error("open the directory", &at, errno))?;
         let entered = self.enter(&at, source);
         shared.refused(&mut self.refusals, || shared.target_path(&at));
@@ -58,6 +60,12 @@ impl Worker<'_> {
             return Err(Error::Usage(format!(
                 "{} is the target, which lies in the source by way of a mount: name another target",
                 shared.source_path(at).display()
+            )));
+        }
+        if shared.options.follow_links && is_above(at.directory, source_identity) {
+            return Err(source_failed((
+                "enter, as it lies in itself by way of a link,",
+                Errno::LOOP,
             )));
         }
         let xattrs = self
@@ -220,6 +228,12 @@ impl Worker<'_> {
             Task::Directories { parent: Arc::clone(parent), names: Arc::new(names), next: 0 };
         self.shared.queue.push(self.thread, task);
     }
+}
+
+/// Whether a directory of the source is `directory` or one above it.
+fn is_above(directory: &Arc<Directory>, source_identity: DeviceInode) -> bool {
+    std::iter::successors(Some(directory), |directory| directory.parent.as_ref())
+        .any(|above| above.source_identity == source_identity)
 }
 
 /// Whether a directory may have an ACL that the source has not, and whether it gives ACLs to what is made in it. One that

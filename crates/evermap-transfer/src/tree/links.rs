@@ -104,6 +104,18 @@ impl Links {
     }
 }
 
+impl Links {
+    /// Files of which not all names were seen, each with the name of its copy.
+    pub(super) fn copied(&self) -> Vec<(DeviceInode, Name)> {
+        let inodes = lock(&self.inodes);
+        let copied = inodes.iter().filter_map(|(inode, known)| match &known.state {
+            State::Copied(name) => Some((*inode, name.clone())),
+            State::Copying(_) => None,
+        });
+        copied.collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

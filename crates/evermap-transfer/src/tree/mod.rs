@@ -29,8 +29,8 @@ mod worker;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use evermap_observe::FileSystem;
@@ -39,7 +39,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::engines::{EngineKind, Tuning};
 use crate::error::{Error, Result};
 use crate::file::attributes::Keeper;
-use crate::file::{self, Preserve};
+use crate::file::{self, Preserve, SharedLinks};
 use crate::policy::{self, Durability, Reflink, Wish};
 use crate::report::EngineUse;
 use directory::{Descriptors, Place, Roots};
@@ -51,6 +51,7 @@ use shared::{Bounded, Shared};
 use worker::Worker;
 
 pub use meter::{Counts, TreeMeter};
+pub(crate) use remove::tree as remove;
 pub use report::{Outcome, TreeReport};
 
 /// How a tree is copied.
@@ -72,6 +73,10 @@ pub struct TreeOptions {
     pub threads: Option<NonZeroUsize>,
     /// Directories on other file systems than the uppermost one are made, and what is in them is left out.
     pub one_file_system: bool,
+    /// Symbolic links in the tree are followed: what they lead to is copied in their place.
+    pub follow_links: bool,
+    /// Hard links to what other copies made.
+    pub links: Option<Arc<SharedLinks>>,
     /// A new target is published with what could be copied. Otherwise it is removed when anything could not be.
     pub keep_going: bool,
     /// Errors, and things not kept, that the report lists; the others are counted.
@@ -89,6 +94,8 @@ impl Default for TreeOptions {
             tuning: Tuning::default(),
             threads: None,
             one_file_system: false,
+            follow_links: false,
+            links: None,
             keep_going: false,
             listed_max: 100,
         }
@@ -151,7 +158,7 @@ pub fn copy(
         source_identity: root.directory.source_identity,
         target_identity: root.directory.target_identity,
         queue: Queue::new(threads),
-        descriptors: Descriptors::new(pairs),
+        descriptors: Descriptors::new(pairs, options.follow_links),
         links: Links::default(),
         unpublished: Unpublished::default(),
         errors: Mutex::new(Bounded::new(options.listed_max)),
@@ -231,6 +238,12 @@ fn report(
     let errors = std::mem::replace(&mut *lock(&shared.errors), Bounded::new(0));
     let not_kept = std::mem::replace(&mut *lock(&shared.not_kept), Bounded::new(0));
     let engines = engines_used(&shared);
+    if let Some(links) = &shared.options.links {
+        for (inode, name) in shared.links.copied() {
+            let path = name.directory.path(&shared.roots.target, Some(&name.name));
+            links.copied(inode, &path);
+        }
+    }
     let report = TreeReport {
         source: shared.roots.source.clone(),
         target: shared.roots.target.clone(),

@@ -1,10 +1,12 @@
 //! What is no regular file and no directory: symbolic links, FIFOs, sockets, devices; and further names of what was copied.
 
 use std::ffi::{CStr, CString};
+use std::os::fd::BorrowedFd;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 
+use super::directory::DeviceInode;
 use super::links::Name;
 use super::meter::TreeMeter;
 use super::worker::{At, Worker};
@@ -86,6 +88,29 @@ impl Worker<'_> {
             .map_err(|(operation, errno)| shared.target_error(operation, at, errno))
     }
 
+    /// Links to what an earlier copy made of the same file, if one did.
+    pub(super) fn link_shared(&mut self, at: &At<'_>, inode: DeviceInode) -> Result<bool> {
+        let Some(links) = self.shared.options.links.clone() else { return Ok(false) };
+        let link = |target: BorrowedFd<'_>, name: &CStr| Ok(links.link(inode, target, name));
+        let (is_linked, temporary) = self.make_at(at, "link", link)?;
+        if is_linked {
+            self.publish_link(at, temporary)?;
+        }
+        Ok(is_linked)
+    }
+
+    fn publish_link(&self, at: &At<'_>, temporary: Option<CString>) -> Result<()> {
+        if let Some(temporary) = temporary {
+            let published = self.shared.publish_file(at, &temporary, true);
+            if published.is_err() {
+                let _ = fs::unlinkat(&at.pair.target, &temporary, AtFlags::empty());
+            }
+            published?;
+        }
+        TreeMeter::count(&self.shared.meter.links, 1);
+        Ok(())
+    }
+
     /// Gives what was copied a further name. `false` where that can't be: then it is copied again.
     pub(super) fn link(&mut self, at: &At<'_>, first: &Name) -> Result<bool> {
         let shared = self.shared;
@@ -110,14 +135,7 @@ impl Worker<'_> {
         })?;
         match made {
             (Ok(()), temporary) => {
-                if let Some(temporary) = temporary {
-                    let published = shared.publish_file(at, &temporary, true);
-                    if published.is_err() {
-                        let _ = fs::unlinkat(&at.pair.target, &temporary, AtFlags::empty());
-                    }
-                    published?;
-                }
-                TreeMeter::count(&shared.meter.links, 1);
+                self.publish_link(at, temporary)?;
                 Ok(true)
             }
             (Err(errno), _) => {

@@ -26,7 +26,7 @@ struct Level {
 }
 
 /// Removes the directory `name` with all that is in it.
-pub(super) fn tree(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+pub(crate) fn tree(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     let mut levels = vec![enter(parent, name)?];
     while let Some(level) = levels.last_mut() {
         if let Some(next) = level.directories.pop() {

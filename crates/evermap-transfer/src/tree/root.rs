@@ -14,6 +14,7 @@ use super::enter::inherited_acls;
 use super::temporary::Temporary;
 use crate::error::{Error, Result};
 use crate::file::attributes::{Attributes, Keeper, Made, Refusal, Subject, Xattr};
+use crate::file::hold;
 
 /// Names that users give are followed if they are symbolic links; nothing within the trees is.
 const NAMED_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -81,6 +82,7 @@ impl Begun {
         path: &Path,
         keeper: &Keeper,
     ) -> Result<(Arc<Directory>, Arc<Pair>)> {
+        hold(target.as_fd());
         let stat = fs::fstat(&target).map_err(Error::io("look at", path))?;
         let place = temporary.map_or(Place::Existing, Place::Fresh);
         let pair = Arc::new(Pair { source: self.source, target });

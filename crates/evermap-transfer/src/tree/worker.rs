@@ -135,9 +135,7 @@ impl<'a> Worker<'a> {
         let look = |errno| self.shared.source_error("look at", at, errno);
         let looked = match kind {
             FileType::RegularFile => None,
-            _ => Some(
-                fs::statat(&at.pair.source, at.name, AtFlags::SYMLINK_NOFOLLOW).map_err(look)?,
-            ),
+            _ => Some(fs::statat(&at.pair.source, at.name, self.follow()).map_err(look)?),
         };
         let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         if let Some(stat) = looked.filter(|stat| !is_file(stat)) {
@@ -156,7 +154,10 @@ impl<'a> Worker<'a> {
             });
         }
         // A FIFO that has the name by now would be waited for without `NONBLOCK`.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = match self.shared.options.follow_links {
+            true => OFlags::RDONLY | OFlags::CLOEXEC,
+            false => OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        };
         let mut opened = self.open(at.pair.source.as_fd(), at.name, flags | OFlags::NONBLOCK);
         // Somebody has a lease on it, as file servers do: that is worth waiting for.
         if let (Err(Errno::AGAIN), FileType::RegularFile) = (&opened, kind) {
@@ -171,6 +172,14 @@ impl<'a> Worker<'a> {
             return Err(self.changed(at));
         }
         self.linked(at, &stat, |worker, has_links| worker.regular(at, &source, &stat, has_links))
+    }
+
+    /// Whether a name of the source is followed if it is a symbolic link.
+    fn follow(&self) -> AtFlags {
+        match self.shared.options.follow_links {
+            true => AtFlags::empty(),
+            false => AtFlags::SYMLINK_NOFOLLOW,
+        }
     }
 
     fn changed(&self, at: &At<'_>) -> Error {
@@ -204,7 +213,10 @@ impl<'a> Worker<'a> {
                 false => copy(self, true),
             },
             Claim::First => {
-                let copied = copy(self, true);
+                let copied = match self.link_shared(at, inode)? {
+                    true => Ok(()),
+                    false => copy(self, true),
+                };
                 let first = Name { directory: Arc::clone(at.directory), name: at.name.to_owned() };
                 let waiting = self.shared.links.settle(inode, copied.is_ok().then_some(first));
                 for name in waiting {

@@ -3,13 +3,13 @@
 //! A sender is a stranger. Its name must not hide the file, change how a terminal shows a listing, configure a shell or
 //! an editor, or pass for an unfinished file of this program, which a clean-up removes.
 
-use crate::file::is_unfinished_name;
+use crate::file::unfinished_name;
 
 /// Why a name is refused, in words for both ends; `None` for a name that may be used. `dot_files` says whether names
 /// that begin with a dot may be.
 pub(super) fn why_refused(name: &[u8], dot_files: bool) -> Option<String> {
     let shown = String::from_utf8_lossy(name);
-    if is_unfinished_name(name) {
+    if unfinished_name(name).is_some() {
         return Some(format!(
             "{shown:?} is how unfinished files are named here: rename the file, and send it again"
         ));

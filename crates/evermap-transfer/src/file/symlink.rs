@@ -1,0 +1,88 @@
+//! Copies a symbolic link itself, wherever it leads.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::attributes::{Attributes, Keeper, Made, Preserve, Subject};
+use super::target::{c_name, with_temporary_name};
+use crate::error::{Error, Result};
+use crate::policy::Durability;
+use crate::report::Report;
+
+/// Makes `target` a symbolic link like `source`, in place of what has the name. A directory is not replaced.
+pub(crate) fn copy_symlink(
+    source: &Path,
+    stat: &Stat,
+    target: &Path,
+    preserve: Preserve,
+    durability: Durability,
+) -> Result<Report> {
+    let (source_directory, source_name) = open_parent(source)?;
+    let (target_directory, target_name) = open_parent(target)?;
+    let (from, to) = (source_directory.as_fd(), target_directory.as_fd());
+    let failed = |operation| Error::io(operation, target);
+    if let Ok(found) = fs::statat(to, &target_name, AtFlags::SYMLINK_NOFOLLOW) {
+        if (found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino) {
+            return Err(Error::SameFile { source_path: source.into(), target_path: target.into() });
+        }
+        if fs::FileType::from_raw_mode(found.st_mode) == fs::FileType::Directory {
+            return Err(failed("replace the directory")(Errno::ISDIR));
+        }
+    }
+    let leads_to = fs::readlinkat(from, &source_name, Vec::new())
+        .map_err(Error::io("read the link", source))?;
+    let ((), temporary) =
+        with_temporary_name(&target_name, |name| fs::symlinkat(&leads_to, to, name))
+            .map_err(failed("make the link"))?;
+    let mut refusals = Vec::new();
+    let mut keeper = Keeper::for_one(preserve);
+    let named = keeper
+        .xattrs(Subject::Named(from, &source_name), &mut refusals)
+        .map_err(|(operation, errno)| Error::io(operation, source)(errno))
+        .and_then(|xattrs| {
+            let made =
+                fs::statat(to, &temporary, AtFlags::SYMLINK_NOFOLLOW).map_err(failed("look at"))?;
+            let subject = Subject::Named(to, &temporary);
+            keeper
+                .keep(
+                    &Attributes::of(stat),
+                    &xattrs,
+                    subject,
+                    &Made::of(&made),
+                    false,
+                    &mut refusals,
+                )
+                .map_err(|(operation, errno)| failed(operation)(errno))?;
+            fs::renameat(to, &temporary, to, &target_name).map_err(failed("give its name to"))
+        });
+    if let Err(error) = named {
+        let _ = fs::unlinkat(to, &temporary, AtFlags::empty());
+        return Err(error);
+    }
+    if durability != Durability::None {
+        // A link cannot be opened: it is flushed with the directory that has it.
+        fs::fsync(to).map_err(failed("flush the directory of"))?;
+    }
+    Ok(Report {
+        not_kept: refusals.into_iter().map(|refusal| refusal.at(target)).collect(),
+        ..Report::default()
+    })
+}
+
+/// The directory of a path, open, and the path's last name.
+fn open_parent(path: &Path) -> Result<(rustix::fd::OwnedFd, std::ffi::CString)> {
+    let Some(name) = path.file_name() else {
+        return Err(Error::Usage(format!("{} names no link", path.display())));
+    };
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = fs::openat(CWD, parent, flags, Mode::empty())
+        .map_err(Error::io("open the directory", parent))?;
+    Ok((opened, c_name(name)?))
+}

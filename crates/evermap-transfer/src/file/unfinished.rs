@@ -1,0 +1,78 @@
+//! What tells an unfinished file or directory of a copy from all others, and from those of a copy that runs.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{self, FlockOperation};
+use rustix::io::Errno;
+
+/// How long a copy waits for somebody who is cleaning.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+
+/// What an unfinished file of this crate is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unfinished {
+    /// A part that can be resumed, or its journal.
+    Part,
+    /// Anything else: worthless once its copy has ended.
+    Temporary,
+}
+
+/// What a name says of an unfinished file or directory of this crate, as [`beside`] names them; `None` for other names.
+pub(crate) fn unfinished_name(name: &[u8]) -> Option<Unfinished> {
+    let rest = name.strip_prefix(b".")?;
+    if rest.ends_with(b".evermap-part") || rest.ends_with(b".evermap-part.journal") {
+        return Some(Unfinished::Part);
+    }
+    let (before, random) = rest.split_at_checked(rest.len().checked_sub(8)?)?;
+    let is_random = random.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    (before.ends_with(b".evermap-") && is_random).then_some(Unfinished::Temporary)
+}
+
+/// Holds a shared lock on what a copy has not finished, for as long as the descriptor is open. Waits a moment for somebody
+/// who is cleaning there. A file system without locks has nobody who relies on them.
+pub(crate) fn hold(unfinished: BorrowedFd<'_>) {
+    let begin = Instant::now();
+    while fs::flock(unfinished, FlockOperation::NonBlockingLockShared) == Err(Errno::AGAIN)
+        && begin.elapsed() < LOCK_WAIT
+    {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::ffi::CString;
+
+    use super::*;
+    use crate::file::{beside, with_temporary_name};
+
+    #[test]
+    fn names_of_unfinished_files_are_told_from_others() {
+        let (_, temporary) = with_temporary_name(c"film.mkv", |_| Ok(())).unwrap();
+        assert_eq!(unfinished_name(temporary.to_bytes()), Some(Unfinished::Temporary));
+        for (ending, kind) in [
+            (".evermap-part", Unfinished::Part),
+            (".evermap-part.journal", Unfinished::Part),
+            (".evermap-00ff00ff", Unfinished::Temporary),
+        ] {
+            let longest = CString::new(vec![b'n'; 255]).unwrap();
+            for name in [c"film.mkv", &longest] {
+                assert_eq!(unfinished_name(beside(name, ending).to_bytes()), Some(kind));
+            }
+        }
+        for other in [
+            "film",
+            ".film",
+            "film.evermap-part",
+            ".evermap",
+            ".a.evermap-00FF00FF",
+            ".a-00ff00ff",
+            ".",
+            "",
+        ] {
+            assert_eq!(unfinished_name(other.as_bytes()), None, "{other}");
+        }
+    }
+}
