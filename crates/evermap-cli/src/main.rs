@@ -16,6 +16,7 @@ mod names;
 mod output;
 mod picture;
 mod progress;
+mod remote;
 mod source;
 mod stale;
 mod verbs;

@@ -34,7 +34,7 @@ pub use descriptors::Move;
 pub use end::{End, Ends, Kind};
 pub use error::{Error, Result, Side};
 pub use evermap_observe::{DeviceRates, Residency, Usage, device_rates, residency};
-pub use file::{Preserve, SharedLinks};
+pub use file::{Preserve, SharedLinks, temporary_name};
 pub use measure::{Cell, Measure};
 pub use meter::Meter;
 pub use policy::{Durability, Reflink};

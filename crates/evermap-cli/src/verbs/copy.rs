@@ -19,7 +19,9 @@ use crate::progress::Progress;
 /// times, ACLs and extended attributes are kept as far as you may. Which way the bytes go is picked by what is cached, by file
 /// system, size and durability; `--explain` tells what was picked and why.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "evermap copy [OPTIONS] <SOURCE>... <DEST>\n       evermap copy --clean <DIR>")]
+#[command(
+    override_usage = "evermap copy [OPTIONS] <SOURCE>... <DEST>\n       evermap copy --clean <DIR>"
+)]
 pub struct Copy {
     /// What to copy, and last where to: a name, or a directory to copy into. `SOURCE/.` is what is in SOURCE
     #[arg(required_unless_present = "clean", num_args = 2.., value_names = ["SOURCE", "DEST"])]
@@ -185,7 +187,8 @@ impl Copy {
             true => output.json(&cleaned)?,
             false => {
                 for path in &cleaned.removed {
-                    output.line(&format!("removed {}", output::plain(&path.display().to_string())))?;
+                    output
+                        .line(&format!("removed {}", output::plain(&path.display().to_string())))?;
                 }
             }
         }

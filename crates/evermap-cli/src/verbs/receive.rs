@@ -1,7 +1,7 @@
 //! `evermap receive`: files from senders elsewhere.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use evermap_transfer::Error;
@@ -11,6 +11,7 @@ use super::transfer::{Level, told_traffic};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::ToolProgress;
+use crate::remote::{self, tree};
 
 /// Receive a file from `evermap send`, or bytes from any program
 ///
@@ -19,10 +20,10 @@ use crate::progress::ToolProgress;
 #[derive(Debug, clap::Args)]
 pub struct ReceiveFile {
     /// Where to listen: HOST:PORT, [IPV6]:PORT, or unix:PATH; port 0 takes any that is free
-    #[arg(value_name = "ADDRESS")]
-    address: OsString,
+    #[arg(value_name = "ADDRESS", required_unless_present = "stdio")]
+    address: Option<OsString>,
     /// The file to make, or a directory, in which it gets the sender's name
-    #[arg(value_name = "DEST", required_unless_present = "discard")]
+    #[arg(value_name = "DEST", required_unless_present_any = ["discard", "stdio"])]
     destination: Option<PathBuf>,
     /// What holds when the sender is told that it has arrived: `data` is on the disk, `full` under its name
     #[arg(long, value_name = "LEVEL", default_value = "none")]
@@ -42,6 +43,12 @@ pub struct ReceiveFile {
     /// Accept names that begin with a dot into a directory
     #[arg(long)]
     dot_files: bool,
+    /// Receive over standard input and output into this DEST, as `evermap send` has it done by ssh
+    #[arg(long, value_name = "DEST", conflicts_with_all = ["address", "discard", "raw", "once", "keep_listening"])]
+    stdio: Option<PathBuf>,
+    /// With --stdio, a directory of this name comes, as a tar stream
+    #[arg(long, value_name = "NAME", requires = "stdio")]
+    tree: Option<OsString>,
     /// End after one transfer, as it does anyway
     #[arg(long)]
     once: bool,
@@ -55,7 +62,10 @@ pub struct ReceiveFile {
 
 impl ReceiveFile {
     pub fn run(&self) -> Result<(), Failure> {
-        let address = Address::parse(&self.address)?;
+        if let Some(destination) = &self.stdio {
+            return self.over_stdio(destination);
+        }
+        let address = Address::parse(self.address.as_deref().unwrap_or_default())?;
         let destination = self.destination.clone().unwrap_or_default();
         let progress = ToolProgress::new(&destination, "receiving");
         let mut receive = Receive::new(&destination)
@@ -83,6 +93,31 @@ impl ReceiveFile {
         let mut output = Output::new();
         self.tell(&received?, &mut output)?;
         output.finish()
+    }
+
+    /// The other end of ssh: whoever it is has this user's rights already. Nothing is said on standard output, which
+    /// belongs to the protocol.
+    fn over_stdio(&self, destination: &Path) -> Result<(), Failure> {
+        if let Some(name) = &self.tree {
+            let input = std::io::stdin().lock();
+            tree::receive(input, destination, name, self.durability.into())?;
+            return Ok(());
+        }
+        let (socket, closing) = remote::socket().map_err(Failure::Output)?;
+        let mut receive = Receive::new(destination)
+            .durability(self.durability.into())
+            .verify(self.verify)
+            .dot_files(true)
+            .cancelled_by(evermap_transfer::cancelled_by_signals());
+        if let Some(room) = self.room {
+            receive = receive.room_bytes_max(room);
+        }
+        let received = receive.over(socket);
+        let closed = closing.end();
+        for not in &received?.not_kept {
+            output::warn(&format!("{}: {} not kept: {}", not.path.display(), not.what, not.why));
+        }
+        closed.map_err(Failure::Output)
     }
 
     /// Each outcome is told when it is known, by whichever thread knows it.

@@ -1,28 +1,36 @@
 //! `evermap send`: a file to a receiver elsewhere.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use evermap_transfer::engines::EngineKind;
 use evermap_transfer::net::{Address, Send, SendReport};
 
-use super::transfer::told_traffic;
+use super::transfer::{Level, told_traffic};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::ToolProgress;
+use crate::remote::tree::{self, TreeSent};
+use crate::remote::{Remote, Way};
+
+/// How long somebody may take to answer what ssh asks.
+const ASKING: Duration = Duration::from_secs(600);
 
 /// Send a file to `evermap receive`, or its bytes to any program
 ///
 /// The receiver gives the file its name when all of it is there, with its holes, mode and times; when this command says that it is
-/// done, that has happened. Nothing is encrypted, and nobody is asked who they are: for this machine, networks
-/// that are trusted, or through a tunnel.
+/// done, that has happened. To HOST:PATH it goes by ssh, also a directory with all that is in it. To an address
+/// nothing is encrypted, and nobody is asked who they are: for this machine and networks that are trusted.
 #[derive(Debug, clap::Args)]
 pub struct SendFile {
     /// What to send
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Where the receiver is: HOST:PORT, [IPV6]:PORT, or unix:PATH
-    #[arg(value_name = "ADDRESS")]
+    /// Where to: [USER@]HOST:PATH by ssh; or where a receiver listens: HOST:PORT, [IPV6]:PORT, or unix:PATH
+    #[arg(value_name = "DEST")]
     address: OsString,
     /// Move the bytes this way and no other
     #[arg(long, value_name = "NAME", value_parser = super::copy::engine)]
@@ -36,6 +44,15 @@ pub struct SendFile {
     /// Send the bytes and nothing else, to programs as socat or nc; FILE may be a stream
     #[arg(long, conflicts_with_all = ["verify", "connections"])]
     raw: bool,
+    /// What holds when the command ends, by ssh: `data` is on the disk there, `full` under its name
+    #[arg(long, value_name = "LEVEL", default_value = "none")]
+    durability: Level,
+    /// The ssh command with its options, separated by spaces
+    #[arg(long, value_name = "COMMAND", env = "EVERMAP_SSH", default_value = "ssh")]
+    ssh: String,
+    /// What this command is called on the other host
+    #[arg(long, value_name = "COMMAND", default_value = "evermap")]
+    remote_command: String,
     /// What was sent and what it has cost, as one JSON object
     #[arg(long)]
     json: bool,
@@ -43,8 +60,75 @@ pub struct SendFile {
 
 impl SendFile {
     pub fn run(&self) -> Result<(), Failure> {
+        if let Some(remote) = Remote::parse(&self.address) {
+            return self.by_ssh(&remote);
+        }
         let address = Address::parse(&self.address)?;
+        if !matches!(self.durability, Level::None) {
+            return Err(Failure::Usage(
+                "what is durable is said to the receiver: `evermap receive --durability`".into(),
+            ));
+        }
         let progress = ToolProgress::new(&self.file, "sending");
+        let sent = self.sender(&progress).to(&address);
+        drop(progress);
+        self.tell(&sent?, &address.to_string())
+    }
+
+    fn by_ssh(&self, remote: &Remote) -> Result<(), Failure> {
+        if self.raw || self.connections > 1 {
+            return Err(Failure::Usage(
+                "by ssh there is one connection, and nothing is raw".into(),
+            ));
+        }
+        let way = Way { ssh: &self.ssh, evermap: &self.remote_command };
+        let look = |source| Failure::Source { path: self.file.clone(), source };
+        let level = OsString::from(self.durability.name());
+        let mut options = vec![OsStr::new("--durability"), &level];
+        if std::fs::metadata(&self.file).map_err(look)?.is_dir() {
+            if self.verify || self.engine.is_some() {
+                return Err(Failure::Usage("--verify and --engine are for one file".into()));
+            }
+            let name = tree::name_of(&self.file)?;
+            options.extend([OsStr::new("--tree"), &name]);
+            let (running, socket) = remote.start(way, &options)?;
+            let socket = UnixStream::from(socket);
+            let sent = tree::send(&self.file, &socket);
+            // The receiver keeps nothing that is not whole, so an end is an end.
+            let _ = socket.shutdown(Shutdown::Write);
+            let sent = running.end(sent.map_err(Failure::from))?;
+            return self.tell_tree(&sent, remote);
+        }
+        if self.verify {
+            options.push(OsStr::new("--verify"));
+        }
+        let (running, socket) = remote.start(way, &options)?;
+        let progress = ToolProgress::new(&self.file, "sending");
+        // ssh may ask for a password first, and knows itself how long that may take.
+        let sent = self.sender(&progress).handshake_timeout(ASKING).over(socket);
+        drop(progress);
+        let sent = running.end(sent.map_err(Failure::from))?;
+        self.tell(&sent, &remote.to_string())
+    }
+
+    fn tell_tree(&self, sent: &TreeSent, remote: &Remote) -> Result<(), Failure> {
+        for not in &sent.not_kept {
+            output::warn(&format!("{}: {}", not.path.display(), not.why));
+        }
+        let mut output = Output::new();
+        match self.json {
+            true => output.json(sent)?,
+            false => output.line(&format!(
+                "{}: {} files, {}, to {remote}",
+                output::plain(&sent.path.display().to_string()),
+                output::count(sent.files),
+                output::bytes(sent.bytes)
+            ))?,
+        }
+        output.finish()
+    }
+
+    fn sender(&self, progress: &ToolProgress) -> Send {
         let mut send = Send::new(&self.file)
             .connections(self.connections)
             .verify(self.verify)
@@ -54,12 +138,10 @@ impl SendFile {
         if let Some(engine) = self.engine {
             send = send.engine(engine);
         }
-        let sent = send.to(&address);
-        drop(progress);
-        self.tell(&sent?, &address)
+        send
     }
 
-    fn tell(&self, report: &SendReport, address: &Address) -> Result<(), Failure> {
+    fn tell(&self, report: &SendReport, address: &str) -> Result<(), Failure> {
         let mut output = Output::new();
         match self.json {
             true => output.json(report)?,

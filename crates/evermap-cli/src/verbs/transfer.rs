@@ -19,6 +19,17 @@ pub enum Level {
     Full,
 }
 
+impl Level {
+    /// As it is written on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::None => "none",
+            Level::Data => "data",
+            Level::Full => "full",
+        }
+    }
+}
+
 impl From<Level> for Durability {
     fn from(level: Level) -> Durability {
         match level {

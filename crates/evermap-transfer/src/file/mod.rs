@@ -44,6 +44,7 @@ use part::Part;
 pub use shared_links::SharedLinks;
 pub(crate) use symlink::copy_symlink;
 pub(crate) use target::{Placing, Target, beside, c_name, with_temporary_name};
+pub use unfinished::temporary_name;
 pub(crate) use unfinished::{Unfinished, hold, unfinished_name};
 use verify::Named;
 

@@ -1,10 +1,15 @@
 //! What tells an unfinished file or directory of a copy from all others, and from those of a copy that runs.
 
+use std::ffi::{OsStr, OsString};
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{self, FlockOperation};
 use rustix::io::Errno;
+
+use super::target::{beside, c_name};
+use crate::error::{Error, Result};
 
 /// How long a copy waits for somebody who is cleaning.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
@@ -27,6 +32,17 @@ pub(crate) fn unfinished_name(name: &[u8]) -> Option<Unfinished> {
     let (before, random) = rest.split_at_checked(rest.len().checked_sub(8)?)?;
     let is_random = random.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     (before.ends_with(b".evermap-") && is_random).then_some(Unfinished::Temporary)
+}
+
+/// A name beside `name` for something unfinished, as this crate's copies name theirs. [`clean`](crate::clean) removes what
+/// has such a name, unless somebody holds a lock (`flock`) on it.
+///
+/// # Errors
+/// [`Error::Usage`]: the name has a NUL byte. [`Error::Io`]: the system has no randomness.
+pub fn temporary_name(name: &OsStr) -> Result<OsString> {
+    let random = getrandom::u32().map_err(|_| Error::io("make a name for", name)(Errno::IO))?;
+    let name = beside(&c_name(name)?, &format!(".evermap-{random:08x}"));
+    Ok(OsString::from_vec(name.into_bytes()))
 }
 
 /// Holds a shared lock on what a copy has not finished, for as long as the descriptor is open. Waits a moment for somebody

@@ -1,0 +1,194 @@
+//! `send` to HOST:PATH: through an sshd on loopback where there is one, and through a stand-in everywhere.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Place, Ran};
+
+const EVERMAP: &str = env!("CARGO_BIN_EXE_evermap");
+
+/// Runs the command that ssh would have run on the other host, here; with pipes as its input and output, as some servers give.
+fn stand_in(place: &Place) -> PathBuf {
+    let script = place.path("stand-in");
+    // Arguments: -T -- HOST COMMAND
+    fs::write(&script, "#!/bin/sh\ncat | sh -c \"$4\" | cat\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    script
+}
+
+fn photos(place: &Place) {
+    fs::create_dir_all(place.path("photos/2026")).unwrap();
+    fs::write(place.path("photos/2026/a.jpg"), vec![7; 3 << 20]).unwrap();
+    fs::write(place.path("photos/odd \'$(name)\n"), "text").unwrap();
+    std::os::unix::fs::symlink("2026/a.jpg", place.path("photos/link")).unwrap();
+}
+
+fn send(place: &Place, ssh: &str, arguments: &[&str]) -> Ran {
+    let mut command = place.bare(&["send", "--ssh", ssh, "--remote-command", EVERMAP]);
+    command.env("PATH", std::env::var_os("PATH").unwrap()).args(arguments);
+    Ran::of(command.output().unwrap())
+}
+
+/// What has to hold, by whichever ssh.
+fn sends(place: &Place, ssh: &str, host: &str) {
+    photos(place);
+    let to = |name: &str| format!("{host}:{}", place.path(name).display());
+    fs::create_dir(place.path("backup dir")).unwrap();
+    let ran = send(place, ssh, &["photos", &to("backup dir")]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let copy = place.path("backup dir/photos");
+    assert_eq!(fs::read(copy.join("2026/a.jpg")).unwrap(), vec![7; 3 << 20]);
+    assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("2026/a.jpg"));
+    assert_eq!(fs::read_to_string(copy.join("odd \'$(name)\n")).unwrap(), "text");
+    let modified = |path: PathBuf| {
+        let stat = fs::metadata(path).unwrap();
+        (stat.mtime(), stat.mtime_nsec())
+    };
+    assert_eq!(modified(copy.join("2026/a.jpg")), modified(place.path("photos/2026/a.jpg")));
+    // Once more, and it is merged.
+    fs::write(place.path("photos/new"), "new").unwrap();
+    let ran = send(place, ssh, &["photos", &to("backup dir")]);
+    assert_eq!(
+        (ran.code, fs::read_to_string(copy.join("new")).unwrap()),
+        (0, "new".into()),
+        "{ran:?}"
+    );
+
+    let ran = send(
+        place,
+        ssh,
+        &["--verify", "--durability", "full", "photos/2026/a.jpg", &to("one file")],
+    );
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains("verified"), "{ran:?}");
+    assert_eq!(fs::metadata(place.path("one file")).unwrap().len(), 3 << 20);
+    // What goes wrong there is said, and leaves nothing.
+    let ran = send(place, ssh, &["photos", &to("no/where")]);
+    assert_eq!(ran.code, 13, "{ran:?}");
+    assert!(ran.err.contains("no/where"), "{ran:?}");
+    let ran = send(place, ssh, &["photos/new", &to("no/where")]);
+    assert_eq!(ran.code, 13, "{ran:?}");
+    let mut command = place.bare(&["send", "--ssh", ssh, "--remote-command", "no-such-command"]);
+    command.env("PATH", std::env::var_os("PATH").unwrap()).args(["photos/new", &to("x")]);
+    let ran = Ran::of(command.output().unwrap());
+    assert_eq!(ran.code, 13, "{ran:?}");
+    assert!(ran.err.contains("--remote-command"), "{ran:?}");
+    let left = fs::read_dir(place.path(".")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains(".evermap-")));
+}
+
+#[test]
+fn files_and_directories_go_through_pipes_to_a_command_elsewhere() {
+    let place = Place::new();
+    let script = stand_in(&place);
+    // The exit code of a pipeline is that of its last part, so the stand-in has a shell that keeps it.
+    fs::write(&script, "#!/bin/bash\nset -o pipefail\ncat | sh -c \"$4\" | cat\n").unwrap();
+    sends(&place, script.to_str().unwrap(), "host");
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_is_said_so() {
+    let place = Place::new();
+    place.file("file", "text");
+    let script = place.path("unreachable");
+    fs::write(&script, "#!/bin/sh\necho no route >&2\nexit 255\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = send(&place, script.to_str().unwrap(), &["file", "host:x"]);
+    assert_eq!(ran.code, 13, "{ran:?}");
+    assert!(ran.err.contains("no route") && ran.err.contains("could not connect"), "{ran:?}");
+    let ran = send(&place, "no-such-ssh", &["file", "host:x"]);
+    assert!(ran.err.contains("no-such-ssh"), "{ran:?}");
+    let ran = send(&place, "ssh", &["file", "-oProxyCommand=x:y"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+}
+
+/// An sshd of this test's own, on loopback, with a key of its own for whom runs the test.
+struct Sshd {
+    server: Child,
+    port: u16,
+}
+
+impl Sshd {
+    fn start(directory: &Path) -> Option<Sshd> {
+        let sshd = ["/usr/sbin/sshd", "/usr/local/sbin/sshd"]
+            .into_iter()
+            .find(|path| Path::new(path).exists());
+        let Some(sshd) = sshd else {
+            eprintln!("SKIPPED: there is no sshd here (Debian, Ubuntu: openssh-server)");
+            return None;
+        };
+        for name in ["host", "user"] {
+            let made = Command::new("ssh-keygen")
+                .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+                .arg(directory.join(name))
+                .stdin(Stdio::null())
+                .status();
+            if !made.is_ok_and(|status| status.success()) {
+                eprintln!("SKIPPED: ssh-keygen makes no keys here");
+                return None;
+            }
+        }
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root {
+            // Where an sshd of root changes its root to; packages make it when their service starts.
+            let _ = fs::create_dir_all("/run/sshd");
+        }
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {0}/host\nAuthorizedKeysFile {0}/user.pub\nStrictModes no\n\
+             PidFile none\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\n",
+            directory.display()
+        );
+        fs::write(directory.join("config"), config).unwrap();
+        let mut server = Command::new(sshd)
+            .args(["-D", "-e", "-f"])
+            .arg(directory.join("config"))
+            .stdin(Stdio::null())
+            .stderr(fs::File::create(directory.join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(20) {
+            if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return Some(Sshd { server, port });
+            }
+            if server.try_wait().unwrap().is_some() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = server.kill();
+        let _ = server.wait();
+        let log = fs::read_to_string(directory.join("log")).unwrap_or_default();
+        eprintln!("SKIPPED: sshd does not start here: {log}");
+        None
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn files_and_directories_go_through_an_sshd() {
+    let keys = tempfile::tempdir().unwrap();
+    let Some(sshd) = Sshd::start(keys.path()) else { return };
+    let place = Place::new();
+    let ssh = format!(
+        "ssh -F none -p {} -i {}/user -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=no \
+         -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
+        sshd.port,
+        keys.path().display()
+    );
+    sends(&place, &ssh, "127.0.0.1");
+}
