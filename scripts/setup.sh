@@ -122,6 +122,8 @@ fi
 if [ "$with_lints" = yes ]; then
     has Xvfb || tests_use+=(xvfb)
     has xdotool || tests_use+=(xdotool)
+    # An sshd for tests of `send`. Its package starts a service, so only a machine of continuous integration gets it.
+    [ "${CI:-}" != true ] || [ -x /usr/sbin/sshd ] || tests_use+=(openssh-server openssh-client)
     has c++ || tests_use+=(g++)
     has cmake || tests_use+=(cmake)
     has pkg-config || tests_use+=(pkg-config)

@@ -311,10 +311,10 @@ impl Unfinished {
                     return Ok(Unfinished { path, lock, published: false });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
-                Err(error) => return Err(Error::io("make the directory", path)(error)),
+                Err(error) => return Err(Error::io("make a directory in", parent)(error)),
             }
         }
-        Err(Error::io("make the directory", parent.join(name))(last))
+        Err(Error::io("make a directory in", parent)(last))
     }
 
     fn publish(mut self, target: &Path, durability: Durability) -> Result<(), Error> {
