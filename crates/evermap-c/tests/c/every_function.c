@@ -78,7 +78,7 @@ static void stores(const char *path)
     REFUSED(em_object_create_sized(store, "first", 4096), EM_ALREADY_EXISTS, "first");
     OK(em_object_create(store, "behind the last"));
     REFUSED(em_object_create(store, "first"), EM_ALREADY_EXISTS, "first");
-    REFUSED(em_object_create(store, "a/b"), EM_INVALID_NAME, "a/b");
+    REFUSED(em_object_create(store, ""), EM_INVALID_NAME, "");
     char names[1000] = "";
     OK(em_store_list(store, collect, names));
     CHECK(strcmp(names, "first middle last ") == 0);
