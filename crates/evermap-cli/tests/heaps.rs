@@ -141,7 +141,7 @@ fn an_import_makes_the_store_if_it_is_not_there_and_only_for_an_export() {
     place.ok(&["export", "a.html", "a.object"]);
     for (arguments, code) in [
         (&["import", "a.html"][..], 5),
-        (&["import", "a.object", "a/b"], 2),
+        (&["import", "a.object", ".."], 2),
         (&["import", "missing.object"], 3),
         (&["import", "."], 2),
     ] {

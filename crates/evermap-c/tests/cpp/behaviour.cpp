@@ -82,7 +82,7 @@ void owners_move_and_close_once(evermap::store& store) {
 void errors_have_a_class_each(const std::filesystem::path& directory, evermap::store& store) {
   CHECK(says(CHECK_THROWS(evermap::not_found, (void)store.read("nothing")), "nothing"));
   CHECK_THROWS(evermap::already_exists, store.create_object("owners"));
-  CHECK_THROWS(evermap::invalid_name, store.create_object("a/b"));
+  CHECK_THROWS(evermap::invalid_name, store.create_object(".."));
   CHECK_THROWS(evermap::out_of_addresses, store.create_object("vast", UINT64_MAX));
   store.create_object("roomy", 1 << 20);
   CHECK(store.write("roomy").info().backed_bytes >= 1 << 20);
