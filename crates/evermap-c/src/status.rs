@@ -105,7 +105,7 @@ pub fn status_of(error: &Error) -> em_status {
         Error::Damaged { .. } => DAMAGED,
         Error::SchemaMismatch { .. } => SCHEMA_MISMATCH,
         Error::OtherApplication { .. } => OTHER_APPLICATION,
-        Error::DiskFull { .. } => DISK_FULL,
+        Error::DiskFull { .. } | Error::FileSizeLimit { .. } => DISK_FULL,
         Error::NotPermitted { .. } => NOT_PERMITTED,
         Error::OutOfAddresses { .. } => OUT_OF_ADDRESSES,
         Error::BadAllocation { .. } => BAD_ALLOCATION,

@@ -257,7 +257,7 @@ fn exit_code_of(error: &Error) -> u8 {
         | Error::LogMissing { .. }
         | Error::BadExport { .. } => 5,
         Error::NotPermitted { .. } => 6,
-        Error::DiskFull { .. } | Error::OutOfAddresses { .. } => 7,
+        Error::DiskFull { .. } | Error::FileSizeLimit { .. } | Error::OutOfAddresses { .. } => 7,
         Error::Io { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => 7,
         Error::AlreadyExists { .. } | Error::StoreExists { .. } => 9,
         _ => 10,

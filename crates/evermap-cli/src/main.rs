@@ -27,6 +27,7 @@ use arguments::{Arguments, Verb};
 use failure::Failure;
 
 fn main() -> ExitCode {
+    evermap_transfer::errors_for_size_limits();
     let words: Vec<_> = std::env::args_os().collect();
     let arguments = match Arguments::of_line(&words) {
         Ok(arguments) => arguments,

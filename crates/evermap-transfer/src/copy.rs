@@ -22,6 +22,7 @@ use crate::meter::Meter;
 use crate::policy::rates::Kept;
 use crate::policy::{Durability, Reflink, Wish};
 use crate::report::{Report, TreeSummary};
+use crate::sys::write_signals::WriteSignalsBlocked;
 use crate::tree::{self, TreeMeter, TreeOptions};
 
 /// Which symbolic links of a source are followed.
@@ -195,6 +196,8 @@ impl Copy {
                 );
             }
         }
+        // Threads of a tree's copy inherit it.
+        let _no_signal = WriteSignalsBlocked::new();
         let file = open_source(&self.source)?;
         let stat = look(file.as_fd()).map_err(Error::io("look at", &self.source))?;
         if fs::FileType::from_raw_mode(stat.stx_mode.into()) == fs::FileType::Directory {

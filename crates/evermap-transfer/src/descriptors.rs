@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use evermap_observe::Moment;
 use rustix::fs;
+use rustix::process::{Resource, getrlimit};
 
 use crate::drive::{Drive, Driven};
 use crate::end::{Ends, Kind};
@@ -24,7 +25,7 @@ use crate::report::Report;
 use crate::room;
 use crate::segments::FullSegments;
 use crate::span::{Span, Work};
-use crate::sys::sigpipe::SigpipeBlocked;
+use crate::sys::write_signals::WriteSignalsBlocked;
 
 /// Bytes from one descriptor to another.
 ///
@@ -180,9 +181,10 @@ impl<'a> Move<'a> {
         let (due_bytes, before_bytes) = (work.bytes(), self.meter.arrived_bytes());
         let before_calls = self.meter.calls();
         let moved = {
-            // Files have no peers, and are spared four calls.
+            // Files have no peers, and are spared four calls where their size has no limit.
             let has_peer = !matches!(ends.target.kind(), Kind::File | Kind::Block);
-            let _no_signal = has_peer.then(SigpipeBlocked::new);
+            let has_limit = || getrlimit(Resource::Fsize).current.is_some();
+            let _no_signal = (has_peer || has_limit()).then(WriteSignalsBlocked::new);
             let _full = has_peer.then(|| FullSegments::of(&ends));
             self.drive(&ends, &mut work, &mut report)
         };

@@ -40,4 +40,4 @@ pub use meter::Meter;
 pub use policy::{Durability, Reflink};
 pub use report::{EngineUse, NotKept, NotUsed, Report, TreeSummary};
 pub use span::{Span, Work};
-pub use sys::cancelled_by_signals;
+pub use sys::{cancelled_by_signals, errors_for_size_limits};

@@ -71,7 +71,8 @@ impl From<StoreError> for Refusal {
                 Code::Busy,
                 "another guest or program writes the object; map it when that has ended, or as a snapshot",
             ),
-            StoreError::DiskFull { needed_bytes, .. } => Refusal::new(
+            StoreError::DiskFull { needed_bytes, .. }
+            | StoreError::FileSizeLimit { needed_bytes, .. } => Refusal::new(
                 Code::DiskFull,
                 format!(
                     "no space left for {needed_bytes} bytes; nothing was lost, try again when there is"

@@ -175,6 +175,19 @@ pub enum Error {
         /// Bytes that were asked for.
         needed_bytes: u64,
     },
+    /// The process may not make files that long (`RLIMIT_FSIZE`). Nothing was written: the kernel would
+    /// have ended the process by a signal.
+    #[error("cannot {doing} {} up to byte {needed_bytes}: files of this process may have {limit_bytes} (RLIMIT_FSIZE); raise the limit (`ulimit -f`) and try again, nothing was lost", path.display())]
+    FileSizeLimit {
+        /// The file that should have been written.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// Length that the file needs.
+        needed_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
     /// The file system or its permissions do not let us write.
     #[error("cannot {doing} {}: {why}; check the permissions and whether the file system is mounted read-only", path.display())]
     NotPermitted {
@@ -391,6 +404,11 @@ impl Error {
             }
             _ => Error::Io { path, doing, source },
         }
+    }
+
+    /// True when a file could not get longer, by the disk or by a limit. Nothing else is wrong.
+    pub(crate) fn is_lack_of_room(&self) -> bool {
+        matches!(self, Error::DiskFull { .. } | Error::FileSizeLimit { .. })
     }
 
     /// True for an `Io` error that says the file is not there.

@@ -35,7 +35,7 @@ use crate::policy::{Durability, Facts, Wish};
 use crate::report::{EngineUse, NotUsed, Report};
 use crate::room;
 use crate::span::{Span, Work};
-use crate::sys::sigpipe::SigpipeBlocked;
+use crate::sys::write_signals::WriteSignalsBlocked;
 
 pub use attributes::Preserve;
 use attributes::{Attributes, Keeper, Made, Subject, gives_acls};
@@ -175,7 +175,7 @@ pub(crate) fn write_into(
     };
     let (driven, moved) = {
         // Its reader may go away.
-        let _no_signal = SigpipeBlocked::new();
+        let _no_signal = WriteSignalsBlocked::new();
         drive.run(&mut work)
     };
     moved?;

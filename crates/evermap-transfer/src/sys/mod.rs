@@ -9,10 +9,10 @@ mod mapping;
 mod memory;
 pub(crate) mod queue;
 mod signals;
-pub(crate) mod sigpipe;
+pub(crate) mod write_signals;
 
 pub(crate) use clone::clone_range;
 pub(crate) use close::close;
 pub(crate) use mapping::{Mapping, page_bytes};
 pub(crate) use memory::Memory;
-pub use signals::cancelled_by_signals;
+pub use signals::{cancelled_by_signals, errors_for_size_limits};

@@ -12,6 +12,23 @@ extern "C" fn cancel(_signal: libc::c_int) {
     }
 }
 
+/// For commands: makes a write past `RLIMIT_FSIZE` an error (`EFBIG`) instead of the end of the process. Programs that the command
+/// starts have the signal as it was.
+pub fn errors_for_size_limits() {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    // SAFETY: both structures are plain data for which zeros are a value; the handler does nothing.
+    unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        let known = libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &raw mut before) == 0;
+        if known && before.sa_sigaction == libc::SIG_DFL {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGXFSZ, &raw const action, std::ptr::null_mut());
+        }
+    }
+}
+
 /// For commands: makes SIGINT, SIGTERM and SIGHUP set a flag that ends transfers soon and in order. A second one of the same kind
 /// ends the process at once. A signal that was ignored (as under `nohup`) stays so.
 ///

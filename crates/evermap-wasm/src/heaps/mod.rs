@@ -301,7 +301,9 @@ impl Heaps {
                     // After any other error it may be there.
                     if matches!(
                         error,
-                        StoreError::DiskFull { .. } | StoreError::OutOfAddresses { .. }
+                        StoreError::DiskFull { .. }
+                            | StoreError::FileSizeLimit { .. }
+                            | StoreError::OutOfAddresses { .. }
                     ) {
                         given.take_back();
                     }

@@ -72,7 +72,10 @@ impl Engine {
 
     fn or_later(&self, applied: Result<bool>) -> Result<bool> {
         match applied {
-            Err(error @ (Error::DiskFull { .. } | Error::Io { .. } | Error::LogFull { .. })) => {
+            Err(error)
+                if error.is_lack_of_room()
+                    || matches!(error, Error::Io { .. } | Error::LogFull { .. }) =>
+            {
                 warn!(%error, path = %self.object.path().display(), "commits stay in the log for now");
                 Ok(false)
             }
@@ -174,13 +177,11 @@ impl Engine {
         let copied = self.make_copy(&*copy);
         if let Err(error) = copied {
             let _ = self.storage.remove(&copy_path);
-            return match error {
-                Error::DiskFull { .. } | Error::Io { .. } => {
-                    warn!(%error, "no copy of the object file: the log grows past its bound");
-                    Ok(())
-                }
-                other => Err(other),
-            };
+            if !error.is_lack_of_room() && !matches!(error, Error::Io { .. }) {
+                return Err(error);
+            }
+            warn!(%error, "no copy of the object file: the log grows past its bound");
+            return Ok(());
         }
         // Nobody knows the copy yet: the lock is there when somebody does.
         copy.try_lock(LockKind::Exclusive, gate::WRITER_BYTE, 1)?;

@@ -405,7 +405,17 @@ impl Engine {
             self.check_named()?;
         }
         self.make_room(record.bytes_in_log())?;
-        self.write_record(record, grew)
+        match self.write_record(record, grew) {
+            // The log cannot grow. Emptied, it has room for what it had room for before.
+            Err(error)
+                if error.is_lack_of_room()
+                    && self.log_bytes() > 0
+                    && self.checkpoint_logged()? =>
+            {
+                self.write_record(record, grew)
+            }
+            other => other,
+        }
     }
 
     /// Writes a record to the log: the commit point. Grown memory is flushed before.

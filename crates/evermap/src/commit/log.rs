@@ -444,7 +444,12 @@ impl Log {
     }
 }
 
+/// What a failed write or flush of the log comes to. A limit was looked at before anything was
+/// written.
 fn unknown(file: &dyn File, error: Error) -> Error {
+    if let Error::FileSizeLimit { .. } = error {
+        return error;
+    }
     Error::DurabilityUnknown { path: file.path().to_path_buf(), why: error.to_string() }
 }
 

@@ -224,7 +224,23 @@ impl DiskFile {
         Error::from_io(error.into(), doing, &self.path)
     }
 
+    /// Fails where this process may not write a file up to `end`. The kernel does not only refuse
+    /// such a write, but sends SIGXFSZ, which ends the process, and it does so within a file's length
+    /// as well. Signals are the host's, so it is asked each time: some 0.1 us.
+    fn check_limit(&self, end: u64, doing: &'static str) -> Result<()> {
+        match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+            Some(limit_bytes) if end > limit_bytes => Err(Error::FileSizeLimit {
+                path: self.path.clone(),
+                doing,
+                needed_bytes: end,
+                limit_bytes,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn write_all(&self, bytes: &[u8], offset: u64, flags: ReadWriteFlags) -> Result<()> {
+        self.check_limit(offset + bytes.len() as u64, "write")?;
         let mut done = 0;
         while done < bytes.len() {
             let slice = [io::IoSlice::new(&bytes[done..])];
@@ -302,6 +318,7 @@ impl File for DiskFile {
 
     fn allocate(&self, offset: u64, length: u64) -> Result<()> {
         trace!(path = %self.path.display(), offset, length, "allocate");
+        self.check_limit(offset + length, "extend")?;
         loop {
             match fs::fallocate(&self.descriptor, FallocateFlags::empty(), offset, length) {
                 Ok(()) => return Ok(()),
@@ -338,6 +355,11 @@ impl File for DiskFile {
 
     fn set_length(&self, length: u64) -> Result<()> {
         trace!(path = %self.path.display(), length, "set length");
+        if let Err(error) = self.check_limit(length, "extend")
+            && length > self.length()?
+        {
+            return Err(error);
+        }
         fs::ftruncate(&self.descriptor, length).map_err(|e| self.error(e, "set the length of"))
     }
 
@@ -437,6 +459,7 @@ impl File for DiskFile {
 
     fn copy_from(&self, source: &dyn File, length: u64) -> Result<bool> {
         trace!(path = %self.path.display(), source = %source.path().display(), length, "copy");
+        self.check_limit(length, "copy into")?;
         moving::copy(source, self, length)
     }
 

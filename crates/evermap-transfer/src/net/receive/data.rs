@@ -17,7 +17,7 @@ use crate::net::socket::{Patience, Socket, WAKING_BYTES};
 use crate::net::watch::{Direction, Watched};
 use crate::net::wire::{Manifest, RANGE_BYTES, Range};
 use crate::span::{Span, Work};
-use crate::sys::sigpipe::SigpipeBlocked;
+use crate::sys::write_signals::WriteSignalsBlocked;
 
 /// All that the connections share.
 struct Shared<'a> {
@@ -78,7 +78,7 @@ pub(super) fn receive(
 impl Shared<'_> {
     /// Takes span after span, each where its header says, if that is where something is due.
     fn one_connection(&self, socket: &Socket) -> Result<OfOne> {
-        let _no_signal = SigpipeBlocked::new();
+        let _no_signal = WriteSignalsBlocked::new();
         let kinds = self.receive.engines();
         let mut nowhere = None;
         let mut taker = match self.file {

@@ -14,7 +14,7 @@ use crate::net::report::{Connection, ReceiveReport, Traffic};
 use crate::net::socket::Socket;
 use crate::net::watch::{Direction, Seen, Watched};
 use crate::span::Work;
-use crate::sys::sigpipe::SigpipeBlocked;
+use crate::sys::write_signals::WriteSignalsBlocked;
 
 /// Receives what comes over `socket`. The end of the stream is taken for the end of the file: nothing says otherwise.
 pub(super) fn receive(
@@ -22,7 +22,7 @@ pub(super) fn receive(
     target: &Target,
     socket: &Socket,
 ) -> Result<ReceiveReport> {
-    let _no_signal = SigpipeBlocked::new();
+    let _no_signal = WriteSignalsBlocked::new();
     let begin = Moment::now();
     let kinds = receive.engines();
     let meter = Meter::new(receive.cancelled.clone());

@@ -19,6 +19,7 @@ use crate::net::again;
 use crate::net::wire::{Manifest, Stamp, name_of};
 use crate::policy::Durability;
 use crate::report::NotKept;
+use crate::sys::write_signals::WriteSignalsBlocked;
 
 /// The target as it was named.
 #[derive(Debug)]
@@ -123,6 +124,7 @@ impl Target {
         };
         let room = Room::of(&file, file.path(), room_bytes_max)?;
         room.check(file.path(), manifest.data_bytes())?;
+        let _no_signal = WriteSignalsBlocked::new();
         again(|| rustix::fs::ftruncate(&file, manifest.size_bytes))
             .map_err(no_room(&file, manifest))?;
         Ok(Some(file))

@@ -22,7 +22,7 @@ use crate::net::watch::{Direction, Watched};
 use crate::net::wire::Range;
 use crate::segments::FullSegments;
 use crate::span::{Span, Work};
-use crate::sys::sigpipe::SigpipeBlocked;
+use crate::sys::write_signals::WriteSignalsBlocked;
 
 /// Pieces for several connections: long enough that a header and a turn of the pipe don't count, short enough that all
 /// connections end at about the same time.
@@ -87,7 +87,7 @@ fn one_connection(
     meter: &Meter,
 ) -> Result<OfOne, Broke> {
     const DOING: &str = "while bytes were sent";
-    let _no_signal = SigpipeBlocked::new();
+    let _no_signal = WriteSignalsBlocked::new();
     let file = source.another().map_err(Broke::Here)?;
     let look = || -> Result<Ends<'_>> {
         Ok(Ends {

@@ -17,7 +17,7 @@ use crate::net::watch::{Direction, Watched};
 use crate::report::NotUsed;
 use crate::segments::FullSegments;
 use crate::span::{Span, Work};
-use crate::sys::sigpipe::SigpipeBlocked;
+use crate::sys::write_signals::WriteSignalsBlocked;
 
 /// Sends all of `source` over `socket` and ends the stream. One that fails is reset, where the kind of socket has that, so that
 /// nobody takes what was sent for the whole.
@@ -49,7 +49,7 @@ type Used = (Option<EngineKind>, Vec<NotUsed>);
 
 fn bytes(send: &Send, source: &Source, socket: &Socket, meter: &Meter) -> Result<Used> {
     const DOING: &str = "while bytes were sent";
-    let _no_signal = SigpipeBlocked::new();
+    let _no_signal = WriteSignalsBlocked::new();
     let ends = Ends {
         source: End::new(source.as_fd(), source.path())?,
         target: End::new(socket.as_fd(), &socket.path())?,
