@@ -519,3 +519,48 @@ fn what_cannot_be_audited_is_refused_by_name() {
     let nowhere = audit(store.path().join("nowhere"), "a", &AuditOptions::new());
     assert!(matches!(nowhere, Err(Error::NoStore { .. })));
 }
+
+/// Texts as programs keep them: ended by a zero, padded with zeros, or one behind the other.
+fn lay_texts(session: &RawSession, texts: &[&str]) -> Vec<NonNull<u64>> {
+    let mut laid = Vec::new();
+    for text in texts {
+        let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for (bytes, letter) in [(text.as_bytes(), 1), (&wide[..], 2)] {
+            for length in (letter..bytes.len().min(90)).step_by(letter) {
+                let to = block(session, bytes.len() / 8 + 2);
+                let from = &bytes[bytes.len() - length..];
+                // SAFETY: the block is longer than the text.
+                unsafe {
+                    to.cast::<u8>().as_ptr().copy_from_nonoverlapping(from.as_ptr(), from.len())
+                };
+                laid.push(to);
+            }
+        }
+    }
+    laid
+}
+
+#[test]
+fn a_heap_of_texts_beside_another_store_is_silent() {
+    let texts = [
+        "GNU GENERAL PUBLIC LICENSE Version 2, June 1991: \"AS IS\" (WITHOUT WARRANTY) 0123456789 * A",
+        "#include <stdio.h>\r\n\tint main(void) { puts(\"Hello, World!\"); return 0; }\n// $HOME/.config\n",
+        "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich; œuvre, naïve, señor, Ñandú",
+        "Съешь же ещё этих мягких французских булок, да выпей чаю. Ξεσκεπάζω τὴν ψυχοφθόρα βδελυγμία",
+        "我能吞下玻璃而不伤身体。 いろはにほへとちりぬるを カタカナ 키스의 고유조건은 입술끼리",
+    ];
+    let (one, other) = (TestStore::new(), TestStore::new());
+    for here in [&one, &other] {
+        here.store.create_raw("o").unwrap();
+        let session = here.store.write_raw("o").unwrap();
+        let laid = lay_texts(&session, &texts);
+        assert!(laid.len() > 500);
+        let root = block(&session, laid.len());
+        laid.iter().enumerate().for_each(|(word, text)| put(root, word, address(*text)));
+        finish(session, root, laid.len() as u64 * 8);
+    }
+    for here in [&one, &other] {
+        let report = look(&here.store, "o");
+        assert!(report.reached_blocks > 500 && report.findings.is_empty(), "{report:#?}");
+    }
+}

@@ -35,10 +35,10 @@ use crate::format::PAGE_BYTES;
 
 /// The range of virtual addresses in which stores take their arenas.
 ///
-/// The default on x86-64 and 64-bit Arm is `0x2000_0000_0000..0x5500_0000_0000`. It ends below the
+/// The default on x86-64 and 64-bit Arm is `0x1400_0000_0000..0x5500_0000_0000`. It ends below the
 /// place where Linux puts position-independent programs and the heap behind them (two thirds of
 /// the address space, `0x5555_5555_4000` and up, randomised by at most 2^44), and far below stack
-/// and libraries. Sanitizers and kernels with fewer address bits need another one.
+/// and libraries. Within it, addresses that cannot be text come first. Sanitizers and kernels with fewer address bits need another one.
 ///
 /// ```
 /// let window = evermap::Window::default();
@@ -53,7 +53,7 @@ pub struct Window {
 
 impl Default for Window {
     fn default() -> Self {
-        Window { base: 0x2000_0000_0000, end: 0x5500_0000_0000 }
+        Window { base: 0x1400_0000_0000, end: 0x5500_0000_0000 }
     }
 }
 

@@ -88,7 +88,7 @@ impl Options {
     /// `$XDG_STATE_HOME/evermap/arenas`, or else `~/.local/state/evermap/arenas`.
     ///
     /// Two stores whose addresses overlap cannot be open in one process at a time. At random places
-    /// that is so for one pair in 848; so a new arena goes where no store in the file has one.
+    /// that is so for one pair in 283; so a new arena goes where no store in the file has one.
     /// Where the file cannot be used (another user's, a full disk, another process holds it for a
     /// second) a random place is taken, with nothing but a `tracing` event at debug level to say
     /// so. A store that was moved or copied is not known by its new directory; its old place is

@@ -138,10 +138,11 @@ impl Ranges<'_> {
             return Some((Target::Store(store), likely));
         }
         let number = LOOKS.iter().position(|(base, end, ..)| (*base..*end).contains(&value))?;
-        // Who has the process can say that it is none of that one's.
-        if LOOKS[number].3 && is_text(value) {
+        // By its order of magnitude alone, text is no address.
+        if is_text(value) || is_wide_text(value) {
             return None;
         }
+        // Who has the process can say that it is none of that one's.
         let is_weak = LOOKS[number].3 || self.map.is_some();
         let sure = if is_weak { Confidence::Possible } else { likely };
         Some((Target::Looks(number), sure))
@@ -165,11 +166,22 @@ impl Ranges<'_> {
     }
 }
 
-/// Up to six letters with zeros behind them have the size of an address.
+/// Six bytes of text with zeros behind them have the size of an address. The text may begin before
+/// them, within a letter of several bytes.
 fn is_text(value: u64) -> bool {
     let bytes = value.to_le_bytes();
-    let length = 8 - value.leading_zeros() as usize / 8;
-    bytes[..length].iter().all(|byte| (0x20..0x7f).contains(byte))
+    let text = &bytes[..8 - value.leading_zeros() as usize / 8];
+    let begun = text.iter().take(3).take_while(|byte| (0x80..0xc0).contains(*byte)).count();
+    let is_plain = |letter: char| !letter.is_control() || matches!(letter, '\t' | '\n' | '\r');
+    str::from_utf8(&text[begun..]).is_ok_and(|text| text.chars().all(is_plain))
+}
+
+/// Two letters of UTF-16 with zeros behind them: both Latin, or of one block, or a blank before one.
+fn is_wide_text(value: u64) -> bool {
+    let (first, second) = (value as u16, (value >> 16) as u16);
+    let is_latin = |unit: u16| matches!(unit, 9 | 10 | 13 | 0x20..0x7f | 0xa0..0x250);
+    let has_letter = is_latin(second) || second >= 0x250;
+    value < 1 << 32 && has_letter && (is_latin(first) || first >> 8 == second >> 8)
 }
 
 #[cfg(test)]
