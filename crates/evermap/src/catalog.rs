@@ -135,11 +135,18 @@ pub(crate) fn insert(mut catalog: Mut<'_, Catalog>, name: &str, entry: &Found) -
 }
 
 /// Takes an object out; its file is still to be removed.
+///
+/// This must work on a full disk: removing objects is how space is made. The catalog does not grow,
+/// and the commit fits the log as it is: the first note takes the block that the entry's leases had,
+/// and no other entry moves. Later notes have that block's room, if the caller keeps the list short.
 pub(crate) fn remove(mut catalog: Mut<'_, Catalog>, name: &str, uuid: [u8; 16]) -> Result<()> {
+    let room = catalog.objects.get(name).map_or(0, |entry| entry.leases.capacity());
     let mut fields = catalog.fields();
-    fields.doomed.push(uuid)?;
-    fields.objects.remove(name);
-    Ok(())
+    fields.objects.remove_in_place(name);
+    if fields.doomed.capacity() == 0 {
+        fields.doomed.reserve_exact(room.max(1))?;
+    }
+    fields.doomed.push(uuid).map(drop)
 }
 
 /// Gives an object another name.

@@ -80,11 +80,16 @@ impl Inner {
     pub(super) fn remove(&self, name: &str) -> Result<()> {
         catalog::check_name(name)?;
         let names = || std::iter::once(name);
-        let (uuid, _lock) = self.change_locked(names, |catalog, locked| {
+        let (uuid, _lock) = self.change_locked(names, |mut catalog, locked| {
             let found = catalog.find(name).ok_or_else(|| self.not_found(name))?;
             let locked = self.lock_now(name, found.uuid, locked)?;
             if mutated(Mutant::RemovalBeforeCommit) {
                 self.remove_files(found.uuid);
+            }
+            // A longer list of them would take space, which there may be none of.
+            let doomed = &catalog.doomed;
+            if !doomed.is_empty() && doomed.len() == doomed.capacity() {
+                self.finish_removals(catalog.reborrow())?;
             }
             catalog::remove(catalog, name, found.uuid)?;
             Ok(locked)

@@ -7,8 +7,10 @@ use tracing::{debug, warn};
 
 use super::inner::{BUILDING, Inner, OBJECTS, lock};
 use crate::address::random_uuid;
+use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::layout::{TOKEN_BYTES, parse_uuid, token_of};
+use crate::persist::Mut;
 
 impl Inner {
     /// Once a process: finishes what killed processes left half-done. Failures wait for the next.
@@ -44,19 +46,21 @@ impl Inner {
     }
 
     fn sweep_doomed(&self) -> Result<()> {
-        let doomed: Vec<[u8; 16]> =
-            self.catalog().look(|catalog, _| catalog.doomed.iter().copied().collect())?;
-        if doomed.is_empty() {
+        let is_done = self.catalog().look(|catalog, _| catalog.doomed.is_empty())?;
+        if is_done {
             return Ok(());
         }
-        for uuid in &doomed {
+        self.catalog().change(|catalog| self.finish_removals(catalog))
+    }
+
+    /// Removes the files of removed objects, durably, and the notes that they are to go.
+    pub(super) fn finish_removals(&self, mut catalog: Mut<'_, Catalog>) -> Result<()> {
+        for uuid in catalog.doomed.iter() {
             self.remove_files(*uuid);
         }
         self.storage.sync_directory(&self.directory.join(OBJECTS))?;
-        self.catalog().change(|mut catalog| {
-            catalog.fields().doomed.retain(|uuid| !doomed.contains(uuid));
-            Ok(())
-        })
+        catalog.fields().doomed.clear();
+        Ok(())
     }
 
     /// An id for a new object: our token, then random bits.

@@ -167,11 +167,24 @@ impl<'a, K: Persist, V: Persist> Mut<'a, PMap<K, V>> {
         K: Borrow<Q>,
         Q: PersistHash + Eq + ?Sized,
     {
+        let removed = self.remove_in_place(key);
+        if removed {
+            self.compact_if_sparse();
+        }
+        removed
+    }
+
+    /// As [`remove`](Mut::remove), but leaves the other entries where they are: the commit that has
+    /// it stays small. The next insertion that finds the map full closes the gaps.
+    pub(crate) fn remove_in_place<Q>(&mut self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: PersistHash + Eq + ?Sized,
+    {
         let Some(found) = self.find(self.hash_of(key), key) else {
             return false;
         };
         self.unlink(found);
-        self.compact_if_sparse();
         true
     }
 

@@ -67,6 +67,8 @@ struct State {
     faults: Vec<String>,
     /// Flushes that were tried again after they had failed.
     second_tries: Vec<PathBuf>,
+    /// Not one more block is to be had.
+    full: bool,
 }
 
 impl State {
@@ -128,6 +130,7 @@ impl SimulatedDisk {
             fault: None,
             faults: Vec::new(),
             second_tries: Vec::new(),
+            full: false,
         };
         let device = NEXT_DEVICE.fetch_add(1, Ordering::Relaxed);
         SimulatedDisk(Arc::new(Shared {
@@ -179,6 +182,11 @@ impl SimulatedDisk {
 
     pub(super) fn fail(&self, fault: Option<Fault>) {
         self.0.lock().fault = fault;
+    }
+
+    /// From now on files keep the blocks that they have, and get no more.
+    pub(super) fn fill(&self) {
+        self.0.lock().full = true;
     }
 
     /// Calls that were made to fail.
@@ -236,6 +244,16 @@ impl Shared {
             Some(Failure::Device) => Err(io_error(libc::EIO, doing, path)),
             Some(Failure::Full | Failure::Short) => Err(io_error(libc::ENOSPC, doing, path)),
         }
+    }
+
+    /// Fails where an operation takes blocks and there are none.
+    pub(super) fn take_blocks(&self, doing: &'static str, path: &Path) -> Result<()> {
+        let mut state = self.lock();
+        if !state.full {
+            return Ok(());
+        }
+        state.faults.push(format!("{doing} {}", path.display()));
+        Err(io_error(libc::ENOSPC, doing, path))
     }
 
     /// Does an operation and writes it down.
@@ -330,6 +348,7 @@ impl Shared {
     fn open_new(self: &Arc<Self>, path: &Path) -> Result<u64> {
         self.directory(&crate::storage::parent_of(path), "create")?;
         self.enter_whole(true, "create", path)?;
+        self.take_blocks("create", path)?;
         Ok(self.happen(Operation::Create(path.to_path_buf())))
     }
 }
@@ -409,6 +428,7 @@ impl Storage for SimulatedDisk {
             return Err(io_error(libc::EEXIST, "create", path));
         }
         self.0.enter_whole(true, "create", path)?;
+        self.0.take_blocks("create", path)?;
         self.0.happen(Operation::MakeDirectory(path.to_path_buf()));
         Ok(())
     }

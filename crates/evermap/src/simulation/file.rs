@@ -66,6 +66,9 @@ impl SimulatedFile {
             self.disk.flush_begins(self.id, &self.path);
         }
         let doing = if durable { "write durably" } else { "write" };
+        if offset + bytes.len() as u64 > self.disk.length(self.id) {
+            self.disk.take_blocks(doing, &self.path)?;
+        }
         let Some(failure) = self.disk.enter(true, doing, &self.path) else {
             return self.put(bytes, offset, durable);
         };
@@ -146,6 +149,7 @@ impl File for SimulatedFile {
     fn allocate(&self, offset: u64, length: u64) -> Result<()> {
         self.disk.enter_whole(true, "extend", &self.path)?;
         if offset + length > self.disk.length(self.id) {
+            self.disk.take_blocks("extend", &self.path)?;
             self.resize(offset + length)?;
         }
         Ok(())

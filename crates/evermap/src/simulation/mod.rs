@@ -8,11 +8,13 @@
 //! A failure prints one line that gives it back.
 #![allow(clippy::unwrap_used)]
 
+mod checks;
 mod disk;
 mod explore;
 mod faults;
 mod file;
 mod flushes;
+mod full;
 mod history;
 mod image;
 mod model;

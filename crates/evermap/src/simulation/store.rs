@@ -24,7 +24,7 @@ use evermap_derive::Persist;
 
 /// What a program does with a store.
 #[derive(Clone, Copy, Debug)]
-enum Act {
+pub(super) enum Act {
     Make,
     Create(&'static str),
     Replace(&'static str),
@@ -111,13 +111,13 @@ pub(super) fn new_window() -> Window {
 }
 
 /// A program with a store.
-struct Program {
-    disk: SimulatedDisk,
+pub(super) struct Program {
+    pub(super) disk: SimulatedDisk,
     options: Options,
     store: Option<Store>,
     /// Every state that was ever tried.
-    states: Vec<(Stamp, Contents)>,
-    now: Contents,
+    pub(super) states: Vec<(Stamp, Contents)>,
+    pub(super) now: Contents,
 }
 
 fn elements(value: u64) -> impl Iterator<Item = u64> {
@@ -125,7 +125,7 @@ fn elements(value: u64) -> impl Iterator<Item = u64> {
 }
 
 impl Program {
-    fn new(image: Image, window: Window, states: Vec<(Stamp, Contents)>) -> Program {
+    pub(super) fn new(image: Image, window: Window, states: Vec<(Stamp, Contents)>) -> Program {
         let disk = SimulatedDisk::new(image);
         let options = Options { storage: Arc::new(disk.clone()), ..Options::new() };
         let options = options.window(window).arena_bytes(1);
@@ -153,7 +153,7 @@ impl Program {
         Ok(())
     }
 
-    fn act(&mut self, act: Act) -> Result<()> {
+    pub(super) fn act(&mut self, act: Act) -> Result<()> {
         let value = self.fresh();
         let mut next = self.now.clone();
         match act {
@@ -258,13 +258,13 @@ impl Program {
         Ok((value | moved, whole))
     }
 
-    fn open(&mut self) -> Result<()> {
+    pub(super) fn open(&mut self) -> Result<()> {
         self.store = Some(self.options.open("/s")?);
         Ok(())
     }
 
     /// Everything that can be found out, as one of the states there were.
-    fn look(&mut self, model: &Model) -> Result<(), String> {
+    pub(super) fn look(&mut self, model: &Model) -> Result<(), String> {
         let mut found = Contents::new();
         for name in self.store().list().map_err(|e| e.to_string())? {
             let (value, whole) = self.value_of(&name).map_err(|e| format!("{name}: {e}"))?;
@@ -342,7 +342,7 @@ fn descend(
     })
 }
 
-fn stop(
+pub(super) fn stop(
     before: &Image,
     next: Option<&Operation>,
     keep: Option<Keep>,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::catalog::{Arena, Catalog, Found, Lease};
 use crate::error::{Error, Result};
 use crate::format::{KIND_CATALOG, KIND_OBJECT, PAGE_BYTES};
-use crate::layout::{BUILDING, CATALOG, CATALOG_LOG, OBJECTS};
+use crate::layout::{ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, NEW_CATALOG, OBJECTS};
 use crate::object::{Identity, Place, hex, lease_of};
 use crate::persist::type_description;
 use crate::storage::{Disk, OpenMode, Storage};
@@ -74,6 +74,13 @@ impl CheckOptions {
     /// Look, and change nothing.
     pub fn new() -> CheckOptions {
         CheckOptions::default()
+    }
+
+    /// Look at files of another disk than the real one.
+    #[cfg(test)]
+    pub(crate) fn on(mut self, storage: Arc<dyn Storage>) -> CheckOptions {
+        self.storage = storage;
+        self
     }
 
     /// Repair what can be repaired without losing anything. Every file that is changed is copied,
@@ -170,7 +177,7 @@ impl<'a> Look<'a> {
         })?;
         let names = storage.list(directory)?;
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
-        if !has(CATALOG) && !has(OBJECTS) {
+        if !has(CATALOG) && !has(ADDRESSES) && !has(OBJECTS) {
             return Err(no_store("the directory has neither a catalog nor objects".to_string()));
         }
         let mut look = Look { directory, options, total_bytes: 0 };
@@ -228,6 +235,19 @@ impl<'a> Look<'a> {
         let mut trusted = looked.is_ok();
         if let Err(error) = looked {
             let error = match error.is_missing_file() {
+                true if self.was_never_finished() => {
+                    findings.add(
+                        Severity::Leftover,
+                        "the store",
+                        "what a process that was killed had made of it",
+                        "a store, or nothing",
+                        (
+                            "the next one that makes a store here goes on, or `--repair` now",
+                            Some(Repair::RebuildCatalog),
+                        ),
+                    );
+                    None
+                }
                 true => {
                     findings.damage("the catalog", "no such file", "a catalog");
                     None
@@ -242,6 +262,19 @@ impl<'a> Look<'a> {
         trusted &= !findings.has_damage();
         report.findings.extend(findings.into_list());
         (listing, trusted)
+    }
+
+    /// Is there no more than what making a store does before it has a name? Objects that are in the
+    /// making are of a store that was complete once.
+    fn was_never_finished(&self) -> bool {
+        let list = |folder: &str| match self.options.storage.list(&self.directory.join(folder)) {
+            Err(error) if error.is_missing_file() => Ok(Vec::new()),
+            other => other,
+        };
+        let made = [ADDRESSES, BUILDING, OBJECTS, CATALOG_LOG, NEW_CATALOG];
+        let is_known = |names: Vec<String>| names.iter().all(|n| made.contains(&n.as_str()));
+        let is_empty = |folder| list(folder).is_ok_and(|names| names.is_empty());
+        list("").is_ok_and(is_known) && is_empty(OBJECTS) && is_empty(BUILDING)
     }
 
     fn read_catalog(

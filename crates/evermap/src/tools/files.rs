@@ -52,17 +52,23 @@ impl Strays<'_> {
         !self.is_named(uuid) && self.opens(file)
     }
 
+    /// A file that cannot be opened is there all the same.
     fn opens(&self, file: &Path) -> bool {
-        self.look.options.storage.open(&self.look.directory.join(file), OpenMode::Read).is_ok()
+        let path = self.look.directory.join(file);
+        let opened = self.look.options.storage.open(&path, OpenMode::Read);
+        !opened.is_err_and(|error| error.is_missing_file())
     }
 
     /// A remover has an object locked until its files are gone. A maker has it locked until it has
     /// the catalog locked to name it: so a file that is not locked *before* the catalog is read, and
-    /// has no name in it, is nobody's.
+    /// has no name in it, is nobody's. What cannot be told counts
+    /// as in work: it stays.
     fn is_in_work(&self, file: &Path) -> bool {
         let path = self.look.directory.join(file);
-        let opened = self.look.options.storage.open(&path, OpenMode::Read);
-        opened.is_ok_and(|file| matches!(file.lock_holder(WRITER_BYTE, 1), Ok(Some(_))))
+        match self.look.options.storage.open(&path, OpenMode::Read) {
+            Ok(file) => !matches!(file.lock_holder(WRITER_BYTE, 1), Ok(None)),
+            Err(error) => !error.is_missing_file(),
+        }
     }
 
     fn objects(&mut self) -> Result<()> {
@@ -161,11 +167,11 @@ impl Strays<'_> {
     /// Does the process that made this id still run?
     fn maker_lives(&self, uuid: [u8; 16]) -> bool {
         let path = self.look.directory.join(ADDRESSES);
-        let Ok(locks) = self.look.options.storage.open(&path, OpenMode::Read) else {
-            return false;
-        };
         // What cannot be told is taken for alive: its file stays.
-        !matches!(locks.lock_holder(token_of(uuid), 1), Ok(None))
+        match self.look.options.storage.open(&path, OpenMode::Read) {
+            Ok(locks) => !matches!(locks.lock_holder(token_of(uuid), 1), Ok(None)),
+            Err(error) => !error.is_missing_file(),
+        }
     }
 
     fn new_catalog(&mut self) -> Result<()> {

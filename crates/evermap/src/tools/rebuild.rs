@@ -53,7 +53,12 @@ pub(super) fn catalog(
         let holder = "another process has objects of it open".to_string();
         return Err(Error::Busy { what: called, holder });
     }
-    let old = storage.open(&directory.join(CATALOG), OpenMode::ReadWrite).ok();
+    let old = match storage.open(&directory.join(CATALOG), OpenMode::ReadWrite) {
+        Ok(old) => Some(old),
+        Err(error) if error.is_missing_file() => None,
+        Err(Error::Foreign { .. }) => None,
+        Err(error) => return Err(error),
+    };
     if let Some(old) = &old {
         lock_byte(&**old, LockKind::Exclusive, WRITER_BYTE, Duration::ZERO, &called)?;
     }
@@ -122,6 +127,17 @@ fn witnesses(
         let place = look.subject(OBJECTS, uuid, None, None).place;
         let image = match Image::open(&*options.storage, &place) {
             Ok(image) => image,
+            // A catalog without it would take its name. Who says so may leave out what cannot be read.
+            Err(error) if !is_damage(&error) && !options.quarantine => {
+                return Err(Error::Damaged {
+                    path: place.path,
+                    what: "an object's file, which the new catalog has to name",
+                    found: error.to_string(),
+                    expected: "a file that can be read: repair once more, or leave it out with \
+                               `--quarantine`"
+                        .to_string(),
+                });
+            }
             Err(error) => {
                 actions.push(format!("left {OBJECTS}/{} without a name: {error}", hex(&uuid)));
                 continue;
@@ -137,6 +153,17 @@ fn witnesses(
         witnesses.push(Witness { found, name, store_uuid: s.store_uuid, arena });
     }
     Ok(witnesses)
+}
+
+/// Does the error say that the file is no object any more, rather than that it cannot be read now?
+fn is_damage(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Damaged { .. }
+            | Error::Foreign { .. }
+            | Error::NewerFormat { .. }
+            | Error::LogMissing { .. }
+    )
 }
 
 fn most_frequent<T: Copy + Eq + std::hash::Hash>(items: impl Iterator<Item = T>) -> Option<T> {

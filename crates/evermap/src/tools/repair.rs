@@ -25,6 +25,11 @@ use super::report::{Repair, Report, Severity};
 
 /// Repairs what `seen` has found, and looks once more.
 pub(super) fn run(directory: &Path, options: &CheckOptions, seen: Seen) -> Result<Report> {
+    // What is put right must be damage, and no error that is over at the next look.
+    let seen = match seen.report.met_a_bad_disk() {
+        true => Look::new(directory, options)?.all()?,
+        false => seen,
+    };
     let Seen { mut report, listing } = seen;
     let mut mender = Mender {
         directory,

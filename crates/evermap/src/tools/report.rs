@@ -53,6 +53,8 @@ pub struct Finding {
     pub repairable: bool,
     /// A repair has done it.
     pub repaired: bool,
+    /// The disk failed to read it. That may be over at the next look.
+    pub(super) unreadable: bool,
     pub(super) repair: Option<Repair>,
 }
 
@@ -140,6 +142,12 @@ impl Report {
         self.findings.iter().any(|f| f.severity == Severity::Damage && !f.repaired)
     }
 
+    /// Did the disk fail to read some of it?
+    pub(super) fn met_a_bad_disk(&self) -> bool {
+        let failed = |u: &Unchecked| matches!(u.error, Error::Io { .. });
+        self.findings.iter().any(|f| f.unreadable) || self.unchecked.iter().any(failed)
+    }
+
     /// Was everything looked at, and nothing found that is worse than a leftover?
     pub fn is_clean(&self) -> bool {
         let worse = |f: &Finding| f.severity > Severity::Leftover && !f.repaired;
@@ -205,6 +213,7 @@ impl Findings {
             remedy: remedy.to_string(),
             repairable: repair.is_some(),
             repaired: false,
+            unreadable: false,
             repair,
         });
     }
@@ -238,7 +247,10 @@ impl Findings {
                 self.damage("the log", format!("no {}", last_name(&log)), "the log beside the file")
             }
             Error::Io { doing, source, .. } if source.raw_os_error() == Some(libc::EIO) => {
-                self.damage("the file", format!("cannot {doing} it: {source}"), "a readable disk")
+                self.damage("the file", format!("cannot {doing} it: {source}"), "a readable disk");
+                if let Some(last) = self.list.last_mut() {
+                    last.unreadable = true;
+                }
             }
             other => return Some(other),
         }

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod mount;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 

@@ -1,0 +1,91 @@
+//! File systems of bounded size for tests that fill them.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A mounted file system. Dropping it unmounts it, also when a test panics.
+pub struct Mount {
+    pub name: &'static str,
+    point: tempfile::TempDir,
+    _image: Option<tempfile::NamedTempFile>,
+}
+
+impl Mount {
+    /// Mounts a new file system. Prints why and returns `None` where that is not possible.
+    pub fn new(name: &'static str, mebibytes: u64) -> Option<Mount> {
+        let directory = env!("CARGO_TARGET_TMPDIR");
+        let point = tempfile::tempdir_in(directory).unwrap();
+        let at = point.path().to_str().unwrap();
+        if name == "tmpfs" {
+            let size = format!("size={mebibytes}m");
+            return match run("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", at]) {
+                true => Some(Mount { name, point, _image: None }),
+                false => skip("mounting a tmpfs takes root"),
+            };
+        }
+        let image = tempfile::NamedTempFile::new_in(directory).unwrap();
+        image.as_file().set_len(mebibytes << 20).unwrap();
+        let path = image.path().to_str().unwrap();
+        // Few inodes: of a large one that is hardly used, next to nothing is written.
+        if !run(&format!("mkfs.{name}"), &["-q", "-m", "0", "-N", "1024", "-J", "size=4", path]) {
+            return skip(&format!("no mkfs.{name}"));
+        }
+        match run("mount", &["-o", "loop,noinit_itable", path, at]) {
+            true => Some(Mount { name, point, _image: Some(image) }),
+            false => skip(&format!("mounting {name} takes root and a loop device")),
+        }
+    }
+
+    /// One of each kind that can be had here.
+    pub fn each(mebibytes: u64) -> Vec<Mount> {
+        ["tmpfs", "ext4"].into_iter().filter_map(|name| Mount::new(name, mebibytes)).collect()
+    }
+
+    pub fn path(&self) -> &Path {
+        self.point.path()
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.path().join("ballast")
+    }
+
+    /// Fills the file system to its last block.
+    pub fn fill(&self) {
+        let options = File::options().create(true).append(true).open(self.ballast());
+        let mut file = options.unwrap();
+        for bytes in [1 << 20, 4096, 512, 1] {
+            while file.write_all(&vec![1; bytes]).is_ok() {}
+        }
+        // ext4 gives blocks out at write-back: what it promised must be taken before the test.
+        let _ = file.sync_all();
+        while file.write_all(&[1; 4096]).is_ok() {}
+    }
+
+    /// Gives the space that [`fill`](Mount::fill) took back.
+    pub fn empty(&self) {
+        std::fs::remove_file(self.ballast()).unwrap();
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let at = self.path().to_str().unwrap();
+        // Something a panicking thread still holds would keep it busy: it goes when that closes.
+        if !run("umount", &[at]) {
+            run("umount", &["-l", at]);
+        }
+    }
+}
+
+fn skip<T>(why: &str) -> Option<T> {
+    eprintln!("SKIPPED: {why}");
+    None
+}
+
+fn run(program: &str, arguments: &[&str]) -> bool {
+    let command = &mut Command::new(program);
+    let status = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}

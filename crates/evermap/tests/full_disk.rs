@@ -1,0 +1,133 @@
+//! What frees space works when there is none: objects are removed from a file system that is full to
+//! its last block.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+
+use common::mount::Mount;
+use evermap::tools::{CheckOptions, check};
+use evermap::{Error, PVec, Store, from_iter};
+use rustix::fs::SeekFrom;
+
+/// Objects of a store. Their names are of many lengths, so that the catalog's blocks are of many
+/// sizes.
+fn name(number: usize) -> String {
+    format!("{number}-{}", "n".repeat(number * 7 % 120))
+}
+
+/// A store with objects, which some of them never was without a removal.
+fn store_with(mount: &Mount, objects: usize, also_removed: usize) -> Store {
+    let store = Store::create_new(mount.path().join(format!("store-{objects}"))).unwrap();
+    let mut batch = store.batch().unwrap();
+    (0..objects + also_removed).for_each(|n| batch.create::<u64, _>(&name(n), n as u64).unwrap());
+    batch.commit().unwrap();
+    (objects..objects + also_removed).for_each(|n| store.remove(&name(n)).unwrap());
+    store
+}
+
+fn is_clean(store: &Store) {
+    let report = check(store.path(), &CheckOptions::new()).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[test]
+fn every_object_of_a_store_can_be_removed_from_a_full_disk() {
+    for mount in Mount::each(48) {
+        for (objects, also_removed) in [(1, 0), (2, 0), (3, 1), (5, 0), (12, 5), (70, 0)] {
+            let mut store = store_with(&mount, objects, also_removed);
+            // In an order of its own, by one process or by many.
+            for turn in 0..objects {
+                let gone = name(turn * 31 % objects.next_multiple_of(2).max(31) % objects);
+                let gone = match store.contains(&gone).unwrap() {
+                    true => gone,
+                    false => store.list().unwrap().pop().unwrap(),
+                };
+                mount.fill();
+                store.remove(&gone).unwrap_or_else(|e| {
+                    panic!("{}: {gone} of {objects}, turn {turn}: {e}", mount.name)
+                });
+                assert!(!store.contains(&gone).unwrap());
+                if turn % 3 == 0 {
+                    let path = store.path().to_path_buf();
+                    drop(store);
+                    store = Store::open(path).unwrap();
+                }
+            }
+            assert!(store.list().unwrap().is_empty());
+            mount.empty();
+            is_clean(&store);
+            store.create::<u64, _>("again", 7).unwrap();
+            std::fs::remove_dir_all(store.path()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_large_object_gives_space_back_on_a_full_disk() {
+    for mount in Mount::each(48) {
+        let store = Store::create_new(mount.path().join("store")).unwrap();
+        store.create::<PVec<u64>, _>("o", from_iter(0..1_000_000)).unwrap();
+        // The first session leaves its log to the ones after it.
+        let mut session = store.write::<PVec<u64>>("o").unwrap();
+        session.root_mut().truncate(1000);
+        session.root_mut().shrink_to_fit().unwrap();
+        session.commit().unwrap();
+        session.root_mut().push(1).unwrap();
+        session.commit().unwrap();
+        mount.fill();
+        let given_back = session.shrink().unwrap();
+        assert!(given_back > 6 << 20, "{}: {given_back}", mount.name);
+        session.close().unwrap();
+        mount.empty();
+        is_clean(&store);
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_a_new_object_and_takes_it_when_another_one_is_gone() {
+    for mount in Mount::each(16) {
+        let store = store_with(&mount, 4, 0);
+        mount.fill();
+        let refused = store.create::<PVec<u64>, _>("new", from_iter(0..1000));
+        assert!(matches!(refused, Err(Error::DiskFull { .. })), "{}: {refused:?}", mount.name);
+        store.remove(&name(0)).unwrap();
+        store.remove(&name(1)).unwrap();
+        store.create::<PVec<u64>, _>("new", from_iter(0..1000)).unwrap();
+        mount.empty();
+        is_clean(&store);
+    }
+}
+
+/// Bytes of a file that hold data, as its file system says.
+fn data_bytes(path: &Path) -> u64 {
+    let file = std::fs::File::open(path).unwrap();
+    let (mut at, mut bytes) = (0, 0);
+    while let Ok(start) = rustix::fs::seek(&file, SeekFrom::Data(at)) {
+        at = rustix::fs::seek(&file, SeekFrom::Hole(start)).unwrap();
+        bytes += at - start;
+    }
+    bytes
+}
+
+#[test]
+fn of_a_huge_block_only_touched_pages_are_written() {
+    const BLOCK_BYTES: usize = 20 << 30;
+    const PAGES: usize = 1000;
+    let Some(mount) = Mount::new("ext4", 24 << 10) else { return };
+    let store = Store::create_new(mount.path().join("store")).unwrap();
+    store.create_raw("o").unwrap();
+    let mut session = store.write_raw("o").unwrap();
+    let block = session.heap().allocate(BLOCK_BYTES, 16).unwrap();
+    for page in 0..PAGES {
+        // SAFETY: the byte lies in the block, which is this test's own.
+        unsafe { block.add(page * (BLOCK_BYTES / PAGES) & !4095).write(7) };
+    }
+    session.commit().unwrap();
+    session.close().unwrap();
+    let written = data_bytes(&common::object_file(store.path()));
+    // The checksum table has a line of 64 bytes for 15 pages, and the allocator its chunks.
+    assert!(written < 4 * (PAGES as u64) * 4096, "{written} bytes of data");
+}
