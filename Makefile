@@ -102,7 +102,7 @@ deny:
 	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources
 
 test-long: setup ## The tests that take long, optimised
-	$(CARGO) test $(FEATURES) --release --locked -- --ignored
+	EVERMAP_TEST_SECONDS=14400 $(CARGO) test $(FEATURES) --release --locked -- --ignored
 	EVERMAP_STRESS=20 $(CARGO) test --package evermap --release --locked --test heap_stress
 	EVERMAP_STEPS=100000 $(CARGO) test --package evermap --release --locked --lib alloc::
 	@$(MAKE) --no-print-directory test-races miri

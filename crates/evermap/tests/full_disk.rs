@@ -123,7 +123,7 @@ fn of_a_huge_block_only_touched_pages_are_written() {
     let block = session.heap().allocate(BLOCK_BYTES, 16).unwrap();
     for page in 0..PAGES {
         // SAFETY: the byte lies in the block, which is this test's own.
-        unsafe { block.add(page * (BLOCK_BYTES / PAGES) & !4095).write(7) };
+        unsafe { block.add((page * (BLOCK_BYTES / PAGES)) & !4095).write(7) };
     }
     session.commit().unwrap();
     session.close().unwrap();

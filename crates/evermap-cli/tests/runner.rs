@@ -1,0 +1,60 @@
+//! How the tests of the workspace run: with default signals, and never for ever.
+
+use std::process::{Command, Output};
+use std::time::Instant;
+
+const RUNNER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/run-test.sh");
+
+/// A program whose path is that of a test, run as cargo runs tests.
+fn run(before: &str, seconds: u32, script: &str) -> Output {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let deps = directory.path().join("deps");
+    std::fs::create_dir(&deps).expect("a directory");
+    let program = deps.join("program");
+    std::os::unix::fs::symlink("/bin/sh", &program).expect("a link");
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{before}; exec \"$@\""), "sh", RUNNER]);
+    command.arg(program).args(["-c", script]).env("EVERMAP_TEST_SECONDS", seconds.to_string());
+    command.output().expect("sh runs")
+}
+
+fn is_there() -> bool {
+    let there = Command::new("env").args(["--default-signal=INT", "true"]).output();
+    let there = there.is_ok_and(|output| output.status.success());
+    if !there {
+        eprintln!("SKIPPED: `env --default-signal` is not there");
+    }
+    there
+}
+
+#[test]
+fn tests_have_default_signals_whatever_their_caller_ignores() {
+    if !is_there() {
+        return;
+    }
+    let ran = run("trap '' HUP INT QUIT TERM", 60, "grep SigIgn /proc/self/status");
+    let text = String::from_utf8(ran.stdout).expect("text");
+    let hexadecimal = text.trim().rsplit('\t').next().expect("a mask");
+    let ignored = u64::from_str_radix(hexadecimal, 16).expect("a number");
+    for (name, signal) in [("HUP", 1), ("INT", 2), ("QUIT", 3), ("TERM", 15)] {
+        assert_eq!(ignored >> (signal - 1) & 1, 0, "SIG{name} is ignored: {text}");
+    }
+}
+
+#[test]
+fn a_test_that_hangs_is_ended() {
+    if !is_there() {
+        return;
+    }
+    let since = Instant::now();
+    let ran = run("true", 1, "trap '' TERM; sleep 60 >/dev/null 2>&1");
+    assert!(!ran.status.success());
+    assert!(since.elapsed().as_secs() < 50);
+}
+
+#[test]
+fn this_test_runs_so() {
+    let has_runner = std::env::var_os("EVERMAP_TEST_LIMITED").is_some();
+    let by_cargo = std::env::var_os("CARGO").is_some();
+    assert!(has_runner || !by_cargo || !is_there(), "cargo does not use {RUNNER}");
+}
