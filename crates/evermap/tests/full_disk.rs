@@ -5,12 +5,9 @@
 
 mod common;
 
-use std::path::Path;
-
 use common::mount::Mount;
 use evermap::tools::{CheckOptions, check};
 use evermap::{Error, PVec, Store, from_iter};
-use rustix::fs::SeekFrom;
 
 /// Objects of a store. Their names are of many lengths, so that the catalog's blocks are of many
 /// sizes.
@@ -99,35 +96,4 @@ fn a_full_disk_refuses_a_new_object_and_takes_it_when_another_one_is_gone() {
         mount.empty();
         is_clean(&store);
     }
-}
-
-/// Bytes of a file that hold data, as its file system says.
-fn data_bytes(path: &Path) -> u64 {
-    let file = std::fs::File::open(path).unwrap();
-    let (mut at, mut bytes) = (0, 0);
-    while let Ok(start) = rustix::fs::seek(&file, SeekFrom::Data(at)) {
-        at = rustix::fs::seek(&file, SeekFrom::Hole(start)).unwrap();
-        bytes += at - start;
-    }
-    bytes
-}
-
-#[test]
-fn of_a_huge_block_only_touched_pages_are_written() {
-    const BLOCK_BYTES: usize = 20 << 30;
-    const PAGES: usize = 1000;
-    let Some(mount) = Mount::new("ext4", 24 << 10) else { return };
-    let store = Store::create_new(mount.path().join("store")).unwrap();
-    store.create_raw("o").unwrap();
-    let mut session = store.write_raw("o").unwrap();
-    let block = session.heap().allocate(BLOCK_BYTES, 16).unwrap();
-    for page in 0..PAGES {
-        // SAFETY: the byte lies in the block, which is this test's own.
-        unsafe { block.add((page * (BLOCK_BYTES / PAGES)) & !4095).write(7) };
-    }
-    session.commit().unwrap();
-    session.close().unwrap();
-    let written = data_bytes(&common::object_file(store.path()));
-    // The checksum table has a line of 64 bytes for 15 pages, and the allocator its chunks.
-    assert!(written < 4 * (PAGES as u64) * 4096, "{written} bytes of data");
 }

@@ -30,10 +30,6 @@ const POPULATED_BYTES_MAX: u64 = 2 << 20;
 /// 320 MB with nodes of 64 bytes took 5,000 faults and 20 ns a node, in steps that end anywhere
 /// 37,000 and 32 to 57.
 const HUGE_STEPS_FROM_BYTES: u64 = 4 << 20;
-/// Growth by at least this much at once is a large block, and more often addresses for something sparse
-/// than a buffer that is about to be filled. It gets single pages: as huge ones, 1,000 touched pages of
-/// 20 GiB were 2 GB to flush at the first commit. Filling all of such a block takes a fault a page.
-const SPARSE_FROM_BYTES: u64 = 4 << 30;
 /// Growth by at least this much is written back while it is being filled: in objects from 256 MiB
 /// on. Of 320 MB with two threads it cost filling a third, and gained the commit as much.
 const WRITTEN_BEHIND_BYTES_MIN: u64 = 32 << 20;
@@ -496,9 +492,7 @@ impl Ground for Territory {
         let (base, gained) = (record.base + record.length, length - record.length);
         h.mapping.map(&*file, base, gained, at, Sharing::SharedWritable)?;
         let touched = !self.for_room.load(Ordering::Relaxed);
-        if gained >= SPARSE_FROM_BYTES {
-            h.mapping.advise_random(base, gained);
-        } else if huge {
+        if huge {
             h.mapping.advise_huge(base, gained);
         } else if touched {
             h.mapping.populate(base, gained.min(POPULATED_BYTES_MAX));
