@@ -122,6 +122,7 @@ typedef enum em_status {
     EM_BAD_GUEST_ROOT = 34,     /**< a guest's root outside of its object; in sandboxes only [EFAULT] */
     EM_WOULD_DEADLOCK = 35,     /**< the calling thread has it locked and would wait for itself [EDEADLK] */
     EM_NOT_LOCKED = 36,         /**< the calling thread has not locked the shared object [ENOLCK] */
+    EM_FILE_SIZE_LIMIT = 37,    /**< the file would grow past `ulimit -f` [EFBIG] */
     EM_CLOSED = 100,            /**< no open handle: closed, never opened, or NULL [EBADF] */
     EM_READ_ONLY = 101,         /**< the object is open for reading [EROFS] */
     EM_FORKED = 102,            /**< a forked child of the process that opened it [ECHILD] */

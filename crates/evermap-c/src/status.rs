@@ -63,6 +63,7 @@ statuses! {
     BAD_GUEST_ROOT = 34, EFAULT;
     WOULD_DEADLOCK = 35, EDEADLK;
     NOT_LOCKED = 36, ENOLCK;
+    FILE_SIZE_LIMIT = 37, EFBIG;
     CLOSED = 100, EBADF;
     READ_ONLY = 101, EROFS;
     FORKED = 102, ECHILD;
@@ -105,7 +106,7 @@ pub fn status_of(error: &Error) -> em_status {
         Error::Damaged { .. } => DAMAGED,
         Error::SchemaMismatch { .. } => SCHEMA_MISMATCH,
         Error::OtherApplication { .. } => OTHER_APPLICATION,
-        Error::DiskFull { .. } | Error::FileSizeLimit { .. } => DISK_FULL,
+        Error::DiskFull { .. } => DISK_FULL,
         Error::NotPermitted { .. } => NOT_PERMITTED,
         Error::OutOfAddresses { .. } => OUT_OF_ADDRESSES,
         Error::BadAllocation { .. } => BAD_ALLOCATION,
@@ -129,6 +130,7 @@ pub fn status_of(error: &Error) -> em_status {
         Error::BadGuestRoot { .. } => BAD_GUEST_ROOT,
         Error::WouldDeadlock { .. } => WOULD_DEADLOCK,
         Error::NotLocked { .. } => NOT_LOCKED,
+        Error::FileSizeLimit { .. } => FILE_SIZE_LIMIT,
         // The enum may grow; the test beside this fails until the new variant has a status.
         _ => INTERNAL,
     }

@@ -106,6 +106,8 @@ pub(super) fn commits(calls: &mut Calls) {
         SYS_fadvise64,
         SYS_fstatfs,
     ]);
+    // Reading its own limits: a write asks how long a file may get.
+    calls.when(SYS_prlimit64, &[Holds::Is(0, 0), Holds::Is(2, 0)]);
     for request in [PAGEMAP_SCAN, UFFDIO_REGISTER] {
         calls.when(SYS_ioctl, &[Holds::Is(1, request)]);
     }

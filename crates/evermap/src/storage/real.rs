@@ -46,6 +46,18 @@ impl Drop for DiskFile {
     }
 }
 
+/// Bytes that this process may make a file long; `u64::MAX` without a limit, or where a filter of
+/// the host's forbids to ask (`rustix::process::getrlimit` panics then).
+fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call fills the structure that it is given.
+    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
+        // RLIM_INFINITY is the largest number.
+        0 => limit.rlim_cur,
+        _ => u64::MAX,
+    }
+}
+
 impl Storage for Disk {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
         trace!(path = %path.display(), ?mode, "open");
@@ -228,15 +240,12 @@ impl DiskFile {
     /// such a write, but sends SIGXFSZ, which ends the process, and it does so within a file's length
     /// as well. Signals are the host's, so it is asked each time: some 0.1 us.
     fn check_limit(&self, end: u64, doing: &'static str) -> Result<()> {
-        match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
-            Some(limit_bytes) if end > limit_bytes => Err(Error::FileSizeLimit {
-                path: self.path.clone(),
-                doing,
-                needed_bytes: end,
-                limit_bytes,
-            }),
-            _ => Ok(()),
+        let limit_bytes = file_size_limit();
+        if end <= limit_bytes {
+            return Ok(());
         }
+        let path = self.path.clone();
+        Err(Error::FileSizeLimit { path, doing, needed_bytes: end, limit_bytes })
     }
 
     fn write_all(&self, bytes: &[u8], offset: u64, flags: ReadWriteFlags) -> Result<()> {

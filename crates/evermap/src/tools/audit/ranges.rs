@@ -200,9 +200,11 @@ mod tests {
         for value in [0, 1, 65_535, 1.0f64.to_bits(), (-2.5f64).to_bits(), text, short, u64::MAX] {
             assert_eq!(looks(value), None, "{value:#x}");
         }
-        // Six characters, the last of them a `U`.
+        // Six characters have the size of an address, and are text.
         let text = u64::from_le_bytes(*b"ABCDZU\0\0");
-        assert!(matches!(looks(text), Some((Target::Looks(1), Confidence::Possible))));
+        assert_eq!(looks(text), None);
+        let code = u64::from_le_bytes([0x10, 0x91, 0x82, 0x5a, 0x55, 0x55, 0, 0]);
+        assert!(matches!(looks(code), Some((Target::Looks(1), Confidence::Likely))));
         assert!(matches!(looks(0x41_0008), Some((Target::Looks(0), Confidence::Possible))));
     }
 
