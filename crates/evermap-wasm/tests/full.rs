@@ -233,11 +233,14 @@ fn growth_that_was_not_committed_takes_no_addresses_however_often_it_is_tried() 
 fn a_commit_on_a_full_disk_loses_nothing_and_is_made_when_there_is_room() {
     let Some(small) = Small::new() else { return };
     let mut guest = small.start();
-    let base = guest.map_well(3 * MIB, WRITE);
-    let (at, bytes) = (base + DATA, 2 * MIB);
-    guest.fill(at, 1, bytes);
+    let base = guest.map_well(8 * MIB, WRITE);
+    let at = base + DATA;
+    guest.fill(at, 1, 7 * MIB);
     assert_eq!(guest.commit(base), 1);
-    for byte in [2, 3] {
+    let mut committed = 7 * MIB;
+    // Each commit is larger than the log has room for after the one before: what fits into an emptied log is committed
+    // on a full disk as well.
+    for (byte, bytes) in [(2, MIB), (3, 3 * MIB)] {
         let filler = small.disk.fill_up();
         guest.fill(at, byte, bytes);
         for _ in 0..3 {
@@ -247,19 +250,22 @@ fn a_commit_on_a_full_disk_loses_nothing_and_is_made_when_there_is_room() {
         assert!(guest.holds(at, byte, bytes), "what was stored stays");
         let mut reader = small.start();
         reader.map_well(0, SNAPSHOT);
-        assert!(reader.holds(at, byte - 1, bytes), "and so does what was committed");
+        assert!(reader.holds(at, byte - 1, committed), "and so does what was committed");
         drop(reader);
         drop(filler);
         assert_eq!(guest.commit(base), 1, "{}", guest.words());
+        committed = bytes;
     }
     let filler = small.disk.fill_up();
-    guest.fill(at, 4, bytes);
+    guest.fill(at, 4, 3 * MIB);
+    assert_eq!(guest.commit(base), 1, "the log is emptied for it: {}", guest.words());
+    guest.fill(at, 5, 7 * MIB);
     let refusal = guest.commit(base);
     guest.assert_disk_full(refusal);
     assert_eq!(guest.unmap(base), 0);
     drop(filler);
     assert_eq!(guest.map_well(0, WRITE), base);
-    assert!(guest.holds(at, 3, bytes), "it is the last commit that is there");
+    assert!(guest.holds(at, 4, 3 * MIB), "it is the last commit that is there");
     drop(guest);
     small.fixture.assert_sound();
 }
