@@ -12,6 +12,7 @@ mod disk;
 mod explore;
 mod faults;
 mod file;
+mod flips;
 mod flushes;
 mod history;
 mod image;
