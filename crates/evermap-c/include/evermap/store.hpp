@@ -55,6 +55,8 @@ struct write_options {
   bool log_full_pages = false;
   /** Keep the object closed to stores, except in a `write_scope`. */
   em_protection protection = EM_PROTECTION_OFF;
+  /** What forked children may do with the object's memory. */
+  em_in_children in_children = EM_IN_CHILDREN_READ_ONLY;
 };
 
 namespace detail {
@@ -508,6 +510,7 @@ class store {
     given.when_log_full = options.when_log_full;
     given.log_full_pages = options.log_full_pages;
     given.protection = options.protection;
+    given.in_children = options.in_children;
     return session(store_, name, given);
   }
   /** The same; makes an empty object first if there is none. */

@@ -89,11 +89,11 @@ fn threads_get_what_they_were_promised() {
 }
 
 #[test]
-fn a_forked_child_has_nothing_of_its_parents() {
+fn a_forked_child_reads_what_its_parent_had_and_no_more() {
     let place = Place::new();
     let program = compile("forked", place.path(), Link::Shared, &[]);
     let said = run(place.command(&program).arg(place.store()));
-    assert_eq!(said, "a child has nothing of its parent's\n");
+    assert_eq!(said, "a child reads what its parent had, and no more\n");
 }
 
 #[test]

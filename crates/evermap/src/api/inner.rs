@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tracing::{debug, warn};
 
 use super::arenas::StoreAddresses;
-use super::catalog_access::CatalogAccess;
+use super::catalog_access::{CatalogAccess, CatalogWatch};
 use super::leases::LeaseBook;
 use super::options::Options;
 use crate::address::AddressSpace;
+use crate::at_fork;
 use crate::catalog::{self, Found};
 use crate::error::{Error, Result};
 use crate::format::KIND_OBJECT;
@@ -86,6 +87,10 @@ struct Registration(FileIdentity);
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        // The list of a child may be locked for ever, and says nothing that counts there.
+        if at_fork::is_child() {
+            return;
+        }
         lock(&OPEN).retain(|(identity, _)| *identity != self.0);
     }
 }
@@ -100,6 +105,7 @@ impl Inner {
     /// The store in `directory`, opened now or already open in this process. `named` says that this
     /// process has just made it, and its name durable.
     pub(super) fn open(directory: &Path, options: &Options, named: bool) -> Result<Arc<Inner>> {
+        at_fork::refuse_in_child(|| format!("store {}", directory.display()))?;
         let storage = Arc::clone(&options.storage);
         let no_store =
             |why: &str| Error::NoStore { path: directory.to_path_buf(), why: why.to_string() };
@@ -196,8 +202,18 @@ impl Inner {
         }
     }
 
-    pub(super) fn catalog(&self) -> MutexGuard<'_, CatalogAccess> {
-        lock(&self.catalog)
+    /// The catalog, for this thread.
+    ///
+    /// # Errors
+    /// `Forked` in a child.
+    pub(super) fn catalog(&self) -> Result<MutexGuard<'_, CatalogAccess>> {
+        at_fork::refuse_in_child(|| format!("store {}", self.directory.display()))?;
+        Ok(lock(&self.catalog))
+    }
+
+    /// For asking whether the catalog has changed.
+    pub(super) fn watch_catalog(&self) -> CatalogWatch {
+        lock(&self.catalog).watch()
     }
 
     pub(super) fn open_objects(&self) -> OpenObjects<'_> {
@@ -227,7 +243,7 @@ impl Inner {
     /// The entry of a name.
     pub(super) fn find(&self, name: &str) -> Result<Found> {
         catalog::check_name(name)?;
-        self.catalog().look(|catalog, _| catalog.find(name))?.ok_or_else(|| self.not_found(name))
+        self.catalog()?.look(|catalog, _| catalog.find(name))?.ok_or_else(|| self.not_found(name))
     }
 
     pub(super) fn not_found(&self, name: &str) -> Error {
@@ -298,7 +314,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         let catalog = self.catalog.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !catalog.changed {
+        if !catalog.changed || at_fork::is_child() {
             return;
         }
         match catalog.checkpoint() {

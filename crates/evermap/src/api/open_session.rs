@@ -14,6 +14,7 @@ use super::options::Verify;
 use super::snapshot::busy_here;
 use crate::address::AccessKey;
 use crate::alloc::Heap;
+use crate::at_fork;
 use crate::catalog::{self, Found, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::Result;
@@ -128,7 +129,7 @@ impl OpenSession {
             let all: Vec<Lease> = self.leases.iter().chain(&new).copied().collect();
             let uuid = self.uuid;
             let known =
-                self.inner.catalog().change(|catalog| catalog::set_leases(catalog, uuid, &all))?;
+                self.inner.catalog()?.change(|catalog| catalog::set_leases(catalog, uuid, &all))?;
             if !known {
                 return Err(self.inner.not_found(&self.name));
             }
@@ -217,6 +218,10 @@ impl OpenSession {
         };
         // It looks at the file, which is about to be cut.
         self.verification = None;
+        if at_fork::is_child() {
+            // Gives up the child's copy. The session is the parent's.
+            return Ok(());
+        }
         let ended = writer.rollback().and_then(|()| writer.close());
         drop(writer);
         self.inner.book.give_up(&self.leases);

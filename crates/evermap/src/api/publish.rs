@@ -34,7 +34,7 @@ type Doomed = ([u8; 16], Option<Arc<dyn File>>);
 impl Inner {
     /// Names finished objects, whose files are durable, in the catalog: all of them at once.
     pub(super) fn publish(&self, finished: &[Finished]) -> Result<()> {
-        let replaced = self.catalog().change(|mut catalog| {
+        let replaced = self.catalog()?.change(|mut catalog| {
             let mut replaced = Vec::new();
             for object in finished {
                 if let Some(old) = catalog.find(&object.name) {
@@ -70,7 +70,7 @@ impl Inner {
     /// Takes an object out of the catalog and removes its files.
     pub(super) fn remove(&self, name: &str) -> Result<()> {
         catalog::check_name(name)?;
-        let (uuid, _lock) = self.catalog().change(|catalog| {
+        let (uuid, _lock) = self.catalog()?.change(|catalog| {
             let found = catalog.find(name).ok_or_else(|| self.not_found(name))?;
             let locked = self.lock_for_removal(name, found.uuid)?;
             if mutated(Mutant::RemovalBeforeCommit) {
@@ -89,7 +89,7 @@ impl Inner {
     pub(super) fn rename(self: &Arc<Self>, from: &str, to: &str) -> Result<()> {
         catalog::check_name(from)?;
         catalog::check_name(to)?;
-        let uuid = self.catalog().change(|catalog| {
+        let uuid = self.catalog()?.change(|catalog| {
             let Some(found) = catalog.find(from) else {
                 return Err(self.not_found(from));
             };
@@ -170,7 +170,7 @@ impl Inner {
     /// Fails early when a new object's name is bad or taken.
     pub(super) fn check_new(&self, name: &str, replace: bool) -> Result<()> {
         catalog::check_name(name)?;
-        let taken = self.catalog().look(|catalog, _| catalog.find(name).is_some())?;
+        let taken = self.catalog()?.look(|catalog, _| catalog.find(name).is_some())?;
         if taken && !replace { Err(self.exists(name)) } else { Ok(()) }
     }
 }

@@ -27,14 +27,14 @@ impl Inner {
                 continue;
             };
             let path = self.path_in(BUILDING, uuid);
-            let named = self.catalog().look(|catalog, _| catalog.has_uuid(uuid))?;
+            let named = self.catalog()?.look(|catalog, _| catalog.has_uuid(uuid))?;
             if named {
                 self.storage.rename(&path, &self.path_in(OBJECTS, uuid))?;
                 continue;
             }
             // Its maker may have published it and ended in between: look again.
             if !self.maker_lives(uuid)?
-                && !self.catalog().look(|catalog, _| catalog.has_uuid(uuid))?
+                && !self.catalog()?.look(|catalog, _| catalog.has_uuid(uuid))?
             {
                 debug!(path = %path.display(), "removing an object that was never finished");
                 self.storage.remove(&path)?;
@@ -45,7 +45,7 @@ impl Inner {
 
     fn sweep_doomed(&self) -> Result<()> {
         let doomed: Vec<[u8; 16]> =
-            self.catalog().look(|catalog, _| catalog.doomed.iter().copied().collect())?;
+            self.catalog()?.look(|catalog, _| catalog.doomed.iter().copied().collect())?;
         if doomed.is_empty() {
             return Ok(());
         }
@@ -53,7 +53,7 @@ impl Inner {
             self.remove_files(*uuid);
         }
         self.storage.sync_directory(&self.directory.join(OBJECTS))?;
-        self.catalog().change(|mut catalog| {
+        self.catalog()?.change(|mut catalog| {
             catalog.fields().doomed.retain(|uuid| !doomed.contains(uuid));
             Ok(())
         })
