@@ -8,8 +8,8 @@ use evermap_core::{
 };
 
 use crate::failure::{Failure, Result};
-use crate::status;
 use crate::types::TAG_BYTES;
+use crate::{foreign_calls, status};
 
 /// How it is open.
 #[allow(clippy::large_enum_variant, reason = "an object is in a box")]
@@ -64,25 +64,34 @@ pub struct Object {
     base: u64,
     access: Access,
     root: Mutex<Root>,
+    /// Where foreign pointers are expected: address and bytes. The session, which takes them only
+    /// while nobody else uses it, learns of them with the next commit.
+    expected: Mutex<Vec<(usize, usize)>>,
+    /// Foreign pointers that were told of.
+    told: usize,
 }
 
 impl Object {
     pub fn writing(store: Store, session: RawSession) -> Object {
         let (name, root) = (session.name().to_string(), Mutex::new(session.root().into()));
         let base = first_address(&session.regions());
-        Object { store, name, base, access: Access::Writing(session), root }
+        Object::new(store, name, base, Access::Writing(session), root)
     }
 
     pub fn protected(store: Store, session: ProtectedRawSession) -> Object {
         let (name, root) = (session.name().to_string(), Mutex::new(session.root().into()));
         let base = first_address(&session.regions());
-        Object { store, name, base, access: Access::Protected(session), root }
+        Object::new(store, name, base, Access::Protected(session), root)
     }
 
     pub fn reading(store: Store, snapshot: RawSnapshot) -> Object {
         let (name, root) = (snapshot.name().to_string(), Mutex::new(snapshot.root().into()));
         let base = first_address(&snapshot.regions());
-        Object { store, name, base, access: Access::Reading(snapshot), root }
+        Object::new(store, name, base, Access::Reading(snapshot), root)
+    }
+
+    fn new(store: Store, name: String, base: u64, access: Access, root: Mutex<Root>) -> Object {
+        Object { store, name, base, access, root, expected: Mutex::default(), told: 0 }
     }
 
     pub fn name(&self) -> &str {
@@ -253,17 +262,64 @@ impl Object {
         Ok(())
     }
 
+    /// Foreign pointers in these bytes of the object are the program's business.
+    ///
+    /// # Errors
+    /// `READ_ONLY`, `INVALID_ARGUMENT`.
+    pub fn expect_foreign(&self, address: usize, bytes: usize) -> Result<()> {
+        if !self.is_writing() {
+            return Err(Failure::read_only(&self.name));
+        }
+        let last = (address as u64).checked_add(bytes as u64);
+        let has = |(base, length): &(u64, u64)| {
+            address as u64 >= *base && last.is_some_and(|last| last <= base + length)
+        };
+        if !self.regions().iter().any(has) {
+            let message = format!("{bytes} bytes at {address:#x} are not the object's");
+            return Err(Failure::argument(message));
+        }
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        expected.push((address, bytes));
+        Ok(())
+    }
+
+    /// Makes pointers into this program legal, and records its build.
+    ///
+    /// # Errors
+    /// `UNSUPPORTED`, `READ_ONLY`.
+    pub fn register_code(&mut self) -> Result<()> {
+        on_session!(self, session => Ok(session.register_code()?))
+    }
+
+    /// Takes the record of builds away.
+    ///
+    /// # Errors
+    /// `READ_ONLY`, `DAMAGED`.
+    pub fn forget_code(&mut self) -> Result<()> {
+        on_session!(self, session => Ok(session.forget_code()?))
+    }
+
     pub fn commit(&mut self) -> Result<bool> {
         let root = self.root();
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let expected = std::mem::take(&mut *expected);
+        let mut foreign = Vec::new();
         let changed = on_session!(self, session => {
+            for (address, bytes) in expected {
+                session.expect_foreign(address, bytes);
+            }
             if root.pending {
                 let block = NonNull::new(root.address as *mut u8);
                 // SAFETY: promised to `set_root`, which alone makes a root pending.
                 unsafe { session.set_root(block, root.bytes, root.tag, &root.description) }?;
             }
-            Ok(session.commit()?)
+            let changed = session.commit()?;
+            foreign = session.foreign_pointers();
+            Ok(changed)
         })?;
         self.lock_root().pending = false;
+        foreign_calls::report(&self.name, self.told, &foreign);
+        self.told += foreign.len();
         Ok(changed)
     }
 

@@ -3,17 +3,17 @@
 use std::ffi::{c_char, c_void};
 use std::time::{Duration, SystemTime};
 
-use evermap_core::{Durability, InForce, Protection, WhenLogFull, WriteOptions};
+use evermap_core::{Durability, ForeignPointers, InForce, Protection, WhenLogFull, WriteOptions};
 
-use crate::arguments::{array, cut, give_text, options, out, place, text};
+use crate::arguments::{array, cut, give_text, options, out, place, refuse_reserved, text};
 use crate::failure::{self, Failure, Result};
 use crate::handles::{Alone, share, take};
 use crate::object::Object;
 use crate::types::{
     DESCRIPTION_BUFFER_BYTES, DURABILITY_CLOSE, DURABILITY_COMMIT, DURABILITY_INTERVAL,
-    PROTECTION_KEYS, PROTECTION_OFF, PROTECTION_PAGES, READ, TAG_BYTES, WHEN_LOG_FULL_REFUSE,
-    WHEN_LOG_FULL_REPLACE, WRITE, em_mode, em_object, em_object_info, em_status, em_store,
-    em_write_options,
+    FOREIGN_ALLOW, FOREIGN_REFUSE, FOREIGN_REPORT, PROTECTION_KEYS, PROTECTION_OFF,
+    PROTECTION_PAGES, READ, TAG_BYTES, WHEN_LOG_FULL_REFUSE, WHEN_LOG_FULL_REPLACE, WRITE, em_mode,
+    em_object, em_object_info, em_status, em_store, em_write_options,
 };
 use crate::{addresses, handles, stores};
 
@@ -56,6 +56,13 @@ unsafe fn write_options(
         PROTECTION_KEYS => Protection::Keys,
         other => return Err(Failure::argument(format!("{other} is no em_protection"))),
     };
+    refuse_reserved(given.reserved)?;
+    made = made.foreign_pointers(match given.foreign_pointers {
+        FOREIGN_REPORT => ForeignPointers::Report,
+        FOREIGN_REFUSE => ForeignPointers::Refuse,
+        FOREIGN_ALLOW => ForeignPointers::Allow,
+        other => return Err(Failure::argument(format!("{other} is no em_foreign_pointers"))),
+    });
     Ok(Some((made.log_full_pages(given.log_full_pages != 0), protection)))
 }
 

@@ -61,6 +61,8 @@ statuses! {
     BAD_EXPORT = 32, EBADMSG;
     OTHER_KIND = 33, EMEDIUMTYPE;
     BAD_GUEST_ROOT = 34, EFAULT;
+    FOREIGN_POINTER = 35, EFAULT;
+    OTHER_BUILD = 36, ENOEXEC;
     CLOSED = 100, EBADF;
     READ_ONLY = 101, EROFS;
     FORKED = 102, ECHILD;
@@ -124,6 +126,8 @@ pub fn status_of(error: &Error) -> em_status {
         Error::BadExport { .. } => BAD_EXPORT,
         Error::OtherKind { .. } => OTHER_KIND,
         Error::BadGuestRoot { .. } => BAD_GUEST_ROOT,
+        Error::ForeignPointer { .. } => FOREIGN_POINTER,
+        Error::OtherBuild { .. } => OTHER_BUILD,
         // The enum may grow; the test beside this fails until the new variant has a status.
         _ => INTERNAL,
     }

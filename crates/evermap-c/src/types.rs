@@ -28,6 +28,11 @@ constants! {
     PROTECTION_OFF = 0;
     PROTECTION_PAGES = 1;
     PROTECTION_KEYS = 2;
+    FOREIGN_REPORT = 0;
+    FOREIGN_REFUSE = 1;
+    FOREIGN_ALLOW = 2;
+    OTHER_BUILDS_REFUSE = 0;
+    OTHER_BUILDS_OPEN = 1;
     TYPED = 0;
     PARTLY = 1;
     UNTYPED = 2;
@@ -118,7 +123,7 @@ pub struct em_store_options {
     pub busy_timeout_ms: u32,
     pub catalog_timeout_ms: u32,
     pub verify: u32,
-    pub reserved: u32,
+    pub other_builds: u32,
     pub arena_registry: *const c_char,
     pub application: *const c_char,
     pub application_key: *const u8,
@@ -136,6 +141,18 @@ pub struct em_write_options {
     pub when_log_full: u32,
     pub log_full_pages: u32,
     pub protection: u32,
+    pub foreign_pointers: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+pub struct em_foreign_pointer {
+    pub size: usize,
+    pub object: *const c_char,
+    pub address: u64,
+    pub value: u64,
+    pub into: *const c_char,
+    pub message: *const c_char,
 }
 
 #[repr(C)]
@@ -322,6 +339,8 @@ pub struct em_import_report {
     pub old_name: [c_char; NAME_BUFFER_BYTES],
 }
 
+pub type em_foreign_callback =
+    Option<unsafe extern "C" fn(pointer: *const em_foreign_pointer, context: *mut c_void)>;
 pub type em_name_callback =
     Option<unsafe extern "C" fn(name: *const c_char, context: *mut c_void) -> bool>;
 pub type em_finding_callback =

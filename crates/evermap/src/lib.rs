@@ -89,13 +89,13 @@ pub use api::{
     Session, Snapshot, Store, Verify, WritePass, WritePermit, WriteScope,
 };
 #[cfg(not(target_family = "wasm"))]
-pub use commit::{Durability, WhenLogFull, WriteOptions};
+pub use commit::{Durability, ForeignPointers, WhenLogFull, WriteOptions};
 pub use error::{Error, Result};
 #[cfg(feature = "serde")]
 pub use evermap_derive::PersistDeserialize;
 pub use evermap_derive::{Persist, PersistHash, Plain};
 #[cfg(not(target_family = "wasm"))]
-pub use object::{InForce, Protection};
+pub use object::{ForeignPointer, InForce, Protection};
 #[cfg(feature = "serde")]
 pub use persist::serde;
 pub use persist::{

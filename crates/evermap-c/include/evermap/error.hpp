@@ -68,6 +68,8 @@ using points_elsewhere = status_error<EM_POINTS_ELSEWHERE>;
 using bad_export = status_error<EM_BAD_EXPORT>;
 using other_kind = status_error<EM_OTHER_KIND>;
 using bad_guest_root = status_error<EM_BAD_GUEST_ROOT>;
+using foreign_pointer = status_error<EM_FOREIGN_POINTER>;
+using other_build = status_error<EM_OTHER_BUILD>;
 using closed = status_error<EM_CLOSED>;
 using read_only = status_error<EM_READ_ONLY>;
 using forked = status_error<EM_FORKED>;
@@ -141,6 +143,8 @@ namespace detail {
     case EM_BAD_EXPORT: throw bad_export(message);
     case EM_OTHER_KIND: throw other_kind(message);
     case EM_BAD_GUEST_ROOT: throw bad_guest_root(message);
+    case EM_FOREIGN_POINTER: throw foreign_pointer(message);
+    case EM_OTHER_BUILD: throw other_build(message);
     case EM_CLOSED: throw closed(message);
     case EM_READ_ONLY: throw read_only(message);
     case EM_FORKED: throw forked(message);

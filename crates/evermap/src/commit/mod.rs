@@ -26,6 +26,7 @@ mod pages;
 mod record;
 mod recovery;
 mod settings;
+mod suspects;
 mod verify;
 
 pub(crate) use engine::{Engine, Growth, LogPolicy, Memory, Span, Target};
@@ -34,5 +35,6 @@ pub(crate) use overlay::Overlay;
 pub(crate) use pages::{first_bad_mapped, write_tables};
 pub(crate) use record::for_each_run;
 pub(crate) use recovery::{let_go_of_log, recover, set_log_required};
-pub use settings::{Durability, WhenLogFull, WriteOptions};
+pub use settings::{Durability, ForeignPointers, WhenLogFull, WriteOptions};
+pub(crate) use suspects::{Suspect, Suspects};
 pub(crate) use verify::{BadPage, is_still_bad, verify_pages};
