@@ -181,7 +181,8 @@ fn is_wide_text(value: u64) -> bool {
     let (first, second) = (value as u16, (value >> 16) as u16);
     let is_latin = |unit: u16| matches!(unit, 9 | 10 | 13 | 0x20..0x7f | 0xa0..0x250);
     let has_letter = is_latin(second) || second >= 0x250;
-    value < 1 << 32 && has_letter && (is_latin(first) || first >> 8 == second >> 8)
+    let is_of_one_block = first >= 0x250 && first >> 8 == second >> 8;
+    value < 1 << 32 && has_letter && (is_latin(first) || is_of_one_block)
 }
 
 #[cfg(test)]
