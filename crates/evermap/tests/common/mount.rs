@@ -66,6 +66,9 @@ impl Mount {
     /// Gives the space that [`fill`](Mount::fill) took back.
     pub fn empty(&self) {
         std::fs::remove_file(self.ballast()).unwrap();
+        // ext4 gives blocks out again only after the journal has committed their release.
+        std::fs::File::open(self.path()).and_then(|directory| directory.sync_all()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(100));
     }
 }
 
