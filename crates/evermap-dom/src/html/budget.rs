@@ -10,7 +10,7 @@ use std::cell::Cell;
 
 /// Units that any page has, however short.
 const UNITS_MIN: u64 = 64_000_000;
-/// Units for each byte of text. The 87 pages of the corpus need 1 to 9.
+/// Units for each byte of text.
 const UNITS_PER_BYTE: u64 = 12;
 /// Creating an element costs about as much as this many comparisons, and takes 80 bytes.
 const ELEMENT_UNITS: u64 = 32;
