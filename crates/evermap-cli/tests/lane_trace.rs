@@ -308,17 +308,17 @@ fn requests_that_reach_the_disk_are_recorded_by_perf() {
     // `HOME` is here, too: perf keeps nothing of what it saw.
     assert_eq!(names(&place.path(".")), ["out"]);
     let text = std::fs::read_to_string(place.path("out")).unwrap();
-    let is_ours = |line: &&str| line.contains("\"op\":\"write\"") && line.contains("\"lat\":");
-    let bytes: u64 = text
+    let writes: Vec<serde_json::Value> = text
         .lines()
-        .filter(is_ours)
-        .map(|line| {
-            serde_json::from_str::<serde_json::Value>(line).unwrap()["len"].as_u64().unwrap()
-        })
-        .sum();
-    if bytes == 0 {
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|event| event["op"] == "write")
+        .collect();
+    if writes.is_empty() {
         eprintln!("skipped: no disk behind {}", folder.path().display());
         return;
     }
+    let bytes: u64 = writes.iter().map(|event| event["len"].as_u64().unwrap()).sum();
     assert!(bytes >= 4 * 65_536, "{text}");
+    // perf misses the completion of some requests on busy machines, never of all.
+    assert!(writes.iter().any(|event| event["lat"].is_u64()), "{text}");
 }
