@@ -17,8 +17,9 @@ use crate::progress::ToolProgress;
 /// when something is damaged.
 #[derive(Debug, clap::Args)]
 pub struct Check {
-    /// Repair what can be repaired without losing anything; whatever is changed or taken away is
-    /// kept in `repair-<time>` in the store's directory
+    /// Repair what can be repaired without losing anything, and take out what the viewer keeps if it
+    /// is damaged: it is made anew. Whatever is changed or taken away is kept in `repair-<time>` in the
+    /// store's directory
     #[arg(long)]
     repair: bool,
     /// With --repair: where a page and its checksum disagree, declare the page right; for who has
@@ -105,6 +106,7 @@ impl Check {
             .repair(self.repair)
             .accept_data(self.accept_data)
             .quarantine(self.quarantine)
+            .caches(is_viewers)
             .on_progress(progress.callback());
         let checked = evermap::tools::check(directory, &options);
         drop(progress);
@@ -127,6 +129,21 @@ impl Check {
             None => Ok(()),
         }
     }
+}
+
+/// Is this the name of an object that the viewer keeps, and makes anew when it is missing?
+fn is_viewers(name: &str) -> bool {
+    let is_hash = |text: &str, digits: usize| {
+        text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let shared = ["font-", "image-", "http-"];
+    if let Some(hash) = shared.iter().find_map(|prefix| name.strip_prefix(prefix)) {
+        return is_hash(hash, 32);
+    }
+    let endings = [".document", ".slow", ".retry"];
+    let page = endings.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
+    let hash = page.strip_prefix("page-").and_then(|page| page.rsplit_once('-'));
+    hash.is_some_and(|(_, hash)| is_hash(hash, 16))
 }
 
 fn count(report: &Report, wanted: impl Fn(&Finding) -> bool) -> usize {

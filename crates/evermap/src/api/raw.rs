@@ -328,6 +328,15 @@ impl RawSnapshot {
         unsafe { self.shared.patch(address as u64, bytes) }
     }
 
+    /// Compares the page that holds the root with its checksum, before anything in it is followed. See
+    /// [`Snapshot::verify_bytes`](crate::Snapshot::verify_bytes).
+    ///
+    /// # Errors
+    /// `Damaged`.
+    pub fn verify_root(&self) -> Result<bool> {
+        self.shared.verify_root()
+    }
+
     /// Do `length` bytes from `address` lie in the object's data?
     pub fn contains(&self, address: usize, length: usize) -> bool {
         self.shared.superblock().regions().iter().any(|region| {

@@ -31,7 +31,7 @@ mod verify;
 pub(crate) use engine::{Engine, Growth, LogPolicy, Memory, Span, Target};
 pub(crate) use log::{Log, LogPosition};
 pub(crate) use overlay::Overlay;
-pub(crate) use pages::{first_bad_mapped, write_tables};
+pub(crate) use pages::{first_bad_mapped, judge_mapped, write_tables};
 pub(crate) use record::for_each_run;
 pub(crate) use recovery::{let_go_of_log, recover, set_log_required};
 pub use settings::{Durability, WhenLogFull, WriteOptions};

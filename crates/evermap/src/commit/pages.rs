@@ -566,23 +566,47 @@ pub(crate) unsafe fn first_bad_mapped(
     for region in regions.iter().filter(|r| r.checksums != 0) {
         let first = region.file_offset / PAGE_BYTES;
         for number in first..first + region.length / PAGE_BYTES {
-            let Some(place) = tables.place(number) else { continue };
-            // SAFETY: a table is a part of the region's metadata, mapped as the caller promises.
-            let mapped = unsafe { &*line_address(region, place) };
-            let line = overlay.line(place.table_page, place.line).unwrap_or(mapped);
-            if !checksums::is_sealed(line) {
-                return Some(BadPage::Table { number: place.table_page, line: place.line });
-            }
-            // SAFETY: inside the region, mapped as the caller promises.
-            let page = unsafe { page_at(region.base + (number - first) * PAGE_BYTES) };
-            let found = checksums::entry_of_few(number, page);
-            let expected = checksums::entry_at(line, place.index);
-            if found != expected && expected != CHECKSUM_UNKNOWN {
-                return Some(BadPage::Data { number, found, expected });
+            // SAFETY: the page lies in the region, mapped as the caller promises.
+            let judged =
+                unsafe { judge_mapped(region, &tables, overlay, number, checksums::entry_of_few) };
+            if let Err(bad) = judged {
+                return Some(bad);
             }
         }
     }
     None
+}
+
+/// Compares a mapped page with its checksum. False if it has none: a page of a table, of a region
+/// without a table, or of a hole.
+///
+/// # Safety
+/// As [`first_bad_mapped`]; the page, by its number in the file, lies in the region.
+pub(crate) unsafe fn judge_mapped(
+    region: &RegionRecord,
+    tables: &Tables,
+    overlay: &Overlay,
+    number: u64,
+    entry_of: impl Fn(u64, &Page) -> u32,
+) -> std::result::Result<bool, BadPage> {
+    let Some(place) = tables.place(number) else { return Ok(false) };
+    // SAFETY: a table is a part of the region's metadata, mapped as the caller promises.
+    let mapped = unsafe { &*line_address(region, place) };
+    let line = overlay.line(place.table_page, place.line).unwrap_or(mapped);
+    if !checksums::is_sealed(line) {
+        return Err(BadPage::Table { number: place.table_page, line: place.line });
+    }
+    let expected = checksums::entry_at(line, place.index);
+    if expected == CHECKSUM_UNKNOWN {
+        return Ok(false);
+    }
+    let at = number * PAGE_BYTES - region.file_offset;
+    // SAFETY: inside the region, mapped as the caller promises.
+    let found = entry_of(number, unsafe { page_at(region.base + at) });
+    match found == expected {
+        true => Ok(true),
+        false => Err(BadPage::Data { number, found, expected }),
+    }
 }
 
 /// Where a line of a region's table is mapped.

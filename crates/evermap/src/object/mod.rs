@@ -17,6 +17,7 @@ mod reader;
 mod ready;
 mod superblock;
 mod territory;
+mod touched;
 mod verification;
 mod write_behind;
 mod writer;

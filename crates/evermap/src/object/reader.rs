@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::superblock::{self, Loaded, LogSource};
+use super::touched::Touched;
 use super::verification::{BackgroundVerification, damage, verify_now};
 use super::{Environment, Place};
 use crate::address::{AccessKey, Mapping, Sharing, populate_runs};
@@ -39,6 +40,7 @@ pub(crate) struct Reader {
     mappings: Vec<Mapping>,
     /// Held while a page is writable for a patch.
     patching: Mutex<()>,
+    touched: Touched,
     file: Arc<dyn File>,
 }
 
@@ -108,8 +110,16 @@ impl Reader {
             }
         }
         let log_position = log.as_ref().map(|l| l.position()).unwrap_or_default();
-        let patching = Mutex::default();
-        Ok(Reader { superblock, log_position, regions, overlay, mappings, patching, file })
+        Ok(Reader {
+            superblock,
+            log_position,
+            regions,
+            overlay,
+            mappings,
+            patching: Mutex::default(),
+            touched: Touched::default(),
+            file,
+        })
     }
 
     /// The commit's superblock.
@@ -211,6 +221,15 @@ impl Reader {
         // commit's.
         let bad = unsafe { first_bad_mapped(&self.regions, &self.overlay) };
         bad.map_or(Ok(()), |page| Err(damage(&*self.file, page)))
+    }
+
+    /// Compares the pages that hold `length` bytes from `address` with their checksums, each once. False
+    /// if one of them has none.
+    pub(crate) fn verify_range(&self, address: u64, length: u64) -> Result<bool> {
+        // SAFETY: the regions are mapped for reading as long as `self` lives, never change, and their
+        // pages are one commit's.
+        let judged = unsafe { self.touched.verify(&self.regions, &self.overlay, address, length) };
+        judged.map_err(|page| damage(&*self.file, page))
     }
 
     /// The same in a thread.

@@ -43,6 +43,7 @@ pub struct CheckOptions {
     pub(super) repair: bool,
     pub(super) accept_data: bool,
     pub(super) quarantine: bool,
+    pub(super) is_cache: fn(&str) -> bool,
     pub(super) progress: Option<Progress>,
 }
 
@@ -54,6 +55,7 @@ impl Default for CheckOptions {
             repair: false,
             accept_data: false,
             quarantine: false,
+            is_cache: |_| false,
             progress: None,
         }
     }
@@ -101,6 +103,14 @@ impl CheckOptions {
     /// are kept with the copies.
     pub fn quarantine(mut self, quarantine: bool) -> CheckOptions {
         self.quarantine = quarantine;
+        self
+    }
+
+    /// Says by its name whether an object is a cache, which its program makes anew. With
+    /// [`repair`](CheckOptions::repair), a damaged one is taken out of the store, and its file is kept with
+    /// the copies. Default: none is.
+    pub fn caches(mut self, is_cache: fn(&str) -> bool) -> CheckOptions {
+        self.is_cache = is_cache;
         self
     }
 

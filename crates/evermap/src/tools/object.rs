@@ -44,7 +44,10 @@ pub(super) fn check(
 ) -> Looked {
     let name = subject.entry.map(|(name, _)| name.to_string());
     let quarantine = Repair::Quarantine { uuid: subject.uuid, name: name.clone() };
-    let remedy = "restore it from a backup, or take it out of the store with `--quarantine`";
+    let remedy = match name.as_deref().is_some_and(options.is_cache) {
+        true => "repair: it is taken out of the store, and made anew when it is needed",
+        false => "restore it from a backup, or take it out of the store with `--quarantine`",
+    };
     let mut findings = Findings::new(subject.file.clone(), name).answered_by(remedy, quarantine);
     let mut looked = Looked {
         report: None,

@@ -48,8 +48,9 @@ pub(super) fn run(directory: &Path, options: &CheckOptions, seen: Seen) -> Resul
     for finding in report.findings.iter_mut().filter(|finding| !finding.repaired) {
         let Some(repair) = &mut finding.repair else { continue };
         // Data that nobody vouches for go with the rest of their object.
-        if let (Repair::AcceptData { uuid, name }, true, false) =
-            (&*repair, options.quarantine, options.accept_data)
+        if let Repair::AcceptData { uuid, name } = &*repair
+            && (options.quarantine || (options.is_cache)(name))
+            && !options.accept_data
         {
             *repair = Repair::Quarantine { uuid: *uuid, name: Some(name.clone()) };
         }
@@ -110,7 +111,10 @@ impl Mender<'_> {
     fn is_wanted(&self, repair: &Repair) -> bool {
         match repair {
             Repair::AcceptData { .. } => self.options.accept_data,
-            Repair::Quarantine { .. } => self.options.quarantine,
+            Repair::Quarantine { name, .. } => {
+                let is_cache = name.as_deref().is_some_and(self.options.is_cache);
+                self.options.quarantine || is_cache
+            }
             Repair::RebuildCatalog => false,
             _ => true,
         }

@@ -1,0 +1,75 @@
+//! Comparing the pages of a mapped commit with their checksums when they are first used.
+//!
+//! A program that reads a part of an object pays for that part only, and once: a bit a page notes what was
+//! compared. The bits belong to one mapping of one commit, whose pages do not change.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::commit::checksums::{self, Tables};
+use crate::commit::{BadPage, Overlay, judge_mapped};
+use crate::format::{PAGE_BYTES, RegionRecord};
+
+const PAGES_PER_WORD: u64 = 64;
+
+/// The pages of a mapping that were found to be right.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    /// A bit a page of the file. Allocated by the first comparison.
+    right: OnceLock<Box<[AtomicU64]>>,
+}
+
+impl Touched {
+    /// Compares the pages that hold `length` bytes from `address`, except those that were compared
+    /// before. False if one of them has no checksum, or lies outside the regions.
+    ///
+    /// # Safety
+    /// The regions are mapped readable, with the overlay's lines over them (tables may lack theirs), and
+    /// nobody writes to them meanwhile. The regions are the same in every call.
+    pub(super) unsafe fn verify(
+        &self,
+        regions: &[RegionRecord],
+        overlay: &Overlay,
+        address: u64,
+        length: u64,
+    ) -> Result<bool, BadPage> {
+        if length == 0 {
+            return Ok(true);
+        }
+        let Some(last) = address.checked_add(length - 1) else { return Ok(false) };
+        let inside =
+            |region: &&RegionRecord| address >= region.base && last - region.base < region.length;
+        let Some(region) = regions.iter().find(inside) else { return Ok(false) };
+        if region.checksums == 0 {
+            return Ok(false);
+        }
+        let right = self.right.get_or_init(|| bits_for(regions));
+        let number_of = |at: u64| (region.file_offset + (at - region.base)) / PAGE_BYTES;
+        let mut tables = None;
+        for number in number_of(address)..=number_of(last) {
+            let Some(word) = right.get((number / PAGES_PER_WORD) as usize) else {
+                return Ok(false);
+            };
+            let bit = 1 << (number % PAGES_PER_WORD);
+            // The bit stands for nothing but itself: the pages were mapped before this value was shared.
+            if word.load(Ordering::Relaxed) & bit != 0 {
+                continue;
+            }
+            let tables = tables.get_or_insert_with(|| Tables::of(regions));
+            // SAFETY: the page lies in the region; the rest is the caller's promise.
+            let judged =
+                unsafe { judge_mapped(region, tables, overlay, number, checksums::entry_of) }?;
+            if !judged {
+                return Ok(false);
+            }
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Ok(true)
+    }
+}
+
+fn bits_for(regions: &[RegionRecord]) -> Box<[AtomicU64]> {
+    let end = regions.iter().map(|r| r.file_offset + r.length).max().unwrap_or(0);
+    let words = end.div_ceil(PAGE_BYTES * PAGES_PER_WORD);
+    (0..words).map(|_| AtomicU64::new(0)).collect()
+}
