@@ -89,7 +89,7 @@ unit:
 	$(CARGO) build --package evermap-load-shim --locked
 	$(CARGO) test $(FEATURES) --locked
 	$(CARGO) test --package evermap-view --package evermap-tv --locked
-	$(CARGO) test --package evermap-cli --features view --test view --test view_window --locked
+	$(CARGO) test --package evermap-cli --features view --test view --test view_trust --test view_window --locked
 	$(CARGO) test $(SANDBOX) --locked --lib $(SANDBOX_TESTS)
 	$(CARGO) test $(SANDBOX) --locked --doc
 

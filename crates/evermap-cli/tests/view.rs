@@ -379,8 +379,11 @@ fn a_resource_that_never_comes_keeps_no_page_back() {
     let place = Place::new();
     let report = render(&place, server.url("/page.html").as_str(), "a.png", &[]);
     assert!(reasons(&report).contains("did not come in time"), "{}", reasons(&report));
-    // It is not kept as if that were all of it.
-    assert!(!is_warm(&render(&place, server.url("/page.html").as_str(), "a.png", &[])));
+    assert_eq!(report["missing"], 2);
+    // The next visit does not wait for it.
+    let report = render(&place, server.url("/page.html").as_str(), "b.png", &["--offline"]);
+    assert!(is_warm(&report) && report["missing"] == 2, "{}", reasons(&report));
+    assert!(bytes(&place, "a.png") == bytes(&place, "b.png"));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyrender::{Glyph, PaintScene};
 use evermap_view::page::{PageSize, Part, PartKind, Recorder};
 use evermap_view::paint::{Page, Painter, Parts, SharedBytes};
-use evermap_view::window::{Browse, Stage, Visit, Waiting, WindowOptions, run};
+use evermap_view::window::{Browse, Reuse, Stage, Visit, Waiting, WindowOptions, run};
 use evermap_view::{Layout, Result, ViewError};
 use kurbo::{Affine, Rect, Vec2};
 use peniko::{Blob, Color, Fill, FontData};
@@ -37,11 +37,11 @@ impl Browse for Fake {
         &self,
         address: &str,
         layout: Layout,
-        fresh: bool,
+        reuse: Reuse,
         waiting: &Waiting,
     ) -> Result<Visit> {
         let Layout { width, height, scale } = layout;
-        say(&format!("visit {address} {width}x{height}@{scale} fresh={fresh}"));
+        say(&format!("visit {address} {width}x{height}@{scale} fresh={}", reuse == Reuse::Nothing));
         let url = address.split('#').next().unwrap_or(address);
         match url {
             "fake://slow" => {

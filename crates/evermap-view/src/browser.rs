@@ -10,7 +10,7 @@ use crate::page::PartKind;
 use crate::paint::{Painter, Parts, SharedBytes};
 use crate::target::Target;
 use crate::visit::{self, VisitOptions, Watch};
-use crate::window::{self, Browse, Stage, Waiting};
+use crate::window::{self, Browse, Reuse, Stage, Waiting};
 use crate::{Layout, Result};
 
 /// Pages for the window: kept in a store, if there is one.
@@ -35,12 +35,16 @@ impl Browser {
         &self,
         address: &str,
         layout: Layout,
-        fresh: bool,
+        reuse: Reuse,
         watch: &Watch<'_>,
     ) -> Result<visit::Visit> {
         let store = self.store.as_ref().ok();
         let target = Target::find(address, store)?;
-        let options = VisitOptions { reload: fresh || self.options.reload, ..self.options.clone() };
+        let options = VisitOptions {
+            reload: reuse == Reuse::Nothing || self.options.reload,
+            cold: reuse == Reuse::Resources || self.options.cold,
+            ..self.options.clone()
+        };
         let visit = visit::visit_watched(&target, layout, store, &options, watch)?;
         // What a kept page shares with others may have been removed: it is made anew then, before anything of it is missed.
         let missing =
@@ -60,7 +64,7 @@ impl Browse for Browser {
         &self,
         address: &str,
         layout: Layout,
-        fresh: bool,
+        reuse: Reuse,
         waiting: &Waiting,
     ) -> Result<window::Visit> {
         let start = Instant::now();
@@ -68,7 +72,7 @@ impl Browse for Browser {
             stage: &|stage| waiting.progress(Stage::new(stage.to_string())),
             given_up: &|| waiting.given_up(),
         };
-        let mut visit = self.visit(address, layout, fresh, &watch)?;
+        let mut visit = self.visit(address, layout, reuse, &watch)?;
         let took = start.elapsed();
         let reason = visit.reasons.first().map(String::as_str).unwrap_or_default();
         let summary = match visit.warm {
@@ -83,6 +87,8 @@ impl Browse for Browser {
                     let store = store.clone();
                     Some(Box::new(move || {
                         visit.painted();
+                        // The page is shown without what can't be asked for.
+                        let _ = visit.retry_missing();
                         let slow = visit.note_slowness(&store).unwrap_or(false);
                         slow.then(|| "from this disk laying the page out is quicker".to_string())
                     }))

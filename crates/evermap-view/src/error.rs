@@ -78,12 +78,13 @@ pub enum ViewError {
         /// Where it was looked for, and what was found.
         why: String,
     },
-    /// A page block that is damaged or not one.
-    #[error("the page block is not valid: {0}; it is made anew at the next visit")]
+    /// What is kept of a page is damaged, or no page. A visit that meets this makes the page anew.
+    #[error("what is kept of the page is not valid: {0}; the next visit makes it anew")]
     InvalidPage(String),
-    /// A kept page lacks a font or an image that it shares with others.
+    /// A font or an image that the page shares with others is missing or damaged. A visit that meets this makes it
+    /// anew.
     #[error(
-        "the kept page needs `{object}`, which is not there or damaged: {why}; `--reload` makes the page anew"
+        "the page needs `{object}`, which is missing or damaged: {why}; the next visit makes it anew"
     )]
     MissingPart {
         /// The object.
@@ -115,6 +116,13 @@ pub enum ViewError {
         /// The cause.
         source: io::Error,
     },
+}
+
+impl ViewError {
+    /// Is it that something that is kept of the page is damaged or missing? Then laying the page out anew mends it.
+    pub fn is_flaw(&self) -> bool {
+        matches!(self, ViewError::InvalidPage(_) | ViewError::MissingPart { .. })
+    }
 }
 
 /// A result of this crate.

@@ -72,8 +72,7 @@ impl Listing {
         for name in store.list()? {
             let is_part =
                 ["font-", "image-", "http-"].iter().any(|prefix| name.starts_with(prefix));
-            let belongs = name.ends_with(".document") || name.ends_with(".slow");
-            if is_part || belongs || is_own(&name) {
+            if is_part || keep::is_companion(&name) || is_own(&name) {
                 continue;
             }
             // It may have been removed since.

@@ -7,6 +7,7 @@
 //! | `font-HASH` | [`KeptPart`]: a font file | all pages |
 //! | `image-HASH` | [`KeptPart`]: decoded pixels | all pages |
 //! | `page-….slow` | [`SlowPage`]: that this disk is too slow for this page | - |
+//! | `page-….retry` | [`RetryNote`]: that missing resources were asked for again | - |
 //!
 //! SLUG is the end of the address, for people; HASH the beginning of a BLAKE3: of the address, or of the content. All
 //! that a page needs appears in one batch, or nothing.
@@ -15,6 +16,7 @@
 
 use std::collections::HashSet;
 use std::mem::offset_of;
+use std::ops::Range;
 use std::sync::Arc;
 
 use evermap::{Build, Built, Error, PVec, Persist, Slot, Snapshot, Store};
@@ -24,7 +26,7 @@ use url::Url;
 use crate::kept_object::{self, Unusable};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
-use crate::page::{Block, Part, PartKind};
+use crate::page::{Block, PageBytes, Part, PartKind};
 use crate::paint::{Page, Parts, SharedBytes};
 use crate::target::Target;
 use crate::{Result, ViewError};
@@ -112,6 +114,75 @@ impl SlowPage {
 fn slow_name(url: &Url, layout: Layout) -> String {
     format!("{}.slow", page_name(url, layout))
 }
+
+/// That what a page lacks was asked for again without success, as the root of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Persist)]
+#[persist(name = "EvermapRetry")]
+#[repr(C)]
+pub struct RetryNote {
+    /// When it was asked for last, nanoseconds since 1970.
+    pub tried_ns: u64,
+    /// How often it was asked for.
+    pub attempts: u64,
+}
+
+/// The second attempt is made this long after the first; each wait is twice as long as the one before.
+const RETRY_NS_MIN: u64 = 10 * 1_000_000_000;
+/// No wait is longer.
+const RETRY_NS_MAX: u64 = 600 * 1_000_000_000;
+
+impl RetryNote {
+    /// The note of a page. Costs a look at the catalog.
+    pub fn of(store: &Store, url: &Url, layout: Layout) -> Option<RetryNote> {
+        let name = retry_name(url, layout);
+        if !store.contains(&name).ok()? {
+            return None;
+        }
+        Some(*store.read::<RetryNote>(&name).ok()?)
+    }
+
+    /// Is it too early for another attempt?
+    pub fn is_recent(&self, now_ns: u64) -> bool {
+        let doublings = self.attempts.saturating_sub(1).min(16);
+        let wait_ns = (RETRY_NS_MIN << doublings).min(RETRY_NS_MAX);
+        now_ns.saturating_sub(self.tried_ns) < wait_ns
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// When the store can't be written.
+    pub fn note(self, store: &Store, url: &Url, layout: Layout) -> Result<()> {
+        Ok(store.replace::<RetryNote, _>(&retry_name(url, layout), self)?)
+    }
+
+    /// Removes the note, if there is one: nothing is missing any more.
+    ///
+    /// # Errors
+    /// When the store can't be written.
+    pub fn forget(store: &Store, url: &Url, layout: Layout) -> Result<()> {
+        match store.remove(&retry_name(url, layout)) {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn retry_name(url: &Url, layout: Layout) -> String {
+    format!("{}.retry", page_name(url, layout))
+}
+
+/// What belongs to a page and is none, by the end of its name.
+pub(crate) fn is_companion(name: &str) -> bool {
+    COMPANIONS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// The name without what tells a companion of a page from the page.
+pub(crate) fn without_ending(name: &str) -> &str {
+    COMPANIONS.iter().fold(name, |name, ending| name.trim_end_matches(ending))
+}
+
+const COMPANIONS: [&str; 3] = [".document", ".slow", ".retry"];
 
 /// What a [`KeptPage`] is built from.
 #[derive(Clone, Copy)]
@@ -212,7 +283,7 @@ impl Found {
         match kept_object::open(store, name, offset_of!(KeptPage, parts)) {
             Ok(snapshot) => Ok(Found { snapshot: Arc::new(snapshot), store: store.clone() }),
             Err(Unusable::Missing) => Err(None),
-            Err(Unusable::Damaged) => Err(Some("what is kept is damaged".to_string())),
+            Err(Unusable::Damaged(why)) => Err(Some(format!("what is kept is damaged: {why}"))),
             Err(Unusable::Store(Error::SchemaMismatch { .. })) => {
                 Err(Some("it was kept by another version of the program".to_string()))
             }
@@ -223,8 +294,15 @@ impl Found {
     }
 
     /// What the page was made from.
+    ///
+    /// # Errors
+    /// When the manifest is damaged, or one of another version.
     pub fn manifest(&self) -> std::result::Result<Manifest, String> {
-        serde_json::from_slice(self.snapshot.part(MANIFEST))
+        let manifest = Piece { snapshot: self.snapshot.clone(), part: MANIFEST };
+        manifest
+            .verify(0..manifest.bytes().len())
+            .map_err(|why| format!("what is kept is damaged: {why}"))?;
+        serde_json::from_slice(manifest.bytes())
             .map_err(|error| format!("its manifest can't be read ({error})"))
     }
 
@@ -233,14 +311,14 @@ impl Found {
         (self.snapshot.lengths[BLOCK], self.snapshot.lengths[STRIPS])
     }
 
-    /// The page, mapped. Costs a look at its header.
+    /// The page, mapped. Costs a look at its header; the rest is verified when it is used.
     ///
     /// # Errors
-    /// When the block is none that this build knows.
+    /// When the block's header is damaged, or the block is none that this build knows.
     pub fn page(&self, with_strips: bool) -> Result<Page> {
         let piece = |part| Arc::new(Piece { snapshot: self.snapshot.clone(), part });
         let has_strips = with_strips && self.snapshot.lengths[STRIPS] > 0;
-        let strips = has_strips.then(|| piece(STRIPS) as SharedBytes);
+        let strips = has_strips.then(|| piece(STRIPS) as Arc<dyn PageBytes>);
         Page::new(piece(BLOCK), strips, Box::new(StoreParts { store: self.store.clone() }))
     }
 }
@@ -251,13 +329,22 @@ struct Piece {
     part: usize,
 }
 
-impl AsRef<[u8]> for Piece {
-    fn as_ref(&self) -> &[u8] {
+impl PageBytes for Piece {
+    fn bytes(&self) -> &[u8] {
         self.snapshot.part(self.part)
+    }
+
+    fn verify(&self, range: Range<usize>) -> std::result::Result<(), String> {
+        let bytes = self.bytes().get(range).ok_or("a part of it is missing")?;
+        match self.snapshot.verify_bytes(bytes) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("its object has no checksums".to_string()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 
-/// Fonts and images from a store, mapped.
+/// Fonts and images from a store, mapped. Each is compared with its hash when it is loaded.
 pub struct StoreParts {
     /// The store.
     pub store: Store,
@@ -274,15 +361,19 @@ impl AsRef<[u8]> for MappedPart {
 impl Parts for StoreParts {
     fn load(&self, kind: PartKind, hash: &[u8; 32]) -> Result<SharedBytes> {
         let name = part_name(kind, hash);
-        let opened = kept_object::open(&self.store, &name, offset_of!(KeptPart, bytes));
-        opened.map(|part| Arc::new(MappedPart(part)) as SharedBytes).map_err(|unusable| {
-            let why = match unusable {
-                Unusable::Missing => "there is none".to_string(),
-                Unusable::Damaged => "its file is damaged".to_string(),
-                Unusable::Store(error) => error.to_string(),
-            };
-            ViewError::MissingPart { object: name, why }
-        })
+        let why = match kept_object::open(&self.store, &name, offset_of!(KeptPart, bytes)) {
+            Ok(part) => {
+                let part = MappedPart(part);
+                if blake3::hash(part.as_ref()) == *hash {
+                    return Ok(Arc::new(part));
+                }
+                "its content is not the one that its name stands for".to_string()
+            }
+            Err(Unusable::Missing) => "there is none".to_string(),
+            Err(Unusable::Damaged(why)) => why,
+            Err(Unusable::Store(error)) => error.to_string(),
+        };
+        Err(ViewError::MissingPart { object: name, why })
     }
 }
 
@@ -305,7 +396,7 @@ pub struct Keep<'a> {
 }
 
 impl Keep<'_> {
-    /// Puts it into the store: everything or nothing. What is there of its fonts and images stays as it is.
+    /// Puts it into the store: everything or nothing. Fonts and images that are there and good stay as they are.
     ///
     /// Costs one batch: some flushes, and the bytes that are new.
     ///
@@ -316,8 +407,8 @@ impl Keep<'_> {
             .map_err(|error| ViewError::InvalidPage(error.to_string()))?;
         let mut batch = store.batch()?;
         for part in self.parts {
-            let name = part_name(part.kind, &part.hash);
-            if !store.contains(&name)? {
+            if !has_part(store, part.kind, &part.hash) {
+                let name = part_name(part.kind, &part.hash);
                 batch.replace::<KeptPart, _>(&name, part.data.data())?;
             }
         }
@@ -330,16 +421,20 @@ impl Keep<'_> {
     }
 }
 
-/// Whether a font or an image is kept.
+/// Is a font or an image kept, and good? Costs a look at all its bytes.
 pub(crate) fn has_part(store: &Store, kind: PartKind, hash: &[u8; 32]) -> bool {
-    store.contains(&part_name(kind, hash)).unwrap_or(false)
+    let name = part_name(kind, hash);
+    if !store.contains(&name).unwrap_or(false) {
+        return false;
+    }
+    StoreParts { store: store.clone() }.load(kind, hash).is_ok()
 }
 
-/// Whether all fonts and images of a page are kept.
+/// Are all fonts and images of a page kept? Costs a look at the catalog for each.
 pub(crate) fn has_parts(store: &Store, block: Block<'_>) -> bool {
     let mut seen = HashSet::new();
     let mut parts = block.parts().filter(|part| seen.insert(part.hash));
-    parts.all(|part| has_part(store, part.kind, part.hash))
+    parts.all(|part| store.contains(&part_name(part.kind, part.hash)).unwrap_or(false))
 }
 
 /// Bytes of a font or an image that is kept.
@@ -357,13 +452,16 @@ pub fn document(store: &Store, url: &Url) -> Option<Snapshot<Document>> {
 pub(crate) fn target_named(store: &Store, name: &str) -> Result<Option<Target>> {
     match kept_object::open::<KeptPage>(store, name, offset_of!(KeptPage, parts)) {
         Ok(page) => {
-            let manifest: Option<Manifest> = serde_json::from_slice(page.part(MANIFEST)).ok();
-            let url = manifest.and_then(|manifest| Url::parse(&manifest.url).ok());
-            return Ok(url.map(Target::of_url));
+            let found = Found { snapshot: Arc::new(page), store: store.clone() };
+            let manifest = found
+                .manifest()
+                .map_err(|why| ViewError::NotFound { name: name.to_string(), why })?;
+            return Ok(Url::parse(&manifest.url).ok().map(Target::of_url));
         }
         Err(Unusable::Missing | Unusable::Store(Error::InvalidName { .. })) => return Ok(None),
-        Err(Unusable::Damaged) => {
-            return Err(ViewError::InvalidPage(format!("`{name}` is damaged")));
+        Err(Unusable::Damaged(why)) => {
+            let why = format!("what is kept under this name is damaged: {why}");
+            return Err(ViewError::NotFound { name: name.to_string(), why });
         }
         Err(Unusable::Store(Error::SchemaMismatch { .. })) => (),
         Err(Unusable::Store(error)) => return Err(error.into()),

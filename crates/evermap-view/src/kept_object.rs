@@ -1,8 +1,8 @@
 //! Opening objects whose file may be damaged.
 //!
-//! A store compares its pages with their checksums only if the program asks for that, and what the viewer keeps is not worth
-//! it: it can be made anew. So before the vector of a root is followed, it is looked at whether that lies in the object.
-//! What it holds is then believed no more than any other bytes.
+//! A store compares pages with their checksums only if the program asks for that. So the root is verified here, and
+//! its vector has to lie in the object before it is followed. What the vector holds is verified by its users, when they use
+//! it: pages by their checksums, fonts, images and responses by the hash of their content.
 
 use evermap::{Error, Persist, RawSnapshot, Snapshot, Store};
 
@@ -11,8 +11,8 @@ use evermap::{Error, Persist, RawSnapshot, Snapshot, Store};
 pub(crate) enum Unusable {
     /// There is none.
     Missing,
-    /// Its root's vector does not lie in it, or its root is none of this type.
-    Damaged,
+    /// It is damaged; what was found.
+    Damaged(String),
     /// It is there, and can't be read.
     Store(Error),
 }
@@ -25,13 +25,16 @@ pub(crate) fn open<T: Persist>(
 ) -> Result<Snapshot<T>, Unusable> {
     let unusable = |error| match error {
         Error::NotFound { .. } => Unusable::Missing,
+        error @ Error::Damaged { .. } => Unusable::Damaged(error.to_string()),
         error => Unusable::Store(error),
     };
     let raw = store.read_raw(name).map_err(unusable)?;
+    // An object without checksums, from before there were any, has its bounds checked only.
+    raw.verify_root().map_err(unusable)?;
     if !lies_inside::<T>(&raw, vector) {
-        // The type first: an object of somebody else's is not damaged.
+        // The type first: an object of another type is not damaged.
         store.read::<T>(name).map_err(unusable)?;
-        return Err(Unusable::Damaged);
+        return Err(Unusable::Damaged("its root leads out of it".to_string()));
     }
     let opened = store.read::<T>(name).map_err(unusable)?;
     // Somebody may have replaced it in between. The one that was looked at keeps its addresses.

@@ -19,12 +19,16 @@ mod kept_object;
 mod layout;
 #[cfg(feature = "fetch")]
 pub mod manifest;
+#[cfg(feature = "fetch")]
+mod notes;
 pub mod page;
 pub mod paint;
 #[cfg(feature = "fetch")]
 mod protocol;
 #[cfg(feature = "fetch")]
 mod prune;
+#[cfg(feature = "engine")]
+mod retry;
 #[cfg(feature = "fetch")]
 mod run_engine;
 #[cfg(feature = "fetch")]
@@ -49,7 +53,7 @@ pub use prune::prune;
 #[cfg(feature = "fetch")]
 pub use target::Target;
 #[cfg(feature = "fetch")]
-pub use visit::{Layers, Visit, VisitOptions, visit};
+pub use visit::{Layers, Visit, VisitOptions, visit, visit_whole};
 
 /// The example in the README runs as a test.
 #[cfg(doctest)]

@@ -1,10 +1,15 @@
 //! What a kept page was made from, and by what: the key by which a later visit knows whether it is still good.
 
-use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
-use crate::fetch::{Fetcher, Stamp, Still};
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use crate::fetch::{Fetcher, MissingStamp, Stamp, Still};
 use crate::fonts::FontSet;
 use crate::layout::Layout;
+use crate::notes::Note;
 use crate::page::FORMAT_VERSION;
 
 /// What made a page: all crates that take part in laying out and painting, as their versions are locked, the block's
@@ -64,20 +69,44 @@ pub struct Resource {
 /// Whether a kept page is good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is what would be made now. With what could not be asked, if there is something.
-    Good(Vec<String>),
+    /// It is what would be made now, as far as is known.
+    Good(Open),
     /// It is not, and why.
     Stale(String),
 }
 
-/// What was not there is not asked for again within this time: a page with a hundred pictures from a host that can't be
-/// reached would wait for each of them at every visit.
-const MISSING_IS_TRUSTED_NS: u64 = 600 * 1_000_000_000;
+/// What a good page leaves open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Open {
+    /// Resources that could not be asked about.
+    pub(crate) unknown: Vec<Note>,
+    /// Resources that servers did not give.
+    pub(crate) missing: Vec<Note>,
+}
+
+/// What is done about resources that servers did not give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// They are taken to be missing still.
+    Trust,
+    /// They are asked for.
+    Ask,
+}
+
+/// How long servers may keep a page waiting that only have to say whether a resource is still the same.
+const ASKING: Duration = Duration::from_secs(5);
 
 impl Manifest {
-    /// Whether the page is still good for `layout`: see the fields. Files are looked at; servers are asked only about what is no
-    /// longer fresh, for as long as the fetcher's options allow.
-    pub fn check(&self, layout: Layout, fetcher: &Fetcher, now_ns: u64) -> Verdict {
+    /// Is the page still good for `layout`? Files are looked at; servers are asked only about what is no longer
+    /// fresh, as far as the fetcher's options allow, and those that do not answer once are not asked again.
+    /// The page itself may take as long as any fetch, its resources [a few seconds](ASKING) together or until the deadline.
+    pub fn check(
+        &self,
+        layout: Layout,
+        fetcher: &Fetcher,
+        missing: Missing,
+        deadline: Option<Instant>,
+    ) -> Verdict {
         if self.engine != engine_version() {
             let theirs = &self.engine;
             return Verdict::Stale(format!("it was laid out by another engine ({theirs})"));
@@ -88,29 +117,73 @@ impl Manifest {
         if let Some(changed) = self.fonts.changed() {
             return Verdict::Stale(format!("the set of fonts has changed: {changed}"));
         }
-        let mut unknown = Vec::new();
-        for resource in &self.resources {
-            match resource.check(fetcher, now_ns) {
-                Still::Same => (),
+        let mut open = Open::default();
+        let mut silent = HashSet::new();
+        let mut until = deadline;
+        for (number, resource) in self.resources.iter().enumerate() {
+            let absent = resource.absent();
+            if let Some(stamp) = absent
+                && missing == Missing::Trust
+            {
+                open.missing.push(Note::of(&resource.url, &stamp.why));
+                continue;
+            }
+            if number == 1 {
+                until = deadline.or_else(|| Some(Instant::now() + ASKING));
+            }
+            let host = resource.host();
+            if host.as_ref().is_some_and(|host| silent.contains(host)) {
+                open.unknown.push(Note::of(&resource.url, "its server does not answer"));
+                continue;
+            }
+            match resource.stamp.check(fetcher, until) {
+                Still::Same => {
+                    if let Some(stamp) = absent {
+                        open.missing.push(Note::of(&resource.url, &stamp.why));
+                        // It failed as before, and so would its neighbours.
+                        silent.extend(host.filter(|_| stamp.kind != "status"));
+                    }
+                }
                 Still::Changed(why) => {
                     return Verdict::Stale(format!("{} has changed: {why}", resource.url));
                 }
-                Still::Unknown(why) => unknown.push(format!("{}: {why}", resource.url)),
+                Still::Unknown(why) => {
+                    silent.extend(host.filter(|_| !fetcher.options().offline));
+                    open.unknown.push(Note::of(&resource.url, why));
+                }
             }
         }
-        Verdict::Good(unknown)
+        Verdict::Good(open)
+    }
+
+    /// Was the page laid out without the network, and lacks something for that reason?
+    pub(crate) fn was_offline(&self) -> bool {
+        self.resources.iter().filter_map(Resource::absent).any(|stamp| stamp.kind == "offline")
+    }
+
+    /// The resources that servers did not give.
+    pub(crate) fn absent(&self) -> impl Iterator<Item = &MissingStamp> {
+        self.resources.iter().filter_map(Resource::absent)
     }
 }
 
 impl Resource {
-    fn check(&self, fetcher: &Fetcher, now_ns: u64) -> Still {
-        if let Stamp::Missing(missing) = &self.stamp {
-            let age_ns = now_ns.saturating_sub(missing.fetched_ns);
-            let remote = !missing.url.starts_with("file:");
-            if remote && age_ns < MISSING_IS_TRUSTED_NS && !fetcher.options().reload {
-                return Still::Same;
-            }
+    /// How it is missing, if a server did not give it.
+    pub(crate) fn absent(&self) -> Option<&MissingStamp> {
+        match &self.stamp {
+            Stamp::Missing(stamp) if stamp.url.starts_with("http") => Some(stamp),
+            _ => None,
         }
-        self.stamp.check(fetcher, None)
+    }
+
+    /// The server that has it, with its port.
+    fn host(&self) -> Option<String> {
+        let url = match &self.stamp {
+            Stamp::Http(stamp) => &stamp.url,
+            Stamp::Missing(stamp) => &stamp.url,
+            _ => return None,
+        };
+        let url = Url::parse(url).ok().filter(|url| url.scheme().starts_with("http"))?;
+        Some(format!("{}:{:?}", url.host_str()?, url.port_or_known_default()))
     }
 }

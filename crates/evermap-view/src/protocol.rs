@@ -24,6 +24,8 @@ pub(crate) struct Request {
     pub html: Option<String>,
     /// A document of the store to lay out instead of what the address leads to.
     pub document: Option<String>,
+    /// The address's own document, if it may be used: it is parsed again if that is not there.
+    pub own_document: Option<String>,
     /// The store with the HTTP cache and the document.
     pub store: Option<PathBuf>,
     pub offline: bool,
@@ -38,13 +40,24 @@ pub(crate) struct Request {
     pub memory_bytes_max: u64,
 }
 
+/// What a page lacks is to be asked for again; if something has come, the page is laid out and kept anew.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Retry {
+    pub url: String,
+    pub document: Option<String>,
+    pub layout: Layout,
+    pub store: PathBuf,
+    pub engine_timeout_ms: u64,
+    pub memory_bytes_max: u64,
+}
+
 /// What the engine says about a page that it has laid out; the blocks follow.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub final_url: String,
     pub fonts: FontSet,
     pub resources: Vec<Resource>,
-    /// The page may be kept: nothing of it is late, and no server forbids it.
+    /// Why the page may not be kept: a server forbids it.
     pub keepable: Option<String>,
     /// For people: what is missing, refused, late.
     pub notes: Vec<String>,
@@ -125,6 +138,8 @@ pub(crate) const FONT: u32 = 7;
 pub(crate) const IMAGE: u32 = 8;
 /// Nothing follows.
 pub(crate) const END: u32 = 9;
+/// A [`Retry`], instead of a request. There is no answer.
+pub(crate) const RETRY: u32 = 10;
 
 /// No frame is longer: a page with more than this is not shown.
 const FRAME_BYTES_MAX: u64 = 1 << 31;

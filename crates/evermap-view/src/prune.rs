@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use evermap::Store;
 
 use crate::Result;
-use crate::keep::{Found, part_name};
+use crate::keep::{Found, is_companion, part_name, without_ending};
 
 /// Of the bound, this much is left when something had to go: not every visit shall have to tidy up.
 const LEFT_PERCENT: u64 = 80;
@@ -27,7 +27,7 @@ struct Object {
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Page,
-    /// The document of a page, or the note that it is slow.
+    /// The document of a page, or a note about it.
     Companion,
     Part,
 }
@@ -67,7 +67,7 @@ fn objects(store: &Store) -> Result<Vec<Object>> {
         let kind = match name.as_str() {
             name if name.starts_with("font-") || name.starts_with("image-") => Kind::Part,
             name if !name.starts_with("page-") => continue,
-            name if name.ends_with(".document") || name.ends_with(".slow") => Kind::Companion,
+            name if is_companion(name) => Kind::Companion,
             _ => Kind::Page,
         };
         // Somebody else may have removed it since.
@@ -106,8 +106,7 @@ fn remove_orphans(store: &Store, objects: &mut Vec<Object>) -> Result<()> {
 
 /// The hash at the end of a page's name, which its companions have as well.
 fn address_of(name: &str) -> &str {
-    let name = name.trim_end_matches(".document").trim_end_matches(".slow");
-    name.rsplit('-').next().unwrap_or_default()
+    without_ending(name).rsplit('-').next().unwrap_or_default()
 }
 
 fn remove(store: &Store, name: &str) -> Result<()> {

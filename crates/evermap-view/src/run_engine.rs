@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use peniko::Blob;
 
 use crate::page::{AlignedBytes, Part, PartKind};
-use crate::protocol::{self, Answer, Failure, Request, read_content, read_header, write_frame};
+use crate::protocol::{
+    self, Answer, Failure, Request, Retry, read_content, read_header, write_frame,
+};
 use crate::visit::Watch;
 use crate::{Result, ViewError};
 
@@ -31,6 +33,10 @@ pub(crate) struct Made {
 
 /// Has a page laid out. Costs a process, which is stopped when its time is over or nobody waits for it any longer.
 pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Result<Made> {
+    #[cfg(test)]
+    if let Some(made) = STAND_IN.with_borrow(|stand_in| stand_in.as_ref().map(|f| f(request))) {
+        return made;
+    }
     let mut child = spawn()?;
     let input = child.stdin.take();
     let output = child.stdout.take();
@@ -78,6 +84,44 @@ pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Re
             Err(ViewError::Engine { url: request.url.clone(), what })
         }
     }
+}
+
+/// Starts a process that asks again for what a page lacks, and does not wait for it.
+pub(crate) fn start_retry(retry: &Retry) -> Result<()> {
+    use std::os::unix::process::CommandExt;
+    let program = program()?;
+    let failed =
+        |error: io::Error| ViewError::NoEngine { why: format!("{}: {error}", program.display()) };
+    let json = serde_json::to_vec(retry).map_err(|error| failed(error.into()))?;
+    // In a group of its own: an interrupt of this command is not meant for it.
+    let spawned = Command::new(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    let mut child = spawned.map_err(failed)?;
+    let asked = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe.into());
+    asked
+        .and_then(|mut input| write_frame(&mut input, protocol::RETRY, &[&json]))
+        .map_err(failed)?;
+    // A process that lives on collects it; one that ends leaves that to the system.
+    std::thread::spawn(move || child.wait());
+    Ok(())
+}
+
+#[cfg(test)]
+type StandIn = Box<dyn Fn(&Request) -> Result<Made>>;
+
+#[cfg(test)]
+thread_local! {
+    static STAND_IN: std::cell::RefCell<Option<StandIn>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Has this thread's pages laid out by a function instead of a process.
+#[cfg(test)]
+pub(crate) fn stand_in(instead: Option<StandIn>) {
+    STAND_IN.set(instead);
 }
 
 fn spawn() -> Result<Child> {

@@ -9,22 +9,29 @@ use url::Url;
 
 use crate::fetch::{FetchOptions, Fetcher};
 use crate::home::{Given, INTERFACE, Listing, is_home};
-use crate::keep::{self, Found, Keep, SlowPage, StoreParts};
+use crate::keep::{self, Found, Keep, RetryNote, SlowPage, StoreParts};
 use crate::layout::Layout;
-use crate::manifest::{Manifest, Verdict, engine_version};
+use crate::manifest::{Manifest, Missing, Open, Verdict, engine_version};
+use crate::notes::in_lines;
 use crate::page::{Part, PartKind};
 use crate::paint::{Page, Painter, Parts, SharedBytes};
-use crate::protocol::{Request, Times};
+use crate::protocol::{Request, Retry, Times};
 use crate::prune::prune;
 use crate::run_engine::{self, Made};
 use crate::target::Target;
 use crate::{Result, ViewError};
+
+#[cfg(test)]
+mod damage;
 
 /// Rows of a page whose pixels are kept: some screens.
 const STRIP_ROWS_MAX: u32 = 4096;
 
 /// Pages that are kept take no more than this, with their fonts and images.
 const PAGES_BYTES_MAX: u64 = 2 << 30;
+/// Another process that keeps the same page is waited for this long, in steps.
+const KEEPING_WAITS_MAX: Duration = Duration::from_secs(5);
+const KEEPING_WAITS: Duration = Duration::from_millis(20);
 /// So many times the time of laying a page out, and a disk counts as too slow for it: times vary.
 const SLOWER: f64 = 1.25;
 
@@ -89,6 +96,8 @@ pub struct Visit {
     pub warm: bool,
     /// What decided that; and what could not be asked, is missing or was refused. For people.
     pub reasons: Vec<String>,
+    /// Resources that servers did not give: the page is shown without them.
+    pub missing: usize,
     /// Opening what is kept, and looking whether it is good.
     pub open_ms: f64,
     /// What the engine did, on a cold visit.
@@ -101,6 +110,8 @@ pub struct Visit {
     layout: Layout,
     /// What is to be kept of a cold visit.
     keeping: Option<Box<Made>>,
+    /// What this page lacks is to be asked for again, in the background.
+    retry: Option<Box<Retry>>,
 }
 
 /// Fonts and images of a page that was just made: what the engine did not send is kept already.
@@ -136,7 +147,9 @@ pub(crate) struct Watch<'a> {
 /// how far it is.
 ///
 /// A warm visit costs the opening of an object and a look at each thing that the page was made from; a cold one a process
-/// that lays it out.
+/// that lays it out. What is kept is verified when it is used, so that painting a warm page can find damage
+/// ([`ViewError::is_flaw`]); then a visit with [`cold`](VisitOptions::cold) makes anew what is damaged.
+/// [`visit_whole`] does that before it returns.
 ///
 /// # Errors
 /// When there is no page: see [`ViewError`]. That nothing can be kept is no error here.
@@ -148,6 +161,31 @@ pub fn visit(
     stage: &(dyn Fn(&str) + Sync),
 ) -> Result<Visit> {
     visit_watched(target, layout, store, options, &Watch { stage, given_up: &|| false })
+}
+
+/// Like [`visit`], but verifies a warm page with all that it is painted from, and lays it out anew if something of it is
+/// damaged or missing. Costs a look at all bytes that are kept of it.
+///
+/// # Errors
+/// As [`visit`].
+pub fn visit_whole(
+    target: &Target,
+    layout: Layout,
+    store: Option<&Store>,
+    options: &VisitOptions,
+    stage: &(dyn Fn(&str) + Sync),
+) -> Result<Visit> {
+    let visited = visit(target, layout, store, options, stage)?;
+    match visited.page.verify() {
+        Err(flaw) if visited.warm => {
+            let options = VisitOptions { cold: true, ..options.clone() };
+            let mut anew = visit(target, layout, store, &options, stage)?;
+            anew.made_anew(&flaw);
+            Ok(anew)
+        }
+        Err(flaw) => Err(flaw),
+        Ok(()) => Ok(visited),
+    }
 }
 
 pub(crate) fn visit_watched(
@@ -228,11 +266,13 @@ impl Ask<'_> {
         reasons.extend(made.answer.notes.iter().cloned());
         let url = Url::parse(&made.answer.final_url).unwrap_or_else(|_| self.target.url.clone());
         let times = Some(made.answer.times);
+        let missing = made.answer.resources.iter().filter(|r| r.absent().is_some()).count();
         Ok(Visit {
             page: Arc::new(page),
             url,
             warm: false,
             reasons,
+            missing,
             open_ms: 0.0,
             times,
             cold_ms: milliseconds(start),
@@ -241,6 +281,7 @@ impl Ask<'_> {
             target: self.target.clone(),
             layout: self.layout,
             keeping: Some(Box::new(made)),
+            retry: None,
         })
     }
 
@@ -254,11 +295,10 @@ impl Ask<'_> {
         }
         let found = Found::open(store, &self.target.url, self.layout)?;
         let manifest = found.manifest()?;
-        let fetcher = Fetcher::new(fetch_options(self.options), Some(store.clone()));
-        let unknown = match manifest.check(self.layout, &fetcher, now_ns()) {
-            Verdict::Good(unknown) => unknown,
-            Verdict::Stale(why) => return Err(why),
-        };
+        if !self.options.offline && manifest.was_offline() {
+            return Err("it was laid out without the network".to_string());
+        }
+        let (open, note) = self.judge(store, &manifest)?;
         let first = manifest.resources.first().map(|page| page.url.as_str());
         if key.is_some() && key != first {
             return Err("what it lists has changed".to_string());
@@ -267,12 +307,18 @@ impl Ask<'_> {
         let page = found.page(with_strips).map_err(|error| error.to_string())?;
         let url = Url::parse(&manifest.final_url).map_err(|error| error.to_string())?;
         let mut reasons = vec!["nothing that it was made from has changed".to_string()];
-        reasons.extend(unknown);
+        reasons.extend(in_lines(&open.missing));
+        reasons.extend(in_lines(&open.unknown));
+        let retry = self.retry(store, &manifest, &open, note);
+        if retry.is_some() {
+            reasons.push("what is missing is asked for again in the background".to_string());
+        }
         Ok(Visit {
             page: Arc::new(page),
             url,
             warm: true,
             reasons,
+            missing: open.missing.len(),
             open_ms: 0.0,
             times: None,
             cold_ms: manifest.cold_ms,
@@ -281,6 +327,60 @@ impl Ask<'_> {
             target: self.target.clone(),
             layout: self.layout,
             keeping: None,
+            retry: retry.map(Box::new),
+        })
+    }
+
+    /// Is a kept page good? Asks no server that did not answer a moment ago, and none at all if everything is fresh.
+    /// Gives the note of the last attempt to get what is missing as well, if that was looked at.
+    fn judge(
+        &self,
+        store: &Store,
+        manifest: &Manifest,
+    ) -> std::result::Result<(Open, Option<RetryNote>), String> {
+        let check = |offline: bool| {
+            let options = FetchOptions { offline, ..fetch_options(self.options) };
+            let fetcher = Fetcher::new(options, Some(store.clone()));
+            match manifest.check(self.layout, &fetcher, Missing::Trust, None) {
+                Verdict::Good(open) => Ok(open),
+                Verdict::Stale(why) => Err(why),
+            }
+        };
+        let open = check(true)?;
+        if open.missing.is_empty() && open.unknown.is_empty() {
+            return Ok((open, None));
+        }
+        let note = RetryNote::of(store, &self.target.url, self.layout);
+        let silent = note.is_some_and(|note| note.is_recent(now_ns()));
+        match self.options.offline || silent || open.unknown.is_empty() {
+            true => Ok((open, note)),
+            false => Ok((check(false)?, note)),
+        }
+    }
+
+    /// What is to be asked for again in the background, unless it is too early for that.
+    fn retry(
+        &self,
+        store: &Store,
+        manifest: &Manifest,
+        open: &Open,
+        note: Option<RetryNote>,
+    ) -> Option<Retry> {
+        let now_ns = now_ns();
+        if self.options.offline || note.is_some_and(|note| note.is_recent(now_ns)) {
+            return None;
+        }
+        let is_due = manifest.absent().any(|missing| missing.is_due(now_ns));
+        if !is_due && open.unknown.is_empty() {
+            return None;
+        }
+        Some(Retry {
+            url: self.target.url.to_string(),
+            document: self.target.document.clone(),
+            layout: self.layout,
+            store: store.path().to_path_buf(),
+            engine_timeout_ms: self.options.engine_timeout.as_millis() as u64,
+            memory_bytes_max: self.options.memory_bytes_max,
         })
     }
 
@@ -292,7 +392,8 @@ impl Ask<'_> {
             url: target.url.to_string(),
             layout,
             html,
-            document: target.document.clone().or(kept_document),
+            document: target.document.clone(),
+            own_document: kept_document,
             store: store.map(|store| store.path().to_path_buf()),
             offline: options.offline,
             reload: options.reload,
@@ -315,6 +416,16 @@ impl Visit {
         }
     }
 
+    /// Says why this cold visit was made: what was kept of the page has this flaw.
+    pub fn made_anew(&mut self, flaw: &ViewError) {
+        let said = flaw.to_string();
+        let cause = said.split("; ").next().unwrap_or_default().to_string();
+        match self.reasons.first_mut() {
+            Some(first) => *first = cause,
+            None => self.reasons.push(cause),
+        }
+    }
+
     /// Notes it if a kept page has taken longer than laying it out, for it came from a slow disk: until tomorrow it is laid
     /// out then, and the reason says so. To be called when the page is on the screen. Gives whether that is so.
     ///
@@ -330,6 +441,21 @@ impl Visit {
         let slow = SlowPage { warm_us, cold_us, noted_ns: now_ns() };
         slow.note(store, &self.target.url, self.layout)?;
         Ok(true)
+    }
+
+    /// Begins to ask for what a kept page lacks, in a process of its own that outlives this one; if something has come,
+    /// the page is laid out and kept anew, for the next visit. To be called when the page is on the screen. Gives whether
+    /// that was begun: it is not if nothing is missing, or it was tried a moment ago.
+    ///
+    /// Costs the start of a process.
+    ///
+    /// # Errors
+    /// When the engine's program can't be started.
+    pub fn retry_missing(&self) -> Result<bool> {
+        match &self.retry {
+            Some(retry) => run_engine::start_retry(retry).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Whether there is something to keep.
@@ -385,7 +511,15 @@ impl Visit {
             parts: &made.parts,
             document: document.as_ref().map(|(block, source)| NewBlock { block, source }),
         };
-        keep.commit(store)?;
+        let start = Instant::now();
+        while let Err(error) = keep.commit(store) {
+            // Another process keeps the same page now.
+            let busy = matches!(&error, ViewError::Store(evermap::Error::Busy { .. }));
+            if !busy || start.elapsed() > KEEPING_WAITS_MAX {
+                return Err(error);
+            }
+            std::thread::sleep(KEEPING_WAITS);
+        }
         // The page is kept. A note that stays costs it its warmth until tomorrow, nothing else.
         if let Err(error) = SlowPage::correct(store, &target.url, layout, self.cold_ms * 1e3) {
             tracing::debug!(%error, "a note of a slow disk stays");
@@ -398,7 +532,7 @@ impl Visit {
     }
 }
 
-fn fetch_options(options: &VisitOptions) -> FetchOptions {
+pub(crate) fn fetch_options(options: &VisitOptions) -> FetchOptions {
     FetchOptions {
         page_bytes_max: options.page_bytes_max,
         timeout: options.timeout,
@@ -418,6 +552,6 @@ fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

@@ -7,13 +7,13 @@
 //! use std::sync::Arc;
 //!
 //! use evermap_view::paint::SharedBytes;
-//! use evermap_view::window::{Browse, Visit, Waiting, WindowOptions, run};
+//! use evermap_view::window::{Browse, Reuse, Visit, Waiting, WindowOptions, run};
 //! use evermap_view::{Layout, Result, ViewError};
 //!
 //! struct Nothing;
 //!
 //! impl Browse for Nothing {
-//!     fn visit(&self, address: &str, _: Layout, _: bool, _: &Waiting) -> Result<Visit> {
+//!     fn visit(&self, address: &str, _: Layout, _: Reuse, _: &Waiting) -> Result<Visit> {
 //!         let why = "there is nothing here".to_string();
 //!         Err(ViewError::NotFound { name: address.to_string(), why })
 //!     }
@@ -53,6 +53,6 @@ mod visits;
 mod winit;
 mod worker;
 
-pub use browse::{Afterwards, Browse, Stage, Visit, Waiting, WindowOptions};
+pub use browse::{Afterwards, Browse, Reuse, Stage, Visit, Waiting, WindowOptions};
 pub use present::Presenter;
 pub use winit::run;

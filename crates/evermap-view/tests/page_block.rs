@@ -433,7 +433,7 @@ fn use_page(page: &Arc<Page>, random: &mut Random) {
     for area in areas {
         paint(&mut Painter::new(), page, area).unwrap();
     }
-    _ = page.take_missing();
+    _ = page.flaw();
 }
 
 #[test]

@@ -3,7 +3,9 @@
 //! The page is parsed once, by `evermap-dom`; what it made is kept, and it is what the engine lays out. So a page whose
 //! tables are kept is laid out again (at another width, in another font) without being parsed.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use blitz_dom::{
     Attribute, BaseDocument, Document, DocumentConfig, DocumentMutator, HtmlParserProvider,
@@ -12,6 +14,8 @@ use blitz_dom::{
 use evermap_dom::html::{self, HtmlOptions};
 use evermap_dom::{AttributeRef, Dom, NodeKind, NodeRef};
 
+use super::adapt::{self, Bounds, Change};
+use super::css::CssBudget;
 use super::svg::may_stay;
 
 /// Which of the engine's nodes stands for which node of the tables.
@@ -19,6 +23,8 @@ use super::svg::may_stay;
 pub(crate) struct Nodes {
     /// By the id in the tables.
     ours: Vec<Option<NodeId>>,
+    /// What of the page was left out, for people.
+    pub notes: Vec<&'static str>,
 }
 
 impl Nodes {
@@ -28,27 +34,56 @@ impl Nodes {
     }
 }
 
-/// Puts all of `dom` into `document`, which is empty.
-pub(crate) fn build(dom: &Dom<'_>, document: &mut BaseDocument) -> Nodes {
+/// Puts all of `dom` into `document`, which is empty, with the changes that [`adapt`] makes.
+pub(crate) fn build(dom: &Dom<'_>, document: &mut BaseDocument, css: &CssBudget) -> Nodes {
     let root = document.root_node().id;
     let mut names = Names::default();
-    let mut nodes = Nodes { ours: vec![None; dom.node_count()] };
+    let mut nodes = Nodes { ours: vec![None; dom.node_count()], notes: Vec::new() };
+    // Where the children of a node go, and how deep that is: mostly into the node itself.
+    let mut targets: Vec<Option<(NodeId, u32)>> = vec![None; dom.node_count()];
+    let mut bounds = Bounds::default();
+    let mut breaks = adapt::inline_breaks(dom).into_iter().peekable();
     let mut mutator = document.mutate();
     // Children are appended to elements that are not in the document yet; what is appended to the document itself brings
     // all that is in it: style sheets and images are looked for once, in the order of the page.
     let mut last = Vec::new();
     for id in 0..dom.node_count() as u32 {
         let Some(node) = dom.node(id) else { continue };
+        let parent = node.parent();
+        let is_break = breaks.next_if_eq(&id).is_some();
+        let left_out = |parent: NodeRef<'_>| {
+            targets[parent.id() as usize].is_none() || adapt::is_left_out(&node, &parent)
+        };
+        if parent.is_some_and(left_out) {
+            continue;
+        }
         let made = match node.kind() {
+            NodeKind::Element if !bounds.admits(&node) => continue,
             NodeKind::Element => {
                 let (namespace, name) = (node.namespace(), node.local_name());
                 let attributes = node.attributes().filter(|attribute| {
                     may_stay(namespace, name, attribute.local_name(), attribute.value())
                 });
-                let attributes = attributes.map(|attribute| names.attribute(attribute)).collect();
-                mutator.create_element(names.element(node), attributes)
+                let mut attributes: Vec<Attribute> =
+                    attributes.map(|attribute| names.attribute(node, attribute)).collect();
+                let is_html = namespace == Some(HTML);
+                if is_html {
+                    for (name, value) in adapt::more_attributes(&node) {
+                        attributes.push(plain_attribute(name, value));
+                    }
+                }
+                let made = mutator.create_element(names.element(node), attributes);
+                if is_html {
+                    add(&mut mutator, made, adapt::additions(&node).0);
+                }
+                made
             }
-            NodeKind::Text => mutator.create_text_node(node.value().unwrap_or_default()),
+            NodeKind::Text => {
+                let text = node.value().unwrap_or_default();
+                let is_style = parent.is_some_and(|parent| parent.local_name() == "style");
+                let text = if is_style { css.sheet(text) } else { Cow::Borrowed(text) };
+                mutator.create_text_node(&text)
+            }
             NodeKind::Fragment => match node.host().and_then(|host| nodes.of(host.id())) {
                 Some(host) => mutator.template_contents(host),
                 None => continue,
@@ -57,15 +92,75 @@ pub(crate) fn build(dom: &Dom<'_>, document: &mut BaseDocument) -> Nodes {
             _ => continue,
         };
         nodes.ours[id as usize] = Some(made);
-        let parent = node.parent().and_then(|parent| nodes.of(parent.id()));
-        match parent {
-            Some(parent) if parent == root => last.push(made),
-            Some(parent) => mutator.append_children(parent, &[made]),
-            None => (),
+        let Some(parent) = parent else {
+            targets[id as usize] = Some((made, 0));
+            continue;
+        };
+        let Some((target, depth)) = targets[parent.id() as usize] else { continue };
+        targets[id as usize] = match depth < adapt::DEPTH_MAX {
+            true => Some((made, depth + 1)),
+            false => {
+                bounds.note("elements inside more than 512 others are shown beside each other");
+                Some((target, depth))
+            }
+        };
+        let target = match (is_break, nodes.of(parent.id())) {
+            (true, Some(parent_made)) => {
+                // The lines so far end here; what follows is a block of its own.
+                let block = mutator.create_element(html_name("div"), Vec::new());
+                mutator.append_children(parent_made, &[block]);
+                targets[parent.id() as usize] = Some((block, depth));
+                block
+            }
+            _ => target,
+        };
+        match target == root {
+            true => last.push(made),
+            false => mutator.append_children(target, &[made]),
+        }
+    }
+    for id in 0..dom.node_count() as u32 {
+        let html = dom.node(id).filter(|node| node.namespace() == Some(HTML));
+        if let (Some(node), Some(made)) = (html, nodes.of(id)) {
+            add(&mut mutator, made, adapt::additions(&node).1);
         }
     }
     append_all(&mut mutator, root, &last);
+    nodes.notes = bounds.notes;
     nodes
+}
+
+/// The namespace of HTML's elements.
+const HTML: &str = "http://www.w3.org/1999/xhtml";
+
+fn html_name(local: &str) -> QualName {
+    QualName { prefix: None, ns: Namespace::from(HTML), local: LocalName::from(local) }
+}
+
+fn plain_attribute(name: &str, value: String) -> Attribute {
+    let name = QualName { prefix: None, ns: Namespace::from(""), local: LocalName::from(name) };
+    Attribute { name, value }
+}
+
+/// Puts what [`adapt`] makes into an element.
+fn add(mutator: &mut DocumentMutator<'_>, element: NodeId, additions: Vec<adapt::Made>) {
+    for addition in additions {
+        let text = addition.text.map(|text| mutator.create_text_node(&text));
+        let made = match addition.name {
+            "" => text,
+            name => {
+                let attributes = addition.attributes.into_iter();
+                let attributes =
+                    attributes.map(|(name, value)| plain_attribute(name, value)).collect();
+                let made = mutator.create_element(html_name(name), attributes);
+                if let Some(text) = text {
+                    mutator.append_children(made, &[text]);
+                }
+                Some(made)
+            }
+        };
+        mutator.append_children(element, made.as_slice());
+    }
 }
 
 fn append_all(mutator: &mut DocumentMutator<'_>, root: NodeId, children: &[NodeId]) {
@@ -75,7 +170,7 @@ fn append_all(mutator: &mut DocumentMutator<'_>, root: NodeId, children: &[NodeI
 }
 
 /// Builds the pages of `iframe` elements, by the same way as the page itself.
-pub(crate) struct Frames;
+pub(crate) struct Frames(pub Arc<CssBudget>);
 
 impl HtmlParserProvider for Frames {
     /// What scripts do, and there are none.
@@ -85,7 +180,7 @@ impl HtmlParserProvider for Frames {
         let mut document = BaseDocument::new(config);
         let options = HtmlOptions { scripting: false, ..Default::default() };
         if let Ok(tables) = html::parse(text, &options) {
-            build(&tables.to_block().dom(), &mut document);
+            build(&tables.to_block().dom(), &mut document, &self.0);
         }
         Box::new(PlainDocument(document))
     }
@@ -103,10 +198,14 @@ impl Names {
         self.qualified(node.namespace(), node.prefix(), node.local_name())
     }
 
-    fn attribute(&mut self, attribute: AttributeRef<'_>) -> Attribute {
+    fn attribute(&mut self, node: NodeRef<'_>, attribute: AttributeRef<'_>) -> Attribute {
         let name =
             self.qualified(attribute.namespace(), attribute.prefix(), attribute.local_name());
-        Attribute { name, value: attribute.value().to_string() }
+        let value = match adapt::attribute(&node, attribute.local_name(), attribute.value()) {
+            Change::Keep => attribute.value().to_string(),
+            Change::Value(value) => value,
+        };
+        Attribute { name, value }
     }
 
     fn qualified(

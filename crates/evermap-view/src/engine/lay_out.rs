@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_dom::{BaseDocument, DocumentConfig};
+use blitz_dom::{BaseDocument, DocumentConfig, UserAgentStylesheet};
 use blitz_paint::paint_scene;
 use blitz_traits::shell::{ColorScheme, Viewport};
 use evermap_dom::{Dom, NodeKind, NodeRef};
 use kurbo::Rect;
 use url::Url;
 
+use super::after::adjust;
 use super::build::{Frames, Nodes, build};
+use super::css::CssBudget;
 use super::places::record_places;
 use super::resources::Resources;
 use crate::layout::Layout;
@@ -29,14 +31,25 @@ pub struct LaidOut {
 }
 
 impl LaidOut {
-    /// Lays out `dom`; relative addresses in it are relative to `url`.
-    pub(crate) fn new(dom: &Dom<'_>, url: &Url, layout: Layout, resources: &Resources) -> LaidOut {
+    /// Lays out `dom`; relative addresses in it are relative to `url`. `css` is what its style sheets may have, those
+    /// that are asked for included.
+    pub(crate) fn new(
+        dom: &Dom<'_>,
+        url: &Url,
+        layout: Layout,
+        resources: &Resources,
+        css: &Arc<CssBudget>,
+    ) -> LaidOut {
         let start = Instant::now();
         let base = base_url(dom, url);
         let mut document = BaseDocument::new(DocumentConfig {
             base_url: Some(base.to_string()),
             net_provider: Some(Arc::new(resources.clone())),
-            html_parser_provider: Some(Arc::new(Frames)),
+            html_parser_provider: Some(Arc::new(Frames(css.clone()))),
+            ua_stylesheets: vec![
+                UserAgentStylesheet::default_sheet(),
+                UserAgentStylesheet::parse(include_str!("user_agent.css")),
+            ],
             viewport: Some(Viewport::new(
                 layout.width,
                 layout.height,
@@ -45,16 +58,27 @@ impl LaidOut {
             )),
             ..Default::default()
         });
-        let nodes = build(dom, &mut document);
-        for _ in 0..ROUNDS_MAX {
-            resources.wait();
-            let (asked, _) = resources.counts();
-            document.resolve(0.0);
-            if resources.counts() == (asked, 0) && !document.has_pending_critical_resources() {
-                break;
+        let nodes = build(dom, &mut document, css);
+        let settle = |document: &mut BaseDocument| {
+            for _ in 0..ROUNDS_MAX {
+                resources.wait();
+                let (asked, _) = resources.counts();
+                document.resolve(0.0);
+                if resources.counts() == (asked, 0) && !document.has_pending_critical_resources() {
+                    break;
+                }
             }
+        };
+        settle(&mut document);
+        if adjust(&mut document) {
+            settle(&mut document);
         }
         LaidOut { document, nodes, layout, took: start.elapsed() }
+    }
+
+    /// What of the page was left out, for people.
+    pub(crate) fn left_out(&self) -> &[&'static str] {
+        &self.nodes.notes
     }
 
     /// The page's size in device pixels: at least the window's.

@@ -3,6 +3,7 @@
 //! What it reads comes from strangers. So its memory is bounded, it ends with the process that started it, and its stack is
 //! large enough for pages that nest tens of thousands of elements; for deeper ones it dies of it, which the viewer reports.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,24 +11,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use blitz_traits::net::Bytes;
-use evermap::Store;
+use evermap::{Store, Verify};
 use evermap_dom::html::HtmlOptions;
 use evermap_dom::{Document, Dom, html, xml};
 use rustix::process::{Resource as Limit, Rlimit, Signal};
 use url::Url;
 
+use super::css::CssBudget;
 use super::lay_out::LaidOut;
-use super::resources::{Get, Resources};
+use super::resources::{GaveUp, Get, Resources};
 use super::svg;
-use crate::fetch::{CameFrom, FetchOptions, Fetched, Fetcher, Kind, Origin, Purpose, Stamp};
+use crate::fetch::{
+    CameFrom, FetchOptions, Fetched, Fetcher, Kind, MissingStamp, Origin, Purpose, Stamp,
+};
 use crate::fonts::FontSet;
 use crate::keep;
 use crate::manifest::Resource;
+use crate::notes::{Note, in_lines};
 use crate::page::PartKind;
 use crate::protocol::{
-    self, Answer, Failure, Request, Times, read_content, read_header, write_frame,
+    self, Answer, Failure, Request, Retry, Times, read_content, read_header, write_frame,
 };
-use crate::{Result, ViewError};
+use crate::{Result, ViewError, retry};
 
 /// The engine recurses over the page. Only what is used of this takes memory.
 const STACK_BYTES: usize = 1 << 30;
@@ -50,15 +55,18 @@ fn run() -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let mut output = take_output()?;
     let (kind, length) = read_header(&mut io::stdin().lock())?;
-    if kind != protocol::REQUEST {
+    if !matches!(kind, protocol::REQUEST | protocol::RETRY) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "this program is started by `evermap view`; run that instead",
         ));
     }
-    let request: Request = serde_json::from_slice(&read_content(&mut io::stdin().lock(), length)?)?;
-    let most = Some(request.memory_bytes_max);
-    rustix::process::setrlimit(Limit::Data, Rlimit { current: most, maximum: most })?;
+    let content = read_content(&mut io::stdin().lock(), length)?;
+    if kind == protocol::RETRY {
+        return ask_again(&serde_json::from_slice(&content)?);
+    }
+    let request: Request = serde_json::from_slice(&content)?;
+    bound_memory(request.memory_bytes_max)?;
     let worker = std::thread::Builder::new().stack_size(STACK_BYTES).name("engine".to_string());
     let worker = worker.spawn(move || {
         let url = request.url.clone();
@@ -71,7 +79,33 @@ fn run() -> io::Result<()> {
             }
         }
     })?;
-    worker.join().map_err(|_| io::Error::other("it panicked"))?
+    worker.join().map_err(|panic| io::Error::other(said(&*panic)))?
+}
+
+/// What a part of the engine said when it gave up, in one line.
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+    let text: Vec<&str> = text.split_whitespace().collect();
+    format!("it gave up on what the page asks for ({})", text.join(" "))
+}
+
+fn bound_memory(bytes_max: u64) -> io::Result<()> {
+    let most = Some(bytes_max);
+    Ok(rustix::process::setrlimit(Limit::Data, Rlimit { current: most, maximum: most })?)
+}
+
+/// Asks for what a page lacks, in the background: outlives the process that started it, for a bounded time.
+fn ask_again(retry: &Retry) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(None)?;
+    // Its terminal may go. That it has a session already is no trouble.
+    let _ = rustix::process::setsid();
+    bound_memory(retry.memory_bytes_max)?;
+    std::thread::spawn(|| {
+        std::thread::sleep(retry::RETRY_TIME_MAX);
+        std::process::exit(1);
+    });
+    retry::run(retry).map(drop).map_err(io::Error::other)
 }
 
 /// Standard output, for the answer alone: what libraries print goes to standard error.
@@ -141,17 +175,21 @@ fn serve(request: &Request, output: &mut File) -> std::result::Result<(), Stoppe
     let store = request.store.as_ref().and_then(|path| Store::open(path).ok());
     let fetcher = Arc::new(Fetcher::new(options(request), store.clone()));
     stage(output, "fetching")?;
-    let source = match (&request.html, &request.document) {
-        (Some(html), _) => given_source(&url, html)?,
-        (None, Some(name)) => kept_source(&url, name, store.as_ref())?,
-        (None, None) => fetched_source(&url, &fetcher, request)?,
+    let source = match (&request.html, &request.document, &request.own_document) {
+        (Some(html), ..) => given_source(&url, html)?,
+        (None, Some(name), _) => kept_source(&url, name, store.as_ref())?,
+        // What is kept of the page's own document may be gone or damaged: then it is parsed anew.
+        (None, None, Some(name)) => kept_source(&url, name, store.as_ref())
+            .or_else(|_| fetched_source(&url, &fetcher, request))?,
+        (None, None, None) => fetched_source(&url, &fetcher, request)?,
     };
     stage(output, "laying out")?;
-    let seen = Seen::new(fetcher.clone(), Origin::of(&source.url));
+    let css = Arc::new(CssBudget::default());
+    let seen = Seen::new(fetcher.clone(), Origin::of(&source.url), css.clone());
     let patience = Duration::from_millis(request.resources_timeout_ms);
     let resources = Resources::new(seen.clone(), Instant::now() + patience);
     let dom = source.tables.dom()?;
-    let mut laid_out = LaidOut::new(&dom, &source.url, request.layout, &resources);
+    let mut laid_out = LaidOut::new(&dom, &source.url, request.layout, &resources, &css);
     let start = Instant::now();
     let recorded = laid_out.record(&dom, &source.url).finish();
     let record = start.elapsed();
@@ -159,6 +197,10 @@ fn serve(request: &Request, output: &mut File) -> std::result::Result<(), Stoppe
 
     if recorded.parts.iter().all(|part| part.kind != PartKind::Font) && has_text(&dom) {
         seen.note("there is no font for its text; install one (Debian, Ubuntu: fonts-dejavu-core)");
+    }
+    laid_out.left_out().iter().for_each(|note| seen.note(note));
+    if css.is_cut() {
+        seen.note("style rules beyond 40,000 are left out");
     }
     let answer = seen.answer(&source, record, layout);
     write_frame(output, protocol::ANSWER, &[&serde_json::to_vec(&answer)?])?;
@@ -224,6 +266,8 @@ fn kept_source(url: &Url, name: &str, store: Option<&Store>) -> Result<Source> {
         name: name.to_string(),
         why: "the store can't be opened".to_string(),
     })?;
+    // All of it is used, so all of it is verified.
+    let store = evermap::Options::new().verify(Verify::Full).open(store.path())?;
     let document = store.read::<Document>(name)?;
     let source = document.source();
     Ok(Source {
@@ -308,20 +352,22 @@ fn has_text(dom: &Dom<'_>) -> bool {
 struct Seen {
     fetcher: Arc<Fetcher>,
     origin: Origin,
+    css: Arc<CssBudget>,
     list: Arc<Mutex<List>>,
 }
 
 #[derive(Default)]
 struct List {
     resources: Vec<Resource>,
-    notes: Vec<String>,
-    late: usize,
+    /// Of these the page has nothing, whatever has come since.
+    late: Vec<Resource>,
+    notes: Vec<Note>,
     no_store: bool,
 }
 
 impl Seen {
-    fn new(fetcher: Arc<Fetcher>, origin: Origin) -> Seen {
-        Seen { fetcher, origin, list: Arc::default() }
+    fn new(fetcher: Arc<Fetcher>, origin: Origin, css: Arc<CssBudget>) -> Seen {
+        Seen { fetcher, origin, css, list: Arc::default() }
     }
 
     fn with_list<T>(&self, change: impl FnOnce(&mut List) -> T) -> T {
@@ -329,7 +375,7 @@ impl Seen {
     }
 
     fn note(&self, note: &str) {
-        self.with_list(|list| list.notes.push(note.to_string()));
+        self.with_list(|list| list.notes.push(Note { url: None, cause: note.to_string() }));
     }
 
     fn answer(&self, source: &Source, record: Duration, layout: Duration) -> Answer {
@@ -337,19 +383,21 @@ impl Seen {
         self.with_list(|list| {
             let mut resources =
                 vec![Resource { url: shown(&source.url), stamp: source.stamp.clone() }];
+            let late: Vec<Resource> = list.late.drain(..).collect();
+            let is_late = |resource: &Resource| {
+                late.iter().any(|late| late.stamp.url() == resource.stamp.url())
+            };
+            list.resources.retain(|resource| !is_late(resource));
             // The same resource, asked for twice, is one.
-            for resource in list.resources.drain(..) {
+            for resource in list.resources.drain(..).chain(late) {
                 if !resources.iter().any(|known| known.stamp == resource.stamp) {
                     resources.push(resource);
                 }
             }
             let mut notes = source.notes.clone();
-            notes.append(&mut list.notes);
-            let not_kept = match (list.late, list.no_store || source.no_store) {
-                (0, false) => None,
-                (0, true) => Some("the server forbids to keep it".to_string()),
-                (late, _) => Some(format!("{late} of its resources did not come in time")),
-            };
+            notes.extend(in_lines(&list.notes));
+            let forbidden = list.no_store || source.no_store;
+            let not_kept = forbidden.then(|| "the server forbids to keep it".to_string());
             Answer {
                 final_url: source.url.to_string(),
                 fonts: FontSet::now(),
@@ -384,10 +432,14 @@ impl Get for Seen {
             Ok(fetched) => {
                 self.with_list(|list| {
                     list.no_store |= fetched.no_store;
-                    list.notes.extend(fetched.cache_problem);
+                    let problem = fetched.cache_problem.map(|cause| Note { url: None, cause });
+                    list.notes.extend(problem);
                 });
                 let bytes = match fetched.content_type.kind {
-                    Kind::StyleSheet => as_utf8(fetched.bytes, fetched.content_type.charset),
+                    Kind::StyleSheet => {
+                        let sheet = as_utf8(fetched.bytes, fetched.content_type.charset);
+                        bounded(sheet, &self.css)
+                    }
                     _ => fetched.bytes,
                 };
                 let bytes = match svg::is_html(&bytes) {
@@ -401,7 +453,8 @@ impl Get for Seen {
                 (fetched.stamp, bytes)
             }
             Err(error) => {
-                self.with_list(|list| list.notes.push(error.to_string()));
+                let note = Note::of(&error.url, error.cause.to_string());
+                self.with_list(|list| list.notes.push(note));
                 (*error.stamp, Bytes::new())
             }
         };
@@ -410,10 +463,28 @@ impl Get for Seen {
         bytes
     }
 
-    fn gave_up(&self, url: &Url) {
+    fn gave_up(&self, url: &Url, why: GaveUp) {
+        let cause = match why {
+            GaveUp::Late => "did not come in time",
+            GaveUp::TooMany => "is one of more resources than a page may ask for",
+        };
+        let kind = match why {
+            GaveUp::Late => "timeout",
+            GaveUp::TooMany => "refused",
+        };
+        let stamp = Stamp::Missing(MissingStamp {
+            url: url.as_str().to_string(),
+            origin: self.origin,
+            purpose: Purpose::Other,
+            kind: kind.to_string(),
+            why: cause.to_string(),
+            fetched_ns: crate::visit::now_ns(),
+            fresh_until_ns: 0,
+        });
+        let resource = Resource { url: shown(url), stamp };
         self.with_list(|list| {
-            list.late += 1;
-            list.notes.push(format!("{} did not come in time", shown(url)));
+            list.notes.push(Note::of(url.as_str(), cause));
+            list.late.push(resource);
         });
     }
 }
@@ -429,6 +500,15 @@ fn as_utf8(bytes: Bytes, charset: Option<String>) -> Bytes {
     let known = labels.into_iter().flatten().find_map(encoding_rs::Encoding::for_label);
     let (text, _, _) = known.unwrap_or(encoding_rs::WINDOWS_1252).decode(&bytes);
     Bytes::from(text.into_owned())
+}
+
+/// A style sheet as much as the page may have of it.
+fn bounded(sheet: Bytes, css: &CssBudget) -> Bytes {
+    let Ok(text) = std::str::from_utf8(&sheet) else { return sheet };
+    match css.sheet(text) {
+        Cow::Borrowed(same) if same.len() == sheet.len() => sheet,
+        changed => Bytes::from(changed.into_owned()),
+    }
 }
 
 fn shown(url: &Url) -> String {

@@ -22,8 +22,16 @@ pub(crate) trait Get: Send + Sync + 'static {
     fn is_local(&self, url: &Url) -> bool;
     /// The bytes; empty when there are none.
     fn get(&self, url: &Url, deadline: Instant) -> Bytes;
-    /// `url` was not waited for any longer.
-    fn gave_up(&self, url: &Url);
+    /// The page is made without `url`, and why.
+    fn gave_up(&self, url: &Url, why: GaveUp);
+}
+
+/// Why a resource was not waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GaveUp {
+    Late,
+    /// The page asked for more than [`REQUESTS_MAX`].
+    TooMany,
 }
 
 /// A request that is not answered yet. Whoever takes the handler answers it.
@@ -95,7 +103,7 @@ impl Resources {
         drop(state);
         for open in late {
             if answer(&open, Bytes::new()) {
-                self.shared.get.gave_up(&open.url);
+                self.shared.get.gave_up(&open.url, GaveUp::Late);
             }
         }
     }
@@ -106,8 +114,12 @@ impl NetProvider for Resources {
         let mut state = self.shared.lock();
         state.requests += 1;
         if state.requests > REQUESTS_MAX || Instant::now() >= self.shared.deadline {
+            let why = match state.requests > REQUESTS_MAX {
+                true => GaveUp::TooMany,
+                false => GaveUp::Late,
+            };
             drop(state);
-            self.shared.get.gave_up(&request.url);
+            self.shared.get.gave_up(&request.url, why);
             return handler.bytes(request.url.to_string(), Bytes::new());
         }
         if self.shared.get.is_local(&request.url) {

@@ -14,7 +14,7 @@ use peniko::{Color, Fill};
 use url::Url;
 
 use super::lay_out::LaidOut;
-use super::resources::{Get, Resources};
+use super::resources::{GaveUp, Get, Resources};
 use crate::fetch::{FetchOptions, Fetcher, Origin, Purpose};
 use crate::layout::Layout;
 use crate::page::{Block, Part, PartKind, Recorded};
@@ -37,7 +37,7 @@ impl Get for Local {
         fetched.map(|fetched| fetched.bytes).unwrap_or_default()
     }
 
-    fn gave_up(&self, _: &Url) {}
+    fn gave_up(&self, _: &Url, _: GaveUp) {}
 }
 
 struct Held(Vec<Part>);
@@ -49,23 +49,23 @@ impl Parts for Held {
     }
 }
 
-struct Laid {
-    laid_out: LaidOut,
-    recorded: Recorded,
+pub(super) struct Laid {
+    pub laid_out: LaidOut,
+    pub recorded: Recorded,
 }
 
-fn lay_out(bytes: &[u8], url: &Url, layout: Layout) -> Laid {
+pub(super) fn lay_out(bytes: &[u8], url: &Url, layout: Layout) -> Laid {
     let options = HtmlOptions { scripting: false, ..Default::default() };
     let block = html::parse_bytes(bytes, &options).unwrap().to_block();
     let options = FetchOptions { offline: true, ..Default::default() };
     let local = Local(Fetcher::new(options, None));
     let resources = Resources::new(local, Instant::now() + Duration::from_secs(60));
-    let mut laid_out = LaidOut::new(&block.dom(), url, layout, &resources);
+    let mut laid_out = LaidOut::new(&block.dom(), url, layout, &resources, &Arc::default());
     let recorded = laid_out.record(&block.dom(), url).finish();
     Laid { laid_out, recorded }
 }
 
-fn page_of(recorded: Recorded) -> Arc<Page> {
+pub(super) fn page_of(recorded: Recorded) -> Arc<Page> {
     let page = Page::new(Arc::new(recorded.block), None, Box::new(Held(recorded.parts)));
     Arc::new(page.unwrap())
 }
@@ -95,11 +95,11 @@ fn replayed(page: &Arc<Page>, width: u32, rows: u32) -> Vec<u32> {
     painted.unwrap()
 }
 
-fn painted_from_the_block(page: &Arc<Page>, width: u32, rows: u32) -> Vec<u32> {
+pub(super) fn painted_from_the_block(page: &Arc<Page>, width: u32, rows: u32) -> Vec<u32> {
     let mut pixels = vec![0; (width * rows) as usize];
     let area = Area { left: 0, top: 0, width, height: rows };
     Painter::new().paint(page, area, &mut pixels).unwrap();
-    assert!(page.take_missing().is_none());
+    assert!(page.flaw().is_none());
     pixels
 }
 

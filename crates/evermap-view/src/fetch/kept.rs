@@ -147,7 +147,7 @@ pub(super) fn read(store: &Store, name: &str, url: &str) -> Result<Option<Entry>
     {
         Ok(kept) => kept,
         Err(Unusable::Missing) => return Ok(None),
-        Err(Unusable::Damaged) => return damaged("what it points to"),
+        Err(Unusable::Damaged(why)) => return damaged(&why),
         Err(Unusable::Store(e)) => return Err(e.to_string()),
     };
     let sealed = kept.parts().filter(|(its_url, policy, _)| {

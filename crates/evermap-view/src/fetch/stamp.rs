@@ -89,6 +89,22 @@ pub struct MissingStamp {
     pub fresh_until_ns: u64,
 }
 
+/// What a server refused is not asked for again within this time; what it did not answer is, see `keep::RetryNote`.
+const REFUSAL_IS_TRUSTED_NS: u64 = 600 * 1_000_000_000;
+
+impl MissingStamp {
+    /// Could asking again bring something? At once if the server could not be reached or was late, else in some minutes, or
+    /// when the server says so.
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        let passing = !matches!(
+            self.kind.as_str(),
+            "status" | "redirects" | "bad-address" | "refused" | "too-large" | "no-page"
+        );
+        let trusted_until = self.fetched_ns.saturating_add(REFUSAL_IS_TRUSTED_NS);
+        passing || now_ns >= trusted_until.max(self.fresh_until_ns)
+    }
+}
+
 /// Is a resource still what it was?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Still {
@@ -101,6 +117,16 @@ pub enum Still {
 }
 
 impl Stamp {
+    /// The address that it is of; none for `data:`.
+    pub fn url(&self) -> Option<&str> {
+        match self {
+            Stamp::File(file) => Some(&file.url),
+            Stamp::Http(http) => Some(&http.url),
+            Stamp::Missing(missing) => Some(&missing.url),
+            Stamp::Data => None,
+        }
+    }
+
     /// The BLAKE3 hash of the content, if there is one that can change.
     pub fn hash(&self) -> Option<&[u8; 32]> {
         match self {

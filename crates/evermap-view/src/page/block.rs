@@ -1,11 +1,13 @@
 //! Reading a page block where it lies.
 //!
 //! [`Block::new`] looks at the header only. Behind it nothing is believed: every index is checked where it is used, so that
-//! a damaged block paints a wrong picture, and nothing panics, loops for ever or reads outside the block.
+//! nothing panics, loops for ever or reads outside the block. The block of a kept page is verified too, section by section,
+//! when a section is first used; one that is damaged reads as empty.
 
 use bytemuck::Pod;
 use kurbo::{Affine, BezPath, PathEl, Point, Rect, RoundedRect, RoundedRectRadii};
 
+use super::guarded::Guarded;
 use super::layout::*;
 use super::parts::PartKind;
 use super::recorder::PageSize;
@@ -25,6 +27,8 @@ const SCALE_MAX: f32 = 1_024.0;
 pub struct Block<'a> {
     bytes: &'a [u8],
     header: &'a Header,
+    /// Verifies what is used, if the bytes may be damaged.
+    guard: Option<&'a Guarded>,
 }
 
 /// A rectangle that leads somewhere.
@@ -99,12 +103,25 @@ impl<'a> Block<'a> {
         if !(header.scale > 0.0 && header.scale <= SCALE_MAX) {
             return Err(invalid("its scale is out of bounds"));
         }
-        Ok(Block { bytes, header })
+        Ok(Block { bytes, header, guard: None })
+    }
+
+    /// The page in bytes that are verified when they are used, and the header now.
+    ///
+    /// # Errors
+    /// When the header is damaged, or not one of a format that this build knows.
+    pub(crate) fn guarded(guard: &'a Guarded) -> Result<Block<'a>> {
+        let bytes = guard.bytes();
+        if !guard.is_good(0..size_of::<Header>().min(bytes.len())) {
+            let why = guard.damage().unwrap_or("its header is damaged");
+            return Err(ViewError::InvalidPage(why.to_string()));
+        }
+        Ok(Block { guard: Some(guard), ..Block::new(bytes)? })
     }
 
     /// A page of one pixel without content.
     pub(crate) fn empty() -> Block<'static> {
-        Block { bytes: bytemuck::bytes_of(&EMPTY), header: &EMPTY }
+        Block { bytes: bytemuck::bytes_of(&EMPTY), header: &EMPTY, guard: None }
     }
 
     /// The size of the page, and what it was laid out for.
@@ -140,7 +157,7 @@ impl<'a> Block<'a> {
 
     /// The number of paint commands.
     pub fn commands(&self) -> usize {
-        self.section::<Command>(COMMANDS).len()
+        self.range_of(COMMANDS).len() / size_of::<Command>()
     }
 
     /// All links, in the order of the document.
@@ -176,6 +193,12 @@ impl<'a> Block<'a> {
         Some(f64::from(found.top)).filter(|top| top.is_finite())
     }
 
+    /// How many fonts and images the page needs. Looks at the header only.
+    pub(crate) fn part_counts(&self) -> (usize, usize) {
+        let count = |section, record: usize| self.range_of(section).len() / record;
+        (count(FONTS, size_of::<FontRecord>()), count(IMAGES, size_of::<ImageRecord>()))
+    }
+
     /// The fonts and images that the page needs.
     pub fn parts(&self) -> impl Iterator<Item = PartRef<'a>> + use<'a> {
         let fonts = self.section::<FontRecord>(FONTS).iter();
@@ -207,14 +230,30 @@ impl<'a> Block<'a> {
     }
 
     pub(crate) fn section<T: Pod>(&self, number: usize) -> &'a [T] {
-        let place = &self.header.sections[number];
-        let bytes = &self.bytes[place.offset as usize..(place.offset + place.bytes) as usize];
+        let range = self.range_of(number);
+        if self.guard.is_some_and(|guard| !guard.is_section_good(number, range.clone())) {
+            return &[];
+        }
+        let bytes = &self.bytes[range];
         // Sections begin at multiples of 8, as the block does, and hold whole records: `new` has seen to it.
         bytemuck::try_cast_slice(bytes).unwrap_or_default()
     }
 
+    fn range_of(&self, section: usize) -> std::ops::Range<usize> {
+        let place = &self.header.sections[section];
+        place.offset as usize..(place.offset + place.bytes) as usize
+    }
+
+    /// A piece of the text. Of a section that was not verified yet, only the piece is.
     pub(crate) fn text(&self, span: Span) -> Option<&'a str> {
-        let bytes = slice(self.section::<u8>(TEXT), span.offset, span.bytes)?;
+        let all = self.range_of(TEXT);
+        let bytes = slice(&self.bytes[all.clone()], span.offset, span.bytes)?;
+        if let Some(guard) = self.guard.filter(|guard| !guard.has_section(TEXT)) {
+            let start = all.start + span.offset as usize;
+            if !guard.is_good(start..start + bytes.len()) {
+                return None;
+            }
+        }
         std::str::from_utf8(bytes).ok()
     }
 

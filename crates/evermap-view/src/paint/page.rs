@@ -1,6 +1,6 @@
 //! A page that can be shown: its block, its strips, and the fonts and images it shares with others.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use bytemuck::Contiguous;
 use peniko::{Blob, FontData, ImageAlphaType, ImageData, ImageFormat};
@@ -9,29 +9,30 @@ use super::bounds;
 use super::replay::PartSource;
 use super::strips::Strips;
 use crate::page::layout::{FONTS, FontRecord, IMAGES, ImageRecord};
-use crate::page::{Block, PartKind};
+use crate::page::{Block, Guarded, PageBytes, PartKind};
 use crate::{Result, ViewError};
 
-/// Bytes that somebody keeps: in memory, or mapped from an object of a store.
+/// Bytes of a font or an image: in memory, or mapped from an object of a store.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 /// Where the fonts and images of a page come from.
 pub trait Parts: Send + Sync {
-    /// The bytes with this hash.
+    /// Returns the bytes with this hash, verified.
     ///
     /// # Errors
-    /// When they are not there.
+    /// When they are not there, or damaged.
     fn load(&self, kind: PartKind, hash: &[u8; 32]) -> Result<SharedBytes>;
 }
 
 /// A page that can be painted and asked, from any thread. Fonts and images are looked for when they are first needed.
 pub struct Page {
-    block: SharedBytes,
-    strips: Option<SharedBytes>,
+    block: Guarded,
+    strips: Option<Guarded>,
     parts: Box<dyn Parts>,
     fonts: Vec<OnceLock<Option<FontData>>>,
     images: Vec<OnceLock<Option<ImageData>>>,
-    missing: Mutex<Option<ViewError>>,
+    /// The first font or image that was needed and could not be loaded: what, and why.
+    missing: OnceLock<(String, String)>,
 }
 
 impl Page {
@@ -41,31 +42,39 @@ impl Page {
     /// # Errors
     /// When the block is none.
     pub fn new(
-        block: SharedBytes,
-        strips: Option<SharedBytes>,
+        block: Arc<dyn PageBytes>,
+        strips: Option<Arc<dyn PageBytes>>,
         parts: Box<dyn Parts>,
     ) -> Result<Page> {
-        let checked = Block::new((*block).as_ref())?;
-        let fonts = checked.section::<FontRecord>(FONTS).len();
-        let images = checked.section::<ImageRecord>(IMAGES).len();
+        let block = Guarded::new(block);
+        let checked = Block::guarded(&block)?;
+        let (fonts, images) = checked.part_counts();
         let width = checked.size().window.0;
-        let suits = |strips: &SharedBytes| {
-            Strips::new((**strips).as_ref()).is_ok_and(|s| s.width() == width)
+        let strips = strips.map(Guarded::new);
+        let strips = match &strips {
+            Some(guard) => {
+                let suits = Strips::guarded(guard).is_ok_and(|s| s.width() == width);
+                if let Some(damage) = guard.damage() {
+                    return Err(ViewError::InvalidPage(damage.to_string()));
+                }
+                strips.filter(|_| suits)
+            }
+            None => None,
         };
         Ok(Page {
-            strips: strips.filter(suits),
+            strips,
             parts,
             fonts: (0..fonts).map(|_| OnceLock::new()).collect(),
             images: (0..images).map(|_| OnceLock::new()).collect(),
-            missing: Mutex::new(None),
+            missing: OnceLock::new(),
             block,
         })
     }
 
     /// The block: links, anchors, text, sizes.
     pub fn block(&self) -> Block<'_> {
-        // `new` has looked at these bytes. An `AsRef` that gives other bytes each time gets an empty page.
-        match Block::new((*self.block).as_ref()) {
+        // `new` has looked at these bytes. Bytes that are others at each call get an empty page.
+        match Block::guarded(&self.block) {
             Ok(block) => block,
             Err(_) => Block::empty(),
         }
@@ -73,25 +82,58 @@ impl Page {
 
     /// The painted rows that are kept of it.
     pub fn strips(&self) -> Option<Strips<'_>> {
-        Strips::new((**self.strips.as_ref()?).as_ref()).ok()
+        Strips::guarded(self.strips.as_ref()?).ok()
     }
 
-    /// The first font or image that was needed and not there, since the last call.
-    pub fn take_missing(&self) -> Option<ViewError> {
-        self.missing.lock().ok()?.take()
+    /// Returns what of the page was found damaged or missing when it was used. What was painted until then is not to be
+    /// shown, and the page is to be made anew.
+    pub fn flaw(&self) -> Option<ViewError> {
+        let guards = [Some(&self.block), self.strips.as_ref()];
+        if let Some(damage) = guards.into_iter().flatten().find_map(Guarded::damage) {
+            return Some(ViewError::InvalidPage(damage.to_string()));
+        }
+        let (object, why) = self.missing.get()?.clone();
+        Some(ViewError::MissingPart { object, why })
+    }
+
+    /// Verifies everything that the page can be painted from: its block, its strips, its fonts and images.
+    ///
+    /// Costs a look at all their bytes.
+    ///
+    /// # Errors
+    /// With the first that is damaged or missing.
+    pub fn verify(&self) -> Result<()> {
+        for guard in [Some(&self.block), self.strips.as_ref()].into_iter().flatten() {
+            guard.is_good(0..guard.bytes().len());
+        }
+        if self.flaw().is_none() {
+            for number in 0..self.fonts.len() as u32 {
+                self.font(number);
+            }
+            for number in 0..self.images.len() as u32 {
+                self.image(number);
+            }
+        }
+        self.flaw().map_or(Ok(()), Err)
     }
 
     fn load(&self, kind: PartKind, hash: &[u8; 32]) -> Option<Blob<u8>> {
         match self.parts.load(kind, hash) {
             Ok(bytes) => Some(Blob::new(bytes)),
             Err(error) => {
-                if let Ok(mut missing) = self.missing.lock() {
-                    missing.get_or_insert(error);
-                }
+                self.missing.get_or_init(|| match error {
+                    ViewError::MissingPart { object, why } => (object, why),
+                    error => (format!("{kind:?} {}", short(hash)), error.to_string()),
+                });
                 None
             }
         }
     }
+}
+
+/// The beginning of a hash.
+fn short(hash: &[u8; 32]) -> String {
+    blake3::Hash::from_bytes(*hash).to_hex()[..16].to_string()
 }
 
 impl PartSource for Page {

@@ -72,7 +72,8 @@ impl Painter {
     /// Rows that are kept as strips are unpacked, others painted, which takes several times as long.
     ///
     /// # Errors
-    /// When the area is too large, or the rasterizer can't paint what the page says.
+    /// When the area is too large, or the rasterizer can't paint what the page says. When something that the page is
+    /// painted from is damaged or missing ([`ViewError::is_flaw`]); the pixels are not to be shown then.
     pub fn paint(&mut self, page: &Arc<Page>, area: Area, pixels: &mut [u32]) -> Result<Painted> {
         let Area { width, height, .. } = area;
         let bad = |why: &str| ViewError::BadSize { width, height, why: why.to_string() };
@@ -97,11 +98,14 @@ impl Painter {
             let target = &mut pixels[start..start + rows as usize * width as usize];
             match self.copy_strip(page, area, strip, y % STRIP_ROWS, target) {
                 true => painted.strips += 1,
-                false => painted.bands += self.copy_band(page, area, y, target)?,
+                false => {
+                    page.flaw().map_or(Ok(()), Err)?;
+                    painted.bands += self.copy_band(page, area, y, target)?;
+                }
             }
             row += rows;
         }
-        Ok(painted)
+        page.flaw().map_or(Ok(painted), Err)
     }
 
     /// Rows from `first_row` on of a strip that is kept, if it is.
@@ -148,6 +152,7 @@ impl Painter {
             Some(at) => at,
             None => {
                 let pixels = self.paint_band(page, area.left, area.width, number)?;
+                page.flaw().map_or(Ok(()), Err)?;
                 self.bands.retain(|band| Arc::ptr_eq(&band.page, page));
                 if self.bands.len() == BANDS_KEPT {
                     self.bands.remove(0);

@@ -8,7 +8,7 @@
 //! where it begins and how long it is (4 bytes each); then the strips.
 
 use super::strip_codec;
-use crate::page::AlignedBytes;
+use crate::page::{AlignedBytes, Guarded};
 use crate::{Result, ViewError};
 
 /// Rows in a strip. The last one of a page is padded with its background.
@@ -23,6 +23,8 @@ pub struct Strips<'a> {
     bytes: &'a [u8],
     width: u32,
     count: u32,
+    /// Verifies what is used, if the bytes may be damaged.
+    guard: Option<&'a Guarded>,
 }
 
 impl<'a> Strips<'a> {
@@ -39,6 +41,7 @@ impl<'a> Strips<'a> {
             bytes,
             width: number(bytes, 12).unwrap_or(0),
             count: number(bytes, 16).unwrap_or(0),
+            guard: None,
         };
         if number(bytes, 8) != Some(VERSION) {
             return Err(invalid("another format"));
@@ -48,6 +51,19 @@ impl<'a> Strips<'a> {
             return Err(invalid("they are cut"));
         }
         Ok(strips)
+    }
+
+    /// The strips in bytes that are verified when they are used, and the header now.
+    ///
+    /// # Errors
+    /// When the header is damaged, or they are no strips of a format that this build knows.
+    pub(crate) fn guarded(guard: &'a Guarded) -> Result<Strips<'a>> {
+        let bytes = guard.bytes();
+        if !guard.is_good(0..HEADER_BYTES.min(bytes.len())) {
+            let why = guard.damage().unwrap_or("the header of its painted rows is damaged");
+            return Err(ViewError::InvalidPage(why.to_string()));
+        }
+        Ok(Strips { guard: Some(guard), ..Strips::new(bytes)? })
     }
 
     /// How many there are, from the top of the page.
@@ -70,11 +86,23 @@ impl<'a> Strips<'a> {
             return Err(invalid());
         }
         let entry = HEADER_BYTES + 8 * strip as usize;
+        self.verify(entry..entry + 8)?;
         let offset = number(self.bytes, entry).ok_or_else(invalid)? as usize;
         let length = number(self.bytes, entry + 4).ok_or_else(invalid)? as usize;
         let end = offset.checked_add(length).ok_or_else(invalid)?;
         let packed = self.bytes.get(offset..end).ok_or_else(invalid)?;
+        self.verify(offset..end)?;
         strip_codec::unpack(packed, self.width as usize, pixels).ok_or_else(invalid)
+    }
+
+    fn verify(&self, range: std::ops::Range<usize>) -> Result<()> {
+        match self.guard {
+            Some(guard) if !guard.is_good(range) => {
+                let why = guard.damage().unwrap_or("a painted strip is damaged");
+                Err(ViewError::InvalidPage(why.to_string()))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

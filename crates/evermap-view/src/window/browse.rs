@@ -15,7 +15,7 @@ use crate::{Layout, ViewError};
 /// Gives the window its pages. Called from threads of their own, several at a time when one visit supersedes another.
 pub trait Browse: Send + Sync + 'static {
     /// The page at `address` (what a user types, or an absolute URL, with or without a fragment), laid out for `layout`.
-    /// `fresh` asks for a reload: nothing that is kept is used.
+    /// `reuse` says what of what is kept may be used.
     ///
     /// May take seconds. `waiting` tells the window how far it is, and whether anybody still waits for it.
     ///
@@ -25,7 +25,7 @@ pub trait Browse: Send + Sync + 'static {
         &self,
         address: &str,
         layout: Layout,
-        fresh: bool,
+        reuse: Reuse,
         waiting: &Waiting,
     ) -> Result<Visit, ViewError>;
 
@@ -36,6 +36,18 @@ pub trait Browse: Send + Sync + 'static {
     /// The window was closed, and had this size, scale and zoom: opened with the same, the next one asks for its first page
     /// as it needs it. On the thread that [`run`](super::run) was called from. Does nothing unless it is implemented.
     fn closed(&self, _window: &WindowOptions) {}
+}
+
+/// How much of what is kept a visit may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reuse {
+    /// All of it.
+    #[default]
+    Page,
+    /// The page's resources: it is laid out anew, because what is kept of it was found damaged.
+    Resources,
+    /// Nothing: a reload.
+    Nothing,
 }
 
 /// What runs once the page is on the screen (keeping it, say), on the thread of the visit; gives a message for the status line.

@@ -23,8 +23,7 @@ pub(crate) fn record(size: PageSize, url: &str, draw: impl FnOnce(&mut Recorder)
     let mut recorder = Recorder::new(size);
     recorder.set_title(url.rsplit('/').next().unwrap_or_default(), url);
     draw(&mut recorder);
-    let block: SharedBytes = Arc::new(recorder.finish().block);
-    match Page::new(block, None, Box::new(NoParts)) {
+    match Page::new(Arc::new(recorder.finish().block), None, Box::new(NoParts)) {
         Ok(page) => Arc::new(page),
         Err(error) => panic!("{error}"),
     }

@@ -81,6 +81,11 @@ pub(crate) struct History {
 const ENTRIES_MAX: usize = 1000;
 
 impl History {
+    /// Number of the current stop.
+    pub(crate) fn number(&self) -> usize {
+        self.current
+    }
+
     pub(crate) fn current(&self) -> Option<&Entry> {
         self.entries.get(self.current)
     }

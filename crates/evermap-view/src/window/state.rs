@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address_bar::TextField;
-use super::browse::{Stage, WindowOptions};
+use super::browse::{Reuse, Stage, WindowOptions};
 use super::find_bar::FindBar;
 use super::geometry::{Button, Geometry};
 use super::history::{History, Place};
@@ -94,7 +94,7 @@ pub(crate) enum Effect {
         number: u64,
         address: String,
         layout: Layout,
-        fresh: bool,
+        reuse: Reuse,
     },
     /// The visit's result is not waited for any longer.
     GiveUp(u64),
@@ -179,7 +179,7 @@ pub(crate) struct Loading {
     pub address: String,
     pub purpose: Purpose,
     pub layout: Layout,
-    pub fresh: bool,
+    pub reuse: Reuse,
     pub stage: Option<Stage>,
     /// How often [`Timer::Waiting`] was up since.
     pub ticks: u32,

@@ -5,7 +5,7 @@ mod frames;
 mod using;
 mod visiting;
 
-use super::browse::{Stage, WindowOptions};
+use super::browse::{Reuse, Stage, WindowOptions};
 use super::fake;
 use super::frame::Frame;
 use super::geometry::{Button, Rectangle};
@@ -22,7 +22,7 @@ const ALT: Modifiers = Modifiers { alt: true, ..NONE };
 /// A user in front of the window. Visits are answered when [`User::answer`] says so.
 struct User {
     state: State,
-    visits: Vec<(u64, String, Layout, bool)>,
+    visits: Vec<(u64, String, Layout, Reuse)>,
     effects: Vec<Effect>,
 }
 
@@ -49,8 +49,8 @@ impl User {
 
     fn note(&mut self, effects: Vec<Effect>) {
         for effect in &effects {
-            if let Effect::Visit { number, address, layout, fresh } = effect {
-                self.visits.push((*number, address.clone(), *layout, *fresh));
+            if let Effect::Visit { number, address, layout, reuse } = effect {
+                self.visits.push((*number, address.clone(), *layout, *reuse));
             }
         }
         self.effects = effects;
@@ -141,9 +141,9 @@ impl User {
         self.state.status().text
     }
 
-    fn last_visit(&self) -> (&str, bool) {
-        let (_, address, _, fresh) = self.visits.last().unwrap();
-        (address, *fresh)
+    fn last_visit(&self) -> (&str, Reuse) {
+        let (_, address, _, reuse) = self.visits.last().unwrap();
+        (address, *reuse)
     }
 
     fn url(&self) -> &str {

@@ -2,7 +2,7 @@
 //!
 //! One visit at a time is waited for. A new one supersedes it; what an older one brings is thrown away, by its number.
 
-use super::browse::Stage;
+use super::browse::{Reuse, Stage};
 use super::history::Place;
 use super::state::{
     Arrival, Content, Effect, Failure, Focus, Loading, Purpose, Shown, State, Timer,
@@ -21,7 +21,7 @@ impl State {
         }
         self.address.set(address);
         self.edited = false;
-        self.visit(address.to_string(), Purpose::Open, false);
+        self.visit(address.to_string(), Purpose::Open, Reuse::Page);
     }
 
     /// Scrolls, if `url` is a place on the page that is shown.
@@ -55,7 +55,7 @@ impl State {
         }
         self.address.set(&url);
         self.edited = false;
-        self.visit(url, Purpose::Travel(number, place), false);
+        self.visit(url, Purpose::Travel(number, place), Reuse::Page);
     }
 
     pub(crate) fn has_home(&self) -> bool {
@@ -77,7 +77,8 @@ impl State {
             (None, Content::Nothing) => (self.address.text().to_string(), Purpose::Open),
         };
         if !address.is_empty() {
-            self.visit(address, purpose, fresh);
+            let reuse = if fresh { Reuse::Nothing } else { Reuse::Page };
+            self.visit(address, purpose, reuse);
         }
     }
 
@@ -85,27 +86,27 @@ impl State {
     pub(super) fn relayout(&mut self) {
         let layout = self.layout();
         if let Some(loading) = &self.loading {
-            let (address, purpose, fresh) =
-                (loading.address.clone(), loading.purpose, loading.fresh);
+            let (address, purpose, reuse) =
+                (loading.address.clone(), loading.purpose, loading.reuse);
             if loading.layout != layout {
-                self.visit(address, purpose, fresh);
+                self.visit(address, purpose, reuse);
             }
             return;
         }
         let shown = self.shown().filter(|shown| shown.layout != layout);
         if let Some(address) = shown.map(|shown| shown.url.clone()) {
-            self.visit(address, Purpose::Relayout, false);
+            self.visit(address, Purpose::Relayout, Reuse::Page);
         }
     }
 
-    fn visit(&mut self, address: String, purpose: Purpose, fresh: bool) {
+    fn visit(&mut self, address: String, purpose: Purpose, reuse: Reuse) {
         self.stop_waiting();
         self.numbers += 1;
         self.message.clear();
         let (number, layout) = (self.numbers, self.layout());
-        self.effects.push(Effect::Visit { number, address: address.clone(), layout, fresh });
+        self.effects.push(Effect::Visit { number, address: address.clone(), layout, reuse });
         self.effects.push(Effect::Start(Timer::Waiting));
-        let loading = Loading { number, address, purpose, layout, fresh, stage: None, ticks: 0 };
+        let loading = Loading { number, address, purpose, layout, reuse, stage: None, ticks: 0 };
         self.loading = Some(loading);
         self.redraw();
     }
@@ -214,10 +215,19 @@ impl State {
         self.find_again();
     }
 
-    /// The rasterizer could not paint what is shown.
+    /// What is shown could not be painted. A kept page that was found damaged is laid out anew; the place in it stays.
     pub(super) fn unpaintable(&mut self, error: &ViewError) {
         let Some(shown) = self.shown() else { return };
-        let address = shown.url.clone();
+        let (address, warm) = (shown.url.clone(), shown.warm);
+        if warm && error.is_flaw() {
+            let place = self.place();
+            self.content = Content::Nothing;
+            if self.loading.is_none() {
+                let purpose = Purpose::Travel(self.history.number(), place);
+                self.visit(address, purpose, Reuse::Resources);
+            }
+            return;
+        }
         self.content = Content::Failed(Failure::of(address, error));
         self.redraw();
     }

@@ -45,8 +45,8 @@ pub fn run(browser: Arc<dyn Browse>, start: &str, options: WindowOptions) -> Res
     let (state, effects) = State::new(&options, start);
     let mut workers = Workers::new(browser, outlet.clone());
     for effect in &effects {
-        if let Effect::Visit { number, address, layout, fresh } = effect {
-            workers.visit(*number, address.clone(), *layout, *fresh);
+        if let Effect::Visit { number, address, layout, reuse } = effect {
+            workers.visit(*number, address.clone(), *layout, *reuse);
         }
     }
     let prelude = Prelude::begin(state, events)?;
@@ -147,8 +147,8 @@ impl App {
         let window = self.window.as_ref().map(|windowed| windowed.window.clone());
         for effect in effects {
             match (effect, &window) {
-                (Effect::Visit { number, address, layout, fresh }, _) => {
-                    self.workers.visit(number, address, layout, fresh);
+                (Effect::Visit { number, address, layout, reuse }, _) => {
+                    self.workers.visit(number, address, layout, reuse);
                 }
                 (Effect::GiveUp(number), _) => self.workers.give_up(number),
                 (Effect::Shown(number), _) => self.shown.push(number),

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
-use super::browse::{Afterwards, Browse, Stage, Visit, Waiting};
+use super::browse::{Afterwards, Browse, Reuse, Stage, Visit, Waiting};
 use super::state::{Arrival, Event};
 use super::text::InterfaceFont;
 use crate::Layout;
@@ -81,13 +81,13 @@ impl Workers {
     }
 
     /// Begins a visit. Its events have its number.
-    pub(crate) fn visit(&mut self, number: u64, address: String, layout: Layout, fresh: bool) {
+    pub(crate) fn visit(&mut self, number: u64, address: String, layout: Layout, reuse: Reuse) {
         self.running.retain(|_, running| !running.thread.is_finished());
         let asked = self.asked.clone();
         let given_up = Arc::new(AtomicBool::new(false));
         let (shown, is_shown) = channel();
         let told = given_up.clone();
-        let work = move || asked.work(number, &address, layout, fresh, told, &is_shown);
+        let work = move || asked.work(number, &address, layout, reuse, told, &is_shown);
         match Builder::new().name("visit".to_string()).spawn(work) {
             Ok(thread) => {
                 let running = Running { given_up, shown, is_shown: false, thread };
@@ -140,14 +140,14 @@ impl Asked {
         number: u64,
         address: &str,
         layout: Layout,
-        fresh: bool,
+        reuse: Reuse,
         given_up: Arc<AtomicBool>,
         is_shown: &Receiver<()>,
     ) {
         let outlet = self.outlet.clone();
         let report = move |stage: Stage| outlet.send(Event::Progress { number, stage });
         let waiting = Waiting::new(report, given_up);
-        let (result, after) = split(self.ask(address, layout, fresh, &waiting));
+        let (result, after) = split(self.ask(address, layout, reuse, &waiting));
         // The page's first frame is to have all its text.
         self.ask_for_font();
         self.outlet.send(Event::Arrived { number, result });
@@ -161,8 +161,8 @@ impl Asked {
         }
     }
 
-    fn ask(&self, address: &str, layout: Layout, fresh: bool, waiting: &Waiting) -> Result<Visit> {
-        let visit = || self.browse.visit(address, layout, fresh, waiting);
+    fn ask(&self, address: &str, layout: Layout, reuse: Reuse, waiting: &Waiting) -> Result<Visit> {
+        let visit = || self.browse.visit(address, layout, reuse, waiting);
         catch_unwind(AssertUnwindSafe(visit)).unwrap_or_else(|_| {
             let what = "or the viewer failed".to_string();
             Err(ViewError::Engine { url: address.to_string(), what })
@@ -212,7 +212,7 @@ mod tests {
     }
 
     impl Browse for Pages {
-        fn visit(&self, address: &str, layout: Layout, _: bool, w: &Waiting) -> Result<Visit> {
+        fn visit(&self, address: &str, layout: Layout, _: Reuse, w: &Waiting) -> Result<Visit> {
             w.progress(Stage::new("looking"));
             while address == "slow" && !w.given_up() {
                 std::thread::yield_now();
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn what_is_done_after_a_page_was_shown_is_done_even_if_the_window_closes() {
         let (pages, mut workers, events) = workers();
-        workers.visit(1, "one".to_string(), LAYOUT, false);
+        workers.visit(1, "one".to_string(), LAYOUT, Reuse::Page);
         assert!(matches!(arrival(&events), (1, Ok(arrival)) if arrival.url == "one"));
         workers.shown(1);
         workers.finish();
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn nothing_is_done_after_a_page_that_was_not_shown() {
         let (pages, mut workers, events) = workers();
-        workers.visit(1, "one".to_string(), LAYOUT, false);
+        workers.visit(1, "one".to_string(), LAYOUT, Reuse::Page);
         assert!(arrival(&events).1.is_ok());
         workers.finish();
         // The thread ends by itself, and with it the last end of the channel.
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_visit_that_is_given_up_is_told_so() {
         let (_, mut workers, events) = workers();
-        workers.visit(1, "slow".to_string(), LAYOUT, false);
+        workers.visit(1, "slow".to_string(), LAYOUT, Reuse::Page);
         assert!(matches!(events.recv().unwrap(), Event::Progress { number: 1, .. }));
         workers.give_up(1);
         assert_eq!(arrival(&events).0, 1);
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn a_visit_that_panics_is_an_error() {
         let (_, mut workers, events) = workers();
-        workers.visit(7, "broken".to_string(), LAYOUT, false);
+        workers.visit(7, "broken".to_string(), LAYOUT, Reuse::Page);
         let (number, result) = arrival(&events);
         assert_eq!(number, 7);
         assert!(matches!(result, Err(ViewError::Engine { .. })));
@@ -300,7 +300,7 @@ mod tests {
     fn a_font_is_asked_for_until_there_is_one() {
         let (pages, mut workers, events) = workers();
         for number in 1..=3 {
-            workers.visit(number, "one".to_string(), LAYOUT, false);
+            workers.visit(number, "one".to_string(), LAYOUT, Reuse::Page);
             assert!(arrival(&events).1.is_ok());
         }
         assert!(pages.asked_for_font.load(Ordering::Relaxed) >= 3);

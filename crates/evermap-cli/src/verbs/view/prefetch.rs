@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use evermap::Store;
 use evermap_view::paint::Painter;
-use evermap_view::{Layout, Target, visit};
+use evermap_view::{Layout, Target, visit_whole};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ use crate::output::{self, Output};
 /// Lay pages out ahead, so that their first visit is warm
 ///
 /// Each page is laid out as `view` shows it in its window, whose bars take some room, and as `render` paints it. Pages that
-/// are kept and good cost a look. One that fails is reported, and the others are built all the same.
+/// are kept and good are verified. One that fails is reported, and the others are built all the same.
 #[derive(Debug, clap::Args)]
 pub struct Prefetch {
     /// URLs, files, or names of documents in the store
@@ -50,6 +50,8 @@ struct Report {
     built: usize,
     error: Option<String>,
     reasons: Vec<String>,
+    /// Resources that servers did not give: the page is kept without them, and they are asked for again.
+    missing: usize,
     total_ms: f64,
 }
 
@@ -67,14 +69,15 @@ impl Prefetch {
             let total_ms = start.elapsed().as_secs_f64() * 1e3;
             failed += usize::from(outcome.is_err());
             let report = match outcome {
-                Ok((built, reasons)) => {
-                    Report { page: page.clone(), built, error: None, reasons, total_ms }
+                Ok(Built { built, reasons, missing }) => {
+                    Report { page: page.clone(), built, error: None, reasons, missing, total_ms }
                 }
                 Err(error) => Report {
                     page: page.clone(),
                     built: 0,
                     error: Some(error.to_string()),
                     reasons: Vec::new(),
+                    missing: 0,
                     total_ms,
                 },
             };
@@ -92,22 +95,25 @@ impl Prefetch {
         }
     }
 
-    /// How many times it was laid out, and why.
-    fn build(&self, page: &str, store: &Store) -> Result<(usize, Vec<String>), Failure> {
+    /// Lays a page out for each of its windows, unless that is kept and whole.
+    fn build(&self, page: &str, store: &Store) -> Result<Built, Failure> {
         let target = Target::find(page, Some(store))?;
         let options = self.visiting.options();
-        let (mut built, mut reasons) = (0, Vec::new());
+        let (mut built, mut reasons, mut missing) = (0, Vec::new(), 0);
         for layout in self.layouts() {
-            let mut visit = visit(&target, layout, Some(store), &options, &|_| ())?;
+            let mut visit = visit_whole(&target, layout, Some(store), &options, &|_| ())?;
             if let Some(why) = visit.keep(store, &mut Painter::new())? {
                 return Err(Failure::Usage(format!("it can't be kept: {why}")));
             }
+            // The page is kept as it is if what it lacks can't be asked for.
+            let _ = visit.retry_missing();
             built += usize::from(!visit.warm);
+            missing = missing.max(visit.missing);
             let new = visit.reasons.into_iter().filter(|reason| !reasons.contains(reason));
             let new: Vec<String> = new.collect();
             reasons.extend(new);
         }
-        Ok((built, reasons))
+        Ok(Built { built, reasons, missing })
     }
 
     fn layouts(&self) -> Vec<Layout> {
@@ -140,12 +146,26 @@ impl Prefetch {
 impl Report {
     fn in_words(&self) -> String {
         let spent = output::duration(std::time::Duration::from_secs_f64(self.total_ms / 1e3));
+        let without = match self.missing {
+            0 => String::new(),
+            1 => ", without a resource that did not come".to_string(),
+            many => format!(", without {many} resources that did not come"),
+        };
         match (&self.error, self.built) {
             (Some(error), _) => format!("{}: {error}", self.page),
-            (None, 1..) => format!("{}: laid out and kept in {spent}", self.page),
-            (None, 0) => format!("{}: kept already", self.page),
+            (None, 1..) => format!("{}: laid out and kept in {spent}{without}", self.page),
+            (None, 0) => format!("{}: kept already{without}", self.page),
         }
     }
+}
+
+/// What became of a page.
+struct Built {
+    /// How many times it was laid out.
+    built: usize,
+    /// Why.
+    reasons: Vec<String>,
+    missing: usize,
 }
 
 fn progress(pages: usize) -> ProgressBar {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use evermap::Store;
 use evermap_view::paint::{Area, Page, Painter, Pixels};
-use evermap_view::{Layout, Target, ViewError, Visit, keep, page::PartKind, visit};
+use evermap_view::{Layout, Target, ViewError, Visit, keep, page::PartKind, visit, visit_whole};
 use serde::Serialize;
 
 use super::common::Visiting;
@@ -57,6 +57,8 @@ pub struct Report {
     pub page: String,
     pub warm: bool,
     pub reasons: Vec<String>,
+    /// Resources that servers did not give.
+    pub missing: usize,
     pub width: u32,
     pub height: u32,
     /// Opening what is kept and looking whether it is good; or reading the page.
@@ -97,29 +99,38 @@ impl Render {
         let target = Target::find(&self.page, store.as_ref().ok())?;
         let mut options = self.visiting.options();
         let height = |page: &Page| self.height(page, layout);
-        let (mut visit, mut painter, opened, painted) = loop {
-            let mut visit = visit(&target, layout, store.as_ref().ok(), &options, &|_| ())?;
+        // A large picture is painted while it is written, and what is written can't be taken back: so all of the page
+        // is verified first.
+        let in_pieces = self.full && !self.timing;
+        let visiting = if in_pieces { visit_whole } else { visit };
+        let mut flaw = None;
+        let (mut visit, mut painter, opened, pixels) = loop {
+            let visit = visiting(&target, layout, store.as_ref().ok(), &options, &|_| ())?;
             let opened = Instant::now();
             let mut painter = Painter::new();
-            let size = (layout.width, height(&visit.page));
-            let pixels = match self.full {
-                // Painted while it is written: it may be large.
-                true if !self.timing => None,
-                _ => Some(rows(&mut painter, &visit.page, size.0, 0, size.1)?),
-            };
-            let painted = (Instant::now(), monotonic_ns());
-            visit.painted();
-            if let Some(output) = &self.output {
-                self.write(output, &mut painter, &visit.page, size, pixels.as_deref())?;
+            if in_pieces {
+                break (visit, painter, opened, None);
             }
-            match visit.page.take_missing() {
-                // Somebody has removed a font or an image that the kept page needs: it is made anew.
-                Some(_) if visit.warm => options.cold = true,
-                Some(missing) => return Err(missing.into()),
-                None => break (visit, painter, opened, painted),
+            match rows(&mut painter, &visit.page, layout.width, 0, height(&visit.page)) {
+                Ok(pixels) => break (visit, painter, opened, Some(pixels)),
+                // What is kept of the page is damaged, or was removed: it is made anew.
+                Err(error) if error.is_flaw() && visit.warm => {
+                    options.cold = true;
+                    flaw = Some(error);
+                }
+                Err(error) => return Err(error.into()),
             }
         };
+        let painted = (Instant::now(), monotonic_ns());
+        visit.painted();
+        if let Some(flaw) = &flaw {
+            visit.made_anew(flaw);
+        }
         let height = height(&visit.page);
+        if let Some(output) = &self.output {
+            let size = (layout.width, height);
+            self.write(output, &mut painter, &visit.page, size, pixels.as_deref())?;
+        }
         if let (Ok(store), true) = (&store, self.visiting.keeps() && !self.full) {
             // That it can't be noted costs the next visit some time, and this one nothing.
             if visit.note_slowness(store).unwrap_or(false) {
@@ -127,6 +138,10 @@ impl Render {
                     "from this disk laying it out is quicker, and is what is done next".to_string(),
                 );
             }
+        }
+        if self.visiting.keeps() {
+            // Without it the page stays as it is until another visit.
+            let _ = visit.retry_missing();
         }
         let keep_start = Instant::now();
         let mut not_kept = store.as_ref().err().cloned();
@@ -244,6 +259,7 @@ impl Report {
             page: target.url.to_string(),
             warm: visit.warm,
             reasons: visit.reasons.clone(),
+            missing: visit.missing,
             width: layout.width,
             height,
             disk_ms: visit.open_ms + times.fetch_ms,

@@ -88,7 +88,7 @@ fn a_finger_scrolls_and_taps() {
     user.key(NONE, Key::Home);
     user.does(Event::Touched(30.0, 50.0));
     user.does(Event::TouchEnded);
-    assert_eq!(user.last_visit(), ("http://a/one", false));
+    assert_eq!(user.last_visit(), ("http://a/one", Reuse::Page));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn links_are_seen_and_followed() {
     user.does(Event::Released);
     assert_eq!(user.visits.len(), 1, "the button was let go elsewhere");
     user.clicks(30.0, 50.0);
-    assert_eq!(user.last_visit(), ("http://a/one", false));
+    assert_eq!(user.last_visit(), ("http://a/one", Reuse::Page));
     user.answer();
     user.points(30.0, 500.0);
     assert!(user.effects.contains(&Effect::Cursor(Cursor::Arrow)));
@@ -147,7 +147,7 @@ fn the_address_is_edited_taken_and_restored() {
     user.key(NONE, Key::Backspace);
     user.types("7");
     user.key(NONE, Key::Enter);
-    assert_eq!((user.last_visit(), user.state.focus), (("http://a/7", false), Focus::Page));
+    assert_eq!((user.last_visit(), user.state.focus), (("http://a/7", Reuse::Page), Focus::Page));
     user.letter(CONTROL, "l");
     user.key(NONE, Key::Delete);
     user.key(NONE, Key::Enter);
@@ -258,7 +258,7 @@ fn tab_goes_round_the_links_and_enter_follows() {
     user.key(SHIFT, Key::Tab);
     assert_eq!(user.state.top, 0, "the ring is brought into view");
     user.key(NONE, Key::Enter);
-    assert_eq!(user.last_visit(), ("http://a/two#middle", false));
+    assert_eq!(user.last_visit(), ("http://a/two#middle", Reuse::Page));
     user.answer();
     assert_eq!(user.state.ring, None);
 }

@@ -7,7 +7,7 @@ use super::*;
 fn the_first_page_is_asked_for_at_once_and_shown_when_it_comes() {
     let mut user = User::starting_at("http://a/one");
     let layout = Layout { width: 1000, height: 600, scale: 1.0 };
-    assert_eq!(user.visits, [(1, "http://a/one".to_string(), layout, false)]);
+    assert_eq!(user.visits, [(1, "http://a/one".to_string(), layout, Reuse::Page)]);
     assert!(matches!(user.state.content, Content::Nothing));
     user.answer();
     assert!(user.effects.contains(&Effect::Shown(1)) && user.effects.contains(&Effect::Redraw));
@@ -17,7 +17,7 @@ fn the_first_page_is_asked_for_at_once_and_shown_when_it_comes() {
 
 #[test]
 fn without_an_address_the_home_page_is_shown() {
-    assert_eq!(User::starting_at("").last_visit(), ("http://a/home", false));
+    assert_eq!(User::starting_at("").last_visit(), ("http://a/home", Reuse::Page));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn back_and_forward_come_to_the_same_place() {
     assert_eq!(user.state.top, 0);
     user.key(NONE, Key::End);
     user.key(ALT, Key::Left);
-    assert_eq!(user.last_visit(), ("http://a/home", false));
+    assert_eq!(user.last_visit(), ("http://a/home", Reuse::Page));
     assert_eq!(user.url(), "http://a/two", "the old page stays until the new one is there");
     user.answer();
     assert_eq!((user.url(), user.state.top), ("http://a/home", 560));
@@ -98,14 +98,14 @@ fn reloading_keeps_the_place_and_may_ask_for_everything_anew() {
     let mut user = User::at("http://a/home");
     user.key(NONE, Key::Space);
     let keys = [
-        (NONE, Key::F5, false),
-        (CONTROL, Key::Character("r".to_string()), false),
-        (Modifiers { shift: true, ..CONTROL }, Key::Character("r".to_string()), true),
-        (SHIFT, Key::F5, true),
+        (NONE, Key::F5, Reuse::Page),
+        (CONTROL, Key::Character("r".to_string()), Reuse::Page),
+        (Modifiers { shift: true, ..CONTROL }, Key::Character("r".to_string()), Reuse::Nothing),
+        (SHIFT, Key::F5, Reuse::Nothing),
     ];
-    for (modifiers, key, fresh) in keys {
+    for (modifiers, key, reuse) in keys {
         user.key(modifiers, key);
-        assert_eq!(user.last_visit(), ("http://a/home", fresh));
+        assert_eq!(user.last_visit(), ("http://a/home", reuse));
         user.answer();
         assert_eq!(user.state.top, 560);
     }
@@ -117,11 +117,11 @@ fn reloading_keeps_the_place_and_may_ask_for_everything_anew() {
 fn home_is_a_key_and_a_button() {
     let mut user = User::at("http://a/1");
     user.key(ALT, Key::Home);
-    assert_eq!(user.last_visit(), ("http://a/home", false));
+    assert_eq!(user.last_visit(), ("http://a/home", Reuse::Page));
     user.answer();
     user.goes("http://a/1");
     user.clicks_button(Button::Home);
-    assert_eq!(user.last_visit(), ("http://a/home", false));
+    assert_eq!(user.last_visit(), ("http://a/home", Reuse::Page));
 }
 
 #[test]
@@ -199,13 +199,13 @@ fn an_error_is_a_page_that_can_be_tried_again() {
     user.key(NONE, Key::Down);
     user.clicks(300.0, 300.0);
     user.key(NONE, Key::Enter);
-    assert_eq!(user.last_visit(), ("http://a/2", false));
+    assert_eq!(user.last_visit(), ("http://a/2", Reuse::Page));
     user.fails();
     user.key(NONE, Key::Enter);
     user.answer();
     assert_eq!(user.url(), "http://a/2");
     user.key(ALT, Key::Left);
-    assert_eq!(user.last_visit(), ("http://a/1", false));
+    assert_eq!(user.last_visit(), ("http://a/1", Reuse::Page));
 }
 
 #[test]
@@ -215,17 +215,42 @@ fn an_error_at_the_very_first_is_a_page_too() {
     assert!(matches!(user.state.content, Content::Failed(_)));
     user.goes("http://a/2");
     user.key(ALT, Key::Left);
-    assert_eq!(user.last_visit(), ("http://a/1", false));
+    assert_eq!(user.last_visit(), ("http://a/1", Reuse::Page));
 }
 
 #[test]
 fn a_page_that_cannot_be_painted_is_an_error() {
     let mut user = User::at("http://a/1");
-    user.does(Event::Unpaintable(ViewError::InvalidPage("broken".to_string())));
+    let too_wide = ViewError::BadSize { width: 9, height: 9, why: "broken".to_string() };
+    user.does(Event::Unpaintable(too_wide));
     assert!(matches!(user.state.content, Content::Failed(_)));
     user.key(NONE, Key::Enter);
     user.answer();
     assert_eq!(user.url(), "http://a/1");
+}
+
+#[test]
+fn a_kept_page_that_is_damaged_is_laid_out_anew_and_the_place_stays() {
+    let mut user = User::at("http://a/1");
+    user.key(NONE, Key::Space);
+    let top = user.state.top;
+    assert!(top > 0);
+    let Content::Page(shown) = &mut user.state.content else { panic!("a page is shown") };
+    shown.warm = true;
+    let flaw = || ViewError::InvalidPage("damaged".to_string());
+    user.does(Event::Unpaintable(flaw()));
+    assert_eq!(user.last_visit(), ("http://a/1", Reuse::Resources));
+    assert!(matches!(user.state.content, Content::Nothing), "nothing of it is shown");
+    let visits = user.visits.len();
+    user.answer();
+    assert_eq!((user.url(), user.state.top), ("http://a/1", top));
+    assert!(user.state.history.ahead(-1).is_none());
+    // A page that was just laid out is not laid out again for the same reason.
+    let Content::Page(shown) = &mut user.state.content else { panic!("a page is shown") };
+    shown.warm = false;
+    user.does(Event::Unpaintable(flaw()));
+    assert!(matches!(user.state.content, Content::Failed(_)));
+    assert_eq!(user.visits.len(), visits);
 }
 
 #[test]

@@ -1,0 +1,335 @@
+//! Changes to a page's tree on its way into the engine: what the engine does not know, said in a way that it does, and
+//! what would take it too long, within bounds.
+//!
+//! The engine has no `select`, `progress` and `meter`, no placeholders, and does not lay captions out. Elements made here are
+//! called `evermap-...` and styled by `user_agent.css`. Bounds are those of browsers where these have any.
+
+use std::collections::HashMap;
+
+use evermap_dom::{Dom, NodeKind, NodeRef};
+
+/// Elements inside each other; deeper ones become siblings, as in Chromium.
+pub(super) const DEPTH_MAX: u32 = 512;
+/// Columns that a cell or a column may span, as in HTML.
+const SPAN_MAX: u32 = 1_000;
+/// The engine counts columns and rows in 16 bits.
+const COLUMNS_MAX: u32 = 10_000;
+const ROWS_MAX: u32 = 32_000;
+/// Elements side by side in one line of text. The engine counts styles in 16 bits.
+const INLINE_MAX: u32 = 30_000;
+
+/// What becomes of an element's attribute.
+pub(super) enum Change {
+    Keep,
+    Value(String),
+}
+
+/// Counts what is bounded while the tree is built.
+#[derive(Default)]
+pub(super) struct Bounds {
+    columns: HashMap<u32, u32>,
+    rows: HashMap<u32, u32>,
+    /// What was left out, for people.
+    pub notes: Vec<&'static str>,
+}
+
+impl Bounds {
+    /// Is there room for this element? Gives the columns that a cell may span, 0 if it spans what it says.
+    pub fn admits(&mut self, node: &NodeRef<'_>) -> bool {
+        let Some(parent) = node.parent() else { return true };
+        match node.local_name() {
+            "td" | "th" => {
+                let columns = self.columns.entry(parent.id()).or_default();
+                *columns = columns.saturating_add(span_of(node, "colspan"));
+                if *columns > COLUMNS_MAX {
+                    self.note("cells beyond 10,000 columns of a table are left out");
+                    return false;
+                }
+            }
+            "col" => {
+                let columns = self.columns.entry(parent.id()).or_default();
+                *columns = columns.saturating_add(span_of(node, "span"));
+                if *columns > COLUMNS_MAX {
+                    self.note("columns of a table beyond 10,000 are left out");
+                    return false;
+                }
+            }
+            "tr" => {
+                let group = matches!(parent.local_name(), "tbody" | "thead" | "tfoot");
+                let table = if group { parent.parent().unwrap_or(parent) } else { parent };
+                let rows = self.rows.entry(table.id()).or_default();
+                *rows += 1;
+                if *rows > ROWS_MAX {
+                    self.note("rows of a table beyond 32,000 are left out");
+                    return false;
+                }
+            }
+            _ => (),
+        }
+        true
+    }
+
+    pub fn note(&mut self, note: &'static str) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+}
+
+/// How many columns a cell or a column spans.
+pub(super) fn span_of(node: &NodeRef<'_>, attribute: &str) -> u32 {
+    let span = node.attr(attribute).and_then(|text| text.trim().parse::<u32>().ok());
+    span.unwrap_or(1).clamp(1, SPAN_MAX)
+}
+
+/// An attribute as the engine can use it.
+pub(super) fn attribute(node: &NodeRef<'_>, name: &str, value: &str) -> Change {
+    match (node.local_name(), name) {
+        (_, "style") => match super::css::declarations(value) {
+            std::borrow::Cow::Borrowed(_) => Change::Keep,
+            std::borrow::Cow::Owned(changed) => Change::Value(changed),
+        },
+        ("td" | "th", "colspan") | ("col" | "colgroup", "span") => {
+            Change::Value(span_of(node, name).to_string())
+        }
+        ("td" | "th", "rowspan") => {
+            let rows = value.trim().parse::<u32>().unwrap_or(1);
+            Change::Value(rows.clamp(1, ROWS_MAX).to_string())
+        }
+        // The engine takes 1 from it. Other numbers are set as markers, see `after.rs`.
+        ("ol", "start") if value.trim().parse::<u32>().unwrap_or(0) == 0 => {
+            Change::Value("1".to_string())
+        }
+        (_, "width" | "height") => match value.trim().parse::<f64>() {
+            Ok(length) if length > 100_000.0 => Change::Value("100000".to_string()),
+            _ => Change::Keep,
+        },
+        // The placeholder stands in the field as text, and is not to be dots.
+        ("input", "type") if value == "password" && placeholder(node).is_some() => {
+            Change::Value("text".to_string())
+        }
+        ("input", "value") => match placeholder(node) {
+            Some(text) => Change::Value(text.to_string()),
+            None => Change::Keep,
+        },
+        _ => Change::Keep,
+    }
+}
+
+/// Attributes that an element gets.
+pub(super) fn more_attributes(node: &NodeRef<'_>) -> Vec<(&'static str, String)> {
+    let mut more = Vec::new();
+    match node.local_name() {
+        "input" | "textarea" => {
+            if let Some(text) = placeholder(node) {
+                more.push(("evermap-placeholder", String::new()));
+                if node.attr("value").is_none() && node.local_name() == "input" {
+                    more.push(("value", text.to_string()));
+                }
+            }
+        }
+        "font" if node.attr("style").is_none() => {
+            if let Some(color) = node.attr("color") {
+                more.push(("style", format!("color:{}", color.replace([';', '{', '}'], ""))));
+            }
+        }
+        "ol" => {
+            if let Some(start) = node.attr("start") {
+                more.push(("evermap-start", start.to_string()));
+            }
+        }
+        "select" if is_list(node) => {
+            more.push(("evermap-list", String::new()));
+        }
+        "table" => {
+            if let Some(caption) = children(node).find(|child| child.local_name() == "caption") {
+                let below = caption.attr("align").is_some_and(|align| align == "bottom")
+                    || caption.attr("style").is_some_and(|style| {
+                        style.contains("caption-side") && style.contains("bottom")
+                    });
+                more.push((CAPTION, if below { "bottom" } else { "top" }.to_string()));
+            }
+        }
+        _ => (),
+    }
+    more
+}
+
+/// The attribute of a table with a caption; says where that is.
+pub(super) const CAPTION: &str = "evermap-caption";
+
+/// The text that an empty field shows.
+fn placeholder<'a>(node: &NodeRef<'a>) -> Option<&'a str> {
+    let is_field = match node.local_name() {
+        "textarea" => children(node).next().is_none() && node.text().is_empty(),
+        "input" => {
+            let kind = node.attr("type").unwrap_or("text");
+            let known = ["text", "password", "email", "number", "search", "tel", "url"];
+            known.contains(&kind) && node.attr("value").is_none_or(str::is_empty)
+        }
+        _ => false,
+    };
+    node.attr("placeholder").filter(|text| is_field && !text.is_empty())
+}
+
+fn is_list(select: &NodeRef<'_>) -> bool {
+    let size = select.attr("size").and_then(|size| size.trim().parse::<u32>().ok());
+    select.attr("multiple").is_some() || size.is_some_and(|size| size > 1)
+}
+
+/// Is this node, which is in `parent`, left out of the page?
+pub(super) fn is_left_out(node: &NodeRef<'_>, parent: &NodeRef<'_>) -> bool {
+    match parent.local_name() {
+        // What is in them is for programs that don't know them.
+        "progress" | "meter" => true,
+        // Elements are hidden by the style sheet; text can't be.
+        "details" => node.is_text() && parent.attr("open").is_none(),
+        _ => false,
+    }
+}
+
+/// An element that is made.
+pub(super) struct Made {
+    pub name: &'static str,
+    pub attributes: Vec<(&'static str, String)>,
+    pub text: Option<String>,
+}
+
+/// What stands in an element besides its children: before them, and behind them.
+pub(super) fn additions(node: &NodeRef<'_>) -> (Vec<Made>, Vec<Made>) {
+    let made = |name, attributes, text: Option<&str>| Made {
+        name,
+        attributes,
+        text: text.map(str::to_string),
+    };
+    let before = match node.local_name() {
+        "details" if children(node).all(|child| child.local_name() != "summary") => {
+            vec![made("summary", Vec::new(), Some("Details"))]
+        }
+        "q" => inner_marks(node)
+            .map(|(mark, _)| vec![made("", Vec::new(), Some(mark))])
+            .unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let behind = match node.local_name() {
+        "select" if !is_list(node) => vec![
+            made("evermap-choice", Vec::new(), Some(&chosen(node))),
+            made("evermap-arrow", Vec::new(), Some("\u{25be}")),
+        ],
+        "progress" | "meter" => bar(node)
+            .map(|(percent, level)| {
+                let style = format!("width:{percent}%");
+                let attributes = vec![("style", style), ("evermap-level", level.to_string())];
+                vec![made("evermap-bar", attributes, None)]
+            })
+            .unwrap_or_default(),
+        "textarea" => {
+            placeholder(node).map(|text| vec![made("", Vec::new(), Some(text))]).unwrap_or_default()
+        }
+        "q" => inner_marks(node)
+            .map(|(_, mark)| vec![made("", Vec::new(), Some(mark))])
+            .unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    (before, behind)
+}
+
+/// The marks of a quotation in another inline element, where the engine does not look for `::before`. Others are the
+/// style sheet's.
+fn inner_marks(quotation: &NodeRef<'_>) -> Option<(&'static str, &'static str)> {
+    let parent = quotation.parent().filter(|parent| is_inline(parent.local_name()))?;
+    let mut at = Some(parent);
+    let mut depth = 0;
+    while let Some(node) = at {
+        depth += u32::from(node.local_name() == "q");
+        at = node.parent();
+    }
+    Some(match depth % 2 {
+        0 => ("\u{201c}", "\u{201d}"),
+        _ => ("\u{2018}", "\u{2019}"),
+    })
+}
+
+/// What a `select` shows.
+fn chosen(select: &NodeRef<'_>) -> String {
+    let options: Vec<NodeRef<'_>> = select
+        .descendants()
+        .filter(|inside| inside.is_element() && inside.local_name() == "option")
+        .collect();
+    let chosen = options.iter().rfind(|option| option.attr("selected").is_some());
+    let first = || options.iter().find(|option| option.attr("disabled").is_none());
+    chosen.or_else(first).map(label_of).unwrap_or_default()
+}
+
+fn label_of(option: &NodeRef<'_>) -> String {
+    match option.attr("label").filter(|label| !label.is_empty()) {
+        Some(label) => label.to_string(),
+        None => option.text().split_whitespace().collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// How much of a `progress` or `meter` is full, in percent, and how good that is.
+fn bar(node: &NodeRef<'_>) -> Option<(f64, &'static str)> {
+    let number = |name: &str| {
+        let number = node.attr(name)?.trim().parse::<f64>().ok()?;
+        number.is_finite().then_some(number)
+    };
+    if node.local_name() == "progress" {
+        let max = number("max").filter(|max| *max > 0.0).unwrap_or(1.0);
+        return Some((number("value")?.clamp(0.0, max) / max * 100.0, "good"));
+    }
+    let min = number("min").unwrap_or(0.0);
+    let max = number("max").unwrap_or(1.0).max(min);
+    let value = number("value").unwrap_or(0.0).clamp(min, max);
+    let low = number("low").unwrap_or(min).clamp(min, max);
+    let high = number("high").unwrap_or(max).clamp(low, max);
+    let best = number("optimum").unwrap_or((min + max) / 2.0).clamp(min, max);
+    let part = |value: f64| match value {
+        value if value < low => 0_i32,
+        value if value > high => 2,
+        _ => 1,
+    };
+    let level = match (part(value) - part(best)).abs() {
+        0 => "good",
+        1 => "poor",
+        _ => "bad",
+    };
+    let full = if max > min { (value - min) / (max - min) * 100.0 } else { 0.0 };
+    Some((full, level))
+}
+
+fn children<'a>(node: &NodeRef<'a>) -> impl Iterator<Item = NodeRef<'a>> + use<'a> {
+    node.children().filter(|child| child.is_element())
+}
+
+/// Where the children of a node with too many inline elements go on in another block: before every
+/// [`INLINE_MAX`]th of them.
+pub(super) fn inline_breaks(dom: &Dom<'_>) -> Vec<u32> {
+    let mut breaks = Vec::new();
+    let mut counts: HashMap<u32, u32> = HashMap::new();
+    for id in 0..dom.node_count() as u32 {
+        let Some(node) = dom.node(id).filter(|node| node.kind() == NodeKind::Element) else {
+            continue;
+        };
+        if !is_inline(node.local_name()) {
+            continue;
+        }
+        let Some(parent) = node.parent() else { continue };
+        let count = counts.entry(parent.id()).or_default();
+        *count += 1;
+        if *count > INLINE_MAX {
+            *count = 1;
+            breaks.push(id);
+        }
+    }
+    breaks
+}
+
+fn is_inline(name: &str) -> bool {
+    const NAMES: [&str; 33] = [
+        "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "br", "cite", "code", "data", "del",
+        "dfn", "em", "font", "i", "img", "ins", "kbd", "label", "mark", "q", "s", "samp", "small",
+        "span", "strong", "sub", "sup", "time", "tt", "u", "var",
+    ];
+    NAMES.binary_search(&name).is_ok()
+}

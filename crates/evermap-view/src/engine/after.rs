@@ -1,0 +1,237 @@
+//! Changes to a page that depend on its styles and on what has come: they are made after it was laid out once, and the page
+//! is laid out again if there were any.
+//!
+//! The text of an image that is not there; the markers of lists that the engine can't count; room for captions; the
+//! borders of tables with cells over several columns or rows, which the engine would cross.
+
+use blitz_dom::{BaseDocument, LocalName, Namespace, Node, NodeId, QualName};
+
+use super::adapt::CAPTION;
+use super::markers;
+
+/// Larger tables keep their borders as they are.
+const CELLS_MAX: usize = 20_000;
+/// Sides of an image below which its text is not put into a box of that size, in CSS pixels.
+const BOX_MIN: f32 = 16.0;
+
+/// Makes the changes. Gives whether there were any.
+pub(super) fn adjust(document: &mut BaseDocument) -> bool {
+    let found = Found::on(document);
+    let mut changed = false;
+    for image in &found.images {
+        changed |= say_alternative(document, *image);
+    }
+    changed |= markers::set(document, &found.lists);
+    for table in &found.tables {
+        changed |= part_borders(document, *table);
+        changed |= make_room_for_caption(document, *table);
+    }
+    changed
+}
+
+/// The elements that are looked at, in the order of the page.
+#[derive(Default)]
+struct Found {
+    images: Vec<NodeId>,
+    lists: Vec<NodeId>,
+    tables: Vec<NodeId>,
+}
+
+impl Found {
+    fn on(document: &BaseDocument) -> Found {
+        let mut found = Found::default();
+        let mut waiting = vec![document.root_node().id];
+        while let Some(id) = waiting.pop() {
+            let Some(node) = document.get_node(id) else { continue };
+            match name_of(node) {
+                "img" => found.images.push(id),
+                "ol" | "ul" | "menu" | "dir" => found.lists.push(id),
+                "table" => found.tables.push(id),
+                _ => (),
+            }
+            waiting.extend(node.children.iter().rev().copied());
+        }
+        found
+    }
+}
+
+pub(super) fn name_of(node: &Node) -> &str {
+    node.element_data().map_or("", |element| element.name.local.as_ref())
+}
+
+pub(super) fn attribute<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
+    let attributes = node.element_data()?.attrs();
+    attributes.iter().find(|one| &*one.name.local == name).map(|one| &*one.value)
+}
+
+/// The elements that are children of this one and are called so.
+pub(super) fn children_called(document: &BaseDocument, id: NodeId, names: &[&str]) -> Vec<NodeId> {
+    let Some(node) = document.get_node(id) else { return Vec::new() };
+    let called = |child: &NodeId| {
+        document.get_node(*child).is_some_and(|child| names.contains(&name_of(child)))
+    };
+    node.children.iter().copied().filter(called).collect()
+}
+
+/// Puts the alternative text of an image that is not there in its place.
+fn say_alternative(document: &mut BaseDocument, image: NodeId) -> bool {
+    let Some(node) = document.get_node(image) else { return false };
+    let missing = node.element_data().is_some_and(|element| element.image_data().is_none());
+    let alternative = attribute(node, "alt").map(str::trim).unwrap_or_default().to_string();
+    if !missing || alternative.is_empty() {
+        return false;
+    }
+    let display = document.resolved_style_value(image, "display");
+    if display == "none" {
+        return false;
+    }
+    let size = document.get_node(image).map(|node| node.final_layout().size);
+    let (width, height) = size.map_or((0.0, 0.0), |size| (size.width, size.height));
+    let mut attributes = Vec::new();
+    let mut style = String::new();
+    if width >= BOX_MIN && height >= BOX_MIN {
+        attributes.push(("evermap-box", String::new()));
+        style = format!("width:{width}px;height:{height}px;");
+    }
+    if display == "block" {
+        style.push_str("display:block;");
+    }
+    let float = document.resolved_style_value(image, "float");
+    if matches!(float.as_str(), "left" | "right") {
+        style.push_str(&format!("float:{float};"));
+    }
+    if !style.is_empty() {
+        attributes.push(("style", style));
+    }
+    let attributes = attributes.into_iter().map(|(name, value)| blitz_dom::Attribute {
+        name: plain(name),
+        value: value.as_str().into(),
+    });
+    let attributes = attributes.collect();
+    let mut mutator = document.mutate();
+    let text = mutator.create_text_node(&alternative);
+    let html = Namespace::from("http://www.w3.org/1999/xhtml");
+    let name = QualName { prefix: None, ns: html, local: LocalName::from("evermap-alt") };
+    let shown = mutator.create_element(name, attributes);
+    mutator.append_children(shown, &[text]);
+    mutator.insert_nodes_before(image, &[shown]);
+    mutator.set_style_property(image, "display", "none");
+    true
+}
+
+fn plain(name: &str) -> QualName {
+    QualName { prefix: None, ns: Namespace::from(""), local: LocalName::from(name) }
+}
+
+/// Moves a table down (or what follows it) by the height of its caption, which lies above (or below) it.
+fn make_room_for_caption(document: &mut BaseDocument, table: NodeId) -> bool {
+    let Some(side) = document.get_node(table).and_then(|node| attribute(node, CAPTION)) else {
+        return false;
+    };
+    let margin = if side == "bottom" { "margin-bottom" } else { "margin-top" };
+    let Some(caption) = children_called(document, table, &["caption"]).first().copied() else {
+        return false;
+    };
+    let height = document.get_node(caption).map_or(0.0, |node| node.final_layout().size.height);
+    if height <= 0.0 {
+        return false;
+    }
+    let pixels = |name: &str| pixels_of(&document.resolved_style_value(table, name));
+    let room = height + pixels(margin);
+    document.mutate().set_style_property(table, margin, &format!("{room}px"));
+    true
+}
+
+fn pixels_of(value: &str) -> f32 {
+    value.trim_end_matches("px").parse().unwrap_or(0.0)
+}
+
+/// Gives the cells of a table with collapsed borders, some of which lie over several columns or rows, borders of their own: each
+/// its right and lower one, those at the edges of the table the others too.
+fn part_borders(document: &mut BaseDocument, table: NodeId) -> bool {
+    let grid = Grid::of(document, table);
+    if !grid.has_spans || document.resolved_style_value(table, "border-collapse") != "collapse" {
+        return false;
+    }
+    let has_border = |document: &BaseDocument, id: NodeId, side: &str| {
+        let style = document.resolved_style_value(id, &format!("border-{side}-style"));
+        let width = pixels_of(&document.resolved_style_value(id, &format!("border-{side}-width")));
+        width > 0.0 && style != "none" && style != "hidden"
+    };
+    let bordered: Vec<&Cell> =
+        grid.cells.iter().filter(|cell| has_border(document, cell.id, "right")).collect();
+    let mut changes = vec![(table, "border-collapse", "separate"), (table, "border-spacing", "0")];
+    for cell in &bordered {
+        if cell.column > 0 {
+            changes.push((cell.id, "border-left-width", "0"));
+        }
+        if cell.row > 0 {
+            changes.push((cell.id, "border-top-width", "0"));
+        }
+    }
+    if !bordered.is_empty() && has_border(document, table, "right") {
+        // Of a table's border and a cell's only one is seen.
+        changes.push((table, "border-width", "0"));
+    }
+    let mut mutator = document.mutate();
+    for (id, property, value) in changes {
+        mutator.set_style_property(id, property, value);
+        // A table is built once from its styles; an attribute that changes has it built again.
+        mutator.set_attribute(id, plain("evermap-parted"), "");
+    }
+    true
+}
+
+struct Cell {
+    id: NodeId,
+    row: usize,
+    column: usize,
+}
+
+/// Which cell of a table is where.
+#[derive(Default)]
+struct Grid {
+    cells: Vec<Cell>,
+    has_spans: bool,
+}
+
+impl Grid {
+    fn of(document: &BaseDocument, table: NodeId) -> Grid {
+        let mut rows = Vec::new();
+        for id in children_called(document, table, &["thead", "tbody", "tfoot", "tr"]) {
+            match document.get_node(id).map(name_of) {
+                Some("tr") => rows.push(id),
+                _ => rows.extend(children_called(document, id, &["tr"])),
+            }
+        }
+        let mut grid = Grid::default();
+        // For each column, how many rows are taken by a cell from above.
+        let mut taken: Vec<usize> = Vec::new();
+        for (row, id) in rows.into_iter().enumerate() {
+            let mut column = 0;
+            for id in children_called(document, id, &["td", "th"]) {
+                let span = |name: &str| {
+                    let node = document.get_node(id)?;
+                    attribute(node, name)?.parse::<usize>().ok()
+                };
+                let columns = span("colspan").unwrap_or(1).clamp(1, 1000);
+                let rows = span("rowspan").unwrap_or(1).max(1);
+                while taken.get(column).is_some_and(|rows| *rows > 0) {
+                    column += 1;
+                }
+                grid.has_spans |= columns > 1 || rows > 1;
+                grid.cells.push(Cell { id, row, column });
+                if grid.cells.len() > CELLS_MAX {
+                    return Grid::default();
+                }
+                if taken.len() < column + columns {
+                    taken.resize(column + columns, 0);
+                }
+                taken[column..column + columns].fill(rows);
+                column += columns;
+            }
+            taken.iter_mut().for_each(|rows| *rows = rows.saturating_sub(1));
+        }
+        grid
+    }
+}
