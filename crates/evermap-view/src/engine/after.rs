@@ -81,8 +81,8 @@ fn say_alternative(document: &mut BaseDocument, image: NodeId) -> bool {
     if !missing || alternative.is_empty() {
         return false;
     }
-    let display = document.resolved_style_value(image, "display");
-    if display == "none" {
+    let display = style_of(document, image, "display");
+    if display.is_empty() || display == "none" {
         return false;
     }
     let size = document.get_node(image).map(|node| node.final_layout().size);
@@ -96,7 +96,7 @@ fn say_alternative(document: &mut BaseDocument, image: NodeId) -> bool {
     if display == "block" {
         style.push_str("display:block;");
     }
-    let float = document.resolved_style_value(image, "float");
+    let float = style_of(document, image, "float");
     if matches!(float.as_str(), "left" | "right") {
         style.push_str(&format!("float:{float};"));
     }
@@ -119,6 +119,16 @@ fn say_alternative(document: &mut BaseDocument, image: NodeId) -> bool {
     true
 }
 
+/// A computed value; empty for what is not displayed, which the engine gives no style.
+pub(super) fn style_of(document: &BaseDocument, id: NodeId, property: &str) -> String {
+    match document.get_node(id) {
+        Some(node) if node.primary_styles().is_some() => {
+            document.resolved_style_value(id, property)
+        }
+        _ => String::new(),
+    }
+}
+
 fn plain(name: &str) -> QualName {
     QualName { prefix: None, ns: Namespace::from(""), local: LocalName::from(name) }
 }
@@ -136,7 +146,7 @@ fn make_room_for_caption(document: &mut BaseDocument, table: NodeId) -> bool {
     if height <= 0.0 {
         return false;
     }
-    let pixels = |name: &str| pixels_of(&document.resolved_style_value(table, name));
+    let pixels = |name: &str| pixels_of(&style_of(document, table, name));
     let room = height + pixels(margin);
     document.mutate().set_style_property(table, margin, &format!("{room}px"));
     true
@@ -150,12 +160,12 @@ fn pixels_of(value: &str) -> f32 {
 /// its right and lower one, those at the edges of the table the others too.
 fn part_borders(document: &mut BaseDocument, table: NodeId) -> bool {
     let grid = Grid::of(document, table);
-    if !grid.has_spans || document.resolved_style_value(table, "border-collapse") != "collapse" {
+    if !grid.has_spans || style_of(document, table, "border-collapse") != "collapse" {
         return false;
     }
     let has_border = |document: &BaseDocument, id: NodeId, side: &str| {
-        let style = document.resolved_style_value(id, &format!("border-{side}-style"));
-        let width = pixels_of(&document.resolved_style_value(id, &format!("border-{side}-width")));
+        let style = style_of(document, id, &format!("border-{side}-style"));
+        let width = pixels_of(&style_of(document, id, &format!("border-{side}-width")));
         width > 0.0 && style != "none" && style != "hidden"
     };
     let bordered: Vec<&Cell> =

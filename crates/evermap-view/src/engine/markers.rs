@@ -3,7 +3,7 @@
 
 use blitz_dom::{BaseDocument, NodeId};
 
-use super::after::{attribute, children_called, name_of};
+use super::after::{attribute, children_called, name_of, style_of};
 
 /// Sets the markers of these lists. Gives whether there were any to set.
 pub(super) fn set(document: &mut BaseDocument, lists: &[NodeId]) -> bool {
@@ -27,7 +27,7 @@ pub(super) fn set(document: &mut BaseDocument, lists: &[NodeId]) -> bool {
             let value = document.get_node(item).and_then(|node| attribute(node, "value"));
             let ordinal = value.and_then(|text| text.trim().parse().ok()).unwrap_or(next);
             next = if backwards { ordinal.saturating_sub(1) } else { ordinal.saturating_add(1) };
-            let style = document.resolved_style_value(item, "list-style-type");
+            let style = style_of(document, item, "list-style-type");
             let is_right = ordinal == engine || !is_counted(&style);
             engine = engine.saturating_add(1);
             if is_known(&style) && is_right {
