@@ -50,13 +50,16 @@ pub const KIND_CATALOG: u32 = 1;
 pub const KIND_OBJECT: u32 = 0;
 
 /// Incompatible features this build knows: a file with any other must not be opened.
-pub const INCOMPATIBLE_KNOWN: u64 = FEATURE_HOLES | FEATURE_GUEST;
+pub const INCOMPATIBLE_KNOWN: u64 = FEATURE_HOLES | FEATURE_GUEST | FEATURE_LOG_2;
 /// Incompatible feature: chunks may be [`CHUNK_HOLE`], and entries of checksum tables
 /// [`CHECKSUM_UNKNOWN`].
 pub const FEATURE_HOLES: u64 = 1;
 /// Incompatible feature: the object's addresses are those of a guest's linear memory, see
 /// [`GuestRecord`].
 pub const FEATURE_GUEST: u64 = 2;
+/// Incompatible feature: logs have format 2, page 0 has a checksum of its root area, and
+/// `log_required` is 0 or [`LOG_REQUIRED`]. Every object that this build commits to has it.
+pub const FEATURE_LOG_2: u64 = 4;
 /// Features this build may write beside: a file with any other may only be read.
 pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = FEATURE_PAGE_CHECKSUMS;
 /// Read-only-compatible feature: the object keeps page checksums, so who writes must keep them too.
@@ -153,10 +156,15 @@ pub struct Superblock {
     pub reserved0: u32,
     /// Of a guest object, whose addresses its addresses are; zero in all others.
     pub guest: GuestRecord,
+    /// With [`FEATURE_LOG_2`]: CRC32C of the root area. Zero without.
+    pub root_checksum: u32,
     /// Zero.
-    pub reserved1: [u64; 5],
-    /// 1 while the log beside the file may hold commits that the file lacks. Not covered by the
-    /// checksum: it is switched by a write of its own, outside commits.
+    pub reserved1: u32,
+    /// Zero.
+    pub reserved2: [u64; 4],
+    /// [`LOG_REQUIRED`] while the log beside the file may hold commits that the file lacks, else 0.
+    /// Earlier builds wrote 1. Not covered by the checksum: a write of its own switches it, outside
+    /// commits.
     pub log_required: u32,
     /// CRC32C of the first [`SUPERBLOCK_CHECKED_BYTES`] with this field and `log_required` zero.
     pub checksum: u32,
@@ -173,10 +181,18 @@ const _: () = assert!(size_of::<Superblock>() == PAGE_BYTES as usize);
 const _: () = assert!(std::mem::offset_of!(Superblock, log_required) == 248);
 const _: () = assert!(std::mem::offset_of!(Superblock, commit_sequence) == 88);
 const _: () = assert!(std::mem::offset_of!(Superblock, guest) == 176);
+const _: () = assert!(std::mem::offset_of!(Superblock, root_checksum) == 208);
 const _: () = assert!(std::mem::offset_of!(Superblock, name) == 256);
 const _: () = assert!(std::mem::offset_of!(Superblock, regions) == 512);
 const _: () = assert!(std::mem::offset_of!(Superblock, schema) == 2048);
 const _: () = assert!(std::mem::offset_of!(Superblock, root_area) == ROOT_AREA_OFFSET);
+
+/// `log_required` of an object that needs its log. Half of its bits are set, so that no flipped bit
+/// turns one code into the other.
+pub const LOG_REQUIRED: u32 = 0x96a5_c35a;
+const _: () = assert!(LOG_REQUIRED.count_ones() == 16);
+/// `log_required` of an object that needs its log, as builds before [`FEATURE_LOG_2`] wrote it.
+pub const LOG_REQUIRED_OLD: u32 = 1;
 
 /// Where `log_required` lies in the file, for the write that switches it alone.
 pub const LOG_REQUIRED_OFFSET: u64 = std::mem::offset_of!(Superblock, log_required) as u64;
@@ -276,8 +292,13 @@ pub const LOG_RECORDS_OFFSET: u64 = 2 * LOG_SLOT_BYTES;
 pub const LOG_ALIGN: u64 = 512;
 /// First eight bytes of a log header slot.
 pub const LOG_MAGIC: [u8; 8] = *b"EVERLOG\n";
+/// Log format that this build writes. It reads format 1 as well, and rewrites such a log when it
+/// empties it.
+pub const LOG_VERSION: u32 = 2;
 /// First four bytes of a log record.
-pub const LOG_RECORD_MAGIC: u32 = u32::from_le_bytes(*b"evRC");
+pub const LOG_RECORD_MAGIC: u32 = u32::from_le_bytes(*b"evR2");
+/// First four bytes of a log record of format 1.
+pub const LOG_RECORD_1_MAGIC: u32 = u32::from_le_bytes(*b"evRC");
 
 /// One of the two header slots of a log. The valid one with the higher generation counts.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -285,7 +306,7 @@ pub const LOG_RECORD_MAGIC: u32 = u32::from_le_bytes(*b"evRC");
 pub struct LogHeader {
     /// [`LOG_MAGIC`].
     pub magic: [u8; 8],
-    /// [`FORMAT_VERSION`].
+    /// [`LOG_VERSION`].
     pub format_version: u32,
     /// CRC32C of this header with this field zero.
     pub checksum: u32,
@@ -293,8 +314,8 @@ pub struct LogHeader {
     pub object_uuid: [u8; 16],
     /// One more at every reset of the log.
     pub generation: u64,
-    /// Random; repeated in every record of this generation, so that what an earlier generation
-    /// left behind does not chain.
+    /// Random; repeated in every record of this generation, so that records that an earlier one left
+    /// behind do not chain.
     pub salt: u64,
     /// Sequence of the commit that the object file holds durably; the first record is one more.
     pub base_sequence: u64,
@@ -303,15 +324,91 @@ pub struct LogHeader {
 }
 const _: () = assert!(size_of::<LogHeader>() == 64);
 
-/// Flag of a record: all records before it were durable when it was written. Who finds it behind a
-/// record that is broken has found damage: a crash tears nothing but the end.
-pub const RECORD_FOLLOWS_DURABLE: u32 = 1;
+/// Where in a header slot [`LogProgress`] lies: in a sector of its own, so that writing it never
+/// touches the header.
+pub const LOG_PROGRESS_OFFSET: u64 = LOG_ALIGN;
+/// First four bytes of [`LogProgress`].
+pub const LOG_PROGRESS_MAGIC: u32 = u32::from_le_bytes(*b"evPR");
 
-/// Head of a log record. The body follows: per page a [`LogPage`] and the changed lines.
+/// How far the log of a header slot has come. Written after each record, without a flush: as long as
+/// the machine runs, everybody reads the newest one; after a power cut it may be an older one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct LogProgress {
+    /// [`LOG_PROGRESS_MAGIC`].
+    pub magic: u32,
+    /// CRC32C of this structure with this field zero.
+    pub checksum: u32,
+    /// Of the generation.
+    pub salt: u64,
+    /// The run of the machine in which it was written, as the kernel names it.
+    pub boot: [u8; 16],
+    /// Index of the last record that was written: whoever reads in the same run finds it.
+    pub written: u64,
+    /// Index of the last record known to be durable.
+    pub durable: u64,
+    /// Zero.
+    pub reserved: [u64; 2],
+}
+const _: () = assert!(size_of::<LogProgress>() == 64);
+
+/// Bytes of a header slot that are written when a generation begins: the header and its progress.
+pub const LOG_SLOT_WRITTEN_BYTES: usize = LOG_PROGRESS_OFFSET as usize + size_of::<LogProgress>();
+
+/// [`LogRecord::kind`]: changed lines of pages, see [`LogPage`]. Kind 1 is reserved for the contents
+/// of a new object, kind 2 for a removal.
+pub const RECORD_OF_LINES: u32 = 0;
+
+/// Head of a log record. The body follows: per page a [`LogPage`] and the changed lines. Zeros pad
+/// the record to a multiple of [`LOG_ALIGN`].
+///
+/// A head whose checksum is right proves by itself that all records up to `durable` are durable.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct LogRecord {
     /// [`LOG_RECORD_MAGIC`].
+    pub magic: u32,
+    /// CRC32C of the record's first [`LOG_ALIGN`] bytes, this field zero: of the sector that the head
+    /// shares with the beginning of the body.
+    pub checksum: u32,
+    /// Of the log's header.
+    pub salt: u64,
+    /// Number of the record in its generation; the first is 1.
+    pub index: u64,
+    /// Sequence of the commit.
+    pub sequence: u64,
+    /// The object that the commit is of.
+    pub object_uuid: [u8; 16],
+    /// Bytes of the body.
+    pub body_length: u64,
+    /// Bytes the object file has after this commit.
+    pub file_length: u64,
+    /// Pages in the body.
+    pub page_count: u64,
+    /// Index of the newest record that was known to be durable when this one was written.
+    pub durable: u64,
+    /// `checksum` of the record before, 0 for the first: records chain.
+    pub previous: u32,
+    /// CRC32C of the record behind its first [`LOG_ALIGN`] bytes, padding included; 0 when there is
+    /// nothing.
+    pub rest_checksum: u32,
+    /// [`RECORD_OF_LINES`].
+    pub kind: u32,
+    /// Zero. A record with a flag that a build does not know is not for that build.
+    pub flags: u32,
+    /// Zero.
+    pub reserved: [u64; 4],
+}
+const _: () = assert!(size_of::<LogRecord>() == 128);
+
+/// Flag of a record of format 1: all records before it were durable when it was written.
+pub const RECORD_1_FOLLOWS_DURABLE: u32 = 1;
+
+/// Head of a log record of format 1, which is read and no longer written.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct LogRecord1 {
+    /// [`LOG_RECORD_1_MAGIC`].
     pub magic: u32,
     /// CRC32C of this head (with this field zero) and the body.
     pub checksum: u32,
@@ -327,12 +424,12 @@ pub struct LogRecord {
     pub page_count: u64,
     /// Checksum of the record before, 0 for the first: records chain.
     pub previous: u32,
-    /// [`RECORD_FOLLOWS_DURABLE`] or zero.
+    /// [`RECORD_1_FOLLOWS_DURABLE`] or zero.
     pub flags: u32,
     /// Zero.
-    pub reserved1: u64,
+    pub reserved: u64,
 }
-const _: () = assert!(size_of::<LogRecord>() == 64);
+const _: () = assert!(size_of::<LogRecord1>() == 64);
 
 /// Head of one page in a record's body: bit `i` of `lines` says that line `i` follows.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]

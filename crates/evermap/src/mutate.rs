@@ -98,6 +98,29 @@ pub(crate) enum Mutant {
     RemovalBeforeCommit,
     /// A new store's catalog gets its name before it is durable.
     CatalogNamedUnflushed,
+    /// No safeguard: logs and page 0 are written as builds before log format 2 did, so that tests can
+    /// cut what comes after them.
+    EarlierFormat,
+    /// A log's progress is not looked at.
+    ProgressIgnored,
+    /// A log's progress is not written.
+    ProgressNotWritten,
+    /// A log's progress counts for the run of the machine that wrote it and for any other.
+    ProgressOfAnotherBootTrusted,
+    /// A record says that the ones before it are durable though nobody flushed them.
+    DurableClaimedEarly,
+    /// What the heads behind a record that cannot be read say of it is not looked at.
+    LaterHeadsIgnored,
+    /// A head that is nearly whole is taken for the end of the log.
+    DamagedHeadIsAnEnd,
+    /// The header of a log of an earlier build stays beside the one that follows it.
+    OldHeaderKept,
+    /// The root area of page 0 is not compared with its checksum.
+    RootChecksumIgnored,
+    /// Any `log_required` but the code for "required" says that the log is not.
+    LogRequiredCodesIgnored,
+    /// Records of the new format follow while `log_required` has the old code.
+    OldCodeKept,
     /// A store that nobody has changed yet is believed though its maker may have been killed before
     /// its name was durable.
     NewStoreTrustedUnflushed,
@@ -125,4 +148,13 @@ pub(crate) const fn mutated(_mutant: Mutant) -> bool {
 #[cfg(test)]
 pub(crate) fn take_away(mutants: &'static [Mutant]) {
     MISSING.set(mutants);
+}
+
+/// Does something with these safeguards, and no others, taken away.
+#[cfg(test)]
+pub(crate) fn without<R>(mutants: &'static [Mutant], run: impl FnOnce() -> R) -> R {
+    let before = MISSING.replace(mutants);
+    let done = run();
+    MISSING.set(before);
+    done
 }

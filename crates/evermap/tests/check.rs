@@ -13,7 +13,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{TestStore, argument, child, copy_store, crc32c_of, object_file};
+use common::{
+    LOG_REQUIRED, TestStore, argument, child, copy_store, crc32c_of, lose_progress, object_file,
+};
 use evermap::tools::{CheckOptions, Finding, Report, Severity, check};
 use evermap::{Durability, PMap, PString, PVec, Store, WriteOptions, from_iter};
 
@@ -304,14 +306,16 @@ fn damage_to_files_as_a_whole_is_found_and_named() {
     let file = object_file(&path);
     let whole = std::fs::read(&file).unwrap();
     type Change = fn(&mut Vec<u8>);
-    let cases: [(&str, Change); 8] = [
+    let cases: [(&str, Change); 10] = [
         ("an empty file", |b| b.clear()),
         ("cut short", |b| b.truncate(b.len() / 2)),
         ("cut short", |b| b.truncate(b.len() - 1)),
         ("it begins with", |b| b[..8].fill(7)),
         ("checksum", |b| b[97] ^= 4),
         ("checksum", |b| b[2048] ^= 4),
-        ("no ", |b| b[248] = 1),
+        ("the checksum of the root", |b| b[3072] ^= 4),
+        ("the code that says whether the log is needed", |b| b[248] = 1),
+        ("no ", |b| b[248..252].copy_from_slice(&LOG_REQUIRED)),
         ("the end of the file", |b| b.extend([0; 4096])),
     ];
     let _ = std::fs::remove_file(file.with_extension("log"));
@@ -442,8 +446,18 @@ fn a_catalog_that_contradicts_itself_under_right_checksums_is_found() {
     assert_clean(&path);
 }
 
+/// Makes the checksums of page 0 right: of its root, and with that of its head.
+fn reseal_root(bytes: &mut [u8]) {
+    let root = crc32c_of(&bytes[3072..4096]).to_le_bytes();
+    bytes[208..212].copy_from_slice(&root);
+    let mut head = bytes[..3072].to_vec();
+    head[248..256].fill(0);
+    bytes[252..256].copy_from_slice(&crc32c_of(&head).to_le_bytes());
+}
+
 /// Writes the checksums of a file of one region anew, as the format has them.
 fn reseal(bytes: &mut [u8]) {
+    reseal_root(bytes);
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let (base, table) = (word(bytes, 512), word(bytes, 552));
     if table == 0 {

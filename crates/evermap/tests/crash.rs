@@ -6,7 +6,7 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use common::{TestStore, argument, child, copy_store, object_file};
+use common::{LOG_REQUIRED, TestStore, argument, child, copy_store, lose_progress, object_file};
 use evermap::tools::{CheckOptions, check};
 use evermap::{Error, PMap, PString, PVec, Persist, Store, WriteOptions};
 
@@ -87,7 +87,7 @@ fn a_session_that_was_killed_after_its_commit_left_the_commit() {
         let mut torn = before_bytes.clone();
         // Fresh memory is flushed before the commit that adds it; the flag before the log.
         torn.extend_from_slice(&grown[before_bytes.len()..]);
-        torn[248..252].copy_from_slice(&1u32.to_le_bytes());
+        torn[248..252].copy_from_slice(&LOG_REQUIRED);
         std::fs::write(&file, torn).unwrap();
         drop(session);
         let (_, directory) = test.close();
@@ -165,8 +165,9 @@ fn a_log_cut_or_damaged_anywhere_gives_an_older_commit_or_an_error() {
     let copy = file.parent().unwrap().parent().unwrap().to_path_buf();
     let log = file.with_extension("log");
     let applied = std::fs::read(&file).unwrap();
-    lagging[248..252].copy_from_slice(&1u32.to_le_bytes());
-    let whole = std::fs::read(&log).unwrap();
+    lagging[248..252].copy_from_slice(&LOG_REQUIRED);
+    let mut whole = std::fs::read(&log).unwrap();
+    lose_progress(&mut whole);
     let used = whole.iter().rposition(|b| *b != 0).unwrap() + 1;
     for (object, allowed) in [(&lagging, &[0, 1, 2, 3][..]), (&applied, &[3])] {
         let mut seen = std::collections::BTreeSet::new();
@@ -228,10 +229,10 @@ fn a_log_that_was_used_before_tells_damage_from_what_its_last_use_left() {
     let log_of = |path: &Path| object_file(path).with_extension("log");
     let before = std::fs::read(log_of(&emptied)).unwrap();
     let whole = std::fs::read(log_of(&used)).unwrap();
-    assert_eq!(before[8192..8196], *b"evRC", "nothing of the last use is there");
+    assert_eq!(before[8192..8196], *b"evR2", "nothing of the last use is there");
     let records: Vec<usize> = (8192..whole.len())
         .step_by(512)
-        .filter(|&at| whole[at..at + 4] == *b"evRC" && whole[at + 8..at + 16] == whole[8200..8208])
+        .filter(|&at| whole[at..at + 4] == *b"evR2" && whole[at + 8..at + 16] == whole[8200..8208])
         .collect();
     assert_eq!(records.len(), 3);
     let after = |change: &dyn Fn(&mut [u8])| {
@@ -240,18 +241,39 @@ fn a_log_that_was_used_before_tells_damage_from_what_its_last_use_left() {
         std::fs::write(log_of(&used), &bytes).unwrap();
         number_in(&used)
     };
-    for at in [0, 5, 20, 70, 200] {
-        assert_eq!(after(&|log| log[records[0] + at] ^= 1), None, "byte {at}");
-        assert_eq!(after(&|log| log[records[1] + at] ^= 1), None, "byte {at}");
-        assert_eq!(after(&|log| log[records[2] + at] ^= 1), Some(8), "byte {at}");
+    for at in [0, 5, 20, 70, 200, 511] {
+        for record in &records {
+            assert_eq!(after(&|log| log[record + at] ^= 1), None, "byte {at}");
+        }
     }
     let newest = if whole[..4096] == before[..4096] { 4096 } else { 0 };
     assert_eq!(after(&|log| log[newest + 24] ^= 1), None);
-    // A disk that says it wrote the first record and did not: only a check looks that far.
-    let lost = after(&|log| log[8192..records[1]].copy_from_slice(&before[8192..records[1]]));
-    assert_eq!(lost, Some(6));
+    // Zeros in place of a record, or what the last use left there: a disk that lost a write.
+    for (record, next) in records.iter().zip([records[1], records[2], whole.len()]) {
+        assert_eq!(after(&|log| log[*record..next].fill(0)), None);
+    }
+    let lost = |log: &mut [u8]| log[8192..records[1]].copy_from_slice(&before[8192..records[1]]);
+    assert_eq!(after(&lost), None);
     let report = check(&used, &CheckOptions::new()).unwrap();
-    assert!(!report.is_clean(), "{report:#?}");
+    assert!(report.is_damaged(), "{report:#?}");
+    // After a power cut that took the progress, only the last record may look like a torn write.
+    let cut = |change: &dyn Fn(&mut [u8])| {
+        after(&|log| {
+            lose_progress(log);
+            change(log);
+        })
+    };
+    assert_eq!(cut(&|_| {}), Some(9));
+    for (record, next) in records.iter().zip([records[1], records[2]]) {
+        assert_eq!(cut(&|log| log[*record..next].fill(0)), None);
+    }
+    assert_eq!(cut(&lost), None);
+    assert_eq!(cut(&|log| log[records[2]..].fill(0)), Some(8));
+    for at in [0, 5, 20, 70, 200, 511] {
+        for record in &records {
+            assert_eq!(cut(&|log| log[record + at] ^= 1), None, "byte {at}");
+        }
+    }
 }
 
 #[test]

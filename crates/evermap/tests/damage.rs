@@ -218,7 +218,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
 /// Where a place is in the file, from the description of the format.
 fn offset_of(bytes: &[u8], place: Place) -> usize {
     let records = || {
-        let is_record = |at: &usize| bytes[*at..].starts_with(b"evRC");
+        let is_record = |at: &usize| bytes[*at..].starts_with(b"evR2");
         (8192..bytes.len()).step_by(512).filter(is_record)
     };
     match place {
@@ -335,8 +335,7 @@ fn rows() -> Vec<Row> {
     rows.push((Killed, Object, Old, [ErrOrLast; 4]));
     rows.push((Killed, ObjectLog, OneByteLess, [Last; 4]));
     rows.push((Killed, ObjectLog, Damage::Random(Place::FirstRecord), [Err; 4]));
-    // Nothing lies behind them: they may be what a power cut left of a commit.
-    rows.push((Killed, ObjectLog, Damage::Random(Place::LastRecord), [Older; 4]));
+    rows.push((Killed, ObjectLog, Damage::Random(Place::LastRecord), [Err; 4]));
     rows.push((Killed, ObjectLog, Old, [Older; 4]));
     rows.push((Closed, ObjectLog, Old, [Last; 4]));
     rows.push((Killed, CatalogLog, OneByteLess, [Last; 4]));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use common::copy_store;
+use common::{LOG_REQUIRED, copy_store, crc32c_of};
 use evermap::guest::{
     GuestAddresses, GuestMemory, GuestReading, GuestRegion, GuestSession, GuestWindow, Unmapped,
 };
@@ -36,7 +36,7 @@ struct Link {
 }
 
 /// Folder of the format that this build writes.
-const CURRENT: &str = "v1-logs";
+const CURRENT: &str = "v1-log2";
 
 fn folder(version: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format").join(version)
@@ -249,8 +249,66 @@ fn store_with_logs(version: &str) {
 }
 
 #[test]
-fn a_store_with_logs_is_read_and_written() {
+fn a_store_with_logs_of_format_1_is_read_and_written() {
     store_with_logs("v1-logs");
+}
+
+#[test]
+fn a_store_with_logs_of_format_2_is_read_and_written() {
+    store_with_logs(CURRENT);
+}
+
+/// What a build before log format 2 finds in an object file and its log. It looks at the log first
+/// where it is needed, then at the checksum of page 0, then at the features.
+fn assert_refused_by_name_by_earlier_builds(file: &Path) {
+    const FEATURE_LOG_2: u8 = 4;
+    let object = std::fs::read(file).unwrap();
+    assert_eq!((&object[..8], object[8]), (&b"EVERMAP\n"[..], 1), "{}", file.display());
+    if object[248..252] != [0; 4] {
+        let log = std::fs::read(file.with_extension("log")).unwrap();
+        let slots = [&log[..64], &log[4096..4160]].map(|slot| {
+            let mut unsigned = slot.to_vec();
+            unsigned[12..16].fill(0);
+            let right = crc32c_of(&unsigned).to_le_bytes() == slot[12..16];
+            (right && slot[..8] == *b"EVERLOG\n").then_some(slot[8])
+        });
+        assert!(slots.contains(&Some(2)), "{}: {slots:?}", file.display());
+        return;
+    }
+    let mut head = object[..3072].to_vec();
+    head[248..256].fill(0);
+    assert_eq!(crc32c_of(&head).to_le_bytes(), object[252..256], "{}", file.display());
+    assert_ne!(object[32] & FEATURE_LOG_2, 0, "{}", file.display());
+}
+
+#[test]
+fn earlier_builds_refuse_by_name_what_this_build_wrote() {
+    let (_directory, path) = copy_of("v1-logs");
+    let files = || {
+        let entries = std::fs::read_dir(path.join("objects")).unwrap();
+        entries.map(|e| e.unwrap().path()).filter(|path| path.extension().is_none())
+    };
+    let features: Vec<u8> = files().map(|file| std::fs::read(file).unwrap()[32] & 4).collect();
+    assert_eq!(features, [0; 5], "objects of an earlier build");
+    let store = Store::open(&path).unwrap();
+    // Reading changes nothing.
+    is_whole(&store);
+    assert!(files().all(|file| std::fs::read(file).unwrap()[32] & 4 == 0));
+    for name in ["closed", "killed"] {
+        let mut session = store.write::<Kept>(name).unwrap();
+        *session.root_mut().fields().flag = false;
+        session.commit().unwrap();
+        files()
+            .filter(|file| std::fs::read(file).unwrap()[248..252] == LOG_REQUIRED)
+            .for_each(|file| assert_refused_by_name_by_earlier_builds(&file));
+        session.close().unwrap();
+    }
+    store.create::<u64, _>("new", 1).unwrap();
+    assert_refused_by_name_by_earlier_builds(&path.join("catalog"));
+    let (closed, others): (Vec<PathBuf>, Vec<PathBuf>) =
+        files().partition(|file| std::fs::read(file).unwrap()[32] & 4 != 0);
+    assert_eq!((closed.len(), others.len()), (3, 3));
+    closed.iter().for_each(|file| assert_refused_by_name_by_earlier_builds(file));
 }
 
 #[test]

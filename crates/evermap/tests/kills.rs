@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use common::{Random, TestStore, child, object_file};
+use common::{LOG_REQUIRED, Random, TestStore, child, object_file};
 use evermap::tools::{CheckOptions, check};
 use evermap::{PVec, Store};
 use work::{OBJECT, State, check_whole, new_state, objects_after, step};
@@ -171,7 +171,7 @@ fn note_what_is_there(file: &Path, found: &mut Counts) {
     let word = |bytes: &[u8], at: usize| -> Option<u64> {
         Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
     };
-    let required = object.get(248) == Some(&1);
+    let required = object.get(248..252) == Some(&LOG_REQUIRED);
     let Ok(log) = std::fs::read(file.with_extension("log")) else {
         found.add("log: none");
         return;
@@ -185,7 +185,7 @@ fn note_what_is_there(file: &Path, found: &mut Counts) {
     let salt = slots.iter().max().and_then(|slot| slot.1);
     let sequences = (8192..log.len())
         .step_by(512)
-        .filter(|at| log.get(*at..*at + 4) == Some(b"evRC") && word(&log, at + 8) == salt);
+        .filter(|at| log.get(*at..*at + 4) == Some(b"evR2") && word(&log, at + 8) == salt);
     let records = sequences.count();
     found.add(if records > 0 { "log: required, with records" } else { "log: required, empty" });
     if log.len() > 64 * 1024 {

@@ -13,7 +13,7 @@ use tracing::{debug, info, warn};
 
 use super::engine::{Engine, LogPolicy, Span};
 use super::gate;
-use super::recovery::{let_go_of_log, write_page_overlay};
+use super::recovery::{let_go_of_log, renew_code, write_page_overlay};
 use super::settings::WhenLogFull;
 use crate::address::Sharing;
 use crate::error::{Error, Result};
@@ -146,6 +146,8 @@ impl Engine {
 
     fn reset_log(&mut self) -> Result<()> {
         self.last_checkpoint = std::time::Instant::now();
+        let renewed = self.log.as_ref().map_or(Ok(()), |log| renew_code(&*self.object, log));
+        renewed.map_err(|e| self.poison(e))?;
         match self.log.as_mut().map(super::log::Log::reset) {
             Some(Err(error)) => Err(self.poison(error)),
             _ => {

@@ -433,7 +433,7 @@ impl Engine {
             return Err(self.log_missing());
         };
         if let (Some(interval), None) = (interval, &self.flusher) {
-            self.flusher = Some(Flusher::start(Arc::clone(log.file()), interval)?);
+            self.flusher = Some(Flusher::start(log, interval)?);
         }
         match log.append(record, interval.is_none()) {
             Ok(()) => {}
@@ -441,7 +441,7 @@ impl Engine {
             Err(e) => return Err(e),
         }
         if let Some(flusher) = &self.flusher {
-            flusher.written();
+            flusher.written(log.last_record());
         }
         self.sequence += 1;
         Ok(())
@@ -565,6 +565,9 @@ impl Engine {
             Err(error @ Error::Io { .. }) => return Err(error),
             Err(_) => return Ok(None),
         };
+        if log.is_old() {
+            return Ok(None);
+        }
         let known = log.was_needed() || mutated(Mutant::NewLogTrustedUnflushed);
         let overlay = Overlay::of_commits(&commits);
         if log.sequence() != self.sequence || !known || !has_page_zero_of(&*self.object, &overlay)?

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use tracing::error;
 
+use super::log::Log;
+use super::progress::Progress;
 use crate::error::{Error, Result};
 use crate::storage::File;
 
@@ -23,6 +25,7 @@ pub(super) struct Flusher {
 #[derive(Debug)]
 struct Shared {
     log: Arc<dyn File>,
+    progress: Arc<Progress>,
     interval: Duration,
     state: Mutex<State>,
     wake: Condvar,
@@ -35,6 +38,8 @@ struct State {
     /// Records that were written, and those of them that were flushed.
     written: u64,
     flushed: u64,
+    /// The newest of them: salt and index.
+    newest: (u64, u64),
     failed: Option<String>,
     stopped: bool,
 }
@@ -45,9 +50,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Flusher {
     /// Starts the thread.
-    pub(super) fn start(log: Arc<dyn File>, interval: Duration) -> Result<Flusher> {
+    pub(super) fn start(log: &Log, interval: Duration) -> Result<Flusher> {
         let shared = Arc::new(Shared {
-            log,
+            log: Arc::clone(log.file()),
+            progress: Arc::clone(log.progress()),
             interval,
             state: Mutex::default(),
             wake: Condvar::new(),
@@ -61,9 +67,12 @@ impl Flusher {
         Ok(Flusher { shared, thread: Some(thread) })
     }
 
-    /// A record was written: it is flushed within the interval.
-    pub(super) fn written(&self) {
-        lock(&self.shared.state).written += 1;
+    /// A record was written, with this salt and index: it is flushed within the interval.
+    pub(super) fn written(&self, record: (u64, u64)) {
+        let mut state = lock(&self.shared.state);
+        state.written += 1;
+        state.newest = record;
+        drop(state);
         self.shared.wake.notify_one();
     }
 
@@ -103,14 +112,17 @@ impl Shared {
 
     fn flush(&self) {
         let _one_at_a_time = lock(&self.flushing);
-        let written = {
+        let (written, (salt, index)) = {
             let state = lock(&self.state);
             if state.failed.is_some() || state.written == state.flushed {
                 return;
             }
-            state.written
+            (state.written, state.newest)
         };
         let result = self.log.sync_data();
+        if result.is_ok() {
+            self.progress.flushed(salt, index);
+        }
         let mut state = lock(&self.state);
         // Also after a failure: there is nothing more to wait for.
         state.flushed = written;

@@ -1,10 +1,13 @@
 //! The redo log: a file of its own beside the object, two header slots and a chain of records.
 //!
 //! A commit is durable when its record is. Records chain by the salt of their generation, by
-//! consecutive sequence numbers and by the checksum of the record before, so what an earlier
-//! generation left behind a shorter one is not taken for part of it. The log is pre-written with
+//! consecutive numbers and by the checksum of the record before, so records that an earlier
+//! generation left behind a shorter one are not taken for part of it. The log is pre-written with
 //! zeros: a later record changes no metadata of the file, which saves the flushes that extending
 //! it would need.
+//!
+//! Beside the header that counts stands the log's [`Progress`], and each head repeats how far the log
+//! was durable: both tell damage from the write that a crash tore. [`super::chain`] reads them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,19 +15,20 @@ use std::sync::Arc;
 use bytemuck::{Zeroable, bytes_of, pod_read_unaligned};
 use tracing::{debug, warn};
 
-use super::record::{Commit, RecordBuilder, checksum};
+use super::chain::{Chain, HEADERS_BYTES, Start, Window, newest_header};
+use super::progress::{self, Progress};
+use super::record::{Commit, RecordBuilder, Sealing};
 use crate::address::random_u64;
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
 use crate::format::{
-    COUNT_MAX, FORMAT_VERSION, LOG_ALIGN, LOG_MAGIC, LOG_RECORD_MAGIC, LOG_RECORDS_OFFSET,
-    LOG_SLOT_BYTES, LogHeader, LogRecord, RECORD_FOLLOWS_DURABLE,
+    LOG_MAGIC, LOG_PROGRESS_OFFSET, LOG_RECORD_1_MAGIC, LOG_RECORD_MAGIC, LOG_RECORDS_OFFSET,
+    LOG_SLOT_BYTES, LOG_SLOT_WRITTEN_BYTES, LOG_VERSION, LogHeader, LogProgress, LogRecord,
+    LogRecord1,
 };
 use crate::mutate::{Mutant, mutated};
-use crate::storage::{File, OpenMode, Storage, parent_of};
+use crate::storage::{Boot, File, OpenMode, Storage, parent_of};
 
-/// How far behind a record that is broken a later one is looked for.
-const LOOK_AHEAD_BYTES: u64 = 1 << 20;
 /// Bytes a new log is pre-written to: enough for the small commits of a short session.
 const PREWRITTEN_BYTES_FIRST: u64 = 64 * 1024;
 /// Bytes of records that a log may have that is left for the next session.
@@ -51,10 +55,11 @@ pub(crate) struct Log {
     tail: u64,
     /// Bytes of the file, all of which have blocks.
     prepared: u64,
+    /// Records of this generation.
+    index: u64,
     previous: u32,
     sequence: u64,
-    /// Every record up to the tail is durable.
-    durable: bool,
+    progress: Arc<Progress>,
     /// This process flushed the header that counts. Of one that another process wrote, only the
     /// page cache may know, as long as no record follows it.
     header_flushed: bool,
@@ -65,8 +70,10 @@ pub(crate) struct Log {
 pub(crate) struct LogPosition {
     salt: u64,
     tail: u64,
+    index: u64,
     slot: u64,
     generation: u64,
+    format_version: u32,
 }
 
 #[cfg(test)]
@@ -91,21 +98,22 @@ impl Log {
             _ => {}
         }
         let file = storage.open(path, OpenMode::CreateNew)?;
-        let header = new_header(object_uuid, 1, base_sequence)?;
+        let header = new_header(object_uuid, 1, random_u64()?, base_sequence);
         let mut log = Log {
-            file,
             header,
             slot: 0,
             tail: LOG_RECORDS_OFFSET,
             prepared: 0,
+            index: 0,
             previous: 0,
             sequence: base_sequence,
-            durable: true,
+            progress: Progress::new(Arc::clone(&file), &header, 0, 0),
+            file,
             header_flushed: true,
         };
         let prepared = log
             .lengthen(PREWRITTEN_BYTES_FIRST, true)
-            .and_then(|()| log.file.write_at(bytes_of(&log.header), 0))
+            .and_then(|()| log.file.write_at(&log.beginning_of(&header), 0))
             .and_then(|()| match mutated(Mutant::NewLogNotFlushed) {
                 true => Ok(()),
                 false => log.file.sync_data(),
@@ -126,44 +134,34 @@ impl Log {
     /// `durable_sequence` is the newest commit known to be durable already: the log is flushed
     /// before anything newer is believed, because after a kill the page cache may show a record
     /// whose flush never finished.
+    ///
+    /// # Errors
+    /// `Damaged` when the header cannot be read, or a record that was acknowledged.
     pub(crate) fn open(
         file: Arc<dyn File>,
         object_uuid: [u8; 16],
         durable_sequence: u64,
     ) -> Result<(Log, Vec<Commit>)> {
-        let mut window = Window::new();
-        window.load(&*file, 0, OPENING_BYTES)?;
-        let (header, slot) = newest_header(&window, &*file, object_uuid)?;
-        let length = file.length()?;
-        let mut log = Log {
+        let mut chain = Chain::open(Arc::clone(&file), object_uuid)?;
+        let commits = chain.read_all()?;
+        let Start { header, slot, .. } = chain.start();
+        let Chain { tail, length, index, previous, sequence, .. } = chain;
+        if sequence > durable_sequence && !mutated(Mutant::LogTrustedUnflushed) {
+            file.sync_data()?;
+        }
+        let progress = Progress::new(Arc::clone(&file), &header, slot, index);
+        let log = Log {
             file,
             header,
             slot,
-            tail: LOG_RECORDS_OFFSET,
+            tail,
             prepared: length,
-            previous: 0,
-            sequence: header.base_sequence,
-            // What was read is flushed below, if it was not before.
-            durable: true,
+            index,
+            previous,
+            sequence,
+            progress,
             header_flushed: false,
         };
-        let mut commits = Vec::new();
-        loop {
-            while let Some(commit) = log.read_next(&mut window)? {
-                commits.push(commit);
-            }
-            let Some(later) = log.find_later(&mut window)? else { break };
-            // A writer may have gone on meanwhile: what was half written when it was read is
-            // whole now.
-            window = Window::new();
-            match log.read_next(&mut window)? {
-                Some(commit) => commits.push(commit),
-                None => return Err(log.broken(format!("commit {later} behind what is no record"))),
-            }
-        }
-        if log.sequence > durable_sequence && !mutated(Mutant::LogTrustedUnflushed) {
-            log.file.sync_data()?;
-        }
         Ok((log, commits))
     }
 
@@ -176,41 +174,61 @@ impl Log {
         position: LogPosition,
         sequence: u64,
     ) -> Result<bool> {
-        let mut window = Window::new();
+        let mut window = Window::default();
         window.load(file, 0, GLANCE_BYTES)?;
-        let header = match newest_header(&window, file, object_uuid) {
-            Ok((header, _)) => header,
+        let start = match newest_header(&window, file, object_uuid) {
+            Ok(start) => start,
             Err(Error::Damaged { .. }) => return Ok(true),
             Err(error) => return Err(error),
         };
+        let header = start.header;
         let same = header.salt == position.salt;
-        let tail = if same { position.tail } else { LOG_RECORDS_OFFSET };
-        let next = if same { sequence + 1 } else { header.base_sequence + 1 };
-        if same && tail != LOG_RECORDS_OFFSET {
-            window.load(file, tail, size_of::<LogRecord>())?;
+        let (tail, index) =
+            if same { (position.tail, position.index) } else { (LOG_RECORDS_OFFSET, 0) };
+        // Also when the record cannot be read: then opening says so.
+        let here = |progress: &LogProgress| file.boot().is(Boot(progress.boot));
+        if start.progress.is_some_and(|progress| progress.written > index && here(&progress)) {
+            return Ok(true);
         }
-        Ok(match read_head(&mut window, file, tail)? {
-            Some(head) => head.salt == header.salt && head.sequence == next,
-            None => false,
-        })
+        let next = if same { sequence + 1 } else { header.base_sequence + 1 };
+        if window.loaded(tail, HEAD_BYTES).is_none() {
+            window.load(file, tail, HEAD_BYTES)?;
+        }
+        let head = window.loaded(tail, HEAD_BYTES).unwrap_or_default();
+        Ok(is_head_of(head, header.format_version, header.salt, next))
     }
 
-    /// Does the log stand where it stood, without another record and without a reset? Two reads of
-    /// 64 bytes, and no lock: what a commit that is going on has half written counts as none. True
+    /// Does the log stand where it stood, without another record and without a reset? Two small
+    /// reads, and no lock: what a commit that is going on has half written counts as none. True
     /// says that no commit had been made when it was asked; false may be said too often.
     pub(crate) fn stands_at(file: &dyn File, position: LogPosition, sequence: u64) -> Result<bool> {
+        let mut bytes = [0; HEADERS_BYTES];
+        if file.read_at(&mut bytes, 0)? < HEADERS_BYTES {
+            return Ok(false);
+        }
         // A reset writes the header that was not in use, with a higher generation.
-        let mut header = LogHeader::zeroed();
-        let other = (1 - position.slot) * LOG_SLOT_BYTES;
-        file.read_at(bytemuck::bytes_of_mut(&mut header), other)?;
+        let slot_at = |slot: u64| (slot * LOG_SLOT_BYTES) as usize;
+        let other = slot_at(1 - position.slot);
+        let header: LogHeader = pod_read_unaligned(&bytes[other..other + size_of::<LogHeader>()]);
         if header.magic == LOG_MAGIC && header.generation > position.generation {
             return Ok(false);
         }
-        let mut head = LogRecord::zeroed();
-        file.read_at(bytemuck::bytes_of_mut(&mut head), position.tail)?;
-        Ok(head.magic != LOG_RECORD_MAGIC
-            || head.salt != position.salt
-            || head.sequence != sequence + 1)
+        let progress_at = slot_at(position.slot) + LOG_PROGRESS_OFFSET as usize;
+        let progress = progress::parse(&bytes[progress_at..], position.salt);
+        // A log of format 1 has none.
+        let stands = progress.is_some_and(|progress| progress.written <= position.index);
+        if !stands && position.format_version > 1 {
+            return Ok(false);
+        }
+        let mut head = [0; HEAD_BYTES];
+        file.read_at(&mut head, position.tail)?;
+        Ok(!is_head_of(&head, position.format_version, position.salt, sequence + 1))
+    }
+
+    /// Was it made by an earlier build, and not emptied since? A session that begins beside readers
+    /// goes on with it as it is.
+    pub(crate) fn is_old(&self) -> bool {
+        self.header.format_version < version_written()
     }
 
     /// An object asked for this log once, and so log and name are durable: it has records, or was
@@ -226,8 +244,9 @@ impl Log {
 
     /// Where the log stands.
     pub(crate) fn position(&self) -> LogPosition {
-        let LogHeader { salt, generation, .. } = self.header;
-        LogPosition { salt, tail: self.tail, slot: self.slot, generation }
+        let LogHeader { salt, generation, format_version, .. } = self.header;
+        let (tail, index, slot) = (self.tail, self.index, self.slot);
+        LogPosition { salt, tail, index, slot, generation, format_version }
     }
 
     /// Bytes of records since the last reset.
@@ -238,6 +257,16 @@ impl Log {
     /// The file.
     pub(crate) fn file(&self) -> &Arc<dyn File> {
         &self.file
+    }
+
+    /// The log's progress, for whoever flushes what was written.
+    pub(super) fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    /// The last record: salt of its generation, and its number in that.
+    pub(super) fn last_record(&self) -> (u64, u64) {
+        (self.header.salt, self.index)
     }
 
     /// The commit that the object file had durably when this generation of the log began.
@@ -257,9 +286,19 @@ impl Log {
     /// Before anything of the record reaches the file: `DiskFull` and the like, nothing happened.
     /// After: `DurabilityUnknown`, and the log must not be used again.
     pub(crate) fn append(&mut self, record: &mut RecordBuilder, durable: bool) -> Result<()> {
-        let sequence = self.sequence + 1;
-        let flags = if self.durable { RECORD_FOLLOWS_DURABLE } else { 0 };
-        let (bytes, crc) = record.seal(sequence, self.header.salt, self.previous, flags);
+        let (sequence, index) = (self.sequence + 1, self.index + 1);
+        let sealing = Sealing {
+            sequence,
+            index,
+            salt: self.header.salt,
+            object_uuid: self.header.object_uuid,
+            previous: self.previous,
+            durable: self.progress.durable(),
+        };
+        let (bytes, crc) = match self.header.format_version {
+            1 => record.seal_1(&sealing),
+            _ => record.seal(&sealing),
+        };
         let end = self.tail + bytes.len() as u64;
         if end > self.prepared {
             let large = bytes.len() as u64 >= RESERVED_FOR_BYTES_MIN;
@@ -281,33 +320,60 @@ impl Log {
         };
         written.map_err(|e| unknown(&*self.file, e))?;
         debug!(path = %self.file.path().display(), sequence, bytes = bytes.len(), "commit");
+        self.progress.wrote(index, durable);
         self.tail = end;
+        self.index = index;
         self.previous = crc;
         self.sequence = sequence;
-        // Who flushes later does not say so here: the next generation begins anew.
-        self.durable &= durable;
         Ok(())
     }
 
-    /// Starts a new generation: the object file holds everything up to the last commit durably.
+    /// Starts a new generation, of this build's format: the object file holds everything up to the
+    /// last commit durably.
+    ///
+    /// A log without records is not emptied. So a generation that another one follows has records, and
+    /// its successor's overwrite them: should the newer header be damaged, the older one is missing some.
     pub(crate) fn reset(&mut self) -> Result<()> {
-        let header =
-            new_header(self.header.object_uuid, self.header.generation + 1, self.sequence)?;
+        debug_assert!(self.index > 0 || self.is_old(), "nothing to empty");
+        let LogHeader { object_uuid, generation, .. } = self.header;
+        let was_old = self.is_old();
+        let header = new_header(object_uuid, generation + 1, random_u64()?, self.sequence);
         let slot = if mutated(Mutant::OneHeaderSlot) { self.slot } else { 1 - self.slot };
+        let (beginning, at) = (self.beginning_of(&header), slot * LOG_SLOT_BYTES);
         let written = match mutated(Mutant::ResetNotFlushed) {
-            true => self.file.write_at(bytes_of(&header), slot * LOG_SLOT_BYTES),
-            false => self.file.write_at_durable(bytes_of(&header), slot * LOG_SLOT_BYTES),
+            true => self.file.write_at(&beginning, at),
+            false => self.file.write_at_durable(&beginning, at),
         };
         written.map_err(|e| unknown(&*self.file, e))?;
+        if was_old && !mutated(Mutant::OldHeaderKept) {
+            // It may have had no records.
+            let old = self.slot * LOG_SLOT_BYTES;
+            let blank = [0; size_of::<LogHeader>()];
+            let written = self.file.write_at_durable(&blank, old);
+            written.map_err(|e| unknown(&*self.file, e))?;
+        }
+        self.progress.begin(&header, slot);
         self.header = header;
         self.slot = slot;
         let used = self.tail;
         self.header_flushed = true;
         self.tail = LOG_RECORDS_OFFSET;
+        self.index = 0;
         self.previous = 0;
-        self.durable = true;
         self.trim(used);
         Ok(())
+    }
+
+    /// Bytes of a header slot when its generation begins. The header and its progress may be torn apart:
+    /// a progress of another salt is none.
+    fn beginning_of(&self, header: &LogHeader) -> [u8; LOG_SLOT_WRITTEN_BYTES] {
+        let mut bytes = [0; LOG_SLOT_WRITTEN_BYTES];
+        bytes[..size_of::<LogHeader>()].copy_from_slice(bytes_of(header));
+        if header.format_version > 1 {
+            let progress = progress::sealed(header.salt, self.file.boot(), 0, 0);
+            bytes[LOG_PROGRESS_OFFSET as usize..].copy_from_slice(bytes_of(&progress));
+        }
+        bytes
     }
 
     /// Gives back what one large commit made the log grow to, when the commits up to this reset,
@@ -338,110 +404,6 @@ impl Log {
         }
         Ok(())
     }
-
-    /// Reads the record at the tail and moves behind it; `None` where the chain ends.
-    fn read_next(&mut self, window: &mut Window) -> Result<Option<Commit>> {
-        let Some(head) = read_head(window, &*self.file, self.tail)? else { return Ok(None) };
-        let body_at = self.tail + size_of::<LogRecord>() as u64;
-        let chains = (head.salt == self.header.salt || mutated(Mutant::SaltIgnored))
-            && (head.sequence == self.sequence + 1 || mutated(Mutant::SequenceIgnored))
-            && (head.previous == self.previous || mutated(Mutant::PreviousIgnored));
-        if !chains {
-            return Ok(None);
-        }
-        // A record is written into a file that was made long enough for it, durably.
-        if head.body_length > self.prepared.saturating_sub(body_at) {
-            // A writer may have gone on since it was opened.
-            self.prepared = self.file.length()?;
-        }
-        let room = self.prepared.saturating_sub(body_at);
-        if head.body_length > room {
-            let found = format!("{room} bytes of a record of {}: it was cut", head.body_length);
-            return Err(self.broken(found));
-        }
-        let body = window.get(&*self.file, body_at, head.body_length as usize)?.map(<[u8]>::to_vec);
-        let Some(body) = body.filter(|body| {
-            checksum(&head, body) == head.checksum || mutated(Mutant::RecordChecksumIgnored)
-        }) else {
-            return Ok(None);
-        };
-        let Some(commit) = Commit::parse(&head, body) else {
-            warn!(path = %self.file.path().display(), "a log record with a right checksum has a wrong body");
-            return Ok(None);
-        };
-        self.tail = (body_at + head.body_length).next_multiple_of(LOG_ALIGN);
-        self.previous = head.checksum;
-        self.sequence = head.sequence;
-        Ok(Some(commit))
-    }
-
-    /// The number of a record behind the tail that was written when everything before it was
-    /// durable: behind what a crash tore there is none. Looked for only where something lies at
-    /// the tail that this generation may have written, and only so far that it costs an opening no
-    /// more than some 100 us.
-    fn find_later(&self, window: &mut Window) -> Result<Option<u64>> {
-        let first = window.get(&*self.file, self.tail, LOG_ALIGN as usize)?;
-        let Some(first) = first.filter(|block| block.iter().any(|byte| *byte != 0)) else {
-            return Ok(None);
-        };
-        // A head that is whole tells where the next one is, however far that is.
-        let head: LogRecord = pod_read_unaligned(&first[..size_of::<LogRecord>()]);
-        if self.is_whole_and_older(window, &head)? {
-            return Ok(None);
-        }
-        let behind_head = size_of::<LogRecord>() as u64;
-        let next =
-            self.tail.checked_add(behind_head).and_then(|at| at.checked_add(head.body_length));
-        let next = next.and_then(|at| at.checked_next_multiple_of(LOG_ALIGN));
-        let length = self.file.length()?;
-        let end = length.min(self.tail + LOOK_AHEAD_BYTES);
-        let near = (self.tail + LOG_ALIGN..end).step_by(LOG_ALIGN as usize);
-        for at in near.chain(next.filter(|at| *at >= end && *at < length)) {
-            if let Some(head) = read_head(window, &*self.file, at)?
-                && head.flags & RECORD_FOLLOWS_DURABLE != 0
-                && head.salt == self.header.salt
-                && head.sequence > self.sequence + 1
-                && head.body_length <= length.saturating_sub(at + behind_head)
-                && let Some(body) =
-                    window.get(&*self.file, at + behind_head, head.body_length as usize)?
-                && checksum(&head, body) == head.checksum
-            {
-                return Ok(Some(head.sequence));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Is what begins at the tail, with `head`, a whole record of an earlier generation? Then this
-    /// generation ends here: most logs that are opened are empty ones that were used before.
-    ///
-    /// Why that is no torn or damaged record of this generation: damage makes no right checksum,
-    /// and a record of which a crash kept the first sector from the disk was not durable, so that
-    /// none behind it says so. What is missed is a disk that reported a write as durable, lost it,
-    /// and kept later ones; over the zeros of a new log that is missed as well, and a check of the
-    /// store finds both. Nothing follows from whole records further behind: they may be a part of a
-    /// record's body, as a program may store such bytes. The sequence tells an earlier generation
-    /// from a later one whose header is damaged, so that the one before it counts: records of that
-    /// are behind this header's base.
-    fn is_whole_and_older(&self, window: &mut Window, head: &LogRecord) -> Result<bool> {
-        let fits = head.body_length <= (WINDOW_BYTES - size_of::<LogRecord>()) as u64;
-        let older = head.salt != self.header.salt && head.sequence <= self.header.base_sequence;
-        if head.magic != LOG_RECORD_MAGIC || !fits || !older {
-            return Ok(false);
-        }
-        let body_at = self.tail + size_of::<LogRecord>() as u64;
-        let body = window.get(&*self.file, body_at, head.body_length as usize)?;
-        Ok(body.is_some_and(|body| checksum(head, body) == head.checksum))
-    }
-
-    fn broken(&self, found: String) -> Error {
-        Error::Damaged {
-            path: self.file.path().to_path_buf(),
-            what: "the log",
-            found,
-            expected: format!("the record of commit {} whole", self.sequence + 1),
-        }
-    }
 }
 
 /// What a failed write or flush of the log comes to. A limit was looked at before anything was
@@ -453,113 +415,38 @@ fn unknown(file: &dyn File, error: Error) -> Error {
     Error::DurabilityUnknown { path: file.path().to_path_buf(), why: error.to_string() }
 }
 
-/// Bytes read at once when a log is opened: both headers and the first record, or a small one that
-/// an earlier generation left in its place.
-const OPENING_BYTES: usize = LOG_RECORDS_OFFSET as usize + 4096;
+const HEAD_BYTES: usize = size_of::<LogRecord>();
 /// Bytes read to see whether a log has moved on: both headers and the head of a first record.
-const GLANCE_BYTES: usize = LOG_RECORDS_OFFSET as usize + size_of::<LogRecord>();
-/// Bytes read at once further on: a log of many small records costs few system calls.
-const WINDOW_BYTES: usize = 64 * 1024;
+const GLANCE_BYTES: usize = LOG_RECORDS_OFFSET as usize + HEAD_BYTES;
 
-/// A part of the file in memory.
-struct Window {
-    bytes: Vec<u8>,
-    offset: u64,
+/// Is this the head of a record of this generation and commit, as far as a glance tells?
+fn is_head_of(head: &[u8], format_version: u32, salt: u64, sequence: u64) -> bool {
+    if head.len() < HEAD_BYTES {
+        return false;
+    }
+    if format_version == 1 {
+        let head: LogRecord1 = pod_read_unaligned(&head[..size_of::<LogRecord1>()]);
+        return (head.magic, head.salt, head.sequence) == (LOG_RECORD_1_MAGIC, salt, sequence);
+    }
+    let head: LogRecord = pod_read_unaligned(&head[..HEAD_BYTES]);
+    (head.magic, head.salt, head.sequence) == (LOG_RECORD_MAGIC, salt, sequence)
 }
 
-impl Window {
-    fn new() -> Window {
-        Window { bytes: Vec::new(), offset: 0 }
-    }
-
-    fn load(&mut self, file: &dyn File, offset: u64, length: usize) -> Result<()> {
-        self.bytes.resize(length, 0);
-        self.offset = offset;
-        let got = file.read_at(&mut self.bytes, offset)?;
-        self.bytes.truncate(got);
-        Ok(())
-    }
-
-    /// Bytes that are in memory already.
-    fn loaded(&self, offset: u64, length: usize) -> Option<&[u8]> {
-        let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
-        self.bytes.get(start..start.checked_add(length)?)
-    }
-
-    /// Bytes of the file; `None` where it ends before.
-    fn get(&mut self, file: &dyn File, offset: u64, length: usize) -> Result<Option<&[u8]>> {
-        if self.loaded(offset, length).is_none() {
-            self.load(file, offset, length.max(WINDOW_BYTES))?;
-        }
-        Ok(self.loaded(offset, length))
-    }
+/// The format of logs that this build makes, or an earlier one made for a test.
+fn version_written() -> u32 {
+    if mutated(Mutant::EarlierFormat) { 1 } else { LOG_VERSION }
 }
 
-fn read_head(window: &mut Window, file: &dyn File, offset: u64) -> Result<Option<LogRecord>> {
-    let Some(bytes) = window.get(file, offset, size_of::<LogRecord>())? else { return Ok(None) };
-    let head: LogRecord = bytemuck::pod_read_unaligned(bytes);
-    Ok((head.magic == LOG_RECORD_MAGIC).then_some(head))
-}
-
-fn new_header(object_uuid: [u8; 16], generation: u64, base_sequence: u64) -> Result<LogHeader> {
+fn new_header(object_uuid: [u8; 16], generation: u64, salt: u64, base_sequence: u64) -> LogHeader {
     let mut header = LogHeader {
         magic: LOG_MAGIC,
-        format_version: FORMAT_VERSION,
+        format_version: version_written(),
         object_uuid,
         generation,
-        salt: random_u64()?,
+        salt,
         base_sequence,
         ..LogHeader::zeroed()
     };
     header.checksum = crc32c(&[bytes_of(&header)]);
-    Ok(header)
-}
-
-/// The valid header slot with the higher generation.
-fn newest_header(
-    window: &Window,
-    file: &dyn File,
-    object_uuid: [u8; 16],
-) -> Result<(LogHeader, u64)> {
-    let mut newest: Option<(LogHeader, u64)> = None;
-    let mut found = "no valid header slot".to_string();
-    for slot in 0..2 {
-        let Some(bytes) = window.loaded(slot * LOG_SLOT_BYTES, size_of::<LogHeader>()) else {
-            continue;
-        };
-        let header: LogHeader = bytemuck::pod_read_unaligned(bytes);
-        let unsigned = LogHeader { checksum: 0, ..header };
-        let right = crc32c(&[bytes_of(&unsigned)]) == header.checksum
-            || mutated(Mutant::HeaderChecksumIgnored);
-        if header.magic != LOG_MAGIC || !right {
-            continue;
-        }
-        if header.format_version > FORMAT_VERSION {
-            return Err(Error::NewerFormat {
-                path: file.path().to_path_buf(),
-                found: format!("version {}", header.format_version),
-                known: format!("version {FORMAT_VERSION}"),
-            });
-        }
-        if header.generation.max(header.base_sequence) >= COUNT_MAX {
-            found = "a header of numbers that no log reaches".to_string();
-            continue;
-        }
-        if header.object_uuid != object_uuid && !mutated(Mutant::LogIdentityIgnored) {
-            found = "the log of another object".to_string();
-            continue;
-        }
-        let newer = |(n, _): (LogHeader, u64)| {
-            header.generation > n.generation && !mutated(Mutant::GenerationIgnored)
-        };
-        if newest.is_none_or(newer) {
-            newest = Some((header, slot));
-        }
-    }
-    newest.ok_or_else(|| Error::Damaged {
-        path: file.path().to_path_buf(),
-        what: "the log's header",
-        found,
-        expected: "a header that belongs to the object beside it".to_string(),
-    })
+    header
 }

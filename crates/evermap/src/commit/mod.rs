@@ -14,6 +14,7 @@
 //! there, except that page 0 of the file is sealed last.
 
 mod apply;
+mod chain;
 pub(crate) mod checksums;
 mod diff;
 mod engine;
@@ -23,6 +24,7 @@ pub(crate) mod gate;
 mod log;
 mod overlay;
 mod pages;
+mod progress;
 mod record;
 mod recovery;
 mod settings;
@@ -32,6 +34,8 @@ pub(crate) use engine::{Engine, Growth, LogPolicy, Memory, Span, Target};
 pub(crate) use log::{Log, LogPosition};
 pub(crate) use overlay::Overlay;
 pub(crate) use pages::{first_bad_mapped, judge_mapped, write_tables};
+#[cfg(test)]
+pub(crate) use progress::sealed as seal_progress;
 pub(crate) use record::for_each_run;
 pub(crate) use recovery::{let_go_of_log, recover, set_log_required};
 pub use settings::{Durability, WhenLogFull, WriteOptions};

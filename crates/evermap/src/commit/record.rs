@@ -3,13 +3,15 @@
 //! A record is physical (absolute images of lines), so applying it twice, or over a page that a
 //! power cut left half old and half new, gives the same page.
 
+use std::mem::offset_of;
+
 use bytemuck::{Zeroable, bytes_of};
 
 use super::diff::Page;
 use crate::checksum::crc32c;
 use crate::format::{
-    FILE_BYTES_MAX, LINE_BYTES, LOG_ALIGN, LOG_RECORD_MAGIC, LogPage, LogRecord, PAGE_BYTES,
-    PAGE_LINES,
+    FILE_BYTES_MAX, LINE_BYTES, LOG_ALIGN, LOG_RECORD_1_MAGIC, LOG_RECORD_MAGIC, LogPage,
+    LogRecord, LogRecord1, PAGE_BYTES, PAGE_LINES, RECORD_1_FOLLOWS_DURABLE, RECORD_OF_LINES,
 };
 use crate::mutate::{Mutant, mutated};
 
@@ -90,47 +92,107 @@ impl RecordBuilder {
         (self.bytes, pages)
     }
 
-    /// Writes the head and gives the record's bytes, padded to the log's alignment, and its
-    /// checksum.
-    pub(super) fn seal(
-        &mut self,
-        sequence: u64,
-        salt: u64,
-        previous: u32,
-        flags: u32,
-    ) -> (&[u8], u32) {
+    /// Writes the head and gives the record's bytes, padded to the log's alignment, and the checksum
+    /// that the next record chains to.
+    pub(super) fn seal(&mut self, place: &Sealing) -> (&[u8], u32) {
         let head_bytes = size_of::<LogRecord>();
         let body_end = self
             .pages
             .last()
             .map_or(head_bytes, |(page, at)| at + page.lines.count_ones() as usize * LINE_BYTES);
+        self.bytes.truncate(body_end);
+        self.bytes.resize(body_end.next_multiple_of(LOG_ALIGN as usize), 0);
         let mut head = LogRecord {
             magic: LOG_RECORD_MAGIC,
-            salt,
-            sequence,
+            salt: place.salt,
+            index: place.index,
+            sequence: place.sequence,
+            object_uuid: place.object_uuid,
             body_length: (body_end - head_bytes) as u64,
             file_length: self.file_length,
             page_count: self.pages.len() as u64,
-            previous,
-            flags,
+            durable: place.durable,
+            previous: place.previous,
+            rest_checksum: rest_checksum(&self.bytes),
+            kind: RECORD_OF_LINES,
             ..LogRecord::zeroed()
         };
-        head.checksum = checksum(&head, &self.bytes[head_bytes..body_end]);
         self.bytes[..head_bytes].copy_from_slice(bytes_of(&head));
-        self.bytes.resize(body_end.next_multiple_of(LOG_ALIGN as usize), 0);
+        head.checksum = sector_checksum(&self.bytes);
+        self.bytes[..head_bytes].copy_from_slice(bytes_of(&head));
         (&self.bytes, head.checksum)
+    }
+}
+
+impl RecordBuilder {
+    /// The same in format 1, for a log that an earlier build made and that cannot be emptied yet. The
+    /// head is shorter: it ends where that of format 2 does.
+    pub(super) fn seal_1(&mut self, place: &Sealing) -> (&[u8], u32) {
+        let (head_bytes, head_at) = (size_of::<LogRecord1>(), HEAD_1_AT);
+        let body_at = head_at + head_bytes;
+        let body_end = self
+            .pages
+            .last()
+            .map_or(body_at, |(page, at)| at + page.lines.count_ones() as usize * LINE_BYTES);
+        let follows_durable = place.durable + 1 == place.index;
+        let mut head = LogRecord1 {
+            magic: LOG_RECORD_1_MAGIC,
+            salt: place.salt,
+            sequence: place.sequence,
+            body_length: (body_end - body_at) as u64,
+            file_length: self.file_length,
+            page_count: self.pages.len() as u64,
+            previous: place.previous,
+            flags: if follows_durable { RECORD_1_FOLLOWS_DURABLE } else { 0 },
+            ..LogRecord1::zeroed()
+        };
+        head.checksum = checksum_1(&head, &self.bytes[body_at..body_end]);
+        self.bytes[head_at..body_at].copy_from_slice(bytes_of(&head));
+        let length = (body_end - head_at).next_multiple_of(LOG_ALIGN as usize);
+        self.bytes.truncate(body_end);
+        self.bytes.resize(head_at + length, 0);
+        (&self.bytes[head_at..], head.checksum)
+    }
+}
+
+/// Where a head of format 1 lies in the bytes of a record, which have room for one of format 2.
+const HEAD_1_AT: usize = size_of::<LogRecord>() - size_of::<LogRecord1>();
+
+/// CRC32C of a record of format 1: its head with a zero checksum, then its body.
+pub(super) fn checksum_1(head: &LogRecord1, body: &[u8]) -> u32 {
+    crc32c(&[bytes_of(&LogRecord1 { checksum: 0, ..*head }), body])
+}
+
+/// What a record's head says beside what the record has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sealing {
+    pub(super) sequence: u64,
+    pub(super) index: u64,
+    pub(super) salt: u64,
+    pub(super) object_uuid: [u8; 16],
+    pub(super) previous: u32,
+    pub(super) durable: u64,
+}
+
+/// The checksum in a head: of the record's first sector, the checksum itself left out.
+pub(super) fn sector_checksum(record: &[u8]) -> u32 {
+    const AT: std::ops::Range<usize> =
+        offset_of!(LogRecord, checksum)..offset_of!(LogRecord, checksum) + size_of::<u32>();
+    let sector = &record[..record.len().min(LOG_ALIGN as usize)];
+    crc32c(&[&sector[..AT.start], &[0; AT.end - AT.start], &sector[AT.end..]])
+}
+
+/// The checksum of what lies behind the first sector.
+pub(super) fn rest_checksum(record: &[u8]) -> u32 {
+    match record.get(LOG_ALIGN as usize..) {
+        None | Some([]) => 0,
+        Some(rest) => crc32c(&[rest]),
     }
 }
 
 /// Pages of a file of so many bytes that a record may have.
 fn pages_of(file_length: u64) -> u64 {
     file_length.min(FILE_BYTES_MAX) / PAGE_BYTES
-}
-
-/// CRC32C of a record: its head with a zero checksum, then its body.
-pub(super) fn checksum(head: &LogRecord, body: &[u8]) -> u32 {
-    let head = LogRecord { checksum: 0, ..*head };
-    crc32c(&[bytes_of(&head), body])
 }
 
 /// A commit read back from a log, its checksum found right.
@@ -143,19 +205,19 @@ pub(crate) struct Commit {
 impl Commit {
     /// Takes a checked body apart; `None` when its pages do not add up to its length, or do not
     /// lie in the object.
-    pub(super) fn parse(head: &LogRecord, body: Vec<u8>) -> Option<Commit> {
+    pub(super) fn parse(file_length: u64, page_count: u64, body: Vec<u8>) -> Option<Commit> {
         let mut pages = Vec::new();
         let mut at = 0;
         while at < body.len() {
             let end = at.checked_add(size_of::<LogPage>())?;
             let page: LogPage = bytemuck::pod_read_unaligned(body.get(at..end)?);
-            if page.page >= pages_of(head.file_length) {
+            if page.page >= pages_of(file_length) {
                 return None;
             }
             pages.push((page, end));
             at = end + page.lines.count_ones() as usize * LINE_BYTES;
         }
-        let complete = at == body.len() && pages.len() as u64 == head.page_count;
+        let complete = at == body.len() && pages.len() as u64 == page_count;
         complete.then_some(Commit { pages, body })
     }
 
@@ -190,6 +252,18 @@ pub(crate) fn for_each_run(mask: u64, lines: &[u8], mut each: impl FnMut(usize, 
 mod tests {
     use super::*;
 
+    /// Seals a record and takes it apart again.
+    fn there_and_back(mut builder: RecordBuilder) -> (LogRecord, Vec<u8>, Option<Commit>) {
+        let (bytes, crc) = builder.seal(&Sealing { sequence: 5, index: 3, ..Sealing::default() });
+        assert!(bytes.len().is_multiple_of(LOG_ALIGN as usize));
+        let head_bytes = size_of::<LogRecord>();
+        let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..head_bytes]);
+        assert_eq!((head.checksum, head.checksum), (crc, sector_checksum(bytes)));
+        assert_eq!(head.rest_checksum, rest_checksum(bytes));
+        let body = bytes[head_bytes..head_bytes + head.body_length as usize].to_vec();
+        (head, body.clone(), Commit::parse(head.file_length, head.page_count, body))
+    }
+
     #[test]
     fn a_record_gives_back_what_was_pushed() {
         let mut page = [0u8; PAGE_BYTES as usize];
@@ -200,16 +274,10 @@ mod tests {
         builder.push(3, 0b1011, &page);
         builder.push(4, 0, &page);
         builder.push(9, u64::MAX >> 10, &page);
-        let (bytes, crc) = builder.seal(5, 77, 1234, 0);
-        let bytes = bytes.to_vec();
-        assert_eq!(bytes.len() % LOG_ALIGN as usize, 0);
-        let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);
-        let body = bytes[64..64 + head.body_length as usize].to_vec();
-        assert_eq!(checksum(&head, &body), crc);
-        let commit = Commit::parse(&head, body).unwrap();
-        assert_eq!((head.sequence, head.file_length), (5, 40960));
+        let (head, _, commit) = there_and_back(builder);
+        assert_eq!((head.sequence, head.index, head.file_length), (5, 3, 40960));
         let mut seen = Vec::new();
-        for (number, mask, lines) in commit.pages() {
+        for (number, mask, lines) in commit.unwrap().pages() {
             for_each_run(mask, lines, |at, run| seen.push((number, at, run.len(), run[0])));
         }
         assert_eq!(seen, [(3, 0, 128, 1), (3, 192, 64, 4), (9, 0, 4096, 1)]);
@@ -221,8 +289,8 @@ mod tests {
         builder.push(3, 1, &[7; PAGE_BYTES as usize]);
         builder.push(4, 0, &[7; PAGE_BYTES as usize]);
         let (bytes, pages) = builder.into_parts();
-        assert_eq!(pages, [(3, u64::MAX, 64 + 16)]);
-        assert_eq!(bytes.len(), 64 + 16 + 4096);
+        assert_eq!(pages, [(3, u64::MAX, 128 + 16)]);
+        assert_eq!(bytes.len(), 128 + 16 + 4096);
     }
 
     #[test]
@@ -234,10 +302,8 @@ mod tests {
                 builder.push(number, 0b11, &page);
                 builder.push_lines(number, 0b11, &page[..2 * LINE_BYTES]);
             }
-            let (bytes, _) = builder.seal(2, 1, 0, 0);
-            let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);
-            let body = bytes[64..64 + head.body_length as usize].to_vec();
-            let commit = Commit::parse(&head, body).unwrap();
+            let (head, _, commit) = there_and_back(builder);
+            let commit = commit.unwrap();
             assert_eq!(commit.pages().map(|(number, ..)| number).collect::<Vec<_>>(), [3, 3]);
             assert_eq!(head.file_length, 4 * PAGE_BYTES);
         }
@@ -247,11 +313,25 @@ mod tests {
     fn a_body_that_does_not_add_up_is_refused() {
         let mut builder = RecordBuilder::new(8192, false, Vec::new());
         builder.push(1, 1, &[1; PAGE_BYTES as usize]);
-        let (bytes, _) = builder.seal(1, 1, 0, 0);
-        let head: LogRecord = bytemuck::pod_read_unaligned(&bytes[..64]);
-        let body = bytes[64..64 + head.body_length as usize].to_vec();
-        assert!(Commit::parse(&head, body[..body.len() - 1].to_vec()).is_none());
-        let wrong = LogRecord { page_count: 2, ..head };
-        assert!(Commit::parse(&wrong, body).is_none());
+        let (head, body, _) = there_and_back(builder);
+        let parse = |pages, body: &[u8]| Commit::parse(head.file_length, pages, body.to_vec());
+        assert!(parse(1, &body).is_some());
+        assert!(parse(1, &body[..body.len() - 1]).is_none());
+        assert!(parse(2, &body).is_none());
+    }
+
+    #[test]
+    fn every_byte_of_a_record_is_under_a_checksum_its_padding_included() {
+        let mut builder = RecordBuilder::new(40960, false, Vec::new());
+        builder.push(3, 0xff_ffff, &[5; PAGE_BYTES as usize]);
+        let (bytes, _) = builder.seal(&Sealing::default());
+        let sums = |bytes: &[u8]| (sector_checksum(bytes), rest_checksum(bytes));
+        let mut bytes = bytes.to_vec();
+        let whole = sums(&bytes);
+        for at in (0..bytes.len()).filter(|at| !(4..8).contains(at)) {
+            bytes[at] ^= 1;
+            assert_ne!(sums(&bytes), whole, "byte {at}");
+            bytes[at] ^= 1;
+        }
     }
 }

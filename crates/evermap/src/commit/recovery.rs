@@ -9,19 +9,20 @@ use tracing::info;
 use super::log::Log;
 use super::overlay::Overlay;
 use crate::error::Result;
-use crate::format::{LOG_REQUIRED_OFFSET, PAGE_BYTES};
+use crate::format::{LOG_REQUIRED, LOG_REQUIRED_OFFSET, LOG_REQUIRED_OLD, PAGE_BYTES};
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, Storage};
 
 /// Applies what `log` holds to the object file, makes it durable and empties the log. The log was
-/// flushed when it was opened, if it had anything that the file lacks.
+/// flushed when it was opened, if it had anything that the file lacks. A log of an earlier build becomes
+/// one of this build.
 pub(crate) fn recover(
     object: &dyn File,
     log: &mut Log,
     overlay: &Overlay,
     file_length: u64,
 ) -> Result<()> {
-    if overlay.is_empty() {
+    if overlay.is_empty() && !log.is_old() {
         return Ok(());
     }
     info!(path = %object.path().display(), sequence = log.sequence(), "recovering");
@@ -32,7 +33,18 @@ pub(crate) fn recover(
     if !mutated(Mutant::ObjectNotFlushedInRecovery) {
         object.sync_data()?;
     }
+    renew_code(object, log)?;
     log.reset()
+}
+
+/// Before a log of an earlier build is emptied and becomes one of this build: writes this build's code
+/// for "required" over the old one, durably. Commits from then on are of an object for which the old
+/// code is damage, and may reach page 0 in part.
+pub(super) fn renew_code(object: &dyn File, log: &Log) -> Result<()> {
+    match log.is_old() && !mutated(Mutant::OldCodeKept) {
+        true => set_log_required(object, true),
+        false => Ok(()),
+    }
 }
 
 /// Writes an overlay over pages that are read from the same file where only a part of them is
@@ -49,7 +61,7 @@ pub(super) fn write_page_overlay(overlay: &Overlay, object: &dyn File) -> Result
 pub(crate) fn set_log_required(object: &dyn File, required: bool) -> Result<()> {
     let missing =
         if required { Mutant::LogRequiredNotFlushed } else { Mutant::LogRequiredClearedUnflushed };
-    let flag = u32::from(required).to_le_bytes();
+    let flag = code_of(required);
     match mutated(missing) {
         true => object.write_at(&flag, LOG_REQUIRED_OFFSET),
         false => object.write_at_durable(&flag, LOG_REQUIRED_OFFSET),
@@ -58,7 +70,12 @@ pub(crate) fn set_log_required(object: &dyn File, required: bool) -> Result<()> 
 
 /// Says in the object file that the log belongs to it. Durable with the file's next flush.
 pub(super) fn announce_log(object: &dyn File) -> Result<()> {
-    object.write_at(&1u32.to_le_bytes(), LOG_REQUIRED_OFFSET)
+    object.write_at(&code_of(true), LOG_REQUIRED_OFFSET)
+}
+
+fn code_of(required: bool) -> [u8; 4] {
+    let code = if mutated(Mutant::EarlierFormat) { LOG_REQUIRED_OLD } else { LOG_REQUIRED };
+    if required { code.to_le_bytes() } else { [0; 4] }
 }
 
 /// Ends the use of a log that the object file has caught up with durably: from now on a reader does

@@ -5,8 +5,9 @@ use bytemuck::{Zeroable, bytes_of, pod_read_unaligned};
 
 use crate::checksum::crc32c;
 use crate::format::{
-    FORMAT_VERSION, LOG_ALIGN, LOG_MAGIC, LOG_RECORD_MAGIC, LOG_RECORDS_OFFSET, LOG_SLOT_BYTES,
-    LogHeader, LogRecord, PAGE_BYTES, SUPERBLOCK_CHECKED_BYTES, SUPERBLOCK_MAGIC, Superblock,
+    FEATURE_LOG_2, FORMAT_VERSION, LOG_ALIGN, LOG_MAGIC, LOG_RECORD_1_MAGIC, LOG_RECORD_MAGIC,
+    LOG_RECORDS_OFFSET, LOG_SLOT_BYTES, LOG_VERSION, LogHeader, LogRecord, LogRecord1, PAGE_BYTES,
+    SUPERBLOCK_CHECKED_BYTES, SUPERBLOCK_MAGIC, Superblock,
 };
 
 /// Gives page 0 of an object the magic, a version that is known, and a right checksum.
@@ -15,6 +16,9 @@ pub(super) fn superblock(object: &mut [u8]) {
     let mut s: Superblock = pod_read_unaligned(page);
     s.magic = SUPERBLOCK_MAGIC;
     s.format_version = FORMAT_VERSION;
+    if s.features_incompatible & FEATURE_LOG_2 != 0 {
+        s.root_checksum = crc32c(&[&s.root_area]);
+    }
     let unsigned = Superblock { checksum: 0, log_required: 0, ..s };
     s.checksum = crc32c(&[&bytes_of(&unsigned)[..SUPERBLOCK_CHECKED_BYTES]]);
     page.copy_from_slice(bytes_of(&s));
@@ -28,7 +32,7 @@ pub(super) fn log_headers(log: &mut [u8], object_uuid: [u8; 16]) -> LogHeader {
         let Some(bytes) = log.get_mut(at..at + size_of::<LogHeader>()) else { continue };
         let mut header: LogHeader = pod_read_unaligned(bytes);
         header.magic = LOG_MAGIC;
-        header.format_version = FORMAT_VERSION;
+        header.format_version = if header.format_version == 1 { 1 } else { LOG_VERSION };
         header.object_uuid = object_uuid;
         header.checksum = 0;
         header.checksum = crc32c(&[bytes_of(&header)]);
@@ -41,16 +45,48 @@ pub(super) fn log_headers(log: &mut [u8], object_uuid: [u8; 16]) -> LogHeader {
 }
 
 /// Chains what follows the headers into records: every head gets what chains it to the one before,
-/// and the checksum. Lengths are only brought inside the file; bodies stay what they are.
+/// and the checksums. Lengths are only brought inside the file; bodies stay what they are.
 pub(super) fn log_records(log: &mut [u8], header: &LogHeader) {
-    let head_bytes = size_of::<LogRecord>();
+    if header.format_version == 1 {
+        return log_records_1(log, header);
+    }
+    let (head_bytes, sector) = (size_of::<LogRecord>(), LOG_ALIGN as usize);
+    let mut at = LOG_RECORDS_OFFSET as usize;
+    let (mut index, mut previous) = (0, 0);
+    while at + sector <= log.len() {
+        let mut head: LogRecord = pod_read_unaligned(&log[at..at + head_bytes]);
+        index += 1;
+        head.magic = LOG_RECORD_MAGIC;
+        head.salt = header.salt;
+        head.index = index;
+        head.sequence = header.base_sequence.wrapping_add(index);
+        head.object_uuid = header.object_uuid;
+        head.previous = previous;
+        (head.kind, head.flags) = (head.kind & head.flags, 0);
+        let room = (log.len() - at) / sector * sector - head_bytes;
+        head.body_length %= room as u64 + 1;
+        let end = at + (head_bytes + head.body_length as usize).next_multiple_of(sector);
+        let Some(record) = log.get_mut(at..end) else { return };
+        head.rest_checksum = if end - at > sector { crc32c(&[&record[sector..]]) } else { 0 };
+        head.checksum = 0;
+        record[..head_bytes].copy_from_slice(bytes_of(&head));
+        head.checksum = crc32c(&[&record[..sector]]);
+        record[..head_bytes].copy_from_slice(bytes_of(&head));
+        previous = head.checksum;
+        at = end;
+    }
+}
+
+/// The same for format 1.
+fn log_records_1(log: &mut [u8], header: &LogHeader) {
+    let head_bytes = size_of::<LogRecord1>();
     let mut at = LOG_RECORDS_OFFSET as usize;
     let mut sequence = header.base_sequence;
     let mut previous = 0;
     while let Some(bytes) = log.get_mut(at..at + head_bytes) {
-        let mut head: LogRecord = pod_read_unaligned(bytes);
+        let mut head: LogRecord1 = pod_read_unaligned(bytes);
         sequence = sequence.wrapping_add(1);
-        head.magic = LOG_RECORD_MAGIC;
+        head.magic = LOG_RECORD_1_MAGIC;
         head.salt = header.salt;
         head.sequence = sequence;
         head.previous = previous;

@@ -6,25 +6,43 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
-use crate::storage::{File, LockKind};
+use crate::storage::{Boot, File, LockKind};
 
 /// A file gets no longer than this: what asks for more finds the disk full.
 const LENGTH_MAX: u64 = 1 << 24;
 
 /// One file.
 #[derive(Debug)]
-pub(super) struct MemoryFile {
+pub(crate) struct MemoryFile {
     path: PathBuf,
     bytes: Mutex<Vec<u8>>,
     /// It reads as zeros from the last byte up to here.
     length: u64,
+    boot: Boot,
 }
 
 impl MemoryFile {
     /// A file of these bytes, followed by a hole up to `length`.
     pub(super) fn new(name: &str, bytes: &[u8], length: u64) -> Arc<MemoryFile> {
         let bytes = Mutex::new(bytes.to_vec());
-        Arc::new(MemoryFile { path: PathBuf::from(name), bytes, length })
+        Arc::new(MemoryFile { path: PathBuf::from(name), bytes, length, boot: Boot::default() })
+    }
+
+    /// A file of these bytes in a run of the machine.
+    #[cfg(test)]
+    pub(crate) fn of_run(name: &str, bytes: &[u8], boot: Boot) -> Arc<MemoryFile> {
+        let bytes = Mutex::new(bytes.to_vec());
+        Arc::new(MemoryFile { path: PathBuf::from(name), bytes, length: 0, boot })
+    }
+
+    /// Puts other bytes in the place of some, which it gives.
+    #[cfg(test)]
+    pub(crate) fn replace(&self, offset: u64, bytes: &[u8]) -> Vec<u8> {
+        let (start, end) = (offset as usize, offset as usize + bytes.len());
+        let mut held = self.lock();
+        let before = held[start..end].to_vec();
+        held[start..end].copy_from_slice(bytes);
+        before
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
@@ -134,7 +152,16 @@ impl File for MemoryFile {
 
     fn with_path(&self, path: &Path) -> Result<Arc<dyn File>> {
         let bytes = Mutex::new(self.lock().clone());
-        Ok(Arc::new(MemoryFile { path: path.to_path_buf(), bytes, length: self.length }))
+        Ok(Arc::new(MemoryFile {
+            path: path.to_path_buf(),
+            bytes,
+            length: self.length,
+            boot: self.boot,
+        }))
+    }
+
+    fn boot(&self) -> Boot {
+        self.boot
     }
 
     fn is_direct(&self) -> bool {

@@ -6,7 +6,7 @@
 
 mod allocator;
 mod forge;
-mod memory;
+pub(crate) mod memory;
 #[cfg(test)]
 mod tests;
 

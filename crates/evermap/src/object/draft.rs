@@ -174,8 +174,11 @@ impl Draft {
         if let Some(path) = permanent_log {
             let (uuid, sequence) = (self.head.object_uuid, self.head.commit_sequence);
             Log::create(&*environment.storage, path, uuid, sequence)?;
-            self.head.log_required = 1;
+            self.head.require_log();
         }
+        let root_area = (self.territory.base() + ROOT_AREA_OFFSET as u64) as *const u8;
+        // SAFETY: the territory maps page 0, and nobody else knows the object.
+        self.head.seal_root(unsafe { std::slice::from_raw_parts(root_area, ROOT_AREA_BYTES) });
         let records = self.territory.records();
         self.head.seal(&self.here.records_in_file(&records), length);
         // SAFETY: the territory maps page 0 writable, and nobody else knows the object.

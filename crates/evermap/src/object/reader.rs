@@ -144,7 +144,7 @@ impl Reader {
         }
         let stored = superblock::peek(&*self.file)?;
         let sequence = self.superblock.commit_sequence;
-        if stored.log_required == 0 {
+        if stored.needs_log() == Some(false) {
             return Ok(stored.commit_sequence == sequence);
         }
         let log = match storage.open(log_path, OpenMode::Read) {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{CONTENT_BYTE, Displacement, Stores};
 use crate::address::{AddressSpace, Mapping, Sharing};
 use crate::error::Result;
-use crate::format::{PAGE_BYTES, SUPERBLOCK_CHECKED_BYTES, Superblock};
+use crate::format::{PAGE_BYTES, Superblock};
 use crate::storage::{File, FileState, LockKind, OpenMode, Storage};
 
 /// A file that holds all of a commit, with the superblock that was checked.
@@ -46,7 +46,7 @@ impl ReadyObject {
         path: &Path,
         superblock: &Superblock,
     ) -> Result<Option<ReadyObject>> {
-        if superblock.log_required != 0 {
+        if superblock.needs_log() != Some(false) {
             return Ok(None);
         }
         let file = storage.open(path, OpenMode::Read)?;
@@ -110,10 +110,9 @@ impl ReadyObject {
 
     fn has_page_0(&self) -> Result<bool> {
         let mut page = [0; PAGE_BYTES as usize];
-        let checked = &mut page[..SUPERBLOCK_CHECKED_BYTES];
-        let got = self.file.read_at(checked, 0)?;
-        let known = &bytemuck::bytes_of(&*self.superblock)[..SUPERBLOCK_CHECKED_BYTES];
-        Ok(got == known.len() && *checked == *known)
+        let got = self.file.read_at(&mut page, 0)?;
+        let known = bytemuck::bytes_of(&*self.superblock);
+        Ok(got == known.len() && page == *known)
     }
 
     fn snapshots(&self) -> MutexGuard<'_, u64> {
@@ -180,10 +179,10 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_of_page_0_that_was_checked_is_compared_whatever_the_time_says() {
+    fn every_byte_of_page_0_is_compared_whatever_the_time_says() {
         let (_directory, written, ready) = file(3 * PAGE_BYTES);
         assert!(ready.is_as_it_was().unwrap());
-        for at in 0..SUPERBLOCK_CHECKED_BYTES as u64 {
+        for at in 0..PAGE_BYTES {
             let mut byte = [0];
             written.read_exact_at(&mut byte, at).unwrap();
             written.write_all_at(&[byte[0] ^ 0x10], at).unwrap();

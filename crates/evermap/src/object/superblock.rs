@@ -15,11 +15,12 @@ use crate::checksum::crc32c;
 use crate::commit::{Log, Overlay};
 use crate::error::{Error, Result};
 use crate::format::{
-    CHUNK_BYTES, COUNT_MAX, FEATURE_GUEST, FORMAT_VERSION, GuestRecord, INCOMPATIBLE_KNOWN,
-    PAGE_BYTES, READ_ONLY_COMPATIBLE_KNOWN, REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord,
-    SCHEMA_BYTES_MAX, SUPERBLOCK_CHECKED_BYTES, SUPERBLOCK_MAGIC, Superblock, checksum_table_bytes,
-    meta_length,
+    CHUNK_BYTES, COUNT_MAX, FEATURE_GUEST, FEATURE_LOG_2, FORMAT_VERSION, GuestRecord,
+    INCOMPATIBLE_KNOWN, LOG_REQUIRED, LOG_REQUIRED_OLD, PAGE_BYTES, READ_ONLY_COMPATIBLE_KNOWN,
+    REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX, SUPERBLOCK_CHECKED_BYTES,
+    SUPERBLOCK_MAGIC, Superblock, checksum_table_bytes, meta_length,
 };
+use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, OpenMode, Storage};
 
 /// A checked superblock, and the commits that its log holds beyond the object file.
@@ -45,7 +46,7 @@ pub(crate) fn read(file: &dyn File, log: LogSource<'_>, expected: &Identity) -> 
     let log_source = log;
     let mut log = None;
     let mut overlay = Overlay::default();
-    if raw.log_required != 0 {
+    if needs_log(file.path(), &raw)? {
         let log_file = match log_source {
             LogSource::File(file) => Arc::clone(file),
             LogSource::Path(storage, log_path, mode) => match storage.open(log_path, mode) {
@@ -64,6 +65,17 @@ pub(crate) fn read(file: &dyn File, log: LogSource<'_>, expected: &Identity) -> 
     check(file.path(), &superblock, file.length()?, expected)?;
     Ok(Loaded { superblock, log, overlay })
 }
+
+/// Does the object need its log? The code is read before anything else can be believed: it stands
+/// outside of the checksum, which is why its values are far apart.
+fn needs_log(path: &Path, s: &Superblock) -> Result<bool> {
+    s.needs_log().ok_or_else(|| {
+        let found = format!("{:#010x}", s.log_required);
+        damaged(path, "the code that says whether the log is needed", found, LOG_CODES)
+    })
+}
+
+const LOG_CODES: &str = "0x00000000 for no, 0x96a5c35a for yes";
 
 /// Why there is no log that the file asks for: a file that was replaced while it was being opened goes
 /// on asking for the log that its successor has done with.
@@ -178,6 +190,18 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
             format!("{stored:#010x}"),
             format!("{computed:#010x}"),
         ));
+    }
+    if s.has(FEATURE_LOG_2) && !mutated(Mutant::RootChecksumIgnored) {
+        let computed = root_checksum(&s.root_area);
+        if s.root_checksum != computed {
+            let (found, expected) = (s.root_checksum, computed);
+            return Err(damaged(
+                path,
+                "the checksum of the root in page 0",
+                format!("{found:#010x}"),
+                format!("{expected:#010x}"),
+            ));
+        }
     }
     if s.format_version == 0 || s.page_bytes as u64 != PAGE_BYTES {
         let found = format!("version {} with pages of {} bytes", s.format_version, s.page_bytes);
@@ -326,6 +350,11 @@ pub(crate) fn checksum(s: &Superblock) -> u32 {
     crc32c(&[&bytes[..UNSIGNED.start], &[0; 8], &bytes[UNSIGNED.end..]])
 }
 
+/// The checksum of a root area.
+fn root_checksum(root_area: &[u8]) -> u32 {
+    crc32c(&[root_area])
+}
+
 /// A superblock with the constant fields filled in.
 pub(crate) fn blank() -> Superblock {
     Superblock {
@@ -359,7 +388,32 @@ impl Superblock {
 
     /// Is it a guest object, whose addresses are those of a linear memory?
     pub(crate) fn is_guest(&self) -> bool {
-        self.features_incompatible & FEATURE_GUEST != 0
+        self.has(FEATURE_GUEST)
+    }
+
+    fn has(&self, feature: u64) -> bool {
+        self.features_incompatible & feature != 0
+    }
+
+    /// Does the object need its log? `None` when the file says neither.
+    pub(crate) fn needs_log(&self) -> Option<bool> {
+        match self.log_required {
+            0 => Some(false),
+            LOG_REQUIRED => Some(true),
+            LOG_REQUIRED_OLD if !self.has(FEATURE_LOG_2) => Some(true),
+            _ if mutated(Mutant::LogRequiredCodesIgnored) => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Gives the object the features of this build's logs and page 0. `root_area` is what page 0 will
+    /// have behind the head.
+    pub(crate) fn seal_root(&mut self, root_area: &[u8]) {
+        if mutated(Mutant::EarlierFormat) {
+            return;
+        }
+        self.features_incompatible |= FEATURE_LOG_2;
+        self.root_checksum = root_checksum(root_area);
     }
 
     /// Brings regions, length and checksum up to date; the records are as they stand in the file.
@@ -381,9 +435,16 @@ impl Superblock {
         file_length: u64,
     ) {
         self.commit_sequence = sequence;
-        self.log_required = 1;
+        self.require_log();
+        self.seal_root(&page[ROOT_AREA_OFFSET..]);
         self.seal(records, file_length);
         self.lay_over(page);
+    }
+
+    /// Says that the object needs its log.
+    pub(crate) fn require_log(&mut self) {
+        let earlier = mutated(Mutant::EarlierFormat);
+        self.log_required = if earlier { LOG_REQUIRED_OLD } else { LOG_REQUIRED };
     }
 
     /// Puts it over the checked part of page 0; the root area behind that is the program's.

@@ -17,8 +17,9 @@ use super::image::{Image, Operation};
 use super::model::Mark;
 use super::names::Node;
 use super::pages::PAGE;
+use super::platter::Medium;
 use crate::error::{Error, Result};
-use crate::storage::{File, FileIdentity, FileSystem, OpenMode, Storage};
+use crate::storage::{Boot, File, FileIdentity, FileSystem, OpenMode, Storage};
 
 /// What goes wrong at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -331,6 +332,16 @@ impl Shared {
         let path = format!("/proc/self/fd/{}", live.memory.as_raw_fd());
         let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
         Ok(fs::open(path, access | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Which run of the machine this is.
+    pub(super) fn boot(&self) -> Boot {
+        Boot(u128::from(self.start.boot).to_be_bytes())
+    }
+
+    /// What it writes at once.
+    pub(super) fn medium(&self) -> Medium {
+        self.start.medium
     }
 
     fn find(&self, path: &Path) -> Option<Node> {

@@ -8,10 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::disk::{Failure, Fault};
 use super::explore::{Tally, descend};
-use super::history::{HISTORIES, History, follow};
+use super::history::{HISTORIES, History, begin, follow};
 use super::model::{End, Model};
 use super::random::Random;
-use super::runner::{Runner, Step, Trouble, fresh_image};
+use super::runner::{Runner, Step, Trouble};
 use super::subject::Worker;
 use crate::error::Error;
 
@@ -117,7 +117,7 @@ fn run_with(
     random: &mut Random,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    let mut runner = Runner::new(worker, fresh_image(history.medium), fault.at_call as u64);
+    let (mut runner, earlier) = begin(worker, history, fault.at_call as u64)?;
     runner.goes_on_elsewhere = goes_on_elsewhere;
     runner.disk.fail(Some(fault));
     let mut course = Course { runner, fault };
@@ -138,6 +138,7 @@ fn run_with(
         return Err(format!("a flush of {} that failed was tried again", path.display()));
     }
     let mut model = Model::default();
+    follow(&mut model, &earlier)?;
     follow(&mut model, &trace.operations).map_err(at)?;
     let (image, end) = match random.chance(1, 2) {
         true => (disk.image(), End::Kill),
@@ -167,12 +168,13 @@ pub(super) fn fail_every_call(
     seed: u64,
     tally: &mut Tally,
 ) -> Result<u64, String> {
-    let mut runner = Runner::new(worker, fresh_image(history.medium), 0);
+    let (mut runner, _) = begin(worker, history, 0)?;
     runner.run(history.steps).map_err(|e| format!("history {}: {e}", history.name))?;
     let calls = runner.disk.calls();
     drop(runner);
     // Only of a log that is kept does a process remember anything.
-    let is_kept = history.steps.iter().any(|step| matches!(step, Step::MakePermanent { .. }));
+    let mut steps = history.earlier.iter().chain(history.steps);
+    let is_kept = steps.any(|step| matches!(step, Step::MakePermanent { .. }));
     let places: &[bool] = if is_kept { &[false, true] } else { &[false] };
     let mut runs = 0;
     for (at_call, takes_room) in calls.into_iter().enumerate() {

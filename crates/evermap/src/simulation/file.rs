@@ -9,8 +9,9 @@ use rustix::fs::{self, FallocateFlags};
 use super::disk::{Failure, Shared, io_error, next_data};
 use super::image::Operation;
 use super::pages::PAGE;
+use super::platter::Medium;
 use crate::error::{Error, Result};
-use crate::storage::{File, LockKind};
+use crate::storage::{Boot, File, LockKind};
 
 /// A handle with locks of its own.
 #[derive(Debug)]
@@ -244,6 +245,14 @@ impl File for SimulatedFile {
 
     fn is_direct(&self) -> bool {
         false
+    }
+
+    fn keeps_sectors_whole(&self) -> bool {
+        self.disk.medium() == Medium::DISK
+    }
+
+    fn boot(&self) -> Boot {
+        self.disk.boot()
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

@@ -6,6 +6,7 @@ use super::platter::Medium;
 use super::runner::{Choice, Runner, Step, fresh_image};
 use super::state::Edit;
 use super::subject::Worker;
+use crate::mutate::{Mutant, without};
 
 use Step::*;
 
@@ -14,6 +15,8 @@ use Step::*;
 pub(super) struct History {
     pub(super) name: &'static str,
     pub(super) medium: Medium,
+    /// Steps of a program of an earlier build, which wrote log format 1. They are not cut.
+    pub(super) earlier: &'static [Step],
     pub(super) steps: &'static [Step],
 }
 
@@ -625,14 +628,92 @@ pub(super) const HISTORIES: &[History] = &[
         "memory_grows",
         &[MAKE, Open, gain(5, 16 * 1024), Commit, FEW, Commit, Abandon, Open, FEW, Commit],
     ),
+    upgraded(
+        "a_closed_object_of_an_earlier_build",
+        &[MAKE, Open, FEW, Commit, Close],
+        &[Read, Open, SAME, Commit, gain(2, 32 * 1024), Commit, Close, Read, Open, SAME, Commit],
+    ),
+    upgraded(
+        "a_log_of_an_earlier_build_is_recovered",
+        &[MAKE, Open, FEW, Commit, WHOLE, Commit, FEW, Commit, Abandon],
+        &[Read, Open, SAME, Commit, FEW, Commit, Close, Read, Open, SAME, Commit],
+    ),
+    upgraded(
+        "a_log_that_an_earlier_build_left_is_made_anew",
+        &[MAKE, KEEP, FEW, Commit, Close, KEEP, SAME, Commit, Close],
+        &[KEEP, SAME, Commit, FEW, Commit, Close, Read, KEEP, SAME, Commit],
+    ),
+    upgraded(
+        "a_log_of_an_earlier_build_is_gone_on_with_beside_readers",
+        &[MAKE, Open, FEW, Commit, SAME, Commit, Abandon],
+        &[
+            NeighbourComes,
+            Open,
+            SAME,
+            Commit,
+            WHOLE,
+            Commit,
+            NeighbourLooks,
+            Abandon,
+            Open,
+            SAME,
+            Commit,
+            NeighbourGoes,
+            FEW,
+            Commit,
+            Checkpoint,
+            SAME,
+            Commit,
+            Close,
+            Read,
+        ],
+    ),
+    upgraded(
+        "an_object_of_an_earlier_build_is_replaced_beside_readers",
+        &[MAKE, Open, FEW, Commit, SAME, Commit, Abandon],
+        &[
+            NeighbourComes,
+            OpenWith(Choice::ShortLog),
+            SAME,
+            Commit,
+            SAME,
+            Commit,
+            NeighbourGoes,
+            FEW,
+            Commit,
+            Close,
+        ],
+    ),
+    upgraded(
+        "a_log_of_an_earlier_build_is_kept_for_good",
+        &[MakePermanent { room: 64 * 1024 }, Open, FEW, Commit, WHOLE, Commit, Abandon],
+        &[Read, Open, SAME, Commit, Checkpoint, SAME, Commit, Close, Read, Open, WHOLE, Commit],
+    ),
+    upgraded(
+        "an_empty_log_of_an_earlier_build_is_kept_for_good",
+        &[MakePermanent { room: 64 * 1024 }],
+        &[Read, Open, SAME, Commit, FEW, Commit, Abandon, Open, SAME, Commit],
+    ),
+    History {
+        medium: Medium::MEMORY,
+        ..upgraded(
+            "memory_of_an_earlier_build",
+            &[MAKE, Open, SAME, Commit, Checkpoint, SAME, Commit, Abandon],
+            &[Open, SAME, Commit, Checkpoint, SAME, Commit, Checkpoint, SAME, Commit, Close],
+        )
+    },
 ];
 
 const fn disk(name: &'static str, steps: &'static [Step]) -> History {
-    History { name, medium: Medium::DISK, steps }
+    History { name, medium: Medium::DISK, earlier: &[], steps }
 }
 
 const fn memory(name: &'static str, steps: &'static [Step]) -> History {
-    History { name, medium: Medium::MEMORY, steps }
+    History { name, medium: Medium::MEMORY, earlier: &[], steps }
+}
+
+const fn upgraded(name: &'static str, earlier: &'static [Step], steps: &'static [Step]) -> History {
+    History { name, medium: Medium::DISK, earlier, steps }
 }
 
 /// A history that was run: what can be cut.
@@ -641,17 +722,35 @@ pub(super) struct Recorded {
     pub(super) operations: Vec<Operation>,
 }
 
+/// A program before its first step, and what the earlier one promised and saw.
+pub(super) fn begin<'w>(
+    worker: &'w Worker,
+    history: &History,
+    seed: u64,
+) -> Result<(Runner<'w>, Vec<Operation>), String> {
+    let mut runner = Runner::new(worker, fresh_image(history.medium), seed);
+    if history.earlier.is_empty() {
+        return Ok((runner, Vec::new()));
+    }
+    without(&[Mutant::EarlierFormat], || runner.run(history.earlier))
+        .map_err(|why| format!("history {}, earlier: {why}", history.name))?;
+    let marks = runner.disk.trace().operations.into_iter();
+    let marks = marks.filter(|operation| matches!(operation, Operation::Mark(_))).collect();
+    Ok((runner.moved_to_another_process(), marks))
+}
+
 /// Runs a history to its end. What it finds on the way is judged as well.
 pub(super) fn record(worker: &Worker, history: &History) -> Result<Recorded, String> {
     let seed = history.name.bytes().fold(0u64, |h, b| h.wrapping_mul(31) + u64::from(b));
-    let mut runner = Runner::new(worker, fresh_image(history.medium), seed);
+    let (mut runner, mut operations) = begin(worker, history, seed)?;
     let ran = runner.run(history.steps);
     let trace = runner.disk.trace();
     drop(runner);
     ran.map_err(|why| format!("history {}: {why}", history.name))?;
-    follow(&mut Model::default(), &trace.operations)
+    operations.extend(trace.operations);
+    follow(&mut Model::default(), &operations)
         .map_err(|why| format!("history {}: {why}", history.name))?;
-    Ok(Recorded { start: trace.start, operations: trace.operations })
+    Ok(Recorded { start: trace.start, operations })
 }
 
 /// Judges what a program found.

@@ -81,6 +81,8 @@ pub(super) struct Image {
     files: BTreeMap<u64, Arc<Platter>>,
     next: u64,
     pub(super) medium: Medium,
+    /// Which run of the machine it is: one more after each power cut.
+    pub(super) boot: u64,
     /// The object's log is kept for good.
     pub(super) permanent_log: bool,
     /// A process that may be alive has seen that log replayed since the last power cut.
@@ -95,6 +97,7 @@ impl Image {
             files: BTreeMap::new(),
             next: 1,
             medium,
+            boot: 1,
             permanent_log: false,
             replayed: false,
         }
@@ -203,7 +206,8 @@ impl Image {
             };
             files.insert(*id, kept);
         }
-        Image { names: Arc::new(names), files, replayed: false, ..self.clone() }
+        let boot = self.boot + 1;
+        Image { names: Arc::new(names), files, boot, replayed: false, ..self.clone() }
     }
 
     /// Everything is durable: what a careful copy of the disk would be.

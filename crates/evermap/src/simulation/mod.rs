@@ -13,6 +13,7 @@ mod disk;
 mod explore;
 mod faults;
 mod file;
+mod flips;
 mod flushes;
 mod full;
 mod history;

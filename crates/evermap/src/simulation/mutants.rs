@@ -38,6 +38,9 @@ const OF_CUTS: &[Mutant] = &[
     Mutant::HolesBeforeCommit,
     Mutant::CutUnderTheLog,
     Mutant::RecordBehindTheEnd,
+    Mutant::ProgressOfAnotherBootTrusted,
+    Mutant::DurableClaimedEarly,
+    Mutant::OldCodeKept,
 ];
 
 /// Safeguards against what a kill left in the page cache: a power cut after the next program

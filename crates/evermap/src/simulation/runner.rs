@@ -174,6 +174,23 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// Goes on in another process, on the disk as it is.
+    pub(super) fn moved_to_another_process(self) -> Runner<'a> {
+        let Runner { worker, disk, policy, current, random, .. } = self;
+        let policy = match policy {
+            LogPolicy::Permanent { .. } => LogPolicy::Permanent { applied: false },
+            other => other,
+        };
+        let disk = SimulatedDisk::new(disk.image());
+        Runner {
+            policy,
+            current,
+            random,
+            disk,
+            ..Runner::new(worker, fresh_image(Medium::DISK), 0)
+        }
+    }
+
     pub(super) fn run(&mut self, steps: &[Step]) -> Result<(), Trouble> {
         steps.iter().try_for_each(|step| self.step(*step))
     }

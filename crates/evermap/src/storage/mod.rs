@@ -7,6 +7,7 @@
 //!
 //! Mapping is the address layer's business: a file only lends its descriptor for it.
 
+mod boot;
 mod dax;
 mod moving;
 mod real;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+pub(crate) use boot::Boot;
 pub(crate) use real::Disk;
 
 /// How a file is opened.
@@ -161,6 +163,15 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     /// The file's pages are storage themselves (DAX): no page cache, and a clean page looks
     /// private.
     fn is_direct(&self) -> bool;
+    /// A crash leaves each 512 bytes as they were before a write or as they are after it. Not on
+    /// persistent memory, which is written by the processor's words.
+    fn keeps_sectors_whole(&self) -> bool {
+        !self.is_direct()
+    }
+    /// The run of the machine, in which what was written to the file can be read.
+    fn boot(&self) -> Boot {
+        Boot::current()
+    }
     /// For mapping.
     fn descriptor(&self) -> BorrowedFd<'_>;
 }

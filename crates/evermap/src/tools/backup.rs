@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use crate::api::{Options, Store, note_arenas, refuse_open_here};
 use crate::commit::Log;
 use crate::error::{Error, Result};
-use crate::format::{LOG_REQUIRED_OFFSET, PAGE_BYTES};
+use crate::format::{LOG_REQUIRED, LOG_REQUIRED_OFFSET, PAGE_BYTES};
 use crate::layout::{
     ADDRESSES, BUILDING, CATALOG, CATALOG_LOG, HOST_LOCK, HOST_TABLES, NEW_CATALOG, OBJECTS,
 };
@@ -480,7 +480,7 @@ impl Copier<'_> {
     /// The catalog, with the (empty) log that it keeps for good.
     fn catalog(&self, image: &Image) -> Result<()> {
         let s = image.superblock();
-        self.copy(image, &self.to.join(CATALOG), 1)?;
+        self.copy(image, &self.to.join(CATALOG), LOG_REQUIRED)?;
         let log_path = self.to.join(CATALOG_LOG);
         Log::create(&*self.storage, &log_path, s.object_uuid, s.commit_sequence)?;
         Ok(())

@@ -326,20 +326,7 @@ impl<'a> Look<'a> {
             pages_verified,
             blocks_reached: Some(read.blocks),
         });
-        let subject = Subject {
-            file: CATALOG.into(),
-            place: self.catalog_place(),
-            entry: None,
-            uuid: s.object_uuid,
-        };
-        if s.log_required != 0 {
-            object::check_log(self.options, &subject, &image, findings)?;
-        }
         Ok(())
-    }
-
-    fn catalog_place(&self) -> Place {
-        catalog_place(self.directory)
     }
 
     fn catalog_image(&self) -> Result<Image> {

@@ -17,7 +17,6 @@ mod host_tables;
 mod image;
 mod keep;
 mod listing;
-mod log;
 mod map;
 mod object;
 mod picture;

@@ -12,7 +12,7 @@ use super::check::CheckOptions;
 use super::image::Image;
 use super::repair::leases_of;
 use super::report::{Finding, Findings, ObjectReport, Repair, Severity};
-use super::{checksums, heap, log};
+use super::{checksums, heap};
 
 /// What is known of an object file before it is opened.
 pub(super) struct Subject<'a> {
@@ -139,7 +139,7 @@ fn is_kept(log: Arc<dyn File>, image: &Image) -> bool {
     opened.is_ok_and(|(log, _)| log.was_needed() && log.sequence() == s.commit_sequence)
 }
 
-/// The log beside the file: one that is needed was read to open the image.
+/// The log beside the file. One that is needed was read and judged when the image was opened.
 pub(super) fn check_log(
     options: &CheckOptions,
     subject: &Subject<'_>,
@@ -151,32 +151,17 @@ pub(super) fn check_log(
         Err(error) if error.is_missing_file() => return Ok(()),
         Err(error) => return Err(error),
     };
-    if has_writer(image)? {
+    let is_needed = image.superblock().needs_log() != Some(false);
+    if is_needed || has_writer(image)? || is_kept(log, image) {
         return Ok(());
     }
-    if image.superblock().log_required == 0 {
-        if is_kept(log, image) {
-            return Ok(());
-        }
-        let path = subject.file.with_extension("log");
-        findings.add(
-            Severity::Leftover,
-            "the log",
-            format!("{}, which the object does not ask for", path.display()),
-            "no log",
-            ("the next session takes it away, or `--repair` now", Some(Repair::PutLogAside(path))),
-        );
-        return Ok(());
-    }
-    let last = image.superblock().commit_sequence;
-    let before = findings.len();
-    log::check(&*log, image.superblock().object_uuid, last, findings)?;
-    // A writer that came meanwhile commits behind what was the end.
-    if findings.len() > before {
-        let again = Image::open(&*options.storage, &subject.place)?;
-        if has_writer(&again)? || again.superblock().commit_sequence != last {
-            findings.forget_last();
-        }
-    }
+    let path = subject.file.with_extension("log");
+    findings.add(
+        Severity::Leftover,
+        "the log",
+        format!("{}, which the object does not ask for", path.display()),
+        "no log",
+        ("the next session takes it away, or `--repair` now", Some(Repair::PutLogAside(path))),
+    );
     Ok(())
 }

@@ -180,7 +180,7 @@ impl Mender<'_> {
             return Ok(None);
         };
         let object = self.lock_writer(uuid)?;
-        if peek(&*object)?.log_required != 0 {
+        if peek(&*object)?.needs_log() != Some(false) {
             return Ok(None);
         }
         self.put_aside(file)

@@ -218,15 +218,6 @@ impl Findings {
         });
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.list.len()
-    }
-
-    /// Takes the last finding back.
-    pub(super) fn forget_last(&mut self) {
-        self.list.pop();
-    }
-
     /// Is there anything worse than a leftover?
     pub(super) fn has_damage(&self) -> bool {
         self.list.iter().any(|f| f.severity == Severity::Damage)

@@ -14,7 +14,7 @@ fn a_page_that_changed_behind_the_back_of_its_checksum_is_found_and_can_be_decla
     // In data, in the root, and in the table itself.
     let cases = [
         (meta + 70_000, "the page at byte"),
-        (3080, "the page at byte 0"),
+        (3080, "the checksum of the root in page 0"),
         (table + 9, "the checksum table's line"),
     ];
     for (at, what) in cases {
@@ -26,7 +26,7 @@ fn a_page_that_changed_behind_the_back_of_its_checksum_is_found_and_can_be_decla
         // Not by itself.
         let left = check(&path, &CheckOptions::new().repair(true)).unwrap();
         assert!(left.is_damaged() && left.actions.is_empty(), "{left:#?}");
-        if what.contains("byte 0") {
+        if what.contains("page 0") {
             std::fs::write(&file, &whole).unwrap();
             continue;
         }

@@ -82,6 +82,23 @@ pub fn crc32c_of(bytes: &[u8]) -> u32 {
     !crc
 }
 
+/// `log_required` of an object that needs its log, as the file has it.
+pub const LOG_REQUIRED: [u8; 4] = 0x96a5_c35a_u32.to_le_bytes();
+
+/// Makes a log one that a power cut left: its progress did not reach the disk since the log was
+/// emptied, and the machine has started again.
+pub fn lose_progress(log: &mut [u8]) {
+    for at in [512, 4096 + 512] {
+        if log[at..at + 4] == *b"evPR" {
+            log[at + 16..at + 32].fill(0xb0);
+            log[at + 32..at + 48].fill(0);
+            log[at + 4..at + 8].fill(0);
+            let checksum = crc32c_of(&log[at..at + 64]);
+            log[at + 4..at + 8].copy_from_slice(&checksum.to_le_bytes());
+        }
+    }
+}
+
 /// Copies a store's directory while it may be in use.
 pub fn copy_store(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();

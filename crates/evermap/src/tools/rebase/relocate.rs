@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::commit::checksums::{entry_at, seal as seal_line, set_entry};
 use crate::error::Result;
 use crate::format::{
-    CHECKSUM_UNKNOWN, CHECKSUMS_PER_LINE, LINE_BYTES, PAGE_BYTES, RegionRecord,
-    SUPERBLOCK_CHECKED_BYTES, Superblock,
+    CHECKSUM_UNKNOWN, CHECKSUMS_PER_LINE, LINE_BYTES, PAGE_BYTES, ROOT_AREA_BYTES,
+    ROOT_AREA_OFFSET, RegionRecord, SUPERBLOCK_CHECKED_BYTES, Superblock,
 };
 use crate::object::{Place, superblock_checksum};
 use crate::storage::{File, Storage};
@@ -366,6 +366,10 @@ fn write_head(old: &Superblock, moves: &Moves, head: &Head, target: &dyn File) -
         new.set_name(name);
     }
     new.log_required = 0;
+    // The root's pointers moved.
+    let mut root_area = [0; ROOT_AREA_BYTES];
+    target.read_at(&mut root_area, ROOT_AREA_OFFSET as u64)?;
+    new.seal_root(&root_area);
     new.checksum = superblock_checksum(&new);
     target.write_at(&bytemuck::bytes_of(&new)[..SUPERBLOCK_CHECKED_BYTES], 0)
 }

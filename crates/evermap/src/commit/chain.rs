@@ -1,0 +1,459 @@
+//! Reading the chain of a log's records, and deciding what its end is.
+//!
+//! A record that cannot be read is either the write that a crash tore, which never happened, or
+//! damage to a commit that was acknowledged. [`Chain::next`] reads a record or says what is wrong with
+//! what stands there, and [`Chain::end`] decides, in one place for every opening and every check:
+//!
+//! 1. The log's progress counts the record among the durable ones: damage.
+//! 2. The progress was written in this run of the machine. Then it is the newest: a record that it
+//!    counts is damaged, and no other was acknowledged, so the log ends here.
+//! 3. A whole head further on says that the record was durable: damage.
+//! 4. The record's first sector is nearly that of the expected record: damage. Disks write sectors as
+//!    a whole, so a crash leaves none like that.
+//! 5. Nothing of that: the log ends here.
+//!
+//! 3 looks through the whole rest of the log, which costs something after a restart only.
+//!
+//! Should the newest header be damaged, the one before it counts. Its generation had records, of which
+//! the next one overwrote the first: a log that ends before the object file's own commit is damage too.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytemuck::{bytes_of, pod_read_unaligned};
+
+use super::progress;
+use super::record::{Commit, checksum_1, rest_checksum, sector_checksum};
+use crate::checksum::crc32c;
+use crate::error::{Error, Result};
+use crate::format::{
+    COUNT_MAX, LOG_ALIGN, LOG_MAGIC, LOG_PROGRESS_OFFSET, LOG_RECORD_1_MAGIC, LOG_RECORD_MAGIC,
+    LOG_RECORDS_OFFSET, LOG_SLOT_BYTES, LOG_SLOT_WRITTEN_BYTES, LOG_VERSION, LogHeader,
+    LogProgress, LogRecord, LogRecord1, RECORD_1_FOLLOWS_DURABLE, RECORD_OF_LINES,
+};
+use crate::mutate::{Mutant, mutated};
+use crate::storage::{Boot, File};
+
+/// Bytes read at once when a log is opened: both headers and the first record, or a small one that
+/// an earlier generation left in its place.
+const OPENING_BYTES: usize = LOG_RECORDS_OFFSET as usize + 4096;
+/// Bytes read at once further on: a log of many small records costs few system calls.
+const WINDOW_BYTES: usize = 64 * 1024;
+/// A sector that looks damaged is read again for this long: a writer may be writing it, the first of
+/// this run of the machine to write to this log.
+const WRITER_WAITED_FOR: Duration = Duration::from_millis(10);
+
+const HEAD: usize = size_of::<LogRecord>();
+const HEAD_1: usize = size_of::<LogRecord1>();
+const SECTOR: usize = LOG_ALIGN as usize;
+
+/// The header of a log that counts, the slot it is in, and what the log says of its progress.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start {
+    pub(super) header: LogHeader,
+    pub(super) slot: u64,
+    pub(super) progress: Option<LogProgress>,
+}
+
+/// The records of one generation, read up to `tail`.
+#[derive(Debug)]
+pub(super) struct Chain {
+    file: Arc<dyn File>,
+    start: Start,
+    window: Window,
+    /// Bytes of the file.
+    pub(super) length: u64,
+    /// Where the next record begins.
+    pub(super) tail: u64,
+    /// Records read.
+    pub(super) index: u64,
+    /// Commit of the last one; of the base before the first.
+    pub(super) sequence: u64,
+    /// Its checksum.
+    pub(super) previous: u32,
+}
+
+/// What stands where the next record is looked for.
+pub(super) enum Next {
+    Commit(Commit),
+    /// No record that can be read: which part of one is wrong.
+    Unreadable(&'static str),
+}
+
+/// How a record is known to have been acknowledged.
+struct Proof {
+    expected: String,
+    /// Those who prove it came after it: it was whole in the page cache then.
+    is_certain: bool,
+}
+
+impl Chain {
+    /// Reads the headers.
+    pub(super) fn open(file: Arc<dyn File>, object_uuid: [u8; 16]) -> Result<Chain> {
+        let mut window = Window::default();
+        window.load(&*file, 0, OPENING_BYTES)?;
+        let start = newest_header(&window, &*file, object_uuid)?;
+        let length = file.length()?;
+        Ok(Chain {
+            file,
+            start,
+            window,
+            length,
+            tail: LOG_RECORDS_OFFSET,
+            index: 0,
+            sequence: start.header.base_sequence,
+            previous: 0,
+        })
+    }
+
+    pub(super) fn start(&self) -> Start {
+        self.start
+    }
+
+    /// Reads all records up to the end of the chain, oldest first.
+    ///
+    /// # Errors
+    /// `Damaged` when a record that was acknowledged cannot be read.
+    pub(super) fn read_all(&mut self) -> Result<Vec<Commit>> {
+        let mut commits = Vec::new();
+        let mut waiting_since = None;
+        loop {
+            let wrong = match self.next()? {
+                Next::Commit(commit) => {
+                    commits.push(commit);
+                    continue;
+                }
+                Next::Unreadable(wrong) => wrong,
+            };
+            let Some(proof) = self.end()? else { return Ok(commits) };
+            // A writer may have gone on meanwhile: a record that was half written when it was read is
+            // whole now.
+            self.window = Window::default();
+            if let Next::Commit(commit) = self.next()? {
+                commits.push(commit);
+                continue;
+            }
+            let since = *waiting_since.get_or_insert_with(Instant::now);
+            if proof.is_certain || since.elapsed() > WRITER_WAITED_FOR {
+                return Err(self.broken(wrong, proof.expected));
+            }
+            std::thread::sleep(WRITER_WAITED_FOR / 4);
+        }
+    }
+
+    /// Reads the record at the tail and moves behind it.
+    fn next(&mut self) -> Result<Next> {
+        match self.start.header.format_version {
+            1 => self.next_1(),
+            _ => self.next_2(),
+        }
+    }
+
+    fn next_2(&mut self) -> Result<Next> {
+        let header = self.start.header;
+        let Some(sector) = self.window.get(&*self.file, self.tail, SECTOR)? else {
+            return Ok(Next::Unreadable("its first sector, which the file lacks"));
+        };
+        let Some(head) = whole_head(sector) else {
+            return Ok(Next::Unreadable("its head"));
+        };
+        let chains = (head.salt == header.salt || mutated(Mutant::SaltIgnored))
+            && (head.index == self.index + 1 || mutated(Mutant::SequenceIgnored))
+            && (head.sequence == self.sequence + 1 || mutated(Mutant::SequenceIgnored))
+            && (head.previous == self.previous || mutated(Mutant::PreviousIgnored))
+            && head.object_uuid == header.object_uuid;
+        if !chains {
+            return Ok(Next::Unreadable("its head, where another record's stands"));
+        }
+        if head.kind != RECORD_OF_LINES || head.flags != 0 {
+            return Err(Error::NewerFormat {
+                path: self.file.path().to_path_buf(),
+                found: format!("a record of kind {} with flags {:#x}", head.kind, head.flags),
+                known: format!("records of kind {RECORD_OF_LINES}"),
+            });
+        }
+        let room = self.room_for(head.body_length, HEAD)?;
+        if head.body_length > room {
+            return Err(self.cut(room, head.body_length));
+        }
+        let bytes = (HEAD + head.body_length as usize).next_multiple_of(SECTOR);
+        let Some(record) = self.window.get(&*self.file, self.tail, bytes)? else {
+            return Ok(Next::Unreadable("its end, which the file lacks"));
+        };
+        let right = rest_checksum(record) == head.rest_checksum;
+        if !right && !mutated(Mutant::RecordChecksumIgnored) {
+            return Ok(Next::Unreadable("its body"));
+        }
+        let body = record[HEAD..HEAD + head.body_length as usize].to_vec();
+        let Some(commit) = Commit::parse(head.file_length, head.page_count, body) else {
+            return Ok(Next::Unreadable("its body, which has a right checksum and makes no sense"));
+        };
+        self.tail += bytes as u64;
+        self.previous = head.checksum;
+        self.sequence = head.sequence;
+        self.index += 1;
+        Ok(Next::Commit(commit))
+    }
+
+    fn next_1(&mut self) -> Result<Next> {
+        let Some(bytes) = self.window.get(&*self.file, self.tail, HEAD_1)? else {
+            return Ok(Next::Unreadable("its head, which the file lacks"));
+        };
+        let head: LogRecord1 = pod_read_unaligned(bytes);
+        let chains = head.magic == LOG_RECORD_1_MAGIC
+            && head.salt == self.start.header.salt
+            && head.sequence == self.sequence + 1
+            && head.previous == self.previous;
+        if !chains {
+            return Ok(Next::Unreadable("its head"));
+        }
+        let room = self.room_for(head.body_length, HEAD_1)?;
+        if head.body_length > room {
+            return Err(self.cut(room, head.body_length));
+        }
+        let body_at = self.tail + HEAD_1 as u64;
+        let body = self.window.get(&*self.file, body_at, head.body_length as usize)?;
+        let Some(body) = body.filter(|body| checksum_1(&head, body) == head.checksum) else {
+            return Ok(Next::Unreadable("its body"));
+        };
+        let Some(commit) = Commit::parse(head.file_length, head.page_count, body.to_vec()) else {
+            return Ok(Next::Unreadable("its body, which has a right checksum and makes no sense"));
+        };
+        self.tail = (body_at + head.body_length).next_multiple_of(LOG_ALIGN);
+        self.previous = head.checksum;
+        self.sequence = head.sequence;
+        self.index += 1;
+        Ok(Next::Commit(commit))
+    }
+
+    /// Bytes of the file behind a head at the tail.
+    fn room_for(&mut self, body_length: u64, head_bytes: usize) -> Result<u64> {
+        let body_at = self.tail + head_bytes as u64;
+        if body_length > self.length.saturating_sub(body_at) {
+            // A writer may have gone on since it was opened.
+            self.length = self.file.length()?;
+        }
+        Ok(self.length.saturating_sub(body_at))
+    }
+
+    /// Decides what the record at the tail is, which cannot be read: the end of the log (`None`), or
+    /// damage.
+    fn end(&mut self) -> Result<Option<Proof>> {
+        let certain = |expected: String| Ok(Some(Proof { expected, is_certain: true }));
+        if let Some(progress) = self.start.progress {
+            let LogProgress { written, durable, boot, .. } = progress;
+            if self.index < durable {
+                return certain(format!("{durable} records, which were durable"));
+            }
+            let is_newest =
+                self.file.boot().is(Boot(boot)) || mutated(Mutant::ProgressOfAnotherBootTrusted);
+            match is_newest {
+                true if self.index >= written => return Ok(None),
+                true => return certain(format!("{written} records, which were written")),
+                false => {}
+            }
+        }
+        if let Some(expected) = self.find_proof()? {
+            return certain(expected);
+        }
+        let is_damaged = self.has_a_damaged_head()? && !mutated(Mutant::DamagedHeadIsAnEnd);
+        let expected = "a record that is whole, or none".to_string();
+        Ok(is_damaged.then_some(Proof { expected, is_certain: false }))
+    }
+
+    /// Looks through the rest of the log for a head that says of the record at the tail that it was
+    /// durable.
+    fn find_proof(&mut self) -> Result<Option<String>> {
+        let mut at = self.tail;
+        let length = self.file.length()?;
+        while at + LOG_ALIGN <= length {
+            let step = (length - at).min(WINDOW_BYTES as u64) as usize / SECTOR * SECTOR;
+            self.window.load(&*self.file, at, step)?;
+            let found = self.window.bytes.as_chunks::<SECTOR>().0.iter();
+            for (sector, offset) in found.zip((at..).step_by(SECTOR)) {
+                if let Some(expected) = self.proof_in(sector, offset)? {
+                    return Ok(Some(expected));
+                }
+            }
+            at += step as u64;
+        }
+        Ok(None)
+    }
+
+    fn proof_in(&self, sector: &[u8; SECTOR], offset: u64) -> Result<Option<String>> {
+        let header = &self.start.header;
+        if sector[..4] == LOG_RECORD_1_MAGIC.to_le_bytes() && header.format_version == 1 {
+            return self.proof_in_1(sector, offset);
+        }
+        let Some(head) = whole_head(sector).filter(|h| h.object_uuid == header.object_uuid) else {
+            return Ok(None);
+        };
+        let LogRecord { salt, sequence, durable, .. } = head;
+        let says_so = salt == header.salt && durable > self.index;
+        Ok((says_so && !mutated(Mutant::LaterHeadsIgnored)).then(|| {
+            format!(
+                "{durable} records: the head of commit {sequence} at byte {offset} says that they \
+                 were durable"
+            )
+        }))
+    }
+
+    /// The same for format 1, whose heads have no checksum of their own: only a whole record counts.
+    fn proof_in_1(&self, sector: &[u8; SECTOR], offset: u64) -> Result<Option<String>> {
+        let head: LogRecord1 = pod_read_unaligned(&sector[..HEAD_1]);
+        let body_at = offset + HEAD_1 as u64;
+        let counts = head.flags & RECORD_1_FOLLOWS_DURABLE != 0
+            && head.salt == self.start.header.salt
+            && head.sequence > self.sequence + 1
+            && head.body_length <= self.length.saturating_sub(body_at);
+        if !counts {
+            return Ok(None);
+        }
+        let mut body = vec![0; head.body_length as usize];
+        let got = self.file.read_at(&mut body, body_at)?;
+        let whole = got == body.len() && checksum_1(&head, &body) == head.checksum;
+        Ok(whole.then(|| format!("what commit {} at byte {offset} follows", head.sequence)))
+    }
+
+    /// Is the sector at the tail nearly the first one of the expected record? Four of the five
+    /// things that name it are right, and its checksum is not.
+    fn has_a_damaged_head(&mut self) -> Result<bool> {
+        let header = self.start.header;
+        if header.format_version == 1 || !self.file.keeps_sectors_whole() {
+            return Ok(false);
+        }
+        let Some(sector) = self.window.get(&*self.file, self.tail, SECTOR)? else {
+            return Ok(false);
+        };
+        if whole_head(sector).is_some() {
+            return Ok(false);
+        }
+        let head: LogRecord = pod_read_unaligned(&sector[..HEAD]);
+        let right = [
+            head.magic == LOG_RECORD_MAGIC,
+            head.salt == header.salt,
+            head.index == self.index + 1,
+            head.sequence == self.sequence + 1,
+            head.object_uuid == header.object_uuid,
+        ];
+        Ok(right.into_iter().filter(|right| *right).count() >= 4)
+    }
+
+    fn cut(&self, room: u64, needed: u64) -> Error {
+        let expected = format!("{needed} bytes of it");
+        self.damaged(format!("{room} bytes of its body: the log was cut"), expected)
+    }
+
+    fn broken(&self, wrong: &'static str, expected: String) -> Error {
+        self.damaged(format!("{wrong} cannot be read"), expected)
+    }
+
+    fn damaged(&self, found: String, expected: String) -> Error {
+        let (commit, record, at) = (self.sequence + 1, self.index + 1, self.tail);
+        Error::Damaged {
+            path: self.file.path().to_path_buf(),
+            what: "the log",
+            found: format!("commit {commit}, record {record} at byte {at}: {found}"),
+            expected,
+        }
+    }
+}
+
+/// The head of a record whose first sector is this, if the sector's checksum is right.
+fn whole_head(sector: &[u8]) -> Option<LogRecord> {
+    let head: LogRecord = pod_read_unaligned(sector.get(..HEAD)?);
+    if head.magic != LOG_RECORD_MAGIC {
+        return None;
+    }
+    let right = sector_checksum(sector) == head.checksum || mutated(Mutant::RecordChecksumIgnored);
+    right.then_some(head)
+}
+
+/// A part of the file in memory.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    bytes: Vec<u8>,
+    offset: u64,
+}
+
+impl Window {
+    pub(super) fn load(&mut self, file: &dyn File, offset: u64, length: usize) -> Result<()> {
+        self.bytes.resize(length, 0);
+        self.offset = offset;
+        let got = file.read_at(&mut self.bytes, offset)?;
+        self.bytes.truncate(got);
+        Ok(())
+    }
+
+    /// Bytes that are in memory already.
+    pub(super) fn loaded(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
+        self.bytes.get(start..start.checked_add(length)?)
+    }
+
+    /// Bytes of the file; `None` where it ends before.
+    fn get(&mut self, file: &dyn File, offset: u64, length: usize) -> Result<Option<&[u8]>> {
+        if self.loaded(offset, length).is_none() {
+            self.load(file, offset, length.max(WINDOW_BYTES))?;
+        }
+        Ok(self.loaded(offset, length))
+    }
+}
+
+/// Bytes at the beginning of a log that have both headers and their progress.
+pub(super) const HEADERS_BYTES: usize = LOG_SLOT_BYTES as usize + LOG_SLOT_WRITTEN_BYTES;
+
+/// The valid header slot with the higher generation.
+pub(super) fn newest_header(
+    window: &Window,
+    file: &dyn File,
+    object_uuid: [u8; 16],
+) -> Result<Start> {
+    let mut newest: Option<(LogHeader, u64)> = None;
+    let mut found = "no valid header slot".to_string();
+    for slot in 0..2 {
+        let Some(bytes) = window.loaded(slot * LOG_SLOT_BYTES, size_of::<LogHeader>()) else {
+            continue;
+        };
+        let header: LogHeader = pod_read_unaligned(bytes);
+        let unsigned = LogHeader { checksum: 0, ..header };
+        let right = crc32c(&[bytes_of(&unsigned)]) == header.checksum
+            || mutated(Mutant::HeaderChecksumIgnored);
+        if header.magic != LOG_MAGIC || !right {
+            continue;
+        }
+        if header.format_version > LOG_VERSION {
+            return Err(Error::NewerFormat {
+                path: file.path().to_path_buf(),
+                found: format!("a log of version {}", header.format_version),
+                known: format!("version {LOG_VERSION}"),
+            });
+        }
+        if header.generation.max(header.base_sequence) >= COUNT_MAX {
+            found = "a header of numbers that no log reaches".to_string();
+            continue;
+        }
+        if header.object_uuid != object_uuid && !mutated(Mutant::LogIdentityIgnored) {
+            found = "the log of another object".to_string();
+            continue;
+        }
+        let newer = |(n, _): (LogHeader, u64)| {
+            header.generation > n.generation && !mutated(Mutant::GenerationIgnored)
+        };
+        if newest.is_none_or(newer) {
+            newest = Some((header, slot));
+        }
+    }
+    let Some((header, slot)) = newest else {
+        return Err(Error::Damaged {
+            path: file.path().to_path_buf(),
+            what: "the log's header",
+            found,
+            expected: "a header that belongs to the object beside it".to_string(),
+        });
+    };
+    let at = slot * LOG_SLOT_BYTES + LOG_PROGRESS_OFFSET;
+    let bytes = window.loaded(at, size_of::<LogProgress>());
+    let progress = bytes.and_then(|bytes| progress::parse(bytes, header.salt));
+    Ok(Start { header, slot, progress })
+}
