@@ -49,9 +49,18 @@
  * object's memory during em_commit and em_rollback: that cannot be noticed, and what such a store
  * does to the commit is unspecified. No function may be called from a signal handler.
  *
- * FORK. A child that was forked after its parent first used the library has none of the parent's
- * objects: writable memory of theirs is not there (a fault), and every function that can fail
- * gives EM_FORKED. To use a store the child has to exec a program.
+ * FORK. A child of fork() reads the objects that its parent had open, as they were at the fork: an
+ * object open for reading keeps its commit, an object open for writing keeps its memory, whatever the
+ * parent does. Storing to the latter faults, or stays in the child (em_write_options.in_children). The
+ * child may call em_root(), em_root_size(), em_root_tag(), em_root_description(), em_object_base(),
+ * em_object_name(), em_contains(), em_sequence() and em_object_close(), and em_info() of an object that
+ * is open for reading. Every other function that can fail gives EM_FORKED, or EM_READ_ONLY where it
+ * would in the parent. A child counts as a reader until it closes the object, execs or ends. It holds
+ * no lock of its parent's. Programs that are started (posix_spawn(), popen(), vfork() and exec) may
+ * get arguments that lie in an object.
+ * A child of a bare clone(), which runs no handlers, keeps the memory of objects open for reading. It
+ * has none of the others (a fault; in system calls, EFAULT), and every function gives EM_FORKED but
+ * those of the heap, which fault.
  *
  * CALLBACKS run in the calling thread before the function returns. They may call the library, and
  * must return: no longjmp, no exception.
@@ -177,6 +186,12 @@ typedef enum em_protection {
                                   to be had, as EM_PROTECTION_PAGES */
 } em_protection;
 
+/** What a child of fork() may do with the memory of an object that is open for writing. */
+typedef enum em_in_children {
+    EM_IN_CHILDREN_READ_ONLY = 0, /**< read it; stores fault */
+    EM_IN_CHILDREN_PRIVATE = 1    /**< store to it as well; nobody else sees that, nothing commits it */
+} em_in_children;
+
 /** How bad a finding is. */
 typedef enum em_severity {
     EM_LEFTOVER = 0, /**< left behind by a process that died; the next one tidies it up */
@@ -248,6 +263,8 @@ typedef struct em_write_options {
      * can go back: when the commit fails or is rolled back, or the machine stops before the flush is
      * done. Zero: readers wait for the acknowledgement, and no state that was seen goes back. */
     uint32_t early_read;
+    /** An em_in_children. */
+    uint32_t in_children;
     /** Zero. */
     uint32_t reserved;
 } em_write_options;

@@ -54,7 +54,7 @@ fn table_bytes(buckets: u64) -> usize {
 /// # Errors
 /// `SCHEMA_MISMATCH` when the object's root is something else.
 pub fn table(object: &Object) -> Result<Option<NonNull<Table>>> {
-    let root = object.root();
+    let root = object.root()?;
     if root.address != 0 && root.tag != TAG {
         let message =
             format!("object `{}` is no heap of nvheap.h: its root is another", object.name());

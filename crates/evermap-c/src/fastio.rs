@@ -225,7 +225,7 @@ pub unsafe extern "C" fn p_free(name: *const c_char, node: *mut c_void) {
 pub unsafe extern "C" fn get_prime_node(name: *const c_char) -> *mut c_void {
     failure::value(null_mut(), || {
         // SAFETY: passed on from the caller.
-        Ok(share(unsafe { mapped(name) }?)?.root_address() as *mut c_void)
+        Ok(share(unsafe { mapped(name) }?)?.root_address()? as *mut c_void)
     })
 }
 

@@ -8,11 +8,14 @@
 //! thread has the object for itself, and something else otherwise. Who uses an object notes the
 //! handle in its seat and then looks at the word; who wants it alone changes the word and then
 //! looks at the seats: one of the two sees the other (see [`crate::seats`]).
+//!
+//! In a forked child the word of a session is the handle with [`INHERITED`]: [`look`] takes that,
+//! and nothing else does.
 
 use std::cell::UnsafeCell;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::failure::{Failure, Result};
 use crate::object::Object;
@@ -26,6 +29,9 @@ const SLOTS: usize = 1 << 14;
 const PATIENCE: usize = 100;
 /// Bit 0 of a slot's word: one thread has the object for itself. Never set in a handle.
 const ALONE: u64 = 1;
+/// Bit 1 of a slot's word, in a forked child: the object is its parent's session. Never set in a
+/// handle.
+const INHERITED: u64 = 2;
 const INDEX_SHIFT: u32 = 4;
 const ROUND_SHIFT: u32 = 18;
 const ROUNDS: u64 = 1 << 42;
@@ -50,6 +56,9 @@ static TABLE: [Slot; SLOTS] =
 /// Slots that can be used: those given back with the round that comes next, and how many of the
 /// table were ever used.
 static FREE: Mutex<(Vec<(usize, u64)>, usize)> = Mutex::new((Vec::new(), 0));
+
+/// Slots that were ever used.
+static USED: AtomicUsize = AtomicUsize::new(0);
 
 fn handle_of(index: usize, round: u64) -> u64 {
     MARK | round << ROUND_SHIFT | (index as u64) << INDEX_SHIFT
@@ -77,11 +86,95 @@ pub fn insert(object: Object) -> Result<u64> {
         }
     };
     drop(free);
+    USED.fetch_max(index + 1, Ordering::Relaxed);
     // SAFETY: the slot is this thread's until its word says that it can be had.
     unsafe { *TABLE[index].object.get() = Some(Box::new(object)) };
     let handle = handle_of(index, round);
     TABLE[index].word.store(handle, Ordering::Release);
     Ok(handle)
+}
+
+/// In a forked child, before anything else runs: its parent's sessions can only be looked at, and what
+/// another thread of the parent was changing is closed.
+pub fn inherit() {
+    for slot in &TABLE[..USED.load(Ordering::Relaxed)] {
+        let word = slot.word.load(Ordering::Relaxed);
+        if word & ALONE != 0 {
+            slot.word.store(0, Ordering::Relaxed);
+        } else if word != 0 {
+            // SAFETY: no other thread runs, and none had the object alone when the process forked.
+            let object = unsafe { &*slot.object.get() };
+            if object.as_ref().is_some_and(|object| object.is_writing()) {
+                slot.word.store(word | INHERITED, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The object of a handle, for a call that a forked child may make as well.
+///
+/// # Errors
+/// `CLOSED`, `BUSY`; `FORKED` in a child of a bare `clone`.
+pub fn look(handle: *const em_object) -> Result<Shared> {
+    if !fork::is_child() {
+        return share(handle);
+    }
+    fork::inherited()?;
+    let handle = handle as u64;
+    let sitting = Sitting::in_child(handle);
+    let slot = slot_of(handle);
+    if word_in_child(slot, handle).is_none() {
+        drop(sitting);
+        return Err(closed(handle));
+    }
+    // SAFETY: as in `share_number`.
+    match unsafe { &*slot.object.get() } {
+        Some(object) => Ok(Shared { object: &raw const **object, _sitting: sitting }),
+        None => Err(closed(handle)),
+    }
+}
+
+/// The word of an object that a forked child can look at.
+fn word_in_child(slot: &Slot, handle: u64) -> Option<u64> {
+    let word = slot.word.load(Ordering::Acquire);
+    let is_handle = handle != 0 && handle & (ALONE | INHERITED) == 0;
+    (is_handle && word & !INHERITED == handle).then_some(word)
+}
+
+/// Takes the object of a handle out, in a forked child. Its parent has it still.
+///
+/// # Errors
+/// `CLOSED`, `BUSY`; `FORKED` in a child of a bare `clone`.
+pub fn give_up(handle: *const em_object) -> Result<Box<Object>> {
+    fork::inherited()?;
+    let handle = handle as u64;
+    let slot = slot_of(handle);
+    let word = word_in_child(slot, handle).ok_or_else(|| closed(handle))?;
+    let order = (Ordering::SeqCst, Ordering::Relaxed);
+    if slot.word.compare_exchange(word, handle | ALONE, order.0, order.1).is_err() {
+        return Err(closed(handle));
+    }
+    if let Err(busy) = wait_for_users(handle) {
+        slot.word.store(word, Ordering::Release);
+        return Err(busy);
+    }
+    // SAFETY: the word says that this thread has the object alone, and no seat had it.
+    let object = unsafe { &mut *slot.object.get() }.take();
+    slot.word.store(0, Ordering::Release);
+    object.ok_or_else(|| closed(handle))
+}
+
+/// Waits for those who noted a use before the object was withdrawn.
+fn wait_for_users(handle: u64) -> Result<()> {
+    seats::barrier();
+    // Who looks whether the object has an address is done in a moment, and was not to know.
+    for _ in 0..PATIENCE {
+        if !seats::in_use(handle) {
+            return Ok(());
+        }
+        std::thread::yield_now();
+    }
+    Err(busy())
 }
 
 /// Why a handle cannot be used.
@@ -182,15 +275,8 @@ pub fn take(handle: *const em_object) -> Result<Alone> {
         return Err(refuse(handle));
     }
     let alone = Alone { handle, slot };
-    seats::barrier();
-    // Who looks whether the object has an address is done in a moment, and was not to know.
-    for _ in 0..PATIENCE {
-        if !seats::in_use(handle) {
-            return Ok(alone);
-        }
-        std::thread::yield_now();
-    }
-    Err(busy())
+    wait_for_users(handle)?;
+    Ok(alone)
 }
 
 impl Alone {

@@ -1,7 +1,7 @@
 //! An open object: a writer's session or a reader's snapshot, and its root as C sees it.
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use evermap_core::{
     Error, Heap, InForce, ObjectInfo, ProtectedRawSession, RawRoot, RawSession, RawShared,
@@ -9,8 +9,8 @@ use evermap_core::{
 };
 
 use crate::failure::{Failure, Result};
-use crate::status;
 use crate::types::TAG_BYTES;
+use crate::{fork, status};
 
 /// How it is open.
 #[allow(clippy::large_enum_variant, reason = "an object is in a box")]
@@ -55,6 +55,9 @@ impl From<RawRoot> for Root {
         Root { address: address as usize, bytes, tag, description, pending: false }
     }
 }
+
+/// How often a forked child tries to lock a root.
+const ROOT_TRIES: usize = 1000;
 
 /// Where region 0 begins.
 fn first_address(regions: &[(u64, u64)]) -> u64 {
@@ -123,6 +126,22 @@ impl Object {
 
     fn lock_root(&self) -> MutexGuard<'_, Root> {
         self.root.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the root, also in a forked child, where a thread that is not there may have locked it.
+    fn read_root<T>(&self, read: impl FnOnce(&Root) -> T) -> Result<T> {
+        if !fork::is_child() {
+            return Ok(read(&self.lock_root()));
+        }
+        for _ in 0..ROOT_TRIES {
+            match self.root.try_lock() {
+                Ok(root) => return Ok(read(&root)),
+                Err(TryLockError::Poisoned(root)) => return Ok(read(&root.into_inner())),
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
+        let message = "another thread was setting the object's root when this process was forked";
+        Err(Failure::new(status::BUSY, message))
     }
 
     /// The heap of an object that was opened without protection, as those of `fastio.h` and
@@ -244,23 +263,25 @@ impl Object {
         Ok(unsafe { snapshot.patch(address, bytes) }?)
     }
 
-    pub fn root(&self) -> Root {
+    /// # Errors
+    /// This and the next two: `BUSY` in a forked child, see [`read_root`](Object::read_root).
+    pub fn root(&self) -> Result<Root> {
         match &self.access {
             // Handles of one object have one root.
-            Access::Shared(shared) => shared.root().into(),
-            _ => self.lock_root().clone(),
+            Access::Shared(shared) => Ok(shared.root().into()),
+            _ => self.read_root(Root::clone),
         }
     }
 
-    pub fn root_address(&self) -> usize {
+    pub fn root_address(&self) -> Result<usize> {
         match &self.access {
-            Access::Shared(shared) => shared.root_address(),
-            _ => self.lock_root().address,
+            Access::Shared(shared) => Ok(shared.root_address()),
+            _ => self.read_root(|root| root.address),
         }
     }
 
-    pub fn root_bytes(&self) -> u64 {
-        self.root().bytes
+    pub fn root_bytes(&self) -> Result<u64> {
+        Ok(self.root()?.bytes)
     }
 
     /// Changes the root with the next commit.
@@ -298,7 +319,7 @@ impl Object {
     }
 
     pub fn commit(&mut self) -> Result<bool> {
-        let root = self.root();
+        let root = self.root()?;
         let changed = on_session!(self, session => {
             if root.pending {
                 let block = NonNull::new(root.address as *mut u8);

@@ -4,20 +4,21 @@ use std::ffi::{c_char, c_void};
 use std::time::{Duration, SystemTime};
 
 use evermap_core::{
-    Durability, InForce, Protection, RawShared, Reads, ShareOptions, WhenLogFull, WriteOptions,
+    Durability, InChildren, InForce, Protection, RawShared, Reads, ShareOptions, WhenLogFull,
+    WriteOptions,
 };
 
-use crate::arguments::{array, cut, give_text, options, out, place, text};
+use crate::arguments::{array, cut, give_text, options, out, place, refuse_reserved, text};
 use crate::failure::{self, Failure, Result};
-use crate::handles::{Alone, share, take};
+use crate::handles::{Alone, look, share, take};
 use crate::object::Object;
 use crate::types::{
     DESCRIPTION_BUFFER_BYTES, DURABILITY_CLOSE, DURABILITY_COMMIT, DURABILITY_INTERVAL,
-    PROTECTION_KEYS, PROTECTION_OFF, PROTECTION_PAGES, READ, SHARE, TAG_BYTES,
-    WHEN_LOG_FULL_REFUSE, WHEN_LOG_FULL_REPLACE, WRITE, em_mode, em_object, em_object_info,
-    em_status, em_store, em_write_options,
+    IN_CHILDREN_PRIVATE, IN_CHILDREN_READ_ONLY, PROTECTION_KEYS, PROTECTION_OFF, PROTECTION_PAGES,
+    READ, SHARE, TAG_BYTES, WHEN_LOG_FULL_REFUSE, WHEN_LOG_FULL_REPLACE, WRITE, em_mode, em_object,
+    em_object_info, em_status, em_store, em_write_options,
 };
-use crate::{addresses, handles, stores};
+use crate::{addresses, fork, handles, stores};
 
 /// What `em_write_options` say.
 pub struct WriterOptions {
@@ -32,6 +33,12 @@ unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriterO
     // SAFETY: passed on from the caller.
     let Some(given) = (unsafe { options(given) })? else { return Ok(None) };
     let mut made = WriteOptions::new();
+    made = made.in_children(match given.in_children {
+        IN_CHILDREN_READ_ONLY => InChildren::ReadOnly,
+        IN_CHILDREN_PRIVATE => InChildren::Private,
+        other => return Err(Failure::argument(format!("{other} is no em_in_children"))),
+    });
+    refuse_reserved(given.reserved)?;
     made = made.durability(match (given.durability, given.interval_ms) {
         (DURABILITY_COMMIT, _) => Durability::Commit,
         (DURABILITY_INTERVAL, 0) => {
@@ -167,12 +174,15 @@ pub unsafe extern "C" fn em_object_open(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_object_close(object: *mut em_object) -> em_status {
-    failure::status(|| close(object))
+    failure::status(|| match fork::is_child() {
+        true => handles::give_up(object)?.close(),
+        false => close(object),
+    })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_object_base(object: *mut em_object) -> *mut c_void {
-    failure::value(std::ptr::null_mut(), || Ok(share(object)?.base() as *mut c_void))
+    failure::value(std::ptr::null_mut(), || Ok(look(object)?.base() as *mut c_void))
 }
 
 #[unsafe(no_mangle)]
@@ -205,7 +215,7 @@ pub unsafe extern "C" fn em_object_name(
     size: usize,
 ) -> em_status {
     // SAFETY: passed on from the caller.
-    failure::status(|| unsafe { give_text(share(object)?.name(), buffer, size) })
+    failure::status(|| unsafe { give_text(look(object)?.name(), buffer, size) })
 }
 
 #[unsafe(no_mangle)]
@@ -217,7 +227,7 @@ pub extern "C" fn em_object_of(address: *const c_void) -> *mut em_object {
 #[unsafe(no_mangle)]
 pub extern "C" fn em_contains(object: *mut em_object, address: *const c_void, size: usize) -> bool {
     failure::value(false, || {
-        let (first, regions) = (address as u64, share(object)?.regions());
+        let (first, regions) = (address as u64, look(object)?.regions());
         let Some(end) = first.checked_add(size as u64) else { return Ok(false) };
         Ok(regions.iter().any(|&(base, bytes)| first >= base && end <= base + bytes))
     })
@@ -225,12 +235,12 @@ pub extern "C" fn em_contains(object: *mut em_object, address: *const c_void, si
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_root(object: *mut em_object) -> *mut c_void {
-    failure::value(std::ptr::null_mut(), || Ok(share(object)?.root_address() as *mut c_void))
+    failure::value(std::ptr::null_mut(), || Ok(look(object)?.root_address()? as *mut c_void))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_root_size(object: *mut em_object) -> usize {
-    failure::value(0, || Ok(share(object)?.root_bytes() as usize))
+    failure::value(0, || Ok(look(object)?.root_bytes()? as usize))
 }
 
 #[unsafe(no_mangle)]
@@ -238,7 +248,7 @@ pub unsafe extern "C" fn em_root_tag(object: *mut em_object, tag: *mut u8) -> em
     failure::status(|| {
         // SAFETY: passed on from the caller: room for sixteen bytes.
         let place = unsafe { place(tag.cast::<[u8; TAG_BYTES]>()) }?;
-        place.write(share(object)?.root().tag);
+        place.write(look(object)?.root()?.tag);
         Ok(())
     })
 }
@@ -250,7 +260,7 @@ pub unsafe extern "C" fn em_root_description(
     size: usize,
 ) -> em_status {
     failure::status(|| {
-        let description = share(object)?.root().description;
+        let description = look(object)?.root()?.description;
         // SAFETY: passed on from the caller.
         unsafe { give_text(cut(&description, size), buffer, size) }
     })
@@ -422,7 +432,7 @@ pub unsafe extern "C" fn em_refresh(object: *mut em_object, changed: *mut bool) 
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_sequence(object: *mut em_object) -> u64 {
-    failure::value(0, || Ok(share(object)?.sequence()))
+    failure::value(0, || Ok(look(object)?.sequence()))
 }
 
 #[unsafe(no_mangle)]
@@ -438,7 +448,7 @@ pub unsafe extern "C" fn em_verified(object: *mut em_object, done: *mut bool) ->
 fn info_of(object: &Object) -> Result<em_object_info> {
     let info = object.info()?;
     let created = info.created.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let root = object.root();
+    let root = object.root()?;
     Ok(em_object_info {
         size: size_of::<em_object_info>(),
         created_ns: created.as_nanos() as u64,
@@ -475,7 +485,12 @@ pub unsafe extern "C" fn em_info(object: *mut em_object, info: *mut em_object_in
     failure::status(|| {
         // SAFETY: passed on from the caller.
         let out = unsafe { out(info) }?;
-        out.give(info_of(&*share(object)?)?);
+        let object = look(object)?;
+        if object.is_writing() {
+            // A session's counts are kept up to date by its process.
+            fork::check()?;
+        }
+        out.give(info_of(&object)?);
         Ok(())
     })
 }

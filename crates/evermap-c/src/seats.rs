@@ -67,8 +67,10 @@ pub fn prepare() {
     });
 }
 
-/// This thread has no seat any more, without giving it back: for a forked child.
+/// This thread has no seat any more, without giving it back: for a forked child. The kernel may not
+/// send barriers there, so every use fences.
 pub fn forget() {
+    FENCED.store(true, Ordering::SeqCst);
     let _ = SEAT.try_with(|seat| seat.set(ptr::null()));
 }
 
@@ -93,6 +95,15 @@ impl Sitting {
         };
         sitting.note(what);
         Ok(sitting)
+    }
+
+    /// The same in a forked child, for one use: the thread goes on having no seat of its own, by
+    /// which all other calls know the child.
+    pub fn in_child(what: u64) -> Sitting {
+        let seat = free_seat().unwrap_or_else(new_seat);
+        let mut sitting = Sitting { seat, borrowed: true };
+        sitting.note(what);
+        sitting
     }
 
     #[inline]

@@ -117,6 +117,7 @@ pub fn status_of(error: &Error) -> em_status {
         Error::DurabilityUnknown { .. } => DURABILITY_UNKNOWN,
         Error::LogMissing { .. } => LOG_MISSING,
         Error::LogFull { .. } => LOG_FULL,
+        Error::Forked { .. } => FORKED,
         Error::Unsupported { .. } => UNSUPPORTED,
         Error::Io { .. } => IO,
         Error::OtherObject { .. } => OTHER_OBJECT,

@@ -29,6 +29,8 @@ constants! {
     PROTECTION_OFF = 0;
     PROTECTION_PAGES = 1;
     PROTECTION_KEYS = 2;
+    IN_CHILDREN_READ_ONLY = 0;
+    IN_CHILDREN_PRIVATE = 1;
     TYPED = 0;
     PARTLY = 1;
     UNTYPED = 2;
@@ -138,6 +140,7 @@ pub struct em_write_options {
     pub log_full_pages: u32,
     pub protection: u32,
     pub early_read: u32,
+    pub in_children: u32,
     pub reserved: u32,
 }
 

@@ -314,6 +314,14 @@ pub enum Error {
         /// The bound that was chosen.
         bytes_max: u64,
     },
+    /// A forked child called for something that only the process that opened it may do.
+    #[error(
+        "{what} was opened by the process that this one was forked from; a child can read what it inherited, and nothing else: start a program that opens the store itself"
+    )]
+    Forked {
+        /// The store or the object.
+        what: String,
+    },
     /// The kernel or the processor lacks something Evermap cannot do without.
     #[error("this system cannot run Evermap: {why}")]
     Unsupported {

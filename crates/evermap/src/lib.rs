@@ -53,6 +53,22 @@ mod alloc;
 #[cfg(not(target_family = "wasm"))]
 mod api;
 #[cfg(not(target_family = "wasm"))]
+mod at_fork;
+/// For the C library: whether this process is a forked child.
+#[cfg(not(target_family = "wasm"))]
+#[doc(hidden)]
+pub mod __forks {
+    /// Has forks noticed from now on.
+    pub fn watch() {
+        crate::at_fork::watch();
+    }
+
+    /// Returns true in a child, however made, of the process that called [`watch`] first.
+    pub fn is_child() -> bool {
+        crate::at_fork::is_child()
+    }
+}
+#[cfg(not(target_family = "wasm"))]
 mod catalog;
 #[cfg(not(target_family = "wasm"))]
 mod checksum;
@@ -90,7 +106,7 @@ pub use api::{
     Verify, WritePass, WritePermit, WriteScope,
 };
 #[cfg(not(target_family = "wasm"))]
-pub use commit::{Durability, WhenLogFull, WriteOptions};
+pub use commit::{Durability, InChildren, WhenLogFull, WriteOptions};
 pub use error::{Error, Result};
 #[cfg(feature = "serde")]
 pub use evermap_derive::PersistDeserialize;

@@ -56,6 +56,8 @@ struct write_options {
   bool log_full_pages = false;
   /** Keep the object closed to stores, except in a `write_scope`. */
   em_protection protection = EM_PROTECTION_OFF;
+  /** What forked children may do with the object's memory. */
+  em_in_children in_children = EM_IN_CHILDREN_READ_ONLY;
 };
 
 namespace detail {

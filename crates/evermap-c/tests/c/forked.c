@@ -1,5 +1,6 @@
 /*
- * What a forked child gets of its parent's objects: EM_FORKED, and an abort from em_free.
+ * What a forked child may do with its parent's objects: read them and close them. All else gives
+ * EM_FORKED, and em_free an abort.
  *
  *     forked STORE    (EVERMAP_STORE names STORE)
  */
@@ -13,7 +14,7 @@
 #include <unistd.h>
 
 static em_store *store;
-static em_object *object;
+static em_object *object, *seen; /* open for writing, and for reading */
 static void *block;
 
 static void refused(void)
@@ -24,10 +25,18 @@ static void refused(void)
     FAILS(em_malloc(object, 8), NULL, EM_FORKED, "forked");
     REFUSED(em_try_free(object, block), EM_FORKED, "forked");
     FAILS(em_usable_size(object, block), 0, EM_FORKED, "forked");
-    FAILS(em_root(object), NULL, EM_FORKED, "forked");
     REFUSED(em_commit(object, NULL), EM_FORKED, "forked");
     REFUSED(em_rollback(object), EM_FORKED, "forked");
-    REFUSED(em_object_close(object), EM_FORKED, "forked");
+    REFUSED(em_sync(object), EM_FORKED, "forked");
+    REFUSED(em_checkpoint(object, NULL), EM_FORKED, "forked");
+    REFUSED(em_reserve(object, 1), EM_FORKED, "forked");
+    REFUSED(em_release(object, 1, NULL), EM_FORKED, "forked");
+    REFUSED(em_shrink(object, NULL), EM_FORKED, "forked");
+    REFUSED(em_refresh(seen, NULL), EM_FORKED, "forked");
+    REFUSED(em_verified(seen, &flag), EM_FORKED, "forked");
+    REFUSED(em_set_root(object, NULL, 0, NULL, NULL), EM_FORKED, "forked");
+    em_object_info info = { .size = sizeof info };
+    REFUSED(em_info(object, &info), EM_FORKED, "forked");
     REFUSED(em_store_contains(store, "object", &flag), EM_FORKED, "forked");
     REFUSED(em_store_close(store), EM_FORKED, "forked");
     REFUSED(em_store_open("x", NULL, &other), EM_FORKED, "forked");
@@ -63,10 +72,41 @@ static int child(void (*call)(void))
     return status;
 }
 
+/* What reads works, and closing gives up the child's own. */
+static void allowed(void)
+{
+    char text[EM_NAME_BUFFER_BYTES];
+    uint8_t tag[EM_TAG_BYTES];
+    em_object_info info = { .size = sizeof info };
+    CHECK(em_root(object) == block && em_root_size(object) == 100);
+    CHECK(((char *)block)[99] == 1 && em_object_base(object) != NULL);
+    CHECK(em_contains(object, block, 100) && !em_contains(object, &text, 1));
+    CHECK(em_sequence(object) > 0);
+    OK(em_object_name(object, text, sizeof text));
+    CHECK(strcmp(text, "object") == 0);
+    OK(em_root_tag(object, tag));
+    OK(em_root_description(object, text, sizeof text));
+    CHECK(*(int *)em_root(seen) == 7 && em_sequence(seen) > 0);
+    OK(em_info(seen, &info));
+    CHECK(strcmp(info.name, "seen") == 0);
+}
+
+static void look_and_close(void)
+{
+    allowed();
+    OK(em_object_close(object));
+    OK(em_object_close(seen));
+    FAILS(em_root(object), NULL, EM_CLOSED, "no open handle");
+    REFUSED(em_object_close(seen), EM_CLOSED, "no open handle");
+}
+
 static void fork_again(void)
 {
     refused();
+    allowed();
     CHECK(child(refused) == 0);
+    CHECK(child(look_and_close) == 0);
+    look_and_close();
 }
 
 static const char *path;
@@ -75,6 +115,13 @@ static void open_there(void)
 {
     OK(em_store_create(path, NULL, &store));
     OK(em_object_create(store, "object"));
+    OK(em_object_create(store, "seen"));
+    OK(em_object_open(store, "seen", EM_WRITE, NULL, &seen));
+    int *number = em_malloc(seen, sizeof *number);
+    *number = 7;
+    OK(em_set_root(seen, number, sizeof *number, NULL, NULL));
+    OK(em_commit(seen, NULL));
+    OK(em_object_close(seen));
     OK(em_store_close(store));
 }
 
@@ -91,6 +138,7 @@ int main(int arguments, char **argument)
     CHECK(child(open_there) == 0);
     OK(em_store_open(path, NULL, &store));
     OK(em_object_open(store, "object", EM_WRITE, NULL, &object));
+    OK(em_object_open(store, "seen", EM_READ, NULL, &seen));
     CHECK(p_create("mapped") == 0 && p_map("mapped") != NULL && p_malloc("mapped", 8) != NULL);
     block = em_malloc(object, 100);
     memset(block, 1, 100);
@@ -105,9 +153,11 @@ int main(int arguments, char **argument)
     CHECK(em_malloc(object, 100) != NULL && ((char *)block)[99] == 1);
     OK(em_commit(object, NULL));
     OK(em_object_close(object));
+    CHECK(*(int *)em_root(seen) == 7);
+    OK(em_object_close(seen));
     CHECK(p_unmap("mapped") == 0);
     OK(em_store_close(store));
     OK(em_check(argument[1], NULL, NULL));
-    puts("a child has nothing of its parent's");
+    puts("a child reads what its parent had, and no more");
     return 0;
 }

@@ -126,6 +126,11 @@ impl PageScanner {
         watched
     }
 
+    /// Do scans tell private pages from others, or take every page?
+    pub(crate) fn tells(&self) -> bool {
+        self.method != DirtyScan::Everything
+    }
+
     /// Do scans find only what was stored to since the one before?
     pub(crate) fn is_watching(&self) -> bool {
         self.watch.is_some()

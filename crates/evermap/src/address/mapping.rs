@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::io::Errno;
@@ -15,6 +16,7 @@ use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 use tracing::debug;
 
 use super::{Key, maps};
+use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::storage::File;
 
@@ -97,7 +99,8 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.lent {
+        // A child keeps the addresses: what it has none of lies between what it has.
+        if self.lent || at_fork::is_child() {
             return;
         }
         debug!(base = self.base, length = self.length, "gave addresses back");
@@ -226,7 +229,8 @@ impl AddressSpace {
             });
         }
         state.mapped.push(Claimed { base, end, cleared: false });
-        Ok(Mapping { space: Arc::clone(self), base, length, key: OnceLock::new() })
+        let (key, inherited) = (OnceLock::new(), AtomicBool::new(true));
+        Ok(Mapping { space: Arc::clone(self), base, length, key, inherited })
     }
 
     /// Takes many mappings back to what the space has where nothing is mapped, by as few system
@@ -277,7 +281,7 @@ pub(crate) enum Sharing {
     ReadOnly,
     /// Stores stay in this process until they are committed.
     PrivateWritable,
-    /// Stores stay in this process, and are never committed: a forked child has what there is.
+    /// Stores stay in this process, and are never committed.
     PrivateCopy,
     /// Stores go to the file's page cache at once: for bytes no commit speaks of yet.
     SharedWritable,
@@ -291,6 +295,9 @@ pub(crate) struct Mapping {
     length: u64,
     /// What is mapped writable from now on gets this key. Dropped after the range was cleared.
     key: OnceLock<Arc<Key>>,
+    /// Children have the memory. A mapping for commits is left out of them, but where `inherit` says
+    /// otherwise: their clean pages would show the parent's later commits.
+    inherited: AtomicBool,
 }
 
 impl Mapping {
@@ -343,14 +350,52 @@ impl Mapping {
         };
         mapped.map_err(|e| Error::from_io(e.into(), "map", file.path()))?;
         if matches!(sharing, Sharing::PrivateWritable | Sharing::SharedWritable) {
-            // A forked child must not inherit half-done work (and a commit in it would be wrong).
-            self.advise(address, length, Advice::LinuxDontFork);
+            self.leave_out_of_children(address, length);
             if let Some(key) = self.key.get() {
                 // SAFETY: the range is ours and was mapped just above; its owner knows of the key.
                 unsafe { key.guard(address, length, true) }?;
             }
         }
         Ok(())
+    }
+
+    /// Children made from now on have nothing here.
+    pub(crate) fn leave_out_of_children(&self, address: u64, length: u64) {
+        self.inherited.store(false, Ordering::Relaxed);
+        self.advise(address, length, Advice::LinuxDontFork);
+    }
+
+    /// Children made from now on have what is mapped here.
+    pub(crate) fn inherit(&self, address: u64, length: u64) -> Result<()> {
+        let at = self.checked(address, length);
+        // SAFETY: the range is ours, and the advice changes nothing in this process.
+        unsafe { mm::madvise(at, length as usize, Advice::LinuxDoFork) }
+            .map_err(|e| Error::Unsupported { why: format!("madvise failed: {e}") })?;
+        self.inherited.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes pages of a private mapping this process's own, without changing a byte, whoever stores
+    /// to them meanwhile.
+    pub(crate) fn make_own(&self, address: u64, length: u64) -> Result<()> {
+        let at = self.checked(address, length);
+        // SAFETY: touching pages changes no contents.
+        if unsafe { mm::madvise(at, length as usize, Advice::LinuxPopulateWrite) }.is_ok() {
+            return Ok(());
+        }
+        // A kernel before 5.14, or out of memory, which the next store would be told by a signal.
+        Err(Error::Unsupported { why: "pages could not be made private".to_string() })
+    }
+
+    /// Puts zeros of this process's own in place of a range, writable.
+    pub(crate) fn map_zeros(&self, address: u64, length: u64) -> Result<()> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the range belongs to this claim, as `checked` asserts, and its owner has no
+        // references into it.
+        unsafe { mm::mmap_anonymous(self.checked(address, length), length as usize, rights, flags) }
+            .map(|_| ())
+            .map_err(|e| Error::Unsupported { why: format!("mmap failed: {e}") })
     }
 
     /// Puts the first `length` bytes under a key, which are mapped, and writable as `writable` says;
@@ -429,6 +474,15 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if at_fork::is_child() {
+            // A thread that is not here may have locked the space. What a child does not have is not
+            // cleared either: its program may have mapped something there.
+            std::mem::forget(self.key.take());
+            if self.inherited.load(Ordering::Relaxed) {
+                let _ = self.space.vacate(pointer(self.base), self.length);
+            }
+            return;
+        }
         // Should the kernel refuse (it ran out of map entries), the old pages stay visible to
         // nobody: the range is never claimed again in this process.
         if self.space.is_cleared(self.base) || self.clear(self.base, self.length).is_ok() {

@@ -41,7 +41,7 @@ impl Inner {
     /// Takes addresses for an object: from an arena of the store, or from a new one.
     pub(super) fn lease(&self, bytes: u64) -> Result<u64> {
         let book = &self.book;
-        let taken = self.catalog().look(|catalog, reader| {
+        let taken = self.catalog()?.look(|catalog, reader| {
             let arenas: Vec<Arena> = catalog.arenas.iter().copied().collect();
             if let Some(base) = book.take_above(&arenas, bytes)? {
                 return Ok(Some(base));
@@ -62,10 +62,10 @@ impl Inner {
         let purpose = TakenFor::FullStore;
         let base = take_arena(&self.space, &self.options, &self.directory, length, purpose)?;
         debug!(base, length, "new arena");
-        self.catalog().change(|mut catalog| {
+        self.catalog()?.change(|mut catalog| {
             catalog.fields().arenas.push(Arena { base, length, high_water: base }).map(drop)
         })?;
-        let taken = self.catalog().look(|catalog, _| {
+        let taken = self.catalog()?.look(|catalog, _| {
             let arenas: Vec<Arena> = catalog.arenas.iter().copied().collect();
             self.book.take_above(&arenas, bytes)
         })??;

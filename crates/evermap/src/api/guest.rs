@@ -17,6 +17,7 @@ use super::inner::Inner;
 use super::options::Verify;
 use super::store::Store;
 use crate::address::{AddressSpace, AnonymousRange, Mapping, Vacancy};
+use crate::at_fork;
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
 use crate::format::{CHUNK_BYTES, GuestRecord, PAGE_BYTES, RegionRecord, Superblock};
@@ -302,7 +303,11 @@ impl GuestSession {
     }
 
     fn end(&mut self) -> Result<()> {
-        self.writer.take().map_or(Ok(()), |mut writer| writer.close())
+        match self.writer.take() {
+            // A child gives up its copy. The session is the parent's.
+            Some(mut writer) if !at_fork::is_child() => writer.close(),
+            _ => Ok(()),
+        }
     }
 
     fn writer(&self) -> &GuestWriter {

@@ -62,7 +62,7 @@ struct Kept {
 impl GuestReaders {
     /// Keeps objects of this store open. None is yet.
     pub fn new(store: &Store) -> GuestReaders {
-        let watch = store.inner.catalog().watch();
+        let watch = store.inner.watch_catalog();
         let (open, reused) = Default::default();
         GuestReaders { store: store.clone(), watch, open, reused }
     }
@@ -171,7 +171,7 @@ impl GuestReaders {
 
 /// Where a name leads, and when.
 fn look_up(inner: &Inner, name: &str) -> Result<Option<([u8; 16], CatalogVersion)>> {
-    inner.catalog().look(|catalog, reader| {
+    inner.catalog()?.look(|catalog, reader| {
         catalog.find(name).map(|found| (found.uuid, CatalogVersion::of(reader)))
     })
 }
@@ -195,9 +195,9 @@ mod tests {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let store = Store::create_new(directory.path().join("store")).unwrap();
         store.create::<u64, _>("number", 7).unwrap();
-        let watch = store.inner.catalog().watch();
+        let watch = store.inner.watch_catalog();
         let version = || {
-            let catalog = &mut store.inner.catalog();
+            let catalog = &mut store.inner.catalog().unwrap();
             catalog.look(|_, reader| CatalogVersion::of(reader)).unwrap()
         };
         let mut versions = vec![version()];

@@ -51,7 +51,7 @@ impl Import {
     /// somebody's.
     pub(crate) fn lease_exactly(&mut self, wanted: &[Lease]) -> Result<bool> {
         let book = &self.inner.book;
-        let taken = self.inner.catalog().look(|catalog, reader| {
+        let taken = self.inner.catalog()?.look(|catalog, reader| {
             let used = [catalog.used(), own_leases(reader)].concat();
             let is_free = |lease: &Lease| {
                 let end = lease.base.saturating_add(lease.bytes);

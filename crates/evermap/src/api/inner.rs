@@ -12,11 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tracing::{debug, warn};
 
 use super::arenas::StoreAddresses;
-use super::catalog_access::CatalogAccess;
+use super::catalog_access::{CatalogAccess, CatalogWatch};
 use super::leases::{LeaseBook, SharedLeases};
 use super::options::Options;
 use super::share::SharedCore;
 use crate::address::AddressSpace;
+use crate::at_fork;
 use crate::catalog::{self, Found, Lease};
 use crate::error::{Error, Result};
 use crate::format::{KIND_OBJECT, Superblock};
@@ -92,6 +93,10 @@ struct Registration(FileIdentity);
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        // The list of a child may be locked for ever, and says nothing that counts there.
+        if at_fork::is_child() {
+            return;
+        }
         lock(&OPEN).retain(|(identity, _)| *identity != self.0);
     }
 }
@@ -106,6 +111,7 @@ impl Inner {
     /// The store in `directory`, opened now or already open in this process. `named` says that this
     /// process has just made it, and its name durable.
     pub(super) fn open(directory: &Path, options: &Options, named: bool) -> Result<Arc<Inner>> {
+        at_fork::refuse_in_child(|| format!("store {}", directory.display()))?;
         let storage = Arc::clone(&options.storage);
         let no_store =
             |why: &str| Error::NoStore { path: directory.to_path_buf(), why: why.to_string() };
@@ -203,8 +209,18 @@ impl Inner {
         }
     }
 
-    pub(super) fn catalog(&self) -> MutexGuard<'_, CatalogAccess> {
-        lock(&self.catalog)
+    /// The catalog, for this thread.
+    ///
+    /// # Errors
+    /// `Forked` in a child.
+    pub(super) fn catalog(&self) -> Result<MutexGuard<'_, CatalogAccess>> {
+        at_fork::refuse_in_child(|| format!("store {}", self.directory.display()))?;
+        Ok(lock(&self.catalog))
+    }
+
+    /// For asking whether the catalog has changed.
+    pub(super) fn watch_catalog(&self) -> CatalogWatch {
+        lock(&self.catalog).watch()
     }
 
     pub(super) fn open_objects(&self) -> OpenObjects<'_> {
@@ -235,7 +251,7 @@ impl Inner {
     /// The entry of a name.
     pub(super) fn find(&self, name: &str) -> Result<Found> {
         catalog::check_name(name)?;
-        self.catalog().look(|catalog, _| catalog.find(name))?.ok_or_else(|| self.not_found(name))
+        self.catalog()?.look(|catalog, _| catalog.find(name))?.ok_or_else(|| self.not_found(name))
     }
 
     pub(super) fn not_found(&self, name: &str) -> Error {
@@ -323,7 +339,7 @@ impl Inner {
     /// other object gets them.
     fn locate(&self, name: &str) -> Result<Located> {
         catalog::check_name(name)?;
-        let located = self.catalog().look(|catalog, _| {
+        let located = self.catalog()?.look(|catalog, _| {
             let Some(found) = catalog.find(name) else { return Ok(None) };
             let leases = self.book.share(&found.leases)?;
             Ok(Some(Located { uuid: found.uuid, leases }))
@@ -361,7 +377,7 @@ impl Located {
         let grew = self.leases.add(&wanted)?;
         // They were shared without a look at the catalog. If the object was removed before that, the
         // next look-up finds what has its name now.
-        if grew && !inner.catalog().look(|catalog, _| catalog.has_uuid(self.uuid))? {
+        if grew && !inner.catalog()?.look(|catalog, _| catalog.has_uuid(self.uuid))? {
             let path = inner.path_in(OBJECTS, self.uuid);
             return Err(Error::from_io(std::io::ErrorKind::NotFound.into(), "open", &path));
         }
@@ -377,7 +393,7 @@ const SAME_FILE_MAX: usize = 8;
 impl Drop for Inner {
     fn drop(&mut self) {
         let catalog = self.catalog.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !catalog.changed {
+        if !catalog.changed || at_fork::is_child() {
             return;
         }
         match catalog.checkpoint() {

@@ -12,7 +12,7 @@ impl Store {
     /// another's.
     pub(crate) fn mend_missing(&self, name: &str, uuid: [u8; 16]) -> Result<bool> {
         let inner = self.inner();
-        inner.catalog().change(|mut catalog| {
+        inner.catalog()?.change(|mut catalog| {
             let missing = [OBJECTS, BUILDING].iter().all(|folder| {
                 let opened = inner.storage.open(&inner.path_in(folder, uuid), OpenMode::Read);
                 opened.is_err_and(|e| e.is_missing_file())
@@ -28,7 +28,7 @@ impl Store {
     /// Gives an object file a name: the one it has for itself, or one made from its id when that
     /// is taken. `None` when it has a name, or its addresses are another object's.
     pub(crate) fn mend_unnamed(&self, own_name: &str, found: &Found) -> Result<Option<String>> {
-        self.inner().catalog().change(|catalog| {
+        self.inner().catalog()?.change(|catalog| {
             let used = catalog.used();
             let taken = found.leases.iter().any(|lease| used.iter().any(|u| overlap(u, lease)));
             if catalog.has_uuid(found.uuid) || taken {
@@ -46,7 +46,7 @@ impl Store {
 
     /// Records the addresses that an object has; false when they are another object's.
     pub(crate) fn mend_leases(&self, uuid: [u8; 16], leases: &[Lease]) -> Result<bool> {
-        self.inner().catalog().change(|catalog| {
+        self.inner().catalog()?.change(|catalog| {
             let others = catalog.list();
             let others = others.iter().filter(|(_, entry)| entry.uuid != uuid);
             let mut taken = others.flat_map(|(_, entry)| &entry.leases);
@@ -59,7 +59,7 @@ impl Store {
 
     /// Takes a name out whose file goes elsewhere; false when the name is another's by now.
     pub(crate) fn mend_take_out(&self, name: &str, uuid: [u8; 16]) -> Result<bool> {
-        self.inner().catalog().change(|mut catalog| {
+        self.inner().catalog()?.change(|mut catalog| {
             let named = catalog.find(name).is_some_and(|found| found.uuid == uuid);
             if named {
                 catalog.fields().objects.remove(name);

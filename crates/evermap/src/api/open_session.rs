@@ -15,6 +15,7 @@ use super::options::Verify;
 use super::snapshot::busy_here;
 use crate::address::AccessKey;
 use crate::alloc::Heap;
+use crate::at_fork;
 use crate::catalog::{self, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::Result;
@@ -147,7 +148,7 @@ impl OpenSession {
                 self.leases.as_ref().map_or_else(Vec::new, |leases| leases.all().to_vec());
             let all = [&known, &*new].concat();
             let (uuid, book) = (self.uuid, Arc::clone(&self.inner.book));
-            let known = self.inner.catalog().change(|catalog| {
+            let known = self.inner.catalog()?.change(|catalog| {
                 // A process that finds them in the catalog needs to share them.
                 book.make_shared(&new)?;
                 catalog::set_leases(catalog, uuid, &all)
@@ -249,6 +250,10 @@ impl OpenSession {
         };
         // It looks at the file, which is about to be cut.
         self.verification = None;
+        if at_fork::is_child() {
+            // Gives up the child's copy. The session is the parent's.
+            return Ok(());
+        }
         let ended = writer.rollback().and_then(|()| writer.close());
         drop(writer);
         self.leases = None;

@@ -104,7 +104,7 @@ impl Inner {
     pub(super) fn rename(self: &Arc<Self>, from: &str, to: &str) -> Result<()> {
         catalog::check_name(from)?;
         catalog::check_name(to)?;
-        let uuid = self.catalog().change(|catalog| {
+        let uuid = self.catalog()?.change(|catalog| {
             let Some(found) = catalog.find(from) else {
                 return Err(self.not_found(from));
             };
@@ -165,7 +165,7 @@ impl Inner {
             let mut locked = Vec::new();
             let left = patience.saturating_sub(since.elapsed());
             if !left.is_zero() {
-                let found: Vec<_> = self.catalog().look(|catalog, _| {
+                let found: Vec<_> = self.catalog()?.look(|catalog, _| {
                     names().filter_map(|name| Some((name, catalog.find(name)?.uuid))).collect()
                 })?;
                 for (name, uuid) in found {
@@ -177,7 +177,7 @@ impl Inner {
                     }
                 }
             }
-            let changed = self.catalog().change(|catalog| change(catalog, &mut locked));
+            let changed = self.catalog()?.change(|catalog| change(catalog, &mut locked));
             match changed {
                 Err(Error::Busy { .. }) if since.elapsed() < patience => {}
                 other => return other,
@@ -227,7 +227,7 @@ impl Inner {
     /// Fails early when a new object's name is bad or taken.
     pub(super) fn check_new(&self, name: &str, replace: bool) -> Result<()> {
         catalog::check_name(name)?;
-        let taken = self.catalog().look(|catalog, _| catalog.find(name).is_some())?;
+        let taken = self.catalog()?.look(|catalog, _| catalog.find(name).is_some())?;
         if taken && !replace { Err(self.exists(name)) } else { Ok(()) }
     }
 }

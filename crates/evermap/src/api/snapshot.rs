@@ -14,6 +14,7 @@ use super::inner::{Current, Inner, Located, OpenObject};
 use super::leases::SharedLeases;
 use super::options::Verify;
 use crate::address::AccessKey;
+use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::object::{BackgroundVerification, Reader};
@@ -59,6 +60,12 @@ pub(super) struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.verification = None;
+        if at_fork::is_child() {
+            // The lists are the parent's, and may be locked here for ever. So are the leases.
+            // SAFETY: dropped once, here, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self.reader) };
+            return;
+        }
         // SAFETY: each is dropped once, here, and not used after. The addresses have to be free
         // before the entry goes: whoever waits for that maps the object again.
         unsafe {

@@ -232,7 +232,7 @@ impl Store {
     /// # Errors
     /// What reading the catalog returns.
     pub fn object_at(&self, address: usize) -> Result<Option<String>> {
-        self.inner.catalog().look(|catalog, _| catalog.holder(address as u64))
+        self.inner.catalog()?.look(|catalog, _| catalog.holder(address as u64))
     }
 
     /// Is there an object of this name?
@@ -252,7 +252,7 @@ impl Store {
     /// # Errors
     /// What reading the catalog returns.
     pub fn list(&self) -> Result<Vec<String>> {
-        let entries = self.inner.catalog().look(|catalog, _| catalog.list())?;
+        let entries = self.inner.catalog()?.look(|catalog, _| catalog.list())?;
         Ok(entries.into_iter().map(|(name, _)| name).collect())
     }
 

@@ -29,14 +29,14 @@ impl Inner {
                 continue;
             };
             let path = self.path_in(BUILDING, uuid);
-            let named = self.catalog().look(|catalog, _| catalog.has_uuid(uuid))?;
+            let named = self.catalog()?.look(|catalog, _| catalog.has_uuid(uuid))?;
             if named {
                 self.storage.rename(&path, &self.path_in(OBJECTS, uuid))?;
                 continue;
             }
             // Its maker may have published it and ended in between: look again.
             if !self.maker_lives(uuid)?
-                && !self.catalog().look(|catalog, _| catalog.has_uuid(uuid))?
+                && !self.catalog()?.look(|catalog, _| catalog.has_uuid(uuid))?
             {
                 debug!(path = %path.display(), "removing an object that was never finished");
                 self.storage.remove(&path)?;
@@ -46,11 +46,11 @@ impl Inner {
     }
 
     fn sweep_doomed(&self) -> Result<()> {
-        let is_done = self.catalog().look(|catalog, _| catalog.doomed.is_empty())?;
+        let is_done = self.catalog()?.look(|catalog, _| catalog.doomed.is_empty())?;
         if is_done {
             return Ok(());
         }
-        self.catalog().change(|catalog| self.finish_removals(catalog))
+        self.catalog()?.change(|catalog| self.finish_removals(catalog))
     }
 
     /// Removes the files of removed objects, durably, and the notes that they are to go.

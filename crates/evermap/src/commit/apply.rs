@@ -6,8 +6,8 @@
 //! apply. Failing to apply loses nothing: overlay, private pages and log stay, and it is tried
 //! again.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use tracing::{debug, info, warn};
 
@@ -19,7 +19,7 @@ use crate::address::Sharing;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 use crate::mutate::{Mutant, mutated};
-use crate::storage::{File, LockKind, OpenMode, copy_contents, parent_of};
+use crate::storage::{File, OpenMode, copy_contents, parent_of};
 
 /// Added to the name of an object file's copy until it takes the object's place.
 const REPLACEMENT_EXTENSION: &str = "new";
@@ -186,7 +186,7 @@ impl Engine {
             return Ok(());
         }
         // Nobody knows the copy yet: the lock is there when somebody does.
-        copy.try_lock(LockKind::Exclusive, gate::WRITER_BYTE, 1)?;
+        copy.try_lock_for_good(gate::WRITER_BYTE)?;
         self.storage.rename(&copy_path, &path)?;
         if !mutated(Mutant::ReplacementNotFlushed) {
             self.storage.sync_directory(&parent_of(&path))?;
@@ -222,11 +222,15 @@ impl Engine {
     /// Maps another file that holds the last commit. Gives the old one.
     fn switch_to(&mut self, object: Arc<dyn File>) -> Result<Arc<dyn File>> {
         object.advise_random()?;
+        let mapped = Arc::clone(&self.mapped);
+        let mut mapped = mapped.lock().unwrap_or_else(PoisonError::into_inner);
         for Span { mapping, address, length, file_offset } in &self.spans {
             let sharing = Sharing::PrivateWritable;
             mapping.map(&*object, *address, *length, *file_offset, sharing)?;
             mapping.advise_random(*address, *length);
         }
+        *mapped = Arc::clone(&object);
+        drop(mapped);
         let ranges: Vec<(u64, u64)> =
             self.spans.iter().map(|s| (s.address, s.address + s.length)).collect();
         if self.scanner.is_watching() {

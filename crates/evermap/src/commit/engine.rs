@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use tracing::warn;
@@ -23,6 +23,7 @@ use super::record::RecordBuilder;
 use super::recovery::{announce_log, has_page_zero_of, set_log_required};
 use super::settings::{Durability, WhenLogFull, WriteOptions};
 use crate::address::{Mapping, PageScanner, Sharing, View};
+use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::{CHECKSUM_UNKNOWN, PAGE_BYTES, RegionRecord};
 use crate::mutate::{Mutant, mutated};
@@ -31,6 +32,10 @@ use crate::storage::{File, OpenMode, Storage};
 /// Fresh memory of at least this many bytes is on its way to the disk while its checksums are
 /// computed.
 const WRITTEN_MEANWHILE_BYTES_MIN: u64 = 32 << 20;
+
+/// The file that an object's memory is mapped from. Locked while mappings change to another file, or
+/// to another kind, so that a fork on another thread sees the one or the other.
+pub(crate) type MappedFile = Arc<Mutex<Arc<dyn File>>>;
 
 /// A contiguous part of the file at a contiguous range of addresses.
 #[derive(Clone, Debug)]
@@ -66,6 +71,7 @@ pub(crate) struct Engine {
     pub(super) memory_of: Memory,
     /// Page 0 as it was when the commit that is going on began, of a guest's memory.
     pub(super) page_zero_copied: Option<Box<Page>>,
+    pub(super) mapped: MappedFile,
     /// What is mapped private; the first one begins with page 0 of the file.
     pub(super) spans: Vec<Span>,
     /// The same parts of the file as they are in the kernel's cache.
@@ -98,7 +104,6 @@ pub(crate) struct Engine {
     pub(super) applies: Arc<AtomicU64>,
     pub(super) flusher: Option<Flusher>,
     pub(super) last_checkpoint: Instant,
-    process: u32,
 }
 
 /// The object that an [`Engine`] commits to.
@@ -115,6 +120,7 @@ pub(crate) struct Target {
     pub(crate) overlay: Overlay,
     /// Lines of the log that are applied already, but were not flushed by this session.
     pub(crate) applied_elsewhere: Overlay,
+    pub(crate) mapped: MappedFile,
     /// What is mapped private; the first span begins with page 0 of the file.
     pub(crate) committed: Vec<Span>,
     pub(crate) regions: Vec<RegionRecord>,
@@ -164,6 +170,7 @@ impl Engine {
             log: target.log,
             memory_of: target.memory,
             page_zero_copied: None,
+            mapped: target.mapped,
             spans: target.committed,
             views: Vec::new(),
             tables: Tables::of(&target.regions),
@@ -183,7 +190,6 @@ impl Engine {
             applies: Arc::default(),
             flusher: None,
             last_checkpoint: Instant::now(),
-            process: std::process::id(),
         };
         engine.lay_overlay_over_private_pages()?;
         Ok(engine)
@@ -580,6 +586,8 @@ impl Engine {
 
     /// Turns fresh ranges into committed ones: from now on stores there are private.
     fn adopt(&mut self, growth: Growth) -> Result<()> {
+        let mapped = Arc::clone(&self.mapped);
+        let _mapped = mapped.lock().unwrap_or_else(PoisonError::into_inner);
         for span in growth.fresh {
             span.mapping.map(
                 &*self.object,
@@ -603,15 +611,9 @@ impl Engine {
         Ok(())
     }
 
-    /// A forked child has no part in its parent's session: not its pages, nor its file.
+    /// A forked child reads its parent's session and has no part in its commits.
     fn check_process(&self) -> Result<()> {
-        if self.process != std::process::id() {
-            return Err(Error::Busy {
-                what: self.object.path().display().to_string(),
-                holder: "the process that this one was forked from is its writer".to_string(),
-            });
-        }
-        Ok(())
+        at_fork::refuse_in_child(|| self.object.path().display().to_string())
     }
 
     pub(crate) fn check_usable(&self) -> Result<()> {

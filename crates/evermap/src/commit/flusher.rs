@@ -12,6 +12,7 @@ use tracing::error;
 
 use super::log::Log;
 use super::progress::Progress;
+use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::storage::File;
 
@@ -135,6 +136,11 @@ impl Shared {
 
 impl Drop for Flusher {
     fn drop(&mut self) {
+        if at_fork::is_child() {
+            // There is no such thread here, and nobody to give its locks back.
+            self.thread.take().map(std::mem::forget);
+            return;
+        }
         lock(&self.shared.state).stopped = true;
         self.shared.wake.notify_one();
         if let Some(thread) = self.thread.take() {

@@ -7,7 +7,8 @@
 //! would change pages under it, finds it. [`LOG_BYTE`] keeps a log from being reset or removed
 //! while somebody reads it.
 //!
-//! All are kernel locks: they end with their holder.
+//! All are kernel locks: they end with their holder. Forked children hold those of snapshots and of
+//! inherited sessions, and no others: see [`File::leave_locks_to_children`].
 
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,13 @@ pub(crate) fn lock_byte(
         _ => "another session or process is writing it",
     };
     wait_for(patience, called, holder, || file.try_lock(kind, byte, 1))
+}
+
+/// Locks the writer's byte, as [`lock_byte`] does, for as long as the file is open: children of this
+/// process, however they were made, do not have it.
+pub(crate) fn lock_writer(file: &dyn File, patience: Duration, called: &str) -> Result<()> {
+    let holder = "another session or process is writing it";
+    wait_for(patience, called, holder, || file.try_lock_for_good(WRITER_BYTE))
 }
 
 /// Tries until it works or patience ends.

@@ -30,7 +30,7 @@ mod recovery;
 mod settings;
 mod verify;
 
-pub(crate) use engine::{Engine, Growth, LogPolicy, Memory, Span, Target};
+pub(crate) use engine::{Engine, Growth, LogPolicy, MappedFile, Memory, Span, Target};
 pub(crate) use log::{Log, LogPosition};
 pub(crate) use overlay::Overlay;
 pub(crate) use pages::{first_bad_mapped, judge_mapped, write_tables};
@@ -38,5 +38,5 @@ pub(crate) use pages::{first_bad_mapped, judge_mapped, write_tables};
 pub(crate) use progress::sealed as seal_progress;
 pub(crate) use record::for_each_run;
 pub(crate) use recovery::{let_go_of_log, recover, set_log_required};
-pub use settings::{Durability, WhenLogFull, WriteOptions};
+pub use settings::{Durability, InChildren, WhenLogFull, WriteOptions};
 pub(crate) use verify::{BadPage, is_still_bad, verify_pages};

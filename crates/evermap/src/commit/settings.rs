@@ -29,6 +29,16 @@ pub enum WhenLogFull {
     Refuse,
 }
 
+/// What a child that the program forks may do with a session's memory, which it has as of the fork.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InChildren {
+    /// Read it. Stores fault.
+    #[default]
+    ReadOnly,
+    /// Read it, and store for itself: nobody else sees that, and nothing of it is committed.
+    Private,
+}
+
 /// Choices of one writer's session. The defaults suit almost everybody.
 ///
 /// ```
@@ -54,6 +64,7 @@ pub struct WriteOptions {
     pub(crate) hot_bytes_max: u64,
     pub(crate) checkpoint_after: Duration,
     pub(crate) full_pages: bool,
+    pub(crate) in_children: InChildren,
     /// Objects of at least so many bytes keep their log for the next session.
     pub(crate) log_kept_from_bytes: u64,
 }
@@ -68,6 +79,7 @@ impl Default for WriteOptions {
             hot_bytes_max: 256 << 20,
             checkpoint_after: Duration::from_secs(60),
             full_pages: false,
+            in_children: InChildren::ReadOnly,
             // The log is 64 KiB: a sixteenth of the object, at most.
             log_kept_from_bytes: 1 << 20,
         }
@@ -111,6 +123,18 @@ impl WriteOptions {
     /// that a crash would leave stays short. Default: one minute.
     pub fn checkpoint_after(mut self, time: Duration) -> WriteOptions {
         self.checkpoint_after = time;
+        self
+    }
+
+    /// What forked children may do with the session's memory. Default: read it.
+    ///
+    /// ```
+    /// use evermap::{InChildren, WriteOptions};
+    /// let options = WriteOptions::new().in_children(InChildren::Private);
+    /// # let _ = options;
+    /// ```
+    pub fn in_children(mut self, stores: InChildren) -> WriteOptions {
+        self.in_children = stores;
         self
     }
 

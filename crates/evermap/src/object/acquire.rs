@@ -39,7 +39,13 @@ pub(super) fn acquire(
     patience: Duration,
 ) -> Result<Acquired> {
     let file = environment.storage.open(&place.path, OpenMode::ReadWrite)?;
-    lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, &place.called)?;
+    match policy {
+        LogPolicy::WhileOpen => gate::lock_writer(&*file, patience, &place.called)?,
+        // For a moment, and not mapped in children.
+        LogPolicy::Permanent { .. } => {
+            lock_byte(&*file, LockKind::Exclusive, WRITER_BYTE, patience, &place.called)?;
+        }
+    }
     if policy != LogPolicy::WhileOpen {
         for byte in [CONTENT_BYTE, gate::CONTENT_BYTE_SECOND] {
             lock_byte(&*file, LockKind::Exclusive, byte, patience, &place.called)?;

@@ -63,6 +63,7 @@ impl GuestWriter {
             log_path: place.log_path.clone(),
             policy: LogPolicy::WhileOpen,
             log,
+            mapped: territory.mapped(),
             committed: territory.committed(),
             memory: Memory::Guests,
             sequence: superblock.commit_sequence,

@@ -11,6 +11,7 @@ mod acquire;
 mod displacement;
 mod draft;
 mod guest;
+mod inherit;
 mod map;
 mod protector;
 mod reader;

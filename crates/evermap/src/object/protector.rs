@@ -18,6 +18,7 @@ use tracing::{error, info};
 
 use super::territory::Territory;
 use crate::address::{Access, AccessKey, Key};
+use crate::at_fork;
 use crate::error::Result;
 
 /// How an object's memory is kept closed to stores, where that is asked for.
@@ -152,6 +153,7 @@ impl Protector {
 
     /// Opens the object until [`end`](Protector::end): for callers without scopes.
     pub(crate) fn begin(&self) -> Result<()> {
+        at_fork::refuse_in_child(|| "the object".to_string())?;
         match &self.way {
             Way::Nothing => {}
             Way::Keys(key) => key.open(),
@@ -170,6 +172,9 @@ impl Protector {
     /// Undoes one [`begin`](Protector::begin), of this thread where there is a key; false when
     /// there was none.
     pub(crate) fn end(&self) -> bool {
+        if at_fork::is_child() {
+            return false;
+        }
         let pages = match &self.way {
             Way::Nothing => return true,
             Way::Keys(key) => return key.close(),

@@ -28,7 +28,7 @@ pub(crate) enum Stores {
     StayHere,
 }
 
-/// A mapped commit. Holds the content lock shared while it lives.
+/// A mapped commit. Holds the content lock shared while it, or its copy in a child, is mapped.
 #[derive(Debug)]
 pub(crate) struct Reader {
     superblock: Box<Superblock>,
@@ -57,6 +57,8 @@ impl Reader {
         stores: Stores,
     ) -> Result<Reader> {
         let file = environment.storage.open(&place.path, OpenMode::Read)?;
+        // The mappings hold the file, and with it this lock, in this process and in its children.
+        file.leave_locks_to_children();
         gate::begin_reading(&*file, &place.called)?;
         let lock_file = Arc::clone(&file);
         let _log_lock = gate::hold_log_for_reading(&*lock_file, &place.called)?;
@@ -78,7 +80,12 @@ impl Reader {
         file: Arc<dyn File>,
         log: LogSource<'_>,
     ) -> Result<Reader> {
-        Reader::map(environment, place, file, log, Stores::Fault)
+        let reader = Reader::map(environment, place, file, log, Stores::Fault)?;
+        // The lock is its caller's, who gives it up at any time.
+        for (region, mapping) in reader.regions.iter().zip(&reader.mappings) {
+            mapping.leave_out_of_children(region.base, region.length);
+        }
+        Ok(reader)
     }
 
     fn map(
@@ -93,9 +100,8 @@ impl Reader {
         let regions = environment.displacement().records_here(superblock.regions());
         let read_only = stores == Stores::Fault;
         let sharing = match stores {
-            Stores::StayHere => Sharing::PrivateCopy,
             Stores::Fault if overlay.is_empty() => Sharing::ReadOnly,
-            Stores::Fault => Sharing::PrivateWritable,
+            Stores::Fault | Stores::StayHere => Sharing::PrivateCopy,
         };
         let mut mappings = Vec::new();
         for region in &regions {

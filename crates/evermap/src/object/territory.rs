@@ -4,6 +4,8 @@
 //! straight over the file, which was reserved first: running out of disk is an error of the
 //! allocation and never a signal. A region grows in place up to its capacity; then the object gets
 //! another region, at least as large as all it has.
+//!
+//! A fork makes gained memory private, see `inherit`: its pages then go to the file at the commit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,9 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tracing::debug;
 
 use super::write_behind::WriteBehind;
-use crate::address::{AddressSpace, Key, Mapping, Sharing};
+use crate::address::{AddressSpace, Key, Mapping, PageScanner, Sharing};
 use crate::alloc::Ground;
-use crate::commit::{Growth, Span};
+use crate::at_fork;
+use crate::commit::{Growth, MappedFile, Span, gate};
 use crate::error::{Error, Result};
 use crate::format::{
     CHUNK_BYTES, HUGE_BYTES, LARGE_REGION_BYTES, PAGE_BYTES, REGIONS_MAX, RegionRecord,
@@ -66,7 +69,7 @@ impl RegionPlan {
 
 /// The mapped regions of one object.
 pub(crate) struct Territory {
-    file: Mutex<Arc<dyn File>>,
+    file: MappedFile,
     space: Arc<AddressSpace>,
     addresses: Arc<dyn Addresses>,
     plan: RegionPlan,
@@ -80,6 +83,16 @@ pub(crate) struct Territory {
     key: OnceLock<Arc<Key>>,
     /// What is gained now is room, and not about to be written.
     for_room: AtomicBool,
+    /// Stores fault, but for scopes. Changed under the lock of `state`.
+    closed: AtomicBool,
+    /// Nobody else reads the file while the object is open.
+    locked: AtomicBool,
+}
+
+/// A territory that does not change.
+pub(super) struct HeldForFork<'a> {
+    pub(super) file: MutexGuard<'a, Arc<dyn File>>,
+    pub(super) held: MutexGuard<'a, Vec<Held>>,
 }
 
 /// What is behind a new region at once, beside its metadata.
@@ -98,11 +111,13 @@ pub(crate) enum Backing {
 
 /// One region.
 #[derive(Debug)]
-struct Held {
-    record: RegionRecord,
+pub(super) struct Held {
+    pub(super) record: RegionRecord,
     /// Bytes from the base that the last commit has; 0 for a region that is new since.
     committed: u64,
-    mapping: Arc<Mapping>,
+    /// Bytes from the base that are mapped private, where that is more than is committed.
+    private: u64,
+    pub(super) mapping: Arc<Mapping>,
 }
 
 /// The addresses a region of `chunks` chunks takes: bytes before the first chunk, chunk-aligned.
@@ -119,7 +134,7 @@ impl Territory {
         plan: RegionPlan,
         (chunks, backing): (u64, Backing),
     ) -> Result<Territory> {
-        let file = Mutex::new(file);
+        let file = Arc::new(Mutex::new(file));
         let length_min = AtomicU64::new(0);
         let territory = Territory {
             file,
@@ -132,6 +147,8 @@ impl Territory {
             write_behind: WriteBehind::default(),
             key: OnceLock::new(),
             for_room: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            locked: AtomicBool::new(true),
         };
         territory.add_region_at(&mut territory.lock(), chunks, backing)?;
         Ok(territory)
@@ -151,10 +168,10 @@ impl Territory {
             let (base, length) = (record.base, record.length);
             mapping.map(&*file, base, length, record.file_offset, Sharing::PrivateWritable)?;
             mapping.advise_random(base, length);
-            held.push(Held { record: *record, committed: length, mapping });
+            held.push(Held { record: *record, committed: length, private: 0, mapping });
         }
         let checksums = records.iter().all(|r| r.checksums != 0);
-        let file = Mutex::new(file);
+        let file = Arc::new(Mutex::new(file));
         let length_min = AtomicU64::new(0);
         let state = Mutex::new(held);
         let write_behind = WriteBehind::default();
@@ -169,6 +186,8 @@ impl Territory {
             write_behind,
             key: OnceLock::new(),
             for_room: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            locked: AtomicBool::new(false),
         })
     }
 
@@ -193,13 +212,96 @@ impl Territory {
     /// Closes all that is mapped now to stores.
     pub(crate) fn close_to_stores(&self) -> Result<()> {
         let held = self.lock();
+        self.closed.store(true, Ordering::Relaxed);
         held.iter().try_for_each(|h| h.mapping.protect_read_only(h.record.base, h.record.length))
     }
 
     /// Opens all that is mapped now to stores again.
     pub(crate) fn open_to_stores(&self) -> Result<()> {
         let held = self.lock();
+        self.closed.store(false, Ordering::Relaxed);
         held.iter().try_for_each(|h| h.mapping.protect_writable(h.record.base, h.record.length))
+    }
+
+    /// The file and the regions, locked for the time of a fork; `None` if they cannot be had soon.
+    pub(super) fn hold_for_fork(&self) -> Option<HeldForFork<'_>> {
+        let held = at_fork::lock_for_fork(&self.state)?;
+        let file = at_fork::lock_for_fork(&self.file)?;
+        Some(HeldForFork { file, held })
+    }
+
+    /// Makes memory that was gained since the last commit private, with the contents it has. The first
+    /// fork after a growth copies the pages that were stored to; later ones find them private.
+    pub(super) fn make_private(&self, file: &dyn File, held: &mut [Held]) -> Result<()> {
+        for h in held {
+            let Held { record, committed, private, mapping } = h;
+            let from = (*committed).max(*private);
+            let (at, end) = (record.file_offset + from, record.file_offset + record.length);
+            if at == end {
+                continue;
+            }
+            // In one step for other threads: what they store before is in the file's pages, which the
+            // mapping shows, and what they store after is in pages of their own.
+            mapping.map(file, record.base + from, end - at, at, Sharing::PrivateWritable)?;
+            *private = record.length;
+            let mut next = at;
+            while let Some((start, stop)) = file.next_data(next)?.filter(|(start, _)| *start < end)
+            {
+                let (start, stop) = (start.max(at), stop.min(end));
+                mapping.make_own(record.base + (start - record.file_offset), stop - start)?;
+                next = stop;
+            }
+            if self.closed.load(Ordering::Relaxed) {
+                mapping.protect_read_only(record.base + from, end - at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes memory that was gained since the last commit the child's own: pages that nobody stored to
+    /// before the fork are zeros, and the file's pages in their place belong to the parent.
+    pub(super) fn make_gained_own(held: &[Held]) -> Result<()> {
+        for h in held.iter().filter(|h| h.record.length > h.committed) {
+            let (start, end) = (h.record.base + h.committed, h.record.base + h.record.length);
+            let scanner = PageScanner::new(false);
+            if !scanner.tells() {
+                h.mapping.clear(start, end - start)?;
+                continue;
+            }
+            let mut own = Vec::new();
+            scanner.scan(start, end, &mut own);
+            let mut at = start;
+            for (first, behind) in own.into_iter().chain([(end, end)]) {
+                if at < first {
+                    h.mapping.map_zeros(at, first - at)?;
+                }
+                at = behind;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what a fork made private of gained memory to the file, which the next commit flushes.
+    /// Nobody stores there meanwhile.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn write_private(&self) -> Result<()> {
+        let file = self.file();
+        for h in self.lock().iter().filter(|h| h.private > h.committed) {
+            let (start, end) = (h.record.base + h.committed, h.record.base + h.private);
+            let mut own = Vec::new();
+            PageScanner::new(false).scan(start, end, &mut own);
+            for (first, behind) in own {
+                let offset = h.record.file_offset + (first - h.record.base);
+                // SAFETY: the range is mapped, and the caller has stopped everybody who stores there.
+                let pages = unsafe {
+                    std::slice::from_raw_parts(first as *const u8, (behind - first) as usize)
+                };
+                file.write_at(pages, offset)?;
+            }
+        }
+        Ok(())
     }
 
     /// From now on the file stays at least this long.
@@ -215,8 +317,17 @@ impl Territory {
     fn cut_to(&self, length: u64) -> Result<()> {
         static ZEROS: [u8; CHUNK_BYTES as usize] = [0; CHUNK_BYTES as usize];
         let file = self.file();
-        let length_min = self.length_min.load(Ordering::Relaxed);
+        let mut length_min = self.length_min.load(Ordering::Relaxed);
         let mut at = length;
+        let longest = file.length()?;
+        if longest > length.max(length_min) && !self.is_alone(&*file)? {
+            // Cutting a file takes pages beyond its end out of every mapping, also those that a child
+            // has of its own. A hole leaves them.
+            if file.punch_hole(length, longest - length)? {
+                return Ok(());
+            }
+            length_min = longest;
+        }
         while at < length_min {
             let step = (length_min - at).min(CHUNK_BYTES);
             file.write_at(&ZEROS[..step as usize], at)?;
@@ -247,7 +358,27 @@ impl Territory {
         *owners = Arc::clone(engines);
         self.length_min.store(0, Ordering::Relaxed);
         self.write_behind.stop();
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(engines);
+    }
+
+    /// The file, for the engine that maps it with us.
+    pub(crate) fn mapped(&self) -> MappedFile {
+        Arc::clone(&self.file)
+    }
+
+    /// A child has no part in the file.
+    fn refuse_in_child(&self) -> Result<()> {
+        at_fork::refuse_in_child(|| "the object's memory".to_string())
+    }
+
+    /// Is the file mapped nowhere else?
+    fn is_alone(&self, file: &dyn File) -> Result<bool> {
+        // A session that locked the content to its end must not give that lock up here.
+        Ok(self.locked.load(Ordering::Relaxed) || gate::hold_alone(file)?.is_some())
+    }
+
+    /// The file's content is locked for as long as the object is open, or nobody knows the file.
+    pub(crate) fn is_locked(&self) {
+        self.locked.store(true, Ordering::Relaxed);
     }
 
     fn file(&self) -> Arc<dyn File> {
@@ -308,7 +439,7 @@ impl Territory {
     pub(crate) fn mark_committed(&self) {
         self.write_behind.stop();
         for held in self.lock().iter_mut() {
-            held.committed = held.record.length;
+            (held.committed, held.private) = (held.record.length, 0);
         }
     }
 
@@ -319,7 +450,7 @@ impl Territory {
         for h in held.iter_mut() {
             let gained = h.record.length - h.committed;
             h.mapping.clear(h.record.base + h.committed, gained)?;
-            h.record.length = h.committed;
+            (h.record.length, h.private) = (h.committed, 0);
         }
         while let Some(last) = held.pop_if(|h| h.committed == 0) {
             let (base, bytes) = lease_of(&last.record);
@@ -446,7 +577,7 @@ impl Territory {
         });
         match mapped {
             Ok(mapping) => {
-                held.push(Held { record, committed: 0, mapping });
+                held.push(Held { record, committed: 0, private: 0, mapping });
                 Ok(record)
             }
             Err(error) => {
@@ -460,6 +591,9 @@ impl Territory {
 
 impl Drop for Territory {
     fn drop(&mut self) {
+        if at_fork::is_child() {
+            return;
+        }
         for h in self.lock().iter().filter(|h| h.committed == 0) {
             let (base, bytes) = lease_of(&h.record);
             self.addresses.give_up(base, bytes);
@@ -469,6 +603,7 @@ impl Drop for Territory {
 
 impl Ground for Territory {
     fn extend(&self, region: usize, data_bytes: u64) -> Result<u64> {
+        self.refuse_in_child()?;
         let file = self.file();
         let mut held = self.lock();
         let total: u64 = held.iter().map(|h| h.record.length).sum();
@@ -505,11 +640,13 @@ impl Ground for Territory {
     }
 
     fn refill(&self, region: usize, offset: u64, bytes: u64) -> Result<()> {
+        self.refuse_in_child()?;
         let record = self.lock()[region].record;
         self.file().allocate(record.file_offset + record.meta_length + offset, bytes)
     }
 
     fn add_region(&self, chunks: u64) -> Result<RegionRecord> {
+        self.refuse_in_child()?;
         let mut held = self.lock();
         let have: u64 = held.iter().map(|h| h.record.capacity / CHUNK_BYTES).sum();
         let factor = if have < REGION_FACTOR_SMALL_CHUNKS { self.plan.factor } else { 1 };

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::at_fork;
 use crate::commit::{BadPage, Overlay, is_still_bad, verify_pages};
 use crate::error::{Error, Result};
 use crate::format::{LINE_BYTES, PAGE_BYTES, RegionRecord};
@@ -160,6 +161,11 @@ impl Shared {
 impl Drop for BackgroundVerification {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
+        if at_fork::is_child() {
+            // There is no such thread here to wait for.
+            self.thread.take().map(std::mem::forget);
+            return;
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -15,6 +15,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::at_fork;
 use crate::storage::File;
 
 /// Less than this is not worth a request of its own.
@@ -28,10 +29,9 @@ const PAUSES_MAX: u32 = 100;
 
 /// Writes back what is filled of the newest memory of an object, on a thread that lives while there
 /// is progress.
+#[derive(Default)]
 pub(super) struct WriteBehind {
     shared: Arc<Shared>,
-    /// A forked child has a copy of all this, and no thread: it must not wait for one.
-    process: u32,
 }
 
 #[derive(Default)]
@@ -53,12 +53,6 @@ struct Followed {
     /// What lies before is on its way.
     at: u64,
     end: u64,
-}
-
-impl Default for WriteBehind {
-    fn default() -> Self {
-        WriteBehind { shared: Arc::default(), process: std::process::id() }
-    }
 }
 
 impl WriteBehind {
@@ -87,7 +81,8 @@ impl WriteBehind {
 
     /// Follows nothing any more, and waits until the thread is done with what it has begun.
     pub(super) fn stop(&self) {
-        if self.process != std::process::id() {
+        // A forked child has no such thread: it must not wait for one.
+        if at_fork::is_child() {
             return;
         }
         let mut state = self.shared.lock();

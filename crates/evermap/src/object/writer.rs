@@ -11,9 +11,10 @@ use super::protector::{InForce, Opened, Protection, Protector};
 use super::superblock::hex;
 use super::territory::Territory;
 use super::verification::{BackgroundVerification, verify_now};
-use super::{Environment, Place};
+use super::{Environment, Place, inherit};
 use crate::address::AccessKey;
 use crate::alloc::{Heap, HeapStatistics};
+use crate::at_fork::{self, Participation};
 use crate::commit::{
     Engine, Growth, LogPolicy, LogPosition, Memory, Overlay, Target, WriteOptions, gate,
 };
@@ -46,6 +47,8 @@ pub(crate) struct Writer {
     engine: Engine,
     heap: Heap,
     territory: Arc<Territory>,
+    /// Children have the memory as of the fork.
+    _in_children: Option<Participation>,
     /// Keeps the memory closed to stores, but for scopes.
     protector: Option<Arc<Protector>>,
     /// The head of page 0 as the next commit will write it, lengths and sequence aside.
@@ -75,6 +78,9 @@ impl Writer {
             environment.region_plan(),
             superblock.regions(),
         )?);
+        if policy != LogPolicy::WhileOpen {
+            territory.is_locked();
+        }
         let beside_readers = log.is_some() && policy == LogPolicy::WhileOpen;
         cut_dead_growth(&territory, &*file, superblock.file_length, beside_readers)?;
         let engine = Engine::new(Target {
@@ -89,6 +95,7 @@ impl Writer {
             log_path: place.log_path.clone(),
             policy,
             log,
+            mapped: territory.mapped(),
             committed: territory.committed(),
             memory: Memory::OurOwn,
             sequence: superblock.commit_sequence,
@@ -97,6 +104,9 @@ impl Writer {
         // SAFETY: the territory maps the regions writable and is kept by the heap itself; the
         // writer lock keeps other processes away from the metadata.
         let heap = unsafe { Heap::new(ground, superblock.regions()) };
+        // A catalog's sessions are short, and no program looks at its memory.
+        let in_children = (policy == LogPolicy::WhileOpen)
+            .then(|| inherit::take_part(&territory, settings.in_children));
         let opened_at = superblock.commit_sequence;
         // Made with room, and nobody has used it yet: the room is to stay.
         let reserved = opened_at == 1
@@ -107,6 +117,7 @@ impl Writer {
             engine,
             heap,
             territory,
+            _in_children: in_children,
             protector: None,
             head: superblock,
             grew: false,
@@ -278,6 +289,7 @@ impl Writer {
         // A forked child has no part in the memory that settling looks at.
         self.engine.check_usable()?;
         self.heap.settle();
+        self.territory.write_private()?;
         let grew = !growth.fresh.is_empty();
         let file_length = growth.file_length;
         let head = &mut self.head;
@@ -482,7 +494,9 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if let Some(protector) = &self.protector {
+        if let Some(protector) = &self.protector
+            && !at_fork::is_child()
+        {
             protector.retire();
         }
     }

@@ -278,6 +278,22 @@ impl File for DaxFile {
         Ok(locked)
     }
 
+    fn try_lock_for_good(&self, offset: u64) -> Result<bool> {
+        let locked = self.plain.try_lock_for_good(offset)?;
+        if locked {
+            self.window().ready.clear();
+        }
+        Ok(locked)
+    }
+
+    fn leave_locks_to_children(&self) {
+        self.plain.leave_locks_to_children();
+    }
+
+    fn again(&self) -> Result<Arc<dyn File>> {
+        self.plain.again()
+    }
+
     fn lock_holder(&self, offset: u64, length: u64) -> Result<Option<(u64, u64)>> {
         self.plain.lock_holder(offset, length)
     }

@@ -9,6 +9,7 @@
 
 mod boot;
 mod dax;
+mod locks;
 mod moving;
 mod real;
 mod user;
@@ -140,6 +141,18 @@ pub(crate) trait File: Send + Sync + std::fmt::Debug {
     /// Tries to lock `length` bytes from `offset`; false when another holder is in the way. A
     /// lock held through the same `File` is changed in place and never in the way.
     fn try_lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<bool>;
+    /// Tries to lock one byte exclusively for as long as this `File` and this process live. No child of
+    /// this process holds it, where the system can do that.
+    fn try_lock_for_good(&self, offset: u64) -> Result<bool> {
+        self.try_lock(LockKind::Exclusive, offset, 1)
+    }
+    /// From now on this file's locks end when the last process, children included, has neither the
+    /// file open nor any mapping of it. Before, forked children hold none.
+    fn leave_locks_to_children(&self) {}
+    /// The same file, opened anew for reading, with locks of its own.
+    fn again(&self) -> Result<Arc<dyn File>> {
+        Err(Error::Unsupported { why: format!("{} cannot be opened twice", self.path().display()) })
+    }
     /// The first lock of another holder that is in the way of an exclusive one: offset and length.
     fn lock_holder(&self, offset: u64, length: u64) -> Result<Option<(u64, u64)>>;
     /// Gives a range up.

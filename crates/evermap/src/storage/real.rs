@@ -2,13 +2,14 @@
 //!
 //! Locks are open-file-description locks: they belong to the open file rather than to the process,
 //! so two handles in one process exclude each other as two processes do, and the kernel frees them
-//! when their holder dies. Each operation leaves a `tracing` event at trace level.
+//! when their holder dies. A forked child and every mapping made through an open file keep it, and
+//! its locks with it: see `locks` for which open file has which lock, and who inherits it. Each
+//! operation leaves a `tracing` event at trace level.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
     self, AtFlags, FallocateFlags, IFlags, Mode, OFlags, StatxAttributes, StatxFlags,
@@ -17,8 +18,10 @@ use rustix::io::{Errno, ReadWriteFlags};
 use tracing::trace;
 
 use super::dax::DaxFile;
+use super::locks::{Locks, lock_call};
 use super::moving;
 use super::{File, FileIdentity, FileState, FileSystem, LockKind, OpenMode, Storage};
+use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 
@@ -31,18 +34,12 @@ pub(crate) struct Disk;
 pub(super) struct DiskFile {
     descriptor: OwnedFd,
     path: PathBuf,
-    locked: AtomicBool,
-    /// Who opened it: a forked child shares the locks and must not give them up for its parent.
-    process: u32,
+    locks: Locks,
 }
 
 impl Drop for DiskFile {
-    /// Locks go with the last copy of the descriptor, and a process that another thread is just
-    /// starting has one until it executes its program: give them up by name.
     fn drop(&mut self) {
-        if *self.locked.get_mut() {
-            let _ = self.unlock(0, 0);
-        }
+        self.locks.end(&self.descriptor);
     }
 }
 
@@ -212,24 +209,48 @@ fn open_directory(path: &Path) -> Result<OwnedFd> {
 
 impl DiskFile {
     pub(super) fn new(descriptor: OwnedFd, path: &Path) -> DiskFile {
-        DiskFile {
-            descriptor,
-            path: path.to_path_buf(),
-            locked: AtomicBool::new(false),
-            process: std::process::id(),
-        }
+        at_fork::watch();
+        DiskFile { descriptor, path: path.to_path_buf(), locks: Locks::default() }
     }
 
     /// The same open file under another name; gives no lock up itself from now on.
     pub(super) fn moved_to(&self, path: &Path) -> Result<DiskFile> {
         let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0)
             .map_err(|e| self.error(e, "duplicate the descriptor of"))?;
-        Ok(DiskFile {
-            descriptor,
-            path: path.to_path_buf(),
-            locked: AtomicBool::new(self.locked.swap(false, Ordering::Relaxed)),
-            process: self.process,
-        })
+        let locks = self.locks.moved_to(&self.descriptor, &descriptor);
+        Ok(DiskFile { descriptor, path: path.to_path_buf(), locks })
+    }
+
+    /// The same file, opened anew: nothing of this open file is shared with it.
+    fn reopened(&self, flags: OFlags) -> Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let own = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
+        if let Ok(descriptor) = fs::open(own, flags, Mode::empty()) {
+            return Ok(descriptor);
+        }
+        // No /proc here. The name may lead to another file by now.
+        let descriptor = fs::open(&self.path, flags | OFlags::NOFOLLOW, Mode::empty())
+            .map_err(|e| self.error(e, "open"))?;
+        let identity = |descriptor: &OwnedFd| {
+            let found = fs::fstat(descriptor).map_err(|e| self.error(e, "look at"))?;
+            Ok((found.st_dev, found.st_ino))
+        };
+        match identity(&descriptor)? == identity(&self.descriptor)? {
+            true => Ok(descriptor),
+            false => Err(self.error(Errno::STALE, "open")),
+        }
+    }
+
+    fn lock_error(&self, error: io::Error) -> Error {
+        // An exclusive lock needs a descriptor that may write.
+        if error.raw_os_error() == Some(libc::EBADF) {
+            return Error::NotPermitted {
+                path: self.path.clone(),
+                doing: "write to",
+                why: "it could be opened for reading only".to_string(),
+            };
+        }
+        Error::from_io(error, "lock", &self.path)
     }
 
     fn error(&self, error: rustix::io::Errno, doing: &'static str) -> Error {
@@ -264,27 +285,6 @@ impl DiskFile {
             }
         }
         Ok(())
-    }
-
-    /// One open-file-description lock call. rustix wraps the per-process locks only.
-    fn lock_call(
-        &self,
-        command: libc::c_int,
-        kind: libc::c_int,
-        offset: u64,
-        length: u64,
-    ) -> io::Result<libc::flock> {
-        let mut lock = libc::flock {
-            l_type: kind as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: offset as libc::off_t,
-            l_len: length as libc::off_t,
-            l_pid: 0,
-        };
-        // SAFETY: the descriptor is open for as long as `self` lives and `lock` is a valid `flock`
-        // that the call reads and, for a query, writes.
-        let result = unsafe { libc::fcntl(self.descriptor.as_raw_fd(), command, &mut lock) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(lock) }
     }
 }
 
@@ -408,29 +408,30 @@ impl File for DiskFile {
     }
 
     fn try_lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<bool> {
-        let kind = match kind {
-            LockKind::Shared => libc::F_RDLCK,
-            LockKind::Exclusive => libc::F_WRLCK,
-        };
-        match self.lock_call(libc::F_OFD_SETLK, kind, offset, length) {
-            Ok(_) => {
-                self.locked.store(true, Ordering::Relaxed);
-                Ok(true)
-            }
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
-            // An exclusive lock needs a descriptor that may write.
-            Err(e) if e.raw_os_error() == Some(libc::EBADF) => Err(Error::NotPermitted {
-                path: self.path.clone(),
-                doing: "write to",
-                why: "it could be opened for reading only".to_string(),
-            }),
-            Err(e) => Err(Error::from_io(e, "lock", &self.path)),
+        let apart = || self.reopened(OFlags::RDWR);
+        let locked = self.locks.try_lock(&self.descriptor, apart, kind, offset, length);
+        locked.map_err(|e| self.lock_error(e))
+    }
+
+    fn try_lock_for_good(&self, offset: u64) -> Result<bool> {
+        match self.reopened(OFlags::RDWR) {
+            Ok(own) => self.locks.try_lock_for_good(own, offset).map_err(|e| self.lock_error(e)),
+            // Children that are made without handlers then keep the lock as long as they live.
+            Err(_) => self.try_lock(LockKind::Exclusive, offset, 1),
         }
     }
 
+    fn leave_locks_to_children(&self) {
+        self.locks.leave_to_children(&self.descriptor);
+    }
+
+    fn again(&self) -> Result<Arc<dyn File>> {
+        let descriptor = self.reopened(OFlags::RDONLY)?;
+        Ok(Arc::new(DiskFile::new(descriptor, &self.path)))
+    }
+
     fn lock_holder(&self, offset: u64, length: u64) -> Result<Option<(u64, u64)>> {
-        let lock = self
-            .lock_call(libc::F_OFD_GETLK, libc::F_WRLCK, offset, length)
+        let lock = lock_call(&self.descriptor, libc::F_OFD_GETLK, libc::F_WRLCK, offset, length)
             .map_err(|e| Error::from_io(e, "query the lock of", &self.path))?;
         if lock.l_type == libc::F_UNLCK as libc::c_short {
             Ok(None)
@@ -440,11 +441,8 @@ impl File for DiskFile {
     }
 
     fn unlock(&self, offset: u64, length: u64) -> Result<()> {
-        if self.process != std::process::id() {
-            return Ok(());
-        }
-        self.lock_call(libc::F_OFD_SETLK, libc::F_UNLCK, offset, length)
-            .map(|_| ())
+        self.locks
+            .unlock(&self.descriptor, offset, length)
             .map_err(|e| Error::from_io(e, "unlock", &self.path))
     }
 

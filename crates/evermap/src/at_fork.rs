@@ -1,0 +1,267 @@
+//! Forked children of this process: who is one, and what happens around a fork.
+//!
+//! [`is_child`] reads a page that the kernel clears in every child that gets a copy of the memory,
+//! so that it also tells a child of a bare `clone`, which runs no handlers. [`Participant`]s are
+//! called around `fork`. Descriptors in the list of [`close_in_children`] carry locks of the parent:
+//! the child lets them go, so that a dead parent's locks are free while its child lives.
+//!
+//! Invariant: the handlers allocate no lock that user code can hold. Each wait has a limit; a fork
+//! that cannot wait any longer gives the child less, never wrong memory.
+
+use std::cell::{Cell, UnsafeCell};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+use tracing::debug;
+
+use crate::error::{Error, Result};
+
+/// Longest wait of a fork for a lock that another thread holds: such locks are held for one system
+/// call or two.
+pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Something with a part in forks. All three are called in the thread that forks.
+pub(crate) trait Participant: Send + Sync {
+    /// Prepares what the child inherits.
+    fn before(&self);
+    /// Takes back what was only for the child.
+    fn in_parent(&self);
+    /// Makes the inherited state the child's own. No other thread runs.
+    fn in_child(&self);
+}
+
+/// One byte that is 1 in the process that called [`watch`] first, and 0 in its children.
+static MARK: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+/// The process that called [`watch`] first, for kernels without such pages.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+static PARTICIPANTS: Mutex<Vec<(u64, Arc<dyn Participant>)>> = Mutex::new(Vec::new());
+static DESCRIPTORS: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
+
+type Participants = MutexGuard<'static, Vec<(u64, Arc<dyn Participant>)>>;
+type Descriptors = MutexGuard<'static, Vec<RawFd>>;
+
+/// What the forking thread holds from before the fork to after it.
+struct HeldAround(UnsafeCell<Option<(Participants, Descriptors)>>);
+
+// SAFETY: only a thread that holds `PARTICIPANTS` looks inside, see `before` and `after`.
+unsafe impl Sync for HeldAround {}
+
+static HELD: HeldAround = HeldAround(UnsafeCell::new(None));
+
+thread_local! {
+    /// This thread is between `before` and `after`, and has put its locks into [`HELD`].
+    static HOLDS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// This process is a child and has let its parent's locks go.
+static LET_GO: AtomicBool = AtomicBool::new(false);
+
+/// Makes forks known to this module. To be called before anything is locked or mapped.
+pub(crate) fn watch() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        PROCESS.store(std::process::id(), Ordering::Relaxed);
+        MARK.store(wiped_page().unwrap_or(std::ptr::null_mut()), Ordering::Release);
+        // SAFETY: the handlers are functions of this library and do not unwind. Should the list of
+        // handlers not grow, children have no session memory and keep locks until they end.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    });
+}
+
+/// A page whose first byte is 1 here and 0 in every child.
+fn wiped_page() -> Option<*mut u8> {
+    const BYTES: usize = 4096;
+    let rights = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at a place of the kernel's choice replaces nothing.
+    let page =
+        unsafe { mm::mmap_anonymous(std::ptr::null_mut(), BYTES, rights, MapFlags::PRIVATE).ok()? };
+    // SAFETY: the page was mapped just above, and nobody else knows of it.
+    unsafe {
+        if mm::madvise(page, BYTES, Advice::LinuxWipeOnFork).is_err() {
+            let _ = mm::munmap(page, BYTES);
+            return None;
+        }
+        page.cast::<u8>().write_volatile(1);
+    }
+    Some(page.cast())
+}
+
+/// Is this process a child of the one that used the library first? Costs a load.
+pub(crate) fn is_child() -> bool {
+    let mark = MARK.load(Ordering::Acquire);
+    if mark.is_null() {
+        let first = PROCESS.load(Ordering::Relaxed);
+        return first != 0 && first != std::process::id();
+    }
+    // SAFETY: the page stays mapped, and is written to before its address is stored only.
+    unsafe { mark.read_volatile() == 0 }
+}
+
+/// Refuses a call in a child.
+pub(crate) fn refuse_in_child(what: impl FnOnce() -> String) -> Result<()> {
+    if !is_child() {
+        return Ok(());
+    }
+    let_go_late();
+    Err(Error::Forked { what: what() })
+}
+
+/// A participant's entry; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Participation(u64);
+
+/// Has a participant called around each fork from now on.
+pub(crate) fn take_part(participant: Arc<dyn Participant>) -> Participation {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    watch();
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    if !is_child() {
+        lock(&PARTICIPANTS).push((number, participant));
+    }
+    Participation(number)
+}
+
+impl Drop for Participation {
+    fn drop(&mut self) {
+        // In a child that no handler was called in, another thread may have locked the list.
+        let list = match is_child() {
+            true => PARTICIPANTS.try_lock().ok(),
+            false => Some(lock(&PARTICIPANTS)),
+        };
+        let Some(mut list) = list else { return };
+        let at = list.iter().position(|(number, _)| *number == self.0);
+        let gone = at.map(|at| list.swap_remove(at));
+        drop(list);
+        drop(gone);
+    }
+}
+
+/// A descriptor whose locks are the parent's alone.
+pub(crate) fn close_in_children(descriptor: RawFd) {
+    if !is_child() {
+        lock(&DESCRIPTORS).push(descriptor);
+    }
+}
+
+/// Undoes [`close_in_children`], before the descriptor is closed.
+pub(crate) fn keep_in_children(descriptor: RawFd) {
+    if !is_child() {
+        let mut list = lock(&DESCRIPTORS);
+        if let Some(at) = list.iter().position(|known| *known == descriptor) {
+            list.swap_remove(at);
+        }
+    }
+}
+
+fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks within [`LOCK_WAIT_MAX`].
+pub(crate) fn lock_for_fork<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    let since = Instant::now();
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if since.elapsed() > LOCK_WAIT_MAX => return None,
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+}
+
+extern "C" fn before() {
+    // A child's own children inherit what it has itself, as any memory and any descriptor.
+    if is_child() {
+        return;
+    }
+    let Some(participants) = lock_for_fork(&PARTICIPANTS) else { return };
+    for (_, participant) in &*participants {
+        participant.before();
+    }
+    match lock_for_fork(&DESCRIPTORS) {
+        Some(descriptors) if HOLDS.try_with(|holds| holds.set(true)).is_ok() => {
+            // SAFETY: `PARTICIPANTS` is held, so no other thread looks inside.
+            unsafe { *HELD.0.get() = Some((participants, descriptors)) };
+        }
+        _ => participants.iter().for_each(|(_, participant)| participant.in_parent()),
+    }
+}
+
+extern "C" fn in_parent() {
+    after(|descriptors, participants| {
+        drop(descriptors);
+        participants.iter().for_each(|(_, participant)| participant.in_parent());
+    });
+}
+
+extern "C" fn in_child() {
+    after(|descriptors, participants| {
+        LET_GO.store(true, Ordering::Relaxed);
+        let_go(&descriptors);
+        participants.iter().for_each(|(_, participant)| participant.in_child());
+    });
+}
+
+fn after(act: impl FnOnce(Descriptors, &Participants)) {
+    if !HOLDS.try_with(|holds| holds.replace(false)).unwrap_or(false) {
+        return;
+    }
+    // SAFETY: this thread put its locks there and holds them still, so no other thread looks inside.
+    let held = unsafe { (*HELD.0.get()).take() };
+    if let Some((participants, descriptors)) = held {
+        act(descriptors, &participants);
+    }
+}
+
+/// Lets the parent's locks go in a child that no handler was called in.
+fn let_go_late() {
+    if LET_GO.swap(true, Ordering::Relaxed) || !has_own_descriptors() {
+        return;
+    }
+    if let Ok(descriptors) = DESCRIPTORS.try_lock() {
+        let_go(&descriptors);
+    }
+}
+
+/// Returns false if the parent may share this process's table of descriptors: closing one here
+/// would close it there.
+fn has_own_descriptors() -> bool {
+    const KCMP_FILES: libc::c_int = 2;
+    // SAFETY: the calls take numbers and touch no memory.
+    unsafe {
+        let (own, parent) = (libc::getpid(), libc::getppid());
+        libc::syscall(libc::SYS_kcmp, own, parent, KCMP_FILES, 0, 0) > 0
+    }
+}
+
+/// Puts something without locks in place of descriptors: their numbers stay taken, as values that
+/// will close them are still there.
+fn let_go(descriptors: &[RawFd]) {
+    // SAFETY: the call takes two numbers.
+    let neutral = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    // SAFETY: the kernel has just given us this descriptor.
+    let neutral = (neutral >= 0).then(|| unsafe { OwnedFd::from_raw_fd(neutral) });
+    for &descriptor in descriptors {
+        // SAFETY: the descriptor is one of the library's, and what it stands for in this child is
+        // refused to everybody. Without a neutral one (no memory), its number is given back.
+        unsafe {
+            match &neutral {
+                Some(neutral) => {
+                    libc::dup3(neutral.as_raw_fd(), descriptor, libc::O_CLOEXEC);
+                }
+                None => {
+                    libc::close(descriptor);
+                }
+            }
+        }
+    }
+    if descriptors.is_empty() {
+        return;
+    }
+    debug!(count = descriptors.len(), "a forked child let its parent's locks go");
+}

@@ -1,0 +1,128 @@
+//! What a forked child has of a writer's session: its memory as of the fork.
+//!
+//! Before the fork the object is locked for reading once more, through an open file of its own, and
+//! the session's mappings are opened to children. After it the parent closes that file, so that the
+//! child alone holds the lock: like any reader's it keeps the parent from applying later commits to
+//! the pages that the child still shares with the file. Memory that no commit has is made private
+//! before, as the file's pages behind the last commit are the parent's to change.
+//!
+//! Where any of this fails the child does not have the memory: touching it is a fault. Not for files
+//! whose pages are storage themselves (DAX), where a page that a child shares would look unchanged to
+//! the parent's next commit.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracing::debug;
+
+use super::territory::{Held, HeldForFork, Territory};
+use crate::at_fork::{self, Participant};
+use crate::commit::{InChildren, gate};
+use crate::error::{Error, Result};
+use crate::storage::File;
+
+/// One session's part in forks.
+pub(super) struct Inheritance {
+    stores: InChildren,
+    /// Filled from before a fork to after it, and in the child from then on. Declared before the
+    /// territory that it borrows from.
+    fork: Mutex<Fork>,
+    territory: Arc<Territory>,
+}
+
+#[derive(Default)]
+struct Fork {
+    held: Option<OfForkingThread>,
+    /// The object, locked for reading.
+    reading: Option<Arc<dyn File>>,
+}
+
+struct OfForkingThread(HeldForFork<'static>);
+
+// SAFETY: made and dropped by the thread that forks; in a child there is no other.
+unsafe impl Send for OfForkingThread {}
+
+impl Inheritance {
+    pub(super) fn new(territory: &Arc<Territory>, stores: InChildren) -> Arc<Inheritance> {
+        let (fork, territory) = (Mutex::default(), Arc::clone(territory));
+        Arc::new(Inheritance { stores, fork, territory })
+    }
+
+    fn fork(&self) -> MutexGuard<'_, Fork> {
+        self.fork.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn prepare(&self, file: &dyn File, held: &mut [Held]) -> Result<Arc<dyn File>> {
+        if file.is_direct() {
+            return Err(Error::Unsupported { why: "the file is storage itself".to_string() });
+        }
+        let reading = file.again()?;
+        reading.leave_locks_to_children();
+        gate::begin_reading(&*reading, "an object that a child inherits")?;
+        self.territory.make_private(file, held)?;
+        for h in held {
+            h.mapping.inherit(h.record.base, h.record.length)?;
+        }
+        Ok(reading)
+    }
+}
+
+fn leave_out(held: &[Held]) {
+    for h in held {
+        h.mapping.leave_out_of_children(h.record.base, h.record.length);
+    }
+}
+
+impl Participant for Inheritance {
+    fn before(&self) {
+        let Some(mut territory) = self.territory.hold_for_fork() else { return };
+        let reading = match self.prepare(&**territory.file, &mut territory.held) {
+            Ok(reading) => Some(reading),
+            Err(error) => {
+                let path = territory.file.path().display();
+                debug!(%error, %path, "a child will not have the session");
+                leave_out(&territory.held);
+                None
+            }
+        };
+        // SAFETY: the guards are dropped before the territory: `fork` is declared before it, and the
+        // participant that owns both lives while it is called.
+        let held = OfForkingThread(unsafe {
+            std::mem::transmute::<HeldForFork<'_>, HeldForFork<'static>>(territory)
+        });
+        *self.fork() = Fork { held: Some(held), reading };
+    }
+
+    fn in_parent(&self) {
+        let Fork { held, reading } = std::mem::take(&mut *self.fork());
+        if let (Some(held), true) = (&held, reading.is_some()) {
+            leave_out(&held.0.held);
+        }
+    }
+
+    fn in_child(&self) {
+        let mut fork = self.fork();
+        let Some(territory) = fork.held.take() else { return };
+        let held = &territory.0.held;
+        let made = match &fork.reading {
+            Some(_) => Territory::make_gained_own(held),
+            None => Err(Error::Unsupported { why: "the child does not have it".to_string() }),
+        };
+        for h in held.iter() {
+            let (base, length) = (h.record.base, h.record.length);
+            // What a child does not have keeps its addresses.
+            let done = match (&made, self.stores) {
+                (Err(_), _) => h.mapping.clear(base, length),
+                (Ok(()), InChildren::ReadOnly) => h.mapping.protect_read_only(base, length),
+                (Ok(()), InChildren::Private) => Ok(()),
+            };
+            if let Err(error) = done {
+                debug!(%error, base, "a child has its parent's session in another way than asked for");
+            }
+        }
+    }
+}
+
+/// A session's entry among those that take part in forks.
+pub(super) fn take_part(territory: &Arc<Territory>, stores: InChildren) -> at_fork::Participation {
+    at_fork::take_part(Inheritance::new(territory, stores))
+}

@@ -1,0 +1,293 @@
+//! The memory of a session in its children.
+
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+
+use evermap::{Error, InChildren, Protection, RawSession, Store, WriteOptions};
+
+use crate::common::{TestStore, argument};
+use crate::process::{Numbers, Way, end_of, ends_well, fork, run};
+
+/// Words of a block that spans chunks, so that a part of it is beyond the last commit.
+const WORDS: usize = 100_000;
+/// Counts what the parent has done.
+const STEPS: usize = 0;
+
+fn words<'a>(block: NonNull<u8>, count: usize) -> &'a mut [u64] {
+    // SAFETY: each caller names a block of its own with so many words, and keeps one reference.
+    unsafe { std::slice::from_raw_parts_mut(block.as_ptr().cast(), count) }
+}
+
+fn are(block: NonNull<u8>, count: usize, expected: u64) -> bool {
+    words(block, count).iter().all(|word| *word == expected)
+}
+
+fn session(store: &Store, options: &WriteOptions) -> RawSession {
+    if !store.contains("memory").unwrap() {
+        store.create_raw("memory").unwrap();
+    }
+    store.write_raw_with("memory", options).unwrap()
+}
+
+fn allocate(session: &RawSession, count: usize) -> NonNull<u8> {
+    session.heap().allocate(8 * count, 8).unwrap()
+}
+
+fn set_root(session: &mut RawSession, block: NonNull<u8>) {
+    // SAFETY: the tag is no Rust type's.
+    unsafe { session.set_root(Some(block), 8, [0; 16], "words") }.unwrap();
+}
+
+/// Runs a role of this file with a store and numbers of its own.
+fn with_store(role: &str) -> TestStore {
+    let test = TestStore::in_memory();
+    let shared = test.directory.path().join("numbers");
+    run(&format!("memory::{role}"), &[test.path().to_str().unwrap(), shared.to_str().unwrap()]);
+    test
+}
+
+fn arguments() -> Option<(Store, Numbers)> {
+    let (path, shared) = (argument(0)?, argument(1)?);
+    Some((Store::open_or_create(path).unwrap(), Numbers::new(shared.as_ref())))
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn role_committed_and_uncommitted() {
+    let Some((store, numbers)) = arguments() else { return };
+    let mut session = session(&store, &WriteOptions::new());
+    let block = allocate(&session, WORDS);
+    words(block, WORDS).fill(1);
+    set_root(&mut session, block);
+    session.commit().unwrap();
+    session.checkpoint().unwrap();
+    // Half of it changed since the last commit, and half of it clean.
+    words(block, WORDS / 2).fill(2);
+    let holds =
+        || are(block, WORDS / 2, 2) && words(block, WORDS)[WORDS / 2..].iter().all(|w| *w == 1);
+    let child = fork(Way::Fork, || {
+        let grandchild = fork(Way::Fork, || numbers.reaches(STEPS, 2) && holds());
+        let unchanged = numbers.reaches(STEPS, 2) && holds();
+        ends_well(grandchild);
+        unchanged
+    });
+    for step in 1..=4 {
+        words(block, WORDS).fill(10 + step);
+        assert!(session.commit().unwrap());
+        let applied = session.checkpoint().unwrap();
+        assert!(!applied || step > 2, "the child reads clean pages of the file");
+        numbers.set(STEPS, step);
+        if step == 2 {
+            ends_well(child);
+        }
+    }
+    assert!(session.checkpoint().unwrap());
+    session.close().unwrap();
+}
+
+#[test]
+fn a_child_sees_changed_and_clean_pages_as_of_the_fork() {
+    with_store("role_committed_and_uncommitted");
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn role_gained_memory() {
+    let Some((store, numbers)) = arguments() else { return };
+    let mut session = session(&store, &WriteOptions::new());
+    let first = allocate(&session, 10);
+    words(first, 10).fill(7);
+    set_root(&mut session, first);
+    session.commit().unwrap();
+    for round in 0..6 {
+        let before = numbers.get(STEPS);
+        // Beyond what the last commit has, and stored to in part.
+        let block = allocate(&session, WORDS);
+        words(block, WORDS / 2).fill(1);
+        let holds =
+            || are(block, WORDS / 2, 1) && words(block, WORDS)[WORDS / 2..].iter().all(|w| *w == 0);
+        assert!(holds(), "gained memory is zeros");
+        let children: Vec<i32> = (0..3)
+            .map(|_| {
+                fork(Way::Fork, || {
+                    holds() && numbers.reaches(STEPS, before + 2) && holds() && are(first, 10, 7)
+                })
+            })
+            .collect();
+        // What is gained after a fork, and stores to what was gained before.
+        let more = allocate(&session, WORDS);
+        words(more, WORDS).fill(3);
+        words(block, WORDS).fill(2);
+        match round % 3 {
+            0 => assert!(session.commit().unwrap()),
+            1 => session.rollback().unwrap(),
+            _ => {
+                assert!(session.commit().unwrap());
+                words(block, WORDS).fill(4);
+                assert!(session.commit().unwrap());
+            }
+        }
+        numbers.set(STEPS, before + 1);
+        session.checkpoint().unwrap();
+        let value = match round % 3 {
+            1 => None,
+            0 => Some(2),
+            _ => Some(4),
+        };
+        if let Some(value) = value {
+            assert!(are(block, WORDS, value) && are(more, WORDS, 3));
+            // As another process reads it.
+            set_root(&mut session, block);
+            session.commit().unwrap();
+            let path = argument(0).unwrap();
+            let text =
+                format!("{:x} {:x} {value}", block.as_ptr() as usize, more.as_ptr() as usize);
+            run("memory::role_look", &[&path, &text]);
+        }
+        numbers.set(STEPS, before + 2);
+        children.into_iter().for_each(ends_well);
+        set_root(&mut session, first);
+        session.commit().unwrap();
+        assert!(are(first, 10, 7));
+    }
+    session.close().unwrap();
+    drop(store);
+}
+
+#[test]
+#[ignore = "a part of another test: looks at committed words"]
+fn role_look() {
+    let (Some(path), Some(what)) = (argument(0), argument(1)) else { return };
+    let parts: Vec<&str> = what.split(' ').collect();
+    let at =
+        |text: &str| NonNull::new(usize::from_str_radix(text, 16).unwrap() as *mut u8).unwrap();
+    let store = Store::open(path).unwrap();
+    let snapshot = store.read_raw("memory").unwrap();
+    assert!(are(at(parts[0]), WORDS, parts[2].parse().unwrap()));
+    assert!(are(at(parts[1]), WORDS, 3));
+    drop(snapshot);
+}
+
+#[test]
+fn a_child_sees_gained_memory_as_of_the_fork_and_the_parent_commits_it_whole() {
+    let test = with_store("role_gained_memory");
+    let report = evermap::tools::check(&test.path(), &evermap::tools::CheckOptions::new()).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn role_calls_in_a_child() {
+    let Some((store, _)) = arguments() else { return };
+    let mut session = session(&store, &WriteOptions::new());
+    let block = allocate(&session, 10);
+    words(block, 10).fill(5);
+    set_root(&mut session, block);
+    session.commit().unwrap();
+    let mut owned = Some(session);
+    let child = fork(Way::Fork, || {
+        let session = owned.as_mut().unwrap();
+        let forked = |result: Result<bool, Error>| matches!(result, Err(Error::Forked { .. }));
+        let refused = forked(session.commit())
+            && forked(session.rollback().map(|()| true))
+            && forked(session.sync().map(|()| true))
+            && forked(session.checkpoint())
+            && forked(session.reserve(1 << 20).map(|()| true))
+            && forked(session.release(1 << 20).map(|_| true))
+            && forked(session.shrink().map(|_| true))
+            && forked(store.list().map(|_| true))
+            && forked(store.read_raw("memory").map(|_| true))
+            && forked(store.create_raw("other").map(|_| true))
+            && forked(Store::open(store.path()).map(|_| true));
+        let read = session.root().bytes == 8 && are(block, 10, 5) && session.sequence() > 0;
+        refused && read && owned.take().is_some_and(|session| session.close().is_ok())
+    });
+    ends_well(child);
+    let mut session = owned.unwrap();
+    words(block, 10).fill(6);
+    assert!(session.commit().unwrap());
+    session.close().unwrap();
+    assert!(store.read_raw("memory").is_ok());
+}
+
+#[test]
+fn calls_in_a_child_are_refused_by_name_and_what_reads_works() {
+    with_store("role_calls_in_a_child");
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn role_stores() {
+    let Some((store, _)) = arguments() else { return };
+    for (stores, protection) in [
+        (InChildren::ReadOnly, Protection::Off),
+        (InChildren::Private, Protection::Off),
+        (InChildren::ReadOnly, Protection::Pages),
+    ] {
+        let options = WriteOptions::new().in_children(stores);
+        let mut session = session(&store, &options);
+        let old = allocate(&session, 10);
+        words(old, 10).fill(1);
+        set_root(&mut session, old);
+        session.commit().unwrap();
+        let gained = allocate(&session, WORDS);
+        words(gained, WORDS).fill(1);
+        let session = session.protect(protection).unwrap();
+        for block in [old, gained] {
+            let child = fork(Way::Fork, || {
+                words(block, 10)[3] = 9;
+                words(block, 10)[3] == 9
+            });
+            let status = end_of(child);
+            match stores {
+                InChildren::ReadOnly => {
+                    assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV);
+                }
+                InChildren::Private => assert_eq!(status, 0),
+            }
+            assert!(are(block, 10, 1), "what a child stores is the child's");
+        }
+        session.close().unwrap();
+    }
+}
+
+#[test]
+fn stores_in_a_child_fault_or_stay_private_as_the_program_chose() {
+    with_store("role_stores");
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn role_bare_clone() {
+    let Some((store, numbers)) = arguments() else { return };
+    let mut session = session(&store, &WriteOptions::new());
+    let block = allocate(&session, WORDS);
+    words(block, WORDS).fill(1);
+    set_root(&mut session, block);
+    session.commit().unwrap();
+    let child = fork(Way::Clone, || {
+        // Looked at by a system call, which gives an error where a load gives a signal.
+        let (mut reading, writing) = std::io::pipe().unwrap();
+        // SAFETY: the kernel looks whether the bytes are there.
+        let wrote = unsafe { libc::write(writing.as_raw_fd(), block.as_ptr().cast(), 8) };
+        let absent =
+            wrote == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
+        drop(writing);
+        let nothing = reading.read(&mut [0; 8]).unwrap() == 0;
+        numbers.reaches(STEPS, 1)
+            && absent
+            && nothing
+            && matches!(session.commit(), Err(Error::Forked { .. }))
+    });
+    words(block, WORDS).fill(2);
+    session.commit().unwrap();
+    numbers.set(STEPS, 1);
+    ends_well(child);
+    session.close().unwrap();
+}
+
+#[test]
+fn a_child_of_a_bare_clone_has_no_session_memory_and_its_calls_are_refused() {
+    with_store("role_bare_clone");
+}
