@@ -322,8 +322,8 @@ fn child_forks_with_a_session() {
     // thread that holds a lock, and ends without returning.
     let forked = unsafe { libc::fork() };
     if forked == 0 {
-        let refused = matches!(session.commit(), Err(Error::Busy { .. }))
-            && matches!(session.rollback(), Err(Error::Busy { .. }));
+        let refused = matches!(session.commit(), Err(Error::Forked { .. }))
+            && matches!(session.rollback(), Err(Error::Forked { .. }));
         drop(session);
         drop(store);
         // SAFETY: ends the process and nothing else.
