@@ -138,7 +138,7 @@ impl Drop for Flusher {
     fn drop(&mut self) {
         if at_fork::is_child() {
             // There is no such thread here, and nobody to give its locks back.
-            self.thread.take().map(std::mem::forget);
+            std::mem::forget(self.thread.take());
             return;
         }
         lock(&self.shared.state).stopped = true;

@@ -163,7 +163,7 @@ impl Drop for BackgroundVerification {
         self.shared.stop.store(true, Ordering::Relaxed);
         if at_fork::is_child() {
             // There is no such thread here to wait for.
-            self.thread.take().map(std::mem::forget);
+            std::mem::forget(self.thread.take());
             return;
         }
         if let Some(thread) = self.thread.take() {
