@@ -96,7 +96,7 @@ fn with_store(role: &str) {
     let said =
         run(&format!("many::{role}"), &[test.path().to_str().unwrap(), shared.to_str().unwrap()]);
     assert!(said.contains(&format!("{} children", count())), "{said}");
-    let report = evermap::tools::check(&test.path(), &evermap::tools::CheckOptions::new()).unwrap();
+    let report = evermap::tools::check(test.path(), &evermap::tools::CheckOptions::new()).unwrap();
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 

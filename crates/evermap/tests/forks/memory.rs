@@ -172,7 +172,7 @@ fn role_look() {
 #[test]
 fn a_child_sees_gained_memory_as_of_the_fork_and_the_parent_commits_it_whole() {
     let test = with_store("role_gained_memory");
-    let report = evermap::tools::check(&test.path(), &evermap::tools::CheckOptions::new()).unwrap();
+    let report = evermap::tools::check(test.path(), &evermap::tools::CheckOptions::new()).unwrap();
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
