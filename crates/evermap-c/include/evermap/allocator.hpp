@@ -9,9 +9,9 @@
  * array), where there is no object.
  *
  * What it promises: memory of a container in an object comes from that object, also for elements
- * that are containers, and for members of elements that know nothing of allocators; where that
- * cannot be decided, an allocation fails with a message. Nothing silently comes from the process's
- * heap.
+ * that are containers, and for members of elements that know nothing of allocators. A container
+ * outside of objects uses the process's heap. Its elements are copied into an object; a value that
+ * would bring such memory along is refused where it arrives.
  */
 #ifndef EVERMAP_ALLOCATOR_HPP
 #define EVERMAP_ALLOCATOR_HPP
@@ -27,7 +27,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "construct.hpp"
 #include "error.hpp"
+#include "outside.hpp"
 #include "residence.hpp"
 #include "vtable.hpp"
 
@@ -36,11 +38,11 @@ namespace evermap {
 template <class T>
 class allocator;
 
-/** Asks for an allocator of the process's own heap: `evermap::string key("...",
- *  evermap::process_heap)`, to look something up with, or to build something outside. A container
- *  with such an allocator that is moved into an object as it is (a member of a class without
- *  allocators) stops the program with a message; copying it, or giving it to a container of the
- *  object, is fine. */
+/** Asks for an allocator of the process's own heap, also within an `evermap::scope`:
+ *  `evermap::string key("...", evermap::process_heap)`. Outside of scopes a container on the stack
+ *  uses that heap anyway. Copying such a container, or giving it to a container of the object, is
+ *  fine. What moves its memory into an object as it is (a member of a class without allocators)
+ *  is refused. */
 struct process_heap_t {
   explicit constexpr process_heap_t(int) noexcept {}
 };
@@ -48,7 +50,8 @@ inline constexpr process_heap_t process_heap{0};
 
 namespace detail {
 
-/** What an allocator holds when it has no object. */
+/** What an allocator holds that lies outside of objects and was given none. It stands for the
+ *  process's heap, unless it comes to lie in an object before it is used. */
 inline constexpr std::uintptr_t no_object = 0;
 /** What it holds for the process's heap. No object begins there. */
 inline constexpr std::uintptr_t heap_of_process = 1;
@@ -89,13 +92,6 @@ inline em_object* object_at(std::uintptr_t anchor) noexcept {
 }
 
 [[noreturn]] inline void refuse(std::uintptr_t anchor, std::size_t bytes) {
-  if (anchor == no_object) {
-    throw bad_alloc(
-        EM_INVALID_ARGUMENT,
-        "a container without an object was asked for memory; give it the allocator of its "
-        "session, make it with `session.make` or inside an `evermap::scope`, or use "
-        "`evermap::process_heap`");
-  }
   if (em_last_error() != EM_FORKED &&
       em_object_of(reinterpret_cast<const void*>(anchor)) == nullptr) {
     throw bad_alloc(EM_CLOSED, "the object of this container is not open in this process; open "
@@ -111,7 +107,7 @@ inline void* allocate_from(em_object* object, std::size_t bytes, std::size_t ali
 }
 
 inline void* allocate_again(std::uintptr_t anchor, std::size_t bytes, std::size_t align) {
-  em_object* const object = anchor == no_object ? nullptr : look_up(anchor);
+  em_object* const object = look_up(anchor);
   void* const block = object == nullptr ? nullptr : allocate_from(object, bytes, align);
   if (block == nullptr) {
     refuse(anchor, bytes);
@@ -126,18 +122,24 @@ inline void* allocate(std::uintptr_t anchor, std::size_t bytes, std::size_t alig
     if (block != nullptr) {
       return block;
     }
-  } else if (anchor == heap_of_process) {
-    return ::operator new(bytes, std::align_val_t{align});
+  } else {
+    return outside_blocks::all().allocate(bytes, align);
   }
   return allocate_again(anchor, bytes, align);
 }
 
 inline void deallocate(std::uintptr_t anchor, void* block, std::size_t align) noexcept {
-  if (anchor == heap_of_process) {
-    ::operator delete(block, std::align_val_t{align});
+  if (anchor <= heap_of_process) {
+    if (!outside_blocks::all().free(block, align)) {
+      stop("a container outside of objects frees what it was not given; was it freed before?");
+    }
     return;
   }
   if (last.anchor == anchor && em_try_free(last.object, block) == EM_OK) {
+    return;
+  }
+  // A value that was just refused still has what it brought.
+  if (outside_blocks::all().free(block, align)) {
     return;
   }
   // Another object than the last, one that was closed and opened again, or a block that is none, at
@@ -147,54 +149,29 @@ inline void deallocate(std::uintptr_t anchor, void* block, std::size_t align) no
   }
 }
 
-/** An allocator with the object `anchor` comes to lie at `place`: stops when that is in another
- *  object, where its container's memory would be foreign in the next process. */
-inline void check_place(const void* place, std::uintptr_t anchor) noexcept {
+/** Set when a container that was outside comes to lie in an object, while the value that it is a
+ *  part of is being constructed; null while nothing is. */
+inline thread_local bool* arrived = nullptr;
+
+/** An allocator with the object `anchor` comes to lie at `place`, where its container's memory has
+ *  to be of the object that `place` is in. Gives what the allocator is to hold. */
+inline std::uintptr_t arrive(const void* place, std::uintptr_t anchor) noexcept {
   const std::uintptr_t here = anchor_at(place);
-  if (here == no_object) {
-    return;
+  if (here == no_object || here == anchor) {
+    return anchor;
   }
-  if (anchor == heap_of_process) {
-    stop("a container whose memory is in the process's heap was moved into an object; copy it "
-         "there, or make it with the object's allocator");
-  }
-  if (anchor != no_object && anchor != here) {
+  if (anchor > heap_of_process) {
     stop("a container of one object was moved into another; copy it there");
   }
-}
-
-template <class T, class A, class... Args>
-inline constexpr bool takes_allocator_first =
-    std::uses_allocator_v<T, A> &&
-    std::is_constructible_v<T, std::allocator_arg_t, const A&, Args...>;
-template <class T, class A, class... Args>
-inline constexpr bool takes_allocator_last =
-    std::uses_allocator_v<T, A> && std::is_constructible_v<T, Args..., const A&>;
-
-template <class T>
-inline constexpr bool is_pair = false;
-template <class A, class B>
-inline constexpr bool is_pair<std::pair<A, B>> = true;
-
-/** The arguments for constructing a `T` of a container with allocator `a`: with the allocator where
- *  `T` takes one after or before them. (It may be among them, from
- *  `std::scoped_allocator_adaptor`.) */
-template <class T, class A, class... Args>
-auto with_allocator(const A& a, Args&&... args) {
-  if constexpr (takes_allocator_first<T, A, Args...>) {
-    return std::tuple<std::allocator_arg_t, const A&, Args&&...>(std::allocator_arg, a,
-                                                                 std::forward<Args>(args)...);
-  } else if constexpr (takes_allocator_last<T, A, Args...>) {
-    return std::tuple<Args&&..., const A&>(std::forward<Args>(args)..., a);
-  } else {
-    return std::tuple<Args&&...>(std::forward<Args>(args)...);
+  if (arrived != nullptr) {
+    // Whoever constructs the value looks at what it brought.
+    *arrived = true;
+  } else if (anchor == heap_of_process) {
+    stop("a container whose memory is in the process's heap was moved into an object; copy it "
+         "there, make it with the object's allocator, or build it in an `evermap::scope` of the "
+         "session");
   }
-}
-
-template <class T, class A, class... Args>
-auto with_allocator_from(const A& a, std::tuple<Args...>&& args) {
-  return std::apply(
-      [&](Args&... each) { return with_allocator<T>(a, std::forward<Args>(each)...); }, args);
+  return here;
 }
 
 }  // namespace detail
@@ -226,6 +203,27 @@ class scope {
   std::uintptr_t before_;
 };
 
+namespace detail {
+
+/** The time in which a value of an object is constructed. */
+class construction {
+ public:
+  explicit construction(std::uintptr_t anchor) noexcept : in_object_(anchor) { arrived = &arrived_; }
+  construction(const construction&) = delete;
+  construction& operator=(const construction&) = delete;
+  ~construction() { arrived = before_; }
+
+  /** Did a container come with it that was outside? */
+  bool has_arrived() const noexcept { return arrived_; }
+
+ private:
+  scope in_object_;
+  bool arrived_ = false;
+  bool* before_ = arrived;
+};
+
+}  // namespace detail
+
 /**
  * Allocates from an object. Meets the requirements of an Allocator; 8 bytes.
  *
@@ -254,12 +252,10 @@ class allocator {
   using is_always_equal = std::false_type;
 
   /** For the object of the current `scope`; without one, for the object that this allocator lies in
-   *  (a member that is constructed in place); else for none: allocating then throws. */
+   *  (a member that is constructed in place); else for the process's heap. */
   allocator() noexcept : anchor_(detail::constructing_for) {
-    if (anchor_ == detail::no_object) {
-      anchor_ = detail::anchor_at(this);
-    } else if (anchor_ == detail::heap_of_process) {
-      detail::check_place(this, anchor_);
+    if (anchor_ <= detail::heap_of_process) {
+      anchor_ = detail::arrive(this, anchor_);
     }
   }
   /** For the process's heap. */
@@ -267,10 +263,10 @@ class allocator {
   /** For the object whose first address this is: `session.first_address()`. */
   explicit allocator(std::uintptr_t first_address) noexcept : anchor_(first_address) {}
 
-  allocator(const allocator& other) noexcept : anchor_(other.anchor_) { check(); }
+  allocator(const allocator& other) noexcept : anchor_(other.anchor_) { settle(); }
   template <class U>
   allocator(const allocator<U>& other) noexcept : anchor_(other.first_address()) {
-    check();
+    settle();
   }
   allocator& operator=(const allocator&) noexcept = default;
 
@@ -281,9 +277,8 @@ class allocator {
       throw std::bad_array_new_length();
     }
     if (anchor_ == detail::no_object) {
-      // Made from a temporary (as libstdc++ does for an empty string) in place in an object. One
-      // that has no object has given no memory, so it may still take one.
-      anchor_ = detail::anchor_at(this);
+      const std::uintptr_t here = detail::anchor_at(this);
+      anchor_ = here == detail::no_object ? detail::heap_of_process : here;
     }
     return static_cast<T*>(detail::allocate(anchor_, n * sizeof(T), alignof(T)));
   }
@@ -306,30 +301,33 @@ class allocator {
 
   /** What a copy of a container allocates from. */
   allocator select_on_container_copy_construction() const noexcept {
-    return detail::constructing_for == detail::no_object ? *this : allocator();
+    // A copy of what is outside can still come to lie in an object: it has no memory yet.
+    const bool from_object = anchor_ > detail::heap_of_process;
+    return from_object && detail::constructing_for == detail::no_object ? *this : allocator();
   }
 
-  /** First address of the object; 0 for none, 1 for the process's heap. */
+  /** First address of the object; 0 or 1 for the process's heap. */
   std::uintptr_t first_address() const noexcept { return anchor_; }
 
   friend bool operator==(const allocator& a, const allocator& b) noexcept {
-    return a.anchor_ == b.anchor_;
+    return a.anchor_ == b.anchor_ || (a.anchor_ | b.anchor_) <= detail::heap_of_process;
   }
   friend bool operator!=(const allocator& a, const allocator& b) noexcept { return !(a == b); }
   friend void swap(allocator& a, allocator& b) noexcept {
     if (a != b) {
       detail::stop("containers of different objects were swapped; copy one, or move its elements");
     }
+    std::swap(a.anchor_, b.anchor_);
   }
 
  private:
   std::uintptr_t anchor_;
 
-  /** The rare cases in which a container could arrive in an object with memory of elsewhere. */
-  void check() const noexcept {
+  /** Looks at the cases in which a container could arrive in an object with memory of elsewhere. */
+  void settle() noexcept {
     const std::uintptr_t wanted = detail::constructing_for;
-    if (anchor_ == detail::heap_of_process || (wanted != detail::no_object && wanted != anchor_)) {
-      detail::check_place(this, anchor_);
+    if (anchor_ <= detail::heap_of_process || (wanted != detail::no_object && wanted != anchor_)) {
+      anchor_ = detail::arrive(this, anchor_);
     }
   }
 
@@ -346,43 +344,39 @@ class allocator {
 
   template <class U, class... Args>
   void construct_plain(U* place, Args&&... args) {
-    if constexpr (detail::is_pair<U>) {
-      construct_pair(place, std::forward<Args>(args)...);
-    } else if constexpr (detail::takes_allocator_first<U, allocator, Args...> ||
-                         detail::takes_allocator_last<U, allocator, Args...>) {
-      std::apply([place](auto&&... all) {
-        ::new (static_cast<void*>(place)) U(std::forward<decltype(all)>(all)...);
-      }, detail::with_allocator<U>(*this, std::forward<Args>(args)...));
+    constexpr bool takes_allocator = detail::takes_allocator_first<U, allocator, Args...> ||
+                                     detail::takes_allocator_last<U, allocator, Args...>;
+    if constexpr (takes_allocator && !detail::is_composed<U>) {
+      construct_of(place, std::forward<Args>(args)...);
     } else if constexpr (std::is_class_v<U> && !std::is_trivially_copyable_v<U>) {
-      const scope in_object(anchor_);
-      ::new (static_cast<void*>(place)) U(std::forward<Args>(args)...);
+      const detail::construction in_object(anchor_);
+      construct_of(place, std::forward<Args>(args)...);
+      if (in_object.has_arrived()) {
+        check_memory(place);
+      }
     } else {
       ::new (static_cast<void*>(place)) U(std::forward<Args>(args)...);
     }
   }
 
-  template <class A, class B>
-  void construct_pair(std::pair<A, B>* place) {
-    construct_pair(place, std::piecewise_construct, std::tuple<>(), std::tuple<>());
+  template <class U, class... Args>
+  void construct_of(U* place, Args&&... args) {
+    std::apply([place](auto&&... all) {
+      ::new (static_cast<void*>(place)) U(std::forward<decltype(all)>(all)...);
+    }, detail::builder<U>::arguments(*this, std::forward<Args>(args)...));
   }
-  template <class A, class B, class X, class Y>
-  void construct_pair(std::pair<A, B>* place, X&& first, Y&& second) {
-    construct_pair(place, std::piecewise_construct, std::forward_as_tuple(std::forward<X>(first)),
-                   std::forward_as_tuple(std::forward<Y>(second)));
-  }
-  template <class A, class B, class Pair>
-  void construct_pair(std::pair<A, B>* place, Pair&& pair) {
-    construct_pair(place, std::piecewise_construct,
-                   std::forward_as_tuple(std::get<0>(std::forward<Pair>(pair))),
-                   std::forward_as_tuple(std::get<1>(std::forward<Pair>(pair))));
-  }
-  template <class A, class B, class... X, class... Y>
-  void construct_pair(std::pair<A, B>* place, std::piecewise_construct_t, std::tuple<X...> first,
-                      std::tuple<Y...> second) {
-    const scope in_object(anchor_);
-    ::new (static_cast<void*>(place)) std::pair<A, B>(
-        std::piecewise_construct, detail::with_allocator_from<A>(*this, std::move(first)),
-        detail::with_allocator_from<B>(*this, std::move(second)));
+
+  /** A value was moved here from outside: refuses one that brought memory. */
+  template <class U>
+  static void check_memory(U* place) {
+    if (detail::outside_blocks::all().are_in(place, sizeof(U))) {
+      place->~U();
+      detail::raise(EM_INVALID_ARGUMENT,
+                    "a " + detail::readable_name<U>() +
+                        " that was built outside of the object was moved into it, with memory of "
+                        "the process's heap; construct it in place (emplace), build it in an "
+                        "`evermap::scope` of the session, or let its class take an allocator");
+    }
   }
 };
 

@@ -3,8 +3,10 @@
  * Which types obviously cannot live in an object, so that the compiler says so.
  *
  * What lies in an object is read by other processes, where code, static data and the process's heap
- * are elsewhere. Types that hold such addresses by their nature are refused here; what a class's
- * own members point to only its author knows (`evermap audit` looks at the values).
+ * are elsewhere. Types that hold such addresses by their nature are refused here, also as one of the
+ * first twelve members of a class without constructors. What the members of other classes are, no
+ * header can see: the commit looks at the values (`em_foreign_pointers`), and so does
+ * `evermap audit`.
  */
 #ifndef EVERMAP_RESIDENCE_HPP
 #define EVERMAP_RESIDENCE_HPP
@@ -45,13 +47,16 @@ template <class T>
 inline constexpr bool has_foreign_allocator<T, std::void_t<typename T::allocator_type>> =
     is_foreign_allocator<typename T::allocator_type>;
 
+template <class T>
+constexpr bool has_foreign_member();
+
 }  // namespace detail
 
 /** Can a `T` live in an object, as far as its type tells? A class of your own that cannot says so:
  *  `template <> inline constexpr bool evermap::can_live_in_object<connection> = false;` */
 template <class T>
 inline constexpr bool can_live_in_object =
-    std::is_object_v<T> && !detail::has_foreign_allocator<T> &&
+    std::is_object_v<T> && !detail::has_foreign_allocator<T> && !detail::has_foreign_member<T>() &&
     !std::is_member_function_pointer_v<T> &&
     !(std::is_pointer_v<T> && std::is_function_v<std::remove_pointer_t<T>>);
 
@@ -92,8 +97,63 @@ inline constexpr bool can_live_in_object<std::thread> = false;
 
 namespace detail {
 
+/** Pointers to functions are refused by themselves. As members they are the class's business: a
+ *  program with a fixed address may register its code. */
+template <class T>
+inline constexpr bool is_refused_member =
+    !can_live_in_object<T> && std::is_object_v<T> && !std::is_pointer_v<T> &&
+    !std::is_member_pointer_v<T>;
+
+/** Initialises a member whose type cannot live in an object, and no other. */
+struct foreign_member {
+  template <class T, class = std::enable_if_t<is_refused_member<T>>>
+  operator T() const;
+};
+
+/** Can member number `N` of an aggregate be initialised by that? */
+template <class T, std::size_t N, class = void>
+inline constexpr bool is_foreign_member = false;
+#define EVERMAP_MEMBER_(N, ...)                                                          \
+  template <class T>                                                                     \
+  inline constexpr bool                                                                  \
+      is_foreign_member<T, N, std::void_t<decltype(T{__VA_ARGS__ foreign_member()})>> = true;
+EVERMAP_MEMBER_(0, )
+EVERMAP_MEMBER_(1, {},)
+EVERMAP_MEMBER_(2, {}, {},)
+EVERMAP_MEMBER_(3, {}, {}, {},)
+EVERMAP_MEMBER_(4, {}, {}, {}, {},)
+EVERMAP_MEMBER_(5, {}, {}, {}, {}, {},)
+EVERMAP_MEMBER_(6, {}, {}, {}, {}, {}, {},)
+EVERMAP_MEMBER_(7, {}, {}, {}, {}, {}, {}, {},)
+EVERMAP_MEMBER_(8, {}, {}, {}, {}, {}, {}, {}, {},)
+EVERMAP_MEMBER_(9, {}, {}, {}, {}, {}, {}, {}, {}, {},)
+EVERMAP_MEMBER_(10, {}, {}, {}, {}, {}, {}, {}, {}, {}, {},)
+EVERMAP_MEMBER_(11, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {},)
+#undef EVERMAP_MEMBER_
+
+template <class T, std::size_t... N>
+constexpr bool has_foreign_member(std::index_sequence<N...>) {
+  return (is_foreign_member<T, N> || ...);
+}
+template <class T>
+constexpr bool has_foreign_member() {
+  if constexpr (std::is_class_v<T> && std::is_aggregate_v<T>) {
+    return has_foreign_member<T>(std::make_index_sequence<12>());
+  } else {
+    return false;
+  }
+}
+
+}  // namespace detail
+
+namespace detail {
+
 template <class T>
 constexpr void check_residence() noexcept {
+  static_assert(!has_foreign_member<T>(),
+                "a member of this class would keep its memory in the process's heap, or belongs to "
+                "the process; use evermap::string, evermap::vector, ... for it, see "
+                "evermap::can_live_in_object");
   static_assert(!has_foreign_allocator<T>,
                 "this container would keep its memory in the process's heap; use the one with "
                 "evermap::allocator (evermap::string, evermap::vector, ...)");

@@ -4,6 +4,8 @@
 
 #include "check.hpp"
 
+#include <optional>
+
 namespace {
 
 constexpr const char* long_text = "a text that is longer than what a string keeps in itself";
@@ -20,8 +22,8 @@ void run(const char* path, const std::string& mistake) {
   if (mistake == "swap") {
     session.make<evermap::vector<int>>()->swap(*other.make<evermap::vector<int>>());
   } else if (mistake == "heap") {
-    auto* const people = session.make<evermap::vector<person>>();
-    people->emplace_back(evermap::string(long_text, evermap::process_heap));
+    // Assigning to an optional constructs in place, where no container can look.
+    *session.make<std::optional<evermap::string>>() = evermap::string(long_text);
   } else if (mistake == "across") {
     auto* const people = session.make<evermap::vector<person>>();
     people->emplace_back(evermap::string(long_text, other.get_allocator<char>()));
