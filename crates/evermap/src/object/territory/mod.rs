@@ -5,7 +5,10 @@
 //! allocation and never a signal. A region grows in place up to its capacity; then the object gets
 //! another region, at least as large as all it has.
 //!
-//! A fork makes gained memory private, see `inherit`: its pages then go to the file at the commit.
+//! A fork makes gained memory private, see `fork`: its pages then go to the file at the commit.
+
+mod fork;
+mod shape;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,16 +16,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tracing::debug;
 
 use super::write_behind::WriteBehind;
-use crate::address::{AddressSpace, Key, Mapping, PageScanner, Sharing};
+use crate::address::{AddressSpace, Key, Mapping, Sharing};
 use crate::alloc::Ground;
 use crate::at_fork;
 use crate::commit::{Growth, MappedFile, Span, gate};
 use crate::error::{Error, Result};
 use crate::format::{
     CHUNK_BYTES, HUGE_BYTES, LARGE_REGION_BYTES, PAGE_BYTES, REGIONS_MAX, RegionRecord,
-    meta_length, meta_length_with_checksums,
 };
 use crate::storage::File;
+pub(super) use fork::HeldForFork;
+pub(crate) use shape::{RegionPlan, lease_of};
+use shape::{RegionShape, lead_bytes};
 
 /// Smallest and largest step by which the file grows beyond what was asked for.
 const GROW_STEP_BYTES: (u64, u64) = (CHUNK_BYTES, 64 << 20);
@@ -51,22 +56,6 @@ pub(crate) trait Addresses: Send + Sync {
     fn give_up(&self, base: u64, bytes: u64);
 }
 
-/// How large further regions are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RegionPlan {
-    /// Addresses are leased in multiples of this.
-    granule_bytes: u64,
-    /// While there are few chunks, a further region has so many times as many as there are.
-    factor: u64,
-}
-
-impl RegionPlan {
-    /// Few regions open quickly, and arenas have room.
-    pub(crate) const NATIVE: RegionPlan = RegionPlan { granule_bytes: CHUNK_BYTES, factor: 4 };
-    /// A guest's window is a GiB: the object doubles, in granules of 4 MiB.
-    pub(crate) const GUEST: RegionPlan = RegionPlan { granule_bytes: 4 << 20, factor: 1 };
-}
-
 /// The mapped regions of one object.
 pub(crate) struct Territory {
     file: MappedFile,
@@ -87,12 +76,6 @@ pub(crate) struct Territory {
     closed: AtomicBool,
     /// Nobody else reads the file while the object is open.
     locked: AtomicBool,
-}
-
-/// A territory that does not change.
-pub(super) struct HeldForFork<'a> {
-    pub(super) file: MutexGuard<'a, Arc<dyn File>>,
-    pub(super) held: MutexGuard<'a, Vec<Held>>,
 }
 
 /// What is behind a new region at once, beside its metadata.
@@ -118,11 +101,6 @@ pub(super) struct Held {
     /// Bytes from the base that are mapped private, where that is more than is committed.
     private: u64,
     pub(super) mapping: Arc<Mapping>,
-}
-
-/// The addresses a region of `chunks` chunks takes: bytes before the first chunk, chunk-aligned.
-fn lead_bytes(meta: u64) -> u64 {
-    meta.next_multiple_of(CHUNK_BYTES)
 }
 
 impl Territory {
@@ -221,87 +199,6 @@ impl Territory {
         let held = self.lock();
         self.closed.store(false, Ordering::Relaxed);
         held.iter().try_for_each(|h| h.mapping.protect_writable(h.record.base, h.record.length))
-    }
-
-    /// The file and the regions, locked for the time of a fork; `None` if they cannot be had soon.
-    pub(super) fn hold_for_fork(&self) -> Option<HeldForFork<'_>> {
-        let held = at_fork::lock_for_fork(&self.state)?;
-        let file = at_fork::lock_for_fork(&self.file)?;
-        Some(HeldForFork { file, held })
-    }
-
-    /// Makes memory that was gained since the last commit private, with the contents it has. The first
-    /// fork after a growth copies the pages that were stored to; later ones find them private.
-    pub(super) fn make_private(&self, file: &dyn File, held: &mut [Held]) -> Result<()> {
-        for h in held {
-            let Held { record, committed, private, mapping } = h;
-            let from = (*committed).max(*private);
-            let (at, end) = (record.file_offset + from, record.file_offset + record.length);
-            if at == end {
-                continue;
-            }
-            // In one step for other threads: what they store before is in the file's pages, which the
-            // mapping shows, and what they store after is in pages of their own.
-            mapping.map(file, record.base + from, end - at, at, Sharing::PrivateWritable)?;
-            *private = record.length;
-            let mut next = at;
-            while let Some((start, stop)) = file.next_data(next)?.filter(|(start, _)| *start < end)
-            {
-                let (start, stop) = (start.max(at), stop.min(end));
-                mapping.make_own(record.base + (start - record.file_offset), stop - start)?;
-                next = stop;
-            }
-            if self.closed.load(Ordering::Relaxed) {
-                mapping.protect_read_only(record.base + from, end - at)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes memory that was gained since the last commit the child's own: pages that nobody stored to
-    /// before the fork are zeros, and the file's pages in their place belong to the parent.
-    pub(super) fn make_gained_own(held: &[Held]) -> Result<()> {
-        for h in held.iter().filter(|h| h.record.length > h.committed) {
-            let (start, end) = (h.record.base + h.committed, h.record.base + h.record.length);
-            let scanner = PageScanner::new(false);
-            if !scanner.tells() {
-                h.mapping.clear(start, end - start)?;
-                continue;
-            }
-            let mut own = Vec::new();
-            scanner.scan(start, end, &mut own);
-            let mut at = start;
-            for (first, behind) in own.into_iter().chain([(end, end)]) {
-                if at < first {
-                    h.mapping.map_zeros(at, first - at)?;
-                }
-                at = behind;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes what a fork made private of gained memory to the file, which the next commit flushes.
-    /// Nobody stores there meanwhile.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub(crate) fn write_private(&self) -> Result<()> {
-        let file = self.file();
-        for h in self.lock().iter().filter(|h| h.private > h.committed) {
-            let (start, end) = (h.record.base + h.committed, h.record.base + h.private);
-            let mut own = Vec::new();
-            PageScanner::new(false).scan(start, end, &mut own);
-            for (first, behind) in own {
-                let offset = h.record.file_offset + (first - h.record.base);
-                // SAFETY: the range is mapped, and the caller has stopped everybody who stores there.
-                let pages = unsafe {
-                    std::slice::from_raw_parts(first as *const u8, (behind - first) as usize)
-                };
-                file.write_at(pages, offset)?;
-            }
-        }
-        Ok(())
     }
 
     /// From now on the file stays at least this long.
@@ -669,36 +566,6 @@ impl Ground for Territory {
     }
 }
 
-/// How a region is laid out.
-struct RegionShape {
-    chunks: u64,
-    /// Bytes before the first chunk.
-    meta: u64,
-    /// Bytes of these that are the table of page checksums.
-    table: u64,
-    /// Its place in the file is a multiple of this.
-    align: u64,
-}
-
-impl RegionShape {
-    fn of(first: bool, chunks: u64, checksums: bool) -> RegionShape {
-        let (meta, table) = match checksums {
-            true => meta_length_with_checksums(first, chunks),
-            false => (meta_length(first, chunks), 0),
-        };
-        // A large region is aligned like a huge page, here and in the file, up to its first chunk.
-        let (meta, align) = match chunks * CHUNK_BYTES >= LARGE_REGION_BYTES {
-            true => (meta.next_multiple_of(CHUNK_BYTES), HUGE_BYTES),
-            false => (meta, PAGE_BYTES),
-        };
-        RegionShape { chunks, meta, table, align }
-    }
-
-    fn lease_bytes(&self) -> u64 {
-        lead_bytes(self.meta) + self.chunks * CHUNK_BYTES
-    }
-}
-
 impl Held {
     fn span(&self, from: u64, to: u64) -> Span {
         Span {
@@ -708,12 +575,6 @@ impl Held {
             length: to - from,
         }
     }
-}
-
-/// The chunk-aligned addresses that were leased for a region.
-pub(crate) fn lease_of(record: &RegionRecord) -> (u64, u64) {
-    let lead = lead_bytes(record.meta_length);
-    (record.base + record.meta_length - lead, record.capacity - record.meta_length + lead)
 }
 
 fn file_length(held: &[Held]) -> u64 {

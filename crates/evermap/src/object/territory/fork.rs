@@ -1,0 +1,99 @@
+//! A territory around a fork: memory gained since the last commit becomes private, here and in the child.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+use super::{Held, Territory};
+use crate::address::{PageScanner, Sharing};
+use crate::at_fork;
+use crate::error::Result;
+use crate::storage::File;
+
+/// A territory that does not change.
+pub(in crate::object) struct HeldForFork<'a> {
+    pub(in crate::object) file: MutexGuard<'a, Arc<dyn File>>,
+    pub(in crate::object) held: MutexGuard<'a, Vec<Held>>,
+}
+
+impl Territory {
+    /// The file and the regions, locked for the time of a fork; `None` if they cannot be had soon.
+    pub(in crate::object) fn hold_for_fork(&self) -> Option<HeldForFork<'_>> {
+        let held = at_fork::lock_for_fork(&self.state)?;
+        let file = at_fork::lock_for_fork(&self.file)?;
+        Some(HeldForFork { file, held })
+    }
+
+    /// Makes memory that was gained since the last commit private, with the contents it has. The first
+    /// fork after a growth copies the pages that were stored to; later ones find them private.
+    pub(in crate::object) fn make_private(&self, file: &dyn File, held: &mut [Held]) -> Result<()> {
+        for h in held {
+            let Held { record, committed, private, mapping } = h;
+            let from = (*committed).max(*private);
+            let (at, end) = (record.file_offset + from, record.file_offset + record.length);
+            if at == end {
+                continue;
+            }
+            // In one step for other threads: what they store before is in the file's pages, which the
+            // mapping shows, and what they store after is in pages of their own.
+            mapping.map(file, record.base + from, end - at, at, Sharing::PrivateWritable)?;
+            *private = record.length;
+            let mut next = at;
+            while let Some((start, stop)) = file.next_data(next)?.filter(|(start, _)| *start < end)
+            {
+                let (start, stop) = (start.max(at), stop.min(end));
+                mapping.make_own(record.base + (start - record.file_offset), stop - start)?;
+                next = stop;
+            }
+            if self.closed.load(Ordering::Relaxed) {
+                mapping.protect_read_only(record.base + from, end - at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes memory that was gained since the last commit the child's own: pages that nobody stored to
+    /// before the fork are zeros, and the file's pages in their place belong to the parent.
+    pub(in crate::object) fn make_gained_own(held: &[Held]) -> Result<()> {
+        for h in held.iter().filter(|h| h.record.length > h.committed) {
+            let (start, end) = (h.record.base + h.committed, h.record.base + h.record.length);
+            let scanner = PageScanner::new(false);
+            if !scanner.tells() {
+                h.mapping.clear(start, end - start)?;
+                continue;
+            }
+            let mut own = Vec::new();
+            scanner.scan(start, end, &mut own);
+            let mut at = start;
+            for (first, behind) in own.into_iter().chain([(end, end)]) {
+                if at < first {
+                    h.mapping.map_zeros(at, first - at)?;
+                }
+                at = behind;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what a fork made private of gained memory to the file, which the next commit flushes.
+    /// Nobody stores there meanwhile.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn write_private(&self) -> Result<()> {
+        let file = self.file();
+        for h in self.lock().iter().filter(|h| h.private > h.committed) {
+            let (start, end) = (h.record.base + h.committed, h.record.base + h.private);
+            let mut own = Vec::new();
+            PageScanner::new(false).scan(start, end, &mut own);
+            for (first, behind) in own {
+                let offset = h.record.file_offset + (first - h.record.base);
+                // SAFETY: the range is mapped, and the caller has stopped everybody who stores there.
+                let pages = unsafe {
+                    std::slice::from_raw_parts(first as *const u8, (behind - first) as usize)
+                };
+                file.write_at(pages, offset)?;
+            }
+        }
+        Ok(())
+    }
+}
