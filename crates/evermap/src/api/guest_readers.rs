@@ -15,6 +15,7 @@ use super::guest::{GuestMemory, GuestReading, GuestSnapshot, Mapped, check_windo
 use super::inner::{Inner, lock};
 use super::options::Verify;
 use super::store::Store;
+use crate::at_fork;
 use crate::error::Result;
 use crate::object::{Reader, ReadyObject};
 
@@ -78,7 +79,7 @@ impl GuestReaders {
     }
 
     /// As [`Store::read_guest`](crate::Store::read_guest) of a store for this application. An object
-    /// that was read before, and has not changed since, costs six system calls and a mapping.
+    /// that was read before, and has not changed since, costs seven system calls and a mapping.
     ///
     /// # Errors
     /// As there.
@@ -90,6 +91,7 @@ impl GuestReaders {
         reading: GuestReading,
     ) -> Result<GuestSnapshot> {
         let inner = &self.store.inner;
+        at_fork::refuse_in_child(|| format!("store {}", inner.directory.display()))?;
         // Who wants each page compared at each opening has it opened.
         let keeps = inner.options.verify == Verify::Superblock;
         let kept = if keeps { self.ready(name) } else { None };

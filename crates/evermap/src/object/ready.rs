@@ -4,10 +4,11 @@
 //! and of its name, as long as no log is needed. So nothing of it has to be found out again while
 //! these are, bit for bit, what they were. Of the data nothing is kept: each snapshot is a mapping
 //! of the file as it is then, under the same lock as any reader's. Between snapshots no lock is
-//! held, so that a writer finds no reader in its way.
+//! held, so that a writer finds no reader in its way. The lock is on an open file of the snapshots
+//! alone, which a forked child has as long as it has one of them.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{CONTENT_BYTE, Displacement, Stores};
 use crate::address::{AddressSpace, Mapping, Sharing};
@@ -22,8 +23,8 @@ pub(crate) struct ReadyObject {
     superblock: Box<Superblock>,
     /// From before page 0 was compared.
     state: FileState,
-    /// Snapshots that are mapped: the content is locked while there are any.
-    snapshots: Mutex<u64>,
+    /// The open file that snapshots lock the content through, while there are any.
+    locked: Mutex<Option<Weak<dyn File>>>,
 }
 
 /// A snapshot of a ready object.
@@ -31,12 +32,9 @@ pub(crate) struct ReadyObject {
 pub(crate) struct ReadySnapshot {
     // Unmapped before the content is unlocked.
     mappings: Vec<Mapping>,
-    content: Content,
+    _locked: Arc<dyn File>,
+    object: Arc<ReadyObject>,
 }
-
-/// One snapshot's part in the lock of the content.
-#[derive(Debug)]
-struct Content(Arc<ReadyObject>);
 
 impl ReadyObject {
     /// The object whose superblock was read from `path` and checked; `None` where the file does not
@@ -52,7 +50,7 @@ impl ReadyObject {
         let file = storage.open(path, OpenMode::Read)?;
         let state = file.state()?;
         let superblock = Box::new(*superblock);
-        let ready = ReadyObject { file, superblock, state, snapshots: Mutex::default() };
+        let ready = ReadyObject { file, superblock, state, locked: Mutex::default() };
         Ok((ready.is_named() && ready.has_page_0()?).then_some(ready))
     }
 
@@ -69,14 +67,14 @@ impl ReadyObject {
     /// Maps the object's last commit; `None` where that may be another one by now, or is not to be
     /// had from the file alone. Waits for nobody.
     ///
-    /// Four system calls, and one more for each region after the first.
+    /// Five system calls, and one more for each region after the first.
     pub(crate) fn map(
         self: &Arc<Self>,
         space: &Arc<AddressSpace>,
         here: Displacement,
         stores: Stores,
     ) -> Result<Option<ReadySnapshot>> {
-        let Some(content) = Content::lock(self)? else { return Ok(None) };
+        let Some(locked) = self.lock_content()? else { return Ok(None) };
         // Under the lock: from here on nobody changes the pages that the file has.
         if !self.is_as_it_was()? {
             return Ok(None);
@@ -90,10 +88,10 @@ impl ReadyObject {
         for region in regions {
             let base = here.to_here(region.base);
             let mapping = space.claim(base, region.capacity)?;
-            mapping.map(&*self.file, base, region.length, region.file_offset, sharing)?;
+            mapping.map(&*locked, base, region.length, region.file_offset, sharing)?;
             mappings.push(mapping);
         }
-        Ok(Some(ReadySnapshot { mappings, content }))
+        Ok(Some(ReadySnapshot { mappings, _locked: locked, object: Arc::clone(self) }))
     }
 
     fn is_named(&self) -> bool {
@@ -115,38 +113,27 @@ impl ReadyObject {
         Ok(got == known.len() && page == *known)
     }
 
-    fn snapshots(&self) -> MutexGuard<'_, u64> {
-        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Content {
-    /// `None` while a writer applies commits that the file lacks.
-    fn lock(ready: &Arc<ReadyObject>) -> Result<Option<Content>> {
-        let mut snapshots = ready.snapshots();
-        if *snapshots == 0 && !ready.file.try_lock(LockKind::Shared, CONTENT_BYTE, 1)? {
+    /// The open file that has the content locked; `None` while a writer applies commits that the file
+    /// lacks. The lock ends with the last process that has the file open or mapped.
+    fn lock_content(&self) -> Result<Option<Arc<dyn File>>> {
+        let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = locked.as_ref().and_then(Weak::upgrade) {
+            return Ok(Some(file));
+        }
+        let file = self.file.again()?;
+        file.leave_locks_to_children();
+        if !file.try_lock(LockKind::Shared, CONTENT_BYTE, 1)? {
             return Ok(None);
         }
-        *snapshots += 1;
-        Ok(Some(Content(Arc::clone(ready))))
-    }
-}
-
-impl Drop for Content {
-    fn drop(&mut self) {
-        let mut snapshots = self.0.snapshots();
-        *snapshots -= 1;
-        if *snapshots == 0 {
-            // Should the kernel refuse, the lock ends with the file.
-            let _ = self.0.file.unlock(CONTENT_BYTE, 1);
-        }
+        *locked = Some(Arc::downgrade(&file));
+        Ok(Some(file))
     }
 }
 
 impl ReadySnapshot {
     /// The commit's superblock.
     pub(crate) fn superblock(&self) -> &Superblock {
-        &self.content.0.superblock
+        &self.object.superblock
     }
 
     /// What is mapped, a mapping a region.
