@@ -53,11 +53,12 @@
  * object open for reading keeps its commit, an object open for writing keeps its memory, whatever the
  * parent does. Storing to the latter faults, or stays in the child (em_write_options.in_children). The
  * child may call em_root(), em_root_size(), em_root_tag(), em_root_description(), em_object_base(),
- * em_object_name(), em_contains(), em_sequence() and em_object_close(), and em_info() of an object that
- * is open for reading. Every other function that can fail gives EM_FORKED, or EM_READ_ONLY where it
- * would in the parent. A child counts as a reader until it closes the object, execs or ends. It holds
- * no lock of its parent's. Programs that are started (posix_spawn(), popen(), vfork() and exec) may
- * get arguments that lie in an object.
+ * em_object_name(), em_contains(), em_sequence(), em_read_lock(), em_read_unlock() and
+ * em_object_close(), and em_info() of an object that is open for reading. Every other function that can
+ * fail gives EM_FORKED, or EM_READ_ONLY where it would in the parent; so does em_read_lock() if another
+ * thread was storing to the object at the fork. A child waits for no thread of its parent's. It counts
+ * as a reader until it closes the object, execs or ends, and holds no lock of its parent's. Programs
+ * that are started (posix_spawn(), popen(), vfork() and exec) may get arguments that lie in an object.
  * A child of a bare clone(), which runs no handlers, keeps the memory of objects open for reading. It
  * has none of the others (a fault; in system calls, EFAULT), and every function gives EM_FORKED but
  * those of the heap, which fault.
@@ -265,8 +266,6 @@ typedef struct em_write_options {
     uint32_t early_read;
     /** An em_in_children. */
     uint32_t in_children;
-    /** Zero. */
-    uint32_t reserved;
 } em_write_options;
 
 #define EM_WRITE_OPTIONS_DEFAULT { sizeof(em_write_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
@@ -652,7 +651,8 @@ em_status em_object_close(em_object *object);
  * reads on at once, also while a writer waits. Without a writer this waits for nobody: some atomic
  * additions, none of them on a line that another processor changes.
  * Errors: EM_WOULD_DEADLOCK when the thread writes it; EM_DURABILITY_UNKNOWN after a failed flush: close
- * the object in this process and open it again; EM_INVALID_ARGUMENT when it is not shared. */
+ * the object in this process and open it again; EM_FORKED in a child of a process that was writing it;
+ * EM_INVALID_ARGUMENT when it is not shared. */
 em_status em_read_lock(em_object *object);
 
 /** Ends a read of the calling thread. Errors: EM_NOT_LOCKED. */

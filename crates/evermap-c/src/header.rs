@@ -200,7 +200,7 @@ fn assertions() -> String {
         arena_registry application application_key);
     layout!(text, em_write_options:
         size durability interval_ms log_bytes_max hot_bytes_max checkpoint_after_ms when_log_full
-        log_full_pages protection early_read in_children reserved);
+        log_full_pages protection early_read in_children);
     layout!(text, em_object_info:
         size created_ns file_bytes base_address sequence root_bytes regions capacity_bytes
         backed_bytes blocks allocated_bytes large_blocks large_bytes mode protection root_tag uuid

@@ -8,7 +8,7 @@ use evermap_core::{
     WriteOptions,
 };
 
-use crate::arguments::{array, cut, give_text, options, out, place, refuse_reserved, text};
+use crate::arguments::{array, cut, give_text, options, out, place, text};
 use crate::failure::{self, Failure, Result};
 use crate::handles::{Alone, look, share, take};
 use crate::object::Object;
@@ -38,7 +38,6 @@ unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriterO
         IN_CHILDREN_PRIVATE => InChildren::Private,
         other => return Err(Failure::argument(format!("{other} is no em_in_children"))),
     });
-    refuse_reserved(given.reserved)?;
     made = made.durability(match (given.durability, given.interval_ms) {
         (DURABILITY_COMMIT, _) => Durability::Commit,
         (DURABILITY_INTERVAL, 0) => {

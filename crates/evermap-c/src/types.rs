@@ -141,7 +141,6 @@ pub struct em_write_options {
     pub protection: u32,
     pub early_read: u32,
     pub in_children: u32,
-    pub reserved: u32,
 }
 
 #[repr(C)]

@@ -80,6 +80,7 @@ inline em_write_options options_of(const write_options& options) {
   given.when_log_full = options.when_log_full;
   given.log_full_pages = options.log_full_pages;
   given.protection = options.protection;
+  given.in_children = options.in_children;
   return given;
 }
 
