@@ -175,6 +175,10 @@ impl Engine {
         let copy_path = path.with_extension(REPLACEMENT_EXTENSION);
         self.remove_half_made_copy()?;
         self.sync()?;
+        if self.log_bytes() == 0 {
+            // The readers left meanwhile.
+            return Ok(());
+        }
         let copy = self.storage.open(&copy_path, OpenMode::CreateNew)?;
         let copied = self.make_copy(&*copy);
         if let Err(error) = copied {
