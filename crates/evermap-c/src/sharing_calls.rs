@@ -4,7 +4,7 @@
 use evermap_core::RawShared;
 
 use crate::failure::{self, Failure, Result};
-use crate::handles::share;
+use crate::handles::{look, share};
 use crate::types::{em_object, em_status};
 
 /// Runs a call that may wait.
@@ -19,8 +19,8 @@ fn waiting(
 #[unsafe(no_mangle)]
 pub extern "C" fn em_read_lock(object: *mut em_object) -> em_status {
     failure::status(|| {
-        // Without a writer there is nothing to wait for.
-        if share(object)?.shared()?.try_begin_read()? {
+        // Without a writer there is nothing to wait for. A forked child never waits: it is refused.
+        if look(object)?.shared()?.try_begin_read()? {
             return Ok(());
         }
         waiting(object, RawShared::begin_read)
@@ -29,7 +29,7 @@ pub extern "C" fn em_read_lock(object: *mut em_object) -> em_status {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn em_read_unlock(object: *mut em_object) -> em_status {
-    failure::status(|| Ok(share(object)?.shared()?.end_read()?))
+    failure::status(|| Ok(look(object)?.shared()?.end_read()?))
 }
 
 #[unsafe(no_mangle)]

@@ -392,9 +392,9 @@ fn a_forked_child_is_refused_and_does_not_wait_for_a_writer_of_its_parent() {
             // SAFETY: sets a timer that ends this process, should it wait after all.
             unsafe { libc::alarm(20) };
             let refused = [shared.read().map(drop), shared.write().map(drop), shared.sync()];
-            let busy = |r: &evermap::Result<()>| matches!(r, Err(Error::Busy { .. }));
+            let forked = |r: &evermap::Result<()>| matches!(r, Err(Error::Forked { .. }));
             // SAFETY: ends this process at once.
-            unsafe { libc::_exit(if refused.iter().all(busy) { 0 } else { 1 }) };
+            unsafe { libc::_exit(if refused.iter().all(forked) { 0 } else { 1 }) };
         }
         let mut status = 0;
         // SAFETY: waits for the child.

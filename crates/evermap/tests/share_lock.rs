@@ -19,8 +19,8 @@ mod sync {
         fence(Ordering::SeqCst);
     }
 
-    pub(super) fn process() -> u32 {
-        1
+    pub(super) fn is_child() -> bool {
+        false
     }
 }
 
@@ -41,7 +41,7 @@ unsafe impl Send for Guarded {}
 
 impl Guarded {
     fn new() -> Arc<Guarded> {
-        Arc::new(Guarded { lock: SlotLock::new(1), words: UnsafeCell::new([0; 2]) })
+        Arc::new(Guarded { lock: SlotLock::new(), words: UnsafeCell::new([0; 2]) })
     }
 
     fn read(&self, thread: usize) -> Result<u64, Refused> {

@@ -9,12 +9,13 @@
 
 #include <fastio.h>
 #include <nvheap.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static em_store *store;
-static em_object *object, *seen; /* open for writing, and for reading */
+static em_object *object, *seen, *common; /* open for writing, for reading, and for threads */
 static void *block;
 
 static void refused(void)
@@ -55,6 +56,10 @@ static void refused(void)
     FAILS(p_malloc("mapped", 8), NULL, EM_FORKED, "forked");
     FAILS(nvmalloc(NULL, 8), NULL, EM_FORKED, "forked");
     FAILS(nvcommit(), -1, EM_FORKED, "forked");
+    REFUSED(em_write_lock(common), EM_FORKED, "forked");
+    REFUSED(em_write_unlock(common), EM_FORKED, "forked");
+    REFUSED(em_commit(common, NULL), EM_FORKED, "forked");
+    REFUSED(em_checkpoint(common, NULL), EM_FORKED, "forked");
     CHECK(em_object_of(block) == NULL);
 }
 
@@ -89,6 +94,10 @@ static void allowed(void)
     CHECK(*(int *)em_root(seen) == 7 && em_sequence(seen) > 0);
     OK(em_info(seen, &info));
     CHECK(strcmp(info.name, "seen") == 0);
+    OK(em_read_lock(common));
+    CHECK(*(int *)em_root(common) == 7 && em_root_size(common) == sizeof(int));
+    OK(em_read_unlock(common));
+    REFUSED(em_read_unlock(common), EM_NOT_LOCKED, "reads");
 }
 
 static void look_and_close(void)
@@ -96,6 +105,7 @@ static void look_and_close(void)
     allowed();
     OK(em_object_close(object));
     OK(em_object_close(seen));
+    OK(em_object_close(common));
     FAILS(em_root(object), NULL, EM_CLOSED, "no open handle");
     REFUSED(em_object_close(seen), EM_CLOSED, "no open handle");
 }
@@ -111,18 +121,46 @@ static void fork_again(void)
 
 static const char *path;
 
-static void open_there(void)
+static void make_seven(const char *name)
 {
-    OK(em_store_create(path, NULL, &store));
-    OK(em_object_create(store, "object"));
-    OK(em_object_create(store, "seen"));
-    OK(em_object_open(store, "seen", EM_WRITE, NULL, &seen));
+    OK(em_object_create(store, name));
+    OK(em_object_open(store, name, EM_WRITE, NULL, &seen));
     int *number = em_malloc(seen, sizeof *number);
     *number = 7;
     OK(em_set_root(seen, number, sizeof *number, NULL, NULL));
     OK(em_commit(seen, NULL));
     OK(em_object_close(seen));
+}
+
+static void open_there(void)
+{
+    OK(em_store_create(path, NULL, &store));
+    OK(em_object_create(store, "object"));
+    make_seven("seen");
+    make_seven("common");
     OK(em_store_close(store));
+}
+
+static pthread_barrier_t locked, forked;
+
+/* Stores, and has the object locked, while the other thread forks. */
+static void *write_common(void *unused)
+{
+    OK(em_write_lock(common));
+    *(int *)em_root(common) = 8;
+    pthread_barrier_wait(&locked);
+    pthread_barrier_wait(&forked);
+    OK(em_rollback(common));
+    OK(em_write_unlock(common));
+    return unused;
+}
+
+static void read_what_is_written(void)
+{
+    alarm(20);
+    REFUSED(em_read_lock(common), EM_FORKED, "forked");
+    CHECK(em_root_size(common) == sizeof(int));
+    OK(em_object_close(common));
 }
 
 static void free_there(void)
@@ -139,6 +177,7 @@ int main(int arguments, char **argument)
     OK(em_store_open(path, NULL, &store));
     OK(em_object_open(store, "object", EM_WRITE, NULL, &object));
     OK(em_object_open(store, "seen", EM_READ, NULL, &seen));
+    OK(em_object_open(store, "common", EM_SHARE, NULL, &common));
     CHECK(p_create("mapped") == 0 && p_map("mapped") != NULL && p_malloc("mapped", 8) != NULL);
     block = em_malloc(object, 100);
     memset(block, 1, 100);
@@ -149,7 +188,19 @@ int main(int arguments, char **argument)
     int status = child(free_there);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 
+    pthread_t writer;
+    CHECK(pthread_barrier_init(&locked, NULL, 2) == 0 && pthread_barrier_init(&forked, NULL, 2) == 0);
+    CHECK(pthread_create(&writer, NULL, write_common, NULL) == 0);
+    pthread_barrier_wait(&locked);
+    status = child(read_what_is_written);
+    pthread_barrier_wait(&forked);
+    CHECK(pthread_join(writer, NULL) == 0 && status == 0);
+
     /* The parent is none the worse for it. */
+    OK(em_read_lock(common));
+    CHECK(*(int *)em_root(common) == 7);
+    OK(em_read_unlock(common));
+    OK(em_object_close(common));
     CHECK(em_malloc(object, 100) != NULL && ((char *)block)[99] == 1);
     OK(em_commit(object, NULL));
     OK(em_object_close(object));

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod forks;
 mod headers;
 mod install;
 mod processes;

@@ -98,14 +98,6 @@ fn threads_that_share_an_object_see_no_torn_state_and_by_default_none_that_is_no
 }
 
 #[test]
-fn a_forked_child_reads_what_its_parent_had_and_no_more() {
-    let place = Place::new();
-    let program = compile("forked", place.path(), Link::Shared, &[]);
-    let said = run(place.command(&program).arg(place.store()));
-    assert_eq!(said, "a child reads what its parent had, and no more\n");
-}
-
-#[test]
 fn what_calls_cost_can_be_measured() {
     let place = Place::new();
     let program = compile("cost", place.path(), Link::Static, &["-O2"]);

@@ -21,6 +21,7 @@ use std::cell::Cell;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::register;
+use crate::at_fork;
 use crate::error::{Error, Result};
 
 /// Keys that are taken of the kernel's 15: others in the process may want some.
@@ -161,6 +162,10 @@ impl Key {
 
 impl Drop for Key {
     fn drop(&mut self) {
+        // In a child the pool may be locked for ever.
+        if at_fork::is_child() {
+            return;
+        }
         if let (true, Ok(pool)) = (self.of_pool, pool()) {
             pool.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
         }

@@ -237,6 +237,10 @@ impl AddressSpace {
     /// calls as possible: what lies between two of them goes as well, where it is nobody's claim.
     /// They may only be dropped then. Clearing each of ten by itself took four times as long.
     pub(crate) fn clear_all<'a>(&self, mappings: impl Iterator<Item = &'a Mapping>) {
+        // In a child the state may be locked for ever: each is cleared by itself.
+        if at_fork::is_child() {
+            return;
+        }
         let mut state = lock(&self.state);
         let ours = mappings.filter(|m| std::ptr::eq(Arc::as_ptr(&m.space), self));
         let mut bases: Vec<u64> = ours.map(|m| m.base).collect();

@@ -9,6 +9,7 @@ use std::ptr;
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
+use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 use crate::storage::File;
@@ -108,6 +109,10 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
+        // A child does not have it: something else may lie there.
+        if at_fork::is_child() {
+            return;
+        }
         // SAFETY: the mapping is this value's, and references into it borrow the value.
         let _ = unsafe { mm::munmap(self.start, self.length as usize) };
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::application::ApplicationKey;
 use super::inner::{BUILDING, Inner};
 use super::publish::Finished;
+use crate::at_fork;
 use crate::catalog::Lease;
 use crate::error::Result;
 use crate::format::KIND_OBJECT;
@@ -233,6 +234,8 @@ impl Batch {
     /// `AlreadyExists` when somebody else took a name meanwhile, `Busy` when an object that is to
     /// be replaced is being written, `DiskFull`. No object was added or replaced then.
     pub fn commit(mut self) -> Result<()> {
+        let directory = &self.inner.directory;
+        at_fork::refuse_in_child(|| format!("store {}", directory.display()))?;
         if self.finished.is_empty() {
             return Ok(());
         }
@@ -255,6 +258,7 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
+        // In a child they are its parent's: the storage removes nothing there, and nothing is given up.
         for object in &self.finished {
             let _ = self.inner.storage.remove(&self.inner.path_in(BUILDING, object.uuid));
             self.inner.book.give_up(&object.leases);

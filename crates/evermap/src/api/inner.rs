@@ -36,6 +36,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Refuses to go on where this process has the store open: what is about to replace its files it
 /// would not notice.
 pub(crate) fn refuse_open_here(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    at_fork::refuse_in_child(|| format!("store {}", directory.display()))?;
     let identity = storage.directory_identity(directory)?;
     match lock(&OPEN).iter().any(|(known, _)| *known == identity) {
         false => Ok(()),

@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::at_fork;
 use crate::catalog::{Arena, Lease};
 use crate::error::{Error, Result};
 use crate::format::{HUGE_BYTES, LARGE_REGION_BYTES};
@@ -205,6 +206,10 @@ impl LeaseBook {
 
     /// Gives ranges up.
     pub(super) fn give_up(&self, leases: &[Lease]) {
+        // The locks are the parent's, and the list may be locked here for ever.
+        if at_fork::is_child() {
+            return;
+        }
         let mut held = self.held();
         for lease in leases {
             let Some(range) = held.get_mut(&lease.base) else { continue };

@@ -20,7 +20,9 @@ use crate::catalog::{self, Lease};
 use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::Result;
 use crate::format::Superblock;
-use crate::object::{BackgroundVerification, ObjectMap, Protection, Protector, Writer};
+use crate::object::{
+    BackgroundVerification, MemoryInChild, ObjectMap, Protection, Protector, Writer,
+};
 
 /// An object open for writing. Dropping it forgets what was not committed.
 pub(super) struct OpenSession {
@@ -206,6 +208,11 @@ impl OpenSession {
         // New regions have to be in the catalog before the object has them.
         self.commit()?;
         self.writer_mut().shrink()
+    }
+
+    /// Tells a forked child whether it has the session's memory.
+    pub(super) fn memory_in_child(&self) -> MemoryInChild {
+        self.writer().memory_in_child()
     }
 
     pub(super) fn verified(&self) -> Result<bool> {

@@ -60,19 +60,16 @@ pub(super) struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.verification = None;
-        if at_fork::is_child() {
-            // The lists are the parent's, and may be locked here for ever. So are the leases.
-            // SAFETY: dropped once, here, and not used after.
-            unsafe { ManuallyDrop::drop(&mut self.reader) };
-            return;
-        }
         // SAFETY: each is dropped once, here, and not used after. The addresses have to be free
         // before the entry goes: whoever waits for that maps the object again.
         unsafe {
             ManuallyDrop::drop(&mut self.reader);
             ManuallyDrop::drop(&mut self.leases);
         }
-        self.inner.open_objects().remove(&self.uuid);
+        // In a child the list is the parent's, and may be locked for ever.
+        if !at_fork::is_child() {
+            self.inner.open_objects().remove(&self.uuid);
+        }
     }
 }
 

@@ -10,19 +10,21 @@
 //! whose pages are storage themselves (DAX), where a page that a child shares would look unchanged to
 //! the parent's next commit.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::debug;
 
 use super::territory::{Held, HeldForFork, Territory};
-use crate::at_fork::{self, Participant};
+use crate::at_fork::{self, Participant, Participation};
 use crate::commit::{InChildren, gate};
 use crate::error::{Error, Result};
 use crate::storage::File;
 
 /// One session's part in forks.
-pub(super) struct Inheritance {
+struct Inheritance {
     stores: InChildren,
+    memory: MemoryInChild,
     /// Filled from before a fork to after it, and in the child from then on. Declared before the
     /// territory that it borrows from.
     fork: Mutex<Fork>,
@@ -42,11 +44,6 @@ struct OfForkingThread(HeldForFork<'static>);
 unsafe impl Send for OfForkingThread {}
 
 impl Inheritance {
-    pub(super) fn new(territory: &Arc<Territory>, stores: InChildren) -> Arc<Inheritance> {
-        let (fork, territory) = (Mutex::default(), Arc::clone(territory));
-        Arc::new(Inheritance { stores, fork, territory })
-    }
-
     fn fork(&self) -> MutexGuard<'_, Fork> {
         self.fork.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,6 +104,7 @@ impl Participant for Inheritance {
             Some(_) => Territory::make_gained_own(held),
             None => Err(Error::Unsupported { why: "the child does not have it".to_string() }),
         };
+        self.memory.0.store(made.is_ok(), Ordering::Relaxed);
         for h in held.iter() {
             let (base, length) = (h.record.base, h.record.length);
             // What a child does not have keeps its addresses.
@@ -123,6 +121,36 @@ impl Participant for Inheritance {
 }
 
 /// A session's entry among those that take part in forks.
-pub(super) fn take_part(territory: &Arc<Territory>, stores: InChildren) -> at_fork::Participation {
-    at_fork::take_part(Inheritance::new(territory, stores))
+pub(super) struct Inherited {
+    memory: MemoryInChild,
+    _participation: Participation,
+}
+
+/// Tells a forked child whether it has a session's memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryInChild(Arc<AtomicBool>);
+
+impl Inherited {
+    pub(super) fn new(territory: &Arc<Territory>, stores: InChildren) -> Inherited {
+        let memory = MemoryInChild::default();
+        let participant = Inheritance {
+            stores,
+            memory: memory.clone(),
+            fork: Mutex::default(),
+            territory: Arc::clone(territory),
+        };
+        Inherited { memory, _participation: at_fork::take_part(Arc::new(participant)) }
+    }
+
+    pub(super) fn memory(&self) -> MemoryInChild {
+        self.memory.clone()
+    }
+}
+
+impl MemoryInChild {
+    /// Returns true in a child that has the memory; false in the process that opened the session.
+    #[inline]
+    pub(crate) fn is_here(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }

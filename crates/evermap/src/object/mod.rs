@@ -34,6 +34,7 @@ use crate::storage::Storage;
 pub(crate) use displacement::Displacement;
 pub(crate) use draft::{Draft, DraftOptions, GuestDraft, RootType, now_ns};
 pub(crate) use guest::GuestWriter;
+pub(crate) use inherit::MemoryInChild;
 pub use map::{
     Chunk, ChunkContent, ClassUse, MapTotals, ObjectMap, PAGES_PER_CHUNK, PageUse, RegionMap,
 };

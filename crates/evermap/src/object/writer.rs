@@ -6,15 +6,16 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::acquire::{Acquired, acquire, cut_dead_growth};
+use super::inherit::{Inherited, MemoryInChild};
 use super::map::{ObjectMap, RegionMap};
 use super::protector::{InForce, Opened, Protection, Protector};
 use super::superblock::hex;
 use super::territory::Territory;
 use super::verification::{BackgroundVerification, verify_now};
-use super::{Environment, Place, inherit};
+use super::{Environment, Place};
 use crate::address::AccessKey;
 use crate::alloc::{Heap, HeapStatistics};
-use crate::at_fork::{self, Participation};
+use crate::at_fork;
 use crate::commit::{
     Engine, Growth, LogPolicy, LogPosition, Memory, Overlay, Target, WriteOptions, gate,
 };
@@ -48,7 +49,7 @@ pub(crate) struct Writer {
     heap: Heap,
     territory: Arc<Territory>,
     /// Children have the memory as of the fork.
-    _in_children: Option<Participation>,
+    in_children: Option<Inherited>,
     /// Keeps the memory closed to stores, but for scopes.
     protector: Option<Arc<Protector>>,
     /// The head of page 0 as the next commit will write it, lengths and sequence aside.
@@ -106,7 +107,7 @@ impl Writer {
         let heap = unsafe { Heap::new(ground, superblock.regions()) };
         // A catalog's sessions are short, and no program looks at its memory.
         let in_children = (policy == LogPolicy::WhileOpen)
-            .then(|| inherit::take_part(&territory, settings.in_children));
+            .then(|| Inherited::new(&territory, settings.in_children));
         let opened_at = superblock.commit_sequence;
         // Made with room, and nobody has used it yet: the room is to stay.
         let reserved = opened_at == 1
@@ -117,13 +118,18 @@ impl Writer {
             engine,
             heap,
             territory,
-            _in_children: in_children,
+            in_children,
             protector: None,
             head: superblock,
             grew: false,
             reserved,
             opened_at,
         })
+    }
+
+    /// Tells a forked child whether it has the memory.
+    pub(crate) fn memory_in_child(&self) -> MemoryInChild {
+        self.in_children.as_ref().map(Inherited::memory).unwrap_or_default()
     }
 
     /// Closes the object's memory to stores from now on, except in scopes of the protector that is

@@ -30,6 +30,7 @@ use tracing::{debug, trace};
 
 use super::real::DiskFile;
 use super::{File, FileState, LockKind};
+use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
 
@@ -153,6 +154,9 @@ impl Window {
         };
         match mapped {
             Ok(address) => {
+                // A child would keep the open file, and its locks, by the mapping.
+                // SAFETY: the range was mapped just above; the advice changes no contents.
+                let _ = unsafe { mm::madvise(address, length as usize, Advice::LinuxDontFork) };
                 (self.address, self.length) = (address as usize, length);
                 true
             }
@@ -195,7 +199,8 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        if self.length > 0 {
+        // A child does not have it: something else may lie there.
+        if self.length > 0 && !at_fork::is_child() {
             // SAFETY: the mapping is this window's own, and nobody has a pointer into it.
             let _ = unsafe { mm::munmap(self.address as *mut c_void, self.length as usize) };
         }

@@ -57,6 +57,7 @@ fn file_size_limit() -> u64 {
 
 impl Storage for Disk {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        refuse_change(path)?;
         trace!(path = %path.display(), ?mode, "open");
         let flags = match mode {
             OpenMode::Read => OFlags::RDONLY,
@@ -86,20 +87,24 @@ impl Storage for Disk {
     }
 
     fn create_directory(&self, path: &Path) -> Result<()> {
+        refuse_change(path)?;
         trace!(path = %path.display(), "create directory");
         fs::mkdir(path, Mode::RWXU).map_err(|e| Error::from_io(e.into(), "create", path))
     }
 
     fn create_directories(&self, path: &Path) -> Result<()> {
+        refuse_change(path)?;
         std::fs::create_dir_all(path).map_err(|e| Error::from_io(e, "create", path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        refuse_change(from)?;
         trace!(from = %from.display(), to = %to.display(), "rename");
         fs::rename(from, to).map_err(|e| Error::from_io(e.into(), "rename", from))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
+        refuse_change(path)?;
         trace!(path = %path.display(), "remove");
         fs::unlink(path).map_err(|e| Error::from_io(e.into(), "remove", path))
     }
@@ -121,6 +126,7 @@ impl Storage for Disk {
     }
 
     fn exchange(&self, one: &Path, other: &Path) -> Result<bool> {
+        refuse_change(one)?;
         trace!(one = %one.display(), other = %other.display(), "exchange");
         match fs::renameat_with(fs::CWD, one, fs::CWD, other, fs::RenameFlags::EXCHANGE) {
             Ok(()) => Ok(true),
@@ -130,6 +136,7 @@ impl Storage for Disk {
     }
 
     fn remove_all(&self, path: &Path) -> Result<()> {
+        refuse_change(path)?;
         trace!(path = %path.display(), "remove all");
         std::fs::remove_dir_all(path).map_err(|e| Error::from_io(e, "remove", path))
     }
@@ -202,6 +209,12 @@ fn write_in_place(descriptor: &OwnedFd) {
     }
 }
 
+/// Refuses to change files in a forked child: they are its parent's business. A child drops values
+/// that would remove what the parent is making.
+fn refuse_change(path: &Path) -> Result<()> {
+    at_fork::refuse_in_child(|| path.display().to_string())
+}
+
 fn open_directory(path: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     fs::open(path, flags, Mode::empty()).map_err(|e| Error::from_io(e.into(), "open", path))
@@ -270,6 +283,7 @@ impl DiskFile {
     }
 
     fn write_all(&self, bytes: &[u8], offset: u64, flags: ReadWriteFlags) -> Result<()> {
+        refuse_change(&self.path)?;
         self.check_limit(offset + bytes.len() as u64, "write")?;
         let mut done = 0;
         while done < bytes.len() {
@@ -326,6 +340,7 @@ impl File for DiskFile {
     }
 
     fn allocate(&self, offset: u64, length: u64) -> Result<()> {
+        refuse_change(&self.path)?;
         trace!(path = %self.path.display(), offset, length, "allocate");
         self.check_limit(offset + length, "extend")?;
         loop {
@@ -350,6 +365,7 @@ impl File for DiskFile {
     }
 
     fn punch_hole(&self, offset: u64, length: u64) -> Result<bool> {
+        refuse_change(&self.path)?;
         trace!(path = %self.path.display(), offset, length, "punch hole");
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         loop {
@@ -363,6 +379,7 @@ impl File for DiskFile {
     }
 
     fn set_length(&self, length: u64) -> Result<()> {
+        refuse_change(&self.path)?;
         trace!(path = %self.path.display(), length, "set length");
         if let Err(error) = self.check_limit(length, "extend")
             && length > self.length()?
@@ -465,6 +482,7 @@ impl File for DiskFile {
     }
 
     fn copy_from(&self, source: &dyn File, length: u64) -> Result<bool> {
+        refuse_change(&self.path)?;
         trace!(path = %self.path.display(), source = %source.path().display(), length, "copy");
         self.check_limit(length, "copy into")?;
         moving::copy(source, self, length)

@@ -9,8 +9,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod guests;
+mod leftovers;
 mod locks;
 mod many;
 mod memory;
 mod process;
+mod shared;
 mod snapshots;

@@ -20,11 +20,12 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use tracing::warn;
 
+use super::facts::{Facts, Public};
 use super::held::{self, GivenUp, Held};
 use super::lock::{Refused, SlotLock};
 use super::options::{Reads, ShareOptions};
@@ -32,8 +33,10 @@ use crate::api::application::{ApplicationKey, check_application};
 use crate::api::inner::{Current, Inner, OpenObject, lock};
 use crate::api::open_session::OpenSession;
 use crate::api::snapshot::busy_here;
+use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
+use crate::object::MemoryInChild;
 
 /// An object that is open for sharing. Dropping it forgets what was not committed.
 pub(in crate::api) struct SharedCore {
@@ -41,40 +44,16 @@ pub(in crate::api) struct SharedCore {
     writing: UnsafeCell<Writing>,
     lock: SlotLock,
     options: ShareOptions,
+    /// Tells a forked child whether it has the object's memory.
+    memory_in_child: MemoryInChild,
     /// The superblock when the object was opened.
     head: Box<Superblock>,
     /// Identifies the lock in the list of what a thread holds. No number is used twice.
     number: u64,
-    /// Facts that any thread may read at any time.
-    public: Mutex<Public>,
+    public: Public,
     /// The object and its file, for messages.
     called: String,
     path: PathBuf,
-}
-
-/// Facts about a shared object that need no lock.
-#[derive(Clone, Debug)]
-pub(super) struct Public {
-    pub(super) root_address: u64,
-    pub(super) root_bytes: u64,
-    pub(super) root_tag: [u8; 16],
-    pub(super) root_description: String,
-    pub(super) regions: Vec<(u64, u64)>,
-    pub(super) sequence: u64,
-}
-
-impl Public {
-    fn of(open: &OpenSession) -> Public {
-        let head = open.head();
-        Public {
-            root_address: head.root_address,
-            root_bytes: head.root_bytes,
-            root_tag: head.root_type_id,
-            root_description: head.schema(),
-            regions: open.regions(),
-            sequence: open.sequence(),
-        }
-    }
 }
 
 struct Writing {
@@ -101,6 +80,7 @@ impl SharedCore {
         application: Option<ApplicationKey>,
         check: impl Fn(&OpenSession, &Path) -> Result<()>,
     ) -> Result<Arc<SharedCore>> {
+        at_fork::refuse_in_child(|| format!("store {}", inner.directory.display()))?;
         // One after the other: the second call finds what the first one opens.
         let _opening = lock(&inner.sharing);
         inner.find_and_open(name, |located| {
@@ -126,17 +106,19 @@ impl SharedCore {
             )?;
             let path = inner.place(name, uuid).path;
             check(&session, &path)?;
+            let memory_in_child = session.memory_in_child();
             static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
             let core = Arc::new(SharedCore {
                 number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
-                public: Mutex::new(Public::of(&session)),
+                public: Public::new(&session),
                 path,
                 writing: UnsafeCell::new(Writing {
                     open: session,
                     stored: false,
                     readers_in: false,
                 }),
-                lock: SlotLock::new(std::process::id()),
+                lock: SlotLock::new(),
+                memory_in_child,
                 options: options.clone(),
                 head,
                 called: format!("object `{name}` of store {}", inner.directory.display()),
@@ -152,8 +134,8 @@ impl SharedCore {
     }
 
     /// Returns the facts that need no lock.
-    pub(super) fn public(&self) -> MutexGuard<'_, Public> {
-        lock(&self.public)
+    pub(super) fn facts(&self) -> Arc<Facts> {
+        self.public.read()
     }
 
     /// Returns true while threads read or write the object, or wait to.
@@ -170,6 +152,7 @@ impl SharedCore {
             Held::Reading => return Ok(()),
             Held::Writing => return Err(self.would_deadlock("writes")),
         }
+        self.check_memory()?;
         match self.lock.enter(held::thread_number()) {
             Ok(place) => {
                 held::note(self.number, Some(place));
@@ -187,7 +170,9 @@ impl SharedCore {
             Held::Reading => return Ok(true),
             Held::Writing => return Err(self.would_deadlock("writes")),
         }
-        let place = self.lock.try_enter(held::thread_number());
+        self.check_memory()?;
+        let entered = self.lock.try_enter(held::thread_number());
+        let place = entered.map_err(|refused| self.refused(refused))?;
         if place.is_some() {
             held::note(self.number, place);
         }
@@ -247,6 +232,20 @@ impl SharedCore {
         self.writing.get_mut().open.end()
     }
 
+    /// Refuses what a child must not do, also in the thread that had the turn when it forked.
+    pub(super) fn refuse_in_child(&self) -> Result<()> {
+        at_fork::refuse_in_child(|| self.called.clone())
+    }
+
+    /// Refuses to read in a child that does not have the object's memory.
+    #[inline]
+    fn check_memory(&self) -> Result<()> {
+        match at_fork::is_child() && !self.memory_in_child.is_here() {
+            false => Ok(()),
+            true => Err(self.refused(Refused::Forked)),
+        }
+    }
+
     #[cold]
     fn would_deadlock(&self, how: &'static str) -> Error {
         Error::WouldDeadlock { what: self.called.clone(), how }
@@ -256,10 +255,7 @@ impl SharedCore {
     fn refused(&self, refused: Refused) -> Error {
         match refused {
             Refused::Broken(why) => Error::DurabilityUnknown { path: self.path.clone(), why },
-            Refused::Forked => Error::Busy {
-                what: self.called.clone(),
-                holder: "a thread of the process that this one was forked from writes it".into(),
-            },
+            Refused::Forked => Error::Forked { what: self.called.clone() },
         }
     }
 }
@@ -357,8 +353,7 @@ impl<'a> Turn<'a> {
 
     /// Renews the facts that need no lock.
     pub(super) fn publish(&mut self) {
-        let public = Public::of(self.session());
-        *self.core.public() = public;
+        self.core.public.renew(self.session());
     }
 
     /// After a failed flush nobody can tell whether what is mapped will be there after a crash: no

@@ -35,8 +35,8 @@ struct Slot(AtomicU64);
 pub(super) enum Refused {
     /// It was [broken](SlotLock::break_down), for this reason.
     Broken(String),
-    /// This process was forked from the one that made the lock, while a writer had it: that writer
-    /// will never open it here.
+    /// This process was forked from the one that made the lock. Nobody writes here, and a writer of the
+    /// parent that had the lock closed will never open it here.
     Forked,
 }
 
@@ -51,7 +51,6 @@ pub(super) struct SlotLock {
     closed: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
-    process: u32,
 }
 
 #[derive(Debug, Default)]
@@ -67,13 +66,12 @@ struct State {
 }
 
 impl SlotLock {
-    pub(super) fn new(process: u32) -> SlotLock {
+    pub(super) fn new() -> SlotLock {
         SlotLock {
             slots: std::array::from_fn(|_| Slot::default()),
             closed: AtomicBool::new(false),
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
-            process,
         }
     }
 
@@ -91,17 +89,17 @@ impl SlotLock {
         self.wait_to_enter(place)
     }
 
-    /// Enters as a reader if no writer is in the way.
+    /// Enters as a reader if no writer is in the way; `None` if one is.
     #[inline]
-    pub(super) fn try_enter(&self, number: usize) -> Option<Place> {
+    pub(super) fn try_enter(&self, number: usize) -> Result<Option<Place>, Refused> {
         let place = Place(number % SLOTS);
         self.slots[place.0].0.fetch_add(1, Ordering::SeqCst);
         order();
         if !self.closed.load(Ordering::SeqCst) {
-            return Some(place);
+            return Ok(Some(place));
         }
         self.leave(place);
-        None
+        self.check_process().map(|()| None)
     }
 
     #[cold]
@@ -204,7 +202,6 @@ impl SlotLock {
 
     /// Ends the writer's turn.
     pub(super) fn end_turn(&self) {
-        // In a forked child the mutex may have been locked by a thread that is not there.
         if self.check_process().is_ok() {
             self.lock().serving += 1;
             self.changed.notify_all();
@@ -222,18 +219,22 @@ impl SlotLock {
         }
     }
 
-    /// Returns true while threads are inside or wait.
+    /// Returns true while threads are inside or wait. False in a forked child.
     pub(super) fn is_in_use(&self) -> bool {
+        if self.check_process().is_err() {
+            return false;
+        }
         let state = self.lock();
         state.serving != state.next_ticket
             || state.waiting > 0
             || self.slots.iter().any(|slot| slot.0.load(Ordering::SeqCst) != 0)
     }
 
+    /// In a forked child the mutex may have been locked by a thread that is not there.
     fn check_process(&self) -> Result<(), Refused> {
-        match super::sync::process() == self.process {
-            true => Ok(()),
-            false => Err(Refused::Forked),
+        match super::sync::is_child() {
+            false => Ok(()),
+            true => Err(Refused::Forked),
         }
     }
 

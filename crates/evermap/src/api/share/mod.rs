@@ -4,6 +4,7 @@
 //! `held`, the session behind it in `core`; here are the types that make Rust's borrows follow it.
 
 mod core;
+mod facts;
 mod held;
 mod lock;
 mod options;
@@ -11,9 +12,10 @@ mod raw;
 
 /// The atomics and locks of the lock; under loom `tests/share_lock.rs` has others.
 mod sync {
-    pub(super) use std::process::id as process;
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+    pub(super) use crate::at_fork::is_child;
 
     /// Sequentially consistent accesses are ordered by themselves.
     #[inline(always)]
@@ -121,7 +123,7 @@ impl<T: Persist> Shared<T> {
     /// # Errors
     /// `WouldDeadlock` when the calling thread writes the object; `DurabilityUnknown` after a flush
     /// failed: drop all handles and share the object again, which finds its last durable commit;
-    /// `Busy` in a child that was forked while another thread wrote.
+    /// `Forked` in a child that was forked while a thread was storing to the object.
     #[inline]
     pub fn read(&self) -> Result<SharedRead<'_, T>> {
         self.core.begin_read()?;

@@ -60,18 +60,18 @@ impl RawShared {
 
     /// The root, as the last writer set it. To follow it, read or write.
     pub fn root(&self) -> RawRoot {
-        let public = self.core.public();
+        let facts = self.core.facts();
         RawRoot {
-            address: std::ptr::with_exposed_provenance_mut(public.root_address as usize),
-            bytes: public.root_bytes,
-            tag: public.root_tag,
-            description: public.root_description.clone(),
+            address: std::ptr::with_exposed_provenance_mut(facts.root_address as usize),
+            bytes: facts.root_bytes,
+            tag: facts.root_tag,
+            description: facts.root_description.clone(),
         }
     }
 
     /// First byte of the root; 0 for none.
     pub fn root_address(&self) -> usize {
-        self.core.public().root_address as usize
+        self.core.facts().root_address as usize
     }
 
     /// Address ranges of the object: base and bytes of each. To the thread that writes, as its file
@@ -79,13 +79,13 @@ impl RawShared {
     pub fn regions(&self) -> Vec<(u64, u64)> {
         match Turn::resume(&self.core) {
             Some(turn) => turn.session().regions(),
-            None => self.core.public().regions.clone(),
+            None => self.core.facts().regions.clone(),
         }
     }
 
     /// Number of the last commit.
     pub fn sequence(&self) -> u64 {
-        self.core.public().sequence
+        self.core.facts().sequence
     }
 
     /// Returns true while threads read or write the object, or wait to.
@@ -280,6 +280,7 @@ impl RawShared {
     }
 
     fn turn(&self) -> Result<ManuallyDrop<Turn<'_>>> {
+        self.core.refuse_in_child()?;
         Turn::resume(&self.core).ok_or_else(|| self.not_locked("writes"))
     }
 
