@@ -10,10 +10,12 @@ use evermap_load::{Choice, Image, Latency, Loader, Method};
 use crate::loading::{self, state};
 use crate::maps::protections;
 use crate::report::{self, Line};
-use crate::settings::{BYTES_MIN, Match, file_of};
+use crate::settings::{Match, file_of};
 use crate::table::{Origin, Part};
 use crate::{inside, real};
 
+/// Shorter mappings are passed on: none has a huge page, and setting up a load takes half a millisecond.
+const BYTES_MIN: usize = 2 << 20;
 /// Flags of a mapping that say nothing against an image.
 const HARMLESS: c_int = libc::MAP_NORESERVE
     | libc::MAP_POPULATE

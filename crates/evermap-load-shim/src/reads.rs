@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use evermap_load::HugePages;
+
 use crate::loading::without_signals;
 use crate::real;
 use crate::report;
@@ -108,10 +110,10 @@ fn fill(fd: c_int, file: &Match, buffers: &[Buffer], offset: u64) -> Result<usiz
 
 /// Reads a range of the file into a buffer; bytes that came without a gap.
 pub(crate) fn fill_one(fd: c_int, buffer: Buffer, offset: u64) -> Result<usize, i32> {
-    want_huge_pages(buffer);
+    let huge = HugePages::look(buffer.bytes);
     let threads = (buffer.bytes / BYTES_PER_THREAD).clamp(1, processors().min(THREADS_MAX));
     let next = AtomicUsize::new(0);
-    let work = || read_pieces(fd, buffer, offset, &next);
+    let work = || read_pieces(fd, buffer, offset, &next, &huge);
     let mut pieces = std::thread::scope(|scope| {
         // A thread that cannot be had is none.
         let started: Vec<_> = (1..threads)
@@ -152,21 +154,28 @@ struct Piece {
 
 /// Reads pieces that nobody has taken, in the order of the file, which is what the kernel reads ahead for; until there are none, or one was
 /// not all there. Each ends where a huge page does.
-fn read_pieces(fd: c_int, buffer: Buffer, offset: u64, next: &AtomicUsize) -> Vec<Piece> {
-    let lead = (buffer.address as *const u8).align_offset(HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+fn read_pieces(
+    fd: c_int,
+    buffer: Buffer,
+    offset: u64,
+    next: &AtomicUsize,
+    huge: &HugePages,
+) -> Vec<Piece> {
+    let lead = lead_of(buffer);
     let mut pieces = Vec::new();
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         let from = match number {
             0 => 0,
-            number => number.saturating_mul(BYTES_PER_THREAD).saturating_add(lead),
+            number => (number - 1).saturating_mul(HUGE_PAGE_BYTES).saturating_add(lead),
         };
         if from >= buffer.bytes {
             return pieces;
         }
-        let upto = (number + 1).saturating_mul(BYTES_PER_THREAD).saturating_add(lead);
+        let upto = number.saturating_mul(HUGE_PAGE_BYTES).saturating_add(lead);
         let part = buffer.behind(from).first(upto.saturating_sub(from));
-        let (came, error) = read_piece(fd, part, offset + from as u64);
+        let read = || read_piece(fd, part, offset + from as u64);
+        let (came, error) = huge.fill(part.address, part.bytes, || is_untouched(part), read);
         pieces.push(Piece { number, wanted: part.bytes, came, error });
         if came < part.bytes {
             // Nobody needs what follows.
@@ -198,22 +207,15 @@ fn processors() -> usize {
     *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Asks for huge pages where a buffer has whole ones and nobody has touched them: then each costs one fault instead of 512.
-fn want_huge_pages(buffer: Buffer) {
-    let start = buffer.address.next_multiple_of(HUGE_PAGE_BYTES);
-    let end = (buffer.address + buffer.bytes) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    if start >= end {
-        return;
-    }
-    // One page of each: a look at all would cost more than it saves.
-    let is_untouched = (start..end).step_by(HUGE_PAGE_BYTES).all(|page| {
-        let mut is_there = 0u8;
-        // SAFETY: asks only, and writes one byte.
-        let asked = unsafe { libc::mincore(page as *mut c_void, 1, &raw mut is_there) };
-        asked == 0 && is_there & 1 == 0
-    });
-    if is_untouched {
-        // SAFETY: changes nothing that is there.
-        unsafe { libc::syscall(libc::SYS_madvise, start, end - start, libc::MADV_HUGEPAGE) };
-    }
+/// Bytes up to the first end of a huge page.
+fn lead_of(buffer: Buffer) -> usize {
+    HUGE_PAGE_BYTES - buffer.address % HUGE_PAGE_BYTES
+}
+
+/// Whether a buffer's first page is not there yet. A look at all would cost more than it saves.
+fn is_untouched(buffer: Buffer) -> bool {
+    let mut is_there = 0u8;
+    // SAFETY: asks only, and writes one byte.
+    let asked = unsafe { libc::mincore(buffer.address as *mut c_void, 1, &raw mut is_there) };
+    asked == 0 && is_there & 1 == 0
 }

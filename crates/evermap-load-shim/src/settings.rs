@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use evermap_load::{Rule, Rules};
 use rustix::fs::{FileType, OFlags, Stat};
@@ -13,28 +14,60 @@ use rustix::fs::{FileType, OFlags, Stat};
 use crate::table::Version;
 
 /// The text of the rules.
-const RULES: &str = "EVERMAP_LOAD_RULES";
-/// Shorter ones are nobody's business: setting up a load takes longer than reading them.
-pub(crate) const BYTES_MIN: usize = 256 << 10;
+const VARIABLE: &str = "EVERMAP_LOAD_RULES";
+/// Shorter files are passed on: setting up a load takes longer than reading them.
+pub(crate) const BYTES_MIN: usize = 1 << 20;
 
-static SETTINGS: OnceLock<Rules> = OnceLock::new();
+/// The text, from before `main`: the program may change its environment.
+static TEXT: AtomicPtr<String> = AtomicPtr::new(ptr::null_mut());
+static RULES: AtomicPtr<Rules> = AtomicPtr::new(ptr::null_mut());
 
-/// Reads the rules; says whether there are any. Before `main`: later, a fork could leave a child with rules half read.
+/// Keeps the text of the rules; says whether there is any. Parsing waits for the first long file: most programs read none.
 pub(crate) fn read() -> bool {
-    let Ok(text) = std::env::var(RULES) else { return false };
-    match Rules::parse(&text) {
-        Ok(rules) if rules.iter().next().is_some() => SETTINGS.set(rules).is_ok(),
-        Ok(_) => false,
-        Err(error) => {
-            eprintln!("evermap: {RULES} is not understood, and no file is loaded: {error}");
-            false
-        }
+    let Ok(text) = std::env::var(VARIABLE) else { return false };
+    if text.trim().is_empty() {
+        return false;
     }
+    TEXT.store(Box::into_raw(Box::new(text)), Ordering::Release);
+    true
 }
 
 /// Whether anything is to be loaded at all.
 pub(crate) fn are_active() -> bool {
-    SETTINGS.get().is_some()
+    !TEXT.load(Ordering::Relaxed).is_null()
+}
+
+/// The rules. Threads that come first at once all parse them, and one keeps what it has: a lock could be held by a thread that a
+/// forked child does not have.
+fn rules() -> Option<&'static Rules> {
+    let known = RULES.load(Ordering::Acquire);
+    if !known.is_null() {
+        // SAFETY: made by a box below, and never freed.
+        return Some(unsafe { &*known });
+    }
+    // SAFETY: null, or made by a box in `read`, and never freed.
+    let text = unsafe { TEXT.load(Ordering::Acquire).as_ref() }?;
+    let (rules, error) = match Rules::parse(text) {
+        Ok(rules) => (rules, None),
+        Err(error) => (Rules::default(), Some(error)),
+    };
+    let ours = Box::into_raw(Box::new(rules));
+    match RULES.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            if let Some(error) = error {
+                eprintln!("evermap: {VARIABLE} is not understood, and no file is loaded: {error}");
+            }
+            // SAFETY: as above.
+            Some(unsafe { &*ours })
+        }
+        Err(theirs) => {
+            // SAFETY: nobody else has seen ours; theirs is as above.
+            unsafe {
+                drop(Box::from_raw(ours));
+                Some(&*theirs)
+            }
+        }
+    }
 }
 
 /// A file that a rule is for.
@@ -59,7 +92,6 @@ impl Match {
 /// The rule for an open file: a regular one, open for reading, of some length, that has a name. Costs three system calls, a fourth and a match
 /// of patterns for files that could be meant.
 pub(crate) fn file_of(fd: c_int) -> Option<Match> {
-    let rules = SETTINGS.get()?;
     if fd < 0 {
         return None;
     }
@@ -80,7 +112,7 @@ pub(crate) fn file_of(fd: c_int) -> Option<Match> {
     let link = format!("/proc/self/fd/{fd}");
     let (name, _) = rustix::fs::readlinkat_raw(rustix::fs::CWD, link, &mut name).ok()?;
     let path = Path::new(OsStr::from_bytes(name));
-    let rule = rules.find(path)?;
+    let rule = rules()?.find(path)?;
     (rule.unchanging() != Some(false)).then(|| Match {
         path: path.into(),
         rule,

@@ -117,7 +117,7 @@ fn take_over(region: &Region, job: &Job, number: usize) -> Result<()> {
     if found.iter().any(|pages| !pages.is_file || !pages.is_present) {
         return Ok(());
     }
-    let taken = Region::private(HUGE_PAGE_BYTES, true)
+    let taken = Region::huge(HUGE_PAGE_BYTES)
         .map_err(|errno| job.source.failed("get memory for", errno))?;
     let window = job.part.window(number);
     let source = &job.source;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
+use crate::huge::HugePages;
 use crate::sys::advice::{Harmless, advise};
 use crate::sys::{HUGE_PAGE_BYTES, page_bytes};
 
@@ -52,15 +53,35 @@ impl Region {
         Region::new(ptr::dangling_mut::<u64>().cast(), 0, Backing::Private)
     }
 
-    /// Private memory, zero: whole huge pages at a multiple of their size, or whole pages. Costs nothing before it is used.
-    pub(crate) fn private(bytes: usize, huge: bool) -> Result<Region, Errno> {
+    /// Private memory, zero, in whole pages. Costs nothing before it is used.
+    pub(crate) fn private(bytes: usize) -> Result<Region, Errno> {
         if bytes == 0 {
             return Ok(Region::empty());
         }
-        if !huge {
-            let bytes = bytes.checked_next_multiple_of(page_bytes()).ok_or(Errno::NOMEM)?;
-            let base = map_private(bytes)?;
-            return Ok(Region::new(base, bytes, Backing::Private));
+        let bytes = bytes.checked_next_multiple_of(page_bytes()).ok_or(Errno::NOMEM)?;
+        let base = map_private(bytes)?;
+        Ok(Region::new(base, bytes, Backing::Private))
+    }
+
+    /// Private memory, zero, that begins at a multiple of a huge page and is as long as whole ones. As many of them as are cheap
+    /// are asked for.
+    pub(crate) fn huge(bytes: usize) -> Result<Region, Errno> {
+        let region = Region::aligned(bytes)?;
+        HugePages::look(region.bytes).advise(region.base as usize, region.bytes);
+        Ok(region)
+    }
+
+    /// Gives all of it the same advice, once it is filled: `mremap` takes one mapping, and ranges of different advice are several.
+    /// Costs no fault.
+    pub(crate) fn unite(&self) {
+        // Only advice.
+        let _ = self.advise(0, self.bytes, Harmless::HugePages);
+    }
+
+    /// Private memory, zero, that begins at a multiple of a huge page and is as long as whole ones.
+    pub(crate) fn aligned(bytes: usize) -> Result<Region, Errno> {
+        if bytes == 0 {
+            return Ok(Region::empty());
         }
         let bytes = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES).ok_or(Errno::NOMEM)?;
         let mapped_bytes = bytes.checked_add(HUGE_PAGE_BYTES).ok_or(Errno::NOMEM)?;
@@ -78,8 +99,6 @@ impl Region {
             }
             base
         };
-        // Only advice: small pages hold as much.
-        let _ = advise(base as usize, bytes, Harmless::HugePages);
         Ok(Region::new(base, bytes, Backing::Private))
     }
 
@@ -101,7 +120,7 @@ impl Region {
             return Ok(Region::new(base.cast(), bytes, backing));
         }
         // Windows of it begin where huge pages can: they may be taken over.
-        let mut region = Region::private(bytes, true)?;
+        let mut region = Region::aligned(bytes)?;
         // SAFETY: nobody has seen the region yet; what is behind its last page is unmapped.
         unsafe {
             region.replace_by_file(0, bytes, file, offset, backing)?;
@@ -252,7 +271,7 @@ mod tests {
 
     #[test]
     fn huge_regions_are_whole_aligned_and_zero() {
-        let region = Region::private((2 << 20) + 1, true).unwrap();
+        let region = Region::huge((2 << 20) + 1).unwrap();
         assert_eq!(region.bytes(), 4 << 20);
         assert_eq!(region.address() as usize % HUGE_PAGE_BYTES, 0);
         // SAFETY: within the region, which nobody else uses.
@@ -266,7 +285,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &[7; 3 * 4096], 0).unwrap();
         let mut region = Region::of_file(file.as_fd(), 0, 3 * 4096, Backing::FileReadOnly).unwrap();
-        let other = Region::private(4096, false).unwrap();
+        let other = Region::private(4096).unwrap();
         // SAFETY: within the regions, which nobody else uses.
         unsafe {
             other.address().write(9);

@@ -23,7 +23,7 @@ pub use direct::{DirectAlignment, direct_alignment};
 pub use extents::extents;
 pub use file_system::FileSystem;
 pub use kept::KeptLines;
-pub use memory::{LimitedBy, Memory, available_bytes, memory};
+pub use memory::{HugePageSupply, LimitedBy, Memory, available_bytes, huge_page_supply, memory};
 pub use residency::{Residency, residency, residency_of};
 pub use span::Span;
 pub use usage::{Moment, Usage, processor_time};

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::{Job, Stop, ended_early};
 use crate::counters::add;
 use crate::error::Error;
+use crate::huge::HugePages;
 use crate::part::Window;
 use crate::region::Region;
 use crate::sys::HUGE_PAGE_BYTES;
@@ -35,7 +36,9 @@ pub(crate) fn read(job: &Job, way: Way, huge: bool, threads: usize) -> Result<Re
     if way == Way::Direct && job.source.direct().is_none() {
         return Err(Stop::Refused("it cannot be read past the page cache".into()));
     }
-    let region = Region::private(part.blocks_bytes(), huge || way == Way::Direct)
+    let bytes = part.blocks_bytes();
+    let is_huge = huge || way == Way::Direct;
+    let region = if is_huge { Region::aligned(bytes) } else { Region::private(bytes) }
         .map_err(|errno| job.source.failed("get memory for", errno))?;
     let was_cached = match way {
         Way::Uncached if job.is_partly_cached => cached_windows(job),
@@ -44,6 +47,7 @@ pub(crate) fn read(job: &Job, way: Way, huge: bool, threads: usize) -> Result<Re
     let reading = Reading {
         job,
         region: &region,
+        huge: is_huge.then(|| HugePages::look(region.bytes())),
         way,
         was_cached,
         next: AtomicUsize::new(0),
@@ -66,6 +70,9 @@ pub(crate) fn read(job: &Job, way: Way, huge: bool, threads: usize) -> Result<Re
         return Err(error.into());
     }
     job.source.check()?;
+    if is_huge {
+        region.unite();
+    }
     job.counters.complete();
     Ok(region)
 }
@@ -73,11 +80,15 @@ pub(crate) fn read(job: &Job, way: Way, huge: bool, threads: usize) -> Result<Re
 /// Of a file that was read to its end when it was opened.
 fn of_contents(job: &Job, contents: &[u8], huge: bool) -> Result<Region, Stop> {
     let part = &job.part;
-    let region = Region::private(part.memory_bytes(), huge)
-        .map_err(|errno| job.source.failed("get memory for", errno))?;
+    let region =
+        if huge { Region::huge(part.memory_bytes()) } else { Region::private(part.memory_bytes()) }
+            .map_err(|errno| job.source.failed("get memory for", errno))?;
     let wanted = &contents[part.begin as usize..part.end as usize];
     // SAFETY: the region is as long as the part at least, and nobody has seen it.
     unsafe { std::ptr::copy_nonoverlapping(wanted.as_ptr(), region.address(), wanted.len()) };
+    if huge {
+        region.unite();
+    }
     add(&job.counters.cached_bytes, wanted.len() as u64);
     job.counters.loaded(part.bytes());
     job.counters.complete();
@@ -96,6 +107,8 @@ fn cached_windows(job: &Job) -> Vec<bool> {
 struct Reading<'r> {
     job: &'r Job,
     region: &'r Region,
+    /// Asked for window by window.
+    huge: Option<HugePages>,
     way: Way,
     /// Which windows were in the cache, if that matters: asked before the first read, which reads ahead.
     was_cached: Vec<bool>,
@@ -112,10 +125,17 @@ impl Reading<'_> {
             if window >= part.windows() {
                 return;
             }
-            if let Err(error) = self.window(part.window(window)) {
+            if let Err(error) = self.window_of_huge_pages(part.window(window)) {
                 let _ = self.error.set(error);
             }
         }
+    }
+
+    fn window_of_huge_pages(&self, window: Window) -> Result<(), Error> {
+        let Some(huge) = &self.huge else { return self.window(window) };
+        let address = self.region.address() as usize + window.at;
+        let bytes = HUGE_PAGE_BYTES.min(self.region.bytes() - window.at);
+        huge.fill(address, bytes, || true, || self.window(window))
     }
 
     fn window(&self, window: Window) -> Result<(), Error> {

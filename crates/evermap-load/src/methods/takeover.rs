@@ -27,7 +27,7 @@ pub(crate) fn takeover(job: &Job, threads: usize) -> Result<Region, Stop> {
         // Where rings are forbidden, threads read.
         return super::read::read(job, Way::Direct, true, threads.max(4));
     };
-    let region = Region::private(job.part.memory_bytes(), true)
+    let region = Region::huge(job.part.memory_bytes())
         .map_err(|errno| job.source.failed("get memory for", errno))?;
     let mut filling = Filling { job, region, ring, next: 0, again: Vec::new() };
     let outcome = filling.run();
@@ -50,6 +50,7 @@ pub(crate) fn takeover(job: &Job, threads: usize) -> Result<Region, Stop> {
         job.counters.loaded(window.bytes as u64);
     }
     job.source.check()?;
+    region.unite();
     job.counters.complete();
     Ok(region)
 }

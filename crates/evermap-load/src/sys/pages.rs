@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn touched_pages_are_found_both_ways_and_untouched_ones_are_not() {
-        let region = Region::private(1 << 20, false).unwrap();
+        let region = Region::private(1 << 20).unwrap();
         let page_bytes = page_bytes();
         for page in [3, 4, 9] {
             // SAFETY: within the region, which nobody else uses.

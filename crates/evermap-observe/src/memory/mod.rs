@@ -1,6 +1,9 @@
 //! How much memory may be filled with pages that nobody asked to keep.
 
 mod groups;
+mod huge;
+
+pub use huge::{HugePageSupply, huge_page_supply};
 
 use std::fs;
 

@@ -122,8 +122,10 @@ impl OnDemand {
         // Here, where want of memory is known before anybody waits for bytes.
         let staging = Staging::new(job.part.windows())
             .map_err(|errno| Stop::Refused(format!("no memory to stage reads in: {errno}")))?;
-        let region = Region::private(job.part.windows() * crate::sys::HUGE_PAGE_BYTES, true)
+        let region = Region::aligned(job.part.windows() * crate::sys::HUGE_PAGE_BYTES)
             .map_err(|errno| job.source.failed("get memory for", errno))?;
+        // Its huge pages come from the staging area.
+        region.unite();
         let (address, bytes) = (region.address() as usize, region.bytes());
         // A process that locks all its future memory (`mlockall`) has these pages already: as zeros.
         // SAFETY: nobody has seen the region.

@@ -31,7 +31,7 @@ impl Staging {
     /// For an image of so many windows.
     pub(crate) fn new(windows: usize) -> Result<Staging, Errno> {
         let slots = SLOTS.min(windows.max(1));
-        let region = Region::private(slots * HUGE_PAGE_BYTES, true)?;
+        let region = Region::huge(slots * HUGE_PAGE_BYTES)?;
         // Pages that a child of the process shares cannot be moved.
         let _ = region.advise(0, region.bytes(), Harmless::DontFork);
         Ok(Staging { region, slots: vec![Contents::Gone; slots] })

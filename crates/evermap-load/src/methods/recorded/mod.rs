@@ -77,7 +77,7 @@ impl Recorded {
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| job.source.failed("make an event for", errno))?;
         let windows = job.part.memory_bytes().div_ceil(WINDOW_BYTES);
-        let region = Region::private(windows * WINDOW_BYTES, false)
+        let region = Region::private(windows * WINDOW_BYTES)
             .map_err(|errno| job.source.failed("get memory for", errno))?;
         let (address, bytes) = (region.address() as usize, region.bytes());
         if bytes > 0 {

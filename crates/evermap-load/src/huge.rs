@@ -1,0 +1,230 @@
+//! Huge pages, where they are cheap.
+//!
+//! A huge page saves 511 faults. It costs more than it saves where none is free, because the fault waits while the kernel moves other
+//! pages together, and where a virtual machine has given free memory back to its host (reading 512 MB: 1,275 ms of processor time
+//! instead of 260; 544 instead of 381). So a load asks for no more huge pages than are free and for none under memory pressure. A
+//! load that fills its memory itself also compares what huge pages and small ones cost it, and stops asking when it loses.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use evermap_observe::HugePageSupply;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::sys::HUGE_PAGE_BYTES;
+use crate::sys::advice::{Harmless, advise};
+
+/// Above this share of waiting, memory is short.
+const PRESSURE_MAX: f64 = 0.05;
+/// Of the free huge pages, the share that is left to others.
+const LEFT_SHARE: u64 = 4;
+/// Fewer bytes of small pages tell too little of what they cost.
+const SAMPLE_BYTES_MIN: usize = 256 << 10;
+/// Processor time that huge pages may lose before the asking ends, and that they can gain beforehand.
+const LOSS_NS_MAX: i64 = 1_000_000;
+/// For so long after a loss, loads of this process do not ask.
+const AFTER_LOSS: Duration = Duration::from_secs(10);
+
+/// When huge pages lost, in milliseconds since the first look; 0 for never.
+static LOST_AT_MS: AtomicU64 = AtomicU64::new(0);
+
+/// The huge pages that one load may ask for. Threads share it.
+#[derive(Debug)]
+pub struct HugePages {
+    /// How many more it may ask for.
+    left: AtomicU64,
+    /// Processor time of as many bytes in small pages, in nanoseconds; 0 until some were filled.
+    small_ns: AtomicU64,
+    /// What huge pages took longer than small ones, so far.
+    loss_ns: AtomicI64,
+}
+
+impl HugePages {
+    /// Looks how many can be had, for a load of so many bytes. Costs three small reads of `/proc` and `/sys`, and none for less than
+    /// a huge page.
+    pub fn look(bytes: usize) -> HugePages {
+        let wanted = (bytes / HUGE_PAGE_BYTES) as u64;
+        let allowed = match wanted {
+            0 => 0,
+            _ if is_recent(LOST_AT_MS.load(Ordering::Relaxed), now_ms()) => 0,
+            _ => allowed(wanted, evermap_observe::huge_page_supply(HUGE_PAGE_BYTES as u64)),
+        };
+        HugePages::of(allowed)
+    }
+
+    fn of(allowed: u64) -> HugePages {
+        HugePages {
+            left: AtomicU64::new(allowed),
+            small_ns: AtomicU64::new(0),
+            loss_ns: AtomicI64::new(0),
+        }
+    }
+
+    /// Fills a range of memory by `fill`, which runs in this thread: as a huge page if the range is just that, `is_untouched`, and
+    /// huge pages are cheap.
+    pub fn fill<T>(
+        &self,
+        address: usize,
+        bytes: usize,
+        is_untouched: impl FnOnce() -> bool,
+        fill: impl FnOnce() -> T,
+    ) -> T {
+        if self.left.load(Ordering::Relaxed) == 0 {
+            return fill();
+        }
+        let can_be_huge = bytes == HUGE_PAGE_BYTES && address.is_multiple_of(HUGE_PAGE_BYTES);
+        let is_small_known = self.small_ns.load(Ordering::Relaxed) > 0;
+        let is_huge =
+            can_be_huge && is_small_known && is_untouched() && self.advise(address, bytes) > 0;
+        let begun = thread_ns();
+        let filled = fill();
+        let ns = thread_ns().saturating_sub(begun);
+        match is_huge {
+            true => self.note_huge(ns),
+            false => self.note_small(ns, bytes),
+        }
+        filled
+    }
+
+    /// Advises whole huge pages, as many as are left of those allowed, and says how many bytes that were.
+    pub(crate) fn advise(&self, address: usize, bytes: usize) -> usize {
+        let wanted = (bytes / HUGE_PAGE_BYTES) as u64;
+        let taken = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                Some(left - left.min(wanted))
+            })
+            .map_or(0, |left| left.min(wanted));
+        let bytes = taken as usize * HUGE_PAGE_BYTES;
+        // It is advice: small pages hold as much.
+        let _ = advise(address, bytes, Harmless::HugePages);
+        bytes
+    }
+
+    fn note_small(&self, ns: u64, bytes: usize) {
+        if bytes >= SAMPLE_BYTES_MIN {
+            let ns = u128::from(ns) * HUGE_PAGE_BYTES as u128 / bytes as u128;
+            self.small_ns.store((ns as u64).max(1), Ordering::Relaxed);
+        }
+    }
+
+    fn note_huge(&self, ns: u64) {
+        let loss = ns as i64 - self.small_ns.load(Ordering::Relaxed) as i64;
+        // A gain is good for one later loss, and not for any number of them.
+        let sum = |before: i64| Some((before + loss).max(-LOSS_NS_MAX));
+        let before = self.loss_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
+        if before.unwrap_or_else(|before| before) + loss > LOSS_NS_MAX {
+            self.left.store(0, Ordering::Relaxed);
+            LOST_AT_MS.store(now_ms(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// How many of the huge pages that are wanted a load may ask for.
+fn allowed(wanted: u64, supply: Option<HugePageSupply>) -> u64 {
+    // Where the kernel tells nothing, nothing speaks against them.
+    let Some(supply) = supply else { return wanted };
+    if supply.pressure > PRESSURE_MAX {
+        return 0;
+    }
+    if !supply.faults_wait {
+        return wanted;
+    }
+    let free = supply.free_bytes / HUGE_PAGE_BYTES as u64;
+    wanted.min(free - free / LEFT_SHARE)
+}
+
+fn is_recent(lost_at_ms: u64, now_ms: u64) -> bool {
+    lost_at_ms != 0 && now_ms.saturating_sub(lost_at_ms) < AFTER_LOSS.as_millis() as u64
+}
+
+/// Milliseconds since the first call, from 1.
+fn now_ms() -> u64 {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    FIRST.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1
+}
+
+/// Processor time of this thread: other programs do not lengthen it.
+fn thread_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const PAGE: u64 = HUGE_PAGE_BYTES as u64;
+
+    fn supply(free_pages: u64) -> HugePageSupply {
+        HugePageSupply { free_bytes: free_pages * PAGE, faults_wait: true, pressure: 0.0 }
+    }
+
+    #[test]
+    fn no_more_huge_pages_are_asked_for_than_are_free() {
+        assert_eq!(allowed(256, Some(supply(1000))), 256);
+        assert_eq!(allowed(256, Some(supply(100))), 75);
+        assert_eq!(allowed(256, Some(supply(0))), 0);
+    }
+
+    #[test]
+    fn faults_that_do_not_wait_may_ask_for_any_number() {
+        let supply = HugePageSupply { faults_wait: false, ..supply(0) };
+        assert_eq!(allowed(256, Some(supply)), 256);
+        assert_eq!(allowed(256, None), 256);
+    }
+
+    #[test]
+    fn memory_pressure_forbids_huge_pages() {
+        assert_eq!(allowed(256, Some(HugePageSupply { pressure: 0.1, ..supply(1000) })), 0);
+    }
+
+    #[test]
+    fn advice_ends_with_the_huge_pages_that_are_allowed() {
+        let region = crate::region::Region::aligned(4 * HUGE_PAGE_BYTES).unwrap();
+        let pages = HugePages::of(3);
+        let base = region.address() as usize;
+        assert_eq!(pages.advise(base, 2 * HUGE_PAGE_BYTES), 2 * HUGE_PAGE_BYTES);
+        assert_eq!(pages.advise(base, HUGE_PAGE_BYTES - 1), 0);
+        assert_eq!(pages.advise(base, 2 * HUGE_PAGE_BYTES), HUGE_PAGE_BYTES);
+        assert_eq!(pages.advise(base, 2 * HUGE_PAGE_BYTES), 0);
+    }
+
+    #[test]
+    fn huge_pages_that_lose_a_millisecond_end_the_asking() {
+        let pages = HugePages::of(100);
+        pages.note_small(100_000, HUGE_PAGE_BYTES / 4);
+        let left = || pages.left.load(Ordering::Relaxed);
+        for ns in [100_000, 100_000, 100_000, 2_300_000] {
+            pages.note_huge(ns);
+        }
+        assert_eq!(left(), 100, "gains of a millisecond count against the loss of 1.9");
+        pages.note_huge(600_000);
+        assert_eq!(left(), 0);
+    }
+
+    #[test]
+    fn loads_ask_again_ten_seconds_after_a_loss() {
+        assert!(!is_recent(0, 5_000), "never lost");
+        assert!(is_recent(5_000, 14_999));
+        assert!(!is_recent(5_000, 15_000));
+    }
+
+    #[test]
+    fn the_first_range_is_small_and_touched_ranges_stay_small() {
+        let region = crate::region::Region::aligned(4 * HUGE_PAGE_BYTES).unwrap();
+        let pages = HugePages::of(3);
+        let left = || pages.left.load(Ordering::Relaxed);
+        let at = |number: usize| region.address() as usize + number * HUGE_PAGE_BYTES;
+        pages.fill(at(0), HUGE_PAGE_BYTES, || true, || ());
+        assert_eq!(left(), 3, "what small pages cost is not known before");
+        pages.fill(at(1), HUGE_PAGE_BYTES, || false, || ());
+        pages.fill(at(1) + 4096, HUGE_PAGE_BYTES, || true, || ());
+        pages.fill(at(1), HUGE_PAGE_BYTES - 4096, || true, || ());
+        assert_eq!(left(), 3);
+        pages.fill(at(2), HUGE_PAGE_BYTES, || true, || ());
+        assert_eq!(left(), 2);
+    }
+}
