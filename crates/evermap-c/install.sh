@@ -12,6 +12,11 @@ PREFIX=${PREFIX:-/usr/local}
 LIBDIR=${LIBDIR:-$PREFIX/lib}
 DESTDIR=${DESTDIR:-}
 
+# Does the dynamic linker look into LIBDIR by itself? A packager's DESTDIR is installed by somebody who knows.
+is_known() {
+    [ -n "$DESTDIR" ] || ldconfig -N -X -v 2>/dev/null | grep -q "^$LIBDIR:"
+}
+
 headers() { (cd "$here/include" && find . -type f -printf '%P\n'); }
 
 install_all() {
@@ -20,6 +25,9 @@ install_all() {
     "$here/link.sh" "$1" "$stage"
     so=$(basename "$stage"/lib/libevermap.so.*.*)
     version=${so#libevermap.so.}
+    # Where the dynamic linker does not look, programs say where the library is.
+    rpath=
+    is_known || rpath=' -Wl,-rpath,${libdir}'
     # From LIBDIR/cmake/evermap to PREFIX.
     up=$(realpath --canonicalize-missing --relative-to="$LIBDIR/cmake/evermap" "$PREFIX")
 
@@ -33,6 +41,7 @@ install_all() {
         "$DESTDIR$LIBDIR/"
     fill() {
         sed -e "s|@PREFIX@|$PREFIX|; s|@LIBDIR@|$LIBDIR|; s|@VERSION@|$version|; s|@UP@|$up|" \
+            -e "s|@RPATH@|$rpath|" \
             "$here/package/$1.in" >"$stage/$1"
         install -m 644 "$stage/$1" "$DESTDIR$LIBDIR/$2/"
     }
@@ -41,7 +50,7 @@ install_all() {
     fill evermapConfigVersion.cmake cmake/evermap
     echo "installed libevermap $version in $DESTDIR$LIBDIR, headers in $DESTDIR$PREFIX/include"
     # A packager's DESTDIR is no place that programs load from.
-    if [ -z "$DESTDIR" ] && [ "$(id -u)" -eq 0 ] && command -v ldconfig >/dev/null; then
+    if [ -z "$DESTDIR" ] && [ -z "$rpath" ] && [ "$(id -u)" -eq 0 ]; then
         ldconfig
     fi
 }

@@ -133,6 +133,8 @@ typedef enum em_status {
     EM_WOULD_DEADLOCK = 35,     /**< the calling thread has it locked and would wait for itself [EDEADLK] */
     EM_NOT_LOCKED = 36,         /**< the calling thread has not locked the shared object [ENOLCK] */
     EM_FILE_SIZE_LIMIT = 37,    /**< the file would grow past `ulimit -f` [EFBIG] */
+    EM_FOREIGN_POINTER = 38,    /**< the commit would store pointers out of the object [EFAULT] */
+    EM_OTHER_BUILD = 39,        /**< the object has pointers into another build of a program [ENOEXEC] */
     EM_CLOSED = 100,            /**< no open handle: closed, never opened, or NULL [EBADF] */
     EM_READ_ONLY = 101,         /**< the object is open for reading [EROFS] */
     EM_FORKED = 102,            /**< a forked child of the process that opened it [ECHILD] */
@@ -193,6 +195,23 @@ typedef enum em_in_children {
     EM_IN_CHILDREN_PRIVATE = 1    /**< store to it as well; nobody else sees that, nothing commits it */
 } em_in_children;
 
+/** What a commit does about pointers that lead out of the object into memory that the next process
+ * does not have: the C heap, a stack, a library, another store. */
+typedef enum em_foreign_pointers {
+    EM_FOREIGN_REPORT = 0, /**< commit, and report each place once, see em_on_foreign_pointer(). If
+                                it leads into a program or library, its build is recorded: processes
+                                that have another one, or have it elsewhere, get EM_OTHER_BUILD when
+                                they open the object */
+    EM_FOREIGN_REFUSE = 1, /**< fail with EM_FOREIGN_POINTER; nothing is committed or lost */
+    EM_FOREIGN_ALLOW = 2   /**< do not look */
+} em_foreign_pointers;
+
+/** What opening an object does that has pointers into a build that this process has not. */
+typedef enum em_other_builds {
+    EM_OTHER_BUILDS_REFUSE = 0, /**< fail with EM_OTHER_BUILD */
+    EM_OTHER_BUILDS_OPEN = 1    /**< open it: for programs that follow no such pointer */
+} em_other_builds;
+
 /** How bad a finding is. */
 typedef enum em_severity {
     EM_LEFTOVER = 0, /**< left behind by a process that died; the next one tidies it up */
@@ -223,8 +242,8 @@ typedef struct em_store_options {
     uint32_t catalog_timeout_ms;
     /** An em_verify. */
     uint32_t verify;
-    /** Zero. */
-    uint32_t reserved;
+    /** An em_other_builds. */
+    uint32_t other_builds;
     /** The file in which stores note the addresses they take; "" for none. Default: one in the
      * user's state directory. */
     const char *arena_registry;
@@ -266,9 +285,24 @@ typedef struct em_write_options {
     uint32_t early_read;
     /** An em_in_children. */
     uint32_t in_children;
+    /** An em_foreign_pointers. */
+    uint32_t foreign_pointers;
+    /** Zero. */
+    uint32_t reserved;
 } em_write_options;
 
 #define EM_WRITE_OPTIONS_DEFAULT { sizeof(em_write_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** A pointer out of an object that a commit found; it may be a number that looks like an address.
+ * Its texts live as long as the callback runs. */
+typedef struct em_foreign_pointer {
+    size_t size;         /**< sizeof(em_foreign_pointer) of the library */
+    const char *object;  /**< the object's name */
+    uint64_t address;    /**< where the pointer lies in the object */
+    uint64_t value;      /**< the address that it holds */
+    const char *into;    /**< what is there: "the C heap", a stack, a file, another store */
+    const char *message; /**< a sentence with all of it and the remedy */
+} em_foreign_pointer;
 
 /** What is known about an object. Set `size` to sizeof(em_object_info) before the call; a library
  * that knows a shorter one fills that. */
@@ -529,6 +563,8 @@ typedef struct em_import_report {
     char old_name[EM_NAME_BUFFER_BYTES];
 } em_import_report;
 
+/** Gets one pointer that leads out of an object. */
+typedef void (*em_foreign_callback)(const em_foreign_pointer *pointer, void *context);
 /** Gets one name of a list; false ends the list. */
 typedef bool (*em_name_callback)(const char *name, void *context);
 /** Gets one finding of a check; false ends the reports. */
@@ -708,6 +744,31 @@ em_status em_root_description(em_object *object, char *buffer, size_t size);
  * EM_READ_ONLY. */
 em_status em_set_root(em_object *object, void *root, size_t size,
                       const uint8_t tag[EM_TAG_BYTES], const char *description);
+
+/* ---- Pointers out of objects ---------------------------------------------------------------- */
+
+/** Sets what gets the pointers that commits report, in the thread that commits; for all objects of
+ * the process. The callback must not use the object that is committed. With NULL, as at first, the
+ * first eight of each object go to standard error. */
+void em_on_foreign_pointer(em_foreign_callback callback, void *context);
+
+/** Says that these bytes of the object hold addresses of the process by design, such as a table of
+ * functions that each process writes anew: this session's commits leave them alone. With EM_SHARE,
+ * the calling thread has to have the write lock; the same goes for the next two.
+ * Errors: EM_INVALID_ARGUMENT when they are not the object's, EM_READ_ONLY, EM_NOT_LOCKED. */
+em_status em_expect_foreign(em_object *object, const void *address, size_t size);
+
+/** Makes pointers into this program's functions and static data legal in the object, and records
+ * the program's build with the next commit: processes that have another build get EM_OTHER_BUILD
+ * when they open the object. For programs with a fixed address, linked with -no-pie. Must be alone
+ * without EM_SHARE, see THREADS.
+ * Errors: EM_UNSUPPORTED for a program whose address is another one in each process, EM_READ_ONLY. */
+em_status em_register_code(em_object *object);
+
+/** Takes away, with the next commit, which builds the object's pointers lead into: for a program
+ * that has removed or replaced them. Must be alone without EM_SHARE, see THREADS.
+ * Errors: EM_READ_ONLY, EM_NOT_LOCKED. */
+em_status em_forget_code(em_object *object);
 
 /* ---- Commits ------------------------------------------------------------------------------- */
 

@@ -7,7 +7,8 @@
  * that application only.
  *
  *     p_create("list");                                    (fails in the second run: it exists)
- *     if (p_map("list") == NULL) { perror("list"); exit(1); }
+ *     if (p_map("list") == NULL)
+ *         return fprintf(stderr, "%s\n", em_last_error_message()), 1;
  *     struct node *first = get_prime_node("list");         (NULL in the first run)
  *     struct node *node = p_malloc("list", sizeof *node);
  *     node->next = first;
@@ -19,7 +20,8 @@
  * object's pointers are good in every process, because it is mapped at the same addresses in each.
  *
  * Functions that return int give 0, or -1 with errno set; functions that return a pointer give
- * NULL then. em_last_error() and em_last_error_message() of evermap.h tell more. Threads, fork and
+ * NULL then. em_last_error_message() of evermap.h is the sentence with cause and remedy, which perror()
+ * does not have. Threads, fork and
  * what a name may be are as evermap.h says: p_malloc and p_free may be called by many threads at
  * once, p_commit, p_unmap, p_extend and p_reduce must be alone with their object (else EM_BUSY).
  */

@@ -79,8 +79,9 @@ impl From<Error> for Failure {
             Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
             _ => status::errno_of(status),
         };
-        // The one remedy that names a function of the Rust library.
+        // The remedies that name functions of the Rust library.
         let message = error.to_string().replace("`Store::create_new`", "em_store_create()");
+        let message = message.replace("with `Options::other_builds`", "with EM_OTHER_BUILDS_OPEN");
         Failure(Box::new(Details { status, errno, message }))
     }
 }

@@ -18,13 +18,14 @@ const HEADERS: [&str; 5] = [
     include_str!("../include/nvheap.h"),
 ];
 
-const CALLS: [&str; 16] = [
+const CALLS: [&str; 17] = [
     include_str!("error_calls.rs"),
     include_str!("store_calls.rs"),
     include_str!("object_calls.rs"),
     include_str!("heap_calls.rs"),
     include_str!("protection_calls.rs"),
     include_str!("sharing_calls.rs"),
+    include_str!("foreign_calls.rs"),
     include_str!("tools_calls.rs"),
     include_str!("audit_calls.rs"),
     include_str!("move_calls.rs"),
@@ -146,6 +147,7 @@ fn every_prototype_is_the_function() {
     }
     let callbacks = [
         "typedef bool (*em_name_callback)(const char *name, void *context)",
+        "typedef void (*em_foreign_callback)(const em_foreign_pointer *pointer, void *context)",
         "typedef bool (*em_finding_callback)(const em_finding *finding, void *context)",
         "typedef bool (*em_audit_callback)(const em_audit_finding *finding, void *context)",
         "typedef bool (*em_moved_callback)(const em_moved *moved, void *context)",
@@ -196,11 +198,13 @@ fn assertions() -> String {
         "#include <evermap_load.h>\n#include <evermap_transfer.h>\n#define SAME(a, b) _Static_assert((a) == (b), #a \" is \" #b)\n",
     );
     layout!(text, em_store_options:
-        size arena_bytes window_base window_end busy_timeout_ms catalog_timeout_ms verify reserved
-        arena_registry application application_key);
+        size arena_bytes window_base window_end busy_timeout_ms catalog_timeout_ms verify
+        other_builds arena_registry application application_key);
     layout!(text, em_write_options:
         size durability interval_ms log_bytes_max hot_bytes_max checkpoint_after_ms when_log_full
-        log_full_pages protection early_read in_children);
+        log_full_pages protection early_read in_children foreign_pointers reserved);
+    layout!(text, em_foreign_pointer:
+        size object address value into message);
     layout!(text, em_object_info:
         size created_ns file_bytes base_address sequence root_bytes regions capacity_bytes
         backed_bytes blocks allocated_bytes large_blocks large_bytes mode protection root_tag uuid

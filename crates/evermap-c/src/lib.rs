@@ -16,6 +16,7 @@ mod directory;
 mod error_calls;
 mod failure;
 mod fastio;
+mod foreign_calls;
 mod fork;
 mod handles;
 #[cfg(test)]

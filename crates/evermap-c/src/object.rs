@@ -1,16 +1,17 @@
 //! An open object: a writer's session or a reader's snapshot, and its root as C sees it.
 
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use evermap_core::{
-    Error, Heap, InForce, ObjectInfo, ProtectedRawSession, RawRoot, RawSession, RawShared,
-    RawSnapshot, Store,
+    Error, ForeignPointer, Heap, InForce, ObjectInfo, ProtectedRawSession, RawRoot, RawSession,
+    RawShared, RawSnapshot, Store,
 };
 
 use crate::failure::{Failure, Result};
 use crate::types::TAG_BYTES;
-use crate::{fork, status};
+use crate::{foreign_calls, fork, status};
 
 /// How it is open.
 #[allow(clippy::large_enum_variant, reason = "an object is in a box")]
@@ -71,31 +72,48 @@ pub struct Object {
     base: u64,
     access: Access,
     root: Mutex<Root>,
+    /// Where foreign pointers are expected: address and bytes. The session, which takes them only
+    /// while nobody else uses it, learns of them with the next commit.
+    expected: Mutex<Vec<(usize, usize)>>,
+    /// Foreign pointers that were told of.
+    told: AtomicUsize,
 }
 
 impl Object {
     pub fn writing(store: Store, session: RawSession) -> Object {
         let (name, root) = (session.name().to_string(), Mutex::new(session.root().into()));
         let base = first_address(&session.regions());
-        Object { store, name, base, access: Access::Writing(session), root }
+        Object::new(store, name, base, Access::Writing(session), root)
     }
 
     pub fn protected(store: Store, session: ProtectedRawSession) -> Object {
         let (name, root) = (session.name().to_string(), Mutex::new(session.root().into()));
         let base = first_address(&session.regions());
-        Object { store, name, base, access: Access::Protected(session), root }
+        Object::new(store, name, base, Access::Protected(session), root)
     }
 
     pub fn reading(store: Store, snapshot: RawSnapshot) -> Object {
         let (name, root) = (snapshot.name().to_string(), Mutex::new(snapshot.root().into()));
         let base = first_address(&snapshot.regions());
-        Object { store, name, base, access: Access::Reading(snapshot), root }
+        Object::new(store, name, base, Access::Reading(snapshot), root)
+    }
+
+    fn new(store: Store, name: String, base: u64, access: Access, root: Mutex<Root>) -> Object {
+        Object {
+            store,
+            name,
+            base,
+            access,
+            root,
+            expected: Mutex::default(),
+            told: AtomicUsize::new(0),
+        }
     }
 
     pub fn sharing(store: Store, shared: RawShared) -> Object {
         let (name, root) = (shared.name().to_string(), Mutex::new(shared.root().into()));
         let base = first_address(&shared.regions());
-        Object { store, name, base, access: Access::Shared(shared), root }
+        Object::new(store, name, base, Access::Shared(shared), root)
     }
 
     pub fn name(&self) -> &str {
@@ -318,8 +336,65 @@ impl Object {
         Ok(())
     }
 
+    /// Foreign pointers in these bytes of the object are the program's business.
+    ///
+    /// # Errors
+    /// `READ_ONLY`, `INVALID_ARGUMENT`.
+    pub fn expect_foreign(&self, address: usize, bytes: usize) -> Result<()> {
+        if !self.is_writing() {
+            return Err(Failure::read_only(&self.name));
+        }
+        let last = (address as u64).checked_add(bytes as u64);
+        let has = |(base, length): &(u64, u64)| {
+            address as u64 >= *base && last.is_some_and(|last| last <= base + length)
+        };
+        if !self.regions().iter().any(has) {
+            let message = format!("{bytes} bytes at {address:#x} are not the object's");
+            return Err(Failure::argument(message));
+        }
+        if let Access::Shared(shared) = &self.access {
+            return Ok(shared.expect_foreign(address, bytes)?);
+        }
+        self.lock_expected().push((address, bytes));
+        Ok(())
+    }
+
+    fn lock_expected(&self) -> MutexGuard<'_, Vec<(usize, usize)>> {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the program of foreign pointers that a commit found.
+    pub fn report_foreign(&self, pointers: &[ForeignPointer]) {
+        let before = self.told.fetch_add(pointers.len(), Ordering::Relaxed);
+        foreign_calls::report(&self.name, before, pointers);
+    }
+
+    /// Makes pointers into this program legal, and records its build.
+    ///
+    /// # Errors
+    /// `UNSUPPORTED`, `READ_ONLY`.
+    pub fn register_code(&mut self) -> Result<()> {
+        on_session!(self, session => Ok(session.register_code()?))
+    }
+
+    /// Takes the record of builds away.
+    ///
+    /// # Errors
+    /// `READ_ONLY`, `DAMAGED`.
+    pub fn forget_code(&mut self) -> Result<()> {
+        on_session!(self, session => Ok(session.forget_code()?))
+    }
+
     pub fn commit(&mut self) -> Result<bool> {
         let root = self.root()?;
+        let expected = std::mem::take(&mut *self.lock_expected());
+        for (address, bytes) in expected {
+            match &mut self.access {
+                Access::Writing(session) => session.expect_foreign(address, bytes),
+                Access::Protected(session) => session.expect_foreign(address, bytes),
+                Access::Shared(_) | Access::Reading(_) | Access::Nothing => {}
+            }
+        }
         let changed = on_session!(self, session => {
             if root.pending {
                 let block = NonNull::new(root.address as *mut u8);
@@ -329,6 +404,12 @@ impl Object {
             Ok(session.commit()?)
         })?;
         self.lock_root().pending = false;
+        let foreign = match &mut self.access {
+            Access::Writing(session) => session.foreign_pointers(),
+            Access::Protected(session) => session.foreign_pointers(),
+            Access::Shared(_) | Access::Reading(_) | Access::Nothing => Vec::new(),
+        };
+        self.report_foreign(&foreign);
         Ok(changed)
     }
 

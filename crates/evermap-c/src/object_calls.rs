@@ -4,19 +4,20 @@ use std::ffi::{c_char, c_void};
 use std::time::{Duration, SystemTime};
 
 use evermap_core::{
-    Durability, InChildren, InForce, Protection, RawShared, Reads, ShareOptions, WhenLogFull,
-    WriteOptions,
+    Durability, ForeignPointers, InChildren, InForce, Protection, RawShared, Reads, ShareOptions,
+    WhenLogFull, WriteOptions,
 };
 
-use crate::arguments::{array, cut, give_text, options, out, place, text};
+use crate::arguments::{array, cut, give_text, options, out, place, refuse_reserved, text};
 use crate::failure::{self, Failure, Result};
 use crate::handles::{Alone, look, share, take};
 use crate::object::Object;
 use crate::types::{
     DESCRIPTION_BUFFER_BYTES, DURABILITY_CLOSE, DURABILITY_COMMIT, DURABILITY_INTERVAL,
-    IN_CHILDREN_PRIVATE, IN_CHILDREN_READ_ONLY, PROTECTION_KEYS, PROTECTION_OFF, PROTECTION_PAGES,
-    READ, SHARE, TAG_BYTES, WHEN_LOG_FULL_REFUSE, WHEN_LOG_FULL_REPLACE, WRITE, em_mode, em_object,
-    em_object_info, em_status, em_store, em_write_options,
+    FOREIGN_ALLOW, FOREIGN_REFUSE, FOREIGN_REPORT, IN_CHILDREN_PRIVATE, IN_CHILDREN_READ_ONLY,
+    PROTECTION_KEYS, PROTECTION_OFF, PROTECTION_PAGES, READ, SHARE, TAG_BYTES,
+    WHEN_LOG_FULL_REFUSE, WHEN_LOG_FULL_REPLACE, WRITE, em_mode, em_object, em_object_info,
+    em_status, em_store, em_write_options,
 };
 use crate::{addresses, fork, handles, stores};
 
@@ -69,6 +70,13 @@ unsafe fn write_options(given: *const em_write_options) -> Result<Option<WriterO
         PROTECTION_KEYS => Protection::Keys,
         other => return Err(Failure::argument(format!("{other} is no em_protection"))),
     };
+    refuse_reserved(given.reserved)?;
+    made = made.foreign_pointers(match given.foreign_pointers {
+        FOREIGN_REPORT => ForeignPointers::Report,
+        FOREIGN_REFUSE => ForeignPointers::Refuse,
+        FOREIGN_ALLOW => ForeignPointers::Allow,
+        other => return Err(Failure::argument(format!("{other} is no em_foreign_pointers"))),
+    });
     let reads = if given.early_read == 0 { Reads::Acknowledged } else { Reads::EarlyRead };
     let write = made.log_full_pages(given.log_full_pages != 0);
     Ok(Some(WriterOptions { write, protection, reads }))
@@ -307,6 +315,7 @@ pub unsafe extern "C" fn em_commit(object: *mut em_object, changed: *mut bool) -
             Some(shared) => {
                 let committed = shared.commit()?;
                 addresses::change(object as u64, &shared.regions());
+                share(object)?.report_foreign(&shared.foreign_pointers()?);
                 committed
             }
             None => take(object)?.object()?.commit()?,
@@ -318,7 +327,7 @@ pub unsafe extern "C" fn em_commit(object: *mut em_object, changed: *mut bool) -
 }
 
 /// An object that is open for sharing, for calls that must not keep other threads from theirs.
-fn shared(object: *const em_object) -> Result<Option<RawShared>> {
+pub fn shared(object: *const em_object) -> Result<Option<RawShared>> {
     Ok(share(object)?.as_shared().cloned())
 }
 
@@ -352,6 +361,7 @@ pub extern "C" fn em_reserve(object: *mut em_object, bytes: u64) -> em_status {
         Some(shared) => {
             let reserved = shared.reserve(bytes);
             addresses::change(object as u64, &shared.regions());
+            share(object)?.report_foreign(&shared.foreign_pointers()?);
             Ok(reserved?)
         }
         None => change(object, |object| object.reserve(bytes)),

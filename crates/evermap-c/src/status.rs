@@ -64,6 +64,8 @@ statuses! {
     WOULD_DEADLOCK = 35, EDEADLK;
     NOT_LOCKED = 36, ENOLCK;
     FILE_SIZE_LIMIT = 37, EFBIG;
+    FOREIGN_POINTER = 38, EFAULT;
+    OTHER_BUILD = 39, ENOEXEC;
     CLOSED = 100, EBADF;
     READ_ONLY = 101, EROFS;
     FORKED = 102, ECHILD;
@@ -132,6 +134,8 @@ pub fn status_of(error: &Error) -> em_status {
         Error::WouldDeadlock { .. } => WOULD_DEADLOCK,
         Error::NotLocked { .. } => NOT_LOCKED,
         Error::FileSizeLimit { .. } => FILE_SIZE_LIMIT,
+        Error::ForeignPointer { .. } => FOREIGN_POINTER,
+        Error::OtherBuild { .. } => OTHER_BUILD,
         // The enum may grow; the test beside this fails until the new variant has a status.
         _ => INTERNAL,
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use evermap_core::{ApplicationKey, Options, Store, Verify, Window};
 
-use crate::arguments::{give_text, options, path, place, refuse_reserved, text};
+use crate::arguments::{give_text, options, path, place, text};
 use crate::failure::{self, Failure, Result};
 use crate::stores::{find, insert, prepare, remove};
 use crate::types::{
-    TAG_BYTES, VERIFY_BACKGROUND, VERIFY_FULL, VERIFY_SUPERBLOCK, em_name_callback, em_status,
-    em_store, em_store_options,
+    OTHER_BUILDS_OPEN, OTHER_BUILDS_REFUSE, TAG_BYTES, VERIFY_BACKGROUND, VERIFY_FULL,
+    VERIFY_SUPERBLOCK, em_name_callback, em_status, em_store, em_store_options,
 };
 use crate::{reserve, status};
 
@@ -23,8 +23,12 @@ type Choices = (Options, Option<ApplicationKey>);
 unsafe fn choices(given: *const em_store_options) -> Result<Choices> {
     // SAFETY: passed on from the caller.
     let Some(given) = (unsafe { options(given) })? else { return Ok(Choices::default()) };
-    refuse_reserved(given.reserved)?;
     let mut made = Options::new();
+    made = made.other_builds(match given.other_builds {
+        OTHER_BUILDS_REFUSE => false,
+        OTHER_BUILDS_OPEN => true,
+        other => return Err(Failure::argument(format!("{other} is no em_other_builds"))),
+    });
     if given.arena_bytes != 0 {
         made = made.arena_bytes(given.arena_bytes);
     }

@@ -31,6 +31,11 @@ constants! {
     PROTECTION_KEYS = 2;
     IN_CHILDREN_READ_ONLY = 0;
     IN_CHILDREN_PRIVATE = 1;
+    FOREIGN_REPORT = 0;
+    FOREIGN_REFUSE = 1;
+    FOREIGN_ALLOW = 2;
+    OTHER_BUILDS_REFUSE = 0;
+    OTHER_BUILDS_OPEN = 1;
     TYPED = 0;
     PARTLY = 1;
     UNTYPED = 2;
@@ -121,7 +126,7 @@ pub struct em_store_options {
     pub busy_timeout_ms: u32,
     pub catalog_timeout_ms: u32,
     pub verify: u32,
-    pub reserved: u32,
+    pub other_builds: u32,
     pub arena_registry: *const c_char,
     pub application: *const c_char,
     pub application_key: *const u8,
@@ -141,6 +146,18 @@ pub struct em_write_options {
     pub protection: u32,
     pub early_read: u32,
     pub in_children: u32,
+    pub foreign_pointers: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+pub struct em_foreign_pointer {
+    pub size: usize,
+    pub object: *const c_char,
+    pub address: u64,
+    pub value: u64,
+    pub into: *const c_char,
+    pub message: *const c_char,
 }
 
 #[repr(C)]
@@ -327,6 +344,8 @@ pub struct em_import_report {
     pub old_name: [c_char; NAME_BUFFER_BYTES],
 }
 
+pub type em_foreign_callback =
+    Option<unsafe extern "C" fn(pointer: *const em_foreign_pointer, context: *mut c_void)>;
 pub type em_name_callback =
     Option<unsafe extern "C" fn(name: *const c_char, context: *mut c_void) -> bool>;
 pub type em_finding_callback =

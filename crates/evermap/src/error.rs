@@ -364,6 +364,35 @@ pub enum Error {
         /// The path of one of them.
         first: String,
     },
+    /// A commit would store pointers that lead out of the object.
+    #[error(
+        "object `{object}` would hold {count} pointers out of it (the first at {at:#x}: {word:#x}, which is in {into}); they lead nowhere in the next process: allocate what they point to in the object, or let the session report or allow such pointers"
+    )]
+    ForeignPointer {
+        /// The object's name.
+        object: String,
+        /// How many there are; the others may be numbers that look like addresses.
+        count: u64,
+        /// Address of the first one.
+        at: u64,
+        /// Where it leads.
+        word: u64,
+        /// Name of the mapping there.
+        into: String,
+    },
+    /// The object has pointers into a program or library, and this process has another build of it,
+    /// or has it elsewhere.
+    #[error(
+        "object `{object}` has pointers into {recorded}; this process has {found}. Open it with that build at that address (programs that are linked with -no-pie have fixed ones); if no such pointer is used, open the store with `Options::other_builds`"
+    )]
+    OtherBuild {
+        /// The object's name.
+        object: String,
+        /// The program or library that the pointers lead into, with its build and address.
+        recorded: String,
+        /// What this process has in its place.
+        found: String,
+    },
     /// What was to be imported is no whole export.
     #[error("{} is no whole export of an object: found {found}, expected {expected}; export the object again", path.display())]
     BadExport {

@@ -199,6 +199,73 @@ pub const LOG_REQUIRED_OFFSET: u64 = std::mem::offset_of!(Superblock, log_requir
 /// Where `commit_sequence` lies in the file.
 pub const COMMIT_SEQUENCE_OFFSET: u64 = std::mem::offset_of!(Superblock, commit_sequence) as u64;
 
+/// First eight bytes of a [`CodeRecord`].
+pub const CODE_MAGIC: [u8; 8] = *b"EVMCODE\n";
+/// Version of the record that this build writes.
+pub const CODE_VERSION: u32 = 1;
+/// Programs and libraries that a record has room for.
+pub const CODE_MODULES_MAX: usize = 10;
+/// Flag of a record: more modules were met than it has room for.
+pub const CODE_MORE: u32 = 1;
+/// Flag of a module: it was linked at a fixed address.
+pub const CODE_FIXED: u8 = 1;
+/// Flag of a module: the program registered it, so that pointers into it are legal.
+pub const CODE_REGISTERED: u8 = 2;
+/// Flag of a module: it has no build-id; `build` is made of its contents.
+pub const CODE_WITHOUT_BUILD_ID: u8 = 4;
+
+/// A program or library that pointers of an object lead into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct CodeModule {
+    /// First address of it in the process that committed the pointers.
+    pub base: u64,
+    /// Bytes of addresses that it has.
+    pub bytes: u64,
+    /// What was added to the addresses it was linked at: 0 for one with a fixed address.
+    pub bias: u64,
+    /// Bytes of `build` in use.
+    pub build_length: u8,
+    /// [`CODE_FIXED`], [`CODE_REGISTERED`], [`CODE_WITHOUT_BUILD_ID`].
+    pub flags: u8,
+    /// Bytes of `name` in use.
+    pub name_length: u8,
+    /// Zero.
+    pub reserved0: [u8; 5],
+    /// The build-id that the linker gave it.
+    pub build: [u8; 32],
+    /// End of its file's name.
+    pub name: [u8; 32],
+}
+const _: () = assert!(size_of::<CodeModule>() == 96);
+
+/// Which builds of programs and libraries an object's pointers lead into. It takes the root area of
+/// a raw object, whose root is a block; an area that does not begin with [`CODE_MAGIC`] has none.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CodeRecord {
+    /// [`CODE_MAGIC`].
+    pub magic: [u8; 8],
+    /// [`CODE_VERSION`].
+    pub version: u32,
+    /// CRC32C of the record with this field zero.
+    pub checksum: u32,
+    /// Modules in use.
+    pub count: u32,
+    /// [`CODE_MORE`].
+    pub flags: u32,
+    /// Address of the first such pointer that was found, and what it held; zero for none.
+    pub first_at: u64,
+    /// See `first_at`.
+    pub first_word: u64,
+    /// Zero.
+    pub reserved0: [u64; 3],
+    /// The modules.
+    pub modules: [CodeModule; CODE_MODULES_MAX],
+}
+const _: () = assert!(size_of::<CodeRecord>() == 1024);
+const _: () = assert!(size_of::<CodeRecord>() <= ROOT_AREA_BYTES);
+
 /// What the allocator keeps of one chunk, apart from the chunk's data so that a commit after many
 /// allocations dirties few pages.
 ///

@@ -106,13 +106,13 @@ pub use api::{
     Verify, WritePass, WritePermit, WriteScope,
 };
 #[cfg(not(target_family = "wasm"))]
-pub use commit::{Durability, InChildren, WhenLogFull, WriteOptions};
+pub use commit::{Durability, ForeignPointers, InChildren, WhenLogFull, WriteOptions};
 pub use error::{Error, Result};
 #[cfg(feature = "serde")]
 pub use evermap_derive::PersistDeserialize;
 pub use evermap_derive::{Persist, PersistHash, Plain};
 #[cfg(not(target_family = "wasm"))]
-pub use object::{InForce, Protection};
+pub use object::{ForeignPointer, InForce, Protection};
 #[cfg(feature = "serde")]
 pub use persist::serde;
 pub use persist::{

@@ -71,6 +71,8 @@ using bad_guest_root = status_error<EM_BAD_GUEST_ROOT>;
 using would_deadlock = status_error<EM_WOULD_DEADLOCK>;
 using not_locked = status_error<EM_NOT_LOCKED>;
 using file_size_limit = status_error<EM_FILE_SIZE_LIMIT>;
+using foreign_pointer = status_error<EM_FOREIGN_POINTER>;
+using other_build = status_error<EM_OTHER_BUILD>;
 using closed = status_error<EM_CLOSED>;
 using read_only = status_error<EM_READ_ONLY>;
 using forked = status_error<EM_FORKED>;
@@ -148,6 +150,8 @@ namespace detail {
     case EM_WOULD_DEADLOCK: throw would_deadlock(message);
     case EM_NOT_LOCKED: throw not_locked(message);
     case EM_FILE_SIZE_LIMIT: throw file_size_limit(message);
+    case EM_FOREIGN_POINTER: throw foreign_pointer(message);
+    case EM_OTHER_BUILD: throw other_build(message);
     case EM_CLOSED: throw closed(message);
     case EM_READ_ONLY: throw read_only(message);
     case EM_FORKED: throw forked(message);

@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <typeinfo>
@@ -89,15 +90,18 @@ class polymorphic : public detail::polymorphic_base {
   /** Brings the copies up to date, in a session; adds classes that are new. Dirties them only if
    *  the program lies elsewhere than when they were committed. */
   void restore() {
-    if (anchor() <= detail::heap_of_process) {
+    em_object* const object = em_object_of(this);
+    if (object == nullptr) {
       return;
     }
+    check_memory(object);
     check_entries();
-    (restore_class<Classes>(), ...);
+    (restore_class<Classes>(object), ...);
   }
 
   /** The same in a snapshot, where the pages of the copies are made this process's own. */
   void restore_in(em_object* snapshot) const {
+    check_memory(snapshot);
     check_entries();
     (patch_class<Classes>(snapshot), ...);
   }
@@ -119,6 +123,32 @@ class polymorphic : public detail::polymorphic_base {
       ++i;
     }
     return i;
+  }
+
+  /** Nothing that was read from the file is followed before it was looked at: throws `damaged` when
+   *  the entries are not in the object. */
+  void check_memory(em_object* object) const {
+    const bool is_own = anchor() == reinterpret_cast<std::uintptr_t>(em_object_base(object));
+    bool sound = is_own && is_sound(object, entries_);
+    for (std::size_t i = 0; sound && i < entries_.size(); ++i) {
+      const detail::class_entry& entry = entries_[i];
+      sound = is_sound(object, entry.copy) &&
+              em_contains(object, entry.name.data(), entry.name.size());
+    }
+    if (!sound) {
+      detail::raise(EM_DAMAGED, "the registered classes of an object lead out of it; restore the "
+                                "object from a backup");
+    }
+  }
+
+  /** Do all elements of a vector lie in the object? */
+  template <class T>
+  static bool is_sound(em_object* object, const vector<T>& all) noexcept {
+    const auto first = reinterpret_cast<std::uintptr_t>(all.data());
+    return all.size() <= all.capacity() &&
+           all.capacity() < std::numeric_limits<std::size_t>::max() / sizeof(T) &&
+           (all.capacity() == 0 ||
+            (first % alignof(T) == 0 && em_contains(object, all.data(), all.capacity() * sizeof(T))));
   }
 
   /** Throws if the object may have values of a class that this program would call by stale
@@ -149,7 +179,7 @@ class polymorphic : public detail::polymorphic_base {
   }
 
   template <class T>
-  void restore_class() {
+  void restore_class(em_object* object) {
     const detail::vtable_group& group = detail::group_of<T>();
     const std::size_t i = find<T>();
     if (i == entries_.size()) {
@@ -160,6 +190,8 @@ class polymorphic : public detail::polymorphic_base {
     if (!std::equal(group.first, group.first + group.words, copy.begin())) {
       std::copy(group.first, group.first + group.words, copy.begin());
     }
+    // Addresses of this process, by design; only writers can say so.
+    detail::check(em_expect_foreign(object, copy.data(), copy.size() * sizeof copy[0]));
     detail::vtable_copies<T>::set(anchor(), reinterpret_cast<std::uintptr_t>(copy.data()));
   }
 

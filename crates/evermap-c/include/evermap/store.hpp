@@ -42,6 +42,8 @@ struct store_options {
   std::uint64_t window_end = 0;
   /** The file in which stores note their addresses; an empty path for none. */
   std::optional<std::filesystem::path> arena_registry;
+  /** What to do about objects with pointers into a build that this process has not. */
+  em_other_builds other_builds = EM_OTHER_BUILDS_REFUSE;
 };
 
 /** Choices of one writer; zero is the default of `em_write_options`. */
@@ -58,6 +60,8 @@ struct write_options {
   em_protection protection = EM_PROTECTION_OFF;
   /** What forked children may do with the object's memory. */
   em_in_children in_children = EM_IN_CHILDREN_READ_ONLY;
+  /** What commits do about pointers that lead out of the object. */
+  em_foreign_pointers foreign_pointers = EM_FOREIGN_REPORT;
 };
 
 namespace detail {
@@ -81,6 +85,7 @@ inline em_write_options options_of(const write_options& options) {
   given.log_full_pages = options.log_full_pages;
   given.protection = options.protection;
   given.in_children = options.in_children;
+  given.foreign_pointers = options.foreign_pointers;
   return given;
 }
 
@@ -205,12 +210,14 @@ class open_object {
   }
 
   /** The root if there is one, after a look at its tag. */
-  void* checked_root(const tag& expected, std::size_t size, const std::string& description) const {
+  void* checked_root(const tag& expected, std::size_t size, std::size_t align,
+                     const std::string& description) const {
     void* const root = raw_root();
     if (root == nullptr) {
       return nullptr;
     }
-    if (root_tag() != expected || root_size() < size) {
+    if (root_tag() != expected || root_size() < size ||
+        reinterpret_cast<std::uintptr_t>(root) % align != 0) {
       throw schema_mismatch("object `" + name() + "` holds another type:\n  stored:   " +
                             root_description() + "\n  expected: " + description +
                             "\nopen it with the type, the compiler's library and the ABI it was "
@@ -300,7 +307,8 @@ class session : public detail::open_object {
    *  Errors: `schema_mismatch` when it is of another type. */
   template <class T>
   T* root() {
-    auto* const value = static_cast<T*>(checked_root(tag_of<T>(), sizeof(T), description<T>()));
+    auto* const value =
+        static_cast<T*>(checked_root(tag_of<T>(), sizeof(T), alignof(T), description<T>()));
     if constexpr (detail::is_registry<T>) {
       if (value != nullptr) {
         remember_classes<T>();
@@ -315,6 +323,7 @@ class session : public detail::open_object {
    *  left alone. */
   template <class T>
   void set_root(T* value) {
+    detail::check_residence<T>();
     set_raw_root(value, sizeof(T), tag_of<T>(), description<T>());
     remember_classes<T>();
   }
@@ -373,6 +382,11 @@ class session : public detail::open_object {
   }
   /** Makes everything committed so far durable, at any durability. */
   void sync() { detail::check(em_sync(handle())); }
+  /** Makes pointers into this program's functions and static data legal, and has other builds of it
+   *  refuse the object, from the next commit on. Errors: `unsupported` unless the program has a fixed
+   *  address (-no-pie). */
+  void register_code() { detail::check(em_register_code(handle())); }
+
   /** Makes room, durably, so that allocating `bytes` bytes meets no full disk. Commits. */
   void reserve(std::uint64_t bytes) { detail::check(em_reserve(handle(), bytes)); }
   /** Gives up to `bytes_max` bytes of the object's unused end back; commits. How many it were. */
@@ -450,7 +464,7 @@ class snapshot : public detail::open_object {
   template <class T>
   const T* root() {
     auto* const value =
-        static_cast<const T*>(checked_root(tag_of<T>(), sizeof(T), description<T>()));
+        static_cast<const T*>(checked_root(tag_of<T>(), sizeof(T), alignof(T), description<T>()));
     if constexpr (detail::is_registry<T>) {
       classes_ = [](snapshot& self) { self.root<T>(); };
       if (value != nullptr) {
@@ -469,7 +483,7 @@ class snapshot : public detail::open_object {
       throw schema_mismatch("object `" + name() + "` holds another type:\n  stored:   " + stored +
                             "\n  expected: " + std::string(expected));
     }
-    return static_cast<const T*>(checked_root(root_tag(), sizeof(T), std::string(expected)));
+    return static_cast<const T*>(checked_root(root_tag(), sizeof(T), alignof(T), std::string(expected)));
   }
 
   /** Goes on to the newest commit; false when this is it. Pointers into the older one dangle then.
@@ -613,6 +627,7 @@ class store {
     given.busy_timeout_ms = detail::milliseconds(options.busy_timeout);
     given.catalog_timeout_ms = detail::milliseconds(options.catalog_timeout);
     given.verify = options.verify;
+    given.other_builds = options.other_builds;
     given.arena_registry = options.arena_registry ? options.arena_registry->c_str() : nullptr;
     given.application = options.application ? options.application->c_str() : nullptr;
     detail::check(open(path.c_str(), &given, &store_));

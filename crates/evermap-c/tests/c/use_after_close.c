@@ -53,6 +53,9 @@ static void with_object(em_object *o)
     REFUSED(em_read_unlock(o), EM_CLOSED, "handle");
     REFUSED(em_write_lock(o), EM_CLOSED, "handle");
     REFUSED(em_write_unlock(o), EM_CLOSED, "handle");
+    REFUSED(em_expect_foreign(o, buffer, 8), EM_CLOSED, "handle");
+    REFUSED(em_register_code(o), EM_CLOSED, "handle");
+    REFUSED(em_forget_code(o), EM_CLOSED, "handle");
     REFUSED(em_object_close(o), EM_CLOSED, "handle");
 }
 
@@ -85,9 +88,17 @@ static void arguments_that_are_missing(em_store *store, em_object *object)
     short_options.verify = 9;
     REFUSED(em_store_open("x", &short_options, &opened), EM_INVALID_ARGUMENT, "em_verify");
     short_options.verify = 0;
-    short_options.reserved = 1;
-    REFUSED(em_store_open("x", &short_options, &opened), EM_INVALID_ARGUMENT, "reserved");
-    short_options.reserved = 0;
+    short_options.other_builds = 2;
+    REFUSED(em_store_open("x", &short_options, &opened), EM_INVALID_ARGUMENT, "em_other_builds");
+    short_options.other_builds = 0;
+    em_write_options write = EM_WRITE_OPTIONS_DEFAULT;
+    em_object *second;
+    write.foreign_pointers = 3;
+    REFUSED(em_object_open(store, "x", EM_WRITE, &write, &second), EM_INVALID_ARGUMENT,
+            "em_foreign_pointers");
+    write.foreign_pointers = 0;
+    write.reserved = 1;
+    REFUSED(em_object_open(store, "x", EM_WRITE, &write, &second), EM_INVALID_ARGUMENT, "reserved");
     short_options.window_base = 1;
     REFUSED(em_store_open("x", &short_options, &opened), EM_UNSUPPORTED, "window");
     short_options.window_base = 0;

@@ -89,6 +89,50 @@ fn everything(compiler: &str, flags: &[&str], link: Link, what: &str) {
     }
 }
 
+/// Elements that are made outside of the object, for every function of a container that creates
+/// some; looked at again by a second process.
+fn elements(compiler: &str, flags: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let source = source("elements.cpp");
+    let program = compile(compiler, &source, directory.path(), Link::Shared, flags);
+    let store = directory.path().join("store");
+    for _ in 0..2 {
+        assert_eq!(run(&program, &[&store]), "1146 cases, all looked at\n");
+    }
+}
+
+#[test]
+fn elements_with_long_texts_are_created_in_the_object_by_every_function_in_cpp17() {
+    let Some(cpp) = cpp() else { return };
+    elements(cpp, &["-std=c++17", "-O0"]);
+}
+
+#[test]
+#[ignore = "takes long: a minute to compile"]
+fn elements_with_long_texts_are_created_in_the_object_by_every_function_in_cpp20_under_sanitizers()
+{
+    let Some(cpp) = cpp() else { return };
+    elements(cpp, &[&SANITIZED[..], &["-O0"]].concat());
+}
+
+#[test]
+#[ignore = "takes long: a minute to compile"]
+fn elements_with_long_texts_are_created_in_the_object_by_every_function_with_clang() {
+    let Some(clang) = compiler("clang++") else { return };
+    elements(clang, &["-std=c++17", "-O0"]);
+    elements(clang, &["-std=c++20", "-O0"]);
+}
+
+#[test]
+fn pointers_out_of_objects_are_caught_by_the_commit_and_flipped_roots_are_no_signal() {
+    let Some(cpp) = cpp() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["-std=c++17", "-O1", "-fPIE", "-pie"];
+    let foreign = compile(cpp, &source("foreign.cpp"), directory.path(), Link::Shared, &flags);
+    let output = run(&foreign, &[directory.path().join("store"), directory.path().join("other")]);
+    assert!(output.contains(" refused, "), "{output}");
+}
+
 #[test]
 fn containers_errors_and_virtual_functions_keep_their_promises_in_cpp17() {
     let Some(cpp) = cpp() else { return };
@@ -200,6 +244,7 @@ fn types_that_cannot_live_in_an_object_do_not_compile() {
     precompile.arg(directory.path().join("evermap.hpp.gch"));
     staged::run(precompile.arg(staged().join("include/evermap.hpp")));
     let refusal = "holds addresses that mean nothing in another process";
+    let member = "a member of this class would keep its memory in the process's heap";
     for (number, (statement, message)) in [
         ("(void)s.make<std::string>();", "in the process's heap; use the one with"),
         ("(void)s.make<evermap::vector<std::string>>()->emplace_back();", "use the one with"),
@@ -209,6 +254,28 @@ fn types_that_cannot_live_in_an_object_do_not_compile() {
         ("(void)s.make<void (*)()>();", refusal),
         ("evermap::session t(s);", "use of deleted function"),
         ("(void)s.make<evermap::polymorphic<int>>();", "only classes with virtual functions"),
+        (
+            "struct root { std::map<std::string, int> m; }; (void)s.find_or_make_root<root>();",
+            member,
+        ),
+        ("struct root { int n; std::string s; }; (void)s.find_or_make_root<root>();", member),
+        (
+            "struct part { int n; std::vector<int> v; }; struct root { double d; part p; }; \
+          (void)s.find_or_make_root<root>();",
+            member,
+        ),
+        ("struct root { char n[9]; std::shared_ptr<int> p; }; (void)s.make<root>();", member),
+        (
+            "struct root { evermap::string s; std::function<void()> f; }; \
+          (void)s.make<evermap::list<root>>()->emplace_back();",
+            member,
+        ),
+        (
+            "struct root { evermap::map<evermap::string, int> m; evermap::unique_ptr<root> next; \
+          root* first; evermap::vector<root> all; std::optional<evermap::string> o; int n[4]; \
+          void (*f)(); }; (void)s.find_or_make_root<root>();",
+            "",
+        ),
         ("(void)s.make<evermap::vector<int>>();", ""),
     ]
     .iter()
@@ -298,8 +365,8 @@ fn the_program_in_the_documentation_counts_its_runs() {
     let directory = tempfile::tempdir().unwrap();
     let program = documented(cpp, 1, directory.path());
     let store = directory.path().join("store");
-    assert_eq!(run(&program, &[&store]), "Lovelace: 1\n");
-    assert_eq!(run(&program, &[&store]), "Lovelace: 2\n");
+    assert_eq!(run(&program, &[&store]), "Lovelace, Augusta Ada: 1\n");
+    assert_eq!(run(&program, &[&store]), "Lovelace, Augusta Ada: 2\n");
 }
 
 #[test]

@@ -125,6 +125,26 @@ fn programs_build_with_pkg_config_shared_and_static() {
 }
 
 #[test]
+fn programs_find_the_library_in_a_prefix_that_the_linker_does_not_know() {
+    if !is_here("pkg-config") {
+        return;
+    }
+    let place = Place::new();
+    let prefix = place.path().join("a-prefix");
+    let mut script = Command::new(here().join("install.sh"));
+    script.env("PREFIX", &prefix).env_remove("DESTDIR").env_remove("LIBDIR");
+    run(script.arg("install").arg(staged().join("lib/libevermap.a")));
+    let mut flags = Command::new("pkg-config");
+    flags.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let flags = run(flags.args(["--cflags", "--libs", "evermap"]));
+    let program = place.path().join("runs");
+    let mut compiler = Command::new("cc");
+    compiler.arg(here().join("tests/c/runs.c")).arg("-o").arg(&program);
+    run(compiler.args(flags.split_whitespace()));
+    assert_eq!(run(&mut place.command(&program)), "1 1\n");
+}
+
+#[test]
 fn programs_build_with_cmake_shared_and_static() {
     if !is_here("cmake") {
         return;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod builds;
 mod forks;
 mod headers;
 mod install;

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 use tracing::debug;
 
+use super::elsewhere::ARENAS_CHANGED;
 use super::{Key, maps};
 use crate::at_fork;
 use crate::error::{Error, Result};
@@ -38,6 +39,11 @@ const GIVEN_BACK_MAX: usize = 256;
 /// What this process has reserved now: base and length.
 pub(crate) fn reserved_here() -> Vec<(u64, u64)> {
     lock(&RESERVED).iter().map(|r| (r.base, r.end - r.base)).collect()
+}
+
+/// The same with the end, and the store's name for people.
+pub(super) fn reserved_by() -> Vec<(u64, u64, String)> {
+    lock(&RESERVED).iter().map(|r| (r.base, r.end, r.owner.clone())).collect()
 }
 
 /// What it had reserved and gave back, the latest ones: base and length.
@@ -83,6 +89,7 @@ impl Reservation {
                 debug!(base, length, owner, "reserved addresses");
                 let owner = owner.to_string();
                 lock(&RESERVED).push(Reserved { base, end: base + length, owner });
+                ARENAS_CHANGED.fetch_add(1, Ordering::AcqRel);
                 Ok(Reservation { base, length, lent: false })
             }
             Ok(at) => {
@@ -114,6 +121,7 @@ impl Drop for Reservation {
             }
         }
         lock(&RESERVED).retain(|r| r.base != self.base);
+        ARENAS_CHANGED.fetch_add(1, Ordering::AcqRel);
         // SAFETY: the range is ours; the mappings in it hold the space alive, so there are none.
         let _ = unsafe { mm::munmap(pointer(self.base), self.length as usize) };
     }
@@ -203,8 +211,16 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// The arenas: first address and the end of each.
+    pub(crate) fn arenas(&self) -> Vec<(u64, u64)> {
+        let state = lock(&self.state);
+        state.reservations.iter().map(|r| (r.base, r.base + r.length)).collect()
+    }
+
     /// Claims `base..base + length` for one owner. Nothing is mapped there yet.
     pub(crate) fn claim(self: &Arc<Self>, base: u64, length: u64) -> Result<Mapping> {
+        // What is mapped there soon was a hole before.
+        ARENAS_CHANGED.fetch_add(1, Ordering::AcqRel);
         let mut state = lock(&self.state);
         let Some(end) = base.checked_add(length) else {
             return Err(taken(&self.owner, base, 0));

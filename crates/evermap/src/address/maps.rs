@@ -30,25 +30,50 @@ pub(crate) fn parse_maps(text: &str) -> Vec<NamedRange> {
     ranges.map(|m| NamedRange { start: m.start, end: m.end, name: m.name.to_string() }).collect()
 }
 
+/// One mapping of this process.
+#[derive(Debug)]
+pub(super) struct MappedRange<'a> {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) readable: bool,
+    /// Empty for anonymous memory.
+    pub(super) name: &'a str,
+}
+
+/// What `/proc/self/maps` says, in order.
+pub(super) fn parse_mapped(text: &str) -> Vec<MappedRange<'_>> {
+    let range = |line| {
+        let Line { start, end, readable, name } = parse(line)?;
+        Some(MappedRange { start, end, readable, name: if name == ANONYMOUS { "" } else { name } })
+    };
+    text.lines().filter_map(range).collect()
+}
+
 struct Line<'a> {
     start: u64,
     end: u64,
+    readable: bool,
     name: &'a str,
 }
+
+/// Name of memory that has none.
+const ANONYMOUS: &str = "anonymous memory";
 
 /// Parses one line: `start-end perms offset dev inode   name`.
 fn parse(line: &str) -> Option<Line<'_>> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
+    let readable = rest.starts_with('r');
     let mut rest = rest;
     for _ in 0..4 {
-        rest = rest.trim_start().split_once(' ')?.1;
+        rest = rest.trim_start().split_once(' ').map_or("", |(_, rest)| rest);
     }
     let name = rest.trim();
     Some(Line {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
-        name: if name.is_empty() { "anonymous memory" } else { name },
+        readable,
+        name: if name.is_empty() { ANONYMOUS } else { name },
     })
 }
 

@@ -337,6 +337,24 @@ impl Central {
         }
     }
 
+    /// Does an allocated block have this address?
+    pub(super) fn is_allocated(&self, address: u64) -> bool {
+        let mut regions = self.regions.iter();
+        let Some((region, chunk)) =
+            regions.find_map(|region| Some((region, region.chunk_at(address)?)))
+        else {
+            return false;
+        };
+        match region.map()[chunk] & !CHUNK_FULL {
+            CHUNK_LARGE | CHUNK_LARGE_BODY => true,
+            state if (1..=CLASSES as u8).contains(&state) => {
+                let size = block_bytes(state as usize - 1) as u64;
+                self.find(address - address % CHUNK_BYTES % size).is_ok()
+            }
+            _ => false,
+        }
+    }
+
     /// Chunks and bytes of the large block that begins in a chunk, unless what is known of it is
     /// damaged: the chunks behind must be its body and nobody else's, and the file must have it.
     fn large_at(&self, region: usize, chunk: usize) -> Option<(usize, u64)> {

@@ -274,6 +274,12 @@ impl Heap {
         })
     }
 
+    /// Does an allocated block have this address? Blocks that threads keep for reuse count until
+    /// the heap is settled.
+    pub(crate) fn is_allocated(&self, address: u64) -> bool {
+        self.lock().is_allocated(address)
+    }
+
     /// Counts what is allocated. Reads the chunk map and the slabs' records and bitmaps. Exact while
     /// no other thread allocates or frees.
     pub fn statistics(&self) -> HeapStatistics {

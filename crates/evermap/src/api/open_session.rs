@@ -21,7 +21,7 @@ use crate::commit::{LogPolicy, WriteOptions};
 use crate::error::Result;
 use crate::format::Superblock;
 use crate::object::{
-    BackgroundVerification, MemoryInChild, ObjectMap, Protection, Protector, Writer,
+    BackgroundVerification, ForeignPointer, MemoryInChild, ObjectMap, Protection, Protector, Writer,
 };
 
 /// An object open for writing. Dropping it forgets what was not committed.
@@ -123,6 +123,32 @@ impl OpenSession {
 
     pub(super) fn protect(&mut self, protection: Protection) -> Result<Option<Arc<Protector>>> {
         self.writer_mut().protect(protection)
+    }
+
+    /// What a session of a raw object does before its program uses it: refuses code of another build,
+    /// and has commits look for words that lead out of the object.
+    pub(super) fn look_for_foreign(&mut self, options: &WriteOptions) -> Result<()> {
+        if !self.inner.options.other_builds {
+            let code = self.writer().code()?;
+            code.map_or(Ok(()), |code| code.check(&self.name))?;
+        }
+        let space = Arc::clone(&self.inner.space);
+        self.writer_mut().look_for_foreign(options.foreign_pointers, space)
+    }
+
+    pub(super) fn foreign_pointers(&mut self) -> Vec<ForeignPointer> {
+        self.writer_mut().foreign_pointers()
+    }
+
+    pub(super) fn expect_foreign(&mut self, address: u64, bytes: u64) {
+        if let Some(foreign) = self.writer_mut().foreign() {
+            foreign.expect(address, bytes);
+        }
+    }
+
+    pub(super) fn register_code(&mut self, register: bool) -> Result<()> {
+        self.head_changed = true;
+        self.writer_mut().register_code(register)
     }
 
     pub(super) fn guard_by(&mut self, key: &AccessKey) -> Result<()> {

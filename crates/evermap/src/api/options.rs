@@ -47,6 +47,7 @@ pub struct Options {
     pub(crate) catalog_timeout: Duration,
     pub(crate) verify: Verify,
     pub(crate) write: WriteOptions,
+    pub(crate) other_builds: bool,
 }
 
 impl Default for Options {
@@ -61,6 +62,7 @@ impl Default for Options {
             catalog_timeout: Duration::from_secs(10),
             verify: Verify::Superblock,
             write: WriteOptions::default(),
+            other_builds: false,
         }
     }
 }
@@ -131,6 +133,14 @@ impl Options {
     /// What sessions of this store use when they are not told otherwise.
     pub fn write_options(mut self, options: WriteOptions) -> Options {
         self.write = options;
+        self
+    }
+
+    /// Opens raw objects with pointers into a program or library also where this process has another
+    /// build of it, or has it elsewhere. Calling through such a pointer then runs whatever is there.
+    /// Default: false, [`Error::OtherBuild`](crate::Error::OtherBuild).
+    pub fn other_builds(mut self, open: bool) -> Options {
+        self.other_builds = open;
         self
     }
 }

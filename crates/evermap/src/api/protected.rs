@@ -15,7 +15,7 @@ use super::session::Session;
 use crate::address::prepare_keys;
 use crate::alloc::Heap;
 use crate::error::Result;
-use crate::object::{InForce, ObjectMap, Opened, Protection, Protector};
+use crate::object::{ForeignPointer, InForce, ObjectMap, Opened, Protection, Protector};
 use crate::persist::{Mut, Persist};
 
 impl Protection {
@@ -307,6 +307,32 @@ impl ProtectedRawSession {
     /// The root, uncommitted changes of it included.
     pub fn root(&self) -> RawRoot {
         self.session.root()
+    }
+
+    /// As [`RawSession::foreign_pointers`].
+    pub fn foreign_pointers(&mut self) -> Vec<ForeignPointer> {
+        self.session.foreign_pointers()
+    }
+
+    /// As [`RawSession::expect_foreign`].
+    pub fn expect_foreign(&mut self, address: usize, bytes: usize) {
+        self.session.expect_foreign(address, bytes);
+    }
+
+    /// As [`RawSession::register_code`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn register_code(&mut self) -> Result<()> {
+        self.session.register_code()
+    }
+
+    /// As [`RawSession::forget_code`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn forget_code(&mut self) -> Result<()> {
+        self.session.forget_code()
     }
 
     /// As [`RawSession::regions`].

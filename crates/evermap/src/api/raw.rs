@@ -17,7 +17,7 @@ use crate::alloc::Heap;
 use crate::commit::WriteOptions;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
-use crate::object::ObjectMap;
+use crate::object::{ForeignPointer, ObjectMap};
 
 /// What an object's superblock says of its root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,8 @@ impl RawSession {
         options: &WriteOptions,
         application: Option<ApplicationKey>,
     ) -> Result<RawSession> {
-        let (open, ()) = OpenSession::open(inner, name, options, application, |_| Ok(()))?;
+        let (mut open, ()) = OpenSession::open(inner, name, options, application, |_| Ok(()))?;
+        open.look_for_foreign(options)?;
         Ok(RawSession { open })
     }
 
@@ -219,6 +220,53 @@ impl RawSession {
         self.open.map()
     }
 
+    /// Pointers out of the object that commits reported since the last call, each place once a
+    /// session, the first 1,000. See [`ForeignPointers`](crate::ForeignPointers).
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let store = evermap::Store::create_new(directory.path().join("store"))?;
+    /// store.create_raw("list")?;
+    /// let mut session = store.write_raw("list")?;
+    /// let block = session.heap().allocate(8, 8)?;
+    /// let elsewhere = Box::new(7u64);
+    /// // SAFETY: the block has room for an address.
+    /// unsafe { block.cast::<*const u64>().write(&*elsewhere) };
+    /// session.commit()?;
+    /// let found = session.foreign_pointers();
+    /// assert_eq!((found.len(), found[0].at), (1, block.as_ptr() as u64));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn foreign_pointers(&mut self) -> Vec<ForeignPointer> {
+        self.open.foreign_pointers()
+    }
+
+    /// Has commits of this session leave a range of the object alone that has addresses of the
+    /// process by design, such as a table of functions that each process writes anew.
+    pub fn expect_foreign(&mut self, address: usize, bytes: usize) {
+        self.open.expect_foreign(address as u64, bytes as u64);
+    }
+
+    /// Makes pointers into this program's code and static data legal in the object, and records the
+    /// program's build with the next commit. The program has to be linked at a fixed address
+    /// (`-no-pie`). Processes that have another build refuse the object with
+    /// [`Error::OtherBuild`](crate::Error::OtherBuild).
+    ///
+    /// # Errors
+    /// `Unsupported` for a program whose address is another one in each process.
+    pub fn register_code(&mut self) -> Result<()> {
+        self.open.register_code(true)
+    }
+
+    /// Takes away, with the next commit, what is recorded of the builds that pointers of the object
+    /// lead into: for a program that has removed or replaced them.
+    ///
+    /// # Errors
+    /// `Damaged` when the record cannot be read.
+    pub fn forget_code(&mut self) -> Result<()> {
+        self.open.register_code(false)
+    }
+
     /// Number of the last commit; at level `Close`, of the last durable one.
     pub fn sequence(&self) -> u64 {
         self.open.sequence()
@@ -287,7 +335,11 @@ impl RawSnapshot {
         name: &str,
         application: Option<ApplicationKey>,
     ) -> Result<RawSnapshot> {
-        Ok(RawSnapshot { shared: Shared::open_for(inner, name, application)? })
+        let shared = Shared::open_for(inner, name, application)?;
+        if !inner.options.other_builds {
+            shared.check_code()?;
+        }
+        Ok(RawSnapshot { shared })
     }
 
     /// The mapping.

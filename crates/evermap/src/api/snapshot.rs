@@ -17,7 +17,7 @@ use crate::address::AccessKey;
 use crate::at_fork;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
-use crate::object::{BackgroundVerification, Reader};
+use crate::object::{BackgroundVerification, Code, Reader};
 use crate::persist::{Bounds, Persist, SchemaDifference, type_description, type_id};
 
 /// One commit of an object, for reading. Dereferences to the root.
@@ -281,6 +281,15 @@ impl Shared {
 
     pub(super) fn superblock(&self) -> &Superblock {
         self.reader.superblock()
+    }
+
+    /// Refuses code of another build than this process has.
+    ///
+    /// # Errors
+    /// `OtherBuild`, and `Damaged` for a record that cannot be read.
+    pub(super) fn check_code(&self) -> Result<()> {
+        let code = Code::of(self.reader.file().path(), self.superblock())?;
+        code.map_or(Ok(()), |code| code.check(&self.name))
     }
 
     /// Puts the mapping under an embedder's key.

@@ -22,6 +22,7 @@ use super::pages::{Hot, Run};
 use super::record::RecordBuilder;
 use super::recovery::{announce_log, has_page_zero_of, set_log_required};
 use super::settings::{Durability, WhenLogFull, WriteOptions};
+use super::suspects::{Suspect, Suspects};
 use crate::address::{Mapping, PageScanner, Sharing, View};
 use crate::at_fork;
 use crate::error::{Error, Result};
@@ -102,6 +103,8 @@ pub(crate) struct Engine {
     pub(super) poisoned: Option<String>,
     /// Counted up before and after each apply: odd while the file's pages change.
     pub(super) applies: Arc<AtomicU64>,
+    /// What looks for words that lead out of the object, if it is to be looked for.
+    suspects: Option<Suspects>,
     pub(super) flusher: Option<Flusher>,
     pub(super) last_checkpoint: Instant,
 }
@@ -188,6 +191,7 @@ impl Engine {
             memory: Vec::new(),
             poisoned: None,
             applies: Arc::default(),
+            suspects: None,
             flusher: None,
             last_checkpoint: Instant::now(),
         };
@@ -228,8 +232,9 @@ impl Engine {
     /// Makes everything stored since the last commit part of the object, at once, and durably at
     /// the level that was chosen.
     ///
-    /// `seal` is called when something changed, with the new commit's number and page 0, which it
-    /// brings up to date. Returns false when nothing had changed.
+    /// `approve` is called with the words found that lead out of the object, if any; its error ends
+    /// the commit. `seal` is called when something changed, with the new commit's number and page 0,
+    /// which it brings up to date. Returns false when nothing had changed.
     ///
     /// # Errors
     /// `DiskFull`, `LogFull` and the like before the commit point: nothing happened, the changes
@@ -237,6 +242,7 @@ impl Engine {
     pub(crate) fn commit(
         &mut self,
         growth: Growth,
+        approve: impl FnOnce(Vec<Suspect>) -> Result<()>,
         seal: impl FnOnce(u64, &mut Page),
     ) -> Result<bool> {
         self.check_usable()?;
@@ -246,12 +252,26 @@ impl Engine {
         let memory = std::mem::take(&mut self.memory);
         let mut record = RecordBuilder::new(growth.file_length, self.settings.full_pages, memory);
         let mut entries = Vec::new();
-        self.compare(&mut record, &mut entries)?;
+        let mut suspects = self.suspects.take();
+        if let Some(suspects) = &mut suspects {
+            suspects.begin(&growth.regions);
+        }
+        let compared = self.compare(&mut record, &mut entries, suspects.as_mut());
+        let looked = compared.and_then(|()| match &mut suspects {
+            Some(suspects) => self.look_at_fresh(&growth.fresh, suspects),
+            None => Ok(()),
+        });
+        let found = suspects.as_mut().map(Suspects::take).unwrap_or_default();
+        self.suspects = suspects;
+        looked?;
         let unknown = growth.given_back.iter().flat_map(|(first, pages)| *first..first + pages);
         entries.extend(unknown.map(|page| (page, CHECKSUM_UNKNOWN)));
         if record.is_empty() && growth.fresh.is_empty() && !self.page_zero_changed()? {
             self.hot.keep(std::mem::take(&mut self.pending));
             return Ok(false);
+        }
+        if !found.is_empty() {
+            approve(found)?;
         }
         // Handing bytes to the disk waits for the disk: it does its part while checksums are made.
         let page_zero = std::thread::scope(|scope| {
@@ -301,6 +321,16 @@ impl Engine {
             }
         }
         Ok(true)
+    }
+
+    /// Has commits look for words that lead out of the object.
+    pub(crate) fn look_for_suspects(&mut self, suspects: Suspects) {
+        self.suspects = Some(suspects);
+    }
+
+    /// What looks for them.
+    pub(crate) fn suspects(&mut self) -> Option<&mut Suspects> {
+        self.suspects.as_mut()
     }
 
     /// Makes everything committed so far durable, whatever the level.

@@ -28,6 +28,7 @@ mod progress;
 mod record;
 mod recovery;
 mod settings;
+mod suspects;
 mod verify;
 
 pub(crate) use engine::{Engine, Growth, LogPolicy, MappedFile, Memory, Span, Target};
@@ -38,5 +39,6 @@ pub(crate) use pages::{first_bad_mapped, judge_mapped, write_tables};
 pub(crate) use progress::sealed as seal_progress;
 pub(crate) use record::for_each_run;
 pub(crate) use recovery::{let_go_of_log, recover, set_log_required};
-pub use settings::{Durability, InChildren, WhenLogFull, WriteOptions};
+pub use settings::{Durability, ForeignPointers, InChildren, WhenLogFull, WriteOptions};
+pub(crate) use suspects::{Suspect, Suspects};
 pub(crate) use verify::{BadPage, is_still_bad, verify_pages};

@@ -11,6 +11,7 @@ use super::diff::Page;
 use super::engine::{Engine, Memory, Span};
 use super::overlay::{Overlay, PageHasher};
 use super::record::{RecordBuilder, for_each_run};
+use super::suspects::Suspects;
 use super::verify::BadPage;
 use crate::address::{Mapping, View, drop_private_runs};
 use crate::error::{Error, Result};
@@ -123,6 +124,7 @@ impl Engine {
         &mut self,
         record: &mut RecordBuilder,
         entries: &mut Vec<(u64, u32)>,
+        mut suspects: Option<&mut Suspects>,
     ) -> Result<()> {
         self.look_at_all_spans()?;
         let mut moment = [0; PAGE_BYTES as usize];
@@ -151,6 +153,9 @@ impl Engine {
                 let lines = self.overlay.changed_lines(number, now, stored);
                 if lines != 0 {
                     record.push(number, lines, now);
+                    if let Some(suspects) = &mut suspects {
+                        suspects.look_at((address, number), lines, now, (stored, &self.overlay));
+                    }
                     if !self.tables.is_empty() {
                         entries.push((number, checksums::entry_of(number, now)));
                     }
@@ -211,6 +216,21 @@ impl Engine {
             at = stop;
         }
         self.add_zero_entries(at, end, entries)
+    }
+
+    /// Looks for words that lead out of the object in memory that no commit had yet.
+    pub(super) fn look_at_fresh(&self, fresh: &[Span], suspects: &mut Suspects) -> Result<()> {
+        for span in fresh {
+            let end = span.file_offset + span.length;
+            for (start, stop) in data_ranges(&*self.object, span.file_offset, end)? {
+                for offset in (start..stop).step_by(PAGE_BYTES as usize) {
+                    let address = span.address + (offset - span.file_offset);
+                    // SAFETY: the span is mapped and backed by the file.
+                    suspects.look_at_fresh(address, unsafe { page_at(address) });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The same for pages that nobody touched, between two offsets of the file. They may have been

@@ -39,6 +39,29 @@ pub enum InChildren {
     Private,
 }
 
+/// What a commit does about pointers that lead out of the object, into memory that the next process
+/// does not have: the C heap, a stack, a library, another store.
+///
+/// Commits of raw sessions, and of programs in C and C++, look for them in the lines that changed.
+/// Sessions of a Rust type do not: no safe code can follow such a pointer there, as references and
+/// pointers are not [`Persist`](crate::Persist), and following a [`Ptr`](crate::Ptr) takes `unsafe`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForeignPointers {
+    /// The commit fails with [`Error::ForeignPointer`](crate::Error::ForeignPointer), and nothing is
+    /// committed.
+    Refuse,
+    /// The commit succeeds, and each place is reported once a session, as a `tracing` warning and by
+    /// [`RawSession::foreign_pointers`](crate::RawSession::foreign_pointers). If a pointer leads
+    /// into a program or library, its build is recorded, and processes that have another one refuse
+    /// the object.
+    ///
+    /// The default, because a number can look like an address.
+    #[default]
+    Report,
+    /// Commits do not look.
+    Allow,
+}
+
 /// Choices of one writer's session. The defaults suit almost everybody.
 ///
 /// ```
@@ -65,6 +88,7 @@ pub struct WriteOptions {
     pub(crate) checkpoint_after: Duration,
     pub(crate) full_pages: bool,
     pub(crate) in_children: InChildren,
+    pub(crate) foreign_pointers: ForeignPointers,
     /// Objects of at least so many bytes keep their log for the next session.
     pub(crate) log_kept_from_bytes: u64,
 }
@@ -80,6 +104,7 @@ impl Default for WriteOptions {
             checkpoint_after: Duration::from_secs(60),
             full_pages: false,
             in_children: InChildren::ReadOnly,
+            foreign_pointers: ForeignPointers::default(),
             // The log is 64 KiB: a sixteenth of the object, at most.
             log_kept_from_bytes: 1 << 20,
         }
@@ -142,6 +167,13 @@ impl WriteOptions {
     /// unreadable, and not just old or new, after a power cut. Default: false.
     pub fn log_full_pages(mut self, full: bool) -> WriteOptions {
         self.full_pages = full;
+        self
+    }
+
+    /// What commits of raw sessions do about pointers that lead out of the object. Default:
+    /// [`ForeignPointers::Report`].
+    pub fn foreign_pointers(mut self, action: ForeignPointers) -> WriteOptions {
+        self.foreign_pointers = action;
         self
     }
 }

@@ -113,7 +113,7 @@ impl GuestWriter {
         let records = self.records();
         let head = &mut self.head;
         let seal = |number, page: &mut _| head.seal_commit(number, page, &records, file_length);
-        let committed = self.engine.commit(growth, seal)?;
+        let committed = self.engine.commit(growth, |_| Ok(()), seal)?;
         if committed {
             self.territory.mark_committed();
         }

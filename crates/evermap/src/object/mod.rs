@@ -8,8 +8,10 @@
 //! Who may do what meanwhile is decided by locks on bytes of the object file, see `commit::gate`.
 
 mod acquire;
+mod code;
 mod displacement;
 mod draft;
+mod foreign;
 mod guest;
 mod inherit;
 mod map;
@@ -31,8 +33,10 @@ pub(crate) use crate::commit::gate::{CONTENT_BYTE, WRITER_BYTE, lock_byte};
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::storage::Storage;
+pub(crate) use code::Code;
 pub(crate) use displacement::Displacement;
 pub(crate) use draft::{Draft, DraftOptions, GuestDraft, RootType, now_ns};
+pub use foreign::ForeignPointer;
 pub(crate) use guest::GuestWriter;
 pub(crate) use inherit::MemoryInChild;
 pub use map::{

@@ -15,10 +15,10 @@ use crate::checksum::crc32c;
 use crate::commit::{Log, Overlay};
 use crate::error::{Error, Result};
 use crate::format::{
-    CHUNK_BYTES, COUNT_MAX, FEATURE_GUEST, FEATURE_LOG_2, FORMAT_VERSION, GuestRecord,
-    INCOMPATIBLE_KNOWN, LOG_REQUIRED, LOG_REQUIRED_OLD, PAGE_BYTES, READ_ONLY_COMPATIBLE_KNOWN,
-    REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX, SUPERBLOCK_CHECKED_BYTES,
-    SUPERBLOCK_MAGIC, Superblock, checksum_table_bytes, meta_length,
+    BLOCK_BYTES_MIN, CHUNK_BYTES, COUNT_MAX, FEATURE_GUEST, FEATURE_LOG_2, FORMAT_VERSION,
+    GuestRecord, INCOMPATIBLE_KNOWN, LOG_REQUIRED, LOG_REQUIRED_OLD, PAGE_BYTES,
+    READ_ONLY_COMPATIBLE_KNOWN, REGIONS_MAX, ROOT_AREA_OFFSET, RegionRecord, SCHEMA_BYTES_MAX,
+    SUPERBLOCK_CHECKED_BYTES, SUPERBLOCK_MAGIC, Superblock, checksum_table_bytes, meta_length,
 };
 use crate::mutate::{Mutant, mutated};
 use crate::storage::{File, OpenMode, Storage};
@@ -255,9 +255,11 @@ fn check(path: &Path, s: &Superblock, file_length: u64, expected: &Identity) -> 
         let first = if i == 0 { r.base + ROOT_AREA_OFFSET as u64 } else { r.base + r.meta_length };
         s.root_address >= first && root_end.is_some_and(|end| end <= r.base + r.length)
     });
-    if !inside {
+    // Blocks begin at such multiples, and so does the root area.
+    let aligned = s.is_guest() || s.root_address.is_multiple_of(BLOCK_BYTES_MIN as u64);
+    if !inside || !aligned {
         let found = format!("{:#x} and {} bytes", s.root_address, s.root_bytes);
-        return Err(damaged(path, "the root", found, "a place inside the object"));
+        return Err(damaged(path, "the root", found, "an aligned place inside the object"));
     }
     Ok(())
 }

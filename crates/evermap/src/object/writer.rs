@@ -1,11 +1,14 @@
 //! One writer's session with an object: the last commit mapped privately, and the next one made.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::warn;
 
 use super::acquire::{Acquired, acquire, cut_dead_growth};
+use super::code::{Code, Loaded as LoadedCode};
+use super::foreign::{ForeignCheck, ForeignPointer};
 use super::inherit::{Inherited, MemoryInChild};
 use super::map::{ObjectMap, RegionMap};
 use super::protector::{InForce, Opened, Protection, Protector};
@@ -13,14 +16,15 @@ use super::superblock::hex;
 use super::territory::Territory;
 use super::verification::{BackgroundVerification, verify_now};
 use super::{Environment, Place};
-use crate::address::AccessKey;
+use crate::address::{AccessKey, AddressSpace};
 use crate::alloc::{Heap, HeapStatistics};
 use crate::at_fork;
 use crate::commit::{
-    Engine, Growth, LogPolicy, LogPosition, Memory, Overlay, Target, WriteOptions, gate,
+    Engine, ForeignPointers, Growth, LogPolicy, LogPosition, Memory, Overlay, Suspects, Target,
+    WriteOptions, gate,
 };
-use crate::error::Result;
-use crate::format::{FEATURE_HOLES, PAGE_BYTES, Superblock};
+use crate::error::{Error, Result};
+use crate::format::{FEATURE_HOLES, PAGE_BYTES, ROOT_AREA_OFFSET, Superblock};
 use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
 
@@ -59,6 +63,8 @@ pub(crate) struct Writer {
     reserved: bool,
     /// Number of the commit that the session began with.
     opened_at: u64,
+    /// What becomes of words that lead out of the object, if commits look for them.
+    foreign: Option<ForeignCheck>,
 }
 
 impl Writer {
@@ -124,6 +130,7 @@ impl Writer {
             grew: false,
             reserved,
             opened_at,
+            foreign: None,
         })
     }
 
@@ -298,16 +305,107 @@ impl Writer {
         self.territory.write_private()?;
         let grew = !growth.fresh.is_empty();
         let file_length = growth.file_length;
-        let head = &mut self.head;
+        let head = RefCell::new(&mut self.head);
         let records = self.territory.records();
-        let seal = |number, page: &mut _| head.seal_commit(number, page, &records, file_length);
-        let committed = self.engine.commit(growth, seal)?;
+        let (heap, path, base) = (&self.heap, self.file.path(), self.territory.base());
+        let foreign = &mut self.foreign;
+        let approve = |suspects| {
+            let (Some(foreign), mut head) = (foreign, head.borrow_mut()) else { return Ok(()) };
+            if foreign.judge(suspects, heap, &mut head, path)? {
+                // SAFETY: the territory maps page 0 writable, and a raw object's root is not there.
+                unsafe { lay_root_area(&head, base) };
+            }
+            Ok(())
+        };
+        let seal = |number, page: &mut _| {
+            head.borrow_mut().seal_commit(number, page, &records, file_length);
+        };
+        let committed = self.engine.commit(growth, approve, seal)?;
         if committed {
             self.territory.mark_committed();
             self.grew |= grew;
         }
         self.territory.follow(&mut self.file, self.engine.object());
         Ok(committed)
+    }
+
+    /// Has commits look for words that lead out of the object.
+    ///
+    /// # Errors
+    /// `Damaged` for a record of code that cannot be read.
+    pub(crate) fn look_for_foreign(
+        &mut self,
+        action: ForeignPointers,
+        space: Arc<AddressSpace>,
+    ) -> Result<()> {
+        if action == ForeignPointers::Allow {
+            return Ok(());
+        }
+        let mut suspects = Suspects::new(space.arenas());
+        if let Some(code) = self.code()? {
+            code.registered().for_each(|(first, end)| suspects.allow(first, end));
+        }
+        self.engine.look_for_suspects(suspects);
+        self.foreign = Some(ForeignCheck::new(action, space));
+        Ok(())
+    }
+
+    /// What decides about words that lead out of the object.
+    pub(crate) fn foreign(&mut self) -> Option<&mut ForeignCheck> {
+        self.foreign.as_mut()
+    }
+
+    /// Pointers out of the object that were reported since the last call.
+    pub(crate) fn foreign_pointers(&mut self) -> Vec<ForeignPointer> {
+        self.foreign.as_mut().map(ForeignCheck::take).unwrap_or_default()
+    }
+
+    /// Which builds of programs the object's pointers lead into.
+    ///
+    /// # Errors
+    /// `Damaged`, `NewerFormat`.
+    pub(crate) fn code(&self) -> Result<Option<Code>> {
+        Code::of(self.file.path(), &self.head)
+    }
+
+    /// Makes pointers into this program legal, which has to have a fixed address, and records its
+    /// build with the next commit; or takes the record of all builds away.
+    ///
+    /// # Errors
+    /// `Unsupported` for a program that lies elsewhere in each process.
+    pub(crate) fn register_code(&mut self, register: bool) -> Result<()> {
+        // In a forked child page 0 takes no stores.
+        self.engine.check_usable()?;
+        if register {
+            let loaded = LoadedCode::now();
+            let program = loaded.program().filter(|program| program.bias == 0);
+            let code = match self.code()? {
+                Some(code) => Some(code),
+                None => Code::new(&self.head),
+            };
+            let (Some(program), Some(mut code)) = (program, code) else {
+                return Err(Error::Unsupported {
+                    why: "addresses of code in this program mean nothing in the next process: it \
+                          is position-independent, or the object's root leaves no room for the \
+                          record; link with -no-pie, and use a raw object"
+                        .to_string(),
+                });
+            };
+            code.register(*program);
+            code.put(&mut self.head);
+            if let Some(suspects) = self.engine.suspects() {
+                code.registered().for_each(|(first, end)| suspects.allow(first, end));
+            }
+        } else if self.code()?.is_some() {
+            Code::forget(&mut self.head);
+        } else {
+            return Ok(());
+        }
+        let protector = self.protector.clone();
+        let _open = opened(protector.as_deref())?;
+        // SAFETY: as in `commit_growth`.
+        unsafe { lay_root_area(&self.head, self.territory.base()) };
+        Ok(())
     }
 
     /// Makes everything committed so far durable, whatever the level.
@@ -482,7 +580,7 @@ impl Writer {
             given_back: Vec::new(),
         };
         let seal = |number, page: &mut _| head.seal_commit(number, page, &shorter, length);
-        self.engine.commit(growth, seal)?;
+        self.engine.commit(growth, |_| Ok(()), seal)?;
         self.engine.sync()?;
         drop(alone);
         if !self.engine.forget_behind(length)? {
@@ -511,6 +609,16 @@ impl Drop for Writer {
 /// What the library stores into a protected object, it stores in a scope of its own.
 fn opened(protector: Option<&Protector>) -> Result<Opened<'_>> {
     protector.map_or_else(|| Ok(Opened::always()), Protector::open_for_library)
+}
+
+/// Puts the root area of a head into page 0 in memory.
+///
+/// # Safety
+/// Page 0 is mapped writable at `base`, and nobody refers to its root area.
+unsafe fn lay_root_area(head: &Superblock, base: u64) {
+    let to = (base + ROOT_AREA_OFFSET as u64) as *mut u8;
+    // SAFETY: as the caller promises; the area ends with the page.
+    unsafe { to.copy_from_nonoverlapping(head.root_area.as_ptr(), head.root_area.len()) };
 }
 
 /// Page 0 as it is in memory.

@@ -7,7 +7,7 @@
 //!
 //! * The scan of the page table and the write protection that it sets concern stores alone.
 //! * Sealing a commit writes the head of page 0, which is not the program's; the root area behind it
-//!   stays as it is. Allocator metadata change too: readers have no access to them.
+//!   stays as it is, but for the record of code of an object whose root is not there. Allocator metadata change too: readers have no access to them.
 //! * New memory is mapped anew at its place, of the same file: a page has the same bytes in both
 //!   mappings, and a fault in between waits for the kernel's lock of the address space.
 //! * An apply writes to the file what the private pages hold already. A private page is given back
@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tracing::warn;
 
@@ -50,6 +50,8 @@ pub(in crate::api) struct SharedCore {
     head: Box<Superblock>,
     /// Identifies the lock in the list of what a thread holds. No number is used twice.
     number: u64,
+    /// Commits look for words that lead out of the object: a raw handle was opened.
+    looks: AtomicBool,
     public: Public,
     /// The object and its file, for messages.
     called: String,
@@ -110,6 +112,7 @@ impl SharedCore {
             static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
             let core = Arc::new(SharedCore {
                 number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+                looks: AtomicBool::new(false),
                 public: Public::new(&session),
                 path,
                 writing: UnsafeCell::new(Writing {
@@ -125,6 +128,22 @@ impl SharedCore {
             });
             inner.open_objects().insert(uuid, OpenObject::Shared(Arc::downgrade(&core)));
             Ok(core)
+        })
+    }
+
+    /// Refuses code of another build, and has commits look for words that lead out of the object: for
+    /// the first raw handle. Readers stay; a writer is waited for.
+    pub(super) fn look_for_foreign(&self) -> Result<()> {
+        if self.looks.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.upkeep(|open| {
+            // Another handle may have come first, and the program may rely on what it told that one.
+            if !self.looks.load(Ordering::Acquire) {
+                open.look_for_foreign(&self.options.write)?;
+                self.looks.store(true, Ordering::Release);
+            }
+            Ok(())
         })
     }
 
@@ -283,6 +302,11 @@ impl<'a> Turn<'a> {
     pub(in crate::api) fn session(&self) -> &OpenSession {
         // SAFETY: there is one turn at a time, and it is borrowed here.
         unsafe { &(*self.core.writing.get()).open }
+    }
+
+    /// The session, for calls that change nothing that readers see.
+    pub(super) fn session_mut(&mut self) -> &mut OpenSession {
+        &mut self.writing().open
     }
 
     /// The session, for storing to the object: no reader is inside from now on.

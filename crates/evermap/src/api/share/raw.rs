@@ -12,6 +12,7 @@ use crate::api::open_session::OpenSession;
 use crate::api::raw::{RawRoot, check_root};
 use crate::api::store::Store;
 use crate::error::{Error, Result};
+use crate::object::ForeignPointer;
 
 /// An object that threads of this process share, whatever its root is. What [`Shared`](crate::Shared)
 /// does with guards is done here with calls: each `begin` is ended once, in the same thread. Clones are
@@ -45,9 +46,11 @@ impl Store {
     /// As [`share_with`](Store::share_with), whatever the object's root is.
     ///
     /// # Errors
-    /// As [`share`](Store::share), without `SchemaMismatch`.
+    /// As [`share`](Store::share), without `SchemaMismatch`; `OtherBuild`, see
+    /// [`Options::other_builds`](crate::Options::other_builds).
     pub fn share_raw(&self, name: &str, options: &ShareOptions) -> Result<RawShared> {
         let core = SharedCore::open(&self.inner, name, options, self.application, |_, _| Ok(()))?;
+        core.look_for_foreign()?;
         Ok(RawShared { core, name: name.to_string() })
     }
 }
@@ -187,6 +190,39 @@ impl RawShared {
         head.set_schema(description);
         turn.publish();
         Ok(())
+    }
+
+    /// As [`RawSession::foreign_pointers`](crate::RawSession::foreign_pointers), of all handles.
+    ///
+    /// # Errors
+    /// `NotLocked` when the calling thread does not write.
+    pub fn foreign_pointers(&self) -> Result<Vec<ForeignPointer>> {
+        Ok(self.turn()?.session_mut().foreign_pointers())
+    }
+
+    /// As [`RawSession::expect_foreign`](crate::RawSession::expect_foreign), for all handles.
+    ///
+    /// # Errors
+    /// `NotLocked` when the calling thread does not write.
+    pub fn expect_foreign(&self, address: usize, bytes: usize) -> Result<()> {
+        self.turn()?.session_mut().expect_foreign(address as u64, bytes as u64);
+        Ok(())
+    }
+
+    /// As [`RawSession::register_code`](crate::RawSession::register_code).
+    ///
+    /// # Errors
+    /// As there, and `NotLocked` when the calling thread does not write.
+    pub fn register_code(&self) -> Result<()> {
+        self.turn()?.storing().register_code(true)
+    }
+
+    /// As [`RawSession::forget_code`](crate::RawSession::forget_code).
+    ///
+    /// # Errors
+    /// As there, and `NotLocked` when the calling thread does not write.
+    pub fn forget_code(&self) -> Result<()> {
+        self.turn()?.storing().register_code(false)
     }
 
     /// Says that the calling thread stores to the object's memory after a commit, which may have let

@@ -1,0 +1,97 @@
+//! What `evermap.h` says of pointers that lead out of objects, and of code in objects.
+
+use std::ffi::{CString, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use evermap_core::ForeignPointer;
+
+use crate::failure;
+use crate::handles::{share, take};
+use crate::object_calls::shared;
+use crate::types::{em_foreign_callback, em_foreign_pointer, em_object, em_status};
+
+/// Lines written for one object when the program does not ask for the reports itself.
+const LINES_MAX: usize = 8;
+
+/// The program's callback and its context.
+struct Reports {
+    callback: em_foreign_callback,
+    context: usize,
+}
+
+static REPORTS: Mutex<Reports> = Mutex::new(Reports { callback: None, context: 0 });
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn em_on_foreign_pointer(
+    callback: em_foreign_callback,
+    context: *mut c_void,
+) {
+    let mut reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    *reports = Reports { callback, context: context as usize };
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_expect_foreign(
+    object: *mut em_object,
+    address: *const c_void,
+    size: usize,
+) -> em_status {
+    failure::status(|| share(object)?.expect_foreign(address as usize, size))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_register_code(object: *mut em_object) -> em_status {
+    failure::status(|| match shared(object)? {
+        Some(shared) => Ok(shared.register_code()?),
+        None => take(object)?.object()?.register_code(),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn em_forget_code(object: *mut em_object) -> em_status {
+    failure::status(|| match shared(object)? {
+        Some(shared) => Ok(shared.forget_code()?),
+        None => take(object)?.object()?.forget_code(),
+    })
+}
+
+/// Tells the program, or else its standard error, of pointers that a commit found. `before` were
+/// told of this object.
+pub fn report(object: &str, before: usize, pointers: &[ForeignPointer]) {
+    let reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (callback, context) = (reports.callback, reports.context as *mut c_void);
+    // The callback may call the library.
+    drop(reports);
+    for (number, pointer) in (before..).zip(pointers) {
+        let message = format!("object `{object}`: {pointer}");
+        match callback {
+            Some(call) => tell(call, context, object, pointer, &message),
+            None if number < LINES_MAX => eprintln!("evermap: {message}"),
+            None if number == LINES_MAX => {
+                eprintln!("evermap: object `{object}`: more such pointers; not told here any more");
+            }
+            None => {}
+        }
+    }
+}
+
+fn tell(
+    call: unsafe extern "C" fn(*const em_foreign_pointer, *mut c_void),
+    context: *mut c_void,
+    object: &str,
+    pointer: &ForeignPointer,
+    message: &str,
+) {
+    let text = |text: &str| CString::new(text.replace('\0', "\\0")).unwrap_or_default();
+    let (object, into, message) = (text(object), text(&pointer.into), text(message));
+    let told = em_foreign_pointer {
+        size: size_of::<em_foreign_pointer>(),
+        object: object.as_ptr(),
+        address: pointer.at,
+        value: pointer.word,
+        into: into.as_ptr(),
+        message: message.as_ptr(),
+    };
+    // SAFETY: the program's function and what it gave with it; the texts live until it returns.
+    unsafe { call(&raw const told, context) };
+}

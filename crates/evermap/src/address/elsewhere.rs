@@ -1,0 +1,260 @@
+//! Table of what else this process has mapped: the C heap, stacks, libraries, other stores.
+//!
+//! A commit asks it where a word leads that looks like an address. The table comes from
+//! `/proc/self/maps` and is kept for the whole process. The C heap's end is asked for each time,
+//! which costs no system call. The table is read again when stores were opened or closed, and when a
+//! word leads near a known mapping and the process's size changed, which costs a small read.
+
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::mapping::reserved_by;
+use super::maps::{MappedRange, parse_mapped};
+
+/// Counts reservations and claims: stores and objects that were opened or closed.
+pub(super) static ARENAS_CHANGED: AtomicU64 = AtomicU64::new(0);
+
+static CURRENT: Mutex<Option<Arc<Elsewhere>>> = Mutex::new(None);
+
+/// The kernel puts new mappings below those that are there: a word up to so far below one may lead
+/// into a new one.
+const BELOW_BYTES: u64 = 1 << 40;
+/// The C heap and a thread's memory grow upwards.
+const ABOVE_BYTES: u64 = 1 << 30;
+/// Nothing is mapped below, and numbers below are common.
+const ADDRESS_MIN: u64 = 1 << 16;
+/// End of what a program can map: 47 bits on x86-64, 48 on others.
+pub(crate) const ADDRESS_END: u64 = if cfg!(target_arch = "x86_64") { 1 << 47 } else { 1 << 48 };
+
+/// A part of the process's memory with one meaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MappedPlace {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Name for people.
+    pub(crate) name: String,
+}
+
+/// What the process had mapped at one moment, sorted by address.
+#[derive(Debug)]
+pub(crate) struct Elsewhere {
+    places: Vec<MappedPlace>,
+    /// Which of them is the C heap that grows.
+    heap: Option<usize>,
+    made_of: Signs,
+    pages: u64,
+}
+
+/// Signs of change that cost no system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Signs {
+    process: u32,
+    arenas: u64,
+}
+
+impl Signs {
+    fn now() -> Signs {
+        let arenas = ARENAS_CHANGED.load(Ordering::Acquire);
+        Signs { process: std::process::id(), arenas }
+    }
+}
+
+/// Where an address leads.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Leads<'a> {
+    Into(&'a MappedPlace),
+    /// Nothing is known there, but a new mapping could be.
+    Near,
+    Nowhere,
+}
+
+impl Elsewhere {
+    /// The table of this process, made anew if it is known to be stale.
+    pub(crate) fn now() -> Arc<Elsewhere> {
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*current {
+            Some(table) if table.made_of == Signs::now() => Arc::clone(table),
+            _ => Arc::clone(current.insert(Arc::new(Elsewhere::read()))),
+        }
+    }
+
+    /// A newer table, if the process's size is another one than when this was made.
+    pub(crate) fn renewed(&self) -> Option<Arc<Elsewhere>> {
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let pages = pages_mapped();
+        if let Some(table) = &*current
+            && table.pages == pages
+        {
+            return (self.pages != pages).then(|| Arc::clone(table));
+        }
+        Some(Arc::clone(current.insert(Arc::new(Elsewhere::read()))))
+    }
+
+    fn read() -> Elsewhere {
+        let (made_of, pages) = (Signs::now(), pages_mapped());
+        let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let places = places(&parse_mapped(&text), &reserved_by());
+        let heap = places.iter().position(|place| place.name == C_HEAP);
+        Elsewhere { places, heap, made_of, pages }
+    }
+
+    /// No word below this leads anywhere.
+    pub(crate) fn lowest(&self) -> u64 {
+        let first = self.places.first().map_or(ADDRESS_END, |place| place.start);
+        first.saturating_sub(BELOW_BYTES).max(ADDRESS_MIN)
+    }
+
+    /// Where an address leads.
+    pub(crate) fn leads(&self, address: u64) -> Leads<'_> {
+        let behind = self.places.partition_point(|place| place.start <= address);
+        if let Some(place) = behind.checked_sub(1).map(|at| &self.places[at]) {
+            if address < place.end {
+                return Leads::Into(place);
+            }
+            if self.heap == Some(behind - 1) && address < heap_end() {
+                return Leads::Into(place);
+            }
+            if address - place.end < ABOVE_BYTES {
+                return Leads::Near;
+            }
+        }
+        match self.places.get(behind) {
+            Some(next) if next.start - address < BELOW_BYTES && address >= ADDRESS_MIN => {
+                Leads::Near
+            }
+            _ => Leads::Nowhere,
+        }
+    }
+}
+
+/// The heap's end now, without a system call.
+fn heap_end() -> u64 {
+    // SAFETY: asks for the end of the heap and moves nothing.
+    unsafe { libc::sbrk(0) as u64 }
+}
+
+/// Pages of address space that the process has: the first number of `statm`.
+fn pages_mapped() -> u64 {
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Sorted places of what is mapped. What lies in an arena is its store's; memory that cannot be
+/// accessed is nothing's.
+fn places(mapped: &[MappedRange<'_>], arenas: &[(u64, u64, String)]) -> Vec<MappedPlace> {
+    let in_arena = |m: &MappedRange<'_>| arenas.iter().find(|a| m.start < a.1 && m.end > a.0);
+    let mut places: Vec<MappedPlace> = Vec::new();
+    let mut before: Option<&MappedRange<'_>> = None;
+    for range in mapped {
+        let neighbour = before.filter(|b| b.end == range.start);
+        before = Some(range);
+        if !range.readable || range.start >= ADDRESS_END {
+            continue;
+        }
+        let arena = in_arena(range).map(|(_, _, owner)| owner.clone());
+        let name = arena.unwrap_or_else(|| name_of(range, neighbour));
+        match places.last_mut() {
+            // A file's parts follow one another, and its variables follow them.
+            Some(last) if last.end == range.start && (last.name == name || name.is_empty()) => {
+                last.end = range.end;
+            }
+            _ => places.push(MappedPlace { start: range.start, end: range.end, name }),
+        }
+    }
+    places
+}
+
+const C_HEAP: &str = "the C heap";
+/// Inaccessible memory below a thread's stack, at most.
+const STACK_GUARD_BYTES_MAX: u64 = 1 << 20;
+/// Bytes by which glibc aligns the heaps of threads.
+const THREAD_HEAP_BYTES: u64 = 64 << 20;
+
+/// The name of a range; empty for what belongs to the range before it.
+fn name_of(range: &MappedRange<'_>, neighbour: Option<&MappedRange<'_>>) -> String {
+    match range.name {
+        "" => {}
+        "[heap]" => return C_HEAP.to_string(),
+        "[stack]" => return "the stack of the main thread".to_string(),
+        name if name.starts_with('[') => return format!("the kernel's {name}"),
+        name => return name.to_string(),
+    }
+    match neighbour {
+        Some(before) if before.readable && before.name.starts_with('/') => String::new(),
+        Some(before) if !before.readable && before.end - before.start <= STACK_GUARD_BYTES_MAX => {
+            "the stack of a thread".to_string()
+        }
+        _ if range.start.is_multiple_of(THREAD_HEAP_BYTES) => {
+            "the C heap (of a thread)".to_string()
+        }
+        _ => "anonymous memory (the C heap, or the program's own)".to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+00400000-00401000 r-xp 00000000 fe:00 1 /bin/fixed
+55550000000-55550001000 r--p 00000000 fe:00 2 /bin/program
+55550001000-55550002000 r-xp 00001000 fe:00 2 /bin/program
+55550002000-55550003000 rw-p 00000000 00:00 0
+55560000000-55560021000 rw-p 00000000 00:00 0 [heap]
+600000000000-600000010000 rw-p 00000000 fe:00 9 /stores/a/objects/1
+7f0000000000-7f0000001000 ---p 00000000 00:00 0
+7f0000001000-7f0000801000 rw-p 00000000 00:00 0
+7f0004000000-7f0004021000 rw-p 00000000 00:00 0
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0 [stack]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
+";
+
+    fn table() -> Elsewhere {
+        let arenas = [(0x6000_0000_0000, 0x6010_0000_0000, "store a".to_string())];
+        let places = places(&parse_mapped(MAPS), &arenas);
+        Elsewhere { places, heap: None, made_of: Signs::now(), pages: 0 }
+    }
+
+    #[test]
+    fn an_address_is_named_by_the_mapping_that_it_leads_into() {
+        let table = table();
+        let name = |address| match table.leads(address) {
+            Leads::Into(place) => place.name.clone(),
+            other => format!("{other:?}"),
+        };
+        for (address, expected) in [
+            (0x40_0010, "/bin/fixed"),
+            (0x555_5000_1010, "/bin/program"),
+            (0x555_5000_2010, "/bin/program"),
+            (0x555_6000_0010, "the C heap"),
+            (0x6000_0000_1000, "store a"),
+            (0x600f_0000_0000, "Nowhere"),
+            (0x7f00_0000_2000, "the stack of a thread"),
+            (0x7f00_0400_0010, "the C heap (of a thread)"),
+            (0x7ffd_0000_0010, "the stack of the main thread"),
+            (0x555_6002_1000, "Near"),
+            (0x7eff_f000_0000, "Near"),
+            (0x6500_0000_0000, "Nowhere"),
+            (12, "Nowhere"),
+        ] {
+            assert_eq!(name(address), expected, "{address:#x}");
+        }
+        assert_eq!(table.lowest(), ADDRESS_MIN);
+    }
+
+    #[test]
+    fn the_processs_own_memory_is_found_also_when_it_is_new() {
+        let on_the_stack = 0u64;
+        let code = the_processs_own_memory_is_found_also_when_it_is_new as fn() as usize as u64;
+        let table = Elsewhere::now();
+        let is_known = |table: &Elsewhere, at: u64| matches!(table.leads(at), Leads::Into(_));
+        assert!(is_known(&table, code) && is_known(&table, &raw const on_the_stack as u64));
+        let new = vec![1u8; 64 << 20];
+        let at = new.as_ptr() as u64;
+        let found = is_known(&table, at)
+            || table.leads(at) == Leads::Near
+                && table.renewed().is_some_and(|renewed| is_known(&renewed, at));
+        assert!(found, "{at:#x}");
+    }
+}
