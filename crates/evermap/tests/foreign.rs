@@ -3,7 +3,10 @@
 
 use std::ptr::NonNull;
 
-use evermap::{Error, ForeignPointers, Options, Protection, Ptr, RawSession, Store, WriteOptions};
+use evermap::{
+    Error, ForeignPointers, Options, Protection, Ptr, RawSession, RawShared, ShareOptions, Store,
+    WriteOptions,
+};
 
 struct Place {
     directory: tempfile::TempDir,
@@ -94,6 +97,96 @@ fn a_refused_commit_changes_nothing_and_can_be_mended() {
 }
 
 #[test]
+fn a_foreign_pointer_behind_many_expected_and_freed_ones_is_refused() {
+    const MANY: usize = 20_000;
+    let place = place();
+    let refuse = options(ForeignPointers::Refuse);
+    let mut session = place.store.write_raw_with("raw", &refuse).unwrap();
+    let (expected, freed, last) =
+        (words(&session, MANY), words(&session, MANY), words(&session, 8));
+    let local = 5u64;
+    for index in 0..MANY {
+        store_word(expected, index, address_of(&local));
+        store_word(freed, index, address_of(&local));
+    }
+    session.expect_foreign(expected.as_ptr() as usize, MANY * 8);
+    // SAFETY: the block is not used after this.
+    unsafe { session.heap().free(freed.cast()) };
+    assert!(session.commit().unwrap());
+    store_word(last, 7, address_of(&local));
+    for index in 0..MANY {
+        store_word(expected, index, address_of(&local) + 8);
+    }
+    let error = session.commit().unwrap_err();
+    let at = last.as_ptr() as u64 + 56;
+    assert!(matches!(&error, Error::ForeignPointer { at: found, .. } if *found == at), "{error}");
+}
+
+#[test]
+fn threads_that_share_an_object_are_told_of_foreign_pointers_and_other_builds() {
+    let place = place();
+    let share = |action| {
+        let options = ShareOptions::new().write_options(options(action));
+        place.store.share_raw("raw", &options).unwrap()
+    };
+    let local = 5u64;
+    let allocate = |shared: &RawShared| {
+        let block = shared.on_heap(|heap| heap.allocate_zeroed(64, 8)).unwrap().unwrap();
+        block.cast::<u64>()
+    };
+    let shared = share(ForeignPointers::Refuse);
+    assert!(matches!(shared.expect_foreign(0, 0), Err(Error::NotLocked { .. })));
+    assert!(matches!(shared.foreign_pointers(), Err(Error::NotLocked { .. })));
+    assert!(matches!(shared.register_code(), Err(Error::NotLocked { .. })));
+    assert!(matches!(shared.forget_code(), Err(Error::NotLocked { .. })));
+    shared.begin_write().unwrap();
+    let block = allocate(&shared);
+    store_word(block, 0, address_of(&local));
+    assert!(matches!(shared.commit(), Err(Error::ForeignPointer { .. })));
+    shared.expect_foreign(block.as_ptr() as usize, 8).unwrap();
+    assert!(shared.commit().unwrap());
+    shared.end_write().unwrap();
+    shared.close().unwrap();
+
+    let shared = share(ForeignPointers::Report);
+    let again = share(ForeignPointers::Report);
+    shared.begin_write().unwrap();
+    let block = allocate(&shared);
+    let code = threads_that_share_an_object_are_told_of_foreign_pointers_and_other_builds as fn();
+    store_word(block, 0, code as usize as u64);
+    assert!(shared.commit().unwrap());
+    assert_eq!(again.foreign_pointers().unwrap().len(), 1);
+    shared.end_write().unwrap();
+    drop(again);
+    shared.close().unwrap();
+
+    // Another place of the code is another build.
+    change_record(&object_file(&place), |record| record[64] ^= 0x10);
+    let shared = place.store.share_raw("raw", &ShareOptions::new());
+    assert!(matches!(shared, Err(Error::OtherBuild { .. })), "{:?}", shared.err());
+    let path = place.directory.path().join("store");
+    drop(place.store);
+    let store = Options::new().other_builds(true).open(path).unwrap();
+    drop(store.share_raw("raw", &ShareOptions::new()).unwrap());
+}
+
+/// Changes the record of code in an object file, and makes its checksums right.
+fn change_record(file: &std::path::Path, change: impl FnOnce(&mut [u8])) {
+    let mut bytes = std::fs::read(file).unwrap();
+    let (head, record) = bytes[..4096].split_at_mut(3072);
+    change(record);
+    record[12..16].fill(0);
+    let sum = crc32c::crc32c(record);
+    record[12..16].copy_from_slice(&sum.to_le_bytes());
+    // The root area's checksum is in the head, whose own counts it.
+    head[208..212].copy_from_slice(&crc32c::crc32c(record).to_le_bytes());
+    let (mut counted, zeros) = (head.to_vec(), [0; 8]);
+    counted[248..256].copy_from_slice(&zeros);
+    head[252..256].copy_from_slice(&crc32c::crc32c(&counted).to_le_bytes());
+    std::fs::write(file, bytes).unwrap();
+}
+
+#[test]
 fn allowing_looks_at_nothing_and_records_nothing() {
     let place = place();
     let allow = options(ForeignPointers::Allow);
@@ -131,7 +224,7 @@ fn a_pointer_to_code_records_the_build_and_another_build_is_refused_by_name() {
     let bytes = std::fs::read(&file).unwrap();
     assert_eq!(&bytes[3072..3080], b"EVMCODE\n");
     // A record that was changed is damage, to readers and to writers.
-    for bit in [3080 * 8, 3100 * 8 + 5, 3136 * 8 + 63, 4095 * 8] {
+    for bit in [3072 * 8, 3079 * 8 + 7, 3080 * 8, 3100 * 8 + 5, 3136 * 8 + 63, 4095 * 8] {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         std::fs::write(&file, changed).unwrap();

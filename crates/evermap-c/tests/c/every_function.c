@@ -706,6 +706,32 @@ static void pointers_out(const char *path)
     REFUSED(em_commit(object, NULL), EM_FOREIGN_POINTER, "the stack of the main thread");
     OK(em_rollback(object));
     OK(em_object_close(object));
+
+    /* The same for an object that threads share; the lock is asked for. */
+    OK(em_object_open(store, "renamed", EM_SHARE, &options, &object));
+    OK(em_write_lock(object));
+    pointers = em_calloc(object, 4, sizeof *pointers);
+    pointers[3] = &local;
+    REFUSED(em_commit(object, NULL), EM_FOREIGN_POINTER, "the stack of the main thread");
+    OK(em_rollback(object));
+    OK(em_write_unlock(object));
+    OK(em_object_close(object));
+    OK(em_object_open(store, "renamed", EM_SHARE, NULL, &object));
+    REFUSED(em_expect_foreign(object, em_object_base(object), 8), EM_NOT_LOCKED, "writes");
+    REFUSED(em_register_code(object), EM_NOT_LOCKED, "writes");
+    REFUSED(em_forget_code(object), EM_NOT_LOCKED, "writes");
+    OK(em_write_lock(object));
+    pointers = em_calloc(object, 4, sizeof *pointers);
+    pointers[0] = pointers[1] = &local;
+    OK(em_expect_foreign(object, &pointers[0], sizeof *pointers));
+    told = 0;
+    OK(em_commit(object, NULL));
+    CHECK(told == (uint64_t)(size_t)&pointers[1]);
+    em_free(object, pointers);
+    OK(em_forget_code(object));
+    OK(em_commit(object, NULL));
+    OK(em_write_unlock(object));
+    OK(em_object_close(object));
     OK(em_object_open(store, "renamed", EM_READ, NULL, &object));
     REFUSED(em_expect_foreign(object, em_object_base(object), 8), EM_READ_ONLY, "EM_WRITE");
     REFUSED(em_register_code(object), EM_READ_ONLY, "EM_WRITE");

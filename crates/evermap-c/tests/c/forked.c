@@ -45,6 +45,9 @@ static void refused(void)
     REFUSED(em_check("x", NULL, NULL), EM_FORKED, "forked");
     REFUSED(em_write_begin(object), EM_FORKED, "forked");
     REFUSED(em_write_end(object), EM_FORKED, "forked");
+    REFUSED(em_expect_foreign(object, block, 8), EM_FORKED, "forked");
+    REFUSED(em_register_code(object), EM_FORKED, "forked");
+    REFUSED(em_forget_code(object), EM_FORKED, "forked");
     REFUSED(em_audit("x", "x", NULL, NULL, NULL, NULL), EM_FORKED, "forked");
     REFUSED(em_backup("x", "y", NULL, NULL, NULL, NULL), EM_FORKED, "forked");
     REFUSED(em_restore("x", "y", NULL, NULL), EM_FORKED, "forked");

@@ -3,11 +3,13 @@
 //! A commit asks it where a word leads that looks like an address. The table comes from
 //! `/proc/self/maps` and is kept for the whole process. The C heap's end is asked for each time,
 //! which costs no system call. The table is read again when stores were opened or closed, and when a
-//! word leads near a known mapping and the process's size changed, which costs a small read.
+//! word leads to where a new mapping could be and the process's size changed, which costs a small
+//! read. New mappings are expected where the kernel puts them (around the libraries, and below the
+//! stack of the main thread) and in the arenas of other stores.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use super::mapping::reserved_by;
 use super::maps::{MappedRange, parse_mapped};
@@ -17,11 +19,9 @@ pub(super) static ARENAS_CHANGED: AtomicU64 = AtomicU64::new(0);
 
 static CURRENT: Mutex<Option<Arc<Elsewhere>>> = Mutex::new(None);
 
-/// The kernel puts new mappings below those that are there: a word up to so far below one may lead
-/// into a new one.
-const BELOW_BYTES: u64 = 1 << 40;
-/// The C heap and a thread's memory grow upwards.
-const ABOVE_BYTES: u64 = 1 << 30;
+/// The kernel puts new mappings beside those that it chose a place for. Mappings with a larger gap
+/// between them are not neighbours.
+const NEAR_BYTES: u64 = 1 << 40;
 /// Nothing is mapped below, and numbers below are common.
 const ADDRESS_MIN: u64 = 1 << 16;
 /// End of what a program can map: 47 bits on x86-64, 48 on others.
@@ -33,7 +33,7 @@ pub(crate) struct MappedPlace {
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// Name for people.
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
 }
 
 /// What the process had mapped at one moment, sorted by address.
@@ -42,6 +42,8 @@ pub(crate) struct Elsewhere {
     places: Vec<MappedPlace>,
     /// Which of them is the C heap that grows.
     heap: Option<usize>,
+    /// Where new mappings can be: first and end of each range.
+    near: Vec<(u64, u64)>,
     made_of: Signs,
     pages: u64,
 }
@@ -72,7 +74,7 @@ pub(crate) enum Leads<'a> {
 impl Elsewhere {
     /// The table of this process, made anew if it is known to be stale.
     pub(crate) fn now() -> Arc<Elsewhere> {
-        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut current) = current() else { return Arc::new(Elsewhere::read()) };
         match &*current {
             Some(table) if table.made_of == Signs::now() => Arc::clone(table),
             _ => Arc::clone(current.insert(Arc::new(Elsewhere::read()))),
@@ -81,8 +83,8 @@ impl Elsewhere {
 
     /// A newer table, if the process's size is another one than when this was made.
     pub(crate) fn renewed(&self) -> Option<Arc<Elsewhere>> {
-        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
         let pages = pages_mapped();
+        let Some(mut current) = current() else { return Some(Arc::new(Elsewhere::read())) };
         if let Some(table) = &*current
             && table.pages == pages
         {
@@ -94,15 +96,21 @@ impl Elsewhere {
     fn read() -> Elsewhere {
         let (made_of, pages) = (Signs::now(), pages_mapped());
         let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        let places = places(&parse_mapped(&text), &reserved_by());
-        let heap = places.iter().position(|place| place.name == C_HEAP);
-        Elsewhere { places, heap, made_of, pages }
+        let arenas = reserved_by();
+        let places = places(&parse_mapped(&text), &arenas);
+        let heap = places.iter().position(|place| &*place.name == C_HEAP);
+        let near = near(&places, &arenas, &Landmarks::of_this_process());
+        Elsewhere { places, heap, near, made_of, pages }
     }
 
-    /// No word below this leads anywhere.
-    pub(crate) fn lowest(&self) -> u64 {
-        let first = self.places.first().map_or(ADDRESS_END, |place| place.start);
-        first.saturating_sub(BELOW_BYTES).max(ADDRESS_MIN)
+    /// Ranges with every address that leads into a place, or near one; first and end of each,
+    /// unsorted. They change with the heap's end.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        let places = self.places.iter().enumerate().map(|(at, place)| {
+            let end = if self.heap == Some(at) { heap_end() } else { 0 };
+            (place.start, place.end.max(end))
+        });
+        places.chain(self.near.iter().copied())
     }
 
     /// Where an address leads.
@@ -115,21 +123,61 @@ impl Elsewhere {
             if self.heap == Some(behind - 1) && address < heap_end() {
                 return Leads::Into(place);
             }
-            if address - place.end < ABOVE_BYTES {
-                return Leads::Near;
-            }
         }
-        match self.places.get(behind) {
-            Some(next) if next.start - address < BELOW_BYTES && address >= ADDRESS_MIN => {
-                Leads::Near
-            }
-            _ => Leads::Nowhere,
-        }
+        let is_near = |(first, end): &(u64, u64)| address >= *first && address < *end;
+        if self.near.iter().any(is_near) { Leads::Near } else { Leads::Nowhere }
     }
 }
 
+/// The process's table; `None` while another thread makes one. That thread may not be there: in a
+/// child that was forked meanwhile.
+fn current() -> Option<MutexGuard<'static, Option<Arc<Elsewhere>>>> {
+    match CURRENT.try_lock() {
+        Ok(current) => Some(current),
+        Err(TryLockError::Poisoned(current)) => Some(current.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// An address of the program, and one of the C library.
+struct Landmarks {
+    program: u64,
+    library: u64,
+}
+
+impl Landmarks {
+    fn of_this_process() -> Landmarks {
+        // SAFETY: asks what the kernel told the program at its start.
+        let program = unsafe { libc::getauxval(libc::AT_PHDR) };
+        Landmarks { program, library: libc::sbrk as *const () as u64 }
+    }
+}
+
+/// Where the kernel puts new mappings, and where other stores' objects can grow: around the C library,
+/// above it too, as the kernel counts upwards where stacks have no limit, and below the main stack.
+fn near(
+    places: &[MappedPlace],
+    arenas: &[(u64, u64, String)],
+    landmarks: &Landmarks,
+) -> Vec<(u64, u64)> {
+    let mut near: Vec<_> = arenas.iter().map(|(first, end, _)| (*first, *end)).collect();
+    let are_neighbours = |a: &MappedPlace, b: &MappedPlace| b.start - a.end <= NEAR_BYTES;
+    for group in places.chunk_by(are_neighbours) {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
+        let has = |address: u64| address >= first.start && address < last.end;
+        let above = match has(landmarks.library) && !has(landmarks.program) {
+            true => NEAR_BYTES,
+            false if places.last() == Some(last) => 0,
+            false => continue,
+        };
+        let end = (last.end + above).min(ADDRESS_END);
+        near.push((first.start.saturating_sub(NEAR_BYTES).max(ADDRESS_MIN), end));
+    }
+    near
+}
+
 /// The heap's end now, without a system call.
-fn heap_end() -> u64 {
+pub(crate) fn heap_end() -> u64 {
     // SAFETY: asks for the end of the heap and moves nothing.
     unsafe { libc::sbrk(0) as u64 }
 }
@@ -156,10 +204,10 @@ fn places(mapped: &[MappedRange<'_>], arenas: &[(u64, u64, String)]) -> Vec<Mapp
         let name = arena.unwrap_or_else(|| name_of(range, neighbour));
         match places.last_mut() {
             // A file's parts follow one another, and its variables follow them.
-            Some(last) if last.end == range.start && (last.name == name || name.is_empty()) => {
+            Some(last) if last.end == range.start && (*last.name == *name || name.is_empty()) => {
                 last.end = range.end;
             }
-            _ => places.push(MappedPlace { start: range.start, end: range.end, name }),
+            _ => places.push(MappedPlace { start: range.start, end: range.end, name: name.into() }),
         }
     }
     places
@@ -213,14 +261,16 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
     fn table() -> Elsewhere {
         let arenas = [(0x6000_0000_0000, 0x6010_0000_0000, "store a".to_string())];
         let places = places(&parse_mapped(MAPS), &arenas);
-        Elsewhere { places, heap: None, made_of: Signs::now(), pages: 0 }
+        let landmarks = Landmarks { program: 0x555_5000_1000, library: 0x7f00_0400_0010 };
+        let near = near(&places, &arenas, &landmarks);
+        Elsewhere { places, heap: None, near, made_of: Signs::now(), pages: 0 }
     }
 
     #[test]
     fn an_address_is_named_by_the_mapping_that_it_leads_into() {
         let table = table();
         let name = |address| match table.leads(address) {
-            Leads::Into(place) => place.name.clone(),
+            Leads::Into(place) => place.name.to_string(),
             other => format!("{other:?}"),
         };
         for (address, expected) in [
@@ -229,18 +279,45 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
             (0x555_5000_2010, "/bin/program"),
             (0x555_6000_0010, "the C heap"),
             (0x6000_0000_1000, "store a"),
-            (0x600f_0000_0000, "Nowhere"),
+            (0x600f_0000_0000, "Near"),
+            (0x6010_0000_0000, "Nowhere"),
             (0x7f00_0000_2000, "the stack of a thread"),
             (0x7f00_0400_0010, "the C heap (of a thread)"),
             (0x7ffd_0000_0010, "the stack of the main thread"),
-            (0x555_6002_1000, "Near"),
+            (0x555_6002_1000, "Nowhere"),
             (0x7eff_f000_0000, "Near"),
+            (0x7f80_0000_0000, "Near"),
+            (0x7fff_0000_0000, "Near"),
             (0x6500_0000_0000, "Nowhere"),
             (12, "Nowhere"),
         ] {
             assert_eq!(name(address), expected, "{address:#x}");
+            let in_ranges = table.ranges().any(|(first, end)| address >= first && address < end);
+            assert_eq!(in_ranges, expected != "Nowhere", "{address:#x}");
         }
-        assert_eq!(table.lowest(), ADDRESS_MIN);
+    }
+
+    #[test]
+    fn new_mappings_are_expected_around_the_libraries_wherever_the_kernel_puts_those() {
+        let place = |start: u64| MappedPlace { start, end: start + 0x1000, name: "x".into() };
+        let near = |places: &[u64], program, library| {
+            let places: Vec<_> = places.iter().map(|start| place(*start)).collect();
+            near(&places, &[], &Landmarks { program, library })
+        };
+        const TERA: u64 = 1 << 40;
+        let (program, low, stack) = (0x5555_0000_0000, 0x2aaa_0000_0000, 0x7ffd_0000_0000);
+        // Stacks without a limit: libraries lie low, and new mappings above them.
+        assert_eq!(
+            near(&[low, program, stack], program, low),
+            [(low - TERA, low + 0x1000 + TERA), (stack - TERA, stack + 0x1000)]
+        );
+        // A program with no library has its mappings below the stack.
+        assert_eq!(near(&[program, stack], program, program), [(stack - TERA, stack + 0x1000)]);
+        // An emulator may put everything close together.
+        assert_eq!(
+            near(&[0x10_0000, 0x480_0000], 0x10_0000, 0x480_0000),
+            [(ADDRESS_MIN, 0x480_1000)]
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub use access::{Access, AccessKey, ThreadRights};
 
 pub(crate) use anonymous::AnonymousRange;
 pub(crate) use dirty::PageScanner;
-pub(crate) use elsewhere::{ADDRESS_END, Elsewhere, Leads};
+pub(crate) use elsewhere::{ADDRESS_END, Elsewhere, Leads, heap_end};
 pub(crate) use keys::{Key, prepare as prepare_keys};
 pub(crate) use mapping::{
     AddressSpace, Mapping, Sharing, Vacancy, drop_private_runs, given_back_here, populate_runs,

@@ -22,7 +22,7 @@ use super::pages::{Hot, Run};
 use super::record::RecordBuilder;
 use super::recovery::{announce_log, has_page_zero_of, set_log_required};
 use super::settings::{Durability, WhenLogFull, WriteOptions};
-use super::suspects::{Suspect, Suspects};
+use super::suspects::{Look, Suspect, Suspects};
 use crate::address::{Mapping, PageScanner, Sharing, View};
 use crate::at_fork;
 use crate::error::{Error, Result};
@@ -232,8 +232,8 @@ impl Engine {
     /// Makes everything stored since the last commit part of the object, at once, and durably at
     /// the level that was chosen.
     ///
-    /// `approve` is called with the words found that lead out of the object, if any; its error ends
-    /// the commit. `seal` is called when something changed, with the new commit's number and page 0,
+    /// `approve` is called with the words found that lead out of the object, if any, once or more often;
+    /// its error ends the commit. `seal` is called when something changed, with the new commit's number and page 0,
     /// which it brings up to date. Returns false when nothing had changed.
     ///
     /// # Errors
@@ -242,36 +242,38 @@ impl Engine {
     pub(crate) fn commit(
         &mut self,
         growth: Growth,
-        approve: impl FnOnce(Vec<Suspect>) -> Result<()>,
+        mut approve: impl FnMut(Vec<Suspect>) -> Result<()>,
         seal: impl FnOnce(u64, &mut Page),
     ) -> Result<bool> {
         self.check_usable()?;
+        let mut suspects = self.suspects.take();
+        let look = suspects.as_mut().map(|suspects| {
+            suspects.begin(&growth.regions);
+            Look { suspects, judge: &mut approve }
+        });
+        let committed = self.commit_looking(growth, look, seal);
+        self.suspects = suspects;
+        committed
+    }
+
+    fn commit_looking(
+        &mut self,
+        growth: Growth,
+        mut look: Option<Look<'_>>,
+        seal: impl FnOnce(u64, &mut Page),
+    ) -> Result<bool> {
         self.copy_page_zero();
         self.find_changed();
         self.tables = Tables::of(&growth.regions);
         let memory = std::mem::take(&mut self.memory);
         let mut record = RecordBuilder::new(growth.file_length, self.settings.full_pages, memory);
         let mut entries = Vec::new();
-        let mut suspects = self.suspects.take();
-        if let Some(suspects) = &mut suspects {
-            suspects.begin(&growth.regions);
-        }
-        let compared = self.compare(&mut record, &mut entries, suspects.as_mut());
-        let looked = compared.and_then(|()| match &mut suspects {
-            Some(suspects) => self.look_at_fresh(&growth.fresh, suspects),
-            None => Ok(()),
-        });
-        let found = suspects.as_mut().map(Suspects::take).unwrap_or_default();
-        self.suspects = suspects;
-        looked?;
+        self.compare(&mut record, &mut entries, look.as_mut())?;
         let unknown = growth.given_back.iter().flat_map(|(first, pages)| *first..first + pages);
         entries.extend(unknown.map(|page| (page, CHECKSUM_UNKNOWN)));
         if record.is_empty() && growth.fresh.is_empty() && !self.page_zero_changed()? {
             self.hot.keep(std::mem::take(&mut self.pending));
             return Ok(false);
-        }
-        if !found.is_empty() {
-            approve(found)?;
         }
         // Handing bytes to the disk waits for the disk: it does its part while checksums are made.
         let page_zero = std::thread::scope(|scope| {
@@ -283,7 +285,10 @@ impl Engine {
                 let _ = std::thread::Builder::new().spawn_scoped(scope, write_back);
             }
             for span in &growth.fresh {
-                self.add_fresh_entries(span, &mut entries)?;
+                self.add_fresh_entries(span, &mut entries, look.as_mut())?;
+            }
+            if let Some(look) = &mut look {
+                look.end()?;
             }
             self.seal_page_zero(seal);
             self.add_page_zero_entry(&mut entries);

@@ -25,6 +25,7 @@ mod log;
 mod overlay;
 mod pages;
 mod progress;
+mod ranges;
 mod record;
 mod recovery;
 mod settings;

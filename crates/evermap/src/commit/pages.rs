@@ -11,7 +11,7 @@ use super::diff::Page;
 use super::engine::{Engine, Memory, Span};
 use super::overlay::{Overlay, PageHasher};
 use super::record::{RecordBuilder, for_each_run};
-use super::suspects::Suspects;
+use super::suspects::Look;
 use super::verify::BadPage;
 use crate::address::{Mapping, View, drop_private_runs};
 use crate::error::{Error, Result};
@@ -124,7 +124,7 @@ impl Engine {
         &mut self,
         record: &mut RecordBuilder,
         entries: &mut Vec<(u64, u32)>,
-        mut suspects: Option<&mut Suspects>,
+        mut look: Option<&mut Look<'_>>,
     ) -> Result<()> {
         self.look_at_all_spans()?;
         let mut moment = [0; PAGE_BYTES as usize];
@@ -153,8 +153,8 @@ impl Engine {
                 let lines = self.overlay.changed_lines(number, now, stored);
                 if lines != 0 {
                     record.push(number, lines, now);
-                    if let Some(suspects) = &mut suspects {
-                        suspects.look_at((address, number), lines, now, (stored, &self.overlay));
+                    if let Some(look) = &mut look {
+                        look.at((address, number), lines, now, (stored, &self.overlay))?;
                     }
                     if !self.tables.is_empty() {
                         entries.push((number, checksums::entry_of(number, now)));
@@ -198,8 +198,9 @@ impl Engine {
         &self,
         span: &Span,
         entries: &mut Vec<(u64, u32)>,
+        mut look: Option<&mut Look<'_>>,
     ) -> Result<()> {
-        if self.tables.is_empty() {
+        if self.tables.is_empty() && look.is_none() {
             return Ok(());
         }
         let (mut at, end) = (span.file_offset, span.file_offset + span.length);
@@ -210,27 +211,17 @@ impl Engine {
                 let address = span.address + (offset - span.file_offset);
                 // SAFETY: the span is mapped and backed by the file.
                 let now = unsafe { self.look_at(address, &mut moment) };
-                let number = offset / PAGE_BYTES;
-                entries.push((number, checksums::entry_of(number, now)));
+                if let Some(look) = &mut look {
+                    look.at_fresh(address, now)?;
+                }
+                if !self.tables.is_empty() {
+                    let number = offset / PAGE_BYTES;
+                    entries.push((number, checksums::entry_of(number, now)));
+                }
             }
             at = stop;
         }
         self.add_zero_entries(at, end, entries)
-    }
-
-    /// Looks for words that lead out of the object in memory that no commit had yet.
-    pub(super) fn look_at_fresh(&self, fresh: &[Span], suspects: &mut Suspects) -> Result<()> {
-        for span in fresh {
-            let end = span.file_offset + span.length;
-            for (start, stop) in data_ranges(&*self.object, span.file_offset, end)? {
-                for offset in (start..stop).step_by(PAGE_BYTES as usize) {
-                    let address = span.address + (offset - span.file_offset);
-                    // SAFETY: the span is mapped and backed by the file.
-                    suspects.look_at_fresh(address, unsafe { page_at(address) });
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The same for pages that nobody touched, between two offsets of the file. They may have been

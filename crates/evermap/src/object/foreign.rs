@@ -97,6 +97,9 @@ impl ForeignCheck {
         head: &mut Superblock,
         path: &Path,
     ) -> Result<bool> {
+        if suspects.is_empty() {
+            return Ok(false);
+        }
         let arenas = self.space.arenas();
         let is_in = |ranges: &[(u64, u64)], address: u64| {
             ranges.iter().any(|(first, end)| address >= *first && address < *end)
@@ -118,7 +121,7 @@ impl ForeignCheck {
                 count: foreign.len() as u64,
                 at: first.at,
                 word: first.word,
-                into: first.into.clone(),
+                into: first.into.to_string(),
             });
         }
         let changed = record_code(&foreign, &loaded, head, path)?;
@@ -126,7 +129,7 @@ impl ForeignCheck {
             if self.reported.len() >= REMEMBERED_MAX || !self.reported.insert(at) {
                 continue;
             }
-            let pointer = ForeignPointer { at, word, into };
+            let pointer = ForeignPointer { at, word, into: into.to_string() };
             if self.reported.len() <= WARNINGS_MAX {
                 warn!(object = head.name(), "foreign pointer: {pointer}");
             }

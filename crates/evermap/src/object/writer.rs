@@ -310,7 +310,9 @@ impl Writer {
         let (heap, path, base) = (&self.heap, self.file.path(), self.territory.base());
         let foreign = &mut self.foreign;
         let approve = |suspects| {
-            let (Some(foreign), mut head) = (foreign, head.borrow_mut()) else { return Ok(()) };
+            let (Some(foreign), mut head) = (&mut *foreign, head.borrow_mut()) else {
+                return Ok(());
+            };
             if foreign.judge(suspects, heap, &mut head, path)? {
                 // SAFETY: the territory maps page 0 writable, and a raw object's root is not there.
                 unsafe { lay_root_area(&head, base) };
@@ -341,12 +343,20 @@ impl Writer {
         if action == ForeignPointers::Allow {
             return Ok(());
         }
-        let mut suspects = Suspects::new(space.arenas());
-        if let Some(code) = self.code()? {
-            code.registered().for_each(|(first, end)| suspects.allow(first, end));
-        }
-        self.engine.look_for_suspects(suspects);
+        self.engine.look_for_suspects(Suspects::new(space.arenas()));
         self.foreign = Some(ForeignCheck::new(action, space));
+        self.allow_registered_code()
+    }
+
+    /// Makes pointers legal that lead into the code which the head has as registered, and no others.
+    fn allow_registered_code(&mut self) -> Result<()> {
+        if self.foreign.is_none() {
+            return Ok(());
+        }
+        let code = self.code()?;
+        if let Some(suspects) = self.engine.suspects() {
+            suspects.set_registered(code.iter().flat_map(Code::registered).collect());
+        }
         Ok(())
     }
 
@@ -393,9 +403,6 @@ impl Writer {
             };
             code.register(*program);
             code.put(&mut self.head);
-            if let Some(suspects) = self.engine.suspects() {
-                code.registered().for_each(|(first, end)| suspects.allow(first, end));
-            }
         } else if self.code()?.is_some() {
             Code::forget(&mut self.head);
         } else {
@@ -405,7 +412,7 @@ impl Writer {
         let _open = opened(protector.as_deref())?;
         // SAFETY: as in `commit_growth`.
         unsafe { lay_root_area(&self.head, self.territory.base()) };
-        Ok(())
+        self.allow_registered_code()
     }
 
     /// Makes everything committed so far durable, whatever the level.
@@ -436,7 +443,7 @@ impl Writer {
         *self.head = page;
         // SAFETY: as in `open`: the regions are mapped as the last commit has them.
         unsafe { self.heap.reload(&self.territory.records()) };
-        Ok(())
+        self.allow_registered_code()
     }
 
     /// Makes the object file durable and empties the log.

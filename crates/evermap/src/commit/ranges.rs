@@ -1,0 +1,238 @@
+//! The first look at a page: does a word of it lie in one of a few ranges of addresses?
+//!
+//! A commit asks that of every line that changed, and for most pages the answer ends the search for
+//! [suspects](super::suspects). So it costs as little as can be: two comparisons of vectors of four
+//! words, without branches, where the processor has AVX2.
+
+use super::diff::Page;
+use crate::address::ADDRESS_END;
+use crate::format::LINE_BYTES;
+
+/// Ranges that a page is compared with. One is enough for most programs.
+pub(super) const RANGES_MAX: usize = 3;
+/// Pages with more changed lines than this are looked at as a whole first.
+const LINES_BEFORE_WHOLE_PAGE: u32 = 16;
+const WORD_BYTES: usize = size_of::<u64>();
+const SIGN: u64 = 1 << 63;
+
+/// A range of addresses, so that one addition and one signed comparison tell whether a word is in it:
+/// processors lack unsigned comparisons of vectors.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    /// What is added to a word.
+    shift: u64,
+    /// What the sum is below for words of the range.
+    bound: i64,
+}
+
+impl Range {
+    /// No word is in it.
+    const EMPTY: Range = Range { shift: 0, bound: i64::MIN };
+
+    fn new(first: u64, end: u64) -> Range {
+        Range { shift: SIGN.wrapping_sub(first), bound: ((end - first) ^ SIGN) as i64 }
+    }
+
+    #[inline]
+    fn has(self, word: u64) -> bool {
+        (word.wrapping_add(self.shift) as i64) < self.bound
+    }
+}
+
+/// A few ranges with all addresses that lead to what the process has mapped, and few others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ranges {
+    /// The first `count` are in use.
+    ranges: [Range; RANGES_MAX],
+    count: usize,
+}
+
+impl Ranges {
+    /// `parts` are any ranges, `legal` has those that count as nothing: first and end of each.
+    pub(super) fn new(parts: impl Iterator<Item = (u64, u64)>, legal: &[(u64, u64)]) -> Ranges {
+        let parts = joined(parts, legal);
+        let mut ranges = Ranges { ranges: [Range::EMPTY; RANGES_MAX], count: parts.len() };
+        for (range, (first, end)) in ranges.ranges.iter_mut().zip(parts) {
+            *range = Range::new(first, end);
+        }
+        ranges
+    }
+
+    pub(super) fn has(&self, word: u64) -> bool {
+        self.ranges.iter().any(|range| range.has(word))
+    }
+
+    /// Those of some lines of a page that have a word in one of the ranges. A bit is a line.
+    #[inline]
+    pub(super) fn lines_that_may_lead(&self, page: &Page, lines: u64) -> u64 {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+            // SAFETY: the processor has these instructions.
+            return unsafe { self.lines_by_avx2(page, lines) };
+        }
+        self.lines_by_words(page, lines)
+    }
+
+    fn lines_by_words(&self, page: &Page, lines: u64) -> u64 {
+        let any = |bytes: &[u8]| {
+            let words = bytes.as_chunks::<WORD_BYTES>().0;
+            // Without branches, for compilers that find vector instructions.
+            words.iter().fold(false, |any, word| any | self.has_plainly(u64::from_le_bytes(*word)))
+        };
+        lines_with(page, lines, any)
+    }
+
+    #[inline(always)]
+    fn has_plainly(&self, word: u64) -> bool {
+        self.ranges.iter().fold(false, |any, range| any | range.has(word))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn lines_by_avx2(&self, page: &Page, lines: u64) -> u64 {
+        match self.ranges {
+            [a, ..] if self.count <= 1 => avx2::lines_with_words_in(page, lines, [a]),
+            [a, b, _] if self.count == 2 => avx2::lines_with_words_in(page, lines, [a, b]),
+            all => avx2::lines_with_words_in(page, lines, all),
+        }
+    }
+}
+
+/// Lines that have what `any` looks for, in whatever bytes it is given.
+#[inline(always)]
+fn lines_with(page: &Page, lines: u64, any: impl Fn(&[u8]) -> bool) -> u64 {
+    if lines.count_ones() > LINES_BEFORE_WHOLE_PAGE && !any(page) {
+        return 0;
+    }
+    let (mut found, mut rest) = (0, lines);
+    while rest != 0 {
+        let line = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        let at = line * LINE_BYTES;
+        found |= u64::from(any(&page[at..at + LINE_BYTES])) << line;
+    }
+    found
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::{
+        __m256i, _mm256_add_epi64, _mm256_cmpgt_epi64, _mm256_or_si256, _mm256_set1_epi64x,
+        _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_testz_si256,
+    };
+
+    use super::{Page, Range, WORD_BYTES, lines_with};
+
+    const WORDS: usize = 4;
+
+    #[target_feature(enable = "avx2,popcnt")]
+    #[inline]
+    pub(super) fn lines_with_words_in<const N: usize>(
+        page: &Page,
+        lines: u64,
+        ranges: [Range; N],
+    ) -> u64 {
+        let ranges =
+            ranges.map(|r| (_mm256_set1_epi64x(r.shift as i64), _mm256_set1_epi64x(r.bound)));
+        lines_with(page, lines, |bytes| has_word_in(bytes, &ranges))
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn has_word_in<const N: usize>(bytes: &[u8], ranges: &[(__m256i, __m256i); N]) -> bool {
+        let mut any = _mm256_setzero_si256();
+        for words in bytes.as_chunks::<WORD_BYTES>().0.as_chunks::<WORDS>().0 {
+            // One load.
+            let [a, b, c, d] = words.map(i64::from_le_bytes);
+            let words = _mm256_setr_epi64x(a, b, c, d);
+            for (shift, bound) in ranges {
+                let leads = _mm256_cmpgt_epi64(*bound, _mm256_add_epi64(words, *shift));
+                any = _mm256_or_si256(any, leads);
+            }
+        }
+        _mm256_testz_si256(any, any) == 0
+    }
+}
+
+/// At most [`RANGES_MAX`] ranges that have every part outside of the legal ones, ascending.
+fn joined(parts: impl Iterator<Item = (u64, u64)>, legal: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut parts: Vec<_> = parts.map(|(first, end)| (first, end.min(ADDRESS_END))).collect();
+    for (legal_first, legal_end) in legal {
+        let whole = std::mem::take(&mut parts);
+        let below = |(first, end): (u64, u64)| (first, end.min(*legal_first));
+        let above = |(first, end): (u64, u64)| (first.max(*legal_end), end);
+        parts.extend(whole.iter().copied().flat_map(|part| [below(part), above(part)]));
+        parts.retain(|(first, end)| first < end);
+    }
+    parts.retain(|(first, end)| first < end);
+    parts.sort_unstable();
+    // Parts that touch are one.
+    parts.dedup_by(|next, last| {
+        let touch = next.0 <= last.1;
+        if touch {
+            last.1 = last.1.max(next.1);
+        }
+        touch
+    });
+    // Then those with the smallest gaps, but not across legal ones if that can be had.
+    let gap = |a: (u64, u64), b: (u64, u64)| {
+        let is_between = |(first, end): &(u64, u64)| *first >= a.1 && *end <= b.0;
+        match legal.iter().any(is_between) {
+            true => u64::MAX,
+            false => b.0 - a.1,
+        }
+    };
+    while parts.len() > RANGES_MAX {
+        let gaps = parts.windows(2).map(|pair| gap(pair[0], pair[1])).enumerate();
+        let Some((at, _)) = gaps.min_by_key(|(_, gap)| *gap) else { break };
+        parts[at].1 = parts.remove(at + 1).1;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::PAGE_BYTES;
+
+    #[test]
+    fn the_first_look_lets_every_word_in_its_ranges_pass_and_no_other() {
+        let all =
+            [(0x40_0000, 0x50_0000), (0x1500_0000_0000, 0x1600_0000_0000), (1 << 46, 1 << 47)];
+        for count in 0..=RANGES_MAX {
+            let ranges = Ranges::new(all[..count].iter().copied(), &[]);
+            assert_eq!(ranges.count, count);
+            let edges = all.iter().flat_map(|(first, end)| [*first, *end]);
+            let words = edges.flat_map(|edge| [edge - 1, edge, edge + 1]);
+            let others = [0, 1, SIGN, SIGN - 1, u64::MAX, u64::from_le_bytes(*b"some tex")];
+            for word in words.chain(others) {
+                let is_in = all[..count].iter().any(|(first, end)| word >= *first && word < *end);
+                assert_eq!(ranges.has(word), is_in, "{word:#x}");
+                for at in [0, 8, 56, 64, 2048, 4088] {
+                    let mut page = [0xff; PAGE_BYTES as usize];
+                    page[at..at + 8].copy_from_slice(&word.to_le_bytes());
+                    let line = 1 << (at / LINE_BYTES);
+                    let expected = if is_in { line } else { 0 };
+                    for lines in [line, u64::MAX, u64::MAX ^ line] {
+                        let found = ranges.lines_that_may_lead(&page, lines);
+                        assert_eq!(found, expected & lines, "{word:#x} at {at}");
+                        let plain = ranges.lines_by_words(&page, lines);
+                        assert_eq!(found, plain, "with vector instructions and without");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_have_every_part_but_legal_ones_and_join_over_the_smallest_gaps() {
+        let parts = [(100, 200), (150, 260), (300, 400), (1000, 1100), (5000, 6000), (9000, 9500)];
+        let legal = [(320, 330), (6500, 7000)];
+        let joined = |parts: &[(u64, u64)]| joined(parts.iter().copied(), &legal);
+        assert_eq!(joined(&parts), [(100, 320), (330, 6000), (9000, 9500)]);
+        assert_eq!(joined(&parts[..3]), [(100, 260), (300, 320), (330, 400)]);
+        assert_eq!(joined(&[(10, u64::MAX)])[1], (330, 6500));
+        assert_eq!(joined(&[(10, u64::MAX)])[2], (7000, ADDRESS_END));
+        assert_eq!(joined(&[(321, 329), (7, 7)]), []);
+    }
+}
