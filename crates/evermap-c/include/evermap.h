@@ -291,7 +291,7 @@ typedef struct em_write_options {
     uint32_t reserved;
 } em_write_options;
 
-#define EM_WRITE_OPTIONS_DEFAULT { sizeof(em_write_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define EM_WRITE_OPTIONS_DEFAULT { sizeof(em_write_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** A pointer out of an object that a commit found; it may be a number that looks like an address.
  * Its texts live as long as the callback runs. */

@@ -696,6 +696,8 @@ static void pointers_out(const char *path)
     CHECK(told == (uint64_t)(size_t)&pointers[0]);
     OK(em_forget_code(object));
     em_free(object, pointers);
+    OK(em_commit(object, NULL));
+    OK(em_forget_code(object));
     OK(em_object_close(object));
 
     em_write_options options = EM_WRITE_OPTIONS_DEFAULT;
@@ -704,6 +706,7 @@ static void pointers_out(const char *path)
     pointers = em_calloc(object, 4, sizeof *pointers);
     pointers[2] = &local;
     REFUSED(em_commit(object, NULL), EM_FOREIGN_POINTER, "the stack of the main thread");
+    REFUSED(em_object_close(object), EM_UNCOMMITTED, "em_rollback");
     OK(em_rollback(object));
     OK(em_object_close(object));
 

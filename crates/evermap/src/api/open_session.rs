@@ -147,7 +147,7 @@ impl OpenSession {
     }
 
     pub(super) fn register_code(&mut self, register: bool) -> Result<()> {
-        self.head_changed = true;
+        // It changes page 0 in memory, so the commit finds it by itself.
         self.writer_mut().register_code(register)
     }
 
