@@ -23,6 +23,7 @@ use super::record::RecordBuilder;
 use super::recovery::{announce_log, has_page_zero_of, set_log_required};
 use super::settings::{Durability, WhenLogFull, WriteOptions};
 use super::suspects::{Look, Suspect, Suspects};
+use super::unreserved::Unreserved;
 use crate::address::{Mapping, PageScanner, Sharing, View};
 use crate::at_fork;
 use crate::error::{Error, Result};
@@ -155,6 +156,8 @@ pub(crate) struct Growth {
     pub(crate) regions: Vec<RegionRecord>,
     /// Pages of the file whose contents mean nothing from now on: number of the first, and how many.
     pub(crate) given_back: Vec<(u64, u64)>,
+    /// What of the file has no disk space yet.
+    pub(crate) unreserved: Arc<Unreserved>,
 }
 
 impl Engine {
@@ -296,11 +299,12 @@ impl Engine {
             self.changes_of_page_zero()
         })?;
         record.push(0, page_zero, self.page_zero());
+        let reserved = growth.unreserved.reserve(&*self.object, record.page_numbers())?;
 
         match self.settings.durability {
             Durability::Close => self.staged_growth |= !growth.fresh.is_empty(),
             Durability::Commit | Durability::Interval(_) => {
-                self.append(&mut record, !growth.fresh.is_empty())?;
+                self.append(&mut record, !growth.fresh.is_empty() || reserved)?;
             }
         }
         let (bytes, pages) = record.into_parts();

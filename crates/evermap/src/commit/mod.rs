@@ -30,6 +30,7 @@ mod record;
 mod recovery;
 mod settings;
 mod suspects;
+mod unreserved;
 mod verify;
 
 pub(crate) use engine::{Engine, Growth, LogPolicy, MappedFile, Memory, Span, Target};
@@ -42,4 +43,5 @@ pub(crate) use record::for_each_run;
 pub(crate) use recovery::{let_go_of_log, recover, set_log_required};
 pub use settings::{Durability, ForeignPointers, InChildren, WhenLogFull, WriteOptions};
 pub(crate) use suspects::{Suspect, Suspects};
+pub(crate) use unreserved::Unreserved;
 pub(crate) use verify::{BadPage, is_still_bad, verify_pages};

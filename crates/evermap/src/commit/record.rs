@@ -49,6 +49,11 @@ impl RecordBuilder {
         self.pages.is_empty()
     }
 
+    /// Numbers of the pages that the record changes.
+    pub(super) fn page_numbers(&self) -> impl Iterator<Item = u64> {
+        self.pages.iter().map(|(page, _)| page.page)
+    }
+
     /// Bytes the record will take in the log.
     pub(super) fn bytes_in_log(&self) -> u64 {
         (self.bytes.len() as u64).next_multiple_of(LOG_ALIGN)

@@ -85,8 +85,12 @@ impl Writer {
             environment.region_plan(),
             superblock.regions(),
         )?);
-        if policy != LogPolicy::WhileOpen {
-            territory.is_locked();
+        match policy {
+            LogPolicy::WhileOpen => territory.defer_large_growth(),
+            _ => territory.is_locked(),
+        }
+        if superblock.features_incompatible & FEATURE_HOLES != 0 {
+            territory.unreserve_data();
         }
         let beside_readers = log.is_some() && policy == LogPolicy::WhileOpen;
         cut_dead_growth(&territory, &*file, superblock.file_length, beside_readers)?;
@@ -271,6 +275,9 @@ impl Writer {
                 at = stop;
             }
         }
+        for (address, bytes) in self.territory.stored_deferred() {
+            map.mark_dirty(address, bytes);
+        }
         Ok(map)
     }
 
@@ -303,6 +310,10 @@ impl Writer {
         self.engine.check_usable()?;
         self.heap.settle();
         self.territory.write_private()?;
+        if self.territory.write_deferred()? {
+            // Builds that do not know of holes would be surprised by a full disk.
+            self.head.features_incompatible |= FEATURE_HOLES;
+        }
         let grew = !growth.fresh.is_empty();
         let file_length = growth.file_length;
         let head = RefCell::new(&mut self.head);
@@ -585,6 +596,7 @@ impl Writer {
             file_length: length,
             regions: shorter.clone(),
             given_back: Vec::new(),
+            unreserved: Arc::clone(self.territory.unreserved()),
         };
         let seal = |number, page: &mut _| head.seal_commit(number, page, &shorter, length);
         self.engine.commit(growth, |_| Ok(()), seal)?;

@@ -27,26 +27,28 @@ impl Territory {
     /// fork after a growth copies the pages that were stored to; later ones find them private.
     pub(in crate::object) fn make_private(&self, file: &dyn File, held: &mut [Held]) -> Result<()> {
         for h in held {
-            let Held { record, committed, private, mapping } = h;
-            let from = (*committed).max(*private);
-            let (at, end) = (record.file_offset + from, record.file_offset + record.length);
-            if at == end {
-                continue;
+            for (from, to) in h.shared() {
+                self.make_part_private(file, h, from, to)?;
             }
-            // In one step for other threads: what they store before is in the file's pages, which the
-            // mapping shows, and what they store after is in pages of their own.
-            mapping.map(file, record.base + from, end - at, at, Sharing::PrivateWritable)?;
-            *private = record.length;
-            let mut next = at;
-            while let Some((start, stop)) = file.next_data(next)?.filter(|(start, _)| *start < end)
-            {
-                let (start, stop) = (start.max(at), stop.min(end));
-                mapping.make_own(record.base + (start - record.file_offset), stop - start)?;
-                next = stop;
-            }
-            if self.closed.load(Ordering::Relaxed) {
-                mapping.protect_read_only(record.base + from, end - at)?;
-            }
+            h.private = h.record.length;
+        }
+        Ok(())
+    }
+
+    fn make_part_private(&self, file: &dyn File, h: &Held, from: u64, to: u64) -> Result<()> {
+        let Held { record, mapping, .. } = h;
+        let (at, end) = (record.file_offset + from, record.file_offset + to);
+        // In one step for other threads: what they store before is in the file's pages, which the
+        // mapping shows, and what they store after is in pages of their own.
+        mapping.map(file, record.base + from, end - at, at, Sharing::PrivateWritable)?;
+        let mut next = at;
+        while let Some((start, stop)) = file.next_data(next)?.filter(|(start, _)| *start < end) {
+            let (start, stop) = (start.max(at), stop.min(end));
+            mapping.make_own(record.base + (start - record.file_offset), stop - start)?;
+            next = stop;
+        }
+        if self.closed.load(Ordering::Relaxed) {
+            mapping.protect_read_only(record.base + from, end - at)?;
         }
         Ok(())
     }
@@ -85,7 +87,12 @@ impl Territory {
             let (start, end) = (h.record.base + h.committed, h.record.base + h.private);
             let mut own = Vec::new();
             PageScanner::new(false).scan(start, end, &mut own);
-            for (first, behind) in own {
+            // Deferred memory is written with space reserved for it.
+            let is_deferred = |address: u64| {
+                let at = address - h.record.base;
+                h.deferred.iter().any(|(from, to)| (*from..*to).contains(&at))
+            };
+            for (first, behind) in own.into_iter().filter(|(first, _)| !is_deferred(*first)) {
                 let offset = h.record.file_offset + (first - h.record.base);
                 // SAFETY: the range is mapped, and the caller has stopped everybody who stores there.
                 let pages = unsafe {

@@ -7,6 +7,7 @@
 //!
 //! A fork makes gained memory private, see `fork`: its pages then go to the file at the commit.
 
+mod deferred;
 mod fork;
 mod shape;
 
@@ -19,7 +20,7 @@ use super::write_behind::WriteBehind;
 use crate::address::{AddressSpace, Key, Mapping, Sharing};
 use crate::alloc::Ground;
 use crate::at_fork;
-use crate::commit::{Growth, MappedFile, Span, gate};
+use crate::commit::{Growth, MappedFile, Span, Unreserved, gate};
 use crate::error::{Error, Result};
 use crate::format::{
     CHUNK_BYTES, HUGE_BYTES, LARGE_REGION_BYTES, PAGE_BYTES, REGIONS_MAX, RegionRecord,
@@ -72,6 +73,10 @@ pub(crate) struct Territory {
     key: OnceLock<Arc<Key>>,
     /// What is gained now is room, and not about to be written.
     for_room: AtomicBool,
+    /// Large growth is deferred, see `deferred`.
+    defers: AtomicBool,
+    /// What of the file has no disk space yet.
+    unreserved: Arc<Unreserved>,
     /// Stores fault, but for scopes. Changed under the lock of `state`.
     closed: AtomicBool,
     /// Nobody else reads the file while the object is open.
@@ -100,6 +105,9 @@ pub(super) struct Held {
     committed: u64,
     /// Bytes from the base that are mapped private, where that is more than is committed.
     private: u64,
+    /// Parts that no commit has and that are zeros of this process's own where nothing was stored: from and to, in bytes
+    /// from the base.
+    deferred: Vec<(u64, u64)>,
     pub(super) mapping: Arc<Mapping>,
 }
 
@@ -125,6 +133,8 @@ impl Territory {
             write_behind: WriteBehind::default(),
             key: OnceLock::new(),
             for_room: AtomicBool::new(false),
+            defers: AtomicBool::new(false),
+            unreserved: Arc::default(),
             closed: AtomicBool::new(false),
             locked: AtomicBool::new(true),
         };
@@ -146,7 +156,13 @@ impl Territory {
             let (base, length) = (record.base, record.length);
             mapping.map(&*file, base, length, record.file_offset, Sharing::PrivateWritable)?;
             mapping.advise_random(base, length);
-            held.push(Held { record: *record, committed: length, private: 0, mapping });
+            held.push(Held {
+                record: *record,
+                committed: length,
+                private: 0,
+                deferred: Vec::new(),
+                mapping,
+            });
         }
         let checksums = records.iter().all(|r| r.checksums != 0);
         let file = Arc::new(Mutex::new(file));
@@ -164,6 +180,8 @@ impl Territory {
             write_behind,
             key: OnceLock::new(),
             for_room: AtomicBool::new(false),
+            defers: AtomicBool::new(false),
+            unreserved: Arc::default(),
             closed: AtomicBool::new(false),
             locked: AtomicBool::new(false),
         })
@@ -199,6 +217,19 @@ impl Territory {
         let held = self.lock();
         self.closed.store(false, Ordering::Relaxed);
         held.iter().try_for_each(|h| h.mapping.protect_writable(h.record.base, h.record.length))
+    }
+
+    /// Any of the data may have no disk space: the file is a copy, or earlier sessions left holes.
+    pub(crate) fn unreserve_data(&self) {
+        for h in self.lock().iter() {
+            let at = h.record.file_offset;
+            self.unreserved.add(at + h.record.meta_length, at + h.record.length);
+        }
+    }
+
+    /// What of the file has no disk space yet.
+    pub(crate) fn unreserved(&self) -> &Arc<Unreserved> {
+        &self.unreserved
     }
 
     /// From now on the file stays at least this long.
@@ -253,6 +284,8 @@ impl Territory {
             return;
         }
         *owners = Arc::clone(engines);
+        // A copy has no more space than the data that it copied.
+        self.unreserve_data();
         self.length_min.store(0, Ordering::Relaxed);
         self.write_behind.stop();
     }
@@ -317,7 +350,8 @@ impl Territory {
             .map(|h| h.span(h.committed, h.record.length))
             .collect();
         let regions = held.iter().map(|h| h.record).collect();
-        Growth { fresh, file_length: file_length(&held), regions, given_back: Vec::new() }
+        let (file_length, unreserved) = (file_length(&held), Arc::clone(&self.unreserved));
+        Growth { fresh, file_length, regions, given_back: Vec::new(), unreserved }
     }
 
     /// The pages of the file at ranges of addresses: number of the first, and how many.
@@ -337,6 +371,7 @@ impl Territory {
         self.write_behind.stop();
         for held in self.lock().iter_mut() {
             (held.committed, held.private) = (held.record.length, 0);
+            held.deferred.clear();
         }
     }
 
@@ -348,11 +383,13 @@ impl Territory {
             let gained = h.record.length - h.committed;
             h.mapping.clear(h.record.base + h.committed, gained)?;
             (h.record.length, h.private) = (h.committed, 0);
+            h.deferred.clear();
         }
         while let Some(last) = held.pop_if(|h| h.committed == 0) {
             let (base, bytes) = lease_of(&last.record);
             self.addresses.give_up(base, bytes);
         }
+        self.unreserved.shorten(file_length(&held));
         // What was written there must not be seen by the next growth.
         self.cut_to(file_length(&held))
     }
@@ -368,6 +405,7 @@ impl Territory {
                 last.mapping.clear(base + length, old - length)?;
                 last.record.length = length;
                 last.committed = last.committed.min(length);
+                self.unreserved.shorten(file_length(&held));
                 self.cut_to(file_length(&held))?;
             }
         }
@@ -474,7 +512,7 @@ impl Territory {
         });
         match mapped {
             Ok(mapping) => {
-                held.push(Held { record, committed: 0, private: 0, mapping });
+                held.push(Held { record, committed: 0, private: 0, deferred: Vec::new(), mapping });
                 Ok(record)
             }
             Err(error) => {
@@ -508,6 +546,11 @@ impl Ground for Territory {
         let record = h.record;
         let wanted = (record.meta_length + data_bytes).next_multiple_of(PAGE_BYTES);
         let wanted = wanted.min(record.capacity);
+        if self.is_to_be_deferred(&*file, wanted.saturating_sub(record.length)) {
+            self.defer(&*file, h, wanted - record.length)?;
+            h.record.length = wanted;
+            return Ok(wanted - record.meta_length);
+        }
         let step = (total / 8).clamp(GROW_STEP_BYTES.0, GROW_STEP_BYTES.1);
         let huge = total >= HUGE_STEPS_FROM_BYTES && record.capacity >= LARGE_REGION_BYTES;
         let end = record.base + wanted.max(record.length + step);
@@ -524,7 +567,10 @@ impl Ground for Territory {
         let (base, gained) = (record.base + record.length, length - record.length);
         h.mapping.map(&*file, base, gained, at, Sharing::SharedWritable)?;
         let touched = !self.for_room.load(Ordering::Relaxed);
-        if huge {
+        if gained > deferred::FROM_BYTES && touched {
+            // A block that may be used in few places: the kernel would read 8 MiB of zeros around each.
+            h.mapping.advise_random(base, gained);
+        } else if huge {
             h.mapping.advise_huge(base, gained);
         } else if touched {
             h.mapping.populate(base, gained.min(POPULATED_BYTES_MAX));
@@ -567,6 +613,19 @@ impl Ground for Territory {
 }
 
 impl Held {
+    /// What is mapped shared: from and to, in bytes from the base, ascending.
+    fn shared(&self) -> Vec<(u64, u64)> {
+        let mut at = self.committed.max(self.private);
+        let mut parts = Vec::new();
+        for (from, to) in self.deferred.iter().chain([&(self.record.length, self.record.length)]) {
+            if at < *from {
+                parts.push((at, *from));
+            }
+            at = at.max(*to);
+        }
+        parts
+    }
+
     fn span(&self, from: u64, to: u64) -> Span {
         Span {
             mapping: Arc::clone(&self.mapping),

@@ -1,0 +1,108 @@
+//! Large growth that takes no disk space before it is stored to.
+//!
+//! A block of more than [`FROM_BYTES`] makes the file longer by a hole, and its memory is zeros of the process's own. A commit
+//! finds the pages that were stored to, reserves the steps of the file that they are in, and writes them there. So 20 GiB of
+//! addresses take neither 20 GiB of disk nor a long flush, and a full disk is an error of the commit: no store can fail.
+//!
+//! Such memory cannot be written out when the machine runs short of memory. So a block that is larger than half of the memory
+//! that can be had is reserved at once and mapped from the file, as small growth is. So is every block on tmpfs.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use evermap_observe::FileSystem;
+
+use super::{Held, Territory};
+use crate::address::PageScanner;
+use crate::error::Result;
+use crate::format::PAGE_BYTES;
+use crate::storage::File;
+
+/// Growth by more than this at once is deferred.
+pub(super) const FROM_BYTES: u64 = 64 << 20;
+/// A deferred block takes at most one part in so many of the memory that can be had.
+const MEMORY_PARTS: u64 = 2;
+static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
+
+impl Territory {
+    /// From now on large growth is deferred: whoever commits calls [`write_deferred`](Territory::write_deferred).
+    pub(crate) fn defer_large_growth(&self) {
+        self.defers.store(true, Relaxed);
+    }
+
+    /// Whether growth by so many bytes is to take no disk space yet.
+    pub(super) fn is_to_be_deferred(&self, file: &dyn File, gained: u64) -> bool {
+        // In memory, a hole takes space when it is read through a mapping, and a full file system makes that a signal.
+        let reads_holes =
+            || FileSystem::of(file.descriptor()).is_ok_and(|system| !system.is_memory());
+        gained > FROM_BYTES
+            && self.defers.load(Relaxed)
+            && !self.for_room.load(Relaxed)
+            && !self.closed.load(Relaxed)
+            && self.key.get().is_none()
+            && PageScanner::new(false).tells()
+            && reads_holes()
+            && evermap_observe::available_bytes().is_some_and(|had| gained <= had / MEMORY_PARTS)
+    }
+
+    /// Makes a region longer by a hole of the file.
+    pub(super) fn defer(&self, file: &dyn File, h: &mut Held, gained: u64) -> Result<()> {
+        let from = h.record.file_offset + h.record.length;
+        if file.length()? < from + gained {
+            file.set_length(from + gained)?;
+        }
+        h.mapping.map_zeros(h.record.base + h.record.length, gained)?;
+        h.deferred.push((h.record.length, h.record.length + gained));
+        self.unreserved.add(from, from + gained);
+        Ok(())
+    }
+
+    /// Writes the pages of deferred memory that were stored to into the file, which the next commit flushes, and reserves space
+    /// for them before. Nobody stores there meanwhile. Says whether there is deferred memory.
+    ///
+    /// # Errors
+    /// `DiskFull` and the like: nothing is lost, and it can be done again.
+    pub(crate) fn write_deferred(&self) -> Result<bool> {
+        let held = self.lock();
+        if held.iter().all(|h| h.deferred.is_empty()) {
+            return Ok(false);
+        }
+        let file = self.file();
+        let pages: Vec<(u64, u64)> = held.iter().flat_map(stored_pages).collect();
+        self.unreserved.reserve(&*file, pages.iter().map(|(page, _)| *page))?;
+        let follows = |a: &(u64, u64), b: &(u64, u64)| a.0 + 1 == b.0 && a.1 + PAGE_BYTES == b.1;
+        for run in pages.chunk_by(follows) {
+            let (page, address) = run[0];
+            let bytes = run.len() * PAGE_BYTES as usize;
+            // SAFETY: the pages are mapped and hold stored bytes, and the caller has stopped everybody who stores there.
+            let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
+            file.write_at(bytes, page * PAGE_BYTES)?;
+        }
+        Ok(true)
+    }
+
+    /// Ranges of addresses with the pages of deferred memory that were stored to.
+    pub(crate) fn stored_deferred(&self) -> Vec<(u64, u64)> {
+        let pages = self.lock().iter().flat_map(stored_pages).collect::<Vec<_>>();
+        let ranges = pages.chunk_by(|a, b| a.1 + PAGE_BYTES == b.1);
+        ranges.map(|run| (run[0].1, run.len() as u64 * PAGE_BYTES)).collect()
+    }
+}
+
+/// Pages of deferred memory that hold anything but zeros: number in the file and address, ascending.
+fn stored_pages(h: &Held) -> Vec<(u64, u64)> {
+    let (mut own, mut pages) = (Vec::new(), Vec::new());
+    let scanner = PageScanner::new(false);
+    for (start, end) in &h.deferred {
+        scanner.scan(h.record.base + start, h.record.base + end, &mut own);
+    }
+    for address in
+        own.into_iter().flat_map(|(first, end)| (first..end).step_by(PAGE_BYTES as usize))
+    {
+        // SAFETY: the page is mapped. A store meanwhile is the next commit's.
+        let page = unsafe { std::slice::from_raw_parts(address as *const u8, PAGE_BYTES as usize) };
+        if page != ZEROS {
+            pages.push(((h.record.file_offset + (address - h.record.base)) / PAGE_BYTES, address));
+        }
+    }
+    pages
+}
