@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The allocator under tools that see what an ordinary run does not: loom (every interleaving of how
+# The allocator and the lock of shared objects under tools that see what an ordinary run does not: loom (every interleaving of how
 # blocks are handed over), ThreadSanitizer (data races of the stress test) and Miri (undefined
 # behaviour, on the tests that need no system call). Each has a target directory of its own. What is
 # not installed is skipped, visibly.
@@ -10,7 +10,7 @@ host="$(rustc -vV | sed -n 's/^host: //p')"
 
 echo "== loom"
 RUSTFLAGS="--cfg evermap_loom" CARGO_TARGET_DIR="$targets/loom" \
-    cargo test --package evermap --release --locked --test handover
+    cargo test --package evermap --release --locked --test handover --test share_lock
 
 if ! cargo +nightly --version > /dev/null 2>&1; then
     echo "SKIPPED: ThreadSanitizer and Miri need a nightly Rust (rustup toolchain install nightly)"
