@@ -152,7 +152,7 @@ class shared : public detail::open_object {
 
   void prepare() {
     writer section(*this);
-    if (checked_root(tag_of<T>(), sizeof(T), description<T>()) != nullptr) {
+    if (checked_root(tag_of<T>(), sizeof(T), alignof(T), description<T>()) != nullptr) {
       return;
     }
     allocator<T> heap = get_allocator<T>();
