@@ -44,6 +44,8 @@ pub(crate) struct Elsewhere {
     heap: Option<usize>,
     /// Where new mappings can be: first and end of each range.
     near: Vec<(u64, u64)>,
+    /// Arenas of all stores, where objects can grow.
+    arenas: Vec<(u64, u64)>,
     made_of: Signs,
     pages: u64,
 }
@@ -81,8 +83,19 @@ impl Elsewhere {
         }
     }
 
-    /// A newer table, if the process's size is another one than when this was made.
-    pub(crate) fn renewed(&self) -> Option<Arc<Elsewhere>> {
+    /// A newer table to look these addresses up in, if the process's size is another one than when this
+    /// was made. Objects in an arena grow without changing that: for an address in one, always.
+    pub(crate) fn renewed(
+        &self,
+        mut addresses: impl Iterator<Item = u64>,
+    ) -> Option<Arc<Elsewhere>> {
+        if addresses.any(|address| is_in(&self.arenas, address)) {
+            let newer = Arc::new(Elsewhere::read());
+            if let Some(mut current) = current() {
+                *current = Some(Arc::clone(&newer));
+            }
+            return Some(newer);
+        }
         let pages = pages_mapped();
         let Some(mut current) = current() else { return Some(Arc::new(Elsewhere::read())) };
         if let Some(table) = &*current
@@ -96,11 +109,12 @@ impl Elsewhere {
     fn read() -> Elsewhere {
         let (made_of, pages) = (Signs::now(), pages_mapped());
         let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        let arenas = reserved_by();
-        let places = places(&parse_mapped(&text), &arenas);
+        let owners = reserved_by();
+        let places = places(&parse_mapped(&text), &owners);
         let heap = places.iter().position(|place| &*place.name == C_HEAP);
-        let near = near(&places, &arenas, &Landmarks::of_this_process());
-        Elsewhere { places, heap, near, made_of, pages }
+        let near = near(&places, &Landmarks::of_this_process());
+        let arenas = owners.iter().map(|(first, end, _)| (*first, *end)).collect();
+        Elsewhere { places, heap, near, arenas, made_of, pages }
     }
 
     /// Ranges with every address that leads into a place, or near one; first and end of each,
@@ -110,7 +124,7 @@ impl Elsewhere {
             let end = if self.heap == Some(at) { heap_end() } else { 0 };
             (place.start, place.end.max(end))
         });
-        places.chain(self.near.iter().copied())
+        places.chain(self.near.iter().copied()).chain(self.arenas.iter().copied())
     }
 
     /// Where an address leads.
@@ -124,9 +138,13 @@ impl Elsewhere {
                 return Leads::Into(place);
             }
         }
-        let is_near = |(first, end): &(u64, u64)| address >= *first && address < *end;
-        if self.near.iter().any(is_near) { Leads::Near } else { Leads::Nowhere }
+        let is_near = is_in(&self.near, address) || is_in(&self.arenas, address);
+        if is_near { Leads::Near } else { Leads::Nowhere }
     }
+}
+
+fn is_in(ranges: &[(u64, u64)], address: u64) -> bool {
+    ranges.iter().any(|(first, end)| address >= *first && address < *end)
 }
 
 /// The process's table; `None` while another thread makes one. That thread may not be there: in a
@@ -153,14 +171,10 @@ impl Landmarks {
     }
 }
 
-/// Where the kernel puts new mappings, and where other stores' objects can grow: around the C library,
-/// above it too, as the kernel counts upwards where stacks have no limit, and below the main stack.
-fn near(
-    places: &[MappedPlace],
-    arenas: &[(u64, u64, String)],
-    landmarks: &Landmarks,
-) -> Vec<(u64, u64)> {
-    let mut near: Vec<_> = arenas.iter().map(|(first, end, _)| (*first, *end)).collect();
+/// Where the kernel puts new mappings: around the C library, above it too, as the kernel counts upwards
+/// where stacks have no limit, and below the main stack.
+fn near(places: &[MappedPlace], landmarks: &Landmarks) -> Vec<(u64, u64)> {
+    let mut near = Vec::new();
     let are_neighbours = |a: &MappedPlace, b: &MappedPlace| b.start - a.end <= NEAR_BYTES;
     for group in places.chunk_by(are_neighbours) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
@@ -262,8 +276,9 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
         let arenas = [(0x6000_0000_0000, 0x6010_0000_0000, "store a".to_string())];
         let places = places(&parse_mapped(MAPS), &arenas);
         let landmarks = Landmarks { program: 0x555_5000_1000, library: 0x7f00_0400_0010 };
-        let near = near(&places, &arenas, &landmarks);
-        Elsewhere { places, heap: None, near, made_of: Signs::now(), pages: 0 }
+        let near = near(&places, &landmarks);
+        let arenas = vec![(0x6000_0000_0000, 0x6010_0000_0000)];
+        Elsewhere { places, heap: None, near, arenas, made_of: Signs::now(), pages: 0 }
     }
 
     #[test]
@@ -302,7 +317,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
         let place = |start: u64| MappedPlace { start, end: start + 0x1000, name: "x".into() };
         let near = |places: &[u64], program, library| {
             let places: Vec<_> = places.iter().map(|start| place(*start)).collect();
-            near(&places, &[], &Landmarks { program, library })
+            near(&places, &Landmarks { program, library })
         };
         const TERA: u64 = 1 << 40;
         let (program, low, stack) = (0x5555_0000_0000, 0x2aaa_0000_0000, 0x7ffd_0000_0000);
@@ -331,7 +346,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
         let at = new.as_ptr() as u64;
         let found = is_known(&table, at)
             || table.leads(at) == Leads::Near
-                && table.renewed().is_some_and(|renewed| is_known(&renewed, at));
+                && table.renewed([at].into_iter()).is_some_and(|renewed| is_known(&renewed, at));
         assert!(found, "{at:#x}");
     }
 }

@@ -12,6 +12,8 @@ use crate::format::LINE_BYTES;
 pub(super) const RANGES_MAX: usize = 3;
 /// Pages with more changed lines than this are looked at as a whole first.
 const LINES_BEFORE_WHOLE_PAGE: u32 = 16;
+/// Most numbers that programs use are below.
+const NUMBERS_END: u64 = 1 << 40;
 const WORD_BYTES: usize = size_of::<u64>();
 const SIGN: u64 = 1 << 63;
 
@@ -141,10 +143,10 @@ mod avx2 {
     #[inline]
     fn has_word_in<const N: usize>(bytes: &[u8], ranges: &[(__m256i, __m256i); N]) -> bool {
         let mut any = _mm256_setzero_si256();
-        for words in bytes.as_chunks::<WORD_BYTES>().0.as_chunks::<WORDS>().0 {
-            // One load.
-            let [a, b, c, d] = words.map(i64::from_le_bytes);
-            let words = _mm256_setr_epi64x(a, b, c, d);
+        let word = |bytes: &[u8; WORD_BYTES]| i64::from_le_bytes(*bytes);
+        for [a, b, c, d] in bytes.as_chunks().0.as_chunks::<WORDS>().0 {
+            // Compiles to one load.
+            let words = _mm256_setr_epi64x(word(a), word(b), word(c), word(d));
             for (shift, bound) in ranges {
                 let leads = _mm256_cmpgt_epi64(*bound, _mm256_add_epi64(words, *shift));
                 any = _mm256_or_si256(any, leads);
@@ -166,21 +168,22 @@ fn joined(parts: impl Iterator<Item = (u64, u64)>, legal: &[(u64, u64)]) -> Vec<
     }
     parts.retain(|(first, end)| first < end);
     parts.sort_unstable();
-    // Parts that touch are one.
+    let legal_between = |a: (u64, u64), b: (u64, u64)| {
+        legal.iter().any(|(first, end)| *first >= a.1 && *end <= b.0)
+    };
+    // Parts that touch are one, and so are those at addresses that few numbers look like.
     parts.dedup_by(|next, last| {
-        let touch = next.0 <= last.1;
-        if touch {
+        let few_between = last.1 >= NUMBERS_END && !legal_between(*last, *next);
+        let joined = next.0 <= last.1 || few_between;
+        if joined {
             last.1 = last.1.max(next.1);
         }
-        touch
+        joined
     });
     // Then those with the smallest gaps, but not across legal ones if that can be had.
-    let gap = |a: (u64, u64), b: (u64, u64)| {
-        let is_between = |(first, end): &(u64, u64)| *first >= a.1 && *end <= b.0;
-        match legal.iter().any(is_between) {
-            true => u64::MAX,
-            false => b.0 - a.1,
-        }
+    let gap = |a: (u64, u64), b: (u64, u64)| match legal_between(a, b) {
+        true => u64::MAX,
+        false => b.0 - a.1,
     };
     while parts.len() > RANGES_MAX {
         let gaps = parts.windows(2).map(|pair| gap(pair[0], pair[1])).enumerate();
@@ -199,8 +202,9 @@ mod tests {
     fn the_first_look_lets_every_word_in_its_ranges_pass_and_no_other() {
         let all =
             [(0x40_0000, 0x50_0000), (0x1500_0000_0000, 0x1600_0000_0000), (1 << 46, 1 << 47)];
+        let legal = [(0x1700_0000_0000, 0x1800_0000_0000)];
         for count in 0..=RANGES_MAX {
-            let ranges = Ranges::new(all[..count].iter().copied(), &[]);
+            let ranges = Ranges::new(all[..count].iter().copied(), &legal);
             assert_eq!(ranges.count, count);
             let edges = all.iter().flat_map(|(first, end)| [*first, *end]);
             let words = edges.flat_map(|edge| [edge - 1, edge, edge + 1]);
@@ -234,5 +238,11 @@ mod tests {
         assert_eq!(joined(&[(10, u64::MAX)])[1], (330, 6500));
         assert_eq!(joined(&[(10, u64::MAX)])[2], (7000, ADDRESS_END));
         assert_eq!(joined(&[(321, 329), (7, 7)]), []);
+        // A program, its heap and its libraries.
+        let high = |first: u64, end: u64| (first << 32, end << 32);
+        let (program, heap) = (high(0x5555, 0x5556), high(0x5600, 0x5601));
+        let (library, fixed) = (high(0x7e00, 0x7fff), (1 << 22, 1 << 24));
+        assert_eq!(joined(&[library, program, heap]), [(program.0, library.1)]);
+        assert_eq!(joined(&[fixed, library]), [fixed, library]);
     }
 }

@@ -193,7 +193,7 @@ impl Suspects {
     fn judge(&mut self, judge: &mut Judge<'_>) -> Result<()> {
         let near = std::mem::take(&mut self.near);
         if !near.is_empty()
-            && let Some(newer) = self.table.renewed()
+            && let Some(newer) = self.table.renewed(near.iter().map(|(_, word)| *word))
         {
             self.take_table(newer);
             for (at, word) in near {
