@@ -1,6 +1,8 @@
 /* An object with a pointer to a function of this program.
  *
- *     builds STORE write|register|forget|call|look
+ *     builds STORE write|register|rollback|forget|call|look
+ *
+ * `rollback` registers the program's code, takes that back, and goes on as `write`.
  *
  * Compiled with another BUILD it is another program with the same functions. */
 #include <stdio.h>
@@ -67,6 +69,12 @@ int main(int count, char **arguments)
         if (strcmp(verb, "register") == 0 && em_register_code(object) != EM_OK) {
             printf("%s: %s\n", em_status_name(em_last_error()), em_last_error_message());
             return 3;
+        }
+        if (strcmp(verb, "rollback") == 0) {
+            OK(em_register_code(object));
+            OK(em_rollback(object));
+            root = em_calloc(object, 1, sizeof *root);
+            CHECK(root != NULL);
         }
         root->answer = answer;
         root->text = "a literal";

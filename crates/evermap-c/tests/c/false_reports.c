@@ -1,17 +1,18 @@
 /* How often do numbers and texts look like pointers out of the object?
  *
- *     false_reports STORE WORDS FILE...
+ *     false_reports STORE WORDS HEAP_MB FILE...
  *
- * WORDS of each kind are committed to a new object, in a program with 300 MB of heap; then the words
- * of the files, each padded to 8 bytes. Prints a line of each kind. */
+ * WORDS of each kind are committed to a new object, in a program with so much heap; then the words of
+ * the files, each padded to 8 bytes. Prints a line of each kind. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 
-#define BLOCKS 3000
+/* Small enough for the heap that grows. */
 #define BLOCK_BYTES 100000
+#define BLOCKS_MAX 100000
 
 static uint64_t state = 0x5eed;
 
@@ -77,19 +78,19 @@ static size_t words_of(char **files, int number, uint64_t *words, size_t max)
 
 int main(int arguments, char **argument)
 {
-    CHECK(arguments >= 3);
-    size_t number = (size_t)atol(argument[2]);
+    CHECK(arguments >= 4);
+    size_t number = (size_t)atol(argument[2]), blocks = (size_t)atol(argument[3]) * 10;
     static const struct {
         const char *kind;
         uint64_t (*next)(void);
     } kinds[] = {{"random, 64 bits", bits_64}, {"random, 47 bits", bits_47},
                  {"random, 32 bits", bits_32}, {"pairs of 20-bit numbers", pair},
                  {"doubles", real}};
-    static char *heap[BLOCKS];
-    for (int i = 0; i < BLOCKS; i++) {
+    static char *heap[BLOCKS_MAX];
+    for (size_t i = 0; i < blocks && i < BLOCKS_MAX; i++) {
         heap[i] = malloc(BLOCK_BYTES);
         CHECK(heap[i] != NULL);
-        memset(heap[i], i, BLOCK_BYTES);
+        memset(heap[i], 1, BLOCK_BYTES);
     }
     uint64_t *words = malloc(number * sizeof *words);
     CHECK(words != NULL);
@@ -100,7 +101,7 @@ int main(int arguments, char **argument)
             words[i] = kinds[kind].next();
         commit(store, kinds[kind].kind, words, number);
     }
-    size_t found = words_of(argument + 3, arguments - 3, words, number);
+    size_t found = words_of(argument + 4, arguments - 4, words, number);
     if (found > 0)
         commit(store, "words of files", words, found);
     OK(em_store_close(store));

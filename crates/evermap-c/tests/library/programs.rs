@@ -103,3 +103,17 @@ fn what_calls_cost_can_be_measured() {
     let program = compile("cost", place.path(), Link::Static, &["-O2"]);
     assert_eq!(run(place.command(&program).arg(place.store())), "measured\n");
 }
+
+#[test]
+fn what_looking_for_foreign_pointers_costs_and_how_often_it_errs_can_be_measured() {
+    let place = Place::new();
+    let flags = ["-O2", "-fPIE", "-pie"];
+    let cost = compile("commit_cost", place.path(), Link::Shared, &flags);
+    let said = run(place.command(&cost).arg(place.store()).args(["10", "4096", "report", "2"]));
+    assert!(said.ends_with(" ns\n"), "{said}");
+    let reports = compile("false_reports", place.path(), Link::Shared, &flags);
+    let said = run(place.command(&reports).arg(place.path().join("other")).args(["65536", "16"]));
+    for kind in ["random, 64 bits", "random, 32 bits", "doubles"] {
+        assert!(said.contains(&format!("{kind}: 0 of 65536\n")), "{said}");
+    }
+}

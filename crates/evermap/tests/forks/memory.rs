@@ -184,6 +184,8 @@ fn role_calls_in_a_child() {
     let block = allocate(&session, 10);
     words(block, 10).fill(5);
     set_root(&mut session, block);
+    // The object gets a record of code, in page 0.
+    words(allocate(&session, 1), 1)[0] = role_calls_in_a_child as fn() as usize as u64;
     session.commit().unwrap();
     let mut owned = Some(session);
     let child = fork(Way::Fork, || {
@@ -196,6 +198,8 @@ fn role_calls_in_a_child() {
             && forked(session.reserve(1 << 20).map(|()| true))
             && forked(session.release(1 << 20).map(|_| true))
             && forked(session.shrink().map(|_| true))
+            && forked(session.register_code().map(|()| true))
+            && forked(session.forget_code().map(|()| true))
             && forked(store.list().map(|_| true))
             && forked(store.read_raw("memory").map(|_| true))
             && forked(store.create_raw("other").map(|_| true))
