@@ -115,10 +115,15 @@ pub(crate) enum Mutant {
     DamagedHeadIsAnEnd,
     /// The header of a log of an earlier build stays beside the one that follows it.
     OldHeaderKept,
+    /// Of pages of a hole that is used again only what differs from the file is logged, and pages that
+    /// do not differ get no checksum.
+    UsedHolesUnknown,
     /// The root area of page 0 is not compared with its checksum.
     RootChecksumIgnored,
     /// Any `log_required` but the code for "required" says that the log is not.
     LogRequiredCodesIgnored,
+    /// An object is believed whose log ends before the commit that the file has.
+    AgesIgnored,
     /// Records of the new format follow while `log_required` has the old code.
     OldCodeKept,
     /// A store that nobody has changed yet is believed though its maker may have been killed before

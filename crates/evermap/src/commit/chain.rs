@@ -18,7 +18,6 @@
 //! the next one overwrote the first: a log that ends before the object file's own commit is damage too.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytemuck::{bytes_of, pod_read_unaligned};
 
@@ -39,9 +38,6 @@ use crate::storage::{Boot, File};
 const OPENING_BYTES: usize = LOG_RECORDS_OFFSET as usize + 4096;
 /// Bytes read at once further on: a log of many small records costs few system calls.
 const WINDOW_BYTES: usize = 64 * 1024;
-/// A sector that looks damaged is read again for this long: a writer may be writing it, the first of
-/// this run of the machine to write to this log.
-const WRITER_WAITED_FOR: Duration = Duration::from_millis(10);
 
 const HEAD: usize = size_of::<LogRecord>();
 const HEAD_1: usize = size_of::<LogRecord1>();
@@ -116,7 +112,6 @@ impl Chain {
     /// `Damaged` when a record that was acknowledged cannot be read.
     pub(super) fn read_all(&mut self) -> Result<Vec<Commit>> {
         let mut commits = Vec::new();
-        let mut waiting_since = None;
         loop {
             let wrong = match self.next()? {
                 Next::Commit(commit) => {
@@ -127,18 +122,27 @@ impl Chain {
             };
             let Some(proof) = self.end()? else { return Ok(commits) };
             // A writer may have gone on meanwhile: a record that was half written when it was read is
-            // whole now.
+            // whole now, or the progress is newer. It is written before a writer's first record.
             self.window = Window::default();
             if let Next::Commit(commit) = self.next()? {
                 commits.push(commit);
                 continue;
             }
-            let since = *waiting_since.get_or_insert_with(Instant::now);
-            if proof.is_certain || since.elapsed() > WRITER_WAITED_FOR {
+            if proof.is_certain || !self.has_newer_progress()? {
                 return Err(self.broken(wrong, proof.expected));
             }
-            std::thread::sleep(WRITER_WAITED_FOR / 4);
         }
+    }
+
+    /// Reads the headers again. True if the progress is no longer what it was.
+    fn has_newer_progress(&mut self) -> Result<bool> {
+        let mut window = Window::default();
+        window.load(&*self.file, 0, HEADERS_BYTES)?;
+        let start = newest_header(&window, &*self.file, self.start.header.object_uuid)?;
+        let is_newer =
+            start.header.salt == self.start.header.salt && start.progress != self.start.progress;
+        self.start = if is_newer { start } else { self.start };
+        Ok(is_newer)
     }
 
     /// Reads the record at the tail and moves behind it.

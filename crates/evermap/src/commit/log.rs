@@ -60,6 +60,8 @@ pub(crate) struct Log {
     previous: u32,
     sequence: u64,
     progress: Arc<Progress>,
+    /// The progress in the file is of this run of the machine.
+    has_progress_of_this_run: bool,
     /// This process flushed the header that counts. Of one that another process wrote, only the
     /// page cache may know, as long as no record follows it.
     header_flushed: bool,
@@ -108,6 +110,7 @@ impl Log {
             previous: 0,
             sequence: base_sequence,
             progress: Progress::new(Arc::clone(&file), &header, 0, 0),
+            has_progress_of_this_run: true,
             file,
             header_flushed: true,
         };
@@ -144,12 +147,14 @@ impl Log {
     ) -> Result<(Log, Vec<Commit>)> {
         let mut chain = Chain::open(Arc::clone(&file), object_uuid)?;
         let commits = chain.read_all()?;
-        let Start { header, slot, .. } = chain.start();
+        let Start { header, slot, progress: found } = chain.start();
         let Chain { tail, length, index, previous, sequence, .. } = chain;
         if sequence > durable_sequence && !mutated(Mutant::LogTrustedUnflushed) {
             file.sync_data()?;
         }
         let progress = Progress::new(Arc::clone(&file), &header, slot, index);
+        let here = |found: LogProgress| file.boot().is(Boot(found.boot));
+        let has_progress_of_this_run = found.is_some_and(here);
         let log = Log {
             file,
             header,
@@ -160,6 +165,7 @@ impl Log {
             previous,
             sequence,
             progress,
+            has_progress_of_this_run,
             header_flushed: false,
         };
         Ok((log, commits))
@@ -314,6 +320,11 @@ impl Log {
             self.file.sync_data().map_err(|e| unknown(&*self.file, e))?;
             self.header_flushed = true;
         }
+        if !self.has_progress_of_this_run {
+            // Who reads half of the record finds that no record behind the last one was acknowledged.
+            self.progress.announce();
+            self.has_progress_of_this_run = true;
+        }
         let written = match durable && !mutated(Mutant::RecordNotFlushed) {
             true => self.file.write_at_durable(bytes, self.tail),
             false => self.file.write_at(bytes, self.tail),
@@ -353,6 +364,7 @@ impl Log {
             written.map_err(|e| unknown(&*self.file, e))?;
         }
         self.progress.begin(&header, slot);
+        self.has_progress_of_this_run = true;
         self.header = header;
         self.slot = slot;
         let used = self.tail;

@@ -16,8 +16,10 @@ use super::verify::BadPage;
 use crate::address::{Mapping, View, drop_private_runs};
 use crate::error::{Error, Result};
 use crate::format::{
-    CHECKSUM_UNKNOWN, LINE_BYTES, PAGE_BYTES, RegionRecord, SUPERBLOCK_CHECKED_BYTES,
+    CHECKSUM_UNKNOWN, FEATURE_HOLES, LINE_BYTES, PAGE_BYTES, RegionRecord,
+    SUPERBLOCK_CHECKED_BYTES, Superblock,
 };
+use crate::mutate::{Mutant, mutated};
 use crate::storage::File;
 
 /// A run of pages that are private, or may be.
@@ -127,6 +129,7 @@ impl Engine {
         mut look: Option<&mut Look<'_>>,
     ) -> Result<()> {
         self.look_at_all_spans()?;
+        let had_holes = self.has_or_had_holes();
         let mut moment = [0; PAGE_BYTES as usize];
         for run in &self.pending {
             let span = &self.spans[run.span];
@@ -150,7 +153,11 @@ impl Engine {
                         &copy
                     }
                 };
-                let lines = self.overlay.changed_lines(number, now, stored);
+                let mut lines = self.overlay.changed_lines(number, now, stored);
+                // Of a hole that is used again the file may have anything after a crash.
+                if had_holes && self.has_unknown_checksum(number)? {
+                    lines = u64::MAX;
+                }
                 if lines != 0 {
                     record.push(number, lines, now);
                     if let Some(look) = &mut look {
@@ -163,6 +170,22 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Were chunks of the object given back to the file system, now or earlier?
+    fn has_or_had_holes(&self) -> bool {
+        const AT: usize = std::mem::offset_of!(Superblock, features_incompatible);
+        let mut features = [0; size_of::<u64>()];
+        features.copy_from_slice(&self.page_zero()[AT..AT + size_of::<u64>()]);
+        let has = u64::from_le_bytes(features) & FEATURE_HOLES != 0;
+        has && !mutated(Mutant::UsedHolesUnknown)
+    }
+
+    /// Is the page one whose contents meant nothing in the last commit?
+    fn has_unknown_checksum(&self, number: u64) -> Result<bool> {
+        let Some(place) = self.tables.place(number) else { return Ok(false) };
+        let line = self.committed_line(place.table_page, place.line)?;
+        Ok(checksums::entry_at(&line, place.index) == CHECKSUM_UNKNOWN)
     }
 
     /// Calls `each` with the address of every page that differs from the last commit's, of what is

@@ -55,6 +55,11 @@ impl Progress {
         self.lock().durable
     }
 
+    /// Writes the progress before the first record that this run of the machine adds.
+    pub(super) fn announce(&self) {
+        self.store(*self.lock());
+    }
+
     /// Notes that a record was written, and whether that made it durable.
     pub(super) fn wrote(&self, index: u64, durable: bool) {
         let mut state = self.lock();

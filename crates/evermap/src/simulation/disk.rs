@@ -166,6 +166,16 @@ impl SimulatedDisk {
         state.trace.push(Operation::Mark(mark));
     }
 
+    /// Which run of the machine this is.
+    pub(super) fn boot(&self) -> Boot {
+        self.0.boot()
+    }
+
+    /// What it writes at once.
+    pub(super) fn medium(&self) -> Medium {
+        self.0.medium()
+    }
+
     /// Has something done before each operation, as another process might.
     pub(super) fn before_each(&self, call: Option<BeforeEach>) {
         *self.0.before_each() = call;
@@ -225,7 +235,10 @@ impl Shared {
         let call = state.calls.len();
         state.calls.push(takes_room);
         let fault = state.fault?;
-        let hit = call == fault.at_call || (fault.stays && call > fault.at_call && takes_room);
+        // A full disk flushes all the same.
+        let fits = takes_room || fault.failure == Failure::Device;
+        let hit =
+            call == fault.at_call && fits || (fault.stays && call > fault.at_call && takes_room);
         if !hit {
             return None;
         }

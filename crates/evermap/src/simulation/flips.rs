@@ -2,8 +2,7 @@
 //!
 //! Each scene is an object with its log, as its last user left it. A bit is flipped, the object is
 //! opened as every reader and every check does, and the bit is flipped back. What comes out is the
-//! newest state or a typed error. The one exception is the last record of a log whose progress did
-//! not reach the disk before a power cut: it may look like the write that the cut tore.
+//! newest state or a typed error. The one exception is the one that [`Vouched`] states.
 
 use std::sync::Arc;
 
@@ -15,12 +14,12 @@ use super::runner::Step::{self, *};
 use super::runner::{Choice, Runner, fresh_image};
 use super::state::Edit;
 use super::subject::{LOG, OBJECT, Worker};
+use super::vouched::{Vouched, progress_at};
 use crate::commit::seal_progress;
 use crate::error::Error;
 use crate::format::{
-    KIND_CATALOG, KIND_OBJECT, LOG_ALIGN, LOG_PROGRESS_OFFSET, LOG_RECORD_MAGIC,
-    LOG_RECORDS_OFFSET, LOG_REQUIRED, LOG_REQUIRED_OFFSET, LOG_SLOT_BYTES, LogHeader, LogProgress,
-    LogRecord, PAGE_BYTES, Superblock,
+    KIND_CATALOG, KIND_OBJECT, LOG_RECORDS_OFFSET, LOG_REQUIRED, LOG_REQUIRED_OFFSET, LogProgress,
+    PAGE_BYTES, Superblock,
 };
 use crate::fuzzing::memory::MemoryFile;
 use crate::mutate::{Mutant, without};
@@ -61,41 +60,48 @@ struct Opened<'s> {
     object: Arc<MemoryFile>,
     log: Arc<MemoryFile>,
     newest: State,
-    /// The state before the last record, when a power cut may have torn that.
-    before_last: Option<State>,
+    vouched: Vouched,
     records: Vec<usize>,
+    /// By the number of records that a power cut may have left, the state then. An error where the
+    /// object file has more.
+    older: Vec<Option<State>>,
 }
 
 impl Opened<'_> {
     fn new(scene: &Scene, when: When) -> Opened<'_> {
         let mut log = scene.log.clone();
-        let slot = (!log.is_empty()).then(|| newest_slot(&log));
-        let own = slot.map(|at| pod_read_unaligned::<LogProgress>(&log[at..at + 64]));
+        let at = progress_at(&log);
+        let own = at.map(|at| pod_read_unaligned::<LogProgress>(&log[at..at + 64]));
         let boot = match (when, own) {
             (When::SameRun, Some(progress)) => Boot(progress.boot),
             _ => OTHER_RUN,
         };
-        if let (When::ProgressLost, Some(at), Some(own)) = (when, slot, own) {
+        if let (When::ProgressLost, Some(at), Some(own)) = (when, at, own) {
             let lost = seal_progress(own.salt, Boot(own.boot), 0, 0);
             log[at..at + 64].copy_from_slice(bytes_of(&lost));
         }
-        let records = records_of(&log);
+        let vouched = Vouched::of(&log, boot, Medium::DISK);
+        let records = vouched.starts();
         let object = MemoryFile::of_run("object", &scene.object, boot);
         let log = MemoryFile::of_run("log", &log, boot);
-        let newest = (Vec::new(), Vec::new());
-        let mut opened = Opened { scene, when, object, log, newest, before_last: None, records };
+        let (newest, older) = ((Vec::new(), Vec::new()), Vec::new());
+        let mut opened = Opened { scene, when, object, log, newest, vouched, records, older };
         opened.newest = opened.open().unwrap();
-        let is_needed = !opened.newest.1.is_empty();
-        if let (When::ProgressLost, true, [.., last]) = (when, is_needed, &opened.records[..]) {
-            let last = *last as u64;
-            let length = opened.log.length().unwrap();
-            let kept = opened.log.replace(last, &vec![0; (length - last) as usize]);
-            // An error where the object file has that commit: then it cannot be lost.
-            opened.before_last = opened.open().ok();
-            opened.log.replace(last, &kept);
-            assert!(opened.before_last.as_ref() != Some(&opened.newest));
+        if when == When::ProgressLost {
+            opened.older = opened.records.iter().map(|at| opened.ending_at(*at)).collect();
+            let is_needed = !opened.newest.1.is_empty();
+            assert!(!is_needed || !opened.older.contains(&Some(opened.newest.clone())));
         }
         opened
+    }
+
+    /// The state when the log ends there.
+    fn ending_at(&self, at: usize) -> Option<State> {
+        let length = self.log.length().unwrap() as usize;
+        let kept = self.log.replace(at as u64, &vec![0; length - at]);
+        let state = self.open().ok();
+        self.log.replace(at as u64, &kept);
+        state
     }
 
     /// Opens the object, as reading, writing and checking it begin.
@@ -111,7 +117,7 @@ impl Opened<'_> {
         Ok((bytes_of(&*superblock).to_vec(), lines.collect()))
     }
 
-    /// Judges what an opening found. `last_behind`: where in the last record the damage lies.
+    /// Judges what an opening found.
     fn judge(&self, damaged: &Damage) -> Result<(), String> {
         let says = |what: &str| {
             let (name, when) = (self.scene.name, self.when);
@@ -124,28 +130,23 @@ impl Opened<'_> {
             Err(Error::LogMissing { .. }) => Ok(()),
             Err(other) => says(&format!("an error that does not speak of damage: {other}")),
             Ok(state) if state == self.newest => Ok(()),
-            Ok(state) if Some(&state) == self.before_last.as_ref() && self.may_be_torn(damaged) => {
-                Ok(())
-            }
+            Ok(state) if self.is_excused(damaged, &state) => Ok(()),
             Ok(_) => says("another state, without an error"),
         }
     }
 
-    /// The last record's first sector is checked by itself: only behind it may damage look like a torn
-    /// write. Damage of many bits may look like a sector that was not written.
-    fn may_be_torn(&self, damaged: &Damage) -> bool {
-        let Some(last) = self.records.last() else { return false };
-        match damaged {
-            Damage::Log { at, bits: 1 } => *at >= last + LOG_ALIGN as usize,
-            Damage::Log { at, .. } => *at >= *last,
-            Damage::Object { .. } => false,
-        }
+    /// Is it the state that the exception leaves?
+    fn is_excused(&self, damaged: &Damage, state: &State) -> bool {
+        let Damage::Log { at, bytes, is_bit } = damaged else { return false };
+        let kept = self.vouched.silent_end(&(*at..at + bytes), *is_bit);
+        kept.is_some_and(|kept| self.older.get(kept).is_some_and(|s| s.as_ref() == Some(state)))
     }
 
     fn flip(&self, flip: &Flip) -> Result<(), String> {
         let (file, at) = match flip.damage {
             Damage::Object { at } => (&self.object, at),
             Damage::Log { at, .. } => (&self.log, at),
+            Damage::Several => return Ok(()),
         };
         let mut byte = [0];
         file.read_at(&mut byte, at as u64).unwrap();
@@ -158,7 +159,7 @@ impl Opened<'_> {
     /// Damages a part of the log, judges, and mends it.
     fn overwrite(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
         let kept = self.log.replace(at as u64, bytes);
-        let judged = self.judge(&Damage::Log { at, bits: bytes.len() * 8 });
+        let judged = self.judge(&Damage::Log { at, bytes: bytes.len(), is_bit: false });
         self.log.replace(at as u64, &kept);
         judged.map_err(|why| format!("{} bytes: {why}", bytes.len()))
     }
@@ -166,8 +167,16 @@ impl Opened<'_> {
 
 #[derive(Clone, Copy, Debug)]
 enum Damage {
-    Object { at: usize },
-    Log { at: usize, bits: usize },
+    Object {
+        at: usize,
+    },
+    Log {
+        at: usize,
+        bytes: usize,
+        is_bit: bool,
+    },
+    /// A bit in each of several records.
+    Several,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -176,29 +185,9 @@ struct Flip {
     bit: u8,
 }
 
-/// Where the progress of the header that counts is.
-fn newest_slot(log: &[u8]) -> usize {
-    let header = |slot: usize| {
-        let at = slot * LOG_SLOT_BYTES as usize;
-        pod_read_unaligned::<LogHeader>(&log[at..at + 64])
-    };
-    let slot = usize::from(header(1).generation > header(0).generation);
-    slot * LOG_SLOT_BYTES as usize + LOG_PROGRESS_OFFSET as usize
-}
-
 /// Where the records of the newest generation are.
 fn records_of(log: &[u8]) -> Vec<usize> {
-    let mut records = Vec::new();
-    let mut at = LOG_RECORDS_OFFSET as usize;
-    while let Some(bytes) = log.get(at..at + size_of::<LogRecord>()) {
-        let head: LogRecord = pod_read_unaligned(bytes);
-        if head.magic != LOG_RECORD_MAGIC || head.index != records.len() as u64 + 1 {
-            break;
-        }
-        records.push(at);
-        at += (bytes.len() + head.body_length as usize).next_multiple_of(LOG_ALIGN as usize);
-    }
-    records
+    Vouched::of(log, OTHER_RUN, Medium::DISK).starts()
 }
 
 /// Bits to flip: of page 0 every one; of a log every one of headers, heads, padding, and of the first
@@ -216,7 +205,7 @@ fn flips_of(scene: &Scene) -> Vec<Flip> {
         close.extend([(start, start + 4096 + 128), (end.saturating_sub(4096), end)]);
     }
     for at in 0..scene.log.len() {
-        let damage = Damage::Log { at, bits: 1 };
+        let damage = Damage::Log { at, bytes: 1, is_bit: true };
         if close.iter().any(|(start, end)| (*start..*end).contains(&at)) {
             all(damage, &mut flips);
         } else if at % 64 == 0 {
@@ -404,12 +393,6 @@ fn noise_and_zeros_on_heads_and_bits_in_several_records_are_errors() {
             for (number, at) in opened.records.iter().enumerate() {
                 for bytes in [512, 4096] {
                     let bytes = bytes.min(scene.log.len() - at);
-                    // Nothing tells of records that were all wiped out together with the last one.
-                    let last = opened.records[opened.records.len() - 1];
-                    let wipes_several = *at < last && at + bytes > last;
-                    if when == When::ProgressLost && wipes_several {
-                        continue;
-                    }
                     let noise: Vec<u8> = (0..bytes).map(|_| random.next() as u8).collect();
                     opened.overwrite(*at, &noise).unwrap();
                     opened.overwrite(*at, &vec![0; bytes]).unwrap();
@@ -424,7 +407,7 @@ fn noise_and_zeros_on_heads_and_bits_in_several_records_are_errors() {
                     };
                     let inside = several.iter().map(|at| at + behind);
                     inside.clone().for_each(flip);
-                    let judged = opened.judge(&Damage::Log { at: *at, bits: several.len() });
+                    let judged = opened.judge(&Damage::Several);
                     inside.for_each(flip);
                     judged.unwrap();
                 }

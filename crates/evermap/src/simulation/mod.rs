@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod checks;
+mod decay;
 mod disk;
 mod explore;
 mod faults;
@@ -31,6 +32,7 @@ mod state;
 mod store;
 mod strangers;
 mod subject;
+mod vouched;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

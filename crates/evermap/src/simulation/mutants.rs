@@ -34,7 +34,6 @@ const OF_CUTS: &[Mutant] = &[
     Mutant::CopyNotFlushed,
     Mutant::ReplacementNotFlushed,
     Mutant::TrimBeforeCommit,
-    Mutant::HolesNotFlushed,
     Mutant::HolesBeforeCommit,
     Mutant::CutUnderTheLog,
     Mutant::RecordBehindTheEnd,
@@ -54,10 +53,12 @@ const OF_SECOND_CUTS: &[Mutant] = &[
 
 /// Safeguards of which each stands in for the other: only the absence of both is caught. A record
 /// of an earlier generation of the log is told by its salt and by its number; one of the same
-/// generation that a crash had cut off, by its number and by the checksum of the record before.
+/// generation that a crash had cut off, by its number and by the checksum of the record before. A hole that a
+/// power cut undid does no harm where its pages are logged whole when they are used again.
 const OF_CUTS_TOGETHER: &[&[Mutant]] = &[
     &[Mutant::SaltIgnored, Mutant::SequenceIgnored],
     &[Mutant::SaltIgnored, Mutant::PreviousIgnored, Mutant::SequenceIgnored],
+    &[Mutant::HolesNotFlushed, Mutant::UsedHolesUnknown],
 ];
 
 /// Safeguards that nothing can miss, and why they stand all the same.

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::disk::SimulatedDisk;
+use super::disk::{SimulatedDisk, Trace};
 use super::explore::Tally;
 use super::history::follow;
 use super::image::{Image, Operation};
@@ -40,7 +40,7 @@ pub(super) enum Act {
 
 use Act::*;
 
-const HISTORIES: &[(&str, &[Act])] = &[
+pub(super) const HISTORIES: &[(&str, &[Act])] = &[
     ("a_new_store", &[Make, Create("a"), Reopen, Create("b")]),
     (
         "names_come_and_go",
@@ -88,7 +88,7 @@ const AFTERWARDS: &[&[Act]] = &[
 ];
 
 /// Names, and which elements lie under them, as a list or, with [`MOVED`] on top, in a [`Moved`].
-type Contents = BTreeMap<String, u64>;
+pub(super) type Contents = BTreeMap<String, u64>;
 
 const MOVED: u64 = 1 << 60;
 
@@ -359,16 +359,25 @@ pub(super) fn stop(
     }
 }
 
+/// Runs a history of a store to its end: what happened, and the states there were.
+pub(super) fn record(
+    name: &str,
+    acts: &[Act],
+    window: Window,
+) -> Result<(Trace, Vec<(Stamp, Contents)>), String> {
+    let mut program = Program::new(Image::new(Medium::DISK), window, Vec::new());
+    let ran = acts.iter().try_for_each(|act| program.act(*act));
+    let (trace, states) = (program.disk.trace(), program.states.clone());
+    drop(program);
+    ran.map_err(|e| format!("history {name}: {e}"))?;
+    Ok((trace, states))
+}
+
 /// Cuts every history of a store everywhere, with each of these seeds.
 pub(super) fn explore_stores(seeds: std::ops::Range<u64>, tally: &mut Tally) -> Result<(), String> {
     let window = new_window();
     for (index, (name, acts)) in HISTORIES.iter().enumerate() {
-        let mut program = Program::new(Image::new(Medium::DISK), window, Vec::new());
-        let ran = acts.iter().try_for_each(|act| program.act(*act));
-        let trace = program.disk.trace();
-        let states = program.states.clone();
-        drop(program);
-        ran.map_err(|e| format!("history {name}: {e}"))?;
+        let (trace, states) = record(name, acts, window)?;
         let (mut before, mut model) = (trace.start.clone(), Model::default());
         for cut in 0..=trace.operations.len() {
             let next = trace.operations.get(cut);

@@ -206,18 +206,27 @@ impl Look {
     /// Opens and looks.
     pub(super) fn verify(worker: &Worker, disk: &SimulatedDisk) -> Result<Result<Stamp, String>> {
         let look = Look::open(worker, disk)?;
-        match look.0.verify() {
-            Err(damage @ Error::Damaged { .. }) => return Ok(Err(damage.to_string())),
-            other => other?,
+        match look.pages() {
+            Err(damage @ Error::Damaged { .. }) => Ok(Err(damage.to_string())),
+            other => other.map(|()| look.state()),
         }
-        let superblock = look.0.superblock();
+    }
+
+    /// Compares all pages with their checksums.
+    pub(super) fn pages(&self) -> Result<()> {
+        self.0.verify()
+    }
+
+    /// The state that is there, which is to be whole.
+    pub(super) fn state(&self) -> Result<Stamp, String> {
+        let superblock = self.0.superblock();
         let (root, regions) = (superblock.root_address, superblock.regions());
         // SAFETY: the reader has the regions of its superblock mapped, and nobody writes there.
         let (blocks, bytes) = unsafe { (statistics_of(regions).blocks, state::mapped(regions)) };
-        Ok(state::verify(root, Some(blocks), bytes))
+        state::verify(root, Some(blocks), bytes)
     }
 
-    fn open(worker: &Worker, disk: &SimulatedDisk) -> Result<Look> {
+    pub(super) fn open(worker: &Worker, disk: &SimulatedDisk) -> Result<Look> {
         let environment = worker.environment(disk);
         with_place(|place| Reader::open(&environment, place)).map(Look)
     }

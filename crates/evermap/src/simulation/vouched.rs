@@ -1,0 +1,114 @@
+//! The one case in which damage may lose commits without an error, as docs/damage.md states it.
+//!
+//! A power cut took the progress of the log, and the damage lies in the last record, or wipes out all
+//! records from some point to the last one. Then nothing is left that vouches for what is missing.
+//! The rule is written a second time here, from the bytes of the log, so that the engine's own is
+//! judged by it.
+
+use std::ops::Range;
+
+use bytemuck::{bytes_of, pod_read_unaligned};
+
+use super::platter::Medium;
+use crate::checksum::crc32c;
+use crate::format::{
+    LOG_ALIGN, LOG_MAGIC, LOG_PROGRESS_OFFSET, LOG_RECORD_MAGIC, LOG_RECORDS_OFFSET,
+    LOG_SLOT_BYTES, LOG_VERSION, LogHeader, LogProgress, LogRecord,
+};
+use crate::storage::Boot;
+
+/// A log before it was damaged, as far as its records vouch for each other.
+#[derive(Debug)]
+pub(super) struct Vouched {
+    format_version: u32,
+    records: Vec<Record>,
+    /// Records that the progress vouches for.
+    by_progress: u64,
+    /// A crash leaves no sector that is nearly whole.
+    whole_sectors: bool,
+}
+
+#[derive(Debug)]
+struct Record {
+    bytes: Range<usize>,
+    /// Records that its head says were durable.
+    durable: u64,
+}
+
+impl Vouched {
+    /// Reads a log that is whole, as a machine in its run `boot` has it.
+    pub(super) fn of(log: &[u8], boot: Boot, medium: Medium) -> Vouched {
+        let (records, whole_sectors) = (records_of(log), medium == Medium::DISK);
+        let by_progress = progress_at(log).map_or(0, |at| {
+            let progress: LogProgress = pod_read_unaligned(&log[at..at + size_of::<LogProgress>()]);
+            let is_newest = boot.is(Boot(progress.boot));
+            if is_newest { progress.written.max(progress.durable) } else { progress.durable }
+        });
+        let format_version = newest_header(log).map_or(0, |(header, _)| header.format_version);
+        Vouched { format_version, records, by_progress, whole_sectors }
+    }
+
+    /// Did this build make the log?
+    pub(super) fn is_of_this_format(&self) -> bool {
+        self.format_version == LOG_VERSION
+    }
+
+    /// Where the records begin.
+    pub(super) fn starts(&self) -> Vec<usize> {
+        self.records.iter().map(|record| record.bytes.start).collect()
+    }
+
+    /// How many records may be left, without an error, when these bytes changed. `None`: damage
+    /// there is an error, or changes nothing.
+    pub(super) fn silent_end(&self, damage: &Range<usize>, is_bit: bool) -> Option<usize> {
+        let overlaps = |a: &Range<usize>| a.start < damage.end && damage.start < a.end;
+        let kept = self.records.iter().position(|record| overlaps(&record.bytes))?;
+        let vouched = |durable: u64| durable > kept as u64;
+        let head = |record: &Record| record.bytes.start..record.bytes.start + LOG_ALIGN as usize;
+        let later = &self.records[kept + 1..];
+        let by_a_head = later.iter().any(|r| !overlaps(&head(r)) && vouched(r.durable));
+        let is_nearly_whole = is_bit && self.whole_sectors && overlaps(&head(&self.records[kept]));
+        let is_error = vouched(self.by_progress) || by_a_head || is_nearly_whole;
+        (!is_error).then_some(kept)
+    }
+}
+
+/// The header that counts, and its slot.
+fn newest_header(log: &[u8]) -> Option<(LogHeader, usize)> {
+    let header = |slot: usize| {
+        let at = slot * LOG_SLOT_BYTES as usize;
+        log.get(at..at + size_of::<LogHeader>()).map(pod_read_unaligned::<LogHeader>)
+    };
+    let is_whole = |header: &LogHeader| {
+        crc32c(&[bytes_of(&LogHeader { checksum: 0, ..*header })]) == header.checksum
+    };
+    let whole = [0, 1].into_iter().filter_map(|slot| Some((header(slot)?, slot)));
+    whole.filter(|(h, _)| h.magic == LOG_MAGIC && is_whole(h)).max_by_key(|(h, _)| h.generation)
+}
+
+/// Where the progress of the header that counts is.
+pub(super) fn progress_at(log: &[u8]) -> Option<usize> {
+    let (_, slot) = newest_header(log)?;
+    let at = slot * LOG_SLOT_BYTES as usize + LOG_PROGRESS_OFFSET as usize;
+    (at + size_of::<LogProgress>() <= log.len()).then_some(at)
+}
+
+/// The records of the newest generation.
+fn records_of(log: &[u8]) -> Vec<Record> {
+    let mut records: Vec<Record> = Vec::new();
+    let Some((header, _)) = newest_header(log) else { return records };
+    let mut at = LOG_RECORDS_OFFSET as usize;
+    while let Some(bytes) = log.get(at..at + size_of::<LogRecord>()) {
+        let head: LogRecord = pod_read_unaligned(bytes);
+        let is_next = head.magic == LOG_RECORD_MAGIC
+            && head.salt == header.salt
+            && head.index == records.len() as u64 + 1;
+        if !is_next {
+            break;
+        }
+        let length = (bytes.len() + head.body_length as usize).next_multiple_of(LOG_ALIGN as usize);
+        records.push(Record { bytes: at..at + length, durable: head.durable });
+        at += length;
+    }
+    records
+}
