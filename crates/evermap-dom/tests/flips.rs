@@ -59,8 +59,17 @@ fn a_flipped_bit_in_a_documents_first_page_is_an_error_or_changes_no_answer() {
     assert!(refused > 20_000, "the header's checksum was not compared: {refused}");
 }
 
-/// What the checksum of the page cannot see: a root that was damaged before it was sealed, or by a build
-/// that seals no root.
+/// Writes page 0 with the checksums that fit it: of the root area, and of what stands before it.
+fn write_sealed(file: &File, mut page: [u8; 4096]) {
+    let root = crc32c::crc32c(&page[3072..]);
+    page[208..212].copy_from_slice(&root.to_le_bytes());
+    let mut head = page[..3072].to_vec();
+    head[248..256].fill(0);
+    page[252..256].copy_from_slice(&crc32c::crc32c(&head).to_le_bytes());
+    file.write_all_at(&page, 0).unwrap();
+}
+
+/// What the checksums of the page cannot see: a root that was damaged before it was sealed.
 #[test]
 fn a_root_whose_pointer_or_length_leads_out_of_the_object_is_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -73,19 +82,25 @@ fn a_root_whose_pointer_or_length_leads_out_of_the_object_is_refused() {
     let base = info.base_address;
     let inside = |value: u64| value > base && value - base < 1 << 30;
     let pointer = words().find(|&at| inside(word(at))).expect("the vector's pointer");
+    let with = |at: usize, value: u64| {
+        let mut page = page;
+        page[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        write_sealed(&file, page);
+    };
+    with(pointer, word(pointer));
+    assert_eq!(ask(&store), Ok(true));
     for value in
         [0, 1, 8, base, base - 8, word(pointer) ^ 1 << 40, word(pointer) + (1 << 30), u64::MAX]
     {
-        file.write_all_at(&value.to_le_bytes(), pointer as u64).unwrap();
+        with(pointer, value);
         assert!(ask(&store).is_err(), "pointer {value:#x}");
     }
-    file.write_all_at(&page[pointer..pointer + 8], pointer as u64).unwrap();
     for length in [pointer + 8, pointer + 16] {
         for value in [1 << 20, 1 << 40, u64::MAX, u64::MAX / 2] {
-            file.write_all_at(&u64::to_le_bytes(value), length as u64).unwrap();
+            with(length, value);
             assert!(ask(&store).is_err(), "length {value:#x} at {length}");
         }
-        file.write_all_at(&page[length..length + 8], length as u64).unwrap();
     }
+    write_sealed(&file, page);
     assert_eq!(ask(&store), Ok(true));
 }

@@ -6,6 +6,11 @@ use crate::common::chance::Random;
 const SUPERBLOCK_CHECKED_BYTES: usize = 3072;
 const LOG_REQUIRED_AT: usize = 248;
 const CHECKSUM_AT: usize = 252;
+/// Features without which a file cannot be understood, and the one that says that the root area has a
+/// checksum.
+const FEATURES_AT: usize = 32;
+const FEATURE_LOG_2: u8 = 4;
+const ROOT_CHECKSUM_AT: usize = 208;
 /// Region records: where the first is, bytes of one, how many there can be.
 const REGIONS_AT: usize = 512;
 const REGION_BYTES: usize = 48;
@@ -111,8 +116,12 @@ fn change_field(random: &mut Random, bytes: &mut [u8]) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Gives page 0 the checksum that fits what it says now.
+/// Gives page 0 the checksums that fit what it says now.
 fn reseal(bytes: &mut [u8]) {
+    if bytes[FEATURES_AT] & FEATURE_LOG_2 != 0 {
+        let root = crc32c::crc32c(&bytes[SUPERBLOCK_CHECKED_BYTES..4096]);
+        bytes[ROOT_CHECKSUM_AT..ROOT_CHECKSUM_AT + 4].copy_from_slice(&root.to_le_bytes());
+    }
     let mut checked = bytes[..SUPERBLOCK_CHECKED_BYTES].to_vec();
     checked[LOG_REQUIRED_AT..CHECKSUM_AT + 4].fill(0);
     bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&crc32c::crc32c(&checked).to_le_bytes());
