@@ -10,7 +10,8 @@
 //! looks at the seats: one of the two sees the other (see [`crate::seats`]).
 //!
 //! In a forked child the word of a session is the handle with [`INHERITED`]: [`look`] takes that,
-//! and nothing else does.
+//! and nothing else does. With both bits, another thread of the parent was committing or the like: the
+//! session can be looked at, and is never dropped.
 
 use std::cell::UnsafeCell;
 use std::sync::Mutex;
@@ -94,19 +95,21 @@ pub fn insert(object: Object) -> Result<u64> {
     Ok(handle)
 }
 
-/// In a forked child, before anything else runs: its parent's sessions can only be looked at, and what
-/// another thread of the parent was changing is closed.
+/// In a forked child, before anything else runs: its parent's sessions can only be looked at. A
+/// snapshot that another thread of the parent was refreshing is closed.
 pub fn inherit() {
     for slot in &TABLE[..USED.load(Ordering::Relaxed)] {
         let word = slot.word.load(Ordering::Relaxed);
-        if word & ALONE != 0 {
+        if word == 0 {
+            continue;
+        }
+        // SAFETY: no other thread runs. One that had the object alone changed what is in a session, but
+        // not that it is one; it takes an object out of the slot before it ends it.
+        let object = unsafe { &*slot.object.get() };
+        if object.as_ref().is_some_and(|object| object.is_writing()) {
+            slot.word.store(word | INHERITED, Ordering::Relaxed);
+        } else if word & ALONE != 0 {
             slot.word.store(0, Ordering::Relaxed);
-        } else if word != 0 {
-            // SAFETY: no other thread runs, and none had the object alone when the process forked.
-            let object = unsafe { &*slot.object.get() };
-            if object.as_ref().is_some_and(|object| object.is_writing()) {
-                slot.word.store(word | INHERITED, Ordering::Relaxed);
-            }
         }
     }
 }
@@ -138,14 +141,17 @@ pub fn look(handle: *const em_object) -> Result<Shared> {
 fn word_in_child(slot: &Slot, handle: u64) -> Option<u64> {
     let word = slot.word.load(Ordering::Acquire);
     let is_handle = handle != 0 && handle & (ALONE | INHERITED) == 0;
-    (is_handle && word & !INHERITED == handle).then_some(word)
+    let can_be_had =
+        word == handle || word & INHERITED != 0 && word & !(ALONE | INHERITED) == handle;
+    (is_handle && can_be_had).then_some(word)
 }
 
-/// Takes the object of a handle out, in a forked child. Its parent has it still.
+/// Takes the object of a handle out, in a forked child. Its parent has it still. `None` if another
+/// thread of the parent was changing it: the object stays, as dropping it could meet half a change.
 ///
 /// # Errors
 /// `CLOSED`, `BUSY`; `FORKED` in a child of a bare `clone`.
-pub fn give_up(handle: *const em_object) -> Result<Box<Object>> {
+pub fn give_up(handle: *const em_object) -> Result<Option<Box<Object>>> {
     fork::inherited()?;
     let handle = handle as u64;
     let slot = slot_of(handle);
@@ -158,10 +164,14 @@ pub fn give_up(handle: *const em_object) -> Result<Box<Object>> {
         slot.word.store(word, Ordering::Release);
         return Err(busy);
     }
+    if word & ALONE != 0 {
+        slot.word.store(0, Ordering::Release);
+        return Ok(None);
+    }
     // SAFETY: the word says that this thread has the object alone, and no seat had it.
     let object = unsafe { &mut *slot.object.get() }.take();
     slot.word.store(0, Ordering::Release);
-    object.ok_or_else(|| closed(handle))
+    object.ok_or_else(|| closed(handle)).map(Some)
 }
 
 /// Waits for those who noted a use before the object was withdrawn.

@@ -182,7 +182,7 @@ pub unsafe extern "C" fn em_object_open(
 #[unsafe(no_mangle)]
 pub extern "C" fn em_object_close(object: *mut em_object) -> em_status {
     failure::status(|| match fork::is_child() {
-        true => handles::give_up(object)?.close(),
+        true => handles::give_up(object)?.map_or(Ok(()), |object| object.close()),
         false => close(object),
     })
 }

@@ -11,6 +11,7 @@
 #include <nvheap.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -166,6 +167,29 @@ static void read_what_is_written(void)
     OK(em_object_close(common));
 }
 
+static atomic_bool stop;
+
+static void *commit_again_and_again(void *unused)
+{
+    for (unsigned char next = 1; !stop; next++) {
+        memset(block, next, 99);
+        OK(em_commit(object, NULL));
+    }
+    return unused;
+}
+
+/* Another thread was committing, or not. */
+static void look_at_any_moment(void)
+{
+    alarm(20);
+    CHECK(em_root(object) == block || em_last_error() == EM_BUSY);
+    CHECK(((char *)block)[99] == 1 && em_contains(object, block, 100));
+    CHECK(em_sequence(object) > 0 && em_object_base(object) != NULL);
+    REFUSED(em_commit(object, NULL), EM_FORKED, "forked");
+    OK(em_object_close(object));
+    FAILS(em_root(object), NULL, EM_CLOSED, "no open handle");
+}
+
 static void free_there(void)
 {
     em_free(object, block);
@@ -198,6 +222,13 @@ int main(int arguments, char **argument)
     status = child(read_what_is_written);
     pthread_barrier_wait(&forked);
     CHECK(pthread_join(writer, NULL) == 0 && status == 0);
+
+    CHECK(pthread_create(&writer, NULL, commit_again_and_again, NULL) == 0);
+    for (int i = 0; i < 200; i++) {
+        CHECK(child(look_at_any_moment) == 0);
+    }
+    stop = true;
+    CHECK(pthread_join(writer, NULL) == 0);
 
     /* The parent is none the worse for it. */
     OK(em_read_lock(common));

@@ -8,7 +8,7 @@ use crate::staged::{Link, Place, compile, here, run, said, staged};
 #[test]
 fn a_forked_child_reads_what_its_parent_had_and_no_more() {
     let place = Place::new();
-    let program = compile("forked", place.path(), Link::Shared, &[]);
+    let program = compile("forked", place.path(), Link::Shared, &["-std=c11"]);
     let said = run(place.command(&program).arg(place.store()));
     assert_eq!(said, "a child reads what its parent had, and no more\n");
 }
