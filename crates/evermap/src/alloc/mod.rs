@@ -45,7 +45,7 @@ use std::ptr::NonNull;
 #[cfg(test)]
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tracing::error;
 
@@ -91,10 +91,27 @@ pub struct Heap {
     id: u64,
     directory: Directory,
     ground: Arc<dyn Ground>,
-    central: Mutex<Central>,
+    /// The same for as long as the heap lives: forks lock it.
+    central: Arc<Mutex<Central>>,
     /// For tests of what happens when the object cannot grow.
     #[cfg(test)]
     fail_after: Mutex<Option<usize>>,
+}
+
+/// A heap's lock. Who holds it meets no thread in the middle of a change of metadata that threads share.
+#[derive(Clone)]
+pub(crate) struct HeapLock(Arc<Mutex<Central>>);
+
+/// A heap's lock that is held.
+#[allow(dead_code, reason = "it is held, and not looked into")]
+pub(crate) struct HeapHeld<'a>(MutexGuard<'a, Central>);
+
+#[cfg(not(target_family = "wasm"))]
+impl HeapLock {
+    /// Locks the heap for a fork; `None` if it cannot be had soon.
+    pub(crate) fn hold(&self) -> Option<HeapHeld<'_>> {
+        crate::at_fork::lock_for_fork(&self.0).map(HeapHeld)
+    }
 }
 
 impl std::fmt::Debug for Heap {
@@ -116,7 +133,7 @@ impl Heap {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             directory: Directory::default(),
             ground,
-            central: Mutex::new(central),
+            central: Arc::new(Mutex::new(central)),
             #[cfg(test)]
             fail_after: Mutex::default(),
         }
@@ -129,7 +146,15 @@ impl Heap {
     /// As [`Heap::new`].
     pub(crate) unsafe fn reload(&mut self, records: &[RegionRecord]) {
         // SAFETY: passed on from the caller.
-        *self = unsafe { Heap::new(Arc::clone(&self.ground), records) };
+        let mut anew = unsafe { Heap::new(Arc::clone(&self.ground), records) };
+        std::mem::swap(&mut *anew.lock(), &mut *self.lock());
+        std::mem::swap(&mut anew.central, &mut self.central);
+        *self = anew;
+    }
+
+    /// The lock that the heap's threads share, for a fork.
+    pub(crate) fn shared_lock(&self) -> HeapLock {
+        HeapLock(Arc::clone(&self.central))
     }
 
     /// This thread's part of the heap, if it used it lately.

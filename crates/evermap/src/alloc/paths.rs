@@ -21,10 +21,6 @@ impl Heap {
         self.central.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn central_mut(&mut self) -> &mut Central {
-        self.central.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Does something with this thread's part of the heap.
     fn with_thread<R>(&self, act: impl FnOnce(&ThreadHeap) -> R) -> R {
         if let Some(thread) = self.near() {
@@ -238,7 +234,7 @@ impl Heap {
     /// other threads freed is free, each slab has its counts and its state in the map, and none is
     /// empty. Costs something for each slab that was touched since.
     pub(crate) fn settle(&mut self) {
-        let central = self.central_mut();
+        let mut central = self.lock();
         let threads = central.threads.clone();
         for thread in &threads {
             central.collect(thread, true);
@@ -257,7 +253,7 @@ impl Heap {
     /// Settles. Then bytes of each region's data in use, up to the end of the last block.
     pub(crate) fn tidy(&mut self) -> Vec<u64> {
         self.settle();
-        self.central_mut().used_data_bytes()
+        self.lock().used_data_bytes()
     }
 
     /// Makes room for a block of `bytes`: addresses and disk space.
@@ -278,7 +274,7 @@ impl Heap {
     /// Marks free chunks that the file backs as holes: runs of at least so many chunks. Gives all
     /// holes there are, by address and bytes.
     pub(crate) fn mark_holes(&mut self, chunks_min: usize) -> Vec<(u64, u64)> {
-        let central = self.central_mut();
+        let mut central = self.lock();
         central.regions.iter_mut().flat_map(|region| holes::mark(region, chunks_min)).collect()
     }
 

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::debug;
 
 use super::territory::{Held, HeldForFork, Territory};
+use crate::alloc::{HeapHeld, HeapLock};
 use crate::at_fork::{self, Participant, Participation};
 use crate::commit::{InChildren, gate};
 use crate::error::{Error, Result};
@@ -25,10 +26,11 @@ use crate::storage::File;
 struct Inheritance {
     stores: InChildren,
     memory: MemoryInChild,
-    /// Filled from before a fork to after it, and in the child from then on. Declared before the
-    /// territory that it borrows from.
+    /// Filled from before a fork to after it, and in the child from then on. Declared before what it
+    /// borrows from.
     fork: Mutex<Fork>,
     territory: Arc<Territory>,
+    heap: HeapLock,
 }
 
 #[derive(Default)]
@@ -38,7 +40,10 @@ struct Fork {
     reading: Option<Arc<dyn File>>,
 }
 
-struct OfForkingThread(HeldForFork<'static>);
+struct OfForkingThread {
+    territory: HeldForFork<'static>,
+    _heap: HeapHeld<'static>,
+}
 
 // SAFETY: made and dropped by the thread that forks; in a child there is no other.
 unsafe impl Send for OfForkingThread {}
@@ -71,6 +76,9 @@ fn leave_out(held: &[Held]) {
 
 impl Participant for Inheritance {
     fn before(&self) {
+        // In the order in which allocations lock them. A thread that changes metadata is done then, and
+        // a child finds the lock free.
+        let Some(heap) = self.heap.hold() else { return };
         let Some(mut territory) = self.territory.hold_for_fork() else { return };
         let reading = match self.prepare(&**territory.file, &mut territory.held) {
             Ok(reading) => Some(reading),
@@ -81,25 +89,28 @@ impl Participant for Inheritance {
                 None
             }
         };
-        // SAFETY: the guards are dropped before the territory: `fork` is declared before it, and the
-        // participant that owns both lives while it is called.
-        let held = OfForkingThread(unsafe {
-            std::mem::transmute::<HeldForFork<'_>, HeldForFork<'static>>(territory)
-        });
+        // SAFETY: the guards are dropped before what they lock: `fork` is declared before it, and the
+        // participant that owns all of it lives while it is called.
+        let held = unsafe {
+            OfForkingThread {
+                territory: std::mem::transmute::<HeldForFork<'_>, HeldForFork<'static>>(territory),
+                _heap: std::mem::transmute::<HeapHeld<'_>, HeapHeld<'static>>(heap),
+            }
+        };
         *self.fork() = Fork { held: Some(held), reading };
     }
 
     fn in_parent(&self) {
         let Fork { held, reading } = std::mem::take(&mut *self.fork());
         if let (Some(held), true) = (&held, reading.is_some()) {
-            leave_out(&held.0.held);
+            leave_out(&held.territory.held);
         }
     }
 
     fn in_child(&self) {
         let mut fork = self.fork();
-        let Some(territory) = fork.held.take() else { return };
-        let held = &territory.0.held;
+        let Some(forking) = fork.held.take() else { return };
+        let held = &forking.territory.held;
         let made = match &fork.reading {
             Some(_) => Territory::make_gained_own(held),
             None => Err(Error::Unsupported { why: "the child does not have it".to_string() }),
@@ -131,13 +142,14 @@ pub(super) struct Inherited {
 pub(crate) struct MemoryInChild(Arc<AtomicBool>);
 
 impl Inherited {
-    pub(super) fn new(territory: &Arc<Territory>, stores: InChildren) -> Inherited {
+    pub(super) fn new(territory: &Arc<Territory>, heap: HeapLock, stores: InChildren) -> Inherited {
         let memory = MemoryInChild::default();
         let participant = Inheritance {
             stores,
             memory: memory.clone(),
             fork: Mutex::default(),
             territory: Arc::clone(territory),
+            heap,
         };
         Inherited { memory, _participation: at_fork::take_part(Arc::new(participant)) }
     }

@@ -117,7 +117,7 @@ impl Writer {
         let heap = unsafe { Heap::new(ground, superblock.regions()) };
         // A catalog's sessions are short, and no program looks at its memory.
         let in_children = (policy == LogPolicy::WhileOpen)
-            .then(|| Inherited::new(&territory, settings.in_children));
+            .then(|| Inherited::new(&territory, heap.shared_lock(), settings.in_children));
         let opened_at = superblock.commit_sequence;
         // Made with room, and nobody has used it yet: the room is to stay.
         let reserved = opened_at == 1

@@ -3,11 +3,12 @@
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use evermap::{Error, InChildren, Protection, RawSession, Store, WriteOptions};
+use evermap::{Error, Heap, InChildren, Protection, RawSession, Store, WriteOptions};
 
 use crate::common::{TestStore, argument};
-use crate::process::{Numbers, Way, end_of, ends_well, fork, run};
+use crate::process::{Numbers, Way, end_if_it_hangs, end_of, ends_well, fork, run};
 
 /// Words of a block that spans chunks, so that a part of it is beyond the last commit.
 const WORDS: usize = 100_000;
@@ -259,6 +260,93 @@ fn role_stores() {
 #[test]
 fn stores_in_a_child_fault_or_stay_private_as_the_program_chose() {
     with_store("role_stores");
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn role_untouched_memory() {
+    // More than is touched ahead of its use.
+    const WORDS: usize = 1 << 20;
+    let Some((store, numbers)) = arguments() else { return };
+    let mut session = session(&store, &WriteOptions::new());
+    let block = allocate(&session, WORDS);
+    let children: Vec<i32> = (0..2)
+        .map(|round| {
+            // Without a look at the pages before, and with one.
+            fork(Way::Fork, || {
+                (round == 0 || are(block, WORDS, 0))
+                    && numbers.reaches(STEPS, 1)
+                    && are(block, WORDS, 0)
+            })
+        })
+        .collect();
+    words(block, WORDS).fill(1);
+    set_root(&mut session, block);
+    assert!(session.commit().unwrap());
+    words(block, WORDS).fill(2);
+    assert!(session.commit().unwrap());
+    session.checkpoint().unwrap();
+    numbers.set(STEPS, 1);
+    children.into_iter().for_each(ends_well);
+    assert!(are(block, WORDS, 2));
+    session.close().unwrap();
+}
+
+#[test]
+fn gained_memory_that_was_not_stored_to_stays_zero_in_a_child() {
+    with_store("role_untouched_memory");
+}
+
+/// Allocates and frees blocks of every kind. Memory that the object would have to grow for is refused.
+fn uses_heap(heap: &Heap) -> bool {
+    let sizes = (4..18).map(|shift| 1usize << shift).chain([24, 1000, 40_000]);
+    let blocks: Vec<_> = sizes.map(|size| (size, heap.allocate(size, 8))).collect();
+    blocks.into_iter().all(|(size, block)| match block {
+        Ok(block) => {
+            // SAFETY: the block is this call's, and has so many bytes.
+            unsafe { block.as_ptr().write_bytes(7, size) };
+            // SAFETY: allocated above, and not used after.
+            unsafe { heap.try_free(block) }.is_ok()
+        }
+        Err(error) => matches!(error, Error::Forked { .. }),
+    })
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn role_private_heap() {
+    let Some((store, _)) = arguments() else { return };
+    let options = WriteOptions::new().in_children(InChildren::Private);
+    let mut session = session(&store, &options);
+    let block = allocate(&session, 10);
+    set_root(&mut session, block);
+    session.commit().unwrap();
+    let (heap, stop) = (session.heap(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    assert!(uses_heap(heap));
+                }
+            });
+        }
+        for _ in 0..crate::process::count().min(200) {
+            ends_well(fork(Way::Fork, || {
+                end_if_it_hangs();
+                (0..20).all(|_| uses_heap(heap))
+            }));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    session.commit().unwrap();
+    session.close().unwrap();
+}
+
+#[test]
+fn a_child_with_private_memory_allocates_there_whatever_its_parents_threads_were_allocating() {
+    let test = with_store("role_private_heap");
+    let report = evermap::tools::check(test.path(), &evermap::tools::CheckOptions::new()).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
 #[test]

@@ -43,6 +43,13 @@ pub fn fork(way: Way, act: impl FnOnce() -> bool) -> i32 {
     child
 }
 
+/// Has a signal end a child that waits for a thread that it does not have.
+pub fn end_if_it_hangs() {
+    const SECONDS: libc::c_uint = 20;
+    // SAFETY: sets a timer whose signal ends this process.
+    unsafe { libc::alarm(SECONDS) };
+}
+
 /// Waits for a child, which has to end with 0.
 pub fn ends_well(child: i32) {
     assert_eq!(end_of(child), 0, "status of a child: a signal, or what it saw had changed");

@@ -7,18 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use evermap::{Error, PVec, ShareOptions, Shared, Store};
 
 use crate::common::{TestStore, argument};
-use crate::process::{Numbers, Way, ends_well, fork, run};
+use crate::process::{Numbers, Way, end_if_it_hangs, ends_well, fork, run};
 use crate::snapshots::{one_number, store_of_numbers};
 
 /// Counts the parent's commits.
 const COMMITS: usize = 0;
-/// Seconds after which a child that waits is ended by a signal.
-const HANGS_AFTER: libc::c_uint = 20;
-
-fn end_if_it_hangs() {
-    // SAFETY: sets a timer whose signal ends this process.
-    unsafe { libc::alarm(HANGS_AFTER) };
-}
 
 fn with_store(role: &str) -> TestStore {
     let test = store_of_numbers();

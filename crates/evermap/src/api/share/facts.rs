@@ -40,7 +40,10 @@ pub(super) struct Public {
 
 impl Public {
     pub(super) fn new(open: &OpenSession) -> Public {
-        let facts = Facts::of(open);
+        Public::of(Facts::of(open))
+    }
+
+    fn of(facts: Arc<Facts>) -> Public {
         Public { copies: [RwLock::new(Arc::clone(&facts)), RwLock::new(facts)] }
     }
 
@@ -49,6 +52,11 @@ impl Public {
         if !at_fork::is_child() {
             return Arc::clone(&first.read().unwrap_or_else(PoisonError::into_inner));
         }
+        self.read_either()
+    }
+
+    /// Reads a copy that the writer was not changing, without waiting for a thread.
+    fn read_either(&self) -> Arc<Facts> {
         loop {
             for copy in &self.copies {
                 match copy.try_read() {
@@ -68,6 +76,28 @@ impl Public {
         let facts = Facts::of(open);
         for copy in &self.copies {
             *copy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&facts);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_reads_the_copy_that_its_parents_writer_had_not_locked() {
+        let facts = Facts {
+            root_address: 1,
+            root_bytes: 2,
+            root_tag: [3; 16],
+            root_description: "four".to_string(),
+            regions: vec![(5, 6)],
+            sequence: 7,
+        };
+        let public = Public::of(Arc::new(facts));
+        for copy in &public.copies {
+            let _written = copy.write().unwrap();
+            assert_eq!(public.read_either().sequence, 7);
         }
     }
 }
