@@ -21,7 +21,7 @@
  * Functions that return int give 0, or -1 with errno set; functions that return a pointer give
  * NULL then. em_last_error_message() of evermap.h is the sentence with cause and remedy, which perror()
  * does not have. All four may be called from any thread; no thread may store to the heap's blocks during nvcommit(). In a forked
- * child they give EM_FORKED. em_object_of() gives the heap's object for any of its blocks.
+ * child they give EM_FORKED; the blocks can be read there, as they were at the fork. em_object_of() gives the heap's object for any of its blocks.
  *
  * The heap's root is a table of names that any program can read; its tag is "evermap.nvheap.1":
  *

@@ -333,20 +333,43 @@ void room_is_made_and_given_back(evermap::store& store) {
   CHECK(session.info().file_bytes < reserved);
 }
 
-void a_forked_child_has_nothing(evermap::store& store) {
+void every_choice_of_a_writer_reaches_c() {
+  evermap::write_options chosen;
+  chosen.durability = EM_DURABILITY_INTERVAL;
+  chosen.interval = std::chrono::milliseconds(2);
+  chosen.when_log_full = EM_WHEN_LOG_FULL_REFUSE;
+  chosen.log_bytes_max = 3;
+  chosen.hot_bytes_max = 4;
+  chosen.checkpoint_after = std::chrono::milliseconds(5);
+  chosen.log_full_pages = true;
+  chosen.protection = EM_PROTECTION_PAGES;
+  chosen.in_children = EM_IN_CHILDREN_PRIVATE;
+  chosen.foreign_pointers = EM_FOREIGN_REFUSE;
+  const em_write_options given = evermap::detail::options_of(chosen);
+  CHECK(given.size == sizeof given);
+  CHECK(given.durability == EM_DURABILITY_INTERVAL && given.interval_ms == 2);
+  CHECK(given.when_log_full == EM_WHEN_LOG_FULL_REFUSE && given.log_bytes_max == 3);
+  CHECK(given.hot_bytes_max == 4 && given.checkpoint_after_ms == 5);
+  CHECK(given.log_full_pages == 1 && given.protection == EM_PROTECTION_PAGES);
+  CHECK(given.in_children == EM_IN_CHILDREN_PRIVATE);
+  CHECK(given.foreign_pointers == EM_FOREIGN_REFUSE);
+}
+
+void a_forked_child_reads_and_commits_nothing(evermap::store& store) {
   evermap::session session = store.write_or_create("forked");
   auto heap = session.get_allocator<char>();
   char* const block = heap.allocate(100);
+  block[99] = 7;
   const pid_t child = fork();
   if (child == 0) {
-    int code = 1;
+    int code = block[99] == 7 ? 1 : 3;
     try {
       session.commit();
     } catch (const evermap::forked&) {
       try {
         (void)heap.allocate(100);
       } catch (const evermap::bad_alloc& e) {
-        code = e.status() == EM_FORKED ? 0 : 2;
+        code = e.status() == EM_FORKED && code == 1 ? 0 : 2;
       }
     }
     heap.deallocate(block, 100);
@@ -477,6 +500,7 @@ int main(int count, char** arguments) {
     room_is_made_and_given_back(store);
     a_protected_session_stores_in_scopes(store);
     tools_look_at_stores_and_take_them_elsewhere(directory);
-    a_forked_child_has_nothing(store);
+    every_choice_of_a_writer_reaches_c();
+    a_forked_child_reads_and_commits_nothing(store);
   });
 }

@@ -51,6 +51,8 @@ impl Territory {
             file.set_length(from + gained)?;
         }
         h.mapping.map_zeros(h.record.base + h.record.length, gained)?;
+        // As all of a session's memory. A fork opens it to its child.
+        h.mapping.leave_out_of_children(h.record.base + h.record.length, gained);
         h.deferred.push((h.record.length, h.record.length + gained));
         self.unreserved.add(from, from + gained);
         Ok(())
