@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyrender::{Glyph, PaintScene};
-use evermap_view::page::{PageSize, Part, PartKind, Recorder};
+use evermap_view::page::{PageBytes, PageSize, Part, PartKind, Recorder};
 use evermap_view::paint::{Page, Painter, Parts, SharedBytes};
 use evermap_view::window::{Browse, Reuse, Stage, Visit, Waiting, WindowOptions, run};
 use evermap_view::{Layout, Result, ViewError};
@@ -157,7 +157,7 @@ impl Fake {
         recorder.add_anchor("middle", px(1500.0));
         let recorded = recorder.finish();
         let parts = || Box::new(Recorded(recorded.parts.clone()));
-        let block: SharedBytes = Arc::new(recorded.block);
+        let block: Arc<dyn PageBytes> = Arc::new(recorded.block);
         let plain = Arc::new(Page::new(block.clone(), None, parts())?);
         // The first rows are kept, as those of a page that was visited before.
         let strips = Painter::new().strips(&plain, layout.height * 2)?.finish();

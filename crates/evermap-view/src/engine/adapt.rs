@@ -96,6 +96,10 @@ pub(super) fn attribute(node: &NodeRef<'_>, name: &str, value: &str) -> Change {
             let rows = value.trim().parse::<u32>().unwrap_or(1);
             Change::Value(rows.clamp(1, ROWS_MAX).to_string())
         }
+        (_, "bgcolor") => match long_color(value.trim()) {
+            Some(color) => Change::Value(color),
+            None => Change::Keep,
+        },
         // The engine takes 1 from it. Other numbers are set as markers, see `after.rs`.
         ("ol", "start") if value.trim().parse::<u32>().unwrap_or(0) == 0 => {
             Change::Value("1".to_string())
@@ -114,6 +118,15 @@ pub(super) fn attribute(node: &NodeRef<'_>, name: &str, value: &str) -> Change {
         },
         _ => Change::Keep,
     }
+}
+
+/// A colour of three digits, which the engine takes for another one, with six.
+fn long_color(color: &str) -> Option<String> {
+    let digits = color.strip_prefix('#').unwrap_or(color);
+    let short = digits.len() == 3 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    short.then(|| {
+        digits.chars().fold("#".to_string(), |long, digit| format!("{long}{digit}{digit}"))
+    })
 }
 
 /// Attributes that an element gets.
@@ -138,6 +151,8 @@ pub(super) fn more_attributes(node: &NodeRef<'_>) -> Vec<(&'static str, String)>
                 more.push(("evermap-start", start.to_string()));
             }
         }
+        // Its marks are text.
+        "q" if inner_marks(node).is_some() => more.push(("evermap-marks", String::new())),
         "select" if is_list(node) => {
             more.push(("evermap-list", String::new()));
         }
@@ -209,6 +224,10 @@ pub(super) fn additions(node: &NodeRef<'_>) -> (Vec<Made>, Vec<Made>) {
         "q" => inner_marks(node)
             .map(|(mark, _)| vec![made("", Vec::new(), Some(mark))])
             .unwrap_or_default(),
+        "optgroup" => node
+            .attr("label")
+            .map(|label| vec![made("evermap-group", Vec::new(), Some(label))])
+            .unwrap_or_default(),
         _ => Vec::new(),
     };
     let behind = match node.local_name() {
@@ -234,19 +253,25 @@ pub(super) fn additions(node: &NodeRef<'_>) -> (Vec<Made>, Vec<Made>) {
     (before, behind)
 }
 
-/// The marks of a quotation in another inline element, where the engine does not look for `::before`. Others are the
-/// style sheet's.
+/// Ancestors of a quotation that are looked at.
+const QUOTATION_DEPTH_MAX: usize = 64;
+
+/// The marks of a quotation in another inline element, where the engine does not always look for `::before`. Others are
+/// the style sheet's.
 fn inner_marks(quotation: &NodeRef<'_>) -> Option<(&'static str, &'static str)> {
     let parent = quotation.parent().filter(|parent| is_inline(parent.local_name()))?;
-    let mut at = Some(parent);
-    let mut depth = 0;
-    while let Some(node) = at {
-        depth += u32::from(node.local_name() == "q");
-        at = node.parent();
-    }
-    Some(match depth % 2 {
-        0 => ("\u{201c}", "\u{201d}"),
-        _ => ("\u{2018}", "\u{2019}"),
+    let around = || std::iter::successors(Some(parent), |node| node.parent());
+    let around = || around().take(QUOTATION_DEPTH_MAX);
+    let outer = around().filter(|node| node.local_name() == "q").count() % 2 == 0;
+    let own = std::iter::once(*quotation).chain(around());
+    let language = own.into_iter().find_map(|node| node.attr("lang")).unwrap_or_default();
+    let language = language.split('-').next().unwrap_or_default().to_ascii_lowercase();
+    Some(match (language.as_str(), outer) {
+        ("de", true) => ("\u{201e}", "\u{201c}"),
+        ("de", false) => ("\u{201a}", "\u{2018}"),
+        ("fr", _) => ("\u{ab}\u{202f}", "\u{202f}\u{bb}"),
+        (_, true) => ("\u{201c}", "\u{201d}"),
+        (_, false) => ("\u{2018}", "\u{2019}"),
     })
 }
 

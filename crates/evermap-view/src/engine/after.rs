@@ -1,8 +1,10 @@
 //! Changes to a page that depend on its styles and on what has come: they are made after it was laid out once, and the page
 //! is laid out again if there were any.
 //!
-//! The text of an image that is not there; the markers of lists that the engine can't count; room for captions; the
-//! borders of tables with cells over several columns or rows, which the engine would cross.
+//! The text of an image that is not there; the markers of lists that the engine can't count; room for captions; cells as
+//! high as their rows; the borders of tables with cells over several columns or rows, which the engine would cross.
+
+use std::collections::HashMap;
 
 use blitz_dom::{BaseDocument, LocalName, Namespace, Node, NodeId, QualName};
 
@@ -11,19 +13,26 @@ use super::markers;
 
 /// Larger tables keep their borders as they are.
 const CELLS_MAX: usize = 20_000;
+/// Images and tables of a page that are looked at: a change costs a walk over the siblings.
+const CHANGES_MAX: usize = 5_000;
 /// Sides of an image below which its text is not put into a box of that size, in CSS pixels.
 const BOX_MIN: f32 = 16.0;
+
+/// The engine builds a table once from the styles of its cells. An attribute that changes has it built again.
+const REBUILT: &str = "evermap-rebuilt";
 
 /// Makes the changes. Gives whether there were any.
 pub(super) fn adjust(document: &mut BaseDocument) -> bool {
     let found = Found::on(document);
     let mut changed = false;
-    for image in &found.images {
+    for image in found.images.iter().take(CHANGES_MAX) {
         changed |= say_alternative(document, *image);
     }
     changed |= markers::set(document, &found.lists);
-    for table in &found.tables {
-        changed |= part_borders(document, *table);
+    for table in found.tables.iter().take(CHANGES_MAX) {
+        let grid = Grid::of(document, *table);
+        changed |= stretch_cells(document, &grid);
+        changed |= part_borders(document, *table, &grid);
         changed |= make_room_for_caption(document, *table);
     }
     changed
@@ -146,10 +155,135 @@ fn make_room_for_caption(document: &mut BaseDocument, table: NodeId) -> bool {
     if height <= 0.0 {
         return false;
     }
-    let pixels = |name: &str| pixels_of(&style_of(document, table, name));
-    let room = height + pixels(margin);
+    let room = height
+        + match side {
+            "bottom" => gap_below(document, table),
+            _ => gap_above(document, table),
+        };
     document.mutate().set_style_property(table, margin, &format!("{room}px"));
     true
+}
+
+/// The margin above a box as it is laid out: margins of neighbours, and of a box and its first child, collapse into
+/// the largest of them. A table that gets room for its caption keeps that distance.
+fn gap_above(document: &BaseDocument, table: NodeId) -> f32 {
+    let margin = pixels_of(&style_of(document, table, "margin-top"));
+    let mut at = table;
+    while is_in_flow(document, at) {
+        let Some(node) = document.get_node(at) else { break };
+        let Some(parent) = node.parent.and_then(|id| document.get_node(id)) else { break };
+        let top = node.final_layout().location.y;
+        let position = parent.children.iter().position(|id| *id == at).unwrap_or(0);
+        match beside(document, parent.children[..position].iter().rev()) {
+            Beside::Line => return margin,
+            Beside::Block(before) => {
+                let layout = before.final_layout();
+                return margin.max(top - layout.location.y - layout.size.height);
+            }
+            Beside::Nothing => (),
+        }
+        let layout = parent.final_layout();
+        let inside = top - layout.border.top - layout.padding.top;
+        if inside > 0.0 || layout.border.top + layout.padding.top > 0.0 {
+            return margin.max(inside);
+        }
+        at = parent.id;
+    }
+    margin
+}
+
+/// The margin below a box, like [`gap_above`]. What lies between a box and the end of one around it may be more than
+/// margins, so the margins themselves are compared.
+fn gap_below(document: &BaseDocument, table: NodeId) -> f32 {
+    let margin_of = |id: NodeId| pixels_of(&style_of(document, id, "margin-bottom"));
+    let mut margin = margin_of(table);
+    let mut at = table;
+    while is_in_flow(document, at) {
+        let Some(node) = document.get_node(at) else { break };
+        let Some(parent) = node.parent.and_then(|id| document.get_node(id)) else { break };
+        let layout = node.final_layout();
+        let bottom = layout.location.y + layout.size.height;
+        match beside(document, parent.children.iter().skip_while(|id| **id != at).skip(1)) {
+            Beside::Line => break,
+            Beside::Block(next) => return margin.max(next.final_layout().location.y - bottom),
+            Beside::Nothing => (),
+        }
+        let around = parent.final_layout();
+        let inside = around.border.bottom + around.padding.bottom;
+        if inside > 0.0 || (around.size.height - bottom).abs() > 0.5 {
+            break;
+        }
+        at = parent.id;
+        margin = margin.max(margin_of(at));
+    }
+    margin
+}
+
+/// Neighbour of a block in the flow of its parent.
+enum Beside<'a> {
+    Block(&'a Node),
+    /// A line of text, which has no margins.
+    Line,
+    Nothing,
+}
+
+/// The first of these siblings that takes room in the flow of blocks.
+fn beside<'a, 'b>(
+    document: &'a BaseDocument,
+    siblings: impl Iterator<Item = &'b NodeId>,
+) -> Beside<'a> {
+    for id in siblings {
+        let Some(node) = document.get_node(*id) else { continue };
+        if is_in_flow(document, *id) {
+            return Beside::Block(node);
+        }
+        let is_line = match node.element_data() {
+            Some(_) => style_of(document, *id, "display").starts_with("inline"),
+            None => node.is_text_node() && !node.is_whitespace_node(),
+        };
+        if is_line {
+            return Beside::Line;
+        }
+    }
+    Beside::Nothing
+}
+
+/// Returns true for a block whose margins can collapse with others.
+fn is_in_flow(document: &BaseDocument, id: NodeId) -> bool {
+    let is = |property: &str, values: &[&str]| {
+        values.contains(&style_of(document, id, property).as_str())
+    };
+    is("display", &["block", "table", "list-item"])
+        && is("float", &["none"])
+        && is("position", &["static", "relative"])
+}
+
+/// Lets the cells of a table be as high as their rows. The engine takes a cell's height for what it is in the end,
+/// and not for the least.
+fn stretch_cells(document: &mut BaseDocument, grid: &Grid) -> bool {
+    let edges = |document: &BaseDocument, cell: &Cell| {
+        let layout = document.get_node(cell.id)?.final_layout();
+        Some((cell.row + cell.rows, layout.location.y + layout.size.height))
+    };
+    let mut ends: HashMap<usize, f32> = HashMap::new();
+    for (row, bottom) in grid.cells.iter().filter_map(|cell| edges(document, cell)) {
+        let end = ends.entry(row).or_insert(bottom);
+        *end = end.max(bottom);
+    }
+    let short: Vec<(NodeId, String)> = grid
+        .cells
+        .iter()
+        .filter(|cell| edges(document, cell).is_some_and(|(row, bottom)| bottom + 0.5 < ends[&row]))
+        .map(|cell| (cell.id, style_of(document, cell.id, "height")))
+        .filter(|(_, height)| pixels_of(height) > 0.0)
+        .collect();
+    let mut mutator = document.mutate();
+    for (cell, height) in &short {
+        mutator.set_style_property(*cell, "min-height", height);
+        mutator.set_style_property(*cell, "height", "auto");
+        mutator.set_attribute(*cell, plain(REBUILT), "");
+    }
+    !short.is_empty()
 }
 
 fn pixels_of(value: &str) -> f32 {
@@ -158,8 +292,7 @@ fn pixels_of(value: &str) -> f32 {
 
 /// Gives the cells of a table with collapsed borders, some of which lie over several columns or rows, borders of their own: each
 /// its right and lower one, those at the edges of the table the others too.
-fn part_borders(document: &mut BaseDocument, table: NodeId) -> bool {
-    let grid = Grid::of(document, table);
+fn part_borders(document: &mut BaseDocument, table: NodeId, grid: &Grid) -> bool {
     if !grid.has_spans || style_of(document, table, "border-collapse") != "collapse" {
         return false;
     }
@@ -186,8 +319,7 @@ fn part_borders(document: &mut BaseDocument, table: NodeId) -> bool {
     let mut mutator = document.mutate();
     for (id, property, value) in changes {
         mutator.set_style_property(id, property, value);
-        // A table is built once from its styles; an attribute that changes has it built again.
-        mutator.set_attribute(id, plain("evermap-parted"), "");
+        mutator.set_attribute(id, plain(REBUILT), "");
     }
     true
 }
@@ -195,6 +327,8 @@ fn part_borders(document: &mut BaseDocument, table: NodeId) -> bool {
 struct Cell {
     id: NodeId,
     row: usize,
+    /// Rows that it lies over.
+    rows: usize,
     column: usize,
 }
 
@@ -217,6 +351,7 @@ impl Grid {
         let mut grid = Grid::default();
         // For each column, how many rows are taken by a cell from above.
         let mut taken: Vec<usize> = Vec::new();
+        let count = rows.len();
         for (row, id) in rows.into_iter().enumerate() {
             let mut column = 0;
             for id in children_called(document, id, &["td", "th"]) {
@@ -230,7 +365,7 @@ impl Grid {
                     column += 1;
                 }
                 grid.has_spans |= columns > 1 || rows > 1;
-                grid.cells.push(Cell { id, row, column });
+                grid.cells.push(Cell { id, row, rows: rows.min(count - row), column });
                 if grid.cells.len() > CELLS_MAX {
                     return Grid::default();
                 }

@@ -23,6 +23,8 @@ pub(super) fn set(document: &mut BaseDocument, lists: &[NodeId]) -> bool {
         // The engine counts on from here.
         let mut engine = number("start").filter(|_| is_ordered).unwrap_or(1_i64);
         let mut next = first;
+        let mut counted = Vec::new();
+        let mut is_changed = false;
         for item in items {
             let value = document.get_node(item).and_then(|node| attribute(node, "value"));
             let ordinal = value.and_then(|text| text.trim().parse().ok()).unwrap_or(next);
@@ -30,11 +32,14 @@ pub(super) fn set(document: &mut BaseDocument, lists: &[NodeId]) -> bool {
             let style = style_of(document, item, "list-style-type");
             let is_right = ordinal == engine || !is_counted(&style);
             engine = engine.saturating_add(1);
-            if is_known(&style) && is_right {
-                continue;
+            is_changed |= !(is_known(&style) && is_right);
+            if is_counted(&style) {
+                // The engine leaves out a space at the end.
+                counted.push((item, format!("\"{}.\u{a0}\"", marker(&style, ordinal))));
             }
-            changes.push((item, format!("\"{}. \"", marker(&style, ordinal))));
         }
+        // All markers of a list look alike.
+        changes.extend(counted.into_iter().filter(|_| is_changed));
     }
     let mut mutator = document.mutate();
     for (item, marker) in &changes {
