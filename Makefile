@@ -89,7 +89,7 @@ unit:
 	$(CARGO) build --package evermap-load-shim --locked
 	$(CARGO) test $(FEATURES) --locked
 	$(CARGO) test --package evermap-view --package evermap-tv --locked
-	$(CARGO) test --package evermap-cli --features view --test view --test view_trust --test view_window --locked
+	$(CARGO) test --package evermap-cli --features view --test view --test view_documents --test view_trust --test view_window --locked
 	$(CARGO) test $(SANDBOX) --locked --lib $(SANDBOX_TESTS)
 	$(CARGO) test $(SANDBOX) --locked --doc
 
@@ -103,6 +103,8 @@ deny:
 
 test-long: setup ## The tests that take long, optimised
 	EVERMAP_TEST_SECONDS=14400 $(CARGO) test $(FEATURES) --release --locked -- --ignored
+	EVERMAP_DAMAGES=34000 $(CARGO) test --package evermap-view --release --locked --lib damage::
+	EVERMAP_TEST_SECONDS=14400 $(CARGO) test --package evermap-cli --features view --test view_trust --release --locked -- --ignored
 	EVERMAP_STRESS=20 $(CARGO) test --package evermap --release --locked --test heap_stress
 	EVERMAP_STEPS=100000 $(CARGO) test --package evermap --release --locked --lib alloc::
 	@$(MAKE) --no-print-directory test-races miri

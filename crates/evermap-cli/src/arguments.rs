@@ -33,7 +33,7 @@ Exit codes:
    9  the name is taken
   10  anything else
   11  a page cannot be fetched or laid out
-  12  the source changed while it was copied, or the copy differs from it; also `query --stale fail`
+  12  the source changed while it was copied, or the copy differs from it; also `--stale fail`
   13  the connection to the other end broke, or it speaks otherwise
   14  lane check: no lane with `SCHED_FIFO` is possible
  130  interrupted";

@@ -18,7 +18,11 @@ pub struct Browser {
     store: std::result::Result<Store, String>,
     options: VisitOptions,
     keep: bool,
+    find: Find,
 }
+
+/// Finds what an address means.
+type Find = Box<dyn Fn(&str, Option<&Store>) -> Result<Target> + Send + Sync>;
 
 impl Browser {
     /// Pages that are visited as `options` say. Without a store (and then with the reason) nothing is kept; nor is it if
@@ -28,7 +32,16 @@ impl Browser {
         options: VisitOptions,
         keep: bool,
     ) -> Browser {
-        Browser { store, options, keep }
+        Browser { store, options, keep, find: Box::new(Target::find) }
+    }
+
+    /// Finds what addresses mean with `find`, at each visit. Default: [`Target::find`].
+    pub fn finding(
+        mut self,
+        find: impl Fn(&str, Option<&Store>) -> Result<Target> + Send + Sync + 'static,
+    ) -> Browser {
+        self.find = Box::new(find);
+        self
     }
 
     fn visit(
@@ -39,7 +52,7 @@ impl Browser {
         watch: &Watch<'_>,
     ) -> Result<visit::Visit> {
         let store = self.store.as_ref().ok();
-        let target = Target::find(address, store)?;
+        let target = (self.find)(address, store)?;
         let options = VisitOptions {
             reload: reuse == Reuse::Nothing || self.options.reload,
             cold: reuse == Reuse::Resources || self.options.cold,

@@ -115,8 +115,8 @@ impl Listing {
         if !documents.is_empty() {
             html.push_str("<h2>Documents</h2><ul>");
             for name in documents {
-                let name = escaped(name);
-                let _ = write!(html, "<li><a href=\"evermap:{name}\">{name}</a></li>");
+                let (address, name) = (address_of(name), escaped(name));
+                let _ = write!(html, "<li><a href=\"{address}\">{name}</a></li>");
             }
             html.push_str("</ul>");
         }
@@ -210,6 +210,58 @@ fn mean(pixels: &[u32], width: usize, left: usize, top: usize) -> [u8; 3] {
     sums.map(|sum| (sum / (SHRUNK * SHRUNK) as u32) as u8)
 }
 
+/// The address of a document, by its name in the store.
+pub(crate) fn address_of(name: &str) -> String {
+    let mut address = String::from("evermap:");
+    for byte in name.bytes() {
+        match byte {
+            // Two slashes would begin a host.
+            b'/' if !address.ends_with([':', '/']) => address.push('/'),
+            b'-' | b'.' | b'_' => address.push(byte.into()),
+            byte if byte.is_ascii_alphanumeric() => address.push(byte.into()),
+            byte => address.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    address
+}
+
+/// The name in such an address, behind its scheme.
+pub(crate) fn name_in(address: &str) -> String {
+    let mut name = Vec::new();
+    let mut rest = address.as_bytes();
+    while let [first, others @ ..] = rest {
+        let digits = others.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let (byte, behind) = match (first, byte) {
+            (b'%', Some(byte)) => (byte, &others[2..]),
+            (byte, _) => (*byte, others),
+        };
+        name.push(byte);
+        rest = behind;
+    }
+    String::from_utf8_lossy(&name).into_owned()
+}
+
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::{address_of, name_in};
+
+    #[test]
+    fn a_document_has_an_address_whatever_its_name_is() {
+        for name in
+            ["letter", "a/index.html", "/tmp/a b.html", "//01ab/index.html", "\u{e4}?#%41", "a//b"]
+        {
+            let url = Url::parse(&address_of(name)).expect("an address");
+            let (_, path) = url.as_str().split_once(':').expect("a scheme");
+            assert_eq!(name_in(path), name, "{url}");
+        }
+        assert_eq!(name_in("100%"), "100%");
+    }
 }

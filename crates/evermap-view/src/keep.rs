@@ -456,7 +456,7 @@ pub(crate) fn target_named(store: &Store, name: &str) -> Result<Option<Target>> 
             let manifest = found
                 .manifest()
                 .map_err(|why| ViewError::NotFound { name: name.to_string(), why })?;
-            return Ok(Url::parse(&manifest.url).ok().map(Target::of_url));
+            return Ok(manifest.target());
         }
         Err(Unusable::Missing | Unusable::Store(Error::InvalidName { .. })) => return Ok(None),
         Err(Unusable::Damaged(why)) => {

@@ -11,14 +11,15 @@ use crate::fonts::FontSet;
 use crate::layout::Layout;
 use crate::notes::Note;
 use crate::page::FORMAT_VERSION;
+use crate::target::Target;
 
-/// What made a page: all crates that take part in laying out and painting, as their versions are locked, the block's
+/// What made a page: all code that takes part in laying out and painting, of this crate and of others, the block's
 /// format, and what the processor can do (the rasterizer rounds differently with it).
 pub fn engine_version() -> String {
     let mut version = format!(
-        "{} format {FORMAT_VERSION} crates {}",
+        "{} format {FORMAT_VERSION} code {}",
         env!("CARGO_PKG_VERSION"),
-        env!("EVERMAP_VIEW_LOCK")
+        env!("EVERMAP_VIEW_CODE")
     );
     #[cfg(target_arch = "x86_64")]
     for (name, has) in [
@@ -154,6 +155,16 @@ impl Manifest {
             }
         }
         Verdict::Good(open)
+    }
+
+    /// What the page is of.
+    pub(crate) fn target(&self) -> Option<Target> {
+        let url = Url::parse(&self.url).ok()?;
+        let document = self.resources.first().and_then(|page| match &page.stamp {
+            Stamp::Object(object) => Some(object.name.clone()),
+            _ => None,
+        });
+        Some(Target { document, ..Target::of_url(url) })
     }
 
     /// Was the page laid out without the network, and lacks something for that reason?

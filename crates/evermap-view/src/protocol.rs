@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::ViewError;
+use crate::fetch::Stamp;
 use crate::fonts::FontSet;
 use crate::layout::Layout;
 use crate::manifest::Resource;
@@ -25,7 +26,7 @@ pub(crate) struct Request {
     /// A document of the store to lay out instead of what the address leads to.
     pub document: Option<String>,
     /// The address's own document, if it may be used: it is parsed again if that is not there.
-    pub own_document: Option<String>,
+    pub own_document: Option<OwnDocument>,
     /// The store with the HTTP cache and the document.
     pub store: Option<PathBuf>,
     pub offline: bool,
@@ -38,6 +39,15 @@ pub(crate) struct Request {
     pub resources_timeout_ms: u64,
     /// Most bytes of memory.
     pub memory_bytes_max: u64,
+}
+
+/// The document that is kept of an address, and what it was parsed from, which is still the same.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct OwnDocument {
+    pub name: String,
+    /// The address after redirects.
+    pub final_url: String,
+    pub stamp: Stamp,
 }
 
 /// What a page lacks is to be asked for again; if something has come, the page is laid out and kept anew.

@@ -39,10 +39,11 @@ pub(crate) fn run(retry: &Retry) -> Result<bool> {
         ..VisitOptions::default()
     };
     // Noted first: what follows takes a while, and the next visit is not to begin it a second time.
-    let attempts = RetryNote::of(&store, &target.url, retry.layout).map_or(0, |note| note.attempts);
+    let attempts =
+        RetryNote::of(&store, &target.key(), retry.layout).map_or(0, |note| note.attempts);
     let note = RetryNote { tried_ns: now_ns(), attempts: attempts.saturating_add(1) };
-    note.note(&store, &target.url, retry.layout)?;
-    let Ok(found) = Found::open(&store, &target.url, retry.layout) else { return Ok(false) };
+    note.note(&store, &target.key(), retry.layout)?;
+    let Ok(found) = Found::open(&store, &target.key(), retry.layout) else { return Ok(false) };
     let Ok(manifest) = found.manifest() else { return Ok(false) };
     drop(found);
     let fetcher = Fetcher::new(fetch_options(&options), Some(store.clone()));
@@ -57,13 +58,13 @@ pub(crate) fn run(retry: &Retry) -> Result<bool> {
             let mut visit = visit(&target, retry.layout, Some(&store), &options, &|_| ())?;
             visit.keep(&store, &mut Painter::new())?;
             if visit.missing == 0 {
-                RetryNote::forget(&store, &target.url, retry.layout)?;
+                RetryNote::forget(&store, &target.key(), retry.layout)?;
             }
             return Ok(true);
         }
     };
     if whole {
-        RetryNote::forget(&store, &target.url, retry.layout)?;
+        RetryNote::forget(&store, &target.key(), retry.layout)?;
     }
     Ok(false)
 }

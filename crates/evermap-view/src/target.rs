@@ -1,11 +1,12 @@
 //! What a user names: an address, a file, or something in the store.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use evermap::Store;
 use url::Url;
 
-use crate::home::is_home;
+use crate::home::{self, is_home};
 use crate::keep;
 use crate::{Result, ViewError};
 
@@ -28,6 +29,27 @@ impl Target {
         Target { url, fragment, document: None }
     }
 
+    /// A document of the store, shown as it is. Its relative addresses are relative to where it came from.
+    ///
+    /// # Errors
+    /// If the store has no page and no document of this name, or cannot read it.
+    pub fn named(name: &str, store: &Store) -> Result<Target> {
+        keep::target_named(store, name)?.ok_or_else(|| not_found(name, "no object of the store"))
+    }
+
+    /// The address under which its pages are kept. A document of the store has another than the file or the
+    /// server that it came from, which may have changed since.
+    pub fn key(&self) -> Cow<'_, Url> {
+        match &self.document {
+            None => Cow::Borrowed(&self.url),
+            Some(name) => {
+                let mut key = self.url.clone();
+                key.set_fragment(Some(&format!("document={name}")));
+                Cow::Owned(key)
+            }
+        }
+    }
+
     /// What `name` means: an address, if it has a scheme; else a file, if there is one; else what is called so in the
     /// store; else a host, if it looks like one. Costs a look at the file system and one at the store's catalog.
     ///
@@ -35,14 +57,19 @@ impl Target {
     /// When it is none of these.
     pub fn find(name: &str, store: Option<&Store>) -> Result<Target> {
         let name = name.trim();
-        let scheme = name.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
-        if matches!(scheme.as_deref(), Some("http" | "https" | "file" | "data" | "evermap")) {
+        let (scheme, rest) = name.split_once(':').unwrap_or_default();
+        let scheme = scheme.to_ascii_lowercase();
+        if matches!(scheme.as_str(), "http" | "https" | "file" | "data" | "evermap") {
             let url = Url::parse(name).map_err(|error| not_found(name, &error.to_string()))?;
-            return match url.scheme() == "evermap" && !is_home(&url) {
-                true => kept(url.path(), store)?
-                    .ok_or_else(|| not_found(name, "no object of the store")),
-                false => Ok(Target::of_url(url)),
+            if scheme != "evermap" || is_home(&url) {
+                return Ok(Target::of_url(url));
+            }
+            // As a user types it, or as a page links to it.
+            let object = match kept(rest, store)? {
+                None => kept(&home::name_in(rest), store)?,
+                found => found,
             };
+            return object.ok_or_else(|| not_found(name, "no object of the store"));
         }
         let (path, fragment) = match name.split_once('#') {
             Some((path, fragment)) if !Path::new(name).exists() => (path, Some(fragment)),

@@ -7,7 +7,7 @@ use evermap::Store;
 use evermap_dom::{NewBlock, Source};
 use url::Url;
 
-use crate::fetch::{FetchOptions, Fetcher};
+use crate::fetch::{FetchOptions, Fetcher, Still};
 use crate::home::{Given, INTERFACE, Listing, is_home};
 use crate::keep::{self, Found, Keep, RetryNote, SlowPage, StoreParts};
 use crate::layout::Layout;
@@ -15,7 +15,7 @@ use crate::manifest::{Manifest, Missing, Open, Verdict, engine_version};
 use crate::notes::in_lines;
 use crate::page::{Part, PartKind};
 use crate::paint::{Page, Painter, Parts, SharedBytes};
-use crate::protocol::{Request, Retry, Times};
+use crate::protocol::{OwnDocument, Request, Retry, Times};
 use crate::prune::prune;
 use crate::run_engine::{self, Made};
 use crate::target::Target;
@@ -287,13 +287,13 @@ impl Ask<'_> {
 
     /// The kept page, if it is good; else why not.
     fn warm(&self, store: &Store, key: Option<&str>) -> std::result::Result<Visit, String> {
-        if let Some(slow) = SlowPage::of(store, &self.target.url, self.layout, now_ns()) {
+        if let Some(slow) = SlowPage::of(store, &self.target.key(), self.layout, now_ns()) {
             let [warm, cold] = [slow.warm_us, slow.cold_us].map(|us| us as f64 / 1e3);
             return Err(format!(
                 "from this disk it took {warm:.0} ms to show what is kept, and {cold:.0} ms to lay it out"
             ));
         }
-        let found = Found::open(store, &self.target.url, self.layout)?;
+        let found = Found::open(store, &self.target.key(), self.layout)?;
         let manifest = found.manifest()?;
         if !self.options.offline && manifest.was_offline() {
             return Err("it was laid out without the network".to_string());
@@ -350,7 +350,7 @@ impl Ask<'_> {
         if open.missing.is_empty() && open.unknown.is_empty() {
             return Ok((open, None));
         }
-        let note = RetryNote::of(store, &self.target.url, self.layout);
+        let note = RetryNote::of(store, &self.target.key(), self.layout);
         let silent = note.is_some_and(|note| note.is_recent(now_ns()));
         match self.options.offline || silent || open.unknown.is_empty() {
             true => Ok((open, note)),
@@ -384,16 +384,38 @@ impl Ask<'_> {
         })
     }
 
+    /// Returns the kept document of the address, unless its source is known to have changed.
+    fn own_document(&self, store: &Store) -> Option<OwnDocument> {
+        let found = Found::open(store, &self.target.key(), self.layout).ok()?;
+        let manifest = found.manifest().ok()?;
+        let page = manifest.resources.into_iter().next()?;
+        let document = keep::document(store, &self.target.url)?;
+        if page.stamp.hash().is_some_and(|hash| *hash != document.source().hash) {
+            return None;
+        }
+        let fetcher = Fetcher::new(fetch_options(self.options), Some(store.clone()));
+        match page.stamp.check(&fetcher, None) {
+            Still::Changed(_) => None,
+            // A server that does not answer leaves what is kept of it good, as on a warm visit.
+            Still::Same | Still::Unknown(_) => Some(OwnDocument {
+                name: keep::document_name(&self.target.url),
+                final_url: manifest.final_url,
+                stamp: page.stamp,
+            }),
+        }
+    }
+
     fn cold(&self, html: Option<String>, watch: &Watch<'_>) -> Result<Made> {
         let Ask { target, layout, store, options } = *self;
-        let kept_document = (options.layers == Layers::Document && !options.reload)
-            .then(|| keep::document_name(&target.url));
+        let own_document = store
+            .filter(|_| options.layers == Layers::Document && !options.reload)
+            .and_then(|store| self.own_document(store));
         let request = Request {
             url: target.url.to_string(),
             layout,
             html,
             document: target.document.clone(),
-            own_document: kept_document,
+            own_document,
             store: store.map(|store| store.path().to_path_buf()),
             offline: options.offline,
             reload: options.reload,
@@ -439,7 +461,7 @@ impl Visit {
         }
         let [warm_us, cold_us] = [self.warm_ms, self.cold_ms].map(|ms| (ms * 1e3) as u64);
         let slow = SlowPage { warm_us, cold_us, noted_ns: now_ns() };
-        slow.note(store, &self.target.url, self.layout)?;
+        slow.note(store, &self.target.key(), self.layout)?;
         Ok(true)
     }
 
@@ -503,7 +525,7 @@ impl Visit {
             (bytes.as_bytes(), source)
         });
         let keep = Keep {
-            url: &target.url,
+            url: &target.key(),
             layout,
             manifest: &manifest,
             block: made.block.as_bytes(),
@@ -521,7 +543,7 @@ impl Visit {
             std::thread::sleep(KEEPING_WAITS);
         }
         // The page is kept. A note that stays costs it its warmth until tomorrow, nothing else.
-        if let Err(error) = SlowPage::correct(store, &target.url, layout, self.cold_ms * 1e3) {
+        if let Err(error) = SlowPage::correct(store, &target.key(), layout, self.cold_ms * 1e3) {
             tracing::debug!(%error, "a note of a slow disk stays");
         }
         // A process that keeps many pages tidies up once: the bound is not a sharp one.

@@ -1,58 +1,86 @@
 //! Style sheets within bounds, before the engine reads them.
 //!
-//! The engine takes time for each rule, and stops at lengths that its numbers can't add up. So of a page's rules no more
-//! than [`RULES_MAX`] are used, and a length is at most a million pixels. What is cut is noted.
+//! The engine takes time for each rule and each selector, recurses into blocks and parentheses, and stops at lengths that
+//! its numbers can't add up. So of a page's rules no more than [`RULES_MAX`] are used, a style sheet ends where it nests
+//! too deep, and a length is at most a million pixels. The report says which bound was met.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rules of all style sheets of a page. Large sites have ten or twenty thousand; the engine takes some 30 us for each.
 const RULES_MAX: usize = 40_000;
+/// Selectors of all style sheets of a page; a rule may have many.
+const SELECTORS_MAX: usize = 100_000;
+/// Depth of nested blocks: rules in rules, and in `@media`. A nested rule can name its parent's selector twice, so the
+/// cost of matching can double with each level.
+const BLOCKS_MAX: u32 = 32;
+/// Parentheses and brackets inside each other.
+const PARENTHESES_MAX: u32 = 64;
 /// The longest length in pixels, and in units that are larger.
 const PIXELS_MAX: f64 = 1e6;
 const OTHERS_MAX: f64 = 1e5;
 
-/// What a page's style sheets may still have.
+/// Counts the rules and selectors of a page's style sheets.
 #[derive(Debug, Default)]
 pub(crate) struct CssBudget {
     rules: AtomicUsize,
-    is_cut: AtomicBool,
+    selectors: AtomicUsize,
+    cut: OnceLock<&'static str>,
 }
 
 impl CssBudget {
-    /// Were rules left out?
-    pub fn is_cut(&self) -> bool {
-        self.is_cut.load(Ordering::Relaxed)
+    /// Returns a note about the first part that was left out, for people.
+    pub fn left_out(&self) -> Option<&'static str> {
+        self.cut.get().copied()
     }
 
     /// The style sheet, or as much of it as the budget allows, with lengths within bounds.
     pub fn sheet<'a>(&self, css: &'a str) -> Cow<'a, str> {
-        let used = self.rules.load(Ordering::Relaxed);
-        let scanned = scan(css, RULES_MAX.saturating_sub(used));
-        self.rules.fetch_add(scanned.rules, Ordering::Relaxed);
-        if scanned.is_cut {
-            self.is_cut.store(true, Ordering::Relaxed);
+        let left =
+            |max: usize, used: &AtomicUsize| max.saturating_sub(used.load(Ordering::Relaxed));
+        let most = Counts {
+            rules: left(RULES_MAX, &self.rules),
+            selectors: left(SELECTORS_MAX, &self.selectors),
+        };
+        let scanned = scan(css, most);
+        self.rules.fetch_add(scanned.counts.rules, Ordering::Relaxed);
+        self.selectors.fetch_add(scanned.counts.selectors, Ordering::Relaxed);
+        if let Some(cut) = scanned.cut {
+            self.cut.get_or_init(|| cut);
         }
         scanned.text
     }
 }
 
-/// What the `style` attribute says, with lengths within bounds.
+/// Bounds the lengths in a `style` attribute.
 pub(crate) fn declarations(css: &str) -> Cow<'_, str> {
-    scan(css, usize::MAX).text
+    scan(css, Counts { rules: usize::MAX, selectors: usize::MAX }).text
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    rules: usize,
+    selectors: usize,
 }
 
 struct Scanned<'a> {
     text: Cow<'a, str>,
-    rules: usize,
-    is_cut: bool,
+    counts: Counts,
+    cut: Option<&'static str>,
 }
 
+const TOO_MANY: &str = "style rules beyond 40,000, or 100,000 selectors, are left out";
+const TOO_DEEP: &str =
+    "a style sheet is left out from where more than 32 blocks or 64 parentheses nest";
+
 /// Walks over a style sheet once. Text in strings, comments and addresses is left alone.
-fn scan(css: &str, rules_max: usize) -> Scanned<'_> {
+fn scan(css: &str, most: Counts) -> Scanned<'_> {
     let bytes = css.as_bytes();
     let mut changed = String::new();
-    let (mut rules, mut is_cut) = (0, false);
+    let (mut counts, mut cut) = (Counts::default(), None);
+    // Selectors of the rule that may begin here, if it is one; blocks and parentheses around.
+    let (mut selectors, mut blocks, mut parentheses) = (1, 0, 0_u32);
     // What is before `copied` is in `changed`, if anything is; `end` is behind the last whole rule.
     let (mut at, mut copied, mut end) = (0, 0, 0);
     while at < bytes.len() {
@@ -69,12 +97,29 @@ fn scan(css: &str, rules_max: usize) -> Scanned<'_> {
                 at = find(bytes, at, b")").unwrap_or(bytes.len());
                 continue;
             }
-            b'{' if rules == rules_max => {
-                is_cut = true;
-                break;
+            b'{' => {
+                counts.rules += 1;
+                counts.selectors += selectors;
+                blocks += 1;
+                (selectors, parentheses) = (1, 0);
+                let too_many = counts.rules > most.rules || counts.selectors > most.selectors;
+                cut = match blocks > BLOCKS_MAX {
+                    true => Some(TOO_DEEP),
+                    false => too_many.then_some(TOO_MANY),
+                };
             }
-            b'{' => rules += 1,
-            b'}' => end = at + 1,
+            b'}' => {
+                end = at + 1;
+                blocks = blocks.saturating_sub(1);
+                (selectors, parentheses) = (1, 0);
+            }
+            b';' if parentheses == 0 => selectors = 1,
+            b',' => selectors += 1,
+            b'(' | b'[' => {
+                parentheses += 1;
+                cut = (parentheses > PARENTHESES_MAX).then_some(TOO_DEEP);
+            }
+            b')' | b']' => parentheses = parentheses.saturating_sub(1),
             b'0'..=b'9' if !is_in_name(bytes, at) => {
                 let number = number_at(bytes, at);
                 let unit = unit_at(bytes, number);
@@ -91,9 +136,12 @@ fn scan(css: &str, rules_max: usize) -> Scanned<'_> {
             b'\\' => at += 1,
             _ => (),
         }
+        if cut.is_some() {
+            break;
+        }
         at += 1;
     }
-    let end = if is_cut { end.max(copied) } else { css.len() };
+    let end = if cut.is_some() { end.max(copied) } else { css.len() };
     let text = match copied {
         0 => Cow::Borrowed(&css[..end]),
         _ => {
@@ -101,7 +149,7 @@ fn scan(css: &str, rules_max: usize) -> Scanned<'_> {
             Cow::Owned(changed)
         }
     };
-    Scanned { text, rules, is_cut }
+    Scanned { text, counts, cut }
 }
 
 fn find(bytes: &[u8], from: usize, what: &[u8]) -> Option<usize> {
@@ -211,9 +259,42 @@ mod tests {
         let budget = CssBudget::default();
         let sheet = "@media all{a{b:c}/*{{{*/}".repeat(RULES_MAX / 2 - 1);
         assert_eq!(budget.sheet(&sheet), sheet.as_str());
-        assert!(!budget.is_cut());
+        assert!(budget.left_out().is_none());
         assert_eq!(budget.sheet("a{}b{}c{}d{}"), "a{}b{}");
-        assert!(budget.is_cut());
+        assert!(budget.left_out().is_some());
         assert_eq!(budget.sheet("a{}"), "");
+    }
+
+    #[test]
+    fn selectors_blocks_and_parentheses_are_bounded() {
+        let many = "a,".repeat(SELECTORS_MAX);
+        let inside = |open: &str, count: u32, close: &str| {
+            let count = count as usize;
+            format!("{}x{}", open.repeat(count), close.repeat(count))
+        };
+        for hostile in [
+            format!("{many}b{{c:d}}"),
+            format!(":is({many}b){{c:d}}"),
+            format!("{}{{}}", inside("b:is(", PARENTHESES_MAX + 1, ")")),
+            format!("b{{c:{}}}", inside("calc(", PARENTHESES_MAX + 1, ")")),
+            format!("b{{c:{}}}", inside("[", 1_000_000, "")),
+        ] {
+            let budget = CssBudget::default();
+            assert_eq!(budget.sheet(&format!("a{{}}{hostile}z{{}}")), "a{}");
+            assert!(budget.left_out().is_some());
+        }
+        let budget = CssBudget::default();
+        budget.sheet(&inside("&{", 100_000, "}"));
+        assert!(budget.left_out().is_some());
+        for harmless in [
+            inside("&{", BLOCKS_MAX, "}"),
+            format!("a{{b:{}}}", inside("(", PARENTHESES_MAX, ")")),
+            format!("a{{{}}}", "b:c,d;".repeat(SELECTORS_MAX)),
+            "a{b:(;c:(;d:(}".repeat(RULES_MAX),
+        ] {
+            let budget = CssBudget::default();
+            assert_eq!(budget.sheet(&harmless), harmless.as_str());
+            assert!(budget.left_out().is_none());
+        }
     }
 }

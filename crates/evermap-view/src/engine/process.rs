@@ -22,7 +22,8 @@ use super::lay_out::LaidOut;
 use super::resources::{GaveUp, Get, Resources};
 use super::svg;
 use crate::fetch::{
-    CameFrom, FetchOptions, Fetched, Fetcher, Kind, MissingStamp, Origin, Purpose, Stamp,
+    CameFrom, FetchOptions, Fetched, Fetcher, Kind, MissingStamp, ObjectStamp, Origin, Purpose,
+    Stamp,
 };
 use crate::fonts::FontSet;
 use crate::keep;
@@ -177,9 +178,11 @@ fn serve(request: &Request, output: &mut File) -> std::result::Result<(), Stoppe
     stage(output, "fetching")?;
     let source = match (&request.html, &request.document, &request.own_document) {
         (Some(html), ..) => given_source(&url, html)?,
-        (None, Some(name), _) => kept_source(&url, name, store.as_ref())?,
+        (None, Some(name), _) => kept_source(&url, name, store.as_ref(), None)?,
         // What is kept of the page's own document may be gone or damaged: then it is parsed anew.
-        (None, None, Some(name)) => kept_source(&url, name, store.as_ref())
+        (None, None, Some(own)) => Url::parse(&own.final_url)
+            .map_err(|error| ViewError::InvalidPage(error.to_string()))
+            .and_then(|url| kept_source(&url, &own.name, store.as_ref(), Some(&own.stamp)))
             .or_else(|_| fetched_source(&url, &fetcher, request))?,
         (None, None, None) => fetched_source(&url, &fetcher, request)?,
     };
@@ -199,9 +202,7 @@ fn serve(request: &Request, output: &mut File) -> std::result::Result<(), Stoppe
         seen.note("there is no font for its text; install one (Debian, Ubuntu: fonts-dejavu-core)");
     }
     laid_out.left_out().iter().for_each(|note| seen.note(note));
-    if css.is_cut() {
-        seen.note("style rules beyond 40,000 are left out");
-    }
+    css.left_out().into_iter().for_each(|note| seen.note(note));
     let answer = seen.answer(&source, record, layout);
     write_frame(output, protocol::ANSWER, &[&serde_json::to_vec(&answer)?])?;
     for part in &recorded.parts {
@@ -260,7 +261,13 @@ fn given_source(url: &Url, html: &str) -> Result<Source> {
     })
 }
 
-fn kept_source(url: &Url, name: &str, store: Option<&Store>) -> Result<Source> {
+/// A document of the store. `stamp` is what it was parsed from, if the page is kept as that; else it is kept as the document.
+fn kept_source(
+    url: &Url,
+    name: &str,
+    store: Option<&Store>,
+    stamp: Option<&Stamp>,
+) -> Result<Source> {
     let start = Instant::now();
     let store = store.ok_or_else(|| ViewError::NotFound {
         name: name.to_string(),
@@ -270,10 +277,18 @@ fn kept_source(url: &Url, name: &str, store: Option<&Store>) -> Result<Source> {
     let store = evermap::Options::new().verify(Verify::Full).open(store.path())?;
     let document = store.read::<Document>(name)?;
     let source = document.source();
+    let stamp = match stamp {
+        Some(stamp) => stamp.clone(),
+        None => Stamp::Object(ObjectStamp {
+            name: name.to_string(),
+            uuid: store.info(name)?.uuid,
+            sequence: document.sequence(),
+        }),
+    };
     Ok(Source {
         url: url.clone(),
         tables: Parsed::Kept(document),
-        stamp: Stamp::Data,
+        stamp,
         no_store: false,
         notes: Vec::new(),
         bytes: source.size_bytes,

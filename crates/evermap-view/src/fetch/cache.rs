@@ -76,6 +76,10 @@ impl Cache {
         Cache { store, bytes_max, waiting: Mutex::default() }
     }
 
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,7 +10,7 @@ use super::call::{Call, now_ns};
 use super::error::Cause;
 use super::file;
 use super::redirect::follow;
-use super::stamp::{FileStamp, HttpStamp, MissingStamp, Stamp, Still};
+use super::stamp::{FileStamp, HttpStamp, MissingStamp, ObjectStamp, Stamp, Still};
 
 impl Stamp {
     /// Is the resource still the same? Costs
@@ -20,6 +20,7 @@ impl Stamp {
     /// - for a response, nothing while it is fresh; then a look into the HTTP cache, which another
     ///   process may have made fresh again; then a conditional request. With
     ///   [`offline`](super::FetchOptions::offline), `Unknown` instead of that;
+    /// - for an object of the store, a look at its last commit;
     /// - for what was missing, another try.
     pub fn check(&self, fetcher: &Fetcher, deadline: Option<Instant>) -> Still {
         self.clone().check_and_renew(fetcher, deadline)
@@ -32,6 +33,7 @@ impl Stamp {
             Stamp::Data => Still::Same,
             Stamp::File(file) => check_file(file, fetcher, deadline),
             Stamp::Http(http) => check_http(http, fetcher, deadline),
+            Stamp::Object(object) => check_object(object, fetcher),
             Stamp::Missing(missing) => check_missing(missing, fetcher, deadline),
         }
     }
@@ -69,6 +71,17 @@ fn check_file(stamp: &mut FileStamp, fetcher: &Fetcher, deadline: Option<Instant
             Still::Unknown(cause.to_string())
         }
         Err(cause) => Still::Changed(cause.to_string()),
+    }
+}
+
+fn check_object(stamp: &ObjectStamp, fetcher: &Fetcher) -> Still {
+    let Some(store) = fetcher.store() else {
+        return Still::Unknown("there is no store".to_string());
+    };
+    match store.info(&stamp.name) {
+        Ok(now) if now.uuid == stamp.uuid && now.sequence == stamp.sequence => Still::Same,
+        Ok(_) => Still::Changed("the document in the store is another".to_string()),
+        Err(error) => Still::Changed(error.to_string()),
     }
 }
 

@@ -51,7 +51,7 @@ pub use content::{ContentType, Kind, ToldBy};
 pub use error::{Cause, FetchError};
 pub use options::FetchOptions;
 pub use request::{CameFrom, Fetched, Origin, Purpose};
-pub use stamp::{FileStamp, HttpStamp, MissingStamp, Stamp, Still};
+pub use stamp::{FileStamp, HttpStamp, MissingStamp, ObjectStamp, Stamp, Still};
 
 use cache::Cache;
 use call::{Budget, Call, now_ns};
@@ -80,6 +80,11 @@ impl Fetcher {
     /// What it may use.
     pub fn options(&self) -> &FetchOptions {
         &self.options
+    }
+
+    /// The store of its HTTP cache.
+    pub(super) fn store(&self) -> Option<&evermap::Store> {
+        self.cache.as_ref().map(Cache::store)
     }
 
     /// How many requests it has sent.

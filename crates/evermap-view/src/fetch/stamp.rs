@@ -16,6 +16,8 @@ pub enum Stamp {
     Http(HttpStamp),
     /// A `data:` address: the content is the address.
     Data,
+    /// An object of the store.
+    Object(ObjectStamp),
     /// A resource that could not be had.
     Missing(MissingStamp),
 }
@@ -40,6 +42,17 @@ pub struct FileStamp {
     /// BLAKE3 of its content.
     #[serde(with = "hex")]
     pub hash: [u8; 32],
+}
+
+/// An object of the store, at one commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectStamp {
+    /// Its name.
+    pub name: String,
+    /// Its id. An object that replaces it has another.
+    pub uuid: String,
+    /// Number of the commit that was read.
+    pub sequence: u64,
 }
 
 /// A server's response, as it was when it was read.
@@ -117,13 +130,13 @@ pub enum Still {
 }
 
 impl Stamp {
-    /// The address that it is of; none for `data:`.
+    /// The address that it is of; none for `data:` and objects of the store.
     pub fn url(&self) -> Option<&str> {
         match self {
             Stamp::File(file) => Some(&file.url),
             Stamp::Http(http) => Some(&http.url),
             Stamp::Missing(missing) => Some(&missing.url),
-            Stamp::Data => None,
+            Stamp::Data | Stamp::Object(_) => None,
         }
     }
 
@@ -132,7 +145,7 @@ impl Stamp {
         match self {
             Stamp::File(file) => Some(&file.hash),
             Stamp::Http(http) => Some(&http.hash),
-            Stamp::Data | Stamp::Missing(_) => None,
+            Stamp::Data | Stamp::Object(_) | Stamp::Missing(_) => None,
         }
     }
 }

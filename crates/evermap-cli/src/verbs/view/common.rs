@@ -1,11 +1,16 @@
-//! What the three verbs have in common: how a page is visited, and the store that it may be kept in.
+//! Shared by the three verbs: how a page is named and visited, and the store that keeps it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use evermap::Store;
+use evermap::{Error, Store};
+use evermap_dom::Document;
 use evermap_view::window::WindowOptions;
-use evermap_view::{Layers, Layout, VisitOptions};
+use evermap_view::{Layers, Layout, Target, ViewError, VisitOptions};
+
+use crate::failure::Failure;
+use crate::names;
+use crate::stale::{self, Stale};
 
 /// How pages are visited.
 #[derive(Debug, clap::Args)]
@@ -35,6 +40,9 @@ pub struct Visiting {
     /// Use only these layers of what is kept: the document, the laid-out page, the painted rows
     #[arg(long, value_name = "LAYERS", default_value = "abc")]
     layers: LayersArgument,
+    /// What to do if a document of the store is shown, and its source has changed or is gone
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    stale: Stale,
     /// Largest page, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 32)]
     limit: u64,
@@ -88,6 +96,11 @@ impl Visiting {
         }
     }
 
+    /// Finds pages in the store at `directory`, as these options say.
+    pub fn finder(&self, directory: &Path) -> Finder {
+        Finder { directory: directory.to_path_buf(), stale: self.stale }
+    }
+
     pub fn keeps(&self) -> bool {
         !self.no_keep
     }
@@ -99,5 +112,56 @@ impl Visiting {
             false => Store::open_or_create(directory),
         };
         opened.map_err(|error| error.to_string())
+    }
+}
+
+/// Finds what a user names. Documents have the names that the other verbs take, and are as new as `--stale` wants them.
+pub struct Finder {
+    directory: PathBuf,
+    stale: Stale,
+}
+
+impl Finder {
+    /// An address, a file, an object of the store, or the document whose name ends in `page`.
+    ///
+    /// # Errors
+    /// If nothing or several documents match; `Stale` with `--stale fail`.
+    pub fn find(&self, page: &str, store: Option<&Store>) -> Result<Target, Failure> {
+        let target = match (Target::find(page, store), store) {
+            (Err(ViewError::NotFound { name, why }), Some(store)) => {
+                match names::resolve(store, &self.directory, page) {
+                    Ok(object) => Target::named(&object, store)?,
+                    Err(ambiguous @ Failure::Usage(_)) => return Err(ambiguous),
+                    Err(_) => return Err(ViewError::NotFound { name, why }.into()),
+                }
+            }
+            (found, _) => found?,
+        };
+        if let (Some(name), Some(store)) = (&target.document, store) {
+            self.settle(store, name)?;
+        }
+        Ok(target)
+    }
+
+    /// Like [`find`](Finder::find), for the window.
+    pub fn find_for_window(
+        &self,
+        page: &str,
+        store: Option<&Store>,
+    ) -> evermap_view::Result<Target> {
+        self.find(page, store).map_err(|failure| match failure {
+            Failure::Page(error) => error,
+            other => ViewError::NotFound { name: page.to_string(), why: other.to_string() },
+        })
+    }
+
+    fn settle(&self, store: &Store, name: &str) -> Result<(), Failure> {
+        let document = match store.read::<Document>(name) {
+            Ok(document) => document,
+            // The visit says what is wrong with it.
+            Err(Error::Damaged { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        stale::settle(store, &self.directory, name, document, self.stale).map(drop)
     }
 }

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use evermap::Store;
 use evermap_view::paint::Painter;
-use evermap_view::{Layout, Target, visit_whole};
+use evermap_view::{Layout, visit_whole};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::common::Visiting;
+use super::common::{Finder, Visiting};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
@@ -20,7 +20,7 @@ use crate::output::{self, Output};
 /// are kept and good are verified. One that fails is reported, and the others are built all the same.
 #[derive(Debug, clap::Args)]
 pub struct Prefetch {
-    /// URLs, files, or names of documents in the store
+    /// URLs, files, or documents of the store: their names, or the ends of these
     #[arg(value_name = "PAGE", required_unless_present = "from")]
     pages: Vec<String>,
     /// A file with one page a line; empty lines and those that begin with `#` are passed over; `-` is standard input
@@ -59,13 +59,14 @@ impl Prefetch {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
         let pages = self.pages()?;
         let store = Store::open_or_create(directory)?;
+        let finder = self.visiting.finder(directory);
         let bar = progress(pages.len());
         let mut output = Output::new();
         let mut failed = 0;
         for page in &pages {
             bar.set_message(page.clone());
             let start = Instant::now();
-            let outcome = self.build(page, &store);
+            let outcome = self.build(page, &store, &finder);
             let total_ms = start.elapsed().as_secs_f64() * 1e3;
             failed += usize::from(outcome.is_err());
             let report = match outcome {
@@ -96,8 +97,8 @@ impl Prefetch {
     }
 
     /// Lays a page out for each of its windows, unless that is kept and whole.
-    fn build(&self, page: &str, store: &Store) -> Result<Built, Failure> {
-        let target = Target::find(page, Some(store))?;
+    fn build(&self, page: &str, store: &Store, finder: &Finder) -> Result<Built, Failure> {
+        let target = finder.find(page, Some(store))?;
         let options = self.visiting.options();
         let (mut built, mut reasons, mut missing) = (0, Vec::new(), 0);
         for layout in self.layouts() {

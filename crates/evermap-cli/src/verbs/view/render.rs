@@ -26,7 +26,7 @@ const HEIGHT_MAX: u32 = 65_535;
 /// nor laid out: it is mapped and painted. Any other is laid out first, and kept for the next time.
 #[derive(Debug, clap::Args)]
 pub struct Render {
-    /// URL, file, or name of a page or document in the store
+    /// URL, file, or a page or document of the store: its name, or the end of that
     #[arg(value_name = "PAGE")]
     page: String,
     /// The picture, PNG; `-` is standard output
@@ -96,7 +96,7 @@ impl Render {
         let start = Instant::now();
         let layout = self.visiting.layout();
         let store = self.visiting.store(directory);
-        let target = Target::find(&self.page, store.as_ref().ok())?;
+        let target = self.visiting.finder(directory).find(&self.page, store.as_ref().ok())?;
         let mut options = self.visiting.options();
         let height = |page: &Page| self.height(page, layout);
         // A large picture is painted while it is written, and what is written can't be taken back: so all of the page
@@ -300,7 +300,7 @@ impl Sizes {
                 PartKind::Image => sizes.image_bytes += bytes,
             }
         }
-        if let Ok(found) = keep::Found::open(store, &target.url, layout) {
+        if let Ok(found) = keep::Found::open(store, &target.key(), layout) {
             sizes.strip_bytes = found.sizes().1;
         }
         if let Some(document) = keep::document(store, &target.url) {

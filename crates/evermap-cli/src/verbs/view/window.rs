@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// Ctrl++ and Ctrl+- zoom, Tab goes from link to link, Ctrl+Q closes.
 #[derive(Debug, clap::Args)]
 pub struct View {
-    /// URL, file, or name of a page or document in the store
+    /// URL, file, or a page or document of the store: its name, or the end of that
     #[arg(value_name = "PAGE", required_unless_present = "home")]
     page: Option<String>,
     /// Open on the start page: what the store keeps
@@ -29,7 +29,9 @@ impl View {
     pub fn run(&self, directory: &Path) -> Result<(), Failure> {
         let options = WindowOptions { home: HOME.to_string(), ..self.visiting.window_options() };
         let store = self.visiting.store(directory);
-        let browser = Browser::new(store, self.visiting.options(), self.visiting.keeps());
+        let finder = self.visiting.finder(directory);
+        let browser = Browser::new(store, self.visiting.options(), self.visiting.keeps())
+            .finding(move |page, store| finder.find_for_window(page, store));
         let page = self.page.as_deref().unwrap_or(HOME);
         Ok(run(Arc::new(browser), page, options)?)
     }
