@@ -36,13 +36,13 @@ pub(crate) struct MappedPlace {
     pub(crate) name: Arc<str>,
 }
 
-/// What the process had mapped at one moment, sorted by address.
+/// Table of the process's mappings at one moment, sorted by address and disjoint.
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
     places: Vec<MappedPlace>,
-    /// Which of them is the C heap that grows.
+    /// Index of the C heap, which grows.
     heap: Option<usize>,
-    /// Where new mappings can be: first and end of each range.
+    /// Ranges in which new mappings can be: first and end of each.
     near: Vec<(u64, u64)>,
     /// Arenas of all stores, where objects can grow.
     arenas: Vec<(u64, u64)>,
@@ -74,7 +74,7 @@ pub(crate) enum Leads<'a> {
 }
 
 impl Elsewhere {
-    /// The table of this process, made anew if it is known to be stale.
+    /// Returns the table of this process. Makes it anew if it is known to be stale.
     pub(crate) fn now() -> Arc<Elsewhere> {
         let Some(mut current) = current() else { return Arc::new(Elsewhere::read()) };
         match &*current {
@@ -171,11 +171,12 @@ impl Landmarks {
     }
 }
 
-/// Where the kernel puts new mappings: around the C library, above it too, as the kernel counts upwards
-/// where stacks have no limit, and below the main stack.
+/// Returns the ranges in which the kernel puts new mappings: around the C library and below the main
+/// stack. Where stacks have no limit, the kernel puts them above the library.
 fn near(places: &[MappedPlace], landmarks: &Landmarks) -> Vec<(u64, u64)> {
     let mut near = Vec::new();
-    let are_neighbours = |a: &MappedPlace, b: &MappedPlace| b.start - a.end <= NEAR_BYTES;
+    let are_neighbours =
+        |a: &MappedPlace, b: &MappedPlace| b.start.saturating_sub(a.end) <= NEAR_BYTES;
     for group in places.chunk_by(are_neighbours) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
         let has = |address: u64| address >= first.start && address < last.end;
@@ -214,14 +215,20 @@ fn places(mapped: &[MappedRange<'_>], arenas: &[(u64, u64, String)]) -> Vec<Mapp
         if !range.readable || range.start >= ADDRESS_END {
             continue;
         }
+        // The kernel lists mappings a few at a time. What changes meanwhile, as by this reading's own
+        // memory, may be listed twice.
+        let start = range.start.max(places.last().map_or(0, |last| last.end));
+        if start >= range.end {
+            continue;
+        }
         let arena = in_arena(range).map(|(_, _, owner)| owner.clone());
         let name = arena.unwrap_or_else(|| name_of(range, neighbour));
         match places.last_mut() {
             // A file's parts follow one another, and its variables follow them.
-            Some(last) if last.end == range.start && (*last.name == *name || name.is_empty()) => {
+            Some(last) if last.end == start && (*last.name == *name || name.is_empty()) => {
                 last.end = range.end;
             }
-            _ => places.push(MappedPlace { start: range.start, end: range.end, name: name.into() }),
+            _ => places.push(MappedPlace { start, end: range.end, name: name.into() }),
         }
     }
     places
@@ -310,6 +317,23 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
             let in_ranges = table.ranges().any(|(first, end)| address >= first && address < end);
             assert_eq!(in_ranges, expected != "Nowhere", "{address:#x}");
         }
+    }
+
+    #[test]
+    fn mappings_that_change_while_they_are_listed_give_a_table_in_order() {
+        let text = "\
+7f0000000000-7f0000010000 rw-p 00000000 00:00 0
+7f0000008000-7f0000020000 rw-p 00000000 00:00 0
+7f0000000000-7f0000018000 rw-p 00000000 00:00 0
+7f0000018000-7f0000030000 r--p 00000000 fe:00 2 /lib/c
+";
+        let places = places(&parse_mapped(text), &[]);
+        assert!(places.iter().all(|place| place.start < place.end), "{places:?}");
+        assert!(places.windows(2).all(|pair| pair[0].end <= pair[1].start), "{places:?}");
+        assert_eq!(places.first().map(|place| place.start), Some(0x7f00_0000_0000));
+        assert_eq!(places.last().map(|place| place.end), Some(0x7f00_0003_0000));
+        let landmarks = Landmarks { program: 0, library: 0x7f00_0000_0000 };
+        assert_eq!(near(&places, &landmarks).len(), 1);
     }
 
     #[test]

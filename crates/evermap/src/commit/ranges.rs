@@ -21,9 +21,9 @@ const SIGN: u64 = 1 << 63;
 /// processors lack unsigned comparisons of vectors.
 #[derive(Clone, Copy, Debug)]
 struct Range {
-    /// What is added to a word.
+    /// Added to a word.
     shift: u64,
-    /// What the sum is below for words of the range.
+    /// Limit of that sum for words of the range.
     bound: i64,
 }
 
@@ -64,7 +64,7 @@ impl Ranges {
         self.ranges.iter().any(|range| range.has(word))
     }
 
-    /// Those of some lines of a page that have a word in one of the ranges. A bit is a line.
+    /// Returns the lines, of some of a page, that have a word in one of the ranges. A bit is a line.
     #[inline]
     pub(super) fn lines_that_may_lead(&self, page: &Page, lines: u64) -> u64 {
         #[cfg(target_arch = "x86_64")]
