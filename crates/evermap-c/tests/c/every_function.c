@@ -725,7 +725,8 @@ static void pointers_out(const char *path)
     REFUSED(em_forget_code(object), EM_NOT_LOCKED, "writes");
     OK(em_write_lock(object));
     pointers = em_calloc(object, 4, sizeof *pointers);
-    pointers[0] = pointers[1] = &local;
+    /* Not what the block held before it was freed: that would be no change. */
+    pointers[0] = pointers[1] = &told;
     OK(em_expect_foreign(object, &pointers[0], sizeof *pointers));
     told = 0;
     OK(em_commit(object, NULL));
