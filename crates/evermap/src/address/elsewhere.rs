@@ -83,6 +83,19 @@ impl Elsewhere {
         }
     }
 
+    /// A table without places, older than any other.
+    pub(crate) fn unread() -> Elsewhere {
+        let made_of = Signs { process: 0, arenas: 0 };
+        Elsewhere {
+            places: Vec::new(),
+            heap: None,
+            near: Vec::new(),
+            arenas: Vec::new(),
+            made_of,
+            pages: 0,
+        }
+    }
+
     /// A newer table to look these addresses up in, if the process's size is another one than when this
     /// was made. Objects in an arena grow without changing that: for an address in one, always.
     pub(crate) fn renewed(

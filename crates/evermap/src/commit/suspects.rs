@@ -91,20 +91,18 @@ pub(crate) struct Suspects {
 }
 
 impl Suspects {
-    /// For an object of a store with these arenas.
+    /// For an object of a store with these arenas. The first commit reads the table: a session may make none.
     pub(crate) fn new(arenas: Vec<(u64, u64)>) -> Suspects {
-        let mut suspects = Suspects {
-            table: Elsewhere::now(),
-            heap_end: heap_end(),
+        Suspects {
+            table: Arc::new(Elsewhere::unread()),
+            heap_end: 0,
             arenas,
             registered: Vec::new(),
             data: Vec::new(),
             ranges: Ranges::new(std::iter::empty(), &[]),
             found: Vec::new(),
             near: Vec::new(),
-        };
-        suspects.take_ranges();
-        suspects
+        }
     }
 
     /// Makes these addresses legal, beside the store's, and no others.

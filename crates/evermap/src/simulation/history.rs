@@ -702,6 +702,14 @@ pub(super) const HISTORIES: &[History] = &[
             &[Open, SAME, Commit, Checkpoint, SAME, Commit, Checkpoint, SAME, Commit, Close],
         )
     },
+    History {
+        medium: Medium::MEMORY,
+        ..upgraded(
+            "memory_of_an_earlier_build_whose_log_is_kept_for_good",
+            &[MakePermanent { room: 64 * 1024 }, Open, FEW, Commit, WHOLE, Commit, Abandon],
+            &[Read, Open, SAME, Commit, Checkpoint, SAME, Commit, Checkpoint, FEW, Commit, Close],
+        )
+    },
 ];
 
 const fn disk(name: &'static str, steps: &'static [Step]) -> History {

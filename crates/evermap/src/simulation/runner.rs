@@ -86,7 +86,8 @@ impl Choice {
         let options = WriteOptions::new();
         match self {
             Choice::Default => options,
-            Choice::ShortLog => options.log_bytes_max(600),
+            // Room for the record of one small commit.
+            Choice::ShortLog => options.log_bytes_max(1100),
             Choice::Cold => options.hot_bytes_max(0),
             Choice::FullPages => options.log_full_pages(true),
             Choice::Interval => options.durability(INTERVAL),
