@@ -3,6 +3,8 @@
 # background job), and for EVERMAP_TEST_SECONDS at most, so that no test hangs. Other programs run as they are.
 case $1 in
 */deps/*) ;;
+# Tests in documentation: each in a process of its own, which rustdoc leaves out when it has a runner.
+*/rustdoctest*) RUSTDOC_DOCTEST_BIN_PATH=$1 exec "$@" ;;
 *) exec "$@" ;;
 esac
 signals=HUP,INT,QUIT,TERM,ALRM,CHLD,USR1,USR2

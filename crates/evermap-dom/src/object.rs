@@ -243,7 +243,8 @@ impl Document {
     /// let mut session = store.write::<Document>("a")?;
     /// Document::set_modified(session.root_mut(), 12);
     /// session.commit()?;
-    /// assert_eq!(session.root().source().modified_ns, 12);
+    /// session.close()?;
+    /// assert_eq!(store.read::<Document>("a")?.source().modified_ns, 12);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_modified(mut document: Mut<'_, Document>, modified_ns: u64) {
