@@ -100,7 +100,7 @@ const ASKING: Duration = Duration::from_secs(5);
 impl Manifest {
     /// Is the page still good for `layout`? Files are looked at; servers are asked only about what is no longer
     /// fresh, as far as the fetcher's options allow, and those that do not answer once are not asked again.
-    /// The page itself may take as long as any fetch, its resources [a few seconds](ASKING) together or until the deadline.
+    /// The page itself may take as long as any fetch, its resources five seconds together or until the deadline.
     pub fn check(
         &self,
         layout: Layout,
