@@ -25,7 +25,7 @@ install_all() {
     "$here/link.sh" "$1" "$stage"
     so=$(basename "$stage"/lib/libevermap.so.*.*)
     version=${so#libevermap.so.}
-    # Where the dynamic linker does not look, programs say where the library is.
+    # Programs carry the library's directory if the dynamic linker does not search there.
     rpath=
     is_known || rpath=' -Wl,-rpath,${libdir}'
     # From LIBDIR/cmake/evermap to PREFIX.

@@ -1,4 +1,4 @@
-//! What `evermap.h` says of pointers that lead out of objects, and of code in objects.
+//! Functions of `evermap.h` about pointers that lead out of objects, and about code in objects.
 
 use std::ffi::{CString, c_void};
 use std::sync::{Mutex, PoisonError};

@@ -10,8 +10,8 @@
 //! looks at the seats: one of the two sees the other (see [`crate::seats`]).
 //!
 //! In a forked child the word of a session is the handle with [`INHERITED`]: [`look`] takes that,
-//! and nothing else does. With both bits, another thread of the parent was committing or the like: the
-//! session can be looked at, and is never dropped.
+//! and nothing else does. Both bits are set if another thread of the parent had the session for itself, to
+//! commit for example. Then it can be read, and is never dropped.
 
 use std::cell::UnsafeCell;
 use std::sync::Mutex;
@@ -146,8 +146,8 @@ fn word_in_child(slot: &Slot, handle: u64) -> Option<u64> {
     (is_handle && can_be_had).then_some(word)
 }
 
-/// Takes the object of a handle out, in a forked child. Its parent has it still. `None` if another
-/// thread of the parent was changing it: the object stays, as dropping it could meet half a change.
+/// Takes the object of a handle out, in a forked child. The parent keeps its own. Returns `None` if another
+/// thread of the parent was changing the object: it stays, because a drop could find it half changed.
 ///
 /// # Errors
 /// `CLOSED`, `BUSY`; `FORKED` in a child of a bare `clone`.

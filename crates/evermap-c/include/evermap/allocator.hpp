@@ -164,7 +164,7 @@ inline std::uintptr_t arrive(const void* place, std::uintptr_t anchor) noexcept 
     stop("a container of one object was moved into another; copy it there");
   }
   if (arrived != nullptr) {
-    // Whoever constructs the value looks at what it brought.
+    // The caller constructs the value and checks this flag.
     *arrived = true;
   } else if (anchor == heap_of_process) {
     stop("a container whose memory is in the process's heap was moved into an object; copy it "

@@ -24,7 +24,7 @@ const MEMORY_PARTS: u64 = 2;
 static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
 
 impl Territory {
-    /// From now on large growth is deferred: whoever commits calls [`write_deferred`](Territory::write_deferred).
+    /// From now on large growth is deferred. Each commit calls [`write_deferred`](Territory::write_deferred).
     pub(crate) fn defer_large_growth(&self) {
         self.defers.store(true, Relaxed);
     }
@@ -59,7 +59,7 @@ impl Territory {
     }
 
     /// Writes the pages of deferred memory that were stored to into the file, which the next commit flushes, and reserves space
-    /// for them before. Nobody stores there meanwhile. Says whether there is deferred memory.
+    /// for them before. No thread may store there meanwhile. Says whether there is deferred memory.
     ///
     /// # Errors
     /// `DiskFull` and the like: nothing is lost, and it can be done again.
@@ -75,7 +75,7 @@ impl Territory {
         for run in pages.chunk_by(follows) {
             let (page, address) = run[0];
             let bytes = run.len() * PAGE_BYTES as usize;
-            // SAFETY: the pages are mapped and hold stored bytes, and the caller has stopped everybody who stores there.
+            // SAFETY: the pages are mapped and hold stored bytes, and no thread stores there during a commit.
             let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
             file.write_at(bytes, page * PAGE_BYTES)?;
         }
