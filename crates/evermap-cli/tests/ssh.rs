@@ -5,11 +5,12 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::programs::write_script;
 use common::{Place, Ran};
 
 const EVERMAP: &str = env!("CARGO_BIN_EXE_evermap");
@@ -17,8 +18,7 @@ const EVERMAP: &str = env!("CARGO_BIN_EXE_evermap");
 /// A program in place of ssh: it runs the command that ssh would have run on the other host, here.
 fn stand_in(place: &Place, script: &str) -> String {
     let path = place.path("stand-in");
-    fs::write(&path, format!("#!/bin/bash\n{script}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&path, &format!("#!/bin/bash\n{script}\n"));
     path.to_str().unwrap().to_string()
 }
 

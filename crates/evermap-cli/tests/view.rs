@@ -439,12 +439,8 @@ fn elements_that_nest_too_deep_end_the_engine_and_nothing_else() {
 
 /// A program in place of the engine.
 fn render_with_engine(place: &Place, script: &str) -> Ran {
-    let text = place.file("engine", format!("#!/bin/sh\n{script}\n"));
     let engine = place.path("engine.sh");
-    // By a process of its own: a program that this one has open for writing is busy, and so it stays
-    // for as long as the children of other tests hold what they inherited.
-    let mut install = std::process::Command::new("install");
-    assert!(install.args(["-m", "755"]).args([&text, &engine]).status().unwrap().success());
+    common::programs::write_script(&engine, &format!("#!/bin/sh\n{script}\n"));
     let mut command = place.command(&["render", "page.html", "-o", "a.png", "--patience", "2"]);
     Ran::of(command.env("EVERMAP_ENGINE", engine).env("PATH", "/usr/bin:/bin").output().unwrap())
 }

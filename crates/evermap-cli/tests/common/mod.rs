@@ -1,6 +1,8 @@
 //! Running the program as a user does: in a directory of its own, with nothing in the environment.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub mod programs;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -1,7 +1,6 @@
 //! The guardian: nobody's to start by hand, deaf to polite signals, and never ahead of its lane.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::common::Ran;
+use crate::common::programs::write_script;
 use crate::looks::{PATIENCE, wait_for};
 use crate::looks::{act, affinity, class, cores, is_act, is_alive, is_ordinary, kill, send};
 use crate::place::{LEND, Place, SLEEP};
@@ -73,8 +73,7 @@ fn a_program_that_begins_after_its_lanes_time_is_an_ordinary_one() {
     let helper = place.path("helper");
     let evermap = env!("CARGO_BIN_EXE_evermap");
     let script = format!("#!/bin/sh\n[ \"$2\" != start ] || sleep 3\nexec {evermap} \"$@\"\n");
-    fs::write(&helper, script).unwrap();
-    fs::set_permissions(&helper, PermissionsExt::from_mode(0o755)).unwrap();
+    write_script(&helper, &script);
     let command = act("guardian::act_slow_start");
     let mut act = Command::new(&command[0]);
     let ran = act.args(&command[1..]).env("EVERMAP_ACT_PLACE", place.directory()).output().unwrap();

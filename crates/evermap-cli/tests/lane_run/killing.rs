@@ -3,11 +3,13 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::common::programs::copy_program;
 use crate::looks::{
     PATIENCE, affinity, groups, is_alive, is_ordinary, kill, policy_of, send, wait_for,
 };
@@ -129,7 +131,7 @@ fn a_program_whose_name_is_no_text_is_ordinary_again_too() {
     let place = Place::new();
     let program = place.directory().join(OsStr::from_bytes(b"player\xc3"));
     let sleep = ["/bin/sleep", "/usr/bin/sleep"].iter().find(|path| fs::exists(path).unwrap());
-    fs::copy(sleep.unwrap(), &program).unwrap();
+    copy_program(Path::new(sleep.unwrap()), &program);
     let mut lane = place.start(LEND, &[program.as_os_str(), OsStr::new("1000")]);
     lane.child.kill().unwrap();
     place.is_undone_soon("the guardian to undo");

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common::Ran;
+use crate::common::programs::copy_program;
 use crate::looks::{PATIENCE, is_ordinary, json, kill, text, wait_for};
 use crate::place::{HOLD, Place, UNDONE_MAX};
 
@@ -13,7 +14,7 @@ use crate::place::{HOLD, Place, UNDONE_MAX};
 fn for_others(place: &Place) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let copy = place.path("evermap");
-    fs::copy(env!("CARGO_BIN_EXE_evermap"), &copy).unwrap();
+    copy_program(Path::new(env!("CARGO_BIN_EXE_evermap")), &copy);
     fs::set_permissions(place.directory(), PermissionsExt::from_mode(0o777)).unwrap();
     fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
     copy

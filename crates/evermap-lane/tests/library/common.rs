@@ -82,7 +82,7 @@ impl Act {
         let everybody = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path(), everybody).unwrap();
         let copy = folder.path().join("act");
-        std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        crate::programs::copy_program(&std::env::current_exe().unwrap(), &copy);
         let mut command = of_program(&copy, &self.name);
         for (name, value) in self.command.get_envs() {
             if let Some(value) = value {

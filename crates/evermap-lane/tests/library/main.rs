@@ -6,5 +6,7 @@
 mod bench;
 mod common;
 mod files;
+#[path = "../../../evermap-cli/tests/common/programs.rs"]
+mod programs;
 mod rights;
 mod threads;

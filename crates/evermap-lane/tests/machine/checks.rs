@@ -241,7 +241,7 @@ fn act_for_everybody(name: &str, prepare: impl FnOnce(&mut Command)) -> String {
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), everybody).unwrap();
     let copy = folder.path().join("act");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    crate::programs::copy_program(&std::env::current_exe().unwrap(), &copy);
     act_of(&copy, name, prepare)
 }
 

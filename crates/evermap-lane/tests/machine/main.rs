@@ -5,3 +5,5 @@ mod checks;
 mod choice;
 mod groups;
 mod mock;
+#[path = "../../../evermap-cli/tests/common/programs.rs"]
+mod programs;

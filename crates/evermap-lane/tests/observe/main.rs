@@ -2,5 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod acts;
+#[path = "../../../evermap-cli/tests/common/programs.rs"]
+mod programs;
 mod refusals;
 mod rhythms;

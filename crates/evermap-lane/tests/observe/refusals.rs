@@ -91,7 +91,7 @@ fn another_users_process_is_not_looked_at() {
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), everybody).unwrap();
     let copy = folder.path().join("act");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    crate::programs::copy_program(&std::env::current_exe().unwrap(), &copy);
     let mut command = Command::new(copy);
     command
         .args(["--ignored", "--exact", "refusals::act_nobody_observes"])

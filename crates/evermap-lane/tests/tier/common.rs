@@ -102,7 +102,7 @@ pub fn argument(name: &str) -> PathBuf {
 pub fn act_of_nobody(name: &str, arguments: &[(&str, &Path)]) {
     let place = directory();
     let program = place.path().join("program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    crate::programs::copy_program(&std::env::current_exe().unwrap(), &program);
     let mut command = Command::new(&program);
     command.args([name, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env("EVERMAP_ACT", name).envs(arguments.iter().copied()).current_dir("/");

@@ -6,5 +6,7 @@
 mod common;
 mod copies;
 mod plans;
+#[path = "../../../evermap-cli/tests/common/programs.rs"]
+mod programs;
 mod switched;
 mod views;

@@ -150,7 +150,7 @@ impl Act {
         if !is_open_to_all(program.parent().unwrap()) {
             let copy = directory();
             let copied = copy.path().join("program");
-            std::fs::copy(&program, &copied).unwrap();
+            crate::programs::copy_program(&program, &copied);
             let mut command = playing(&copied, &self.name);
             for (name, value) in self.command.get_envs() {
                 command.env(name, value.unwrap_or_default());

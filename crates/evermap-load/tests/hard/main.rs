@@ -12,6 +12,8 @@ mod forks;
 mod limits;
 mod memory;
 mod names;
+#[path = "../../../evermap-cli/tests/common/programs.rs"]
+mod programs;
 mod rights;
 mod served;
 mod shapes;

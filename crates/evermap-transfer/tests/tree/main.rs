@@ -8,6 +8,8 @@ mod keeps;
 mod kills;
 mod make;
 mod merges;
+#[path = "../../../evermap-cli/tests/common/programs.rs"]
+mod programs;
 mod shapes;
 mod unprivileged;
 mod ways;

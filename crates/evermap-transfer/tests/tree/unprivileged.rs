@@ -23,17 +23,11 @@ fn place() -> Option<(tempfile::TempDir, PathBuf)> {
     let place = crate::make::fast();
     set_mode(place.path(), 0o755);
     let program = place.path().join("program");
-    copy_program(&std::env::current_exe().unwrap(), &program);
+    crate::programs::copy_program(&std::env::current_exe().unwrap(), &program);
     set_mode(&program, 0o755);
     fs::create_dir(place.path().join("work")).unwrap();
     std::os::unix::fs::chown(place.path().join("work"), Some(USER), Some(USER)).unwrap();
     Some((place, program))
-}
-
-/// Copied by a process of its own: a program that this one has open for writing is busy, and so it
-/// stays for as long as the children that other tests just started hold what they inherited.
-fn copy_program(from: &Path, to: &Path) {
-    assert!(Command::new("cp").args([from, to]).status().unwrap().success());
 }
 
 fn copy_as_user(program: &Path, source: &Path, target: &Path, keep_going: bool) -> Output {
