@@ -240,7 +240,7 @@ fn a_page_that_its_disk_is_too_slow_for_is_laid_out_until_tomorrow() {
     let now_ns = now_ns.as_nanos() as u64;
     let note = |warm_us: u64, noted_ns: u64| {
         let store = evermap::Store::open(place.store()).unwrap();
-        let slow = evermap_view::keep::SlowPage { warm_us, cold_us: 200_000, noted_ns };
+        let slow = evermap_view::page_store::SlowPage { warm_us, cold_us: 200_000, noted_ns };
         slow.note(&store, &url, layout).unwrap();
     };
     note(900_000_000, now_ns);

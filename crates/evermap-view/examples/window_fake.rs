@@ -51,7 +51,7 @@ impl Browse for Fake {
                         ..Stage::new("taking its time")
                     });
                     sleep(Duration::from_millis(50));
-                    if waiting.given_up() {
+                    if waiting.cancelled() {
                         say("given up");
                         break;
                     }

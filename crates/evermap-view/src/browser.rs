@@ -1,41 +1,41 @@
-//! What stands behind the window: visits, and the font of its own text.
+//! Serves the window: visits pages, and provides the font of the window's own text.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use evermap::Store;
 
-use crate::keep;
 use crate::page::PartKind;
+use crate::page_store;
 use crate::paint::{Painter, Parts, SharedBytes};
 use crate::target::Target;
 use crate::visit::{self, VisitOptions, Watch};
 use crate::window::{self, Browse, Reuse, Stage, Waiting};
 use crate::{Layout, Result};
 
-/// Pages for the window: kept in a store, if there is one.
+/// Visits pages for the window and stores them, if there is a store.
 pub struct Browser {
     store: std::result::Result<Store, String>,
     options: VisitOptions,
-    keep: bool,
+    saves_pages: bool,
     find: Find,
 }
 
-/// Finds what an address means.
+/// Resolves an address to a target.
 type Find = Box<dyn Fn(&str, Option<&Store>) -> Result<Target> + Send + Sync>;
 
 impl Browser {
-    /// Pages that are visited as `options` say. Without a store (and then with the reason) nothing is kept; nor is it if
-    /// `keep` is false.
+    /// Creates a browser that visits pages with `options`. No page is stored if `store` is an
+    /// error, which is shown as the reason, or if `saves_pages` is false.
     pub fn new(
         store: std::result::Result<Store, String>,
         options: VisitOptions,
-        keep: bool,
+        saves_pages: bool,
     ) -> Browser {
-        Browser { store, options, keep, find: Box::new(Target::find) }
+        Browser { store, options, saves_pages, find: Box::new(Target::find) }
     }
 
-    /// Finds what addresses mean with `find`, at each visit. Default: [`Target::find`].
+    /// Sets the function that resolves an address at each visit. Default: [`Target::find`].
     pub fn finding(
         mut self,
         find: impl Fn(&str, Option<&Store>) -> Result<Target> + Send + Sync + 'static,
@@ -59,9 +59,10 @@ impl Browser {
             ..self.options.clone()
         };
         let visit = visit::visit_watched(&target, layout, store, &options, watch)?;
-        // What a kept page shares with others may have been removed: it is made anew then, before anything of it is missed.
-        let missing =
-            visit.warm && store.is_some_and(|store| !keep::has_parts(store, visit.page.block()));
+        // Shared fonts and images may have been removed from the store. Lay the page out again now,
+        // before painting needs one.
+        let missing = visit.warm
+            && store.is_some_and(|store| !page_store::has_parts(store, visit.page.block()));
         match missing {
             true => {
                 let options = VisitOptions { cold: true, ..options };
@@ -83,7 +84,7 @@ impl Browse for Browser {
         let start = Instant::now();
         let watch = Watch {
             stage: &|stage| waiting.progress(Stage::new(stage.to_string())),
-            given_up: &|| waiting.given_up(),
+            cancelled: &|| waiting.cancelled(),
         };
         let mut visit = self.visit(address, layout, reuse, &watch)?;
         let took = start.elapsed();
@@ -95,30 +96,33 @@ impl Browse for Browser {
         let page = visit.page.clone();
         let (url, warm) = (visit.url.to_string(), visit.warm);
         let after: Option<window::Afterwards> =
-            match (&self.store, visit.is_to_be_kept() && self.keep) {
-                (Ok(store), false) if visit.warm && self.keep => {
+            match (&self.store, visit.has_unsaved_page() && self.saves_pages) {
+                (Ok(store), false) if visit.warm && self.saves_pages => {
                     let store = store.clone();
                     Some(Box::new(move || {
                         visit.painted();
-                        // The page is shown without what can't be asked for.
+                        // A failure is ignored: the page is shown without its missing resources.
                         let _ = visit.retry_missing();
-                        let slow = visit.note_slowness(&store).unwrap_or(false);
-                        slow.then(|| "from this disk laying the page out is quicker".to_string())
+                        let slow = visit.note_slow_disk(&store).unwrap_or(false);
+                        slow.then(|| {
+                            "laying the page out is faster than reading it from this disk"
+                                .to_string()
+                        })
                     }))
                 }
                 (_, false) => None,
                 (Err(why), _) => {
-                    let why = format!("the page is not kept: {why}");
+                    let why = format!("the page is not stored: {why}");
                     Some(Box::new(move || Some(why)))
                 }
                 (Ok(store), _) => {
                     let store = store.clone();
                     Some(Box::new(move || {
                         visit.painted();
-                        match visit.keep(&store, &mut Painter::new()) {
+                        match visit.save(&store, &mut Painter::new()) {
                             Ok(None) => None,
-                            Ok(Some(why)) => Some(format!("the page is not kept: {why}")),
-                            Err(error) => Some(format!("the page is not kept: {error}")),
+                            Ok(Some(why)) => Some(format!("the page is not stored: {why}")),
+                            Err(error) => Some(format!("the page is not stored: {error}")),
                         }
                     }))
                 }
@@ -126,16 +130,17 @@ impl Browse for Browser {
         Ok(window::Visit { page, url, warm, summary, took, after })
     }
 
-    /// The font of a little page that says `sans-serif`, which is kept as any page.
+    /// Returns the font of a small page that requests `sans-serif`. That page is stored like any
+    /// other.
     fn interface_font(&self) -> Option<(SharedBytes, u32)> {
         let store = self.store.as_ref().ok()?;
-        let watch = Watch { stage: &|_| (), given_up: &|| false };
+        let watch = Watch { stage: &|_| (), cancelled: &|| false };
         let mut visit = visit::interface_page(store, &watch).ok()?;
         let page = visit.page.clone();
         let (hash, index) = page.block().fonts().next()?;
         let hash = *hash;
-        visit.keep(store, &mut Painter::new()).ok()?;
-        let parts = keep::StoreParts { store: store.clone() };
+        visit.save(store, &mut Painter::new()).ok()?;
+        let parts = page_store::StoreParts { store: store.clone() };
         let font = parts.load(PartKind::Font, &hash).ok()?;
         Some((Arc::clone(&font), index))
     }

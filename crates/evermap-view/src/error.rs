@@ -1,114 +1,110 @@
-//! What goes wrong when a page is fetched, laid out, kept or painted: what it was about, the cause, the remedy.
+//! Errors of fetching, laying out, storing and painting a page. Each names its subject, the cause
+//! and the remedy.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a page can't be shown, or can't be shown as asked.
+/// Reasons why a page can't be shown, or can't be shown as requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {
-    /// What was to be shown is neither an address nor a file nor a name in the store.
-    #[error(
-        "nothing to show is called `{name}`: {why}; name a URL, a file, or what `evermap ls` lists"
-    )]
+    /// The name is neither an address nor a file nor an object in the store.
+    #[error("no page `{name}`: {why}; name a URL, a file, or an object that `evermap ls` lists")]
     NotFound {
-        /// As it was asked for.
+        /// The name as the user gave it.
         name: String,
-        /// What was looked for in vain.
+        /// Places that were searched.
         why: String,
     },
-    /// A file, a server or the network did not give the page.
-    #[error("{url} can't be fetched: {why}")]
+    /// A file, a server or the network failed to deliver the page.
+    #[error("cannot fetch {url}: {why}")]
     Fetch {
         /// The address.
         url: String,
         /// The cause, with a remedy where there is one.
         why: String,
     },
-    /// A page from the network asked for something that it may not have.
-    #[error("{url} is not read: {why}")]
+    /// A page from the network requested a resource that it must not read.
+    #[error("access to {url} is denied: {why}")]
     Refused {
-        /// What was asked for.
+        /// The address of the resource.
         url: String,
-        /// The rule.
+        /// The access rule.
         why: String,
     },
-    /// Larger than the limit.
+    /// The response is larger than the limit.
     #[error("{url} is larger than {limit_bytes} bytes; `--limit` raises the limit")]
     TooLarge {
         /// The address.
         url: String,
-        /// The limit that it is over.
+        /// The limit, in bytes.
         limit_bytes: u64,
     },
-    /// What came back is no page.
-    #[error(
-        "{url} is {content_type}, which the viewer does not show; save it with another program"
-    )]
-    NoPage {
+    /// The content is not of a type that can be shown.
+    #[error("cannot show {url}: its type is {content_type}; save it with another program")]
+    UnsupportedType {
         /// The address.
         url: String,
-        /// As the server or the file's content says.
+        /// Type from the server's header or the file's content.
         content_type: String,
     },
-    /// No answer in time.
-    #[error("{url} did not answer within {} s; try again, or give it more time with `--patience`", after.as_secs())]
+    /// No answer arrived in time.
+    #[error("{url} did not answer within {} s; try again, or raise `--patience`", after.as_secs())]
     Timeout {
         /// The address.
         url: String,
-        /// How long was waited.
+        /// Time waited.
         after: Duration,
     },
-    /// The engine was ended, or ended itself, before the page was laid out.
-    #[error(
-        "the layout engine {what} on {url}; nothing was lost, and other pages are not concerned"
-    )]
+    /// The engine was stopped or ended before the page was laid out.
+    #[error("the layout engine {what} on {url}; stored pages are unaffected")]
     Engine {
         /// The page.
         url: String,
-        /// How it ended.
+        /// How it ended, as a verb phrase.
         what: String,
     },
-    /// The engine's program is not where it is looked for.
+    /// The engine's program was not found.
     #[error(
-        "the layout engine can't be started: {why}; install `evermap-engine` beside `evermap`, or name it in EVERMAP_ENGINE"
+        "cannot start the layout engine: {why}; install `evermap-engine` next to `evermap`, or set EVERMAP_ENGINE to its path"
     )]
     NoEngine {
-        /// Where it was looked for, and what was found.
+        /// Places that were searched, and the result.
         why: String,
     },
-    /// What is kept of a page is damaged, or no page. A visit that meets this makes the page anew.
-    #[error("what is kept of the page is not valid: {0}; the next visit makes it anew")]
+    /// The stored page is damaged, or its content is not a page. A visit that finds this lays the
+    /// page out again.
+    #[error("the stored page is not valid: {0}; the next visit lays it out again")]
     InvalidPage(String),
-    /// A font or an image that the page shares with others is missing or damaged. A visit that meets this makes it
-    /// anew.
+    /// A font or an image that pages share is missing or damaged. A visit that finds this lays the
+    /// page out again and stores the part.
     #[error(
-        "the page needs `{object}`, which is missing or damaged: {why}; the next visit makes it anew"
+        "the page needs `{object}`, which is missing or damaged: {why}; the next visit stores it again"
     )]
     MissingPart {
-        /// The object.
+        /// Name of the object.
         object: String,
         /// The cause.
         why: String,
     },
-    /// A picture or page is asked for in a size that can't be painted.
-    #[error("{width} x {height} pixels can't be painted: {why}")]
+    /// The requested size can't be painted.
+    #[error("cannot paint {width} x {height} pixels: {why}")]
     BadSize {
         /// Width in pixels.
         width: u32,
         /// Height in pixels.
         height: u32,
-        /// The bound.
+        /// The bound that the size exceeds.
         why: String,
     },
     /// No window can be opened.
-    #[error("no window can be opened: {0}; `evermap render` paints into a file instead")]
+    #[error("cannot open a window: {0}; use `evermap render` to paint into a file")]
     NoWindow(String),
-    /// The store.
+    /// An operation on the store failed.
     #[error(transparent)]
     Store(#[from] evermap::Error),
-    /// A file other than the page's own.
+    /// A file other than the page itself can't be read or written.
     #[error("{}: {source}", path.display())]
     File {
         /// The file.
@@ -119,11 +115,12 @@ pub enum ViewError {
 }
 
 impl ViewError {
-    /// Is it that something that is kept of the page is damaged or missing? Then laying the page out anew mends it.
-    pub fn is_flaw(&self) -> bool {
+    /// Returns true if stored data of the page is damaged or missing. Laying the page out again
+    /// repairs it.
+    pub fn is_damage(&self) -> bool {
         matches!(self, ViewError::InvalidPage(_) | ViewError::MissingPart { .. })
     }
 }
 
-/// A result of this crate.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, ViewError>;

@@ -1,8 +1,9 @@
-//! The set of fonts that a page could choose from, recognised by the directories that they lie in.
+//! Detects changes of the installed fonts by the time stamps of font directories.
 //!
-//! A page that was laid out before a font was installed may look different after. The directories and the configuration
-//! file that fontconfig names are noted with their time stamps, down to the last one: installing, removing or replacing a
-//! font changes the time stamp of its directory. Changing a font file in place, which nobody does, is not noticed.
+//! A page that was laid out before a font was installed may look different afterwards. A font set
+//! records the time stamps of fontconfig's configuration file, of the directories that it names,
+//! and of all their subdirectories. Installing, removing or replacing a font changes the time stamp
+//! of its directory. Overwriting a font file in place is not detected.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,21 +12,21 @@ use std::time::UNIX_EPOCH;
 use etcetera::BaseStrategy;
 use serde::{Deserialize, Serialize};
 
-/// fontconfig's own configuration.
+/// fontconfig's main configuration file.
 const CONFIGURATION: &str = "/etc/fonts/fonts.conf";
-/// Directories are not followed deeper, nor more of them noted.
+/// Limits on the depth of directories and on their number.
 const DEPTH_MAX: usize = 8;
 const DIRECTORIES_MAX: usize = 1024;
 
-/// Where fonts are, and when that was changed last.
+/// Font directories and their last modification times.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FontSet {
-    /// Directories and files, with nanoseconds since 1970; 0 for what is not there.
+    /// Directories and files, with nanoseconds since 1970; 0 for a missing path.
     stamps: Vec<(PathBuf, u64)>,
 }
 
 impl FontSet {
-    /// The set as it is now. Costs a walk through the directories of fonts.
+    /// Reads the current set. Costs a walk through the font directories.
     pub fn now() -> FontSet {
         let mut paths = BTreeSet::new();
         let configuration = std::env::var_os("FONTCONFIG_FILE").map(PathBuf::from);
@@ -42,7 +43,8 @@ impl FontSet {
         FontSet { stamps: stamps.collect() }
     }
 
-    /// The first place where something has changed since. Costs one look at each directory of fonts.
+    /// Returns the first path that has changed since the set was read. Costs one `stat` per
+    /// directory.
     pub fn changed(&self) -> Option<String> {
         let changed = self.stamps.iter().find(|(path, noted)| stamp(path) != *noted)?;
         Some(changed.0.display().to_string())
@@ -57,7 +59,7 @@ fn stamp(path: &Path) -> u64 {
     }
 }
 
-/// The directory and those in it.
+/// Adds `directory` and its subdirectories.
 fn add(paths: &mut BTreeSet<PathBuf>, directory: PathBuf, depth: usize) {
     if depth > DEPTH_MAX || paths.len() >= DIRECTORIES_MAX {
         return;
@@ -73,7 +75,7 @@ fn add(paths: &mut BTreeSet<PathBuf>, directory: PathBuf, depth: usize) {
     }
 }
 
-/// The `dir` elements of the configuration; without one, what fontconfig ships with.
+/// Returns the `dir` elements of the configuration, or fontconfig's defaults if there are none.
 fn directories(configuration: &Path) -> Vec<PathBuf> {
     let parsed = std::fs::read(configuration)
         .ok()

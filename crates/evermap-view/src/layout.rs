@@ -1,13 +1,13 @@
-//! The window that a page is laid out for.
+//! Size and scale of the window that a page is laid out for.
 
-/// The window that a page is laid out for.
+/// Size and scale of the window that a page is laid out for.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Layout {
-    /// Device pixels across.
+    /// Width in device pixels.
     pub width: u32,
-    /// Device pixels down.
+    /// Height in device pixels.
     pub height: u32,
-    /// Device pixels a CSS pixel.
+    /// Device pixels per CSS pixel.
     pub scale: f32,
 }
 

@@ -1,5 +1,5 @@
-//! Pages that stay laid out between runs: the second visit neither parses nor styles nor shapes nor lays out, it maps the
-//! page and paints. `docs/viewer.md` describes what is kept, to the byte.
+//! Stores laid-out pages between runs. A second visit maps the stored page and paints it, without
+//! parsing, styling, shaping or layout. `docs/viewer.md` specifies the stored format.
 
 #[cfg(all(feature = "fetch", feature = "window"))]
 mod browser;
@@ -12,16 +12,14 @@ pub mod fetch;
 mod fonts;
 #[cfg(feature = "fetch")]
 mod home;
-#[cfg(feature = "fetch")]
-pub mod keep;
-#[cfg(feature = "fetch")]
-mod kept_object;
 mod layout;
 #[cfg(feature = "fetch")]
 pub mod manifest;
 #[cfg(feature = "fetch")]
 mod notes;
 pub mod page;
+#[cfg(feature = "fetch")]
+pub mod page_store;
 pub mod paint;
 #[cfg(feature = "fetch")]
 mod protocol;
@@ -31,6 +29,8 @@ mod prune;
 mod retry;
 #[cfg(feature = "fetch")]
 mod run_engine;
+#[cfg(feature = "fetch")]
+mod stored_object;
 #[cfg(feature = "fetch")]
 mod target;
 #[cfg(feature = "fetch")]
@@ -53,9 +53,9 @@ pub use prune::prune;
 #[cfg(feature = "fetch")]
 pub use target::Target;
 #[cfg(feature = "fetch")]
-pub use visit::{Layers, Visit, VisitOptions, visit, visit_whole};
+pub use visit::{Layers, Visit, VisitOptions, visit, visit_verified};
 
-/// The example in the README runs as a test.
+/// Runs the example in the README as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

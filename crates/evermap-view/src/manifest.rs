@@ -1,4 +1,5 @@
-//! What a kept page was made from, and by what: the key by which a later visit knows whether it is still good.
+//! Records which engine and resources a stored page was made from. A later visit checks it to
+//! decide whether the page is still valid.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -6,15 +7,16 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::fetch::{Fetcher, MissingStamp, Stamp, Still};
+use crate::fetch::{Fetcher, MissingStamp, Stamp, StampCheck};
 use crate::fonts::FontSet;
 use crate::layout::Layout;
 use crate::notes::Note;
 use crate::page::FORMAT_VERSION;
 use crate::target::Target;
 
-/// What made a page: all code that takes part in laying out and painting, of this crate and of others, the block's
-/// format, and what the processor can do (the rasterizer rounds differently with it).
+/// Returns the version of everything that determines a page's pixels: all layout and painting code
+/// of this crate and its dependencies, the block's format, and processor features that change the
+/// rasterizer's rounding.
 pub fn engine_version() -> String {
     let mut version = format!(
         "{} format {FORMAT_VERSION} code {}",
@@ -35,129 +37,130 @@ pub fn engine_version() -> String {
     version
 }
 
-/// The key of a kept page.
+/// Key of a stored page.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`engine_version`].
+    /// [`engine_version`] of the program that made the page.
     pub engine: String,
-    /// The address.
+    /// Address of the page.
     pub url: String,
-    /// The address that it was redirected to, or the same.
+    /// Address after redirects; equal to `url` without any.
     pub final_url: String,
-    /// What it was laid out for.
+    /// Layout for which the page was made.
     pub layout: Layout,
-    /// The fonts that could be chosen from.
+    /// Fonts that were installed.
     pub fonts: FontSet,
-    /// The page itself, first, and everything that it asked for.
+    /// The page itself, then every resource that it requested.
     pub resources: Vec<Resource>,
-    /// When it was made, nanoseconds since 1970.
+    /// Time of the layout, nanoseconds since 1970.
     pub made_ns: u64,
-    /// What the visit took that made it, until it was painted.
+    /// Duration of the cold visit until the page was painted.
     pub cold_ms: f64,
     /// Bytes of the page itself.
     pub source_bytes: u64,
 }
 
-/// Something that a page was made from.
+/// A resource from which a page was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Resource {
-    /// Its address, for people; long ones are cut.
+    /// Address, for people; shortened if long.
     pub url: String,
-    /// By which it is recognised.
+    /// Identifies the resource's version.
     pub stamp: Stamp,
 }
 
-/// Whether a kept page is good.
+/// Result of checking a stored page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is what would be made now, as far as is known.
-    Good(Open),
-    /// It is not, and why.
+    /// The page matches its resources, as far as they could be checked.
+    Good(Unresolved),
+    /// The page is out of date, with the reason.
     Stale(String),
 }
 
-/// What a good page leaves open.
+/// Resources of a valid page that remain unchecked or missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Open {
-    /// Resources that could not be asked about.
+pub struct Unresolved {
+    /// Resources that could not be checked.
     pub(crate) unknown: Vec<Note>,
-    /// Resources that servers did not give.
+    /// Resources that servers did not deliver.
     pub(crate) missing: Vec<Note>,
 }
 
-/// What is done about resources that servers did not give.
+/// How to handle resources that servers did not deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// They are taken to be missing still.
-    Trust,
-    /// They are asked for.
-    Ask,
+pub enum MissingPolicy {
+    /// Assume that they are still missing.
+    AssumeMissing,
+    /// Request them again.
+    RequestAgain,
 }
 
-/// How long servers may keep a page waiting that only have to say whether a resource is still the same.
-const ASKING: Duration = Duration::from_secs(5);
+/// Time limit for revalidating all resources other than the page itself.
+const REVALIDATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Manifest {
-    /// Is the page still good for `layout`? Files are looked at; servers are asked only about what is no longer
-    /// fresh, as far as the fetcher's options allow, and those that do not answer once are not asked again.
-    /// The page itself may take as long as any fetch, its resources five seconds together or until the deadline.
+    /// Checks whether the page is still valid for `layout`. Files are checked by `stat`. Servers
+    /// are asked only about responses that are no longer fresh, as far as the fetcher's options
+    /// allow. A server that fails to answer once is not asked again. The page itself may take as
+    /// long as any fetch. All other resources together may take five seconds, or until `deadline`.
     pub fn check(
         &self,
         layout: Layout,
         fetcher: &Fetcher,
-        missing: Missing,
+        missing: MissingPolicy,
         deadline: Option<Instant>,
     ) -> Verdict {
         if self.engine != engine_version() {
             let theirs = &self.engine;
-            return Verdict::Stale(format!("it was laid out by another engine ({theirs})"));
+            return Verdict::Stale(format!("laid out by another engine ({theirs})"));
         }
         if self.layout != layout {
-            return Verdict::Stale("it was laid out for another window".to_string());
+            return Verdict::Stale("laid out for another window".to_string());
         }
         if let Some(changed) = self.fonts.changed() {
-            return Verdict::Stale(format!("the set of fonts has changed: {changed}"));
+            return Verdict::Stale(format!("the installed fonts have changed: {changed}"));
         }
-        let mut open = Open::default();
+        let mut unresolved = Unresolved::default();
         let mut silent = HashSet::new();
         let mut until = deadline;
         for (number, resource) in self.resources.iter().enumerate() {
             let absent = resource.absent();
             if let Some(stamp) = absent
-                && missing == Missing::Trust
+                && missing == MissingPolicy::AssumeMissing
             {
-                open.missing.push(Note::of(&resource.url, &stamp.why));
+                unresolved.missing.push(Note::of(&resource.url, &stamp.why));
                 continue;
             }
             if number == 1 {
-                until = deadline.or_else(|| Some(Instant::now() + ASKING));
+                until = deadline.or_else(|| Some(Instant::now() + REVALIDATION_TIMEOUT));
             }
             let host = resource.host();
             if host.as_ref().is_some_and(|host| silent.contains(host)) {
-                open.unknown.push(Note::of(&resource.url, "its server does not answer"));
+                unresolved.unknown.push(Note::of(&resource.url, "its server does not answer"));
                 continue;
             }
             match resource.stamp.check(fetcher, until) {
-                Still::Same => {
+                StampCheck::Same => {
                     if let Some(stamp) = absent {
-                        open.missing.push(Note::of(&resource.url, &stamp.why));
-                        // It failed as before, and so would its neighbours.
+                        unresolved.missing.push(Note::of(&resource.url, &stamp.why));
+                        // The request failed as before, and others to this server would too.
                         silent.extend(host.filter(|_| stamp.kind != "status"));
                     }
                 }
-                Still::Changed(why) => {
+                StampCheck::Changed(why) => {
                     return Verdict::Stale(format!("{} has changed: {why}", resource.url));
                 }
-                Still::Unknown(why) => {
+                StampCheck::Unknown(why) => {
                     silent.extend(host.filter(|_| !fetcher.options().offline));
-                    open.unknown.push(Note::of(&resource.url, why));
+                    unresolved.unknown.push(Note::of(&resource.url, why));
                 }
             }
         }
-        Verdict::Good(open)
+        Verdict::Good(unresolved)
     }
 
-    /// What the page is of.
+    /// Returns the target that the page shows.
     pub(crate) fn target(&self) -> Option<Target> {
         let url = Url::parse(&self.url).ok()?;
         let document = self.resources.first().and_then(|page| match &page.stamp {
@@ -167,19 +170,19 @@ impl Manifest {
         Some(Target { document, ..Target::of_url(url) })
     }
 
-    /// Was the page laid out without the network, and lacks something for that reason?
+    /// Returns true if the page was laid out offline and lacks a resource for that reason.
     pub(crate) fn was_offline(&self) -> bool {
         self.resources.iter().filter_map(Resource::absent).any(|stamp| stamp.kind == "offline")
     }
 
-    /// The resources that servers did not give.
+    /// Returns the resources that servers did not deliver.
     pub(crate) fn absent(&self) -> impl Iterator<Item = &MissingStamp> {
         self.resources.iter().filter_map(Resource::absent)
     }
 }
 
 impl Resource {
-    /// How it is missing, if a server did not give it.
+    /// Returns the reason if a server did not deliver the resource.
     pub(crate) fn absent(&self) -> Option<&MissingStamp> {
         match &self.stamp {
             Stamp::Missing(stamp) if stamp.url.starts_with("http") => Some(stamp),
@@ -187,7 +190,7 @@ impl Resource {
         }
     }
 
-    /// The server that has it, with its port.
+    /// Returns the host and port of the resource's server.
     fn host(&self) -> Option<String> {
         let url = match &self.stamp {
             Stamp::Http(stamp) => &stamp.url,

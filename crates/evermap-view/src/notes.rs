@@ -1,16 +1,16 @@
-//! What is said of a page's resources: one line a cause, however many resources it is about.
+//! Reports on a page's resources: one line per cause, for any number of resources.
 
 use url::Url;
 
-/// Letters of an address that a line shows.
+/// Maximum number of characters of an address in a line.
 const ADDRESS_MAX: usize = 72;
-/// Causes that get a line. A page with more of them has one trouble, and this is enough to see which.
+/// Maximum number of causes that get a line of their own.
 const LINES_MAX: usize = 12;
 
-/// Something that is to be said, of a resource or of the page.
+/// A message about a resource or the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// The resource's address; `None` for the page as a whole.
+    /// Address of the resource; `None` for the page as a whole.
     pub url: Option<String>,
     pub cause: String,
 }
@@ -21,7 +21,7 @@ impl Note {
     }
 }
 
-/// The notes as lines, one a cause, in the order of the causes.
+/// Formats the notes as lines, one per cause, in order of first occurrence.
 pub(crate) fn in_lines(notes: &[Note]) -> Vec<String> {
     let mut causes: Vec<(&str, Vec<&str>)> = Vec::new();
     for note in notes {
@@ -56,7 +56,7 @@ pub(crate) fn in_lines(notes: &[Note]) -> Vec<String> {
     lines
 }
 
-/// An address for a line: of a long one, its host and its end.
+/// Shortens a long address to its host and its end.
 pub(crate) fn shortened(url: &str) -> String {
     let length = url.chars().count();
     if length <= ADDRESS_MAX {
@@ -76,19 +76,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cause_is_said_once_and_long_addresses_are_short() {
+    fn each_cause_gets_one_line_with_shortened_addresses() {
         let long = format!("https://example.org/load.php?{}&only=styles", "module|".repeat(60));
         let mut notes: Vec<Note> =
-            (0..30).map(|at| Note::of(&format!("{long}{at}"), "did not come in time")).collect();
-        notes.push(Note::of("https://example.org/a.png", "the server answers 404 Not Found"));
-        notes.push(Note { url: None, cause: "there is no font".to_string() });
-        notes.push(Note::of(&format!("{long}0"), "did not come in time"));
+            (0..30).map(|at| Note::of(&format!("{long}{at}"), "did not arrive in time")).collect();
+        notes.push(Note::of("https://example.org/a.png", "the server returned 404 Not Found"));
+        notes.push(Note { url: None, cause: "no font is installed".to_string() });
+        notes.push(Note::of(&format!("{long}0"), "did not arrive in time"));
         let lines = in_lines(&notes);
         assert_eq!(lines.len(), 3, "{lines:?}");
-        assert!(lines[0].ends_with("&only=styles0 and 29 more: did not come in time"), "{lines:?}");
+        assert!(
+            lines[0].ends_with("&only=styles0 and 29 more: did not arrive in time"),
+            "{lines:?}"
+        );
         assert!(lines[0].starts_with("https://example.org/...") && lines[0].len() < 120);
-        assert_eq!(lines[1], "https://example.org/a.png: the server answers 404 Not Found");
-        assert_eq!(lines[2], "there is no font");
+        assert_eq!(lines[1], "https://example.org/a.png: the server returned 404 Not Found");
+        assert_eq!(lines[2], "no font is installed");
         let data = format!("data:image/png;base64,{}", "A".repeat(1000));
         assert_eq!(shortened(&data).chars().count(), ADDRESS_MAX);
         let causes: Vec<Note> =

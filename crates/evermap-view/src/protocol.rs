@@ -1,8 +1,9 @@
-//! What the viewer and its engine say to each other: a request on the engine's standard input, an answer on its standard
-//! output, both frames of 16 bytes (kind, zero, length) and what follows.
+//! Protocol between the viewer and its engine: a request on the engine's standard input, an answer
+//! on its standard output. Each is a sequence of frames. A frame has a 16-byte header (kind, zero,
+//! length) and its content.
 //!
-//! The viewer believes the engine as little as it believes a file: lengths are bounded, blocks are looked at where they are
-//! used.
+//! The viewer does not trust the engine: lengths are bounded, and blocks are verified where they
+//! are used.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -16,41 +17,43 @@ use crate::fonts::FontSet;
 use crate::layout::Layout;
 use crate::manifest::Resource;
 
-/// What is to be laid out.
+/// A page to lay out.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
     pub url: String,
     pub layout: Layout,
-    /// The page itself, instead of what the address leads to.
+    /// HTML to lay out instead of fetching the address.
     pub html: Option<String>,
-    /// A document of the store to lay out instead of what the address leads to.
+    /// Document in the store to lay out instead of the address.
     pub document: Option<String>,
-    /// The address's own document, if it may be used: it is parsed again if that is not there.
+    /// Stored document of the address itself, if it may be used. The page is parsed again if the
+    /// document is missing.
     pub own_document: Option<OwnDocument>,
-    /// The store with the HTTP cache and the document.
+    /// Store with the HTTP cache and the document.
     pub store: Option<PathBuf>,
     pub offline: bool,
-    /// Ask the servers about everything.
+    /// Revalidate every cached response.
     pub reload: bool,
     pub page_bytes_max: u64,
-    /// How long the page itself may take.
+    /// Time limit for the page itself.
     pub timeout_ms: u64,
-    /// How long resources may hold up the page.
+    /// Time that resources may delay the page.
     pub resources_timeout_ms: u64,
-    /// Most bytes of memory.
+    /// Memory limit of the engine.
     pub memory_bytes_max: u64,
 }
 
-/// The document that is kept of an address, and what it was parsed from, which is still the same.
+/// Stored document of an address whose source has not changed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OwnDocument {
     pub name: String,
-    /// The address after redirects.
+    /// Address after redirects.
     pub final_url: String,
     pub stamp: Stamp,
 }
 
-/// What a page lacks is to be asked for again; if something has come, the page is laid out and kept anew.
+/// Requests the missing resources of a page again. If one has arrived, the page is laid out and
+/// stored again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Retry {
     pub url: String,
@@ -61,15 +64,15 @@ pub(crate) struct Retry {
     pub memory_bytes_max: u64,
 }
 
-/// What the engine says about a page that it has laid out; the blocks follow.
+/// Description of a page that the engine has laid out. The blocks follow in frames of their own.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub final_url: String,
     pub fonts: FontSet,
     pub resources: Vec<Resource>,
-    /// Why the page may not be kept: a server forbids it.
+    /// Reason why the page must not be stored: a server forbids it. `None` if it may be stored.
     pub keepable: Option<String>,
-    /// For people: what is missing, refused, late.
+    /// Messages for people: resources that were missing, denied or late.
     pub notes: Vec<String>,
     pub times: Times,
     pub source_bytes: u64,
@@ -77,20 +80,20 @@ pub(crate) struct Answer {
     pub source_hash: [u8; 32],
 }
 
-/// What the parts of a cold visit took.
+/// Durations of the steps of a cold visit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Reading or fetching the page itself.
     pub fetch_ms: f64,
-    /// Decoding and parsing it.
+    /// Decoding and parsing the page.
     pub parse_ms: f64,
-    /// Resources, style, shaping, layout.
+    /// Fetching resources, styling, shaping and layout.
     pub layout_ms: f64,
-    /// Recording what is painted.
+    /// Recording the paint commands.
     pub record_ms: f64,
 }
 
-/// Why there is no page: [`ViewError`], as far as it can cross from one process to another.
+/// Reason why there is no page: the variants of [`ViewError`] that can cross between processes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Failure {
     NotFound { name: String, why: String },
@@ -109,7 +112,9 @@ impl Failure {
             ViewError::Fetch { url, why } => Failure::Fetch { url, why },
             ViewError::Refused { url, why } => Failure::Refused { url, why },
             ViewError::TooLarge { url, limit_bytes } => Failure::TooLarge { url, limit_bytes },
-            ViewError::NoPage { url, content_type } => Failure::NoPage { url, content_type },
+            ViewError::UnsupportedType { url, content_type } => {
+                Failure::NoPage { url, content_type }
+            }
             ViewError::Timeout { url, after } => {
                 Failure::Timeout { url, after_ms: after.as_millis() as u64 }
             }
@@ -123,7 +128,9 @@ impl Failure {
             Failure::Fetch { url, why } => ViewError::Fetch { url, why },
             Failure::Refused { url, why } => ViewError::Refused { url, why },
             Failure::TooLarge { url, limit_bytes } => ViewError::TooLarge { url, limit_bytes },
-            Failure::NoPage { url, content_type } => ViewError::NoPage { url, content_type },
+            Failure::NoPage { url, content_type } => {
+                ViewError::UnsupportedType { url, content_type }
+            }
             Failure::Timeout { url, after_ms } => {
                 ViewError::Timeout { url, after: Duration::from_millis(after_ms) }
             }
@@ -135,23 +142,23 @@ impl Failure {
 }
 
 pub(crate) const REQUEST: u32 = 1;
-/// The stage that was reached, as text.
+/// Stage that was reached, as text.
 pub(crate) const STAGE: u32 = 2;
 pub(crate) const ANSWER: u32 = 3;
 pub(crate) const FAILURE: u32 = 4;
 pub(crate) const BLOCK: u32 = 5;
-/// The document's block.
+/// Block of the document.
 pub(crate) const DOCUMENT: u32 = 6;
-/// The hash, and a font file.
+/// Hash and font file.
 pub(crate) const FONT: u32 = 7;
-/// The hash, and pixels.
+/// Hash and pixels.
 pub(crate) const IMAGE: u32 = 8;
-/// Nothing follows.
+/// Last frame of an answer.
 pub(crate) const END: u32 = 9;
-/// A [`Retry`], instead of a request. There is no answer.
+/// A [`Retry`] instead of a [`Request`]. The engine sends no answer.
 pub(crate) const RETRY: u32 = 10;
 
-/// No frame is longer: a page with more than this is not shown.
+/// Maximum length of a frame. A larger page can't be shown.
 const FRAME_BYTES_MAX: u64 = 1 << 31;
 
 pub(crate) fn write_frame(to: &mut impl Write, kind: u32, parts: &[&[u8]]) -> io::Result<()> {
@@ -166,7 +173,7 @@ pub(crate) fn write_frame(to: &mut impl Write, kind: u32, parts: &[&[u8]]) -> io
     to.flush()
 }
 
-/// The next frame's kind and length.
+/// Reads the kind and length of the next frame.
 pub(crate) fn read_header(from: &mut impl Read) -> io::Result<(u32, usize)> {
     let mut header = [0; 16];
     from.read_exact(&mut header)?;
@@ -175,13 +182,13 @@ pub(crate) fn read_header(from: &mut impl Read) -> io::Result<(u32, usize)> {
     if length > FRAME_BYTES_MAX {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("a part of {length} bytes"),
+            format!("a frame of {length} bytes"),
         ));
     }
     Ok((u32::from_le_bytes([a, b, c, d]), length as usize))
 }
 
-/// A frame's content, of a length that was announced. Memory is taken as the bytes come.
+/// Reads a frame's content of the announced length. Allocates as the bytes arrive.
 pub(crate) fn read_content(from: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(length.min(1 << 20));
     from.by_ref().take(length as u64).read_to_end(&mut bytes)?;

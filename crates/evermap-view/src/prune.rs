@@ -1,7 +1,8 @@
-//! Keeping the kept pages within bounds.
+//! Keeps the size of the stored pages within a bound.
 //!
-//! When pages, their documents, fonts and images take more than the bound, the pages that were laid out longest ago go, and
-//! with them what no other page needs. A visit that finds a font or an image gone lays its page out anew.
+//! When pages with their documents, fonts and images exceed the bound, the pages that were laid out
+//! longest ago are removed, and all objects that no remaining page needs. A visit that misses a
+//! font or an image lays its page out again.
 
 use std::collections::HashSet;
 use std::time::SystemTime;
@@ -9,14 +10,15 @@ use std::time::SystemTime;
 use evermap::Store;
 
 use crate::Result;
-use crate::keep::{Found, is_companion, part_name, without_ending};
+use crate::page_store::{StoredPage, is_companion, part_name, without_ending};
 
-/// Of the bound, this much is left when something had to go: not every visit shall have to tidy up.
+/// Percentage of the bound to shrink to, so that not every visit has to prune.
 const LEFT_PERCENT: u64 = 80;
-/// Of the pages, so many go at a time: what they shared with others is known only afterwards.
-const AT_A_TIME: usize = 4;
+/// Each round removes one page in this many. Which parts no other page needs is known only after a
+/// round.
+const ROUND_DIVISOR: usize = 4;
 
-/// What takes room.
+/// An object that counts towards the bound.
 struct Object {
     name: String,
     bytes: u64,
@@ -27,17 +29,19 @@ struct Object {
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Page,
-    /// The document of a page, or a note about it.
+    /// Document of a page, or a note about it.
     Companion,
     Part,
 }
 
-/// Removes the oldest pages until all take no more than `bytes_max`, if they take more; gives how many objects went.
+/// Removes the oldest pages if all objects together exceed `bytes_max`. Returns the number of
+/// removed objects.
 ///
-/// Costs a look at each object.
+/// Costs opening each object.
 ///
 /// # Errors
-/// When the store can't be read or written. What was removed until then stays so.
+/// Fails if the store can't be read or written. Objects that were removed before the failure stay
+/// removed.
 pub fn prune(store: &Store, bytes_max: u64) -> Result<usize> {
     let mut objects = objects(store)?;
     if total(&objects) <= bytes_max {
@@ -52,7 +56,7 @@ pub fn prune(store: &Store, bytes_max: u64) -> Result<usize> {
         if total(&objects) <= goal || pages == 0 {
             return Ok(before - objects.len());
         }
-        for _ in 0..pages.div_ceil(AT_A_TIME) {
+        for _ in 0..pages.div_ceil(ROUND_DIVISOR) {
             let oldest = objects.iter().rposition(|object| object.kind == Kind::Page);
             if let Some(oldest) = oldest {
                 remove(store, &objects.remove(oldest).name)?;
@@ -70,7 +74,7 @@ fn objects(store: &Store) -> Result<Vec<Object>> {
             name if is_companion(name) => Kind::Companion,
             _ => Kind::Page,
         };
-        // Somebody else may have removed it since.
+        // Another process may have removed the object since.
         let Ok(info) = store.info(&name) else { continue };
         objects.push(Object { name, bytes: info.file_bytes, made: info.created, kind });
     }
@@ -81,13 +85,13 @@ fn total(objects: &[Object]) -> u64 {
     objects.iter().map(|object| object.bytes).sum()
 }
 
-/// Removes what belonged to pages that are gone.
+/// Removes objects that belonged only to removed pages.
 fn remove_orphans(store: &Store, objects: &mut Vec<Object>) -> Result<()> {
     let mut parts = HashSet::new();
     let mut addresses = HashSet::new();
     for page in objects.iter().filter(|object| object.kind == Kind::Page) {
         addresses.insert(address_of(&page.name).to_string());
-        let Ok(found) = Found::named(store, &page.name) else { continue };
+        let Ok(found) = StoredPage::named(store, &page.name) else { continue };
         let Ok(page) = found.page(false) else { continue };
         parts.extend(page.block().parts().map(|part| part_name(part.kind, part.hash)));
     }
@@ -104,7 +108,7 @@ fn remove_orphans(store: &Store, objects: &mut Vec<Object>) -> Result<()> {
     Ok(())
 }
 
-/// The hash at the end of a page's name, which its companions have as well.
+/// Returns the hash at the end of a page's name, which its companion objects share.
 fn address_of(name: &str) -> &str {
     without_ending(name).rsplit('-').next().unwrap_or_default()
 }
@@ -130,12 +134,12 @@ mod tests {
     use super::*;
     use crate::Layout;
     use crate::fonts::FontSet;
-    use crate::keep::Keep;
     use crate::manifest::{Manifest, engine_version};
     use crate::page::{PageSize, PartKind, Recorder};
+    use crate::page_store::PageBatch;
 
-    /// Keeps a page that shows an image of one colour, and gives the image's name.
-    fn keep(store: &Store, number: u8, shade: u8) -> String {
+    /// Stores a page that shows an image of one colour. Returns the image's name.
+    fn add_page(store: &Store, number: u8, shade: u8) -> String {
         let url = Url::parse(&format!("https://example.org/{number}")).unwrap();
         let layout = Layout { width: 64, height: 64, scale: 1.0 };
         let window = (layout.width, layout.height);
@@ -164,7 +168,7 @@ mod tests {
             cold_ms: 0.0,
             source_bytes: 0,
         };
-        let keep = Keep {
+        let batch = PageBatch {
             url: &url,
             layout,
             manifest: &manifest,
@@ -173,35 +177,35 @@ mod tests {
             parts: &recorded.parts,
             document: None,
         };
-        keep.commit(store).unwrap();
+        batch.commit(store).unwrap();
         part_name(PartKind::Image, &recorded.parts[0].hash)
     }
 
     #[test]
-    fn the_oldest_pages_go_with_what_nobody_else_needs() {
+    fn the_oldest_pages_are_removed_with_their_unshared_parts() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open_or_create(directory.path().join("store")).unwrap();
-        store.create::<u64, _>("somebody-else's", 7).unwrap();
-        let shared = keep(&store, 0, 1);
-        let old = keep(&store, 1, 2);
+        store.create::<u64, _>("unrelated", 7).unwrap();
+        let shared = add_page(&store, 0, 1);
+        let old = add_page(&store, 1, 2);
         for number in 2..8 {
-            assert_eq!(keep(&store, number, 1), shared);
+            assert_eq!(add_page(&store, number, 1), shared);
         }
-        let new = keep(&store, 8, 3);
+        let new = add_page(&store, 8, 3);
         let bytes = total(&objects(&store).unwrap());
-        assert_eq!(prune(&store, bytes).unwrap(), 0, "what fits stays");
+        assert_eq!(prune(&store, bytes).unwrap(), 0, "nothing is removed below the bound");
         assert_eq!(store.list().unwrap().len(), 13);
 
         assert!(prune(&store, bytes - 1).unwrap() > 0);
         let left = store.list().unwrap();
         assert!(total(&objects(&store).unwrap()) <= bytes);
-        assert!(!left.contains(&old), "an image that only an old page had");
+        assert!(!left.contains(&old), "the image of a removed page is removed");
         assert!(left.contains(&new) && left.contains(&shared), "{left:?}");
         let page_of =
             |number: u8| left.iter().any(|name| name.starts_with(&format!("page-{number}-")));
         assert!(!page_of(0) && !page_of(1) && page_of(7) && page_of(8), "{left:?}");
 
         prune(&store, 0).unwrap();
-        assert_eq!(store.list().unwrap(), ["somebody-else's"], "what is no page's is left alone");
+        assert_eq!(store.list().unwrap(), ["unrelated"], "other objects are left alone");
     }
 }

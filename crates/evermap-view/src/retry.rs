@@ -1,9 +1,10 @@
-//! Asking again for what was missing when a page was laid out, in the background.
+//! Requests missing resources of stored pages again, in the background.
 //!
-//! A page that lacks a resource is kept and shown as it is: waiting for a server that did not answer the last time
-//! would make every visit slow. After such a visit a process of the engine's program asks for what is missing or could not be asked about. If
-//! something has come or has changed, it lays the page out anew and keeps it; the next visit shows that. Attempts that
-//! bring nothing are made ever more rarely, which an object beside the page notes.
+//! A page that lacks a resource is stored and shown without it, because waiting for a server that
+//! did not answer last time would slow down every visit. After such a visit a separate process of
+//! the engine's program requests the resources that are missing or could not be checked. If any of
+//! them has arrived or changed, the process lays the page out again and stores it for the next
+//! visit. Unsuccessful attempts become less frequent. An object next to the page counts them.
 
 use std::time::{Duration, Instant};
 
@@ -11,23 +12,24 @@ use evermap::Store;
 
 use crate::Result;
 use crate::fetch::Fetcher;
-use crate::keep::{Found, RetryNote};
-use crate::manifest::{Missing, Verdict};
+use crate::manifest::{MissingPolicy, Verdict};
+use crate::page_store::{RetryNote, StoredPage};
 use crate::paint::Painter;
 use crate::protocol::Retry;
 use crate::target::Target;
 use crate::visit::{VisitOptions, fetch_options, now_ns, visit};
 
-/// How long all that is asked may take.
-const ASKING: Duration = Duration::from_secs(30);
+/// Time limit of all requests together.
+const REVALIDATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest that one attempt may take, laying the page out included.
+/// Time limit of one attempt, including layout.
 pub(crate) const RETRY_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Makes one attempt. Gives whether the page was made anew.
+/// Makes one attempt. Returns true if the page was laid out again.
 ///
 /// # Errors
-/// When the store can't be read or written, or the page not laid out. The page that is kept stays then.
+/// Fails if the store can't be read or written, or the page can't be laid out. The stored page is
+/// unchanged then.
 pub(crate) fn run(retry: &Retry) -> Result<bool> {
     let store = Store::open(&retry.store)?;
     let url = url::Url::parse(&retry.url)
@@ -38,25 +40,26 @@ pub(crate) fn run(retry: &Retry) -> Result<bool> {
         engine_timeout: Duration::from_millis(retry.engine_timeout_ms),
         ..VisitOptions::default()
     };
-    // Noted first: what follows takes a while, and the next visit is not to begin it a second time.
+    // Written first: the attempt takes a while, and another visit must not start a second one.
     let attempts =
         RetryNote::of(&store, &target.key(), retry.layout).map_or(0, |note| note.attempts);
     let note = RetryNote { tried_ns: now_ns(), attempts: attempts.saturating_add(1) };
     note.note(&store, &target.key(), retry.layout)?;
-    let Ok(found) = Found::open(&store, &target.key(), retry.layout) else { return Ok(false) };
+    let Ok(found) = StoredPage::open(&store, &target.key(), retry.layout) else { return Ok(false) };
     let Ok(manifest) = found.manifest() else { return Ok(false) };
     drop(found);
     let fetcher = Fetcher::new(fetch_options(&options), Some(store.clone()));
-    let deadline = Instant::now() + ASKING;
-    let verdict = manifest.check(retry.layout, &fetcher, Missing::Ask, Some(deadline));
-    // What came is kept first: laying the page out then does not wait for it.
-    fetcher.keep();
+    let deadline = Instant::now() + REVALIDATION_TIMEOUT;
+    let verdict =
+        manifest.check(retry.layout, &fetcher, MissingPolicy::RequestAgain, Some(deadline));
+    // New responses are cached first, so the layout does not fetch them again.
+    fetcher.flush_cache();
     let whole = match verdict {
-        Verdict::Good(open) => open.unknown.is_empty() && open.missing.is_empty(),
+        Verdict::Good(unresolved) => unresolved.unknown.is_empty() && unresolved.missing.is_empty(),
         Verdict::Stale(_) => {
             let options = VisitOptions { cold: true, ..options };
             let mut visit = visit(&target, retry.layout, Some(&store), &options, &|_| ())?;
-            visit.keep(&store, &mut Painter::new())?;
+            visit.save(&store, &mut Painter::new())?;
             if visit.missing == 0 {
                 RetryNote::forget(&store, &target.key(), retry.layout)?;
             }

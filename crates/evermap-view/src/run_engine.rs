@@ -1,4 +1,4 @@
-//! Running the engine: finding its program, talking to it, and what becomes of it when it does not come to an end.
+//! Runs the engine: finds its program, exchanges frames with it, and stops it on a timeout.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -15,26 +15,29 @@ use crate::protocol::{
 use crate::visit::Watch;
 use crate::{Result, ViewError};
 
-/// Names the engine's program when it isn't beside this one.
+/// Environment variable with the path of the engine's program.
 const ENGINE_VARIABLE: &str = "EVERMAP_ENGINE";
-/// What the engine's program is called.
+/// File name of the engine's program.
 const ENGINE_NAME: &str = "evermap-engine";
-/// How much of what it says on standard error is kept for a message.
-const WORDS_BYTES_MAX: u64 = 16 * 1024;
+/// Maximum length of the standard error output that is kept for a message.
+const STDERR_BYTES_MAX: u64 = 16 * 1024;
 
-/// What the engine made.
+/// Output of the engine.
 pub(crate) struct Made {
     pub answer: Answer,
     pub block: AlignedBytes,
-    /// The document's block, if the page was parsed.
+    /// Block of the document, if the page was parsed.
     pub document: Option<AlignedBytes>,
     pub parts: Vec<Part>,
 }
 
-/// Has a page laid out. Costs a process, which is stopped when its time is over or nobody waits for it any longer.
+/// Lays a page out in a separate process. The process is killed on a timeout or when the caller
+/// gives up.
 pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Result<Made> {
     #[cfg(test)]
-    if let Some(made) = STAND_IN.with_borrow(|stand_in| stand_in.as_ref().map(|f| f(request))) {
+    if let Some(made) =
+        MOCK_ENGINE.with_borrow(|mock_engine| mock_engine.as_ref().map(|f| f(request)))
+    {
         return made;
     }
     let mut child = spawn()?;
@@ -44,7 +47,7 @@ pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Re
     let watched = Watched::new(child);
     let words = std::thread::spawn(move || {
         let mut text = Vec::new();
-        let _ = words.map(|words| words.take(WORDS_BYTES_MAX).read_to_end(&mut text));
+        let _ = words.map(|words| words.take(STDERR_BYTES_MAX).read_to_end(&mut text));
         String::from_utf8_lossy(&text).into_owned()
     });
     let asked = serde_json::to_vec(request).map_err(io::Error::other).and_then(|json| {
@@ -52,7 +55,7 @@ pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Re
         write_frame(&mut input, protocol::REQUEST, &[&json])
     });
     let read = std::thread::scope(|scope| {
-        scope.spawn(|| watched.watch(timeout, watch.given_up));
+        scope.spawn(|| watched.watch(timeout, watch.cancelled));
         let read = match (asked, output) {
             (Ok(()), Some(output)) => read_answer(output, watch.stage),
             (Err(error), _) => Err(error),
@@ -63,7 +66,7 @@ pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Re
     });
     match read {
         Ok(Ok(made)) => {
-            // It has said all; what it still keeps of its responses it may keep in peace.
+            // The answer is complete. The process may go on to write its cached responses.
             watched.leave();
             Ok(made)
         }
@@ -78,7 +81,7 @@ pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Re
                 Done::Overdue => {
                     format!("took longer than {} s and was stopped", timeout.as_secs())
                 }
-                Done::GivenUp => "was stopped, because nobody waited any longer,".to_string(),
+                Done::Cancelled => "was stopped because the visit was cancelled".to_string(),
                 _ => ending(status, &error, words.trim(), request.memory_bytes_max),
             };
             Err(ViewError::Engine { url: request.url.clone(), what })
@@ -86,14 +89,14 @@ pub(crate) fn run(request: &Request, timeout: Duration, watch: &Watch<'_>) -> Re
     }
 }
 
-/// Starts a process that asks again for what a page lacks, and does not wait for it.
+/// Starts a process that requests missing resources again. Does not wait for it.
 pub(crate) fn start_retry(retry: &Retry) -> Result<()> {
     use std::os::unix::process::CommandExt;
     let program = program()?;
     let failed =
         |error: io::Error| ViewError::NoEngine { why: format!("{}: {error}", program.display()) };
     let json = serde_json::to_vec(retry).map_err(|error| failed(error.into()))?;
-    // In a group of its own: an interrupt of this command is not meant for it.
+    // In its own process group, so that an interrupt of this command does not reach it.
     let spawned = Command::new(&program)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -105,23 +108,23 @@ pub(crate) fn start_retry(retry: &Retry) -> Result<()> {
     asked
         .and_then(|mut input| write_frame(&mut input, protocol::RETRY, &[&json]))
         .map_err(failed)?;
-    // A process that lives on collects it; one that ends leaves that to the system.
+    // Reaps the child if this process outlives it.
     std::thread::spawn(move || child.wait());
     Ok(())
 }
 
 #[cfg(test)]
-type StandIn = Box<dyn Fn(&Request) -> Result<Made>>;
+type MockEngine = Box<dyn Fn(&Request) -> Result<Made>>;
 
 #[cfg(test)]
 thread_local! {
-    static STAND_IN: std::cell::RefCell<Option<StandIn>> = const { std::cell::RefCell::new(None) };
+    static MOCK_ENGINE: std::cell::RefCell<Option<MockEngine>> = const { std::cell::RefCell::new(None) };
 }
 
-/// Has this thread's pages laid out by a function instead of a process.
+/// Replaces the engine's process by a function, in this thread.
 #[cfg(test)]
-pub(crate) fn stand_in(instead: Option<StandIn>) {
-    STAND_IN.set(instead);
+pub(crate) fn mock_engine(engine: Option<MockEngine>) {
+    MOCK_ENGINE.set(engine);
 }
 
 fn spawn() -> Result<Child> {
@@ -134,7 +137,8 @@ fn spawn() -> Result<Child> {
     spawned.map_err(|error| ViewError::NoEngine { why: format!("{}: {error}", program.display()) })
 }
 
-/// The engine's program: named by the environment, else beside this one, else on the path.
+/// Returns the engine's program: the one in the environment variable, next to this program, or on
+/// the path.
 fn program() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os(ENGINE_VARIABLE).filter(|name| !name.is_empty()) {
         return Ok(named.into());
@@ -148,7 +152,7 @@ fn program() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|d| d.join(ENGINE_NAME)).find(|p| p.is_file());
     found.ok_or_else(|| ViewError::NoEngine {
-        why: format!("there is no {ENGINE_NAME} beside this program or on the path"),
+        why: format!("no {ENGINE_NAME} next to this program or on the path"),
     })
 }
 
@@ -171,12 +175,12 @@ fn read_answer(mut output: ChildStdout, stage: &(dyn Fn(&str) + Sync)) -> io::Re
             protocol::FONT => parts.push(part(PartKind::Font, &content)?),
             protocol::IMAGE => parts.push(part(PartKind::Image, &content)?),
             protocol::END => break,
-            _ => return Err(io::Error::other("it speaks another language")),
+            _ => return Err(io::Error::other("unknown frame")),
         }
     }
     match (answer, block) {
         (Some(answer), Some(block)) => Ok(Ok(Made { answer, block, document, parts })),
-        _ => Err(io::Error::other("it said nothing")),
+        _ => Err(io::Error::other("incomplete answer")),
     }
 }
 
@@ -185,7 +189,7 @@ fn part(kind: PartKind, content: &[u8]) -> io::Result<Part> {
     Ok(Part { kind, hash: *hash, data: Blob::new(Arc::new(data.to_vec())) })
 }
 
-/// How the engine ended, for people.
+/// Describes how the engine ended, for people.
 fn ending(
     status: Option<ExitStatus>,
     error: &io::Error,
@@ -208,10 +212,10 @@ fn ending(
     }
 }
 
-/// How often it is asked whether somebody still waits.
-const ASKED_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which the watcher checks whether the caller has given up.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A child that is killed when its time is over.
+/// A child process that is killed on a timeout.
 struct Watched {
     child: Mutex<Option<Child>>,
     done: Mutex<Done>,
@@ -223,7 +227,7 @@ enum Done {
     No,
     Yes,
     Overdue,
-    GivenUp,
+    Cancelled,
 }
 
 impl Watched {
@@ -235,17 +239,17 @@ impl Watched {
         }
     }
 
-    /// Returns when it is done, or was killed.
-    fn watch(&self, timeout: Duration, given_up: &(dyn Fn() -> bool + Sync)) {
+    /// Waits until the child is done, or kills it.
+    fn watch(&self, timeout: Duration, cancelled: &(dyn Fn() -> bool + Sync)) {
         let end = Instant::now() + timeout;
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         while *done == Done::No {
             let left = end.saturating_duration_since(Instant::now());
-            *done = match (left.is_zero(), given_up()) {
+            *done = match (left.is_zero(), cancelled()) {
                 (true, _) => Done::Overdue,
-                (_, true) => Done::GivenUp,
+                (_, true) => Done::Cancelled,
                 _ => {
-                    let wait = left.min(ASKED_EVERY);
+                    let wait = left.min(POLL_INTERVAL);
                     let waited = self.changed.wait_timeout(done, wait);
                     done = waited.unwrap_or_else(PoisonError::into_inner).0;
                     continue;
@@ -254,7 +258,7 @@ impl Watched {
             drop(done);
             let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(child) = child.as_mut() {
-                // It may have ended by itself.
+                // An error is ignored: the child may have exited.
                 let _ = child.kill();
             }
             return;
@@ -270,21 +274,22 @@ impl Watched {
         self.changed.notify_all();
     }
 
-    /// It may end by itself.
+    /// Lets the child exit by itself, and reaps it.
     fn leave(self) {
         if let Some(mut child) = self.take_child() {
             std::thread::spawn(move || child.wait());
         }
     }
 
-    /// Ends it, if it has not ended; gives how it did, and whether it was killed here.
+    /// Kills the child if it has not exited. Returns its status, and whether `watch` killed it.
     fn end(self) -> (Option<ExitStatus>, Done) {
         let done = *self.done.lock().unwrap_or_else(PoisonError::into_inner);
         let status = self.take_child().and_then(|mut child| {
             if let Ok(Some(status)) = child.try_wait() {
                 return Some(status);
             }
-            // Its pipe is closed: it has ended or is about to. A moment for that, so that the reason is its own.
+            // The pipe is closed, so the child has exited or is about to. Wait briefly, so that the
+            // status shows the child's own reason.
             std::thread::sleep(Duration::from_millis(100));
             match child.try_wait() {
                 Ok(Some(status)) => Some(status),

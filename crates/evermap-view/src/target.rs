@@ -1,4 +1,4 @@
-//! What a user names: an address, a file, or something in the store.
+//! Resolves a name that the user gives: an address, a file, or an object in the store.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -7,38 +7,40 @@ use evermap::Store;
 use url::Url;
 
 use crate::home::{self, is_home};
-use crate::keep;
+use crate::page_store;
 use crate::{Result, ViewError};
 
-/// What is to be shown.
+/// A page to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its address, without the fragment.
+    /// Address, without the fragment.
     pub url: Url,
     /// The `#fragment`, without the `#`.
     pub fragment: Option<String>,
-    /// A document of the store that is shown as it is, instead of what the address leads to now.
+    /// Document in the store to show instead of fetching the address.
     pub document: Option<String>,
 }
 
 impl Target {
-    /// What an address leads to.
+    /// Returns the target at an address.
     pub fn of_url(mut url: Url) -> Target {
         let fragment = url.fragment().map(str::to_string);
         url.set_fragment(None);
         Target { url, fragment, document: None }
     }
 
-    /// A document of the store, shown as it is. Its relative addresses are relative to where it came from.
+    /// Returns the target for a document or page in the store. Relative addresses are resolved
+    /// against the document's source.
     ///
     /// # Errors
-    /// If the store has no page and no document of this name, or cannot read it.
+    /// Fails if the store has no page and no document of this name, or can't read it.
     pub fn named(name: &str, store: &Store) -> Result<Target> {
-        keep::target_named(store, name)?.ok_or_else(|| not_found(name, "no object of the store"))
+        page_store::target_named(store, name)?
+            .ok_or_else(|| not_found(name, "no such object in the store"))
     }
 
-    /// The address under which its pages are kept. A document of the store has another than the file or the
-    /// server that it came from, which may have changed since.
+    /// Returns the address under which the target's pages are stored. A document of the store has a
+    /// different key than its source file or server, whose content may have changed since.
     pub fn key(&self) -> Cow<'_, Url> {
         match &self.document {
             None => Cow::Borrowed(&self.url),
@@ -50,11 +52,12 @@ impl Target {
         }
     }
 
-    /// What `name` means: an address, if it has a scheme; else a file, if there is one; else what is called so in the
-    /// store; else a host, if it looks like one. Costs a look at the file system and one at the store's catalog.
+    /// Resolves `name`: an address if it has a scheme; else a file if one exists; else an object of
+    /// this name in the store; else a host if it looks like one. Costs a `stat` and a catalog
+    /// lookup.
     ///
     /// # Errors
-    /// When it is none of these.
+    /// Fails if it is none of these.
     pub fn find(name: &str, store: Option<&Store>) -> Result<Target> {
         let name = name.trim();
         let (scheme, rest) = name.split_once(':').unwrap_or_default();
@@ -64,12 +67,12 @@ impl Target {
             if scheme != "evermap" || is_home(&url) {
                 return Ok(Target::of_url(url));
             }
-            // As a user types it, or as a page links to it.
+            // The name may be as typed by a user, or percent-encoded in a link.
             let object = match kept(rest, store)? {
                 None => kept(&home::name_in(rest), store)?,
                 found => found,
             };
-            return object.ok_or_else(|| not_found(name, "no object of the store"));
+            return object.ok_or_else(|| not_found(name, "no such object in the store"));
         }
         let (path, fragment) = match name.split_once('#') {
             Some((path, fragment)) if !Path::new(name).exists() => (path, Some(fragment)),
@@ -79,11 +82,11 @@ impl Target {
             let path = std::fs::canonicalize(path)
                 .map_err(|source| ViewError::File { path: path.into(), source })?;
             let url = Url::from_file_path(&path)
-                .map_err(|()| not_found(name, "its path is no address"))?;
+                .map_err(|()| not_found(name, "its path can't be written as a URL"))?;
             return Ok(Target { url, fragment: fragment.map(str::to_string), document: None });
         }
         if let Some(target) =
-            store.map(|store| keep::target_named(store, name)).transpose()?.flatten()
+            store.map(|store| page_store::target_named(store, name)).transpose()?.flatten()
         {
             return Ok(target);
         }
@@ -92,12 +95,12 @@ impl Target {
         {
             return Ok(Target::of_url(url));
         }
-        Err(not_found(name, "no file, no object of the store, and no address"))
+        Err(not_found(name, "not a file, not an object of the store, and not an address"))
     }
 }
 
 fn kept(name: &str, store: Option<&Store>) -> Result<Option<Target>> {
-    let found = store.map(|store| keep::target_named(store, name)).transpose()?;
+    let found = store.map(|store| page_store::target_named(store, name)).transpose()?;
     Ok(found.flatten())
 }
 
@@ -105,10 +108,11 @@ fn not_found(name: &str, why: &str) -> ViewError {
     ViewError::NotFound { name: name.to_string(), why: why.to_string() }
 }
 
-/// What files end with that can be shown. A name of this kind that is no file is a mistyped file, and no host.
+/// Extensions of files that can be shown. A name with one of these is a mistyped file rather than a
+/// host.
 const FILE_ENDINGS: [&str; 9] = ["html", "htm", "xhtml", "xml", "txt", "png", "jpg", "gif", "svg"];
 
-/// `example.org/page`, `localhost:8000`.
+/// Returns true for names such as `example.org/page` and `localhost:8000`.
 fn looks_like_host(name: &str) -> bool {
     let host = name.split(['/', '?', '#']).next().unwrap_or_default();
     if host.rsplit('.').next().is_some_and(|ending| FILE_ENDINGS.contains(&ending)) {
@@ -126,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_told_from_a_mistyped_file() {
+    fn hosts_are_distinguished_from_mistyped_files() {
         for host in
             ["example.org", "example.org/page.html", "localhost:8000", "www.example.co.uk?q"]
         {

@@ -1,4 +1,4 @@
-//! A visit to a page: warm if what is kept of it is good, else cold.
+//! Visits a page: warm if the stored page is valid, else cold.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -7,13 +7,13 @@ use evermap::Store;
 use evermap_dom::{NewBlock, Source};
 use url::Url;
 
-use crate::fetch::{FetchOptions, Fetcher, Still};
-use crate::home::{Given, INTERFACE, Listing, is_home};
-use crate::keep::{self, Found, Keep, RetryNote, SlowPage, StoreParts};
+use crate::fetch::{FetchOptions, Fetcher, StampCheck};
+use crate::home::{GeneratedPage, INTERFACE, Listing, is_home};
 use crate::layout::Layout;
-use crate::manifest::{Manifest, Missing, Open, Verdict, engine_version};
+use crate::manifest::{Manifest, MissingPolicy, Unresolved, Verdict, engine_version};
 use crate::notes::in_lines;
 use crate::page::{Part, PartKind};
+use crate::page_store::{self, PageBatch, RetryNote, SlowPage, StoreParts, StoredPage};
 use crate::paint::{Page, Painter, Parts, SharedBytes};
 use crate::protocol::{OwnDocument, Request, Retry, Times};
 use crate::prune::prune;
@@ -24,49 +24,50 @@ use crate::{Result, ViewError};
 #[cfg(test)]
 mod damage;
 
-/// Rows of a page whose pixels are kept: some screens.
+/// Maximum number of rows whose pixels are stored; several screens.
 const STRIP_ROWS_MAX: u32 = 4096;
 
-/// Pages that are kept take no more than this, with their fonts and images.
+/// Maximum size of all stored pages with their fonts and images.
 const PAGES_BYTES_MAX: u64 = 2 << 30;
-/// Another process that keeps the same page is waited for this long, in steps.
-const KEEPING_WAITS_MAX: Duration = Duration::from_secs(5);
-const KEEPING_WAITS: Duration = Duration::from_millis(20);
-/// So many times the time of laying a page out, and a disk counts as too slow for it: times vary.
-const SLOWER: f64 = 1.25;
+/// Timeout and polling interval while another process stores the same page.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+const STORE_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Factor by which a warm visit must exceed the cold one before the disk counts as too slow. Times
+/// vary by less.
+const SLOW_DISK_FACTOR: f64 = 1.25;
 
-/// What of a kept page is used.
+/// Layers of a stored page to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layers {
-    /// The document's tables: the page is styled and laid out.
+    /// Only the document's tables. The page is styled and laid out.
     Document,
-    /// The page block too: the page is painted.
+    /// Also the page block. The page is painted.
     Block,
-    /// The strips too: the page is copied.
+    /// Also the strips. The first screens are copied.
     #[default]
     All,
 }
 
-/// How pages are visited.
+/// Options of a visit.
 #[derive(Clone, Debug)]
 pub struct VisitOptions {
     /// Never use the network.
     pub offline: bool,
-    /// Take nothing that is kept; ask the servers about everything.
+    /// Ignore stored pages and revalidate every cached response.
     pub reload: bool,
-    /// Lay the page out even when what is kept is good. What is kept of its resources is used.
+    /// Lay the page out even if the stored page is valid. Cached resources are used.
     pub cold: bool,
-    /// What of a kept page is used.
+    /// Layers of a stored page to use.
     pub layers: Layers,
-    /// Most bytes of a page.
+    /// Maximum size of a page, in bytes.
     pub page_bytes_max: u64,
-    /// How long the page itself may take.
+    /// Time limit for the page itself.
     pub timeout: Duration,
-    /// How long its resources may hold it up.
+    /// Time that resources may delay the page.
     pub resources_timeout: Duration,
-    /// How long the engine may take in all.
+    /// Time limit for the engine.
     pub engine_timeout: Duration,
-    /// Most bytes of the engine's memory.
+    /// Memory limit of the engine.
     pub memory_bytes_max: u64,
 }
 
@@ -86,35 +87,38 @@ impl Default for VisitOptions {
     }
 }
 
-/// A page, ready to be painted, and how it came about.
+/// A page that is ready to be painted, and a report of how it was obtained.
 pub struct Visit {
     /// The page.
     pub page: Arc<Page>,
-    /// Its address, after redirects.
+    /// Address after redirects.
     pub url: Url,
-    /// Whether it was kept.
+    /// True if the page came from the store.
     pub warm: bool,
-    /// What decided that; and what could not be asked, is missing or was refused. For people.
+    /// Messages for people: the reason for a warm or cold visit first, then resources that could
+    /// not be checked, are missing or were denied.
     pub reasons: Vec<String>,
-    /// Resources that servers did not give: the page is shown without them.
+    /// Number of resources that servers did not deliver. The page is shown without them.
     pub missing: usize,
-    /// Opening what is kept, and looking whether it is good.
+    /// Time to open and check the stored page.
     pub open_ms: f64,
-    /// What the engine did, on a cold visit.
+    /// Durations of the engine's steps on a cold visit.
     pub times: Option<Times>,
-    /// What the cold visit took that made the page, with its painting if [`Visit::painted`] was called.
+    /// Duration of the cold visit that made the page. Includes painting if [`Visit::painted`] was
+    /// called.
     pub cold_ms: f64,
     warm_ms: f64,
     start: Instant,
     target: Target,
     layout: Layout,
-    /// What is to be kept of a cold visit.
-    keeping: Option<Box<Made>>,
-    /// What this page lacks is to be asked for again, in the background.
+    /// Output of a cold visit that has yet to be stored.
+    unsaved: Option<Box<Made>>,
+    /// Missing resources to request again in the background.
     retry: Option<Box<Retry>>,
 }
 
-/// Fonts and images of a page that was just made: what the engine did not send is kept already.
+/// Fonts and images of a page that was just made. The engine does not send those that are stored
+/// already.
 struct MadeParts {
     sent: Vec<Part>,
     kept: Option<StoreParts>,
@@ -127,32 +131,34 @@ impl Parts for MadeParts {
             (Some(part), _) => Ok(part.data.clone().into_raw_parts().0),
             (None, Some(kept)) => kept.load(kind, hash),
             (None, None) => Err(ViewError::MissingPart {
-                object: keep::part_name(kind, hash),
+                object: page_store::part_name(kind, hash),
                 why: "the engine did not send it".to_string(),
             }),
         }
     }
 }
 
-/// Who watches a visit.
+/// Callbacks of a visit's caller.
 #[derive(Clone, Copy)]
 pub(crate) struct Watch<'a> {
-    /// Is told the stage that was reached.
+    /// Receives the name of each stage that is reached.
     pub stage: &'a (dyn Fn(&str) + Sync),
-    /// Whether nobody waits for the page any longer: the engine is stopped then.
-    pub given_up: &'a (dyn Fn() -> bool + Sync),
+    /// Returns true once the page is no longer wanted. The engine is stopped then.
+    pub cancelled: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// Shows `target` in a window of `layout`. `store` is where pages are kept; without one every visit is cold. `stage` is told
-/// how far it is.
+/// Visits `target` for a window of `layout`. Pages are stored in `store`; without a store every
+/// visit is cold. `stage` receives the name of each stage.
 ///
-/// A warm visit costs the opening of an object and a look at each thing that the page was made from; a cold one a process
-/// that lays it out. What is kept is verified when it is used, so that painting a warm page can find damage
-/// ([`ViewError::is_flaw`]); then a visit with [`cold`](VisitOptions::cold) makes anew what is damaged.
-/// [`visit_whole`] does that before it returns.
+/// A warm visit costs opening an object and checking each resource that the page was made from. A
+/// cold visit costs a process that lays the page out. Stored data is verified at its first use, so
+/// painting a warm page can fail with [`ViewError::is_damage`]. Another visit with
+/// [`cold`](VisitOptions::cold) then replaces the damaged data. [`visit_verified`] does this before it
+/// returns.
 ///
 /// # Errors
-/// When there is no page: see [`ViewError`]. That nothing can be kept is no error here.
+/// Fails if there is no page, see [`ViewError`]. A store that can't be written is not an error
+/// here.
 pub fn visit(
     target: &Target,
     layout: Layout,
@@ -160,15 +166,15 @@ pub fn visit(
     options: &VisitOptions,
     stage: &(dyn Fn(&str) + Sync),
 ) -> Result<Visit> {
-    visit_watched(target, layout, store, options, &Watch { stage, given_up: &|| false })
+    visit_watched(target, layout, store, options, &Watch { stage, cancelled: &|| false })
 }
 
-/// Like [`visit`], but verifies a warm page with all that it is painted from, and lays it out anew if something of it is
-/// damaged or missing. Costs a look at all bytes that are kept of it.
+/// Like [`visit`], but verifies all stored data that a warm page is painted from. Lays the page out
+/// again if any of it is damaged or missing. Costs reading all stored bytes of the page.
 ///
 /// # Errors
-/// As [`visit`].
-pub fn visit_whole(
+/// Same errors as [`visit`].
+pub fn visit_verified(
     target: &Target,
     layout: Layout,
     store: Option<&Store>,
@@ -177,13 +183,13 @@ pub fn visit_whole(
 ) -> Result<Visit> {
     let visited = visit(target, layout, store, options, stage)?;
     match visited.page.verify() {
-        Err(flaw) if visited.warm => {
+        Err(damage) if visited.warm => {
             let options = VisitOptions { cold: true, ..options.clone() };
             let mut anew = visit(target, layout, store, &options, stage)?;
-            anew.made_anew(&flaw);
+            anew.set_repair_reason(&damage);
             Ok(anew)
         }
-        Err(flaw) => Err(flaw),
+        Err(damage) => Err(damage),
         Ok(()) => Ok(visited),
     }
 }
@@ -200,46 +206,48 @@ pub(crate) fn visit_watched(
         (true, None) => Some(Listing::default()),
         _ => None,
     };
-    let ask = Ask { target, layout, store, options };
+    let request = VisitRequest { target, layout, store, options };
     let key = listing.as_ref().map(Listing::key);
-    let given = |listing: &Listing| Given { key: listing.key(), html: listing.html(store) };
-    ask.visit(key.as_deref(), &|| listing.as_ref().map(given), watch)
+    let generate =
+        |listing: &Listing| GeneratedPage { key: listing.key(), html: listing.html(store) };
+    request.visit(key.as_deref(), &|| listing.as_ref().map(generate), watch)
 }
 
-/// A page that is written in the font of the window's own text.
+/// Visits a page that is written in the font of the window's own text.
 pub(crate) fn interface_page(store: &Store, watch: &Watch<'_>) -> Result<Visit> {
     let url = Url::parse(INTERFACE).map_err(|error| ViewError::InvalidPage(error.to_string()))?;
-    let ask = Ask {
+    let request = VisitRequest {
         target: &Target::of_url(url),
         layout: Layout { width: 64, height: 64, scale: 1.0 },
         store: Some(store),
         options: &VisitOptions { offline: true, ..VisitOptions::default() },
     };
-    ask.visit(Some(INTERFACE), &|| Some(Given::interface()), watch)
+    request.visit(Some(INTERFACE), &|| Some(GeneratedPage::interface()), watch)
 }
 
-/// What a visit is about.
+/// Parameters of a visit.
 #[derive(Clone, Copy)]
-struct Ask<'a> {
+struct VisitRequest<'a> {
     target: &'a Target,
     layout: Layout,
     store: Option<&'a Store>,
     options: &'a VisitOptions,
 }
 
-impl Ask<'_> {
-    /// Warm if it can be. A page that is made here, and not fetched, has a `key`, and is `given` if it is not kept.
+impl VisitRequest<'_> {
+    /// Visits the page, warm if possible. A generated page has a `key`; `generate` returns its content
+    /// if it is not stored.
     fn visit(
         &self,
         key: Option<&str>,
-        given: &dyn Fn() -> Option<Given>,
+        generate: &dyn Fn() -> Option<GeneratedPage>,
         watch: &Watch<'_>,
     ) -> Result<Visit> {
         let start = Instant::now();
         let mut reasons = Vec::new();
         let kept = match self.store {
-            _ if self.options.reload => Err("a reload was asked for".to_string()),
-            _ if self.options.cold => Err("a cold visit was asked for".to_string()),
+            _ if self.options.reload => Err("a reload was requested".to_string()),
+            _ if self.options.cold => Err("a cold visit was requested".to_string()),
             _ if self.options.layers == Layers::Document => {
                 Err("only the document is used".to_string())
             }
@@ -254,9 +262,9 @@ impl Ask<'_> {
             }
             Err(why) => reasons.push(why),
         }
-        let given = given();
-        let key = given.as_ref().map(|given| given.key.clone());
-        let mut made = self.cold(given.map(|given| given.html), watch)?;
+        let generated = generate();
+        let key = generated.as_ref().map(|page| page.key.clone());
+        let mut made = self.cold(generated.map(|page| page.html), watch)?;
         if let (Some(key), Some(page)) = (key, made.answer.resources.first_mut()) {
             page.url = key;
         }
@@ -280,45 +288,45 @@ impl Ask<'_> {
             start,
             target: self.target.clone(),
             layout: self.layout,
-            keeping: Some(Box::new(made)),
+            unsaved: Some(Box::new(made)),
             retry: None,
         })
     }
 
-    /// The kept page, if it is good; else why not.
+    /// Returns the stored page if it is valid, else the reason why it is not.
     fn warm(&self, store: &Store, key: Option<&str>) -> std::result::Result<Visit, String> {
         if let Some(slow) = SlowPage::of(store, &self.target.key(), self.layout, now_ns()) {
             let [warm, cold] = [slow.warm_us, slow.cold_us].map(|us| us as f64 / 1e3);
             return Err(format!(
-                "from this disk it took {warm:.0} ms to show what is kept, and {cold:.0} ms to lay it out"
+                "reading the stored page from this disk took {warm:.0} ms, laying it out {cold:.0} ms"
             ));
         }
-        let found = Found::open(store, &self.target.key(), self.layout)?;
+        let found = StoredPage::open(store, &self.target.key(), self.layout)?;
         let manifest = found.manifest()?;
         if !self.options.offline && manifest.was_offline() {
-            return Err("it was laid out without the network".to_string());
+            return Err("it was laid out offline".to_string());
         }
-        let (open, note) = self.judge(store, &manifest)?;
+        let (unresolved, note) = self.judge(store, &manifest)?;
         let first = manifest.resources.first().map(|page| page.url.as_str());
         if key.is_some() && key != first {
-            return Err("what it lists has changed".to_string());
+            return Err("its list has changed".to_string());
         }
         let with_strips = self.options.layers == Layers::All;
         let page = found.page(with_strips).map_err(|error| error.to_string())?;
         let url = Url::parse(&manifest.final_url).map_err(|error| error.to_string())?;
-        let mut reasons = vec!["nothing that it was made from has changed".to_string()];
-        reasons.extend(in_lines(&open.missing));
-        reasons.extend(in_lines(&open.unknown));
-        let retry = self.retry(store, &manifest, &open, note);
+        let mut reasons = vec!["none of its resources has changed".to_string()];
+        reasons.extend(in_lines(&unresolved.missing));
+        reasons.extend(in_lines(&unresolved.unknown));
+        let retry = self.retry(store, &manifest, &unresolved, note);
         if retry.is_some() {
-            reasons.push("what is missing is asked for again in the background".to_string());
+            reasons.push("missing resources are requested again in the background".to_string());
         }
         Ok(Visit {
             page: Arc::new(page),
             url,
             warm: true,
             reasons,
-            missing: open.missing.len(),
+            missing: unresolved.missing.len(),
             open_ms: 0.0,
             times: None,
             cold_ms: manifest.cold_ms,
@@ -326,44 +334,46 @@ impl Ask<'_> {
             start: Instant::now(),
             target: self.target.clone(),
             layout: self.layout,
-            keeping: None,
+            unsaved: None,
             retry: retry.map(Box::new),
         })
     }
 
-    /// Is a kept page good? Asks no server that did not answer a moment ago, and none at all if everything is fresh.
-    /// Gives the note of the last attempt to get what is missing as well, if that was looked at.
+    /// Checks whether a stored page is valid. Asks no server if everything is fresh, and no server
+    /// that recently failed to answer. Also returns the note of the last attempt to get missing
+    /// resources, if it was read.
     fn judge(
         &self,
         store: &Store,
         manifest: &Manifest,
-    ) -> std::result::Result<(Open, Option<RetryNote>), String> {
+    ) -> std::result::Result<(Unresolved, Option<RetryNote>), String> {
         let check = |offline: bool| {
             let options = FetchOptions { offline, ..fetch_options(self.options) };
             let fetcher = Fetcher::new(options, Some(store.clone()));
-            match manifest.check(self.layout, &fetcher, Missing::Trust, None) {
-                Verdict::Good(open) => Ok(open),
+            match manifest.check(self.layout, &fetcher, MissingPolicy::AssumeMissing, None) {
+                Verdict::Good(unresolved) => Ok(unresolved),
                 Verdict::Stale(why) => Err(why),
             }
         };
-        let open = check(true)?;
-        if open.missing.is_empty() && open.unknown.is_empty() {
-            return Ok((open, None));
+        let unresolved = check(true)?;
+        if unresolved.missing.is_empty() && unresolved.unknown.is_empty() {
+            return Ok((unresolved, None));
         }
         let note = RetryNote::of(store, &self.target.key(), self.layout);
         let silent = note.is_some_and(|note| note.is_recent(now_ns()));
-        match self.options.offline || silent || open.unknown.is_empty() {
-            true => Ok((open, note)),
+        match self.options.offline || silent || unresolved.unknown.is_empty() {
+            true => Ok((unresolved, note)),
             false => Ok((check(false)?, note)),
         }
     }
 
-    /// What is to be asked for again in the background, unless it is too early for that.
+    /// Returns the request to get missing resources in the background, unless it is too early for
+    /// another attempt.
     fn retry(
         &self,
         store: &Store,
         manifest: &Manifest,
-        open: &Open,
+        unresolved: &Unresolved,
         note: Option<RetryNote>,
     ) -> Option<Retry> {
         let now_ns = now_ns();
@@ -371,7 +381,7 @@ impl Ask<'_> {
             return None;
         }
         let is_due = manifest.absent().any(|missing| missing.is_due(now_ns));
-        if !is_due && open.unknown.is_empty() {
+        if !is_due && unresolved.unknown.is_empty() {
             return None;
         }
         Some(Retry {
@@ -386,19 +396,19 @@ impl Ask<'_> {
 
     /// Returns the kept document of the address, unless its source is known to have changed.
     fn own_document(&self, store: &Store) -> Option<OwnDocument> {
-        let found = Found::open(store, &self.target.key(), self.layout).ok()?;
+        let found = StoredPage::open(store, &self.target.key(), self.layout).ok()?;
         let manifest = found.manifest().ok()?;
         let page = manifest.resources.into_iter().next()?;
-        let document = keep::document(store, &self.target.url)?;
+        let document = page_store::document(store, &self.target.url)?;
         if page.stamp.hash().is_some_and(|hash| *hash != document.source().hash) {
             return None;
         }
         let fetcher = Fetcher::new(fetch_options(self.options), Some(store.clone()));
         match page.stamp.check(&fetcher, None) {
-            Still::Changed(_) => None,
-            // A server that does not answer leaves what is kept of it good, as on a warm visit.
-            Still::Same | Still::Unknown(_) => Some(OwnDocument {
-                name: keep::document_name(&self.target.url),
+            StampCheck::Changed(_) => None,
+            // A server that does not answer leaves the stored document valid, as on a warm visit.
+            StampCheck::Same | StampCheck::Unknown(_) => Some(OwnDocument {
+                name: page_store::document_name(&self.target.url),
                 final_url: manifest.final_url,
                 stamp: page.stamp,
             }),
@@ -406,7 +416,7 @@ impl Ask<'_> {
     }
 
     fn cold(&self, html: Option<String>, watch: &Watch<'_>) -> Result<Made> {
-        let Ask { target, layout, store, options } = *self;
+        let VisitRequest { target, layout, store, options } = *self;
         let own_document = store
             .filter(|_| options.layers == Layers::Document && !options.reload)
             .and_then(|store| self.own_document(store));
@@ -429,7 +439,8 @@ impl Ask<'_> {
 }
 
 impl Visit {
-    /// To be called as soon as the pixels of the first screen are there: with them the visit ends.
+    /// Records the duration of the visit. Call this as soon as the pixels of the first screen are
+    /// painted.
     pub fn painted(&mut self) {
         let took_ms = milliseconds(self.start);
         match self.warm {
@@ -438,9 +449,10 @@ impl Visit {
         }
     }
 
-    /// Says why this cold visit was made: what was kept of the page has this flaw.
-    pub fn made_anew(&mut self, flaw: &ViewError) {
-        let said = flaw.to_string();
+    /// Replaces the first reason by `damage`: the damage of the stored page that caused this cold
+    /// visit.
+    pub fn set_repair_reason(&mut self, damage: &ViewError) {
+        let said = damage.to_string();
         let cause = said.split("; ").next().unwrap_or_default().to_string();
         match self.reasons.first_mut() {
             Some(first) => *first = cause,
@@ -448,14 +460,15 @@ impl Visit {
         }
     }
 
-    /// Notes it if a kept page has taken longer than laying it out, for it came from a slow disk: until tomorrow it is laid
-    /// out then, and the reason says so. To be called when the page is on the screen. Gives whether that is so.
+    /// Writes a note if reading the stored page took longer than laying it out, because the disk is
+    /// slow. Visits lay the page out for the next 24 hours then, and give this reason. Call this
+    /// when the page is on the screen. Returns true if the note was written.
     ///
     /// # Errors
-    /// When it can't be noted.
-    pub fn note_slowness(&self, store: &Store) -> Result<bool> {
-        let slower = self.warm && self.warm_ms > self.cold_ms * SLOWER;
-        // Without having waited for a disk, it was busy with something else.
+    /// Fails if the store can't be written.
+    pub fn note_slow_disk(&self, store: &Store) -> Result<bool> {
+        let slower = self.warm && self.warm_ms > self.cold_ms * SLOW_DISK_FACTOR;
+        // If no byte came from a disk, something else caused the delay.
         if !slower || disk_bytes_read() == Some(0) {
             return Ok(false);
         }
@@ -465,14 +478,14 @@ impl Visit {
         Ok(true)
     }
 
-    /// Begins to ask for what a kept page lacks, in a process of its own that outlives this one; if something has come,
-    /// the page is laid out and kept anew, for the next visit. To be called when the page is on the screen. Gives whether
-    /// that was begun: it is not if nothing is missing, or it was tried a moment ago.
+    /// Starts a separate process that requests missing resources and outlives this one. If one has
+    /// arrived, the process lays the page out and stores it for the next visit. Call this when the
+    /// page is on the screen. Returns false if nothing is missing or the last attempt was recent.
     ///
-    /// Costs the start of a process.
+    /// Costs starting a process.
     ///
     /// # Errors
-    /// When the engine's program can't be started.
+    /// Fails if the engine's program can't be started.
     pub fn retry_missing(&self) -> Result<bool> {
         match &self.retry {
             Some(retry) => run_engine::start_retry(retry).map(|()| true),
@@ -480,22 +493,23 @@ impl Visit {
         }
     }
 
-    /// Whether there is something to keep.
-    pub fn is_to_be_kept(&self) -> bool {
-        self.keeping.is_some()
+    /// Returns true if this visit has a new page to store.
+    pub fn has_unsaved_page(&self) -> bool {
+        self.unsaved.is_some()
     }
 
-    /// Keeps a page that was just made, with the pixels of its first screens, which are painted for that. To be called
-    /// when the page is on the screen. Gives why nothing was kept, if nothing was.
+    /// Stores a page that was just made, with the pixels of its first screens, which are painted
+    /// for this purpose. Call this when the page is on the screen. Returns the reason if the page
+    /// must not be stored.
     ///
-    /// Costs the painting of the rows whose pixels are kept, and a commit.
+    /// Costs painting the rows whose pixels are stored, and a commit.
     ///
     /// # Errors
-    /// When the store can't be written (a full disk, say) or the page not painted. Nothing of it is kept then, and nothing
-    /// else is lost.
-    pub fn keep(&mut self, store: &Store, painter: &mut Painter) -> Result<Option<String>> {
-        let Some(keeping) = self.keeping.take() else { return Ok(None) };
-        let made = *keeping;
+    /// Fails if the store can't be written (on a full disk, for example) or the page can't be
+    /// painted. Nothing is stored then, and older data is unchanged.
+    pub fn save(&mut self, store: &Store, painter: &mut Painter) -> Result<Option<String>> {
+        let Some(unsaved) = self.unsaved.take() else { return Ok(None) };
+        let made = *unsaved;
         let (target, layout) = (&self.target, self.layout);
         if let Some(why) = made.answer.keepable {
             return Ok(Some(why));
@@ -524,7 +538,7 @@ impl Visit {
             };
             (bytes.as_bytes(), source)
         });
-        let keep = Keep {
+        let batch = PageBatch {
             url: &target.key(),
             layout,
             manifest: &manifest,
@@ -534,23 +548,23 @@ impl Visit {
             document: document.as_ref().map(|(block, source)| NewBlock { block, source }),
         };
         let start = Instant::now();
-        while let Err(error) = keep.commit(store) {
-            // Another process keeps the same page now.
+        while let Err(error) = batch.commit(store) {
+            // Another process is storing the same page.
             let busy = matches!(&error, ViewError::Store(evermap::Error::Busy { .. }));
-            if !busy || start.elapsed() > KEEPING_WAITS_MAX {
+            if !busy || start.elapsed() > STORE_TIMEOUT {
                 return Err(error);
             }
-            std::thread::sleep(KEEPING_WAITS);
+            std::thread::sleep(STORE_POLL_INTERVAL);
         }
-        // The page is kept. A note that stays costs it its warmth until tomorrow, nothing else.
+        // The page is stored. If the note can't be removed, visits stay cold until it expires.
         if let Err(error) = SlowPage::correct(store, &target.key(), layout, self.cold_ms * 1e3) {
-            tracing::debug!(%error, "a note of a slow disk stays");
+            tracing::debug!(%error, "can't remove the note of a slow disk");
         }
-        // A process that keeps many pages tidies up once: the bound is not a sharp one.
-        static TIDIED: std::sync::Once = std::sync::Once::new();
-        let mut tidied = Ok(0);
-        TIDIED.call_once(|| tidied = prune(store, PAGES_BYTES_MAX));
-        tidied.map(|_| None)
+        // Prunes once per process, so the bound may be exceeded for a while.
+        static PRUNED: std::sync::Once = std::sync::Once::new();
+        let mut pruned = Ok(0);
+        PRUNED.call_once(|| pruned = prune(store, PAGES_BYTES_MAX));
+        pruned.map(|_| None)
     }
 }
 
@@ -563,7 +577,7 @@ pub(crate) fn fetch_options(options: &VisitOptions) -> FetchOptions {
     }
 }
 
-/// Bytes that this process had fetched from disks, if the kernel says it.
+/// Returns the bytes that this process has read from disks, if the kernel reports it.
 fn disk_bytes_read() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "))?;

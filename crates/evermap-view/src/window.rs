@@ -1,7 +1,8 @@
-//! The program's window: a toolbar, a page, a status line.
+//! The viewer's window: a toolbar, the page and a status line.
 //!
-//! The window asks a [`Browse`] for pages, on threads of their own, and paints what comes. What it does about an event is
-//! decided in `state`, without a windowing system; `winit` alone knows that there is one.
+//! The window requests pages from a [`Browse`] on worker threads and paints the results. `state`
+//! decides how to handle each event, without a windowing system. Only `winit` talks to the
+//! windowing system.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -10,11 +11,11 @@
 //! use evermap_view::window::{Browse, Reuse, Visit, Waiting, WindowOptions, run};
 //! use evermap_view::{Layout, Result, ViewError};
 //!
-//! struct Nothing;
+//! struct NoPages;
 //!
-//! impl Browse for Nothing {
+//! impl Browse for NoPages {
 //!     fn visit(&self, address: &str, _: Layout, _: Reuse, _: &Waiting) -> Result<Visit> {
-//!         let why = "there is nothing here".to_string();
+//!         let why = "this example has no pages".to_string();
 //!         Err(ViewError::NotFound { name: address.to_string(), why })
 //!     }
 //!
@@ -23,8 +24,8 @@
 //!     }
 //! }
 //!
-//! // Opens a window, and comes back when it is closed.
-//! run(Arc::new(Nothing), "https://example.org/", WindowOptions::default())?;
+//! // Opens a window and returns when it is closed.
+//! run(Arc::new(NoPages), "https://example.org/", WindowOptions::default())?;
 //! # Ok::<(), ViewError>(())
 //! ```
 

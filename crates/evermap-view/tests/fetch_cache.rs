@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use evermap::Store;
-use evermap_view::fetch::{CameFrom, Cause, FetchOptions, Fetched, Fetcher, Origin, Purpose};
+use evermap_view::fetch::{Cause, FetchOptions, FetchSource, Fetched, Fetcher, Origin, Purpose};
 use support::server::{Reply, Server};
 use support::{assert_passed, cause, given, image, keeping, offline, options, page, store_in};
 use url::Url;
@@ -21,7 +21,7 @@ use url::Url;
 fn visit(store: &Store, url: &Url) -> Fetched {
     let fetcher = keeping(store);
     let fetched = page(&fetcher, url).unwrap();
-    assert_eq!(fetcher.keep().problem, None);
+    assert_eq!(fetcher.flush_cache().problem, None);
     fetched
 }
 
@@ -40,9 +40,9 @@ fn what_is_fresh_is_not_asked_for_again_also_by_another_process() {
     let directory = tempfile::tempdir().unwrap();
     let store = store_in(&directory);
     let url = server.url("/page?q#first");
-    assert_eq!(visit(&store, &url).from, CameFrom::Network);
+    assert_eq!(visit(&store, &url).from, FetchSource::Network);
     let again = visit(&store, &server.url("/page?q#second"));
-    assert_eq!((again.from, again.bytes.as_ref()), (CameFrom::Cache, &b"<p>Hello"[..]));
+    assert_eq!((again.from, again.bytes.as_ref()), (FetchSource::Cache, &b"<p>Hello"[..]));
     assert_eq!(again.content_type.charset.as_deref(), Some("utf-8"));
     assert_eq!(again.status, Some(200));
     assert_eq!(kept(&store).len(), 1);
@@ -65,7 +65,7 @@ fn what_is_fresh_is_not_asked_for_again_also_by_another_process() {
 fn child_is_served_by_the_cache() {
     let (Some(store), Some(url)) = (given("EVERMAP_STORE"), given("EVERMAP_URL")) else { return };
     let fetched = visit(&Store::open(store).unwrap(), &Url::parse(&url).unwrap());
-    assert_eq!((fetched.from, fetched.bytes.as_ref()), (CameFrom::Cache, &b"<p>Hello"[..]));
+    assert_eq!((fetched.from, fetched.bytes.as_ref()), (FetchSource::Cache, &b"<p>Hello"[..]));
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn a_fetcher_serves_itself_before_it_has_kept_anything() {
     }
     assert_eq!(server.requests().len(), 1);
     assert!(kept(&store).is_empty());
-    let done = fetcher.keep();
+    let done = fetcher.flush_cache();
     assert_eq!((done.written, done.removed, done.problem), (1, 0, None));
-    assert_eq!(fetcher.keep().written, 0);
+    assert_eq!(fetcher.flush_cache().written, 0);
     // Forgetting to call it is no loss.
     let other = keeping(&store);
     page(&other, &server.url("/other")).unwrap();
@@ -125,7 +125,7 @@ fn how_long_something_is_fresh_is_what_the_server_says() {
         ("/silent", 2),
     ] {
         visit(&store, &server.url(path));
-        assert_eq!(visit(&store, &server.url(path)).from, CameFrom::Cache, "{path}");
+        assert_eq!(visit(&store, &server.url(path)).from, FetchSource::Cache, "{path}");
         assert_eq!(server.count(path), asked, "{path}");
     }
 }
@@ -170,7 +170,7 @@ fn a_stale_response_is_confirmed_by_its_entity_tag() {
     let object = store.info(&kept(&store)[0]).unwrap().uuid;
     for n in 2..5 {
         let again = visit(&store, &url);
-        assert_eq!((again.from, &again.bytes), (CameFrom::Cache, &first.bytes));
+        assert_eq!((again.from, &again.bytes), (FetchSource::Cache, &first.bytes));
         assert_eq!(again.status, Some(200));
         assert_eq!(server.requests().len(), n);
         assert_eq!(server.requests()[n - 1].header("if-none-match"), Some("\"v1\""));
@@ -219,9 +219,12 @@ fn what_has_changed_is_replaced_and_a_wrong_confirmation_believed_by_nobody() {
     });
     let directory = tempfile::tempdir().unwrap();
     let store = store_in(&directory);
-    for (now, from) in
-        [(1, CameFrom::Network), (1, CameFrom::Cache), (2, CameFrom::Network), (2, CameFrom::Cache)]
-    {
+    for (now, from) in [
+        (1, FetchSource::Network),
+        (1, FetchSource::Cache),
+        (2, FetchSource::Network),
+        (2, FetchSource::Cache),
+    ] {
         version.store(now, Ordering::Relaxed);
         let fetched = visit(&store, &server.url("/"));
         assert_eq!((fetched.from, fetched.bytes), (from, format!("\"v{now}\"").into()));
@@ -248,16 +251,16 @@ fn what_varies_is_served_to_the_same_question_only() {
         (fetched.from, fetched.bytes)
     };
     let (_, as_page) = fetch("/", Purpose::Page);
-    assert_eq!(fetch("/", Purpose::Page), (CameFrom::Cache, as_page.clone()));
+    assert_eq!(fetch("/", Purpose::Page), (FetchSource::Cache, as_page.clone()));
     let (from, as_image) = fetch("/", Purpose::Image);
-    assert_eq!(from, CameFrom::Network);
+    assert_eq!(from, FetchSource::Network);
     assert_ne!(as_image, as_page);
     // One variant is kept, the last.
-    assert_eq!(fetch("/", Purpose::Image).0, CameFrom::Cache);
-    assert_eq!(fetch("/", Purpose::Page), (CameFrom::Network, as_page));
+    assert_eq!(fetch("/", Purpose::Image).0, FetchSource::Cache);
+    assert_eq!(fetch("/", Purpose::Page), (FetchSource::Network, as_page));
     assert_eq!(kept(&store).len(), 1);
     fetch("/all", Purpose::Page);
-    assert_eq!(fetch("/all", Purpose::Page).0, CameFrom::Network);
+    assert_eq!(fetch("/all", Purpose::Page).0, FetchSource::Network);
 }
 
 #[test]
@@ -294,12 +297,12 @@ fn reloading_asks_about_what_is_fresh() {
     visit(&store, &server.url("/"));
     let reloading = FetchOptions { reload: true, ..options() };
     let fetcher = Fetcher::new(reloading, Some(store.clone()));
-    assert_eq!(page(&fetcher, &server.url("/")).unwrap().from, CameFrom::Cache);
+    assert_eq!(page(&fetcher, &server.url("/")).unwrap().from, FetchSource::Cache);
     let asked = &server.requests()[1];
     assert_eq!(asked.header("cache-control"), Some("no-cache"));
     assert_eq!(asked.header("if-none-match"), Some("\"1\""));
     drop(fetcher);
-    assert_eq!(visit(&store, &server.url("/")).from, CameFrom::Cache);
+    assert_eq!(visit(&store, &server.url("/")).from, FetchSource::Cache);
     assert_eq!(server.requests().len(), 2);
 }
 
@@ -367,12 +370,12 @@ fn a_damaged_entry_is_none_and_is_replaced() {
         let fetcher = keeping(&store);
         let fetched = page(&fetcher, &url).unwrap();
         assert_eq!(fetched.bytes, sound);
-        if fetched.from == CameFrom::Network {
+        if fetched.from == FetchSource::Network {
             damaged += 1;
             assert!(fetched.cache_problem.is_some());
-            let done = fetcher.keep();
+            let done = fetcher.flush_cache();
             assert_eq!((done.written, done.problem), (1, None));
-            assert_eq!(visit(&store, &url).from, CameFrom::Cache);
+            assert_eq!(visit(&store, &url).from, FetchSource::Cache);
         } else {
             fs::write(&path, &whole).unwrap();
         }
@@ -386,14 +389,14 @@ fn a_damaged_entry_is_none_and_is_replaced() {
             None => fs::remove_file(&path).unwrap(),
         }
         let fetched = visit(&store, &url);
-        assert_eq!((fetched.from, fetched.cache_problem.is_some()), (CameFrom::Network, true));
-        assert_eq!(visit(&store, &url).from, CameFrom::Cache);
+        assert_eq!((fetched.from, fetched.cache_problem.is_some()), (FetchSource::Network, true));
+        assert_eq!(visit(&store, &url).from, FetchSource::Cache);
     }
     // And an object that somebody else has made under the name.
     let name = kept(&store).remove(0);
     store.replace::<u64, _>(&name, 7).unwrap();
-    assert_eq!(visit(&store, &url).from, CameFrom::Network);
-    assert_eq!(visit(&store, &url).from, CameFrom::Cache);
+    assert_eq!(visit(&store, &url).from, FetchSource::Network);
+    assert_eq!(visit(&store, &url).from, FetchSource::Cache);
 }
 
 #[test]
@@ -408,7 +411,7 @@ fn a_store_that_cannot_be_written_fails_no_fetch_and_is_told_of() {
     let fetcher = keeping(&store);
     let fetched = page(&fetcher, &server.url("/kept")).unwrap();
     assert!(fetched.cache_problem.unwrap().contains("in use"));
-    assert!(fetcher.keep().problem.unwrap().contains("in use"));
+    assert!(fetcher.flush_cache().problem.unwrap().contains("in use"));
     session.close().unwrap();
     let path = store.path().to_str().unwrap().to_string();
     drop((store, fetcher));
@@ -453,11 +456,11 @@ fn child_cannot_write() {
     let (store, url) = (Store::open(store).unwrap(), Url::parse(&url).unwrap());
     let fetcher = keeping(&store);
     // What is there is read.
-    assert_eq!(page(&fetcher, &url.join("/kept").unwrap()).unwrap().from, CameFrom::Cache);
+    assert_eq!(page(&fetcher, &url.join("/kept").unwrap()).unwrap().from, FetchSource::Cache);
     // What is new is fetched.
     let fetched = page(&fetcher, &url.join("/new").unwrap()).unwrap();
-    assert_eq!(fetched.from, CameFrom::Network);
-    let done = fetcher.keep();
+    assert_eq!(fetched.from, FetchSource::Network);
+    let done = fetcher.flush_cache();
     assert_eq!(done.written, 0);
     assert!(done.problem.is_some());
     // The next fetch of the same fetcher knows.
@@ -484,7 +487,7 @@ fn two_processes_fetch_and_keep_the_same_at_once() {
     let store = Store::open(&path).unwrap();
     assert_eq!(kept(&store).len(), 4);
     for n in 0..4 {
-        assert_eq!(visit(&store, &server.url(&format!("/{n}"))).from, CameFrom::Cache);
+        assert_eq!(visit(&store, &server.url(&format!("/{n}"))).from, FetchSource::Cache);
     }
 }
 
@@ -508,7 +511,7 @@ fn child_keeps_the_same() {
                 }
             });
             // On a machine that stands still the others may be in the way for too long.
-            let problem = fetcher.keep().problem;
+            let problem = fetcher.flush_cache().problem;
             assert!(problem.as_ref().is_none_or(|why| why.contains("in use")), "{problem:?}");
         }
     }
@@ -547,7 +550,7 @@ fn a_cache_that_is_too_large_loses_its_oldest_responses() {
     for n in 0..60 {
         let fetcher = Fetcher::new(bounded.clone(), Some(store.clone()));
         page(&fetcher, &server.url(&format!("/{n}"))).unwrap();
-        let done = fetcher.keep();
+        let done = fetcher.flush_cache();
         assert_eq!((done.written, done.problem), (1, None));
         removed += done.removed;
         assert!(bytes() <= 2_000_000, "{n}: {}", bytes());
@@ -563,13 +566,13 @@ fn a_cache_that_is_too_large_loses_its_oldest_responses() {
     // More than an eighth of the room is too much for one.
     let fetcher = Fetcher::new(bounded.clone(), Some(store.clone()));
     page(&fetcher, &server.url("/large")).unwrap();
-    assert_eq!(fetcher.keep().written, 0);
+    assert_eq!(fetcher.flush_cache().written, 0);
     // A fetcher makes room once.
     let fetcher = Fetcher::new(bounded, Some(store.clone()));
     let mut rounds = Vec::new();
     for n in 100..140 {
         page(&fetcher, &server.url(&format!("/{n}"))).unwrap();
-        rounds.push(fetcher.keep().removed > 0);
+        rounds.push(fetcher.flush_cache().removed > 0);
     }
     assert!(rounds.iter().skip(1).all(|removed| !removed), "{rounds:?}");
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use evermap_view::ViewError;
 use evermap_view::fetch::{
-    CameFrom, Cause, FetchOptions, Fetcher, Kind, Origin, Purpose, Stamp, Still,
+    Cause, FetchOptions, FetchSource, Fetcher, Kind, Origin, Purpose, Stamp, StampCheck,
 };
 use support::server::{Reply, Server};
 use support::{cause, fetcher, file_url, image, offline, options, page, soon};
@@ -31,7 +31,7 @@ fn a_page_is_fetched_with_its_type_and_asked_for_politely() {
     assert_eq!(fetched.bytes, "<p>Hello");
     assert_eq!(fetched.content_type.kind, Kind::Html);
     assert_eq!(fetched.content_type.charset.as_deref(), Some("iso-8859-1"));
-    assert_eq!((fetched.from, fetched.status), (CameFrom::Network, Some(200)));
+    assert_eq!((fetched.from, fetched.status), (FetchSource::Network, Some(200)));
     assert_eq!(fetched.final_url, server.url("/a?b=c#d"));
     let asked = &server.requests()[0];
     assert_eq!((asked.method.as_str(), asked.target.as_str()), ("GET", "/a?b=c"));
@@ -113,11 +113,11 @@ fn a_circle_of_redirects_is_found_when_it_closes() {
         _ => Reply::redirect(302, "/self"),
     });
     let error = page(&fetcher(), &server.url("/a")).unwrap_err();
-    let Cause::RedirectCircle { from, to } = &error.cause else { panic!("{error}") };
+    let Cause::RedirectLoop { from, to } = &error.cause else { panic!("{error}") };
     assert_eq!(from, server.url("/a").as_str());
     assert_eq!(to, server.url("/b#again").as_str());
     assert_eq!(server.requests().len(), 3);
-    assert!(matches!(cause(page(&fetcher(), &server.url("/self"))), Cause::RedirectCircle { .. }));
+    assert!(matches!(cause(page(&fetcher(), &server.url("/self"))), Cause::RedirectLoop { .. }));
 }
 
 #[test]
@@ -290,8 +290,8 @@ fn a_page_is_what_can_be_shown_and_nothing_else() {
     for kind in ["application/pdf", "application/octet-stream", "font/woff2", "video/mp4"] {
         let url = server.url(&format!("/?{kind}"));
         let error = page(&fetcher, &url).unwrap_err();
-        assert_eq!(error.cause, Cause::NoPage { content_type: kind.to_string() });
-        assert!(matches!(ViewError::from(error), ViewError::NoPage { .. }));
+        assert_eq!(error.cause, Cause::UnsupportedType { content_type: kind.to_string() });
+        assert!(matches!(ViewError::from(error), ViewError::UnsupportedType { .. }));
         assert!(image(&fetcher, &url).is_ok());
     }
 }
@@ -348,8 +348,10 @@ fn a_server_that_is_not_there_is_named_with_the_reason() {
     assert!(error.to_string().contains("`nobody.invalid` was not found"), "{error}");
     // It is not kept as missing for good, and without a network nothing is known of it.
     let stamp = *error.stamp;
-    assert_eq!(stamp.check(&fetcher(), None), Still::Same);
-    let Still::Unknown(why) = stamp.check(&Fetcher::new(offline(), None), None) else { panic!() };
+    assert_eq!(stamp.check(&fetcher(), None), StampCheck::Same);
+    let StampCheck::Unknown(why) = stamp.check(&Fetcher::new(offline(), None), None) else {
+        panic!()
+    };
     assert_eq!(why, "stale, offline");
 }
 
@@ -515,7 +517,7 @@ fn no_bytes_of_a_server_make_it_panic_or_wait() {
     assert!(good > rounds && bad > rounds, "{good} good, {bad} bad");
     let waited = server.requests().len();
     assert!(waited >= good + bad, "{waited}");
-    assert_eq!(fetcher.keep().problem, None);
+    assert_eq!(fetcher.flush_cache().problem, None);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::time::{Duration, SystemTime};
 
 use evermap_view::ViewError;
-use evermap_view::fetch::{CameFrom, Cause, Fetcher, Kind, Origin, Purpose, Stamp, Still};
+use evermap_view::fetch::{Cause, FetchSource, Fetcher, Kind, Origin, Purpose, Stamp, StampCheck};
 use support::{cause, fetcher, file_url, offline, options, page};
 use url::Url;
 
@@ -32,7 +32,7 @@ fn a_file_is_fetched_with_its_type_and_a_percent_encoded_name() {
     let fetched = page(&fetcher(), &url).unwrap();
     assert_eq!(fetched.bytes, "<p>Hello");
     assert_eq!(fetched.content_type.kind, Kind::Html);
-    assert_eq!((fetched.from, fetched.status), (CameFrom::File, None));
+    assert_eq!((fetched.from, fetched.status), (FetchSource::File, None));
     let with_fragment = Url::parse(&format!("{url}?q=1#top")).unwrap();
     let again = page(&fetcher(), &with_fragment).unwrap();
     assert_eq!(again.bytes, fetched.bytes);
@@ -77,7 +77,7 @@ fn a_page_that_is_none_is_said_to_be_what_it_is() {
     let url = file_url(&path);
     let error = ViewError::from(page(&fetcher(), &url).unwrap_err());
     assert!(
-        matches!(&error, ViewError::NoPage { content_type, .. } if content_type == "application/pdf"),
+        matches!(&error, ViewError::UnsupportedType { content_type, .. } if content_type == "application/pdf"),
         "{error}"
     );
     // As a resource it is nobody's business.
@@ -122,8 +122,8 @@ fn a_data_address_is_its_content() {
     assert_eq!(fetched.bytes, "p{}");
     assert_eq!(fetched.content_type.kind, Kind::StyleSheet);
     assert_eq!(fetched.content_type.charset.as_deref(), Some("latin1"));
-    assert_eq!((fetched.from, &fetched.stamp), (CameFrom::Data, &Stamp::Data));
-    assert_eq!(fetched.stamp.check(&fetcher(), None), Still::Same);
+    assert_eq!((fetched.from, &fetched.stamp), (FetchSource::Data, &Stamp::Data));
+    assert_eq!(fetched.stamp.check(&fetcher(), None), StampCheck::Same);
     for wrong in ["data:text/html", "data:;base64,@@"] {
         let wrong = Url::parse(wrong).unwrap();
         assert!(matches!(cause(page(&fetcher(), &wrong)), Cause::BadAddress(_)), "{wrong}");
@@ -167,19 +167,19 @@ fn a_file_is_the_same_until_its_bytes_are_others() {
     let Stamp::File(file) = &stamp else { panic!() };
     // It was made just now, whatever its time of modification says: its times prove nothing yet.
     assert!(!file.settled);
-    assert_eq!(stamp.check(&fetcher, None), Still::Same);
+    assert_eq!(stamp.check(&fetcher, None), StampCheck::Same);
     // Touched, renamed over, linked: other times and inodes, the same bytes.
     old_file(&directory.path().join("other"), "one");
     fs::rename(directory.path().join("other"), &path).unwrap();
-    assert_eq!(stamp.check(&fetcher, None), Still::Same);
+    assert_eq!(stamp.check(&fetcher, None), StampCheck::Same);
     old_file(&path, "two");
-    let Still::Changed(why) = stamp.check(&fetcher, None) else { panic!() };
+    let StampCheck::Changed(why) = stamp.check(&fetcher, None) else { panic!() };
     assert!(why.contains("another content"), "{why}");
     old_file(&path, "three");
-    let Still::Changed(why) = stamp.check(&fetcher, None) else { panic!() };
+    let StampCheck::Changed(why) = stamp.check(&fetcher, None) else { panic!() };
     assert!(why.contains("another size"), "{why}");
     fs::remove_file(&path).unwrap();
-    let Still::Changed(why) = stamp.check(&fetcher, None) else { panic!() };
+    let StampCheck::Changed(why) = stamp.check(&fetcher, None) else { panic!() };
     assert!(why.contains("no such file"), "{why}");
 }
 
@@ -193,10 +193,10 @@ fn a_file_with_settled_times_is_looked_at_and_not_read() {
     // If the content were read, this hash would not do.
     file.hash = [7; 32];
     let unsettled = Stamp::File(file.clone());
-    assert!(matches!(unsettled.check(&fetcher, None), Still::Changed(_)));
+    assert!(matches!(unsettled.check(&fetcher, None), StampCheck::Changed(_)));
     file.settled = true;
     let settled = Stamp::File(file.clone());
-    assert_eq!(settled.check(&fetcher, None), Still::Same);
+    assert_eq!(settled.check(&fetcher, None), StampCheck::Same);
     // Any of the times, the device and the inode make it be read.
     for change in [
         |file: &mut evermap_view::fetch::FileStamp| file.modified_ns += 1,
@@ -206,7 +206,7 @@ fn a_file_with_settled_times_is_looked_at_and_not_read() {
     ] {
         let mut other = file.clone();
         change(&mut other);
-        assert!(matches!(Stamp::File(other).check(&fetcher, None), Still::Changed(_)));
+        assert!(matches!(Stamp::File(other).check(&fetcher, None), StampCheck::Changed(_)));
     }
 }
 
@@ -219,7 +219,7 @@ fn a_stamp_that_is_renewed_need_not_be_read_again() {
     let Stamp::File(file) = &fetched.stamp else { panic!() };
     assert!(file.settled);
     let mut young = Stamp::File(evermap_view::fetch::FileStamp { settled: false, ..file.clone() });
-    assert_eq!(young.check_and_renew(&fetcher, None), Still::Same);
+    assert_eq!(young.check_and_renew(&fetcher, None), StampCheck::Same);
     assert_eq!(young, fetched.stamp);
 }
 
@@ -232,14 +232,14 @@ fn what_was_missing_is_the_same_until_it_is_there() {
     let missing =
         |origin| *fetcher.fetch(&url, origin, Purpose::StyleSheet, None).unwrap_err().stamp;
     let (absent, refused) = (missing(Origin::File), missing(Origin::Network));
-    assert_eq!(absent.check(&fetcher, None), Still::Same);
+    assert_eq!(absent.check(&fetcher, None), StampCheck::Same);
     fs::create_dir(&path).unwrap();
-    assert_eq!(absent.check(&fetcher, None), Still::Same);
+    assert_eq!(absent.check(&fetcher, None), StampCheck::Same);
     fs::remove_dir(&path).unwrap();
     fs::write(&path, "p{}").unwrap();
-    assert_eq!(absent.check(&fetcher, None), Still::Changed("it is there now".to_string()));
+    assert_eq!(absent.check(&fetcher, None), StampCheck::Changed("it is there now".to_string()));
     // Whoever may not read it does not learn whether it is there.
-    assert_eq!(refused.check(&fetcher, None), Still::Same);
+    assert_eq!(refused.check(&fetcher, None), StampCheck::Same);
 }
 
 #[test]

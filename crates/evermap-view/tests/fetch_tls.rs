@@ -13,7 +13,7 @@ use support::server;
 use std::fs;
 
 use evermap_view::ViewError;
-use evermap_view::fetch::{Cause, Stamp, Still};
+use evermap_view::fetch::{Cause, Stamp, StampCheck};
 use support::server::Reply;
 use support::{assert_passed, cause, fetcher, given, page};
 use tls::Authority;
@@ -77,7 +77,7 @@ fn child_trusts_one_authority() {
     assert_eq!(fetched.bytes, "<p>Secret");
     // They are read once: what follows would fail otherwise, or have another reason.
     fs::remove_file(given("SSL_CERT_FILE").unwrap()).unwrap();
-    assert_eq!(fetched.stamp.check(&fetcher, None), Still::Same);
+    assert_eq!(fetched.stamp.check(&fetcher, None), StampCheck::Same);
     // From http to https, and from there on.
     let fetched = page(&fetcher, &urls[1]).unwrap();
     assert_eq!((fetched.bytes.as_ref(), &fetched.final_url), (&b"<p>Secret"[..], &urls[0]));
@@ -93,7 +93,7 @@ fn child_trusts_one_authority() {
     // It may be trusted later.
     let stamp = *page(&fetcher, &urls[2]).unwrap_err().stamp;
     assert!(matches!(&stamp, Stamp::Missing(missing) if missing.kind == "certificate"));
-    assert_eq!(stamp.check(&fetcher, None), Still::Same);
+    assert_eq!(stamp.check(&fetcher, None), StampCheck::Same);
 }
 
 #[test]

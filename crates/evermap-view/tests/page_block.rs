@@ -433,10 +433,10 @@ fn use_page(page: &Arc<Page>, random: &mut Random) {
     for area in areas {
         // A damaged hash names a font or an image that there is not.
         if let Err(error) = paint(&mut Painter::new(), page, area) {
-            assert!(error.is_flaw(), "{error}");
+            assert!(error.is_damage(), "{error}");
         }
     }
-    _ = page.flaw();
+    _ = page.damage();
 }
 
 #[test]

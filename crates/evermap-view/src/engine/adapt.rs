@@ -1,48 +1,49 @@
-//! Changes to a page's tree on its way into the engine: what the engine does not know, said in a way that it does, and
-//! what would take it too long, within bounds.
+//! Adapts a page's tree for the engine: replaces elements that the engine lacks by equivalents, and
+//! bounds structures that would take it too long.
 //!
-//! The engine has no `select`, `progress` and `meter`, no placeholders, and does not lay captions out. Elements made here are
-//! called `evermap-...` and styled by `user_agent.css`. Bounds are those of browsers where these have any.
+//! The engine has no `select`, `progress`, `meter` or placeholders, and does not lay out captions.
+//! Elements created here are named `evermap-...` and styled by `user_agent.css`. The bounds are
+//! those of browsers where browsers have any.
 
 use std::collections::HashMap;
 
 use evermap_dom::{Dom, NodeKind, NodeRef};
 
-/// Elements inside each other; deeper ones become siblings, as in Chromium.
+/// Maximum nesting depth. Deeper elements become siblings, as in Chromium.
 pub(super) const DEPTH_MAX: u32 = 512;
-/// Columns that a cell or a column may span, as in HTML.
+/// Maximum number of columns that a cell or a column may span, as in HTML.
 const SPAN_MAX: u32 = 1_000;
-/// The engine counts columns and rows in 16 bits.
+/// Maximum numbers of columns and rows of a table. The engine counts both in 16 bits.
 const COLUMNS_MAX: u32 = 10_000;
 const ROWS_MAX: u32 = 32_000;
-/// Elements side by side in one line of text. The engine counts styles in 16 bits.
+/// Maximum number of sibling inline elements in a block. The engine counts styles in 16 bits.
 const INLINE_MAX: u32 = 30_000;
 
-/// What becomes of an element's attribute.
+/// Result of adapting an attribute.
 pub(super) enum Change {
-    Keep,
+    Unchanged,
     Value(String),
 }
 
-/// Counts what is bounded while the tree is built.
+/// Enforces the table limits while the tree is built.
 #[derive(Default)]
 pub(super) struct Bounds {
     columns: HashMap<u32, u32>,
     rows: HashMap<u32, u32>,
-    /// What was left out, for people.
+    /// Messages for people about the parts that were left out.
     pub notes: Vec<&'static str>,
 }
 
 impl Bounds {
-    /// Is there room for this element? Gives the columns that a cell may span, 0 if it spans what it says.
-    pub fn admits(&mut self, node: &NodeRef<'_>) -> bool {
+    /// Counts the element. Returns false if it exceeds the bounds of its table.
+    pub fn count(&mut self, node: &NodeRef<'_>) -> bool {
         let Some(parent) = node.parent() else { return true };
         match node.local_name() {
             "td" | "th" => {
                 let columns = self.columns.entry(parent.id()).or_default();
                 *columns = columns.saturating_add(span_of(node, "colspan"));
                 if *columns > COLUMNS_MAX {
-                    self.note("cells beyond 10,000 columns of a table are left out");
+                    self.note("table cells beyond 10,000 columns are left out");
                     return false;
                 }
             }
@@ -50,7 +51,7 @@ impl Bounds {
                 let columns = self.columns.entry(parent.id()).or_default();
                 *columns = columns.saturating_add(span_of(node, "span"));
                 if *columns > COLUMNS_MAX {
-                    self.note("columns of a table beyond 10,000 are left out");
+                    self.note("table columns beyond 10,000 are left out");
                     return false;
                 }
             }
@@ -60,7 +61,7 @@ impl Bounds {
                 let rows = self.rows.entry(table.id()).or_default();
                 *rows += 1;
                 if *rows > ROWS_MAX {
-                    self.note("rows of a table beyond 32,000 are left out");
+                    self.note("table rows beyond 32,000 are left out");
                     return false;
                 }
             }
@@ -76,17 +77,17 @@ impl Bounds {
     }
 }
 
-/// How many columns a cell or a column spans.
+/// Returns the number of columns that a cell or a column spans.
 pub(super) fn span_of(node: &NodeRef<'_>, attribute: &str) -> u32 {
     let span = node.attr(attribute).and_then(|text| text.trim().parse::<u32>().ok());
     span.unwrap_or(1).clamp(1, SPAN_MAX)
 }
 
-/// An attribute as the engine can use it.
+/// Adapts an attribute for the engine.
 pub(super) fn attribute(node: &NodeRef<'_>, name: &str, value: &str) -> Change {
     match (node.local_name(), name) {
         (_, "style") => match super::css::declarations(value) {
-            std::borrow::Cow::Borrowed(_) => Change::Keep,
+            std::borrow::Cow::Borrowed(_) => Change::Unchanged,
             std::borrow::Cow::Owned(changed) => Change::Value(changed),
         },
         ("td" | "th", "colspan") | ("col" | "colgroup", "span") => {
@@ -98,29 +99,29 @@ pub(super) fn attribute(node: &NodeRef<'_>, name: &str, value: &str) -> Change {
         }
         (_, "bgcolor") => match long_color(value.trim()) {
             Some(color) => Change::Value(color),
-            None => Change::Keep,
+            None => Change::Unchanged,
         },
-        // The engine takes 1 from it. Other numbers are set as markers, see `after.rs`.
+        // The engine counts from 1 for these values. `after.rs` sets other markers as text.
         ("ol", "start") if value.trim().parse::<u32>().unwrap_or(0) == 0 => {
             Change::Value("1".to_string())
         }
         (_, "width" | "height") => match value.trim().parse::<f64>() {
             Ok(length) if length > 100_000.0 => Change::Value("100000".to_string()),
-            _ => Change::Keep,
+            _ => Change::Unchanged,
         },
-        // The placeholder stands in the field as text, and is not to be dots.
+        // The placeholder is set as text, which a password field would show as dots.
         ("input", "type") if value == "password" && placeholder(node).is_some() => {
             Change::Value("text".to_string())
         }
         ("input", "value") => match placeholder(node) {
             Some(text) => Change::Value(text.to_string()),
-            None => Change::Keep,
+            None => Change::Unchanged,
         },
-        _ => Change::Keep,
+        _ => Change::Unchanged,
     }
 }
 
-/// A colour of three digits, which the engine takes for another one, with six.
+/// Returns the six-digit form of a three-digit colour, which the engine misreads.
 fn long_color(color: &str) -> Option<String> {
     let digits = color.strip_prefix('#').unwrap_or(color);
     let short = digits.len() == 3 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -129,7 +130,7 @@ fn long_color(color: &str) -> Option<String> {
     })
 }
 
-/// Attributes that an element gets.
+/// Returns attributes to add to an element.
 pub(super) fn more_attributes(node: &NodeRef<'_>) -> Vec<(&'static str, String)> {
     let mut more = Vec::new();
     match node.local_name() {
@@ -151,7 +152,7 @@ pub(super) fn more_attributes(node: &NodeRef<'_>) -> Vec<(&'static str, String)>
                 more.push(("evermap-start", start.to_string()));
             }
         }
-        // Its marks are text.
+        // The quotation marks are text nodes, see `inner_marks`.
         "q" if inner_marks(node).is_some() => more.push(("evermap-marks", String::new())),
         "select" if is_list(node) => {
             more.push(("evermap-list", String::new()));
@@ -170,10 +171,10 @@ pub(super) fn more_attributes(node: &NodeRef<'_>) -> Vec<(&'static str, String)>
     more
 }
 
-/// The attribute of a table with a caption; says where that is.
+/// Attribute of a table with a caption. Its value is the caption's side.
 pub(super) const CAPTION: &str = "evermap-caption";
 
-/// The text that an empty field shows.
+/// Returns the placeholder text if the field is empty.
 fn placeholder<'a>(node: &NodeRef<'a>) -> Option<&'a str> {
     let is_field = match node.local_name() {
         "textarea" => children(node).next().is_none() && node.text().is_empty(),
@@ -192,27 +193,27 @@ fn is_list(select: &NodeRef<'_>) -> bool {
     select.attr("multiple").is_some() || size.is_some_and(|size| size > 1)
 }
 
-/// Is this node, which is in `parent`, left out of the page?
-pub(super) fn is_left_out(node: &NodeRef<'_>, parent: &NodeRef<'_>) -> bool {
+/// Returns true if `node`, a child of `parent`, is not shown.
+pub(super) fn is_hidden(node: &NodeRef<'_>, parent: &NodeRef<'_>) -> bool {
     match parent.local_name() {
-        // What is in them is for programs that don't know them.
+        // Fallback content for browsers without these elements.
         "progress" | "meter" => true,
-        // Elements are hidden by the style sheet; text can't be.
+        // The style sheet hides elements but can't hide text.
         "details" => node.is_text() && parent.attr("open").is_none(),
         _ => false,
     }
 }
 
-/// An element that is made.
-pub(super) struct Made {
+/// An element to create. Without a name, it is a text node.
+pub(super) struct Addition {
     pub name: &'static str,
     pub attributes: Vec<(&'static str, String)>,
     pub text: Option<String>,
 }
 
-/// What stands in an element besides its children: before them, and behind them.
-pub(super) fn additions(node: &NodeRef<'_>) -> (Vec<Made>, Vec<Made>) {
-    let made = |name, attributes, text: Option<&str>| Made {
+/// Returns the nodes to insert before and after an element's own children.
+pub(super) fn additions(node: &NodeRef<'_>) -> (Vec<Addition>, Vec<Addition>) {
+    let made = |name, attributes, text: Option<&str>| Addition {
         name,
         attributes,
         text: text.map(str::to_string),
@@ -253,11 +254,11 @@ pub(super) fn additions(node: &NodeRef<'_>) -> (Vec<Made>, Vec<Made>) {
     (before, behind)
 }
 
-/// Ancestors of a quotation that are looked at.
+/// Maximum number of ancestors that are checked for a quotation's nesting and language.
 const QUOTATION_DEPTH_MAX: usize = 64;
 
-/// The marks of a quotation in another inline element, where the engine does not always look for `::before`. Others are
-/// the style sheet's.
+/// Returns the marks of a quotation inside an inline element, where the engine does not always
+/// support `::before`. The style sheet adds all other marks.
 fn inner_marks(quotation: &NodeRef<'_>) -> Option<(&'static str, &'static str)> {
     let parent = quotation.parent().filter(|parent| is_inline(parent.local_name()))?;
     let around = || std::iter::successors(Some(parent), |node| node.parent());
@@ -275,7 +276,7 @@ fn inner_marks(quotation: &NodeRef<'_>) -> Option<(&'static str, &'static str)> 
     })
 }
 
-/// What a `select` shows.
+/// Returns the label of the selected option.
 fn chosen(select: &NodeRef<'_>) -> String {
     let options: Vec<NodeRef<'_>> = select
         .descendants()
@@ -293,7 +294,7 @@ fn label_of(option: &NodeRef<'_>) -> String {
     }
 }
 
-/// How much of a `progress` or `meter` is full, in percent, and how good that is.
+/// Returns the filled part of a `progress` or `meter` in percent, and how good its value is.
 fn bar(node: &NodeRef<'_>) -> Option<(f64, &'static str)> {
     let number = |name: &str| {
         let number = node.attr(name)?.trim().parse::<f64>().ok()?;
@@ -327,8 +328,8 @@ fn children<'a>(node: &NodeRef<'a>) -> impl Iterator<Item = NodeRef<'a>> + use<'
     node.children().filter(|child| child.is_element())
 }
 
-/// Where the children of a node with too many inline elements go on in another block: before every
-/// [`INLINE_MAX`]th of them.
+/// Returns the elements at which a new block starts, because their parent has too many inline
+/// children: every [`INLINE_MAX`]th of them.
 pub(super) fn inline_breaks(dom: &Dom<'_>) -> Vec<u32> {
     let mut breaks = Vec::new();
     let mut counts: HashMap<u32, u32> = HashMap::new();

@@ -1,8 +1,9 @@
-//! Changes to a page that depend on its styles and on what has come: they are made after it was laid out once, and the page
-//! is laid out again if there were any.
+//! Changes a page after its first layout. These changes depend on styles and on loaded resources.
+//! If there are any, the page is laid out again.
 //!
-//! The text of an image that is not there; the markers of lists that the engine can't count; room for captions; cells as
-//! high as their rows; the borders of tables with cells over several columns or rows, which the engine would cross.
+//! The changes are: alternative text of missing images, list markers that the engine can't count,
+//! room for captions, cells as high as their rows, and borders of tables whose cells span columns
+//! or rows, which the engine would draw across those cells.
 
 use std::collections::HashMap;
 
@@ -11,44 +12,45 @@ use blitz_dom::{BaseDocument, LocalName, Namespace, Node, NodeId, QualName};
 use super::adapt::CAPTION;
 use super::markers;
 
-/// Larger tables keep their borders as they are.
+/// Tables with more cells keep their borders.
 const CELLS_MAX: usize = 20_000;
-/// Images and tables of a page that are looked at: a change costs a walk over the siblings.
+/// Maximum number of images and of tables to change. A change costs a walk over the siblings.
 const CHANGES_MAX: usize = 5_000;
-/// Sides of an image below which its text is not put into a box of that size, in CSS pixels.
+/// Smallest width and height of an image whose text gets a box of that size, in CSS pixels.
 const BOX_MIN: f32 = 16.0;
 
-/// The engine builds a table once from the styles of its cells. An attribute that changes has it built again.
+/// Attribute whose change makes the engine rebuild a table. The engine builds a table only once
+/// from the styles of its cells.
 const REBUILT: &str = "evermap-rebuilt";
 
-/// Makes the changes. Gives whether there were any.
+/// Makes the changes. Returns true if there were any.
 pub(super) fn adjust(document: &mut BaseDocument) -> bool {
-    let found = Found::on(document);
+    let found = Candidates::on(document);
     let mut changed = false;
     for image in found.images.iter().take(CHANGES_MAX) {
-        changed |= say_alternative(document, *image);
+        changed |= show_alternative_text(document, *image);
     }
     changed |= markers::set(document, &found.lists);
     for table in found.tables.iter().take(CHANGES_MAX) {
         let grid = Grid::of(document, *table);
         changed |= stretch_cells(document, &grid);
-        changed |= part_borders(document, *table, &grid);
+        changed |= separate_borders(document, *table, &grid);
         changed |= make_room_for_caption(document, *table);
     }
     changed
 }
 
-/// The elements that are looked at, in the order of the page.
+/// Elements that may change, in document order.
 #[derive(Default)]
-struct Found {
+struct Candidates {
     images: Vec<NodeId>,
     lists: Vec<NodeId>,
     tables: Vec<NodeId>,
 }
 
-impl Found {
-    fn on(document: &BaseDocument) -> Found {
-        let mut found = Found::default();
+impl Candidates {
+    fn on(document: &BaseDocument) -> Candidates {
+        let mut found = Candidates::default();
         let mut waiting = vec![document.root_node().id];
         while let Some(id) = waiting.pop() {
             let Some(node) = document.get_node(id) else { continue };
@@ -73,17 +75,17 @@ pub(super) fn attribute<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
     attributes.iter().find(|one| &*one.name.local == name).map(|one| &*one.value)
 }
 
-/// The elements that are children of this one and are called so.
-pub(super) fn children_called(document: &BaseDocument, id: NodeId, names: &[&str]) -> Vec<NodeId> {
+/// Returns the children of an element that have one of these names.
+pub(super) fn children_named(document: &BaseDocument, id: NodeId, names: &[&str]) -> Vec<NodeId> {
     let Some(node) = document.get_node(id) else { return Vec::new() };
-    let called = |child: &NodeId| {
+    let is_named = |child: &NodeId| {
         document.get_node(*child).is_some_and(|child| names.contains(&name_of(child)))
     };
-    node.children.iter().copied().filter(called).collect()
+    node.children.iter().copied().filter(is_named).collect()
 }
 
-/// Puts the alternative text of an image that is not there in its place.
-fn say_alternative(document: &mut BaseDocument, image: NodeId) -> bool {
+/// Replaces a missing image by its alternative text.
+fn show_alternative_text(document: &mut BaseDocument, image: NodeId) -> bool {
     let Some(node) = document.get_node(image) else { return false };
     let missing = node.element_data().is_some_and(|element| element.image_data().is_none());
     let alternative = attribute(node, "alt").map(str::trim).unwrap_or_default().to_string();
@@ -128,7 +130,8 @@ fn say_alternative(document: &mut BaseDocument, image: NodeId) -> bool {
     true
 }
 
-/// A computed value; empty for what is not displayed, which the engine gives no style.
+/// Returns a computed value, or an empty string for an element that is not displayed and so has no
+/// style.
 pub(super) fn style_of(document: &BaseDocument, id: NodeId, property: &str) -> String {
     match document.get_node(id) {
         Some(node) if node.primary_styles().is_some() => {
@@ -142,13 +145,13 @@ fn plain(name: &str) -> QualName {
     QualName { prefix: None, ns: Namespace::from(""), local: LocalName::from(name) }
 }
 
-/// Moves a table down (or what follows it) by the height of its caption, which lies above (or below) it.
+/// Gives a table a margin as high as its caption, on the caption's side.
 fn make_room_for_caption(document: &mut BaseDocument, table: NodeId) -> bool {
     let Some(side) = document.get_node(table).and_then(|node| attribute(node, CAPTION)) else {
         return false;
     };
     let margin = if side == "bottom" { "margin-bottom" } else { "margin-top" };
-    let Some(caption) = children_called(document, table, &["caption"]).first().copied() else {
+    let Some(caption) = children_named(document, table, &["caption"]).first().copied() else {
         return false;
     };
     let height = document.get_node(caption).map_or(0.0, |node| node.final_layout().size.height);
@@ -164,8 +167,9 @@ fn make_room_for_caption(document: &mut BaseDocument, table: NodeId) -> bool {
     true
 }
 
-/// The margin above a box as it is laid out: margins of neighbours, and of a box and its first child, collapse into
-/// the largest of them. A table that gets room for its caption keeps that distance.
+/// Returns the margin above a box after layout. Adjacent margins, including those of a box and its
+/// first child, collapse into the largest. The table must keep this distance when it gets room for
+/// its caption.
 fn gap_above(document: &BaseDocument, table: NodeId) -> f32 {
     let margin = pixels_of(&style_of(document, table, "margin-top"));
     let mut at = table;
@@ -192,8 +196,8 @@ fn gap_above(document: &BaseDocument, table: NodeId) -> f32 {
     margin
 }
 
-/// The margin below a box, like [`gap_above`]. What lies between a box and the end of one around it may be more than
-/// margins, so the margins themselves are compared.
+/// Returns the margin below a box, like [`gap_above`]. The distance between a box and the end of
+/// its parent may include more than margins, so the margins themselves are compared.
 fn gap_below(document: &BaseDocument, table: NodeId) -> f32 {
     let margin_of = |id: NodeId| pixels_of(&style_of(document, id, "margin-bottom"));
     let mut margin = margin_of(table);
@@ -219,7 +223,7 @@ fn gap_below(document: &BaseDocument, table: NodeId) -> f32 {
     margin
 }
 
-/// Neighbour of a block in the flow of its parent.
+/// Neighbour of a block in its parent's flow.
 enum Beside<'a> {
     Block(&'a Node),
     /// A line of text, which has no margins.
@@ -227,7 +231,7 @@ enum Beside<'a> {
     Nothing,
 }
 
-/// The first of these siblings that takes room in the flow of blocks.
+/// Returns the first of the siblings that takes part in the flow.
 fn beside<'a, 'b>(
     document: &'a BaseDocument,
     siblings: impl Iterator<Item = &'b NodeId>,
@@ -258,8 +262,8 @@ fn is_in_flow(document: &BaseDocument, id: NodeId) -> bool {
         && is("position", &["static", "relative"])
 }
 
-/// Lets the cells of a table be as high as their rows. The engine takes a cell's height for what it is in the end,
-/// and not for the least.
+/// Stretches the cells of a table to the height of their rows. The engine treats a cell's height as
+/// exact instead of as a minimum.
 fn stretch_cells(document: &mut BaseDocument, grid: &Grid) -> bool {
     let edges = |document: &BaseDocument, cell: &Cell| {
         let layout = document.get_node(cell.id)?.final_layout();
@@ -290,9 +294,10 @@ fn pixels_of(value: &str) -> f32 {
     value.trim_end_matches("px").parse().unwrap_or(0.0)
 }
 
-/// Gives the cells of a table with collapsed borders, some of which lie over several columns or rows, borders of their own: each
-/// its right and lower one, those at the edges of the table the others too.
-fn part_borders(document: &mut BaseDocument, table: NodeId, grid: &Grid) -> bool {
+/// Gives the cells of a table with collapsed borders separate borders if any cell spans columns or
+/// rows. Each cell keeps its right and bottom border. Cells at the table's edges keep the others
+/// too.
+fn separate_borders(document: &mut BaseDocument, table: NodeId, grid: &Grid) -> bool {
     if !grid.has_spans || style_of(document, table, "border-collapse") != "collapse" {
         return false;
     }
@@ -313,7 +318,7 @@ fn part_borders(document: &mut BaseDocument, table: NodeId, grid: &Grid) -> bool
         }
     }
     if !bordered.is_empty() && has_border(document, table, "right") {
-        // Of a table's border and a cell's only one is seen.
+        // Only one of the table's border and the cell's is visible.
         changes.push((table, "border-width", "0"));
     }
     let mut mutator = document.mutate();
@@ -327,12 +332,12 @@ fn part_borders(document: &mut BaseDocument, table: NodeId, grid: &Grid) -> bool
 struct Cell {
     id: NodeId,
     row: usize,
-    /// Rows that it lies over.
+    /// Number of rows that the cell spans.
     rows: usize,
     column: usize,
 }
 
-/// Which cell of a table is where.
+/// Positions of the cells of a table.
 #[derive(Default)]
 struct Grid {
     cells: Vec<Cell>,
@@ -342,19 +347,19 @@ struct Grid {
 impl Grid {
     fn of(document: &BaseDocument, table: NodeId) -> Grid {
         let mut rows = Vec::new();
-        for id in children_called(document, table, &["thead", "tbody", "tfoot", "tr"]) {
+        for id in children_named(document, table, &["thead", "tbody", "tfoot", "tr"]) {
             match document.get_node(id).map(name_of) {
                 Some("tr") => rows.push(id),
-                _ => rows.extend(children_called(document, id, &["tr"])),
+                _ => rows.extend(children_named(document, id, &["tr"])),
             }
         }
         let mut grid = Grid::default();
-        // For each column, how many rows are taken by a cell from above.
+        // For each column, the number of rows that a cell from above still covers.
         let mut taken: Vec<usize> = Vec::new();
         let count = rows.len();
         for (row, id) in rows.into_iter().enumerate() {
             let mut column = 0;
-            for id in children_called(document, id, &["td", "th"]) {
+            for id in children_named(document, id, &["td", "th"]) {
                 let span = |name: &str| {
                     let node = document.get_node(id)?;
                     attribute(node, name)?.parse::<usize>().ok()

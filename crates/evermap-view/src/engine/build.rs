@@ -1,7 +1,8 @@
-//! The engine's document, made from the tables of a parsed page.
+//! Builds the engine's document from the tables of a parsed page.
 //!
-//! The page is parsed once, by `evermap-dom`; what it made is kept, and it is what the engine lays out. So a page whose
-//! tables are kept is laid out again (at another width, in another font) without being parsed.
+//! `evermap-dom` parses the page once. The engine lays out the resulting tables, which are also
+//! stored. A page with stored tables is laid out again (for another width or font) without being
+//! parsed.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,53 +17,53 @@ use evermap_dom::{AttributeRef, Dom, NodeKind, NodeRef};
 
 use super::adapt::{self, Bounds, Change};
 use super::css::CssBudget;
-use super::svg::may_stay;
+use super::svg::is_safe_attribute;
 
-/// Which of the engine's nodes stands for which node of the tables.
+/// Maps nodes of the tables to nodes of the engine.
 #[derive(Default)]
 pub(crate) struct Nodes {
-    /// By the id in the tables.
+    /// Engine nodes, by the id in the tables.
     ours: Vec<Option<NodeId>>,
-    /// What of the page was left out, for people.
+    /// Messages for people about parts of the page that were left out.
     pub notes: Vec<&'static str>,
 }
 
 impl Nodes {
-    /// The engine's node for one of the tables.
+    /// Returns the engine's node for a node of the tables.
     pub(crate) fn of(&self, id: u32) -> Option<NodeId> {
         *self.ours.get(id as usize)?
     }
 }
 
-/// Puts all of `dom` into `document`, which is empty, with the changes that [`adapt`] makes.
+/// Adds all of `dom` to the empty `document`, with the changes that [`adapt`] makes.
 pub(crate) fn build(dom: &Dom<'_>, document: &mut BaseDocument, css: &CssBudget) -> Nodes {
     let root = document.root_node().id;
     let mut names = Names::default();
     let mut nodes = Nodes { ours: vec![None; dom.node_count()], notes: Vec::new() };
-    // Where the children of a node go, and how deep that is: mostly into the node itself.
+    // Parents for the children of each node, with their depth. Usually this is the node itself.
     let mut targets: Vec<Option<(NodeId, u32)>> = vec![None; dom.node_count()];
     let mut bounds = Bounds::default();
     let mut breaks = adapt::inline_breaks(dom).into_iter().peekable();
     let mut mutator = document.mutate();
-    // Children are appended to elements that are not in the document yet; what is appended to the document itself brings
-    // all that is in it: style sheets and images are looked for once, in the order of the page.
+    // Elements are appended to a parent outside the document first. Appending them to the document
+    // at the end loads style sheets and images once, in document order.
     let mut last = Vec::new();
     for id in 0..dom.node_count() as u32 {
         let Some(node) = dom.node(id) else { continue };
         let parent = node.parent();
         let is_break = breaks.next_if_eq(&id).is_some();
-        let left_out = |parent: NodeRef<'_>| {
-            targets[parent.id() as usize].is_none() || adapt::is_left_out(&node, &parent)
+        let is_hidden = |parent: NodeRef<'_>| {
+            targets[parent.id() as usize].is_none() || adapt::is_hidden(&node, &parent)
         };
-        if parent.is_some_and(left_out) {
+        if parent.is_some_and(is_hidden) {
             continue;
         }
         let made = match node.kind() {
-            NodeKind::Element if !bounds.admits(&node) => continue,
+            NodeKind::Element if !bounds.count(&node) => continue,
             NodeKind::Element => {
                 let (namespace, name) = (node.namespace(), node.local_name());
                 let attributes = node.attributes().filter(|attribute| {
-                    may_stay(namespace, name, attribute.local_name(), attribute.value())
+                    is_safe_attribute(namespace, name, attribute.local_name(), attribute.value())
                 });
                 let mut attributes: Vec<Attribute> =
                     attributes.map(|attribute| names.attribute(node, attribute)).collect();
@@ -100,13 +101,13 @@ pub(crate) fn build(dom: &Dom<'_>, document: &mut BaseDocument, css: &CssBudget)
         targets[id as usize] = match depth < adapt::DEPTH_MAX {
             true => Some((made, depth + 1)),
             false => {
-                bounds.note("elements inside more than 512 others are shown beside each other");
+                bounds.note("elements nested deeper than 512 levels are shown as siblings");
                 Some((target, depth))
             }
         };
         let target = match (is_break, nodes.of(parent.id())) {
             (true, Some(parent_made)) => {
-                // The lines so far end here; what follows is a block of its own.
+                // End the current lines. The following elements go into a new block.
                 let block = mutator.create_element(html_name("div"), Vec::new());
                 mutator.append_children(parent_made, &[block]);
                 targets[parent.id() as usize] = Some((block, depth));
@@ -130,7 +131,7 @@ pub(crate) fn build(dom: &Dom<'_>, document: &mut BaseDocument, css: &CssBudget)
     nodes
 }
 
-/// The namespace of HTML's elements.
+/// Namespace of HTML elements.
 const HTML: &str = "http://www.w3.org/1999/xhtml";
 
 fn html_name(local: &str) -> QualName {
@@ -142,8 +143,8 @@ fn plain_attribute(name: &str, value: String) -> Attribute {
     Attribute { name, value }
 }
 
-/// Puts what [`adapt`] makes into an element.
-fn add(mutator: &mut DocumentMutator<'_>, element: NodeId, additions: Vec<adapt::Made>) {
+/// Appends the nodes that [`adapt`] adds to an element.
+fn add(mutator: &mut DocumentMutator<'_>, element: NodeId, additions: Vec<adapt::Addition>) {
     for addition in additions {
         let text = addition.text.map(|text| mutator.create_text_node(&text));
         let made = match addition.name {
@@ -169,11 +170,11 @@ fn append_all(mutator: &mut DocumentMutator<'_>, root: NodeId, children: &[NodeI
     }
 }
 
-/// Builds the pages of `iframe` elements, by the same way as the page itself.
+/// Builds the pages of `iframe` elements in the same way as the page itself.
 pub(crate) struct Frames(pub Arc<CssBudget>);
 
 impl HtmlParserProvider for Frames {
-    /// What scripts do, and there are none.
+    /// Does nothing: only scripts set inner HTML, and no script runs.
     fn parse_inner_html(&self, _: &mut DocumentMutator<'_>, _: NodeId, _: &str) {}
 
     fn parse_document(&self, text: &str, config: DocumentConfig) -> Box<dyn Document> {
@@ -186,7 +187,8 @@ impl HtmlParserProvider for Frames {
     }
 }
 
-/// The engine's names, made once each. The tables give the same piece of memory for the same name.
+/// Caches the engine's interned names. The tables return the same memory for the same name, so its
+/// address is the key.
 #[derive(Default)]
 struct Names {
     locals: HashMap<(*const u8, usize), LocalName>,
@@ -202,7 +204,7 @@ impl Names {
         let name =
             self.qualified(attribute.namespace(), attribute.prefix(), attribute.local_name());
         let value = match adapt::attribute(&node, attribute.local_name(), attribute.value()) {
-            Change::Keep => attribute.value().to_string(),
+            Change::Unchanged => attribute.value().to_string(),
             Change::Value(value) => value,
         };
         Attribute { name, value }

@@ -1,23 +1,25 @@
-//! Style sheets within bounds, before the engine reads them.
+//! Bounds style sheets before the engine reads them.
 //!
-//! The engine takes time for each rule and each selector, recurses into blocks and parentheses, and stops at lengths that
-//! its numbers can't add up. So of a page's rules no more than [`RULES_MAX`] are used, a style sheet ends where it nests
-//! too deep, and a length is at most a million pixels. The report says which bound was met.
+//! The engine takes time for each rule and selector, recurses into blocks and parentheses, and
+//! fails on lengths that overflow its numbers. So at most [`RULES_MAX`] rules of a page are
+//! used, a style sheet is cut where it nests too deep, and a length is at most a million pixels.
+//! The report names the bound that was exceeded.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Rules of all style sheets of a page. Large sites have ten or twenty thousand; the engine takes some 30 us for each.
+/// Maximum number of rules of all style sheets of a page. Large sites have ten or twenty thousand.
+/// The engine takes about 30 us for each.
 const RULES_MAX: usize = 40_000;
-/// Selectors of all style sheets of a page; a rule may have many.
+/// Maximum number of selectors of all style sheets of a page. A rule may have many.
 const SELECTORS_MAX: usize = 100_000;
-/// Depth of nested blocks: rules in rules, and in `@media`. A nested rule can name its parent's selector twice, so the
-/// cost of matching can double with each level.
+/// Maximum depth of nested blocks: rules in rules, and in `@media`. A nested rule can name its
+/// parent's selector twice, so the cost of matching can double with each level.
 const BLOCKS_MAX: u32 = 32;
-/// Parentheses and brackets inside each other.
+/// Maximum depth of nested parentheses and brackets.
 const PARENTHESES_MAX: u32 = 64;
-/// The longest length in pixels, and in units that are larger.
+/// Maximum length in pixels, and in other units, which are larger.
 const PIXELS_MAX: f64 = 1e6;
 const OTHERS_MAX: f64 = 1e5;
 
@@ -35,7 +37,7 @@ impl CssBudget {
         self.cut.get().copied()
     }
 
-    /// The style sheet, or as much of it as the budget allows, with lengths within bounds.
+    /// Returns the style sheet with bounded lengths, cut where the budget ends.
     pub fn sheet<'a>(&self, css: &'a str) -> Cow<'a, str> {
         let left =
             |max: usize, used: &AtomicUsize| max.saturating_sub(used.load(Ordering::Relaxed));
@@ -74,14 +76,15 @@ const TOO_MANY: &str = "style rules beyond 40,000, or 100,000 selectors, are lef
 const TOO_DEEP: &str =
     "a style sheet is left out from where more than 32 blocks or 64 parentheses nest";
 
-/// Walks over a style sheet once. Text in strings, comments and addresses is left alone.
+/// Scans a style sheet once. Leaves strings, comments and URLs unchanged.
 fn scan(css: &str, most: Counts) -> Scanned<'_> {
     let bytes = css.as_bytes();
     let mut changed = String::new();
     let (mut counts, mut cut) = (Counts::default(), None);
-    // Selectors of the rule that may begin here, if it is one; blocks and parentheses around.
+    // Selectors of the rule that may start here, and the depth of blocks and parentheses.
     let (mut selectors, mut blocks, mut parentheses) = (1, 0, 0_u32);
-    // What is before `copied` is in `changed`, if anything is; `end` is behind the last whole rule.
+    // `changed` holds the output for the input before `copied`. `end` is the end of the last
+    // complete rule.
     let (mut at, mut copied, mut end) = (0, 0, 0);
     while at < bytes.len() {
         match bytes[at] {
@@ -90,7 +93,7 @@ fn scan(css: &str, most: Counts) -> Scanned<'_> {
                 continue;
             }
             quote @ (b'"' | b'\'') => {
-                at = behind_string(bytes, at + 1, quote);
+                at = end_of_string(bytes, at + 1, quote);
                 continue;
             }
             b'(' if ends_with_url(&bytes[..at]) => {
@@ -121,8 +124,8 @@ fn scan(css: &str, most: Counts) -> Scanned<'_> {
             }
             b')' | b']' => parentheses = parentheses.saturating_sub(1),
             b'0'..=b'9' if !is_in_name(bytes, at) => {
-                let number = number_at(bytes, at);
-                let unit = unit_at(bytes, number);
+                let number = end_of_number(bytes, at);
+                let unit = end_of_unit(bytes, number);
                 if let Some(limit) = limit_of(&css[number..unit])
                     && css[at..number].parse::<f64>().is_ok_and(|value| value > limit)
                 {
@@ -157,11 +160,11 @@ fn find(bytes: &[u8], from: usize, what: &[u8]) -> Option<usize> {
     rest.windows(what.len()).position(|window| window == what).map(|found| from + found)
 }
 
-fn behind_string(bytes: &[u8], mut at: usize, quote: u8) -> usize {
+fn end_of_string(bytes: &[u8], mut at: usize, quote: u8) -> usize {
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'\\' => at += 1,
-            // A string that is not closed ends with its line.
+            // An unclosed string ends at the end of its line.
             b'\n' => return at,
             byte if *byte == quote => return at + 1,
             _ => (),
@@ -175,7 +178,7 @@ fn ends_with_url(before: &[u8]) -> bool {
     before.len() >= 3 && before[before.len() - 3..].eq_ignore_ascii_case(b"url")
 }
 
-/// Does the digit belong to a name or a colour?
+/// Returns true if the digit is part of a name or a colour.
 fn is_in_name(bytes: &[u8], at: usize) -> bool {
     let is_name = |byte: u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'#' | b'\\') || !byte.is_ascii()
@@ -188,8 +191,8 @@ fn is_in_name(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Behind the number that begins at `at`.
-fn number_at(bytes: &[u8], at: usize) -> usize {
+/// Returns the end of the number that starts at `at`.
+fn end_of_number(bytes: &[u8], at: usize) -> usize {
     let digits = |from: usize| {
         from + bytes[from.min(bytes.len())..].iter().take_while(|b| b.is_ascii_digit()).count()
     };
@@ -207,7 +210,7 @@ fn number_at(bytes: &[u8], at: usize) -> usize {
     end
 }
 
-fn unit_at(bytes: &[u8], at: usize) -> usize {
+fn end_of_unit(bytes: &[u8], at: usize) -> usize {
     match bytes.get(at) {
         Some(b'%') => at + 1,
         _ => at + bytes[at..].iter().take_while(|byte| byte.is_ascii_alphabetic()).count(),

@@ -1,5 +1,5 @@
-//! What HTML means that the engine does not know by itself: laid out as something that says the same in other words, or
-//! found in the page's text.
+//! Tests features of HTML that the viewer adds to the engine, by comparing layouts with equivalent
+//! pages or by the page's text.
 #![allow(clippy::unwrap_used)]
 
 use url::Url;
@@ -40,7 +40,7 @@ fn assert_different(one: &str, other: &str) {
 }
 
 #[test]
-fn an_image_that_is_missing_shows_its_text() {
+fn a_missing_image_shows_its_alternative_text() {
     assert_eq!(text("<p>a <img src=missing.png alt='x squared'> b"), "a x squared b");
     assert_eq!(text("<img alt='no address'>"), "no address");
     assert_eq!(text("a<img src=missing.png alt=''><img src=missing.png>b"), "ab");
@@ -54,7 +54,7 @@ fn an_image_that_is_missing_shows_its_text() {
 }
 
 #[test]
-fn closed_details_show_their_summary_only() {
+fn closed_details_show_only_their_summary() {
     let body = "text <p>more</p> text";
     assert_eq!(text(&format!("<details><summary>Sum</summary>{body}</details>")), "\u{25b8} Sum");
     assert_eq!(
@@ -73,14 +73,14 @@ fn closed_details_show_their_summary_only() {
 }
 
 #[test]
-fn a_caption_stands_above_its_table_and_makes_room() {
+fn a_caption_gets_room_beside_its_table() {
     let table = "<table border=1><caption>Caption</caption><tr><td>cell<td>cell</table>";
     let without = "<table border=1><tr><td>cell<td>cell</table>";
     assert!(text(table).contains("Caption"), "{}", text(table));
     let line = height("<div>Caption</div>") - height("");
     let below = table.replace("<caption>", "<caption align=bottom>");
     assert_different(table, &below);
-    // Margins around collapse as they do without a caption.
+    // Margins collapse as they do without a caption.
     for (before, behind) in [
         ("", ""),
         ("<p>before</p>", "<p>behind</p>"),
@@ -96,7 +96,7 @@ fn a_caption_stands_above_its_table_and_makes_room() {
         };
         for table in [table, &below] {
             let room = higher(table);
-            // What the table leaves of a higher neighbour is room as well.
+            // A taller neighbour leaves room for the caption too.
             let least = if before.contains("flex") { 0.0 } else { line - 1.0 };
             assert!((least..=line + 1.0).contains(&room), "{before} {table}: {room}, {line}");
         }
@@ -104,7 +104,7 @@ fn a_caption_stands_above_its_table_and_makes_room() {
 }
 
 #[test]
-fn attributes_of_tables_say_how_they_look() {
+fn table_attributes_set_borders_spacing_and_colours() {
     let cells = "<tr><td>a<td>b";
     let styled = |table: &str, cell: &str| {
         format!("<table style='{table}'><tr><td style='{cell}'>a<td style='{cell}'>b</table>")
@@ -130,7 +130,7 @@ fn attributes_of_tables_say_how_they_look() {
     }
 }
 
-/// A cell's height is the least that it has.
+/// A cell's height is a minimum.
 #[test]
 fn cells_are_as_high_as_their_rows() {
     let style = "<style>table { border-spacing: 0 } td { padding: 0; background: #f00; vertical-align: top }</style>";
@@ -149,7 +149,7 @@ fn cells_are_as_high_as_their_rows() {
 }
 
 #[test]
-fn a_select_shows_what_is_chosen() {
+fn a_select_shows_its_selected_option() {
     let options = "<option>One<option selected>Two<option>Three";
     assert_eq!(text(&format!("<select>{options}</select>")), "Two\u{25be}");
     assert_eq!(text("<select><option disabled>No<option label=Yes>y</select>"), "Yes\u{25be}");
@@ -176,7 +176,7 @@ fn progress_and_meter_are_bars() {
 }
 
 #[test]
-fn placeholders_stand_in_empty_fields() {
+fn empty_fields_show_their_placeholder() {
     for (with, without) in [
         ("<input placeholder=Search>", "<input>"),
         ("<input type=password placeholder=Secret>", "<input type=password>"),
@@ -189,18 +189,18 @@ fn placeholders_stand_in_empty_fields() {
 }
 
 #[test]
-fn quotations_have_their_marks() {
+fn quotations_have_quotation_marks() {
     assert_eq!(text("<q>a <q>b</q></q>"), "\u{201c}a \u{2018}b\u{2019}\u{201d}");
     assert_eq!(text("<p lang=de><q>a</q>"), "\u{201e}a\u{201c}");
     let nested = "<b lang=de-AT><q>a <q>b</q></q></b> <i lang=fr><q>c</q></i>";
     let marks = "\u{201e}a \u{201a}b\u{2018}\u{201c} \u{ab} c \u{bb}";
     assert_eq!(text(nested), marks);
-    // A page that is laid out a second time has them once as well.
+    // A second layout of the page must not add the marks again.
     assert_eq!(text(&format!("{nested}<img alt=d>")), format!("{marks}d"));
 }
 
 #[test]
-fn code_is_set_in_a_font_of_one_width() {
+fn code_uses_a_monospaced_font() {
     let reference = "<span style='font-family:monospace'>iiii mmmm</span>";
     assert_different(reference, "<span>iiii mmmm</span>");
     for name in ["code", "kbd", "samp", "tt"] {
@@ -214,11 +214,11 @@ fn code_is_set_in_a_font_of_one_width() {
 fn lists_are_counted_in_every_style() {
     let list = |style: &str, markers: &[&str]| {
         let items = "<li>x".repeat(markers.len());
-        let said: String = markers
+        let expected: String = markers
             .iter()
             .map(|m| format!("<li style='list-style-type:\"{m}.\u{a0}\"'>x"))
             .collect();
-        assert_alike(&format!("<ol {style}>{items}</ol>"), &format!("<ol>{said}</ol>"));
+        assert_alike(&format!("<ol {style}>{items}</ol>"), &format!("<ol>{expected}</ol>"));
     };
     list("type=I", &["I", "II", "III", "IV"]);
     list("type=i", &["i", "ii"]);
@@ -256,13 +256,13 @@ fn no_line_crosses_a_cell_over_several_columns_or_rows() {
             }
             lines
         };
-        // In the middle of the first and of the second row: the page has a margin of 8.
+        // In the middle of the first and of the second row. The page has a margin of 8 pixels.
         (row(8 + 12), row(8 + 34))
     };
     assert_eq!(red("<table><tr><td><td><td><tr><td><td><td></table>"), (4, 4));
     assert_eq!(red("<table><tr><td colspan=2><td><tr><td><td><td></table>"), (3, 4));
     assert_eq!(red("<table><tr><td><td><td><tr><td colspan=3></table>"), (4, 2));
-    // A cell over two rows: where the line between them would be, there is none.
+    // A cell that spans two rows has no line between them.
     let tall = pixels(&format!("{style}<table><tr><td rowspan=2><td><tr><td></table>"));
     let column: Vec<bool> =
         (12..50).map(|y| tall[y * LAYOUT.width as usize + 30] == 0x00ff_0000).collect();
@@ -271,7 +271,7 @@ fn no_line_crosses_a_cell_over_several_columns_or_rows() {
 }
 
 #[test]
-fn what_nests_too_deep_is_shown_beside_each_other() {
+fn elements_nested_too_deep_become_siblings() {
     let html = format!("{}deep", "<div>".repeat(2_000));
     let laid = laid(&html);
     assert_eq!(laid.laid_out.left_out().len(), 1);
@@ -280,7 +280,7 @@ fn what_nests_too_deep_is_shown_beside_each_other() {
 }
 
 #[test]
-fn a_table_with_too_many_columns_keeps_the_first() {
+fn a_table_with_too_many_columns_keeps_the_first_ones() {
     let laid = laid(&format!("<table><tr>{}<td>last</table>", "<td colspan=1000>x".repeat(12)));
     assert_eq!(laid.laid_out.left_out().len(), 1);
     let block = Block::new(laid.recorded.block.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! A parsed page, laid out for a window and recorded.
+//! Lays a parsed page out for a window and records it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,21 +18,22 @@ use super::resources::Resources;
 use crate::layout::Layout;
 use crate::page::{HEIGHT_MAX, PageSize, Recorder, WIDTH_MAX};
 
-/// Rounds of style and layout at most: an image that comes in changes the layout, which may ask for another image.
+/// Maximum number of rounds of style and layout. A loaded image changes the layout, which may
+/// request another image.
 const ROUNDS_MAX: usize = 8;
 
-/// A page in the engine, laid out.
+/// A page laid out by the engine.
 pub struct LaidOut {
     document: BaseDocument,
     nodes: Nodes,
     layout: Layout,
-    /// Style and layout, resources included.
+    /// Duration of style and layout, including resources.
     pub took: Duration,
 }
 
 impl LaidOut {
-    /// Lays out `dom`; relative addresses in it are relative to `url`. `css` is what its style sheets may have, those
-    /// that are asked for included.
+    /// Lays out `dom`. Relative addresses are resolved against `url`. `css` is the budget of all
+    /// its style sheets, including fetched ones.
     pub(crate) fn new(
         dom: &Dom<'_>,
         url: &Url,
@@ -59,29 +60,30 @@ impl LaidOut {
             ..Default::default()
         });
         let nodes = build(dom, &mut document, css);
-        let settle = |document: &mut BaseDocument| {
+        let resolve = |document: &mut BaseDocument| {
             for _ in 0..ROUNDS_MAX {
                 resources.wait();
-                let (asked, _) = resources.counts();
+                let (requests, _) = resources.counts();
                 document.resolve(0.0);
-                if resources.counts() == (asked, 0) && !document.has_pending_critical_resources() {
+                if resources.counts() == (requests, 0) && !document.has_pending_critical_resources()
+                {
                     break;
                 }
             }
         };
-        settle(&mut document);
+        resolve(&mut document);
         if adjust(&mut document) {
-            settle(&mut document);
+            resolve(&mut document);
         }
         LaidOut { document, nodes, layout, took: start.elapsed() }
     }
 
-    /// What of the page was left out, for people.
+    /// Returns messages for people about parts of the page that were left out.
     pub(crate) fn left_out(&self) -> &[&'static str] {
         &self.nodes.notes
     }
 
-    /// The page's size in device pixels: at least the window's.
+    /// Returns the page's size in device pixels, which is at least the window's.
     pub fn size(&self) -> PageSize {
         let Layout { width, height, scale } = self.layout;
         let root = self.document.try_root_element().map(|root| *root.scrollable_overflow());
@@ -98,13 +100,13 @@ impl LaidOut {
         }
     }
 
-    /// Paints the page, from its upper left corner, into anything that takes paint commands.
+    /// Paints the page from its upper left corner into `scene`.
     pub fn paint(&mut self, scene: &mut impl anyrender::PaintScene, size: PageSize) {
         let scale = f64::from(self.layout.scale);
         paint_scene(scene, &mut self.document, scale, size.width, size.height, 0, 0);
     }
 
-    /// The page as a block, with links, anchors and text.
+    /// Records the page with its links, anchors and text.
     pub(crate) fn record(&mut self, dom: &Dom<'_>, url: &Url) -> Recorder {
         let size = self.size();
         let mut recorder = Recorder::new(size);
@@ -115,14 +117,14 @@ impl LaidOut {
     }
 }
 
-/// What relative addresses on the page are relative to: its `base` element's, or its own.
+/// Returns the base of relative addresses: that of the page's `base` element, or `url`.
 pub(super) fn base_url(dom: &Dom<'_>, url: &Url) -> Url {
     let is_base = |node: &NodeRef<'_>| {
         node.kind() == NodeKind::Element && node.name() == "base" && node.attr("href").is_some()
     };
     let base = dom.document_node().descendants().find(is_base);
     let joined = base.and_then(|base| url.join(base.attr("href")?.trim()).ok());
-    // A page from the network can't make itself one from a file.
+    // A page from the network must not use a file as its base.
     joined
         .filter(|base| base.scheme() == url.scheme() || base.scheme() != "file")
         .unwrap_or_else(|| url.clone())

@@ -1,15 +1,15 @@
-//! The markers of lists that the engine can't count: Roman and Greek numbers, those with leading zeros, and lists that begin
-//! elsewhere, run backwards or say a number of their own. Such a marker is set as a text.
+//! Sets list markers that the engine can't count as text: Roman and Greek numbers, leading zeros,
+//! and lists with a start, reversed order or explicit values.
 
 use blitz_dom::{BaseDocument, NodeId};
 
-use super::after::{attribute, children_called, name_of, style_of};
+use super::after::{attribute, children_named, name_of, style_of};
 
-/// Sets the markers of these lists. Gives whether there were any to set.
+/// Sets the markers of these lists. Returns true if any marker was set.
 pub(super) fn set(document: &mut BaseDocument, lists: &[NodeId]) -> bool {
     let mut changes = Vec::new();
     for list in lists {
-        let items = children_called(document, *list, &["li"]);
+        let items = children_named(document, *list, &["li"]);
         let Some(node) = document.get_node(*list) else { continue };
         let is_ordered = name_of(node) == "ol";
         let number = |name: &str| attribute(node, name).and_then(|text| text.trim().parse().ok());
@@ -20,7 +20,7 @@ pub(super) fn set(document: &mut BaseDocument, lists: &[NodeId]) -> bool {
             (None, true) => items.len() as i64,
             (None, false) => 1,
         };
-        // The engine counts on from here.
+        // Number that the engine would show next.
         let mut engine = number("start").filter(|_| is_ordered).unwrap_or(1_i64);
         let mut next = first;
         let mut counted = Vec::new();
@@ -34,11 +34,11 @@ pub(super) fn set(document: &mut BaseDocument, lists: &[NodeId]) -> bool {
             engine = engine.saturating_add(1);
             is_changed |= !(is_known(&style) && is_right);
             if is_counted(&style) {
-                // The engine leaves out a space at the end.
+                // The engine drops an ordinary trailing space.
                 counted.push((item, format!("\"{}.\u{a0}\"", marker(&style, ordinal))));
             }
         }
-        // All markers of a list look alike.
+        // Set all markers of the list, so that they look alike.
         changes.extend(counted.into_iter().filter(|_| is_changed));
     }
     let mut mutator = document.mutate();
@@ -48,7 +48,7 @@ pub(super) fn set(document: &mut BaseDocument, lists: &[NodeId]) -> bool {
     !changes.is_empty()
 }
 
-/// Does the engine know this style? Texts and symbols it takes as they are.
+/// Returns true if the engine supports this style. It also supports strings and symbols.
 fn is_known(style: &str) -> bool {
     let named = style.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
     !named
@@ -66,14 +66,14 @@ fn is_known(style: &str) -> bool {
         )
 }
 
-/// Does the marker depend on the number?
+/// Returns true if the marker depends on the number.
 fn is_counted(style: &str) -> bool {
     let named = style.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
     let same = ["", "none", "disc", "circle", "square", "disclosure-open", "disclosure-closed"];
     named && !same.contains(&style)
 }
 
-/// The number in a style; in one that is not known, in digits.
+/// Formats `number` in `style`. An unknown style gives digits.
 fn marker(style: &str, number: i64) -> String {
     let counted = usize::try_from(number).ok().filter(|number| *number > 0);
     let text = counted.and_then(|number| match style {
@@ -110,7 +110,7 @@ fn letters(mut number: usize, alphabet: &[char]) -> String {
     text.iter().rev().collect()
 }
 
-/// Roman numbers go up to 3999.
+/// Returns the Roman numeral, or `None` above 3999.
 fn roman(mut number: usize) -> Option<String> {
     const SIGNS: [(usize, &str); 13] = [
         (1000, "m"),
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_in_their_style() {
+    fn markers_match_their_style() {
         for (style, number, text) in [
             ("upper-roman", 1994, "MCMXCIV"),
             ("lower-roman", 4, "iv"),

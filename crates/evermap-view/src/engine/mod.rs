@@ -1,4 +1,4 @@
-//! The cold path: a page is parsed, styled, laid out and recorded, in a process of its own.
+//! The cold path: parses, styles, lays out and records a page in a separate process.
 
 mod adapt;
 mod after;

@@ -1,8 +1,8 @@
-//! What one can do with a laid-out page besides looking at it: its links, its anchors, its text.
+//! Records links, anchors and text of a laid-out page.
 //!
-//! One walk over the lines that were set finds all that is in them; only what has a box of its own (a link around a
-//! picture, a heading with an id) is asked for where it is. Asking the engine for each link would walk over all lines of
-//! its paragraph each time.
+//! One walk over all lines finds the rectangles of everything in them. Only elements with their own
+//! box (a link around a picture, a heading with an id) are looked up separately. Querying the
+//! engine for each link would walk over all lines of its paragraph each time.
 
 use blitz_dom::{BaseDocument, NodeId};
 use evermap_dom::{Dom, NodeRef};
@@ -15,7 +15,7 @@ use super::build::Nodes;
 use super::lay_out::base_url;
 use crate::page::Recorder;
 
-/// Records links and anchors in the order of the document, and all text.
+/// Records links and anchors in document order, and all text.
 pub(crate) fn record_places(
     document: &BaseDocument,
     nodes: &Nodes,
@@ -54,7 +54,7 @@ pub(crate) fn record_places(
     }
 }
 
-/// Where a link leads, unless that is a script.
+/// Returns the address of a link, unless it runs a script.
 fn target_of(node: &NodeRef<'_>, url: &Url, base: &Url) -> Option<String> {
     if !matches!(node.local_name(), "a" | "area") {
         return None;
@@ -64,29 +64,30 @@ fn target_of(node: &NodeRef<'_>, url: &Url, base: &Url) -> Option<String> {
     target.ok().filter(|target| target.scheme() != "javascript").map(Into::into)
 }
 
-/// What a fragment calls this element.
+/// Returns the names by which a fragment can refer to this element.
 fn names_of<'a>(node: &NodeRef<'a>) -> impl Iterator<Item = &'a str> + use<'a> {
     let name = node.attr("name").filter(|_| node.local_name() == "a");
     [node.attr("id"), name].into_iter().flatten().filter(|name| !name.is_empty())
 }
 
-/// The elements that are looked for, and where they were found.
+/// Elements to locate, and their rectangles.
 #[derive(Default)]
 struct Places {
     found: HashMap<NodeId, Found>,
-    /// For an element in a line: the links and anchors that it is in, the innermost first.
+    /// For an element in a line: the links and anchors around it, innermost first.
     around: HashMap<NodeId, Vec<NodeId>>,
 }
 
 #[derive(Default)]
 struct Found {
-    /// Where it leads, if it is a link.
+    /// Address, if the element is a link.
     target: Option<String>,
     rects: Vec<Rect>,
 }
 
 impl Places {
-    /// Notes that something of `node` stands at `rect`, in a line of `root`. Pieces side by side are one.
+    /// Records that a piece of `node` occupies `rect` in a line of `root`. Adjacent pieces are
+    /// merged.
     fn add(&mut self, document: &BaseDocument, node: NodeId, root: NodeId, rect: Rect) {
         let around = self.around.entry(node).or_insert_with(|| {
             let mut around = Vec::new();
@@ -116,7 +117,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Everything that is set in lines, in the order in which it is read.
+    /// Records the text of all lines in reading order.
     fn lines(&self, places: &mut Places, recorder: &mut Recorder) {
         let Some(root) = self.document.try_root_element() else { return };
         let mut waiting = vec![root.id];
@@ -161,7 +162,7 @@ impl Walk<'_> {
                 let right = x + f64::from(glyphs.advance());
                 let rect = Rect::new(x, line_top, right, line_top + height);
                 places.add(self.document, glyphs.style().brush.id, root, rect);
-                // Several pieces of one run, differently coloured, say, have their clusters in common.
+                // Pieces of one run (in different colours, for example) share their clusters.
                 let run = glyphs.run();
                 if last.replace(run.text_range()) == Some(run.text_range()) {
                     continue;
@@ -176,7 +177,8 @@ impl Walk<'_> {
         recorder.end_block();
     }
 
-    /// Where an element is that has a box of its own; for an empty one in a line, where its paragraph is.
+    /// Returns the rectangle of an element with its own box. For an empty inline element, returns
+    /// that of its paragraph.
     fn own_box(&self, id: NodeId) -> Option<Rect> {
         let node = self.document.get_node(id)?;
         let node = match node.is_non_atomic_inline() {

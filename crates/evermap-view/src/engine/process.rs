@@ -1,7 +1,8 @@
-//! The engine as a process: one request, one page, then it ends.
+//! The engine's process: reads one request, writes one page and exits.
 //!
-//! What it reads comes from strangers. So its memory is bounded, it ends with the process that started it, and its stack is
-//! large enough for pages that nest tens of thousands of elements; for deeper ones it dies of it, which the viewer reports.
+//! The page is untrusted input. So memory is bounded, and the process is killed when its parent
+//! exits. The stack is large enough for tens of thousands of nested elements. A deeper page
+//! overflows it, which the viewer reports.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -19,30 +20,31 @@ use url::Url;
 
 use super::css::CssBudget;
 use super::lay_out::LaidOut;
-use super::resources::{GaveUp, Get, Resources};
+use super::resources::{Fetch, Resources, Skipped};
 use super::svg;
 use crate::fetch::{
-    CameFrom, FetchOptions, Fetched, Fetcher, Kind, MissingStamp, ObjectStamp, Origin, Purpose,
+    FetchOptions, FetchSource, Fetched, Fetcher, Kind, MissingStamp, ObjectStamp, Origin, Purpose,
     Stamp,
 };
 use crate::fonts::FontSet;
-use crate::keep;
 use crate::manifest::Resource;
 use crate::notes::{Note, in_lines};
 use crate::page::PartKind;
+use crate::page_store;
 use crate::protocol::{
     self, Answer, Failure, Request, Retry, Times, read_content, read_header, write_frame,
 };
 use crate::{Result, ViewError, retry};
 
-/// The engine recurses over the page. Only what is used of this takes memory.
+/// Size of the engine's stack. The engine recurses over the page. Only touched stack pages take
+/// memory.
 const STACK_BYTES: usize = 1 << 30;
-/// Letters of an address that are kept for people.
+/// Maximum number of characters of an address in a report.
 const SHOWN_MAX: usize = 200;
 
-/// The whole program: reads a request from standard input, writes a page to standard output.
+/// Runs the engine: reads a request from standard input and writes a page to standard output.
 pub fn main() -> ExitCode {
-    // The process that asked is gone, or its pipe is: nobody is left to tell.
+    // An error here means that the parent or its pipe is gone, so it can only be printed.
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -59,12 +61,12 @@ fn run() -> io::Result<()> {
     if !matches!(kind, protocol::REQUEST | protocol::RETRY) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "this program is started by `evermap view`; run that instead",
+            "this program is started by `evermap view`; run `evermap view PAGE`",
         ));
     }
     let content = read_content(&mut io::stdin().lock(), length)?;
     if kind == protocol::RETRY {
-        return ask_again(&serde_json::from_slice(&content)?);
+        return run_retry(&serde_json::from_slice(&content)?);
     }
     let request: Request = serde_json::from_slice(&content)?;
     bound_memory(request.memory_bytes_max)?;
@@ -80,15 +82,15 @@ fn run() -> io::Result<()> {
             }
         }
     })?;
-    worker.join().map_err(|panic| io::Error::other(said(&*panic)))?
+    worker.join().map_err(|panic| io::Error::other(panic_message(&*panic)))?
 }
 
-/// What a part of the engine said when it gave up, in one line.
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
+/// Returns the message of a panic in the engine, in one line.
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
     let text: Vec<&str> = text.split_whitespace().collect();
-    format!("it gave up on what the page asks for ({})", text.join(" "))
+    format!("panicked on this page ({})", text.join(" "))
 }
 
 fn bound_memory(bytes_max: u64) -> io::Result<()> {
@@ -96,10 +98,12 @@ fn bound_memory(bytes_max: u64) -> io::Result<()> {
     Ok(rustix::process::setrlimit(Limit::Data, Rlimit { current: most, maximum: most })?)
 }
 
-/// Asks for what a page lacks, in the background: outlives the process that started it, for a bounded time.
-fn ask_again(retry: &Retry) -> io::Result<()> {
+/// Requests a page's missing resources in the background. Outlives the process that started it, but
+/// exits after `RETRY_TIME_MAX`.
+fn run_retry(retry: &Retry) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(None)?;
-    // Its terminal may go. That it has a session already is no trouble.
+    // Detaches from the terminal, which may be closed. An error means that this process already
+    // leads a session.
     let _ = rustix::process::setsid();
     bound_memory(retry.memory_bytes_max)?;
     std::thread::spawn(|| {
@@ -109,7 +113,8 @@ fn ask_again(retry: &Retry) -> io::Result<()> {
     retry::run(retry).map(drop).map_err(io::Error::other)
 }
 
-/// Standard output, for the answer alone: what libraries print goes to standard error.
+/// Duplicates standard output for the answer and redirects the original to standard error, where
+/// output of libraries belongs.
 fn take_output() -> io::Result<File> {
     let output = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
@@ -139,7 +144,7 @@ impl From<serde_json::Error> for Stopped {
     }
 }
 
-/// A parsed page, from wherever.
+/// A parsed page.
 struct Source {
     url: Url,
     tables: Parsed,
@@ -154,14 +159,14 @@ struct Source {
 
 enum Parsed {
     Now(evermap_dom::Block),
-    Kept(evermap::Snapshot<Document>),
+    Stored(evermap::Snapshot<Document>),
 }
 
 impl Parsed {
     fn dom(&self) -> Result<Dom<'_>> {
         match self {
             Parsed::Now(block) => Ok(block.dom()),
-            Parsed::Kept(document) => {
+            Parsed::Stored(document) => {
                 document.dom().map_err(|error| ViewError::InvalidPage(error.to_string()))
             }
         }
@@ -177,20 +182,20 @@ fn serve(request: &Request, output: &mut File) -> std::result::Result<(), Stoppe
     let fetcher = Arc::new(Fetcher::new(options(request), store.clone()));
     stage(output, "fetching")?;
     let source = match (&request.html, &request.document, &request.own_document) {
-        (Some(html), ..) => given_source(&url, html)?,
-        (None, Some(name), _) => kept_source(&url, name, store.as_ref(), None)?,
-        // What is kept of the page's own document may be gone or damaged: then it is parsed anew.
+        (Some(html), ..) => generated_source(&url, html)?,
+        (None, Some(name), _) => stored_source(&url, name, store.as_ref(), None)?,
+        // If the stored document is missing or damaged, the page is parsed again.
         (None, None, Some(own)) => Url::parse(&own.final_url)
             .map_err(|error| ViewError::InvalidPage(error.to_string()))
-            .and_then(|url| kept_source(&url, &own.name, store.as_ref(), Some(&own.stamp)))
+            .and_then(|url| stored_source(&url, &own.name, store.as_ref(), Some(&own.stamp)))
             .or_else(|_| fetched_source(&url, &fetcher, request))?,
         (None, None, None) => fetched_source(&url, &fetcher, request)?,
     };
     stage(output, "laying out")?;
     let css = Arc::new(CssBudget::default());
-    let seen = Seen::new(fetcher.clone(), Origin::of(&source.url), css.clone());
-    let patience = Duration::from_millis(request.resources_timeout_ms);
-    let resources = Resources::new(seen.clone(), Instant::now() + patience);
+    let requests = Requests::new(fetcher.clone(), Origin::of(&source.url), css.clone());
+    let timeout = Duration::from_millis(request.resources_timeout_ms);
+    let resources = Resources::new(requests.clone(), Instant::now() + timeout);
     let dom = source.tables.dom()?;
     let mut laid_out = LaidOut::new(&dom, &source.url, request.layout, &resources, &css);
     let start = Instant::now();
@@ -199,15 +204,15 @@ fn serve(request: &Request, output: &mut File) -> std::result::Result<(), Stoppe
     let layout = laid_out.took;
 
     if recorded.parts.iter().all(|part| part.kind != PartKind::Font) && has_text(&dom) {
-        seen.note("there is no font for its text; install one (Debian, Ubuntu: fonts-dejavu-core)");
+        requests.note("no font is installed; install one (Debian, Ubuntu: fonts-dejavu-core)");
     }
-    laid_out.left_out().iter().for_each(|note| seen.note(note));
-    css.left_out().into_iter().for_each(|note| seen.note(note));
-    let answer = seen.answer(&source, record, layout);
+    laid_out.left_out().iter().for_each(|note| requests.note(note));
+    css.left_out().into_iter().for_each(|note| requests.note(note));
+    let answer = requests.answer(&source, record, layout);
     write_frame(output, protocol::ANSWER, &[&serde_json::to_vec(&answer)?])?;
     for part in &recorded.parts {
-        // Fonts are large, and the same on most pages.
-        if store.as_ref().is_some_and(|store| keep::has_part(store, part.kind, &part.hash)) {
+        // Fonts are large, and most pages use the same ones.
+        if store.as_ref().is_some_and(|store| page_store::has_part(store, part.kind, &part.hash)) {
             continue;
         }
         let kind = match part.kind {
@@ -221,10 +226,10 @@ fn serve(request: &Request, output: &mut File) -> std::result::Result<(), Stoppe
     }
     write_frame(output, protocol::BLOCK, &[recorded.block.as_bytes()])?;
     write_frame(output, protocol::END, &[])?;
-    // The page is on its way; what is to be kept of the responses can wait until now.
-    let kept = fetcher.keep();
+    // The page is sent. Cached responses can be written now.
+    let kept = fetcher.flush_cache();
     drop(kept);
-    // Taking the engine's trees apart would cost as much as building them; the system does it at once.
+    // Freeing the engine's trees would cost as much as building them. Exiting frees them at once.
     std::mem::forget(laid_out);
     Ok(())
 }
@@ -243,7 +248,7 @@ fn stage(output: &mut File, stage: &str) -> io::Result<()> {
     write_frame(output, protocol::STAGE, &[stage.as_bytes()])
 }
 
-fn given_source(url: &Url, html: &str) -> Result<Source> {
+fn generated_source(url: &Url, html: &str) -> Result<Source> {
     let start = Instant::now();
     let options = HtmlOptions { scripting: false, ..Default::default() };
     let parsed = html::parse(html, &options)
@@ -261,8 +266,9 @@ fn given_source(url: &Url, html: &str) -> Result<Source> {
     })
 }
 
-/// A document of the store. `stamp` is what it was parsed from, if the page is kept as that; else it is kept as the document.
-fn kept_source(
+/// Reads a document from the store. `stamp` identifies its source if the page is stored under the
+/// source's address. Without it the page is stored under the document's name.
+fn stored_source(
     url: &Url,
     name: &str,
     store: Option<&Store>,
@@ -271,9 +277,9 @@ fn kept_source(
     let start = Instant::now();
     let store = store.ok_or_else(|| ViewError::NotFound {
         name: name.to_string(),
-        why: "the store can't be opened".to_string(),
+        why: "cannot open the store".to_string(),
     })?;
-    // All of it is used, so all of it is verified.
+    // All of the document is used, so all of it is verified.
     let store = evermap::Options::new().verify(Verify::Full).open(store.path())?;
     let document = store.read::<Document>(name)?;
     let source = document.source();
@@ -287,7 +293,7 @@ fn kept_source(
     };
     Ok(Source {
         url: url.clone(),
-        tables: Parsed::Kept(document),
+        tables: Parsed::Stored(document),
         stamp,
         no_store: false,
         notes: Vec::new(),
@@ -307,7 +313,7 @@ fn fetched_source(url: &Url, fetcher: &Fetcher, request: &Request) -> Result<Sou
     let block = parse(&fetched)?;
     let mut notes: Vec<String> = fetched.cache_problem.iter().cloned().collect();
     if let Some(status) = fetched.status.filter(|status| *status >= 400) {
-        notes.push(format!("the server answered {status}; this is the page that it sent"));
+        notes.push(format!("the server returned {status}; this is the page it sent"));
     }
     Ok(Source {
         url: fetched.final_url.clone(),
@@ -327,12 +333,12 @@ fn parse(fetched: &Fetched) -> Result<evermap_dom::Block> {
         url: fetched.final_url.to_string(),
         why: error.to_string(),
     };
-    // No script ever runs: what is said for that case is part of the page.
+    // No script runs, so `noscript` content is part of the page.
     let encoding = fetched.content_type.charset.clone();
     let options = HtmlOptions { scripting: false, encoding, ..Default::default() };
     let as_html = |bytes: &[u8]| html::parse_bytes(bytes, &options).map_err(no_page);
     let tables = match fetched.content_type.kind {
-        // XHTML that is not well-formed is shown as the HTML that it mostly is.
+        // XHTML that is not well-formed is parsed as HTML.
         Kind::Xhtml | Kind::Xml => match xml::parse_bytes(&fetched.bytes, &Default::default()) {
             Ok(tables) => tables,
             Err(_) => as_html(&fetched.bytes)?,
@@ -344,13 +350,13 @@ fn parse(fetched: &Fetched) -> Result<evermap_dom::Block> {
     Ok(tables.to_block())
 }
 
-/// A page that shows a picture.
+/// Returns a page that shows a picture.
 fn picture_page(url: &Url) -> String {
     let address = url.as_str().replace('&', "&amp;").replace('"', "&quot;");
     format!("<title>{address}</title><body style=\"margin:0\"><img src=\"{address}\" alt=\"\">")
 }
 
-/// A page that shows text as it is, in whatever encoding.
+/// Returns a page that shows text as it is, in any encoding.
 fn text_page(bytes: &[u8]) -> Vec<u8> {
     let mut page = b"<plaintext style=\"white-space:pre-wrap\">".to_vec();
     page.extend_from_slice(bytes);
@@ -362,9 +368,9 @@ fn has_text(dom: &Dom<'_>) -> bool {
     nodes.any(|node| node.is_text() && node.value().is_some_and(|text| !text.trim().is_empty()))
 }
 
-/// What the page has asked for, and what came of it.
+/// Resources that the page has requested, with the results.
 #[derive(Clone)]
-struct Seen {
+struct Requests {
     fetcher: Arc<Fetcher>,
     origin: Origin,
     css: Arc<CssBudget>,
@@ -374,15 +380,15 @@ struct Seen {
 #[derive(Default)]
 struct List {
     resources: Vec<Resource>,
-    /// Of these the page has nothing, whatever has come since.
+    /// Resources that arrived too late. The page lacks them even if they have arrived since.
     late: Vec<Resource>,
     notes: Vec<Note>,
     no_store: bool,
 }
 
-impl Seen {
-    fn new(fetcher: Arc<Fetcher>, origin: Origin, css: Arc<CssBudget>) -> Seen {
-        Seen { fetcher, origin, css, list: Arc::default() }
+impl Requests {
+    fn new(fetcher: Arc<Fetcher>, origin: Origin, css: Arc<CssBudget>) -> Requests {
+        Requests { fetcher, origin, css, list: Arc::default() }
     }
 
     fn with_list<T>(&self, change: impl FnOnce(&mut List) -> T) -> T {
@@ -403,7 +409,7 @@ impl Seen {
                 late.iter().any(|late| late.stamp.url() == resource.stamp.url())
             };
             list.resources.retain(|resource| !is_late(resource));
-            // The same resource, asked for twice, is one.
+            // Record a resource once even if it was requested twice.
             for resource in list.resources.drain(..).chain(late) {
                 if !resources.iter().any(|known| known.stamp == resource.stamp) {
                     resources.push(resource);
@@ -412,7 +418,7 @@ impl Seen {
             let mut notes = source.notes.clone();
             notes.extend(in_lines(&list.notes));
             let forbidden = list.no_store || source.no_store;
-            let not_kept = forbidden.then(|| "the server forbids to keep it".to_string());
+            let not_kept = forbidden.then(|| "the server forbids storing it".to_string());
             Answer {
                 final_url: source.url.to_string(),
                 fonts: FontSet::now(),
@@ -436,7 +442,7 @@ impl Seen {
     }
 }
 
-impl Get for Seen {
+impl Fetch for Requests {
     fn is_local(&self, url: &Url) -> bool {
         self.fetcher.options().offline || !matches!(url.scheme(), "http" | "https")
     }
@@ -459,10 +465,10 @@ impl Get for Seen {
                 };
                 let bytes = match svg::is_html(&bytes) {
                     true => bytes,
-                    false => svg::harmless(bytes, fetched.content_type.kind == Kind::StyleSheet),
+                    false => svg::sanitized(bytes, fetched.content_type.kind == Kind::StyleSheet),
                 };
-                // A `data:` address is part of what named it.
-                if fetched.from == CameFrom::Data {
+                // A `data:` address contains its own content.
+                if fetched.from == FetchSource::Data {
                     return bytes;
                 }
                 (fetched.stamp, bytes)
@@ -478,14 +484,14 @@ impl Get for Seen {
         bytes
     }
 
-    fn gave_up(&self, url: &Url, why: GaveUp) {
+    fn skip(&self, url: &Url, why: Skipped) {
         let cause = match why {
-            GaveUp::Late => "did not come in time",
-            GaveUp::TooMany => "is one of more resources than a page may ask for",
+            Skipped::Late => "did not arrive in time",
+            Skipped::TooMany => "exceeds the maximum number of resources per page",
         };
         let kind = match why {
-            GaveUp::Late => "timeout",
-            GaveUp::TooMany => "refused",
+            Skipped::Late => "timeout",
+            Skipped::TooMany => "refused",
         };
         let stamp = Stamp::Missing(MissingStamp {
             url: url.as_str().to_string(),
@@ -504,7 +510,7 @@ impl Get for Seen {
     }
 }
 
-/// Style sheets are read as UTF-8: others are turned into it by their label.
+/// Converts a style sheet to UTF-8 by its encoding label.
 fn as_utf8(bytes: Bytes, charset: Option<String>) -> Bytes {
     if std::str::from_utf8(&bytes).is_ok() {
         return bytes;
@@ -517,7 +523,7 @@ fn as_utf8(bytes: Bytes, charset: Option<String>) -> Bytes {
     Bytes::from(text.into_owned())
 }
 
-/// A style sheet as much as the page may have of it.
+/// Cuts a style sheet to the page's CSS budget.
 fn bounded(sheet: Bytes, css: &CssBudget) -> Bytes {
     let Ok(text) = std::str::from_utf8(&sheet) else { return sheet };
     match css.sheet(text) {

@@ -1,8 +1,9 @@
-//! What a page asks for while it is laid out: style sheets, images, fonts.
+//! Fetches style sheets, images and fonts that a page requests while it is laid out.
 //!
-//! The engine hands over a request and a handler and goes on. Local resources are answered at once, in order; others by
-//! threads of their own. A page waits for all of them, but not for ever: what has not come in time is answered with
-//! nothing, which is what a missing resource looks like, and noted as late.
+//! The engine passes a request and a handler and continues. Local resources are answered at once,
+//! in order. A pool of threads answers the others. The layout waits for all of them until the
+//! deadline. A resource that has not arrived by then is answered with no bytes, like a missing one,
+//! and recorded as late.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,39 +12,39 @@ use std::time::Instant;
 use blitz_traits::net::{Bytes, NetHandler, NetProvider, Request};
 use url::Url;
 
-/// Threads that fetch at the same time.
+/// Maximum number of fetching threads.
 const THREADS_MAX: usize = 8;
-/// More is not asked for: a page that wants a hundred thousand images is not shown faster for them.
+/// Maximum number of requests of a page.
 const REQUESTS_MAX: usize = 4096;
 
-/// Gets the bytes of a resource, or notes why there are none.
-pub(crate) trait Get: Send + Sync + 'static {
-    /// Whether `url` is answered without waiting for anybody.
+/// Fetches a resource, or records why it is missing.
+pub(crate) trait Fetch: Send + Sync + 'static {
+    /// Returns true if `url` can be read without waiting for a server.
     fn is_local(&self, url: &Url) -> bool;
-    /// The bytes; empty when there are none.
+    /// Fetches the bytes. Returns none if there are none.
     fn get(&self, url: &Url, deadline: Instant) -> Bytes;
-    /// The page is made without `url`, and why.
-    fn gave_up(&self, url: &Url, why: GaveUp);
+    /// Records that the page is made without `url`.
+    fn skip(&self, url: &Url, why: Skipped);
 }
 
-/// Why a resource was not waited for.
+/// Reasons for not waiting for a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GaveUp {
+pub(crate) enum Skipped {
     Late,
-    /// The page asked for more than [`REQUESTS_MAX`].
+    /// The page requested more than [`REQUESTS_MAX`].
     TooMany,
 }
 
-/// A request that is not answered yet. Whoever takes the handler answers it.
-struct Open {
+/// An unanswered request. The thread that takes the handler answers it.
+struct Pending {
     url: Url,
     handler: Mutex<Option<Box<dyn NetHandler>>>,
 }
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Arc<Open>>,
-    open: Vec<Arc<Open>>,
+    queue: VecDeque<Arc<Pending>>,
+    open: Vec<Arc<Pending>>,
     requests: usize,
     threads: usize,
 }
@@ -55,7 +56,7 @@ pub(crate) struct Resources {
 }
 
 struct Shared {
-    get: Box<dyn Get>,
+    get: Box<dyn Fetch>,
     deadline: Instant,
     state: Mutex<State>,
     answered: Condvar,
@@ -63,14 +64,14 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked in a handler leaves the lists as they were.
+        // A thread that panicked in a handler has not left the lists half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Resources {
-    /// Resources that are waited for until `deadline`.
-    pub(crate) fn new(get: impl Get, deadline: Instant) -> Resources {
+    /// Creates a provider that waits for resources until `deadline`.
+    pub(crate) fn new(get: impl Fetch, deadline: Instant) -> Resources {
         Resources {
             shared: Arc::new(Shared {
                 get: Box::new(get),
@@ -81,13 +82,14 @@ impl Resources {
         }
     }
 
-    /// How many requests there were so far, and how many of them wait for an answer.
+    /// Returns the number of requests so far, and how many are unanswered.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let state = self.shared.lock();
         (state.requests, state.open.len())
     }
 
-    /// Waits until everything is answered or the deadline is over; what is open then is answered with nothing.
+    /// Waits until all requests are answered or the deadline has passed, then answers the rest with
+    /// no bytes.
     pub(crate) fn wait(&self) {
         let mut state = self.shared.lock();
         while !state.open.is_empty() {
@@ -103,7 +105,7 @@ impl Resources {
         drop(state);
         for open in late {
             if answer(&open, Bytes::new()) {
-                self.shared.get.gave_up(&open.url, GaveUp::Late);
+                self.shared.get.skip(&open.url, Skipped::Late);
             }
         }
     }
@@ -115,11 +117,11 @@ impl NetProvider for Resources {
         state.requests += 1;
         if state.requests > REQUESTS_MAX || Instant::now() >= self.shared.deadline {
             let why = match state.requests > REQUESTS_MAX {
-                true => GaveUp::TooMany,
-                false => GaveUp::Late,
+                true => Skipped::TooMany,
+                false => Skipped::Late,
             };
             drop(state);
-            self.shared.get.gave_up(&request.url, why);
+            self.shared.get.skip(&request.url, why);
             return handler.bytes(request.url.to_string(), Bytes::new());
         }
         if self.shared.get.is_local(&request.url) {
@@ -127,7 +129,7 @@ impl NetProvider for Resources {
             let bytes = self.shared.get.get(&request.url, self.shared.deadline);
             return handler.bytes(request.url.to_string(), bytes);
         }
-        let open = Arc::new(Open { url: request.url, handler: Mutex::new(Some(handler)) });
+        let open = Arc::new(Pending { url: request.url, handler: Mutex::new(Some(handler)) });
         state.open.push(open.clone());
         state.queue.push_back(open);
         if state.threads < THREADS_MAX {
@@ -143,7 +145,7 @@ impl NetProvider for Resources {
     }
 }
 
-/// Answers requests until none is waiting.
+/// Answers requests until the queue is empty.
 fn serve(shared: &Shared) {
     loop {
         let mut state = shared.lock();
@@ -161,8 +163,8 @@ fn serve(shared: &Shared) {
     }
 }
 
-/// Hands the bytes over, unless somebody did before.
-fn answer(open: &Open, bytes: Bytes) -> bool {
+/// Passes the bytes to the handler, unless another thread has done so. Returns true if it did.
+fn answer(open: &Pending, bytes: Bytes) -> bool {
     let handler = open.handler.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(handler) = handler else { return false };
     handler.bytes(open.url.to_string(), bytes);

@@ -1,9 +1,10 @@
-//! SVG, without references to files.
+//! Removes references to files from SVG.
 //!
-//! The engine's SVG parser opens the files that an SVG's images name, whoever sent the SVG, and waits for them if they are
-//! pipes. So every SVG is taken apart and put together again before the engine sees it: what an `href` names is then a part of the
-//! same SVG or a `data:` address, and there is no DTD. (Pictures inside SVG from other places are therefore not shown; in pages,
-//! browsers don't show them either when the SVG is an image.)
+//! The engine's SVG parser opens any file that an image in an SVG names, no matter who sent the
+//! SVG, and blocks on pipes. So every SVG is parsed and written again before the engine reads it.
+//! In the result an `href` refers to a part of the same SVG or to a `data:` address, and there is
+//! no DTD. Pictures from other addresses inside SVG are therefore not shown. Browsers do not show
+//! them either when the SVG is used as an image.
 
 use std::fmt::Write;
 
@@ -12,8 +13,8 @@ use evermap_dom::{NodeKind, NodeRef, xml};
 
 const SVG: &str = "http://www.w3.org/2000/svg";
 
-/// Whether an attribute of an element may stay: all may, but for what names something outside.
-pub(crate) fn may_stay(
+/// Returns true unless the attribute refers to something outside the SVG.
+pub(crate) fn is_safe_attribute(
     namespace: Option<&str>,
     element: &str,
     attribute: &str,
@@ -27,25 +28,27 @@ pub(crate) fn may_stay(
         || value.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"))
 }
 
-/// What a resource may be given to the engine as, which tries everything as SVG that is no picture.
-pub(crate) fn harmless(bytes: Bytes, is_style_sheet: bool) -> Bytes {
+/// Returns the form of a resource that is safe for the engine, which tries to parse everything that
+/// is not a known picture as SVG.
+pub(crate) fn sanitized(bytes: Bytes, is_style_sheet: bool) -> Bytes {
     let start = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&bytes).trim_ascii_start();
     let compressed = bytes.starts_with(&[0x1f, 0x8b]);
     if !compressed && !start.starts_with(b"<") {
         return bytes;
     }
     if is_style_sheet {
-        // It may begin like a comment of HTML. What begins like one of CSS is no XML.
+        // A style sheet may begin like an HTML comment. A CSS comment in front makes it invalid
+        // XML.
         return [b"/**/", &bytes[..]].concat().into();
     }
     match compressed {
-        // Compressed once more inside: neither browsers nor servers do that.
+        // Doubly compressed content. Browsers and servers do not use it.
         true => Bytes::new(),
         false => rewritten(&bytes).map_or_else(Bytes::new, Bytes::from),
     }
 }
 
-/// HTML is none of it: an `iframe` gets its page as it is, and is built by us.
+/// Returns true for HTML, which is passed unchanged: `Frames` builds the page of an `iframe`.
 pub(crate) fn is_html(bytes: &[u8]) -> bool {
     let start = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes).trim_ascii_start();
     let word = start.get(..9).unwrap_or(start).to_ascii_lowercase();
@@ -54,12 +57,13 @@ pub(crate) fn is_html(bytes: &[u8]) -> bool {
         || word.starts_with(b"<html")
 }
 
-/// The SVG, put together again from its elements, attributes and texts.
+/// Writes the SVG again from its elements, attributes and text.
 fn rewritten(bytes: &[u8]) -> Option<String> {
     let block = xml::parse_bytes(bytes, &Default::default()).ok()?.to_block();
     let root = block.dom().root_element()?;
     let mut text = String::with_capacity(bytes.len());
-    // An element's end comes after the last of what is in it, at whatever depth: no recursion.
+    // An element is closed before the first node outside it, at any depth, so this needs no
+    // recursion.
     let mut open: Vec<NodeRef<'_>> = Vec::new();
     for node in std::iter::once(root).chain(root.descendants()) {
         while open.last().is_some_and(|last| node.parent().map(|p| p.id()) != Some(last.id())) {
@@ -83,9 +87,14 @@ fn rewritten(bytes: &[u8]) -> Option<String> {
 fn begin(text: &mut String, node: NodeRef<'_>) {
     let _ = write!(text, "<{}", node.name());
     for attribute in node.attributes() {
-        // SVG without a namespace is taken for SVG by the engine.
+        // The engine treats elements without a namespace as SVG.
         let namespace = node.namespace().or(Some(SVG));
-        if may_stay(namespace, node.local_name(), attribute.local_name(), attribute.value()) {
+        if is_safe_attribute(
+            namespace,
+            node.local_name(),
+            attribute.local_name(),
+            attribute.value(),
+        ) {
             let _ = write!(text, " {}=\"", attribute.name());
             escape(text, attribute.value());
             text.push('"');
@@ -118,11 +127,11 @@ mod tests {
     use super::*;
 
     fn through(svg: &str) -> String {
-        String::from_utf8(harmless(Bytes::from(svg.to_string()), false).to_vec()).unwrap()
+        String::from_utf8(sanitized(Bytes::from(svg.to_string()), false).to_vec()).unwrap()
     }
 
     #[test]
-    fn what_lies_inside_stays_and_what_lies_outside_goes() {
+    fn internal_references_stay_and_external_ones_are_removed() {
         let svg = "<?xml version='1.0'?><!DOCTYPE svg [<!ENTITY f 'file:///etc/picture.png'>]>
             <svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/1999/xlink'><style>a &lt; b</style>
             <image xlink:href='/etc/picture.png' width='3'/><image href='&f;'/><image href=' data:image/png;base64,AA=='/>
@@ -138,21 +147,21 @@ mod tests {
     }
 
     #[test]
-    fn svg_in_disguise_is_svg() {
+    fn disguised_svg_is_sanitized() {
         let svg = "<svg><image href='/etc/picture.png'/></svg>";
         assert!(!through(svg).contains("etc"), "without a namespace");
         assert!(!through(&format!("\u{feff}  {svg}")).contains("etc"));
         assert!(!through(&format!("<!-- a -->{svg}")).contains("etc"));
-        assert!(harmless(Bytes::from_static(b"\x1f\x8b\x08"), false).is_empty(), "compressed");
-        assert!(through("<svg><image href='/etc/x'>").is_empty(), "what can't be read is nothing");
-        let as_style_sheet = harmless(Bytes::from(svg), true);
-        assert!(as_style_sheet.starts_with(b"/**/<"), "no XML begins like this");
+        assert!(sanitized(Bytes::from_static(b"\x1f\x8b\x08"), false).is_empty(), "compressed");
+        assert!(through("<svg><image href='/etc/x'>").is_empty(), "malformed SVG is dropped");
+        let as_style_sheet = sanitized(Bytes::from(svg), true);
+        assert!(as_style_sheet.starts_with(b"/**/<"), "a style sheet must not parse as XML");
     }
 
     #[test]
-    fn what_is_no_svg_passes() {
+    fn other_content_is_unchanged() {
         for bytes in [&b"\x89PNG\r\n"[..], b"body { color: red }", b"OTTO", b""] {
-            assert_eq!(harmless(Bytes::copy_from_slice(bytes), false), bytes);
+            assert_eq!(sanitized(Bytes::copy_from_slice(bytes), false), bytes);
         }
         assert!(
             is_html(b" <!DOCTYPE html>")

@@ -1,4 +1,4 @@
-//! What is recorded paints what the engine paints, to the last bit.
+//! Tests that a recorded page paints exactly the pixels that the engine paints.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -14,20 +14,20 @@ use peniko::{Color, Fill};
 use url::Url;
 
 use super::lay_out::LaidOut;
-use super::resources::{GaveUp, Get, Resources};
+use super::resources::{Fetch, Resources, Skipped};
 use crate::fetch::{FetchOptions, Fetcher, Origin, Purpose};
 use crate::layout::Layout;
 use crate::page::{Block, Part, PartKind, Recorded};
 use crate::paint::replay::{View, replay};
 use crate::paint::{Area, Page, Painter, Parts, SharedBytes, Strips};
 
-/// Rows of a page that are compared: all that tests have time for.
+/// Maximum number of rows to compare, to bound the time of a test.
 const ROWS_MAX: u32 = 4096;
 
-/// Local resources, without notes.
+/// Fetches local resources, and records nothing.
 struct Local(Fetcher);
 
-impl Get for Local {
+impl Fetch for Local {
     fn is_local(&self, _: &Url) -> bool {
         true
     }
@@ -37,12 +37,12 @@ impl Get for Local {
         fetched.map(|fetched| fetched.bytes).unwrap_or_default()
     }
 
-    fn gave_up(&self, _: &Url, _: GaveUp) {}
+    fn skip(&self, _: &Url, _: Skipped) {}
 }
 
-struct Held(Vec<Part>);
+struct VecParts(Vec<Part>);
 
-impl Parts for Held {
+impl Parts for VecParts {
     fn load(&self, kind: PartKind, hash: &[u8; 32]) -> crate::Result<SharedBytes> {
         let part = self.0.iter().find(|part| part.kind == kind && part.hash == *hash).unwrap();
         Ok(part.data.clone().into_raw_parts().0)
@@ -66,7 +66,7 @@ pub(super) fn lay_out(bytes: &[u8], url: &Url, layout: Layout) -> Laid {
 }
 
 pub(super) fn page_of(recorded: Recorded) -> Arc<Page> {
-    let page = Page::new(Arc::new(recorded.block), None, Box::new(Held(recorded.parts)));
+    let page = Page::new(Arc::new(recorded.block), None, Box::new(VecParts(recorded.parts)));
     Arc::new(page.unwrap())
 }
 
@@ -75,7 +75,7 @@ fn white(scene: &mut impl PaintScene, width: u32, rows: u32) {
     scene.fill(Fill::NonZero, Affine::IDENTITY, Color::WHITE, None, &all);
 }
 
-/// As the engine itself paints it, without a block in between.
+/// Paints with the engine itself, without a block.
 fn painted_by_the_engine(laid_out: &mut LaidOut, width: u32, rows: u32) -> Vec<u32> {
     let size = laid_out.size();
     let painted = Painter::new().rasterize(width, rows, |scene| {
@@ -85,7 +85,7 @@ fn painted_by_the_engine(laid_out: &mut LaidOut, width: u32, rows: u32) -> Vec<u
     painted.unwrap()
 }
 
-/// As the block paints it, in one piece as well.
+/// Paints from the block, in one piece as well.
 fn replayed(page: &Arc<Page>, width: u32, rows: u32) -> Vec<u32> {
     let painted = Painter::new().rasterize(width, rows, |scene| {
         white(scene, width, rows);
@@ -99,7 +99,7 @@ pub(super) fn painted_from_the_block(page: &Arc<Page>, width: u32, rows: u32) ->
     let mut pixels = vec![0; (width * rows) as usize];
     let area = Area { left: 0, top: 0, width, height: rows };
     Painter::new().paint(page, area, &mut pixels).unwrap();
-    assert!(page.flaw().is_none());
+    assert!(page.damage().is_none());
     pixels
 }
 
@@ -114,7 +114,7 @@ fn assert_same_pixels(path: &Path, layout: Layout) {
     let different = direct.iter().zip(&replayed).filter(|(a, b)| a != b).count();
     assert_eq!(different, 0, "{} pixels of {} differ at {layout:?}", different, path.display());
 
-    // What is copied from strips is what was painted.
+    // Strips must hold the painted pixels.
     let painted = painted_from_the_block(&page, layout.width, rows);
     let strips = Painter::new().strips(&page, rows).unwrap().finish();
     let kept = Strips::new(strips.as_bytes()).unwrap();
@@ -149,28 +149,26 @@ fn a_recorded_page_paints_the_pixels_of_the_engine() {
     }
 }
 
-/// Pages from the web, where there are some: `EVERMAP_CORPUS` names folders of them, separated by `:`.
+/// Tests pages from the web. `EVERMAP_CORPUS` names folders of them, separated by `:`.
 #[test]
-fn pages_from_the_web_paint_the_same_too() {
+fn pages_from_the_web_paint_the_pixels_of_the_engine() {
     let named = std::env::var("EVERMAP_CORPUS").unwrap_or_default();
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     let folders = named.split(':').map(PathBuf::from);
     let beside = ["viewer-pages", "viewer-pages/tutorial", "html"].map(|name| beside.join(name));
     let pages: Vec<PathBuf> = folders.chain(beside).flat_map(|folder| pages_in(&folder)).collect();
     if pages.is_empty() {
-        eprintln!(
-            "SKIPPED: no pages from the web are there; name folders of them in EVERMAP_CORPUS"
-        );
+        eprintln!("SKIPPED: no pages from the web; set EVERMAP_CORPUS to folders of them");
         return;
     }
-    // Every sixth is a dozen: each takes about a second.
+    // Tests every sixth page, about a dozen. Each takes about a second.
     for path in pages.iter().step_by(6) {
         assert_same_pixels(path, Layout::default());
     }
 }
 
 #[test]
-fn links_anchors_and_text_are_where_they_are_painted() {
+fn links_anchors_and_text_match_the_painted_positions() {
     let html = b"<!doctype html><style>body{margin:0;font:16px/20px sans-serif}</style>
         <div style=height:100px></div><p id=there style=margin:0>See <a href=other.html#x>the <b>other</b></a> page</p>
         <p style=margin:0><a href='javascript:alert(1)'>no script</a> <a href=#there>up</a></p>";
@@ -190,12 +188,12 @@ fn links_anchors_and_text_are_where_they_are_painted() {
     assert_eq!(found.len(), 1);
     let marked = found[0].rects[0];
     assert!((marked.x0 - first.x0).abs() < 1.0 && (marked.x1 - first.x1).abs() < 1.0);
-    assert!(block.find("page no").is_empty(), "text of two blocks is not one text");
+    assert!(block.find("page no").is_empty(), "a match must not cross two blocks");
     assert_eq!(block.find("O").len(), 2);
 }
 
 #[test]
-fn text_from_right_to_left_is_found_where_it_stands() {
+fn right_to_left_text_is_found_at_its_position() {
     let html = "<!doctype html><body style='margin:0;font:16px sans-serif'><p dir=rtl style=margin:0>\u{5d0}\u{5d1}\u{5d2} \u{5d3}\u{5d4}";
     let url = Url::parse("file:///page.html").unwrap();
     let laid = lay_out(html.as_bytes(), &url, Layout::default());
@@ -203,6 +201,6 @@ fn text_from_right_to_left_is_found_where_it_stands() {
     let first = block.find("\u{5d0}\u{5d1}");
     let last = block.find("\u{5d3}\u{5d4}");
     assert_eq!((first.len(), last.len()), (1, 1));
-    assert!(first[0].rects[0].x0 > last[0].rects[0].x1, "what is read first stands on the right");
+    assert!(first[0].rects[0].x0 > last[0].rects[0].x1, "text that is read first is on the right");
     assert!(first[0].rects[0].x1 <= 1024.5);
 }

@@ -1,8 +1,8 @@
-//! The HTTP cache: which responses are kept, under what names, and for how long there is room.
+//! Decides which responses the HTTP cache stores, under which names, and within which bound.
 //!
-//! What is fetched is noted in memory and written by `keep`, all of it at one durable point: the
-//! page is on the screen by then, and one flush serves all. Nothing here fails a fetch: what goes
-//! wrong is told in words and the response is not kept.
+//! Fetched responses are collected in memory. `flush` writes all of them in one durable batch,
+//! after the page is on the screen. A failure here never fails a fetch: it is reported as text, and
+//! the response is not stored.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,60 +12,61 @@ use evermap::{ObjectInfo, Store};
 use tracing::debug;
 use url::Url;
 
-use super::kept::{self, Entry, KeptResponse, NewKept};
+use super::cache_entry::{self, CachedResponse, Entry, NewResponse};
 
-/// What the names of kept responses begin with.
+/// Prefix of the names of cached responses.
 const PREFIX: &str = "http-";
 
-/// Hexadecimal digits after that.
+/// Number of hexadecimal digits after the prefix.
 const DIGITS: usize = 32;
 
-/// No response larger than this part of the cache is kept: it would displace too many others.
-const SHARE_MAX: u64 = 8;
+/// A response larger than this fraction of the cache is not stored, because it would displace too
+/// many others.
+const FRACTION_MAX: u64 = 8;
 
-/// The part of its room to which a cache that is too large is cut, in eighths: so that the next few
-/// responses fit.
-const CUT_TO_EIGHTHS: u64 = 7;
+/// A cache that exceeds its bound is cut to this many eighths of it, so that the next few responses
+/// fit.
+const PRUNED_EIGHTHS: u64 = 7;
 
-/// How often writing is tried while another process is in the way, and the first time in between; it
-/// doubles each time, to 1.3 s together.
-const TRIES: u32 = 9;
-const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+/// Number of attempts to write while another process is writing, and the first wait between two
+/// attempts. The wait doubles each time, to 1.3 s in all.
+const ATTEMPTS: u32 = 9;
+const RETRY_WAIT: Duration = Duration::from_millis(5);
 
-/// What [`keep`](super::Fetcher::keep) did.
+/// Result of [`flush_cache`](super::Fetcher::flush_cache).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Kept {
-    /// Responses written.
+pub struct CacheFlush {
+    /// Number of responses written.
     pub written: usize,
-    /// Old responses removed to make room.
+    /// Number of old responses removed to make room.
     pub removed: usize,
-    /// Why not all could be written, or room not be made.
+    /// Reason why some responses could not be written or removed.
     pub problem: Option<String>,
 }
 
-/// Responses in a store, and those on their way there.
+/// Cached responses in a store, and responses to be written there.
 pub(super) struct Cache {
     store: Store,
     bytes_max: u64,
-    waiting: Mutex<Waiting>,
+    pending: Mutex<Pending>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Pending {
     entries: HashMap<String, Arc<Entry>>,
-    made_room: bool,
-    /// Why writing failed the last time.
+    pruned: bool,
+    /// Reason why the last write failed.
     problem: Option<String>,
 }
 
-/// The name under which a response is kept: by its address without the fragment.
+/// Returns the name under which the response of this address is stored. Ignores the fragment.
 pub(super) fn key_of(url: &Url) -> String {
     let hash = blake3::hash(address_of(url).as_bytes()).to_hex();
     format!("{PREFIX}{}", &hash.as_str()[..DIGITS])
 }
 
-/// The address that a response is kept for.
+/// Returns the address without its fragment.
 pub(super) fn address_of(url: &Url) -> &str {
     let text = url.as_str();
     text.split_once('#').map_or(text, |(address, _)| address)
@@ -73,75 +74,76 @@ pub(super) fn address_of(url: &Url) -> &str {
 
 impl Cache {
     pub(super) fn new(store: Store, bytes_max: u64) -> Cache {
-        Cache { store, bytes_max, waiting: Mutex::default() }
+        Cache { store, bytes_max, pending: Mutex::default() }
     }
 
     pub(super) fn store(&self) -> &Store {
         &self.store
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The response kept for an address.
+    /// Returns the cached response of an address.
     ///
     /// # Errors
-    /// Why it can't be used, if there is one.
+    /// Fails if there is one that can't be used. The error is the reason.
     pub(super) fn find(&self, url: &Url) -> Result<Option<Arc<Entry>>, String> {
         let key = key_of(url);
-        if let Some(entry) = self.waiting().entries.get(&key) {
+        if let Some(entry) = self.pending().entries.get(&key) {
             return Ok((entry.url == address_of(url)).then(|| Arc::clone(entry)));
         }
-        Ok(kept::read(&self.store, &key, address_of(url))?.map(Arc::new))
+        Ok(cache_entry::read(&self.store, &key, address_of(url))?.map(Arc::new))
     }
 
-    /// Why what was noted before could not be written.
+    /// Returns the reason why the last write failed.
     pub(super) fn problem(&self) -> Option<String> {
-        self.waiting().problem.clone()
+        self.pending().problem.clone()
     }
 
-    /// Notes a response to be kept.
-    pub(super) fn note(&self, url: &Url, entry: Arc<Entry>) {
-        if entry.body_bytes() <= self.bytes_max / SHARE_MAX {
-            self.waiting().entries.insert(key_of(url), entry);
+    /// Adds a response to be written by `flush`, unless it is too large.
+    pub(super) fn add(&self, url: &Url, entry: Arc<Entry>) {
+        if entry.body_bytes() <= self.bytes_max / FRACTION_MAX {
+            self.pending().entries.insert(key_of(url), entry);
         }
     }
 
-    /// Writes what was noted, and makes room if there is too little; that once.
-    pub(super) fn keep(&self) -> Kept {
-        let (entries, make_room) = {
-            let mut waiting = self.waiting();
-            let entries = std::mem::take(&mut waiting.entries);
-            let make_room = !entries.is_empty() && !waiting.made_room;
-            waiting.made_room |= make_room;
-            (entries, make_room)
+    /// Writes the collected responses. The first call that writes also removes old responses if the
+    /// cache is too large.
+    pub(super) fn flush(&self) -> CacheFlush {
+        let (entries, prune) = {
+            let mut pending = self.pending();
+            let entries = std::mem::take(&mut pending.entries);
+            let prune = !entries.is_empty() && !pending.pruned;
+            pending.pruned |= prune;
+            (entries, prune)
         };
-        let mut kept = Kept::default();
+        let mut flushed = CacheFlush::default();
         if entries.is_empty() {
-            return kept;
+            return flushed;
         }
-        match self.write_patiently(&entries) {
-            Ok(written) => kept.written = written,
-            Err(e) => kept.problem = Some(e.to_string()),
+        match self.write_with_retries(&entries) {
+            Ok(written) => flushed.written = written,
+            Err(e) => flushed.problem = Some(e.to_string()),
         }
-        if make_room {
-            match self.make_room() {
-                Ok(removed) => kept.removed = removed,
-                Err(e) => kept.problem = kept.problem.or(Some(e.to_string())),
+        if prune {
+            match self.prune() {
+                Ok(removed) => flushed.removed = removed,
+                Err(e) => flushed.problem = flushed.problem.or(Some(e.to_string())),
             }
         }
-        self.waiting().problem.clone_from(&kept.problem);
-        debug!(?kept, "the HTTP cache was written");
-        kept
+        self.pending().problem.clone_from(&flushed.problem);
+        debug!(?flushed, "the HTTP cache was written");
+        flushed
     }
 
-    /// Another process may be replacing the same responses just now, for some milliseconds.
-    fn write_patiently(&self, entries: &HashMap<String, Arc<Entry>>) -> evermap::Result<usize> {
-        for n in 1..TRIES {
+    /// Retries for a while, because another process may be replacing the same responses.
+    fn write_with_retries(&self, entries: &HashMap<String, Arc<Entry>>) -> evermap::Result<usize> {
+        for n in 1..ATTEMPTS {
             match self.write(entries) {
                 Err(evermap::Error::Busy { .. }) => {
-                    std::thread::sleep(BETWEEN_TRIES * (1 << (n - 1)));
+                    std::thread::sleep(RETRY_WAIT * (1 << (n - 1)));
                 }
                 other => return other,
             }
@@ -152,31 +154,31 @@ impl Cache {
     fn write(&self, entries: &HashMap<String, Arc<Entry>>) -> evermap::Result<usize> {
         let mut batch = self.store.batch()?;
         for (name, entry) in entries {
-            // A header that is no text, and a body that was damaged meanwhile, are not kept.
+            // Skip policies that can't be serialized and bodies that have become damaged.
             let (Ok(policy), Some(body)) = (serde_json::to_vec(&entry.policy), entry.body()) else {
                 continue;
             };
-            let new = NewKept {
+            let new = NewResponse {
                 stored_ns: entry.stored_ns,
                 hash: entry.hash,
                 url: &entry.url,
                 policy: &policy,
                 body: &body,
             };
-            batch.replace::<KeptResponse, _>(name, new)?;
+            batch.replace::<CachedResponse, _>(name, new)?;
         }
         let written = batch.len();
         batch.commit()?;
         Ok(written)
     }
 
-    /// Removes the oldest responses when all together take too much.
-    fn make_room(&self) -> evermap::Result<usize> {
+    /// Removes the oldest responses if all together exceed the bound.
+    fn prune(&self) -> evermap::Result<usize> {
         let names = self.store.list()?;
-        let ours = names.iter().filter(|name| is_key(name));
-        // One that can't be opened counts as nothing: its next fetch replaces it.
+        let cached = names.iter().filter(|name| is_key(name));
+        // An entry that can't be opened is not counted. Its next fetch replaces it.
         let mut kept: Vec<ObjectInfo> =
-            ours.filter_map(|name| self.store.info(name).ok()).collect();
+            cached.filter_map(|name| self.store.info(name).ok()).collect();
         let mut bytes: u64 = kept.iter().map(|info| info.file_bytes).sum();
         if bytes <= self.bytes_max {
             return Ok(0);
@@ -184,12 +186,12 @@ impl Cache {
         kept.sort_by_key(|info| info.created);
         let mut removed = 0;
         for oldest in kept {
-            if bytes <= self.bytes_max / 8 * CUT_TO_EIGHTHS {
+            if bytes <= self.bytes_max / 8 * PRUNED_EIGHTHS {
                 break;
             }
             match self.store.remove(&oldest.name) {
                 Ok(()) => removed += 1,
-                // Another process was quicker.
+                // Another process has removed it.
                 Err(evermap::Error::NotFound { .. }) => {}
                 Err(e) => return Err(e),
             }

@@ -1,5 +1,5 @@
-//! What one fetch may still use: its time, its bytes, and its fetcher's bytes. Whatever reads for a
-//! fetch reads through here, so that no source of bytes can go round a limit.
+//! Limits of one fetch: its time, its bytes, and its fetcher's bytes. All reading for a fetch goes
+//! through this module, so that no source can exceed a limit.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,22 +9,22 @@ use super::error::Cause;
 use super::options::FetchOptions;
 use super::request::Purpose;
 
-/// Bytes read at a time: a limit is passed by less than that.
+/// Bytes read at a time. A limit is exceeded by less than that.
 const STEP_BYTES: usize = 64 << 10;
 
-/// Most bytes that are reserved because a length was announced.
+/// Maximum number of bytes that are allocated because a length was announced.
 const RESERVED_MAX_BYTES: u64 = 1 << 20;
 
-/// The time of a fetch that may take for ever.
+/// Time limit if `FetchOptions::timeout` overflows the clock.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// What all fetches of a fetcher have read.
+/// Bytes that all fetches of a fetcher have read.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     spent_bytes: AtomicU64,
 }
 
-/// One fetch.
+/// One fetch with its limits.
 pub(super) struct Call<'a> {
     started: Instant,
     deadline: Instant,
@@ -33,11 +33,11 @@ pub(super) struct Call<'a> {
     budget: &'a Budget,
 }
 
-/// Reading ended before the end.
-pub(super) enum Unread {
-    /// By a limit.
+/// Reasons why reading ended early.
+pub(super) enum ReadError {
+    /// A limit was exceeded.
     Limit(Cause),
-    /// By its source.
+    /// The source failed.
     Source(io::Error),
 }
 
@@ -62,18 +62,18 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The time that is left.
+    /// Returns the time that is left.
     pub(super) fn left(&self) -> Result<Duration, Cause> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(self.timeout()) } else { Ok(left) }
     }
 
-    /// The error of who ran out of time.
+    /// Returns the error for a timeout of this fetch.
     pub(super) fn timeout(&self) -> Cause {
         Cause::Timeout { after: self.started.elapsed() }
     }
 
-    /// Is a resource of this size too large, whatever it is?
+    /// Checks the size of a resource against the limit.
     pub(super) fn check_size(&self, bytes: u64) -> Result<(), Cause> {
         if bytes > self.bytes_max {
             return Err(Cause::TooLarge { limit_bytes: self.bytes_max, total: false });
@@ -81,7 +81,7 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// Takes bytes from what the fetcher may read.
+    /// Counts bytes against the fetcher's limit.
     pub(super) fn spend(&self, bytes: u64) -> Result<(), Cause> {
         let before = self.budget.spent_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) > self.total_bytes_max {
@@ -90,36 +90,36 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// Reads to the end, within the limits. What was announced is only a hint.
+    /// Reads to the end, within the limits. `announced_bytes` only affects the first allocation.
     pub(super) fn read_all(
         &self,
         source: &mut dyn Read,
         announced_bytes: u64,
-    ) -> Result<Vec<u8>, Unread> {
+    ) -> Result<Vec<u8>, ReadError> {
         let mut bytes = Vec::with_capacity(announced_bytes.min(RESERVED_MAX_BYTES) as usize);
         let mut step = vec![0; STEP_BYTES];
         loop {
             match source.read(&mut step) {
                 Ok(0) => return Ok(bytes),
                 Ok(read) => {
-                    self.check_size(bytes.len() as u64 + read as u64).map_err(Unread::Limit)?;
-                    self.spend(read as u64).map_err(Unread::Limit)?;
+                    self.check_size(bytes.len() as u64 + read as u64).map_err(ReadError::Limit)?;
+                    self.spend(read as u64).map_err(ReadError::Limit)?;
                     bytes.extend_from_slice(&step[..read]);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Unread::Source(e)),
+                Err(e) => return Err(ReadError::Source(e)),
             }
-            self.left().map_err(Unread::Limit)?;
+            self.left().map_err(ReadError::Limit)?;
         }
     }
 }
 
-/// Nanoseconds since 1970.
+/// Returns the current time in nanoseconds since 1970.
 pub(super) fn now_ns() -> u64 {
     to_ns(SystemTime::now())
 }
 
-/// The same of a time.
+/// Converts a time to nanoseconds since 1970.
 pub(super) fn to_ns(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -1,7 +1,7 @@
-//! How servers are found and connected to: ureq's own way, with two changes.
+//! Resolves hosts and connects to servers as ureq does, with two changes.
 //!
-//! The one place that uses the part of ureq which is outside its promise of compatibility, so that
-//! `Cargo.toml` asks for one minor version of it.
+//! This is the only module that uses ureq's API outside its semver guarantee. `Cargo.toml`
+//! therefore requires one minor version of it.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use ureq::unversioned::transport::{
     ConnectionDetails, Connector, DefaultConnector, NextTimeout, Transport,
 };
 
-/// Connects with one set of certificates for all connections.
+/// Connects with one TLS configuration for all connections.
 ///
-/// Each request has a timeout of its own and so a configuration of its own, for which ureq would
-/// read the system's certificates anew, some 10 ms; all that concerns TLS is the same in all of them.
+/// Each request has its own timeout and therefore its own configuration, for which ureq would read
+/// the system's certificates again (about 10 ms). All TLS settings are equal, so they are shared.
 #[derive(Debug, Default)]
 pub(super) struct SharedTls(DefaultConnector);
 
@@ -43,20 +43,20 @@ impl Connector for SharedTls {
     }
 }
 
-/// A name without an address: the host's, or the proxy's.
+/// A name without an address: that of the host or of the proxy.
 #[derive(Debug, thiserror::Error)]
-#[error("the host `{host}` was not found: {why}")]
+#[error("host `{host}` not found: {why}")]
 pub(super) struct UnknownHost {
     pub(super) host: String,
     pub(super) why: String,
 }
 
-/// Finds hosts, and says of its failures that they are not about a connection: they are
-/// [`UnknownHost`].
+/// Resolves hosts. Returns failures as [`UnknownHost`], to distinguish them from failures to
+/// connect.
 #[derive(Debug, Default)]
-pub(super) struct NamedFailures(DefaultResolver);
+pub(super) struct HostResolver(DefaultResolver);
 
-impl Resolver for NamedFailures {
+impl Resolver for HostResolver {
     fn resolve(
         &self,
         uri: &Uri,

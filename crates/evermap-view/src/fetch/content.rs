@@ -1,18 +1,19 @@
-//! What a resource is: by what the server or the address says, a file's name, or its first bytes.
+//! Determines a resource's type from the server's header, the address, the file's name, or the
+//! first bytes.
 //!
-//! A server is believed, but for text that is none. A file is what its first bytes say if those are
-//! a known signature, then what its name says, then what its text looks like. Nothing is decoded: of
-//! the encoding only the label is reported.
+//! The server's type is used, except for binary content labelled as text. A file's type comes from
+//! a known signature in its first bytes, else from its name, else from its text. Nothing is
+//! decoded: only the label of the encoding is reported.
 
 use std::path::Path;
 
 use data_url::mime::Mime;
 use serde::{Deserialize, Serialize};
 
-/// Bytes that are looked at.
-const LOOKED_AT_BYTES: usize = 1024;
+/// Number of bytes to examine.
+const EXAMINED_BYTES: usize = 1024;
 
-/// What kind of thing a resource is.
+/// Kinds of resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -24,7 +25,7 @@ pub enum Kind {
     Svg,
     /// Any other XML.
     Xml,
-    /// Text to be shown as it is, programs and JSON among it.
+    /// Text to be shown as it is, including source code and JSON.
     Text,
     /// A picture other than SVG.
     Image,
@@ -37,16 +38,16 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Can it be shown as a page?
+    /// Returns true if it can be shown as a page.
     pub fn is_page(self) -> bool {
         !matches!(self, Kind::Font | Kind::Other)
     }
 }
 
-/// Who said what a resource is.
+/// Source of a resource's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ToldBy {
+pub enum TypeSource {
     /// The server, or the `data:` address.
     Header,
     /// The file's name.
@@ -59,26 +60,26 @@ pub enum ToldBy {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ContentType {
-    /// Type and subtype in lower case: `text/html`.
+    /// Type and subtype in lower case, such as `text/html`.
     pub essence: String,
     /// The label of the encoding, as it was sent.
     pub charset: Option<String>,
-    /// What kind of thing that is.
+    /// The kind of resource.
     pub kind: Kind,
-    /// Who said so.
-    pub told_by: ToldBy,
+    /// Source of the type.
+    pub source: TypeSource,
 }
 
 impl ContentType {
-    /// As a server says in `Content-Type`; by the first bytes if it says nothing, nothing that can be
-    /// understood, or that bytes which no text has are text.
+    /// Returns the type from the `Content-Type` header. Uses the first bytes instead if the header is
+    /// missing or malformed, or if it declares text but the bytes are binary.
     pub(super) fn of_response(header: Option<&str>, bytes: &[u8]) -> ContentType {
-        let said = header.and_then(|value| value.parse::<Mime>().ok());
-        match said {
+        let mime = header.and_then(|value| value.parse::<Mime>().ok());
+        match mime {
             Some(mime) if mime.matches("text", "plain") && looks_binary(bytes) => {
                 ContentType::by_content(bytes)
             }
-            // What servers send that do not know either.
+            // Sent by servers that do not know the type.
             Some(mime) if mime.matches("unknown", "unknown") || mime.matches("*", "*") => {
                 ContentType::by_content(bytes)
             }
@@ -87,21 +88,21 @@ impl ContentType {
         }
     }
 
-    /// As a `data:` address says.
+    /// Returns the type of a `data:` address.
     pub(super) fn of_mime(mime: &Mime) -> ContentType {
         let essence = format!("{}/{}", mime.type_, mime.subtype);
         let charset = mime.get_parameter("charset").map(str::to_string);
-        ContentType { kind: kind_of(&essence), essence, charset, told_by: ToldBy::Header }
+        ContentType { kind: kind_of(&essence), essence, charset, source: TypeSource::Header }
     }
 
-    /// Of a file.
+    /// Returns the type of a file.
     pub(super) fn of_file(path: &Path, bytes: &[u8]) -> ContentType {
         if let Some(essence) = signature(bytes) {
-            return ContentType::told(essence, ToldBy::Content);
+            return ContentType::from_essence(essence, TypeSource::Content);
         }
         let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
         match extension.as_deref().and_then(by_extension) {
-            Some(essence) => ContentType::told(essence, ToldBy::Name),
+            Some(essence) => ContentType::from_essence(essence, TypeSource::Name),
             None => ContentType::by_content(bytes),
         }
     }
@@ -110,11 +111,11 @@ impl ContentType {
         let essence = signature(bytes).unwrap_or_else(|| {
             if looks_binary(bytes) { "application/octet-stream" } else { text_type(bytes) }
         });
-        ContentType::told(essence, ToldBy::Content)
+        ContentType::from_essence(essence, TypeSource::Content)
     }
 
-    fn told(essence: &str, told_by: ToldBy) -> ContentType {
-        ContentType { essence: essence.to_string(), charset: None, kind: kind_of(essence), told_by }
+    fn from_essence(essence: &str, source: TypeSource) -> ContentType {
+        ContentType { essence: essence.to_string(), charset: None, kind: kind_of(essence), source }
     }
 }
 
@@ -166,7 +167,7 @@ fn by_extension(extension: &str) -> Option<&'static str> {
     })
 }
 
-/// Formats that are known by their first bytes.
+/// Returns the type of a format with a known signature.
 fn signature(bytes: &[u8]) -> Option<&'static str> {
     const SIGNATURES: &[(&[u8], &str)] = &[
         (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -196,10 +197,10 @@ fn signature(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Are there bytes that no text has, in any encoding without zeros?
+/// Returns true if there are bytes that do not occur in text of any encoding without zeros.
 fn looks_binary(bytes: &[u8]) -> bool {
-    let start = &bytes[..bytes.len().min(LOOKED_AT_BYTES)];
-    // UTF-16 has zeros; its mark says that it is text.
+    let start = &bytes[..bytes.len().min(EXAMINED_BYTES)];
+    // UTF-16 contains zeros, but its byte order mark identifies it as text.
     if start.starts_with(&[0xfe, 0xff]) || start.starts_with(&[0xff, 0xfe]) {
         return false;
     }
@@ -207,9 +208,9 @@ fn looks_binary(bytes: &[u8]) -> bool {
     start.iter().any(control)
 }
 
-/// HTML, XHTML, SVG, other XML, or plain text: by how it begins, after blanks and comments.
+/// Returns HTML, XHTML, SVG, other XML, or plain text, by the first tag after blanks and comments.
 fn text_type(bytes: &[u8]) -> &'static str {
-    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(LOOKED_AT_BYTES)]);
+    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(EXAMINED_BYTES)]);
     let mut rest = start.trim_start_matches('\u{feff}');
     let mut xml = false;
     loop {
@@ -241,7 +242,7 @@ fn text_type(bytes: &[u8]) -> &'static str {
         () if begins_with(rest, "<svg") => "image/svg+xml",
         () if xml && html => "application/xhtml+xml",
         () if xml => "application/xml",
-        // A comment alone says HTML, as browsers have it.
+        // A comment at the start means HTML, as in browsers.
         () if html || rest.starts_with("<!--") => "text/html",
         () => "text/plain",
     }
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_what_its_signature_says_then_its_name_then_its_text() {
+    fn a_files_type_comes_from_its_signature_then_its_name_then_its_text() {
         assert_eq!(file("a.html", b"\x89PNG\r\n\x1a\nrest"), Kind::Image);
         assert_eq!(file("a.HTM", b"just words"), Kind::Html);
         assert_eq!(file("a.txt", b"<!doctype html><p>shown as it is"), Kind::Text);
@@ -280,12 +281,12 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_believed_but_for_text_that_is_none() {
+    fn a_servers_type_is_used_except_for_binary_text() {
         let of = |header: Option<&str>, bytes: &[u8]| ContentType::of_response(header, bytes);
         let html = of(Some("Text/HTML; Charset=\"ISO-8859-1\""), b"x");
         assert_eq!((html.essence.as_str(), html.kind), ("text/html", Kind::Html));
         assert_eq!(html.charset.as_deref(), Some("ISO-8859-1"));
-        assert_eq!(html.told_by, ToldBy::Header);
+        assert_eq!(html.source, TypeSource::Header);
         assert_eq!(of(Some("text/plain"), b"<!doctype html>").kind, Kind::Text);
         assert_eq!(of(Some("text/plain"), b"\x89PNG\r\n\x1a\n").kind, Kind::Image);
         assert_eq!(of(Some("application/octet-stream"), b"<html>").kind, Kind::Other);

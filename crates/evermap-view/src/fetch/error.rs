@@ -1,4 +1,4 @@
-//! Why a resource was not fetched, and as what the viewer reports it.
+//! Errors of a fetch, and their conversion to the viewer's errors.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,119 +8,116 @@ use url::Url;
 use super::stamp::Stamp;
 use crate::ViewError;
 
-/// Characters of an address that a message shows.
+/// Maximum number of characters of an address in a message.
 const SHOWN_MAX: usize = 300;
 
 /// A resource that was not fetched: its address, the cause, and the remedy where there is one.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{url} can't be fetched: {cause}")]
+#[error("cannot fetch {url}: {cause}")]
 #[non_exhaustive]
 pub struct FetchError {
-    /// As it was asked for; long ones are cut.
+    /// Requested address; shortened if long.
     pub url: String,
     /// The cause.
     pub cause: Cause,
-    /// By which a later process tells whether the resource is there now.
+    /// Identifies this failure, so that a later process can check whether the resource is
+    /// available.
     pub stamp: Box<Stamp>,
 }
 
-/// What stood in the way.
+/// Causes of a failed fetch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
-    /// There is no such file.
-    #[error("there is no such file; check the name")]
+    /// The file does not exist.
+    #[error("the file does not exist; check the name")]
     NoFile,
-    /// The file can't be read, or is none.
+    /// The file can't be read, or is not a regular file.
     #[error("{0}")]
     File(String),
     /// The host has no address.
-    #[error(
-        "the host `{host}` was not found ({why}); check the name, and whether there is a network"
-    )]
+    #[error("host `{host}` not found ({why}); check the name and the network connection")]
     HostNotFound {
-        /// Its name.
+        /// Name of the host.
         host: String,
-        /// What the system's resolver said.
+        /// Message of the system's resolver.
         why: String,
     },
     /// The host does not answer at this port, or can't be reached.
-    #[error("{0}; check the address, and whether the server runs and the network lets through")]
+    #[error("{0}; check the address, the server and the network connection")]
     Unreachable(String),
     /// The server's certificate is not accepted.
     #[error(
-        "the server's certificate is not accepted: {0}; if you trust its issuer, add that to the system's certificates, or name a file with it in SSL_CERT_FILE"
+        "the server's certificate is not accepted: {0}; if you trust its issuer, add the issuer to the system's certificates, or set SSL_CERT_FILE to a file with it"
     )]
     Certificate(String),
-    /// The server answered with an error.
-    #[error("the server answers {code} {reason}{}", status_remedy(*.code))]
+    /// The server returned an error.
+    #[error("the server returned {code} {reason}{}", status_remedy(*.code))]
     Status {
-        /// The status.
+        /// Status code.
         code: u16,
-        /// Its usual text.
+        /// Standard text of the status.
         reason: &'static str,
     },
-    /// Redirects that lead back to where they came from.
+    /// The redirects form a loop.
     #[error(
-        "its redirects go round in a circle: from {from} to {to}, where they were before; tell who runs the server"
+        "its redirects form a loop: {from} leads to {to} again; report this to the site's operator"
     )]
-    RedirectCircle {
-        /// The first address.
+    RedirectLoop {
+        /// First address.
         from: String,
-        /// The one that came twice.
+        /// Address that occurred twice.
         to: String,
     },
-    /// More redirects than allowed.
-    #[error(
-        "it is redirected more than {limit} times: from {from}, at last to {to}; try the last address"
-    )]
+    /// There are more redirects than allowed.
+    #[error("it has more than {limit} redirects, from {from} to {to}; try the last address")]
     TooManyRedirects {
-        /// The first address.
+        /// First address.
         from: String,
-        /// The last one.
+        /// Last address.
         to: String,
-        /// How many are allowed.
+        /// Maximum number of redirects.
         limit: usize,
     },
-    /// What the server sent is not whole, or not HTTP.
-    #[error("{0}; try again, or tell who runs the server")]
+    /// The response is incomplete, or is not HTTP.
+    #[error("{0}; try again, or report this to the site's operator")]
     Broken(String),
-    /// The address can't be understood.
-    #[error("it is no address that can be fetched: {0}")]
+    /// The address is invalid.
+    #[error("invalid address: {0}")]
     BadAddress(String),
-    /// The page may not have it.
-    #[error("it is not read: {0}")]
+    /// The page must not read the resource.
+    #[error("access denied: {0}")]
     Refused(String),
-    /// Larger than the limit.
-    #[error("it is larger than {limit_bytes} bytes{}", if *.total { ", together with what the page has read before" } else { "" })]
+    /// The resource exceeds a size limit.
+    #[error("larger than {limit_bytes} bytes{}", if *.total { " together with the page's other resources" } else { "" })]
     TooLarge {
-        /// The limit that it is over.
+        /// The limit, in bytes.
         limit_bytes: u64,
-        /// Is it the limit of everything together?
+        /// True for the limit of all resources together.
         total: bool,
     },
-    /// No page.
-    #[error("it is {content_type}, which is no page")]
-    NoPage {
-        /// What it is.
+    /// The content is not of a type that can be shown.
+    #[error("its type is {content_type}, which can't be shown as a page")]
+    UnsupportedType {
+        /// The content's type.
         content_type: String,
     },
-    /// No whole answer in time.
-    #[error("there was no whole answer within {:.1} s; try again, or give it more time", after.as_secs_f32())]
+    /// No complete response arrived in time.
+    #[error("no complete response within {:.1} s; try again, or raise the time limit", after.as_secs_f32())]
     Timeout {
-        /// How long was waited.
+        /// Time waited.
         after: Duration,
     },
-    /// The network may not be used, and nothing fresh is kept.
+    /// The network may not be used, and no fresh response is cached.
     #[error(
-        "nothing fresh of it is kept, and the network may not be used; try again without `--offline`"
+        "no fresh copy is cached, and `--offline` forbids using the network; try again without `--offline`"
     )]
     Offline,
 }
 
 fn status_remedy(code: u16) -> &'static str {
     match code {
-        401 | 403 | 407 => "; it asks for a login, which the viewer does not have",
+        401 | 403 | 407 => "; it requires a login, which the viewer does not support",
         404 | 410 => "; check the address",
         429 | 500..=599 => "; try again later",
         _ => "",
@@ -128,8 +125,8 @@ fn status_remedy(code: u16) -> &'static str {
 }
 
 impl Cause {
-    /// Might the same question get another answer soon, without anybody changing the resource?
-    pub(super) fn is_passing(&self) -> bool {
+    /// Returns true if the same request may soon succeed although the resource has not changed.
+    pub(super) fn is_transient(&self) -> bool {
         match self {
             Cause::HostNotFound { .. }
             | Cause::Unreachable(_)
@@ -142,7 +139,7 @@ impl Cause {
         }
     }
 
-    /// One word for the kind: what [`Stamp`] compares.
+    /// Returns a word for the kind of cause, which [`Stamp`] stores and compares.
     pub fn kind(&self) -> &'static str {
         match self {
             Cause::NoFile => "no-file",
@@ -151,12 +148,12 @@ impl Cause {
             Cause::Unreachable(_) => "unreachable",
             Cause::Certificate(_) => "certificate",
             Cause::Status { .. } => "status",
-            Cause::RedirectCircle { .. } | Cause::TooManyRedirects { .. } => "redirects",
+            Cause::RedirectLoop { .. } | Cause::TooManyRedirects { .. } => "redirects",
             Cause::Broken(_) => "broken",
             Cause::BadAddress(_) => "bad-address",
             Cause::Refused(_) => "refused",
             Cause::TooLarge { .. } => "too-large",
-            Cause::NoPage { .. } => "no-page",
+            Cause::UnsupportedType { .. } => "no-page",
             Cause::Timeout { .. } => "timeout",
             Cause::Offline => "offline",
         }
@@ -173,14 +170,16 @@ impl From<FetchError> for ViewError {
             Cause::Refused(why) => ViewError::Refused { url, why },
             Cause::BadAddress(_) => ViewError::Refused { url, why: cause.to_string() },
             Cause::TooLarge { limit_bytes, .. } => ViewError::TooLarge { url, limit_bytes },
-            Cause::NoPage { content_type } => ViewError::NoPage { url, content_type },
+            Cause::UnsupportedType { content_type } => {
+                ViewError::UnsupportedType { url, content_type }
+            }
             Cause::Timeout { after } => ViewError::Timeout { url, after },
             other => ViewError::Fetch { url, why: other.to_string() },
         }
     }
 }
 
-/// An address for a message: long ones (`data:`) are cut.
+/// Shortens a long address (such as `data:`) for a message.
 pub(super) fn shown(url: &Url) -> String {
     let text = url.as_str();
     match text.char_indices().nth(SHOWN_MAX) {

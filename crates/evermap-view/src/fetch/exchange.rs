@@ -1,6 +1,6 @@
-//! One address, once: from the HTTP cache while that is fresh, else from the server, which is asked
-//! whether what is kept still holds. RFC 9111 as `http-cache-semantics` has it, for a cache of one
-//! user. Redirects are answers like any other here.
+//! Answers one request without following redirects: from the HTTP cache while the response is
+//! fresh, else from the server, with a conditional request if a response is cached. Implements RFC
+//! 9111 with `http-cache-semantics`, as a private cache.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,51 +16,52 @@ use url::Url;
 
 use super::Fetcher;
 use super::cache::{Cache, address_of};
+use super::cache_entry::{Body, Entry};
 use super::call::{Call, to_ns};
 use super::error::Cause;
-use super::kept::{Entry, KeptBody};
 use super::request::Purpose;
 use super::transport::{Reply, user_agent};
 
-/// No response is held to be fresh for longer than a year, whatever its server says; RFC 9111 lets
-/// servers say so, and a clock that jumps would make it for ever.
+/// Maximum freshness of a response. RFC 9111 lets servers exceed it, but after a jump of the clock
+/// such a response would stay fresh forever.
 const FRESH_MAX_S: u64 = 365 * 24 * 3600;
 
-/// What is known of a response elsewhere than in the cache, to ask whether it still holds.
+/// Validators of a response that the cache may no longer hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Validators<'a> {
-    /// The address that answered.
+    /// Address of the response.
     pub(super) url: &'a str,
     pub(super) etag: Option<&'a str>,
     pub(super) last_modified: Option<&'a str>,
 }
 
-/// What came back.
+/// A response from the cache or the server.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    /// The content; none when the server confirmed the validators.
+    /// Content; `None` if the server confirmed the validators.
     pub(super) content: Option<Content>,
     pub(super) from_cache: bool,
     pub(super) no_store: bool,
-    /// When the response was received or confirmed, and until when it is fresh; 0 if not at all.
+    /// Time when the response was received or confirmed, and the end of its freshness; 0 if it is
+    /// not fresh.
     pub(super) fetched_ns: u64,
     pub(super) fresh_until_ns: u64,
     pub(super) cache_problem: Option<String>,
 }
 
-/// A response's content, read when it is needed.
+/// Content of a response, read on demand.
 pub(super) struct Content {
     pub(super) hash: [u8; 32],
-    pub(super) body: KeptBody,
+    pub(super) body: Body,
 }
 
 impl Content {
-    /// The bytes; nothing if they are damaged.
+    /// Returns the bytes, or `None` if they are damaged.
     pub(super) fn bytes(&self) -> Option<Bytes> {
         let bytes = match &self.body {
-            KeptBody::Here(bytes) => return Some(bytes.clone()),
-            KeptBody::There(kept) => kept.body(),
+            Body::Memory(bytes) => return Some(bytes.clone()),
+            Body::Stored(kept) => kept.body(),
         };
         (*blake3::hash(&bytes).as_bytes() == self.hash).then_some(bytes)
     }
@@ -71,7 +72,7 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Where to go instead, if that is the answer.
+    /// Returns the target if this is a redirect.
     pub(super) fn redirect(&self) -> Option<&str> {
         match self.status.as_u16() {
             301 | 302 | 303 | 307 | 308 => self.header(LOCATION),
@@ -80,7 +81,7 @@ impl Answer {
     }
 }
 
-/// One question to the cache and the server.
+/// One request to the cache and the server.
 pub(super) struct Exchange<'a> {
     pub(super) fetcher: &'a Fetcher,
     pub(super) url: &'a Url,
@@ -90,32 +91,33 @@ pub(super) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// The answer, from wherever.
+    /// Returns the response, from the cache if possible.
     pub(super) fn answer(&self) -> Result<Answer, Cause> {
         let request = self.request()?;
-        let (kept, problem) = match self.fetcher.cache.as_ref().map(|cache| cache.find(self.url)) {
+        let (cached, problem) = match self.fetcher.cache.as_ref().map(|cache| cache.find(self.url))
+        {
             None | Some(Ok(None)) => (None, None),
             Some(Ok(Some(entry))) => (Some(entry), None),
             Some(Err(problem)) => (None, Some(problem)),
         };
         let problem = problem.or_else(|| self.fetcher.cache.as_ref().and_then(Cache::problem));
-        let answer = match kept {
+        let answer = match cached {
             Some(entry) => self.with_entry(&request, &entry),
             None => self.without_entry(&request),
         };
         answer.map(|answer| Answer { cache_problem: problem, ..answer })
     }
 
-    /// The answer of the server, without looking at the cache. What is kept is replaced.
-    pub(super) fn answer_of_server(&self) -> Result<Answer, Cause> {
+    /// Fetches the response from the server without using the cache, and replaces the cached one.
+    pub(super) fn fetch_from_server(&self) -> Result<Answer, Cause> {
         let request = self.request()?;
-        self.ask_plainly(&request)
+        self.fetch_unconditionally(&request)
     }
 
     fn request(&self) -> Result<Request<()>, Cause> {
         let mut request = Request::get(address_of(self.url))
             .header(ACCEPT, self.purpose.accept())
-            // What ureq undoes. Said here because `Vary` may be about it.
+            // ureq decodes these. They are set here because `Vary` may refer to this header.
             .header(ACCEPT_ENCODING, "gzip, br")
             .header(USER_AGENT, user_agent());
         if self.fetcher.options.reload {
@@ -134,19 +136,21 @@ impl Exchange<'_> {
 
     fn with_entry(&self, request: &Request<()>, entry: &Arc<Entry>) -> Result<Answer, Cause> {
         let now = SystemTime::now();
-        // A clock that was set back: the entry's age can't be told.
-        let told = to_ns(now) >= entry.stored_ns;
-        let question = match entry.policy.before_request(request, now) {
-            BeforeRequest::Fresh(parts) if told => return Ok(kept_answer(entry, parts, now)),
+        // If the clock was set back, the entry's age is unknown.
+        let age_is_known = to_ns(now) >= entry.stored_ns;
+        let conditional_request = match entry.policy.before_request(request, now) {
+            BeforeRequest::Fresh(parts) if age_is_known => {
+                return Ok(cached_answer(entry, parts, now));
+            }
             BeforeRequest::Fresh(_) => conditional(request, &entry.policy),
             BeforeRequest::Stale { request, .. } => Request::from_parts(request, ()),
         };
-        let reply = self.send(&question)?;
+        let reply = self.send(&conditional_request)?;
         if reply.status != StatusCode::NOT_MODIFIED {
             return Ok(self.new_answer(request, reply));
         }
         let now = SystemTime::now();
-        let confirmed = with_validators(&question, reply.headers);
+        let confirmed = with_validators(&conditional_request, reply.headers);
         match entry.policy.after_response(request, &confirmed, now) {
             AfterResponse::NotModified(policy, parts) => {
                 let renewed = Arc::new(Entry {
@@ -156,14 +160,14 @@ impl Exchange<'_> {
                     stored_ns: to_ns(now),
                     body: entry.body.clone(),
                 });
-                // What has to be confirmed each time is not written each time.
+                // A response that must be revalidated each time is not written each time.
                 if fresh_until_ns(&renewed.policy, now) > fresh_until_ns(&entry.policy, now) {
-                    self.note(&renewed);
+                    self.add_to_cache(&renewed);
                 }
-                Ok(kept_answer(&renewed, parts, now))
+                Ok(cached_answer(&renewed, parts, now))
             }
-            // It confirms something else than what is kept.
-            AfterResponse::Modified(..) => self.ask_plainly(request),
+            // The server confirmed a different response than the cached one.
+            AfterResponse::Modified(..) => self.fetch_unconditionally(request),
         }
     }
 
@@ -172,19 +176,19 @@ impl Exchange<'_> {
         let known = self.validators.filter(|known| {
             known.url == address && (known.etag.is_some() || known.last_modified.is_some())
         });
-        let Some(known) = known else { return self.ask_plainly(request) };
-        let mut question = request.clone();
+        let Some(known) = known else { return self.fetch_unconditionally(request) };
+        let mut conditional_request = request.clone();
         for (name, value) in [(IF_NONE_MATCH, known.etag), (IF_MODIFIED_SINCE, known.last_modified)]
         {
             if let Some(Ok(value)) = value.map(HeaderValue::from_str) {
-                question.headers_mut().insert(name, value);
+                conditional_request.headers_mut().insert(name, value);
             }
         }
-        let reply = self.send(&question)?;
+        let reply = self.send(&conditional_request)?;
         if reply.status != StatusCode::NOT_MODIFIED {
             return Ok(self.new_answer(request, reply));
         }
-        // Reckoned as the whole response that it stands for.
+        // Compute the freshness as for the complete response.
         let now = SystemTime::now();
         let mut whole = http::Response::new(());
         *whole.headers_mut() = reply.headers;
@@ -201,7 +205,7 @@ impl Exchange<'_> {
         })
     }
 
-    fn ask_plainly(&self, request: &Request<()>) -> Result<Answer, Cause> {
+    fn fetch_unconditionally(&self, request: &Request<()>) -> Result<Answer, Cause> {
         let reply = self.send(request)?;
         Ok(self.new_answer(request, reply))
     }
@@ -217,19 +221,19 @@ impl Exchange<'_> {
         let headers = response.into_parts().0.headers;
         let hash = *blake3::hash(&body).as_bytes();
         if policy.is_storable() {
-            self.note(&Arc::new(Entry {
+            self.add_to_cache(&Arc::new(Entry {
                 url: address_of(self.url).to_string(),
                 policy,
                 hash,
                 stored_ns: to_ns(now),
-                body: KeptBody::Here(body.clone()),
+                body: Body::Memory(body.clone()),
             }));
         }
         Answer {
             status,
-            no_store: forbids_keeping(&headers),
+            no_store: forbids_storing(&headers),
             headers,
-            content: Some(Content { hash, body: KeptBody::Here(body) }),
+            content: Some(Content { hash, body: Body::Memory(body) }),
             from_cache: false,
             fetched_ns: to_ns(now),
             fresh_until_ns,
@@ -237,14 +241,14 @@ impl Exchange<'_> {
         }
     }
 
-    fn note(&self, entry: &Arc<Entry>) {
+    fn add_to_cache(&self, entry: &Arc<Entry>) {
         if let Some(cache) = &self.fetcher.cache {
-            cache.note(self.url, Arc::clone(entry));
+            cache.add(self.url, Arc::clone(entry));
         }
     }
 }
 
-fn kept_answer(entry: &Arc<Entry>, parts: http::response::Parts, now: SystemTime) -> Answer {
+fn cached_answer(entry: &Arc<Entry>, parts: http::response::Parts, now: SystemTime) -> Answer {
     Answer {
         status: parts.status,
         headers: parts.headers,
@@ -267,7 +271,7 @@ fn fresh_until_ns(policy: &CachePolicy, now: SystemTime) -> u64 {
     if seconds == 0 { 0 } else { to_ns(now).saturating_add(seconds * 1_000_000_000) }
 }
 
-/// The question whether a response that is fresh still holds all the same.
+/// Returns a conditional request for a response that is fresh by its policy.
 fn conditional(request: &Request<()>, policy: &CachePolicy) -> Request<()> {
     let mut asked = request.clone();
     asked.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -277,16 +281,16 @@ fn conditional(request: &Request<()>, policy: &CachePolicy) -> Request<()> {
     }
 }
 
-/// A confirmation with the validators that were asked about, if it has none itself: it answers a
-/// question about those alone, and many servers leave them out.
-fn with_validators(question: &Request<()>, headers: HeaderMap) -> http::Response<()> {
+/// Adds the request's validators to a "not modified" response without any. Many servers omit them,
+/// and the response can only refer to those of the request.
+fn with_validators(conditional_request: &Request<()>, headers: HeaderMap) -> http::Response<()> {
     let mut response = http::Response::new(());
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     *response.headers_mut() = headers;
     let given = response.headers_mut();
     if !given.contains_key(ETAG) && !given.contains_key(LAST_MODIFIED) {
         for (asked, told) in [(IF_NONE_MATCH, ETAG), (IF_MODIFIED_SINCE, LAST_MODIFIED)] {
-            if let Some(value) = question.headers().get(asked) {
+            if let Some(value) = conditional_request.headers().get(asked) {
                 given.insert(told, value.clone());
             }
         }
@@ -294,7 +298,7 @@ fn with_validators(question: &Request<()>, headers: HeaderMap) -> http::Response
     response
 }
 
-fn forbids_keeping(headers: &HeaderMap) -> bool {
+fn forbids_storing(headers: &HeaderMap) -> bool {
     headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok()).any(|value| {
         value.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("no-store"))
     })

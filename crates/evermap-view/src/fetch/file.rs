@@ -1,5 +1,5 @@
-//! `file:` addresses. Only regular files are read; nothing else can make the reader wait: a file is
-//! looked at before it is opened, opened without waiting, and looked at again.
+//! Reads `file:` addresses. Only regular files are read, because others may block. A file's type is
+//! checked before it is opened, and again after it was opened with `O_NONBLOCK`.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -9,38 +9,38 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use url::Url;
 
-use super::call::{Call, Unread, now_ns};
+use super::call::{Call, ReadError, now_ns};
 use super::error::Cause;
 use super::stamp::FileStamp;
 
-/// A file's time stamp is trusted when the file was left alone for this long before it was read:
-/// some file systems count in steps of two seconds, and a change within a step would not show.
+/// Minimum age of a file's last change for its time stamps to be reliable. Some file systems count
+/// in steps of two seconds, and a second change within a step would not show.
 const SETTLED_NS: i64 = 2_000_000_000;
 
-/// The file that an address names.
+/// Returns the path of a `file:` address.
 pub(super) fn path_of(url: &Url) -> Result<PathBuf, Cause> {
     url.to_file_path().map_err(|()| {
-        Cause::BadAddress("a file's address is `file:///` and an absolute path".to_string())
+        Cause::BadAddress("a file address is `file:///` followed by an absolute path".to_string())
     })
 }
 
-/// A file's bytes, and the stamp by which it is known again.
+/// Returns a file's bytes and its stamp.
 pub(super) fn read(url: &Url, call: &Call<'_>) -> Result<(Vec<u8>, FileStamp), Cause> {
     let path = path_of(url)?;
     call.left()?;
-    check_kind(&std::fs::metadata(&path).map_err(|e| refused(&e))?)?;
+    check_kind(&std::fs::metadata(&path).map_err(|e| cause_of(&e))?)?;
     let mut file = open(&path)?;
-    let before = file.metadata().map_err(|e| refused(&e))?;
+    let before = file.metadata().map_err(|e| cause_of(&e))?;
     check_kind(&before)?;
     call.check_size(before.size())?;
-    let looked_ns = now_ns();
+    let read_ns = now_ns();
     let bytes = call.read_all(&mut file, before.size()).map_err(|unread| match unread {
-        Unread::Limit(cause) => cause,
-        Unread::Source(e) => refused(&e),
+        ReadError::Limit(cause) => cause,
+        ReadError::Source(e) => cause_of(&e),
     })?;
-    let after = file.metadata().map_err(|e| refused(&e))?;
+    let after = file.metadata().map_err(|e| cause_of(&e))?;
     let mut stamp = FileStamp::of(url, &before, *blake3::hash(&bytes).as_bytes());
-    stamp.settled = is_settled(&stamp, looked_ns) && stamp.is_of(&after);
+    stamp.settled = is_settled(&stamp, read_ns) && stamp.is_of(&after);
     Ok((bytes, stamp))
 }
 
@@ -50,7 +50,7 @@ fn open(path: &Path) -> Result<File, Cause> {
         .read(true)
         .custom_flags(flags.bits() as i32)
         .open(path)
-        .map_err(|e| refused(&e))
+        .map_err(|e| cause_of(&e))
 }
 
 fn check_kind(metadata: &Metadata) -> Result<(), Cause> {
@@ -64,23 +64,23 @@ fn check_kind(metadata: &Metadata) -> Result<(), Cause> {
         () if kind.is_socket() => "a socket",
         () => "a device",
     };
-    Err(Cause::File(format!("it is {what}; only regular files are read")))
+    Err(Cause::File(format!("it is {what}; only regular files can be read")))
 }
 
-/// Why the kernel does not give a file.
-pub(super) fn refused(error: &io::Error) -> Cause {
+/// Converts an error of the kernel.
+pub(super) fn cause_of(error: &io::Error) -> Cause {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Cause::NoFile,
         io::ErrorKind::PermissionDenied => Cause::File(
-            "its permissions, or those of its directory, do not let you read it".to_string(),
+            "permission denied; check the permissions of the file and its directory".to_string(),
         ),
         _ => Cause::File(error.to_string()),
     }
 }
 
-fn is_settled(stamp: &FileStamp, looked_ns: u64) -> bool {
+fn is_settled(stamp: &FileStamp, read_ns: u64) -> bool {
     let newest_ns = stamp.modified_ns.max(stamp.changed_ns);
-    i64::try_from(looked_ns).unwrap_or(i64::MAX).saturating_sub(newest_ns) >= SETTLED_NS
+    i64::try_from(read_ns).unwrap_or(i64::MAX).saturating_sub(newest_ns) >= SETTLED_NS
 }
 
 impl FileStamp {
@@ -97,7 +97,7 @@ impl FileStamp {
         }
     }
 
-    /// Is that the same file, unchanged by all that the kernel tells of it?
+    /// Returns true if the metadata is that of the same file, unchanged.
     pub(super) fn is_of(&self, metadata: &Metadata) -> bool {
         self.device == metadata.dev()
             && self.inode == metadata.ino()

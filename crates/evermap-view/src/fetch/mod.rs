@@ -1,8 +1,8 @@
-//! URLs to bytes: what may be read by whom, limits, time, the HTTP cache. `docs/fetching.md` says what
-//! is kept, to the byte.
+//! Fetches URLs: access rules, limits, timeouts and the HTTP cache. `docs/fetching.md` specifies
+//! the stored format.
 //!
 //! ```
-//! use evermap_view::fetch::{FetchOptions, Fetcher, Origin, Purpose, Still};
+//! use evermap_view::fetch::{FetchOptions, Fetcher, Origin, Purpose, StampCheck};
 //! use url::Url;
 //!
 //! # let directory = tempfile::tempdir()?;
@@ -16,16 +16,18 @@
 //! assert_eq!(page.content_type.essence, "text/html");
 //!
 //! // In any later process:
-//! assert_eq!(page.stamp.check(&fetcher, None), Still::Same);
+//! assert_eq!(page.stamp.check(&fetcher, None), StampCheck::Same);
 //! std::fs::write(&path, "<p>Bye")?;
-//! assert!(matches!(page.stamp.check(&fetcher, None), Still::Changed(_)));
+//! assert!(matches!(page.stamp.check(&fetcher, None), StampCheck::Changed(_)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! From above to below: [`Fetcher`] and `check`; `redirect`; `exchange` (cache or server, RFC 9111);
-//! `cache`, `kept` (the store) beside `transport`, `connect` (the network); `file`; `call` (limits).
+//! Modules from top to bottom: [`Fetcher`] and `check`; `redirect`; `exchange` (cache or server,
+//! RFC 9111); `cache` and `cache_entry` (the store), `transport` and `connect` (the network),
+//! `file`; `call` (limits).
 
 mod cache;
+mod cache_entry;
 mod call;
 mod check;
 mod connect;
@@ -33,7 +35,6 @@ mod content;
 mod error;
 mod exchange;
 mod file;
-mod kept;
 mod options;
 mod redirect;
 mod request;
@@ -46,23 +47,24 @@ use bytes::Bytes;
 use data_url::DataUrl;
 use url::Url;
 
-pub use cache::Kept;
-pub use content::{ContentType, Kind, ToldBy};
+pub use cache::CacheFlush;
+pub use content::{ContentType, Kind, TypeSource};
 pub use error::{Cause, FetchError};
 pub use options::FetchOptions;
-pub use request::{CameFrom, Fetched, Origin, Purpose};
-pub use stamp::{FileStamp, HttpStamp, MissingStamp, ObjectStamp, Stamp, Still};
+pub use request::{FetchSource, Fetched, Origin, Purpose};
+pub use stamp::{FileStamp, HttpStamp, MissingStamp, ObjectStamp, Stamp, StampCheck};
 
 use cache::Cache;
 use call::{Budget, Call, now_ns};
 use error::shown;
 use transport::Transport;
 
-/// Fetches resources: for one page in the engine's process, for checks in the viewer's. Threads share
-/// it. It does nothing before the first fetch, and then only what that needs.
+/// Fetches resources: for one page in the engine's process, and for checks in the viewer. Threads
+/// share one fetcher. Creating it does no work. Connections, certificates and the cache are set up
+/// when a fetch needs them.
 ///
-/// What is to be kept in the HTTP cache is written by [`keep`](Fetcher::keep), or when the fetcher is
-/// dropped; a process that is killed before has fetched in vain, and lost nothing else.
+/// [`flush_cache`](Fetcher::flush_cache) writes new responses to the HTTP cache, as does dropping
+/// the fetcher. A process that is killed before loses only these responses.
 pub struct Fetcher {
     options: FetchOptions,
     transport: Transport,
@@ -71,36 +73,36 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// A fetcher with a store for the HTTP cache, or without one: then every fetch asks the server.
+    /// Creates a fetcher with a store for the HTTP cache. Without one, every fetch asks the server.
     pub fn new(options: FetchOptions, cache: Option<evermap::Store>) -> Fetcher {
         let cache = cache.map(|store| Cache::new(store, options.cache_bytes_max));
         Fetcher { options, transport: Transport::default(), cache, budget: Budget::default() }
     }
 
-    /// What it may use.
+    /// Returns the options.
     pub fn options(&self) -> &FetchOptions {
         &self.options
     }
 
-    /// The store of its HTTP cache.
+    /// Returns the store of the HTTP cache.
     pub(super) fn store(&self) -> Option<&evermap::Store> {
         self.cache.as_ref().map(Cache::store)
     }
 
-    /// How many requests it has sent.
+    /// Returns the number of requests sent.
     pub fn requests(&self) -> u64 {
         self.transport.requests()
     }
 
-    /// The resource at an address, for a page of this origin. Returns by the deadline, whatever a
+    /// Fetches a resource for a page of this origin. Returns by the deadline, no matter what the
     /// server does.
     ///
-    /// A page may be anything that can be shown ([`Kind::is_page`]), and the HTML that a server sends
-    /// with an error. Of anything else only success counts, and nothing is demanded of its type.
+    /// A page may be anything that can be shown ([`Kind::is_page`]), or the HTML of an error
+    /// response. Any other resource must have a success status, but may be of any type.
     ///
     /// # Errors
-    /// With the cause, and a [`Stamp`] of that: a page made without the resource is the same for as
-    /// long as the resource is missing.
+    /// Returns the cause, and a [`Stamp`] of the failure. A page that was made without the resource
+    /// stays valid while the resource is missing.
     pub fn fetch(
         &self,
         url: &Url,
@@ -111,13 +113,13 @@ impl Fetcher {
         let mut fresh_until_ns = 0;
         let call = Call::new(&self.options, purpose, deadline, &self.budget);
         let fetched = origin.may_read(url).and_then(|()| match url.scheme() {
-            "data" => of_data(url, &call),
-            "file" => of_file(url, &call),
-            _ => self.over_network(url, purpose, &call, &mut fresh_until_ns),
+            "data" => read_data(url, &call),
+            "file" => read_file(url, &call),
+            _ => self.fetch_http(url, purpose, &call, &mut fresh_until_ns),
         });
         let fetched = fetched.and_then(|fetched| match purpose {
             Purpose::Page if !fetched.content_type.kind.is_page() => {
-                Err(Cause::NoPage { content_type: fetched.content_type.essence })
+                Err(Cause::UnsupportedType { content_type: fetched.content_type.essence })
             }
             _ => Ok(fetched),
         });
@@ -135,14 +137,14 @@ impl Fetcher {
         })
     }
 
-    /// Writes what is to be kept in the HTTP cache, at one durable point; removes the oldest responses
-    /// if there are too many bytes of them, once in a fetcher's life. Costs three flushes and two for
-    /// each object. Does nothing when nothing is to be kept.
-    pub fn keep(&self) -> Kept {
-        self.cache.as_ref().map(Cache::keep).unwrap_or_default()
+    /// Writes new responses to the HTTP cache in one durable batch. Once per fetcher, also removes
+    /// the oldest responses if the cache is too large. Costs three flushes and two per object, or
+    /// nothing if there are no new responses.
+    pub fn flush_cache(&self) -> CacheFlush {
+        self.cache.as_ref().map(Cache::flush).unwrap_or_default()
     }
 
-    fn over_network(
+    fn fetch_http(
         &self,
         url: &Url,
         purpose: Purpose,
@@ -156,11 +158,11 @@ impl Fetcher {
         let to_show = purpose == Purpose::Page
             && matches!(content_type.kind, Kind::Html | Kind::Xhtml)
             && !bytes.is_empty();
-        // A part of something was not asked for, and nothing at all is nothing to show.
+        // A partial response was not requested, and an empty page can't be shown.
         let good = status.is_success() && !matches!(status.as_u16(), 204..=206);
         if !good && !to_show {
             *fresh_until_ns = followed.stamp.fresh_until_ns;
-            let reason = status.canonical_reason().unwrap_or("(no usual status)");
+            let reason = status.canonical_reason().unwrap_or("(non-standard status)");
             return Err(Cause::Status { code: status.as_u16(), reason });
         }
         Ok(Fetched {
@@ -168,7 +170,7 @@ impl Fetcher {
             bytes,
             content_type,
             stamp: Stamp::Http(followed.stamp),
-            from: if followed.from_cache { CameFrom::Cache } else { CameFrom::Network },
+            from: if followed.from_cache { FetchSource::Cache } else { FetchSource::Network },
             status: Some(status.as_u16()),
             no_store: followed.no_store,
             cache_problem: followed.cache_problem,
@@ -178,9 +180,9 @@ impl Fetcher {
 
 impl Drop for Fetcher {
     fn drop(&mut self) {
-        let kept = self.keep();
-        if let Some(problem) = kept.problem {
-            tracing::debug!(problem, "the HTTP cache was not written");
+        let flushed = self.flush_cache();
+        if let Some(problem) = flushed.problem {
+            tracing::debug!(problem, "cannot write the HTTP cache");
         }
     }
 }
@@ -191,20 +193,20 @@ impl std::fmt::Debug for Fetcher {
     }
 }
 
-fn of_file(url: &Url, call: &Call<'_>) -> Result<Fetched, Cause> {
+fn read_file(url: &Url, call: &Call<'_>) -> Result<Fetched, Cause> {
     let (bytes, stamp) = file::read(url, call)?;
     let content_type = ContentType::of_file(&file::path_of(url)?, &bytes);
-    Ok(local(url, bytes.into(), content_type, Stamp::File(stamp), CameFrom::File))
+    Ok(local(url, bytes.into(), content_type, Stamp::File(stamp), FetchSource::File))
 }
 
-fn of_data(url: &Url, call: &Call<'_>) -> Result<Fetched, Cause> {
+fn read_data(url: &Url, call: &Call<'_>) -> Result<Fetched, Cause> {
     call.check_size(url.as_str().len() as u64)?;
-    let wrong = |why: String| Cause::BadAddress(format!("its `data:` is wrong: {why}"));
+    let wrong = |why: String| Cause::BadAddress(format!("the `data:` address is malformed: {why}"));
     let data = DataUrl::process(url.as_str()).map_err(|e| wrong(e.to_string()))?;
     let (bytes, _) = data.decode_to_vec().map_err(|e| wrong(e.to_string()))?;
     call.spend(bytes.len() as u64)?;
     let content_type = ContentType::of_mime(data.mime_type());
-    Ok(local(url, bytes.into(), content_type, Stamp::Data, CameFrom::Data))
+    Ok(local(url, bytes.into(), content_type, Stamp::Data, FetchSource::Data))
 }
 
 fn local(
@@ -212,7 +214,7 @@ fn local(
     bytes: Bytes,
     content_type: ContentType,
     stamp: Stamp,
-    from: CameFrom,
+    from: FetchSource,
 ) -> Fetched {
     Fetched {
         final_url: url.clone(),

@@ -1,10 +1,10 @@
-//! What a fetcher may use: bytes, time, the network. Every number of the module has its home here.
+//! Limits of a fetcher on bytes, time and network use. All numbers of this module are defined here.
 
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
-/// Choices for a [`Fetcher`](super::Fetcher). The defaults are those of `docs/viewer.md`.
+/// Options of a [`Fetcher`](super::Fetcher). `docs/viewer.md` lists the defaults.
 ///
 /// ```
 /// use evermap_view::fetch::FetchOptions;
@@ -13,26 +13,27 @@ const MIB: u64 = 1 << 20;
 /// ```
 #[derive(Clone, Debug)]
 pub struct FetchOptions {
-    /// Most bytes of a page, after decompression.
+    /// Maximum size of a page in bytes, after decompression.
     pub page_bytes_max: u64,
-    /// Most bytes of anything else, after decompression.
+    /// Maximum size of any other resource in bytes, after decompression.
     pub resource_bytes_max: u64,
-    /// Most bytes that one fetcher reads, from wherever.
+    /// Maximum number of bytes that one fetcher reads from all sources.
     pub total_bytes_max: u64,
-    /// Most redirects that are followed for one resource.
+    /// Maximum number of redirects of one resource.
     pub redirects_max: usize,
-    /// How long finding and connecting to a server may take.
+    /// Time limit for resolving the host, and for connecting to it.
     pub connect_timeout: Duration,
-    /// How long one fetch may take, with its redirects; a call's own deadline may be sooner.
+    /// Time limit for one fetch with its redirects. A call's own deadline may be earlier.
     pub timeout: Duration,
-    /// Most bytes that kept responses take in the store, by the size of their files. A response that
-    /// would take more than an eighth of it is not kept.
+    /// Maximum size of all cached responses in bytes, by the sizes of their files. A response that
+    /// would take more than an eighth is not stored.
     pub cache_bytes_max: u64,
-    /// Never use the network: only files, `data:` and what is kept and fresh.
+    /// Never use the network. Only files, `data:` and fresh cached responses can be read.
     pub offline: bool,
-    /// Ask the server about everything, also about what is fresh.
+    /// Revalidate every cached response, including fresh ones.
     pub reload: bool,
-    /// Use the proxy that `ALL_PROXY`, `HTTPS_PROXY` or `HTTP_PROXY` names, but for `NO_PROXY`.
+    /// Use the proxy that `ALL_PROXY`, `HTTPS_PROXY` or `HTTP_PROXY` names, except for hosts in
+    /// `NO_PROXY`.
     pub proxy_from_environment: bool,
 }
 

@@ -1,5 +1,5 @@
-//! An address with its redirects, to the response at the end. Each step is a question of its own to
-//! the cache and the server; where they lead is looked at here, before anything is asked there.
+//! Follows redirects to the final response. Each step is a separate request to the cache and the
+//! server. The access rules are checked here before each step.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -8,10 +8,10 @@ use url::Url;
 
 use super::Fetcher;
 use super::cache::{address_of, key_of};
+use super::cache_entry::Body;
 use super::call::Call;
 use super::error::{Cause, shown};
 use super::exchange::{Answer, Content, Exchange, Validators};
-use super::kept::KeptBody;
 use super::request::{Origin, Purpose};
 use super::stamp::HttpStamp;
 
@@ -23,14 +23,14 @@ pub(super) struct Followed {
     pub(super) from_cache: bool,
     pub(super) no_store: bool,
     pub(super) cache_problem: Option<String>,
-    /// By which it is known again; the hash is that of the validators' response when the server
-    /// confirmed those.
+    /// Stamp of the response. If the server confirmed the validators, the hash is that of their
+    /// response.
     pub(super) stamp: HttpStamp,
-    /// None when the server confirmed the validators.
+    /// `None` if the server confirmed the validators.
     content: Option<Content>,
 }
 
-/// Asks for an address until the answer is no redirect.
+/// Requests addresses until the answer is not a redirect.
 pub(super) fn follow(
     fetcher: &Fetcher,
     url: &Url,
@@ -68,7 +68,7 @@ pub(super) fn follow(
         let next = next_of(&at, location)?;
         seen.push(address_of(&at).to_string());
         if seen.iter().any(|before| before == address_of(&next)) {
-            return Err(Cause::RedirectCircle { from: shown(url), to: shown(&next) });
+            return Err(Cause::RedirectLoop { from: shown(url), to: shown(&next) });
         }
         if seen.len() > fetcher.options.redirects_max {
             let limit = fetcher.options.redirects_max;
@@ -78,14 +78,15 @@ pub(super) fn follow(
     }
 }
 
-/// Where a redirect leads. Only to servers, whoever asked: a server does not say which file is read.
+/// Returns the target of a redirect. Only http and https are allowed, for any origin, because a
+/// server must not choose which file is read.
 fn next_of(at: &Url, location: &str) -> Result<Url, Cause> {
     let mut next = at.join(location).map_err(|e| {
-        Cause::Broken(format!("it is redirected to `{location}`, which is no address ({e})"))
+        Cause::Broken(format!("it redirects to `{location}`, which is not a valid address ({e})"))
     })?;
     if !matches!(next.scheme(), "http" | "https") {
         return Err(Cause::Refused(format!(
-            "{} redirects to {}, and redirects lead only to http and https",
+            "{} redirects to {}; redirects may lead only to http and https",
             shown(at),
             shown(&next)
         )));
@@ -120,7 +121,7 @@ fn stamp_of(
         hash: answer.content.as_ref().map_or([0; 32], |content| content.hash),
     };
     match (known, &answer.content) {
-        // What was confirmed is what was known.
+        // The confirmed response is the known one.
         (Some(known), None) => HttpStamp {
             status: known.status,
             hash: known.hash,
@@ -133,7 +134,7 @@ fn stamp_of(
 }
 
 impl Followed {
-    /// The content. One that is damaged in the cache is fetched anew, and this response with it.
+    /// Returns the content. If the cached content is damaged, fetches the response again.
     pub(super) fn into_whole(
         self,
         fetcher: &Fetcher,
@@ -141,7 +142,7 @@ impl Followed {
         call: &Call<'_>,
     ) -> Result<(Followed, Bytes), Cause> {
         let damaged = match &self.content {
-            Some(Content { body: KeptBody::Here(bytes), .. }) => {
+            Some(Content { body: Body::Memory(bytes), .. }) => {
                 let bytes = bytes.clone();
                 return Ok((self, bytes));
             }
@@ -154,16 +155,14 @@ impl Followed {
             return Ok((self, bytes));
         }
         let exchange = Exchange { fetcher, url: &self.url, purpose, call, validators: None };
-        let answer = exchange.answer_of_server()?;
+        let answer = exchange.fetch_from_server()?;
         if answer.redirect().is_some() {
-            return Err(Cause::Broken(
-                "it was redirected just now, and was not before".to_string(),
-            ));
+            return Err(Cause::Broken("it redirects now, but did not before".to_string()));
         }
         let until_ns = self.stamp.fresh_until_ns.min(answer.fresh_until_ns);
         let stamp_url = Url::parse(&self.stamp.url).unwrap_or_else(|_| self.url.clone());
         let stamp = stamp_of(&stamp_url, &self.url, purpose, &answer, None, until_ns);
-        let problem = "the kept content was damaged; it was fetched anew and is replaced";
+        let problem = "the cached content was damaged; it was fetched again and is replaced";
         let followed = Followed {
             status: answer.status,
             content_type: answer.header(CONTENT_TYPE).map(str::to_string),

@@ -1,5 +1,5 @@
-//! What is asked for, by whom, and what comes back. Here is the rule who may read what; whoever
-//! follows an address calls [`Origin::may_read`] first.
+//! Requests and their results. Defines the access rules: code that follows an address calls
+//! [`Origin::may_read`] first.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use super::content::ContentType;
 use super::error::Cause;
 use super::stamp::Stamp;
 
-/// What a resource is for.
+/// Purpose of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
@@ -26,8 +26,8 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// The `Accept` header. Servers that choose a picture's format by it are told those that the
-    /// engine decodes.
+    /// Returns the `Accept` header. It lists the picture formats that the engine decodes, for
+    /// servers that choose the format by it.
     pub(super) fn accept(self) -> &'static str {
         match self {
             Purpose::Page => {
@@ -42,8 +42,8 @@ impl Purpose {
     }
 }
 
-/// Where the page comes from that asks. A page that the user asks for is its own:
-/// [`Origin::of`] its address.
+/// Origin of the page that makes a request. A page that the user requests has the origin
+/// [`Origin::of`] its own address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
@@ -51,12 +51,12 @@ pub enum Origin {
     File,
     /// A server: may read http(s) and `data:`.
     Network,
-    /// A `data:` address, or a document whose source nobody knows: as `Network`.
+    /// A `data:` address, or a document with an unknown source. Same rights as `Network`.
     Data,
 }
 
 impl Origin {
-    /// The origin of a page at this address.
+    /// Returns the origin of a page at this address.
     pub fn of(url: &Url) -> Origin {
         match url.scheme() {
             "file" => Origin::File,
@@ -65,43 +65,41 @@ impl Origin {
         }
     }
 
-    /// May a page of this origin read `url`?
+    /// Checks whether a page of this origin may read `url`.
     ///
     /// # Errors
-    /// [`Cause::Refused`] with the rule, or [`Cause::BadAddress`].
+    /// Returns [`Cause::Refused`] with the rule, or [`Cause::BadAddress`].
     pub fn may_read(self, url: &Url) -> Result<(), Cause> {
         match url.scheme() {
             "data" => Ok(()),
             "file" if self == Origin::File => Ok(()),
-            "file" => {
-                Err(Cause::Refused("only a page that is a file itself may read files".to_string()))
-            }
+            "file" => Err(Cause::Refused("only a local page may read files".to_string())),
             "http" | "https" => {
                 if !url.username().is_empty() || url.password().is_some() {
                     return Err(Cause::Refused(
-                        "an address with a user or a password is not sent; leave them out"
+                        "addresses with a user name or a password are not supported; remove them"
                             .to_string(),
                     ));
                 }
                 match url.host_str() {
                     Some(host) if !host.is_empty() => Ok(()),
-                    _ => Err(Cause::BadAddress("it names no host".to_string())),
+                    _ => Err(Cause::BadAddress("it has no host".to_string())),
                 }
             }
             other => Err(Cause::Refused(format!(
-                "`{other}:` is not one of file, data, http and https, which are all that is read"
+                "the scheme `{other}:` is not supported; use file, data, http or https"
             ))),
         }
     }
 }
 
-/// Where the bytes were.
+/// Source of a resource's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CameFrom {
+pub enum FetchSource {
     /// A server sent them.
     Network,
-    /// The HTTP cache: fresh, or the server said that they have not changed.
+    /// The HTTP cache: fresh, or confirmed by the server.
     Cache,
     /// A file.
     File,
@@ -109,24 +107,25 @@ pub enum CameFrom {
     Data,
 }
 
-/// A resource.
+/// A fetched resource.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Fetched {
-    /// Its address, after redirects.
+    /// Address after redirects.
     pub final_url: Url,
-    /// Its bytes, decompressed. Cheap to clone.
+    /// Content, decompressed. Cheap to clone.
     pub bytes: Bytes,
-    /// What it is.
+    /// Type of the content.
     pub content_type: ContentType,
-    /// By which a later process tells whether it is still the same.
+    /// Identifies the version, so that a later process can check whether it has changed.
     pub stamp: Stamp,
-    /// Where the bytes were.
-    pub from: CameFrom,
-    /// The server's status; other than 2xx only for a page whose error has a body to show.
+    /// Source of the bytes.
+    pub from: FetchSource,
+    /// Status of the server's response. Not 2xx only for a page whose error response has a body to
+    /// show.
     pub status: Option<u16>,
-    /// The server forbids that anything of this is kept (`Cache-Control: no-store`).
+    /// True if the server forbids storing anything of this response (`Cache-Control: no-store`).
     pub no_store: bool,
-    /// Why the HTTP cache could not be used; the fetch went on without it.
+    /// Reason why the HTTP cache could not be used. The fetch succeeded without it.
     pub cache_problem: Option<String>,
 }

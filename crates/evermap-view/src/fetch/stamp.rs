@@ -1,11 +1,12 @@
-//! By what a later process tells whether a resource is still what a kept page was made from. A stamp
-//! is small, has no times of validity but the server's, and can be kept as JSON; `check` asks it.
+//! Stamps identify the version of a resource that a stored page was made from. A stamp is small and
+//! can be stored as JSON. `check` compares it with the resource's current state.
 
 use serde::{Deserialize, Serialize};
 
 use super::request::{Origin, Purpose};
 
-/// What is to be known of a resource to see cheaply whether it is still the same.
+/// Identifies a version of a resource, so that a later process can check cheaply whether it has
+/// changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "of", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -14,32 +15,33 @@ pub enum Stamp {
     File(FileStamp),
     /// A server's response.
     Http(HttpStamp),
-    /// A `data:` address: the content is the address.
+    /// A `data:` address, which contains its content.
     Data,
     /// An object of the store.
     Object(ObjectStamp),
-    /// A resource that could not be had.
+    /// A resource that was not available.
     Missing(MissingStamp),
 }
 
-/// A file, as it was when it was read.
+/// State of a file when it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStamp {
-    /// Its `file:` address.
+    /// `file:` address.
     pub url: String,
-    /// Device.
+    /// Device number.
     pub device: u64,
-    /// Inode.
+    /// Inode number.
     pub inode: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// When its content was changed last, nanoseconds since 1970.
+    /// Last change of the content, nanoseconds since 1970.
     pub modified_ns: i64,
-    /// When its inode was changed last, nanoseconds since 1970.
+    /// Last change of the inode, nanoseconds since 1970.
     pub changed_ns: i64,
-    /// Had it been left alone for two seconds when it was read? Else its times prove nothing.
+    /// True if the file had not changed for two seconds when it was read. Otherwise its times are
+    /// not reliable.
     pub settled: bool,
-    /// BLAKE3 of its content.
+    /// BLAKE3 of the content.
     #[serde(with = "hex")]
     pub hash: [u8; 32],
 }
@@ -47,90 +49,94 @@ pub struct FileStamp {
 /// An object of the store, at one commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectStamp {
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Its id. An object that replaces it has another.
+    /// Id of the object. A replacement has a different id.
     pub uuid: String,
     /// Number of the commit that was read.
     pub sequence: u64,
 }
 
-/// A server's response, as it was when it was read.
+/// A server's response when it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpStamp {
-    /// What was asked for.
+    /// Requested address.
     pub url: String,
-    /// What answered, after redirects.
+    /// Address after redirects.
     pub final_url: String,
-    /// What it was for: the request depends on it.
+    /// Purpose; the request headers depend on it.
     pub purpose: Purpose,
-    /// The name of the last response in the HTTP cache.
+    /// Name of the final response in the HTTP cache.
     pub key: String,
-    /// Its status.
+    /// Status code.
     pub status: u16,
-    /// When the server was asked, nanoseconds since 1970.
+    /// Time of the request, nanoseconds since 1970.
     pub fetched_ns: u64,
-    /// Until when nobody needs to ask, nanoseconds since 1970, its redirects included; 0 if always.
+    /// End of the freshness of the response and its redirects, nanoseconds since 1970; 0 if any
+    /// must always be revalidated.
     pub fresh_until_ns: u64,
-    /// Its `ETag`.
+    /// `ETag` header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
-    /// Its `Last-Modified`.
+    /// `Last-Modified` header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
-    /// BLAKE3 of its content, decompressed.
+    /// BLAKE3 of the decompressed content.
     #[serde(with = "hex")]
     pub hash: [u8; 32],
 }
 
-/// A resource that could not be had, and why: a page made without it is made anew when it is there.
+/// A resource that was not available, with the reason. A page made without it is made again once it
+/// is available.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingStamp {
-    /// What was asked for.
+    /// Requested address.
     pub url: String,
-    /// By whom.
+    /// Origin of the page that requested it.
     pub origin: Origin,
-    /// What for.
+    /// Purpose of the resource.
     pub purpose: Purpose,
-    /// The kind of the cause, see [`Cause::kind`](super::Cause::kind).
+    /// Kind of the cause, see [`Cause::kind`](super::Cause::kind).
     pub kind: String,
-    /// The cause, for people.
+    /// Cause, for people.
     pub why: String,
-    /// When it was asked for, nanoseconds since 1970.
+    /// Time of the request, nanoseconds since 1970.
     pub fetched_ns: u64,
-    /// Until when the server lets its refusal be kept, nanoseconds since 1970; 0 if not at all.
+    /// End of the time for which the server allows its error to be cached, nanoseconds since 1970;
+    /// 0 if it does not.
     pub fresh_until_ns: u64,
 }
 
-/// What a server refused is not asked for again within this time; what it did not answer is, see `keep::RetryNote`.
-const REFUSAL_IS_TRUSTED_NS: u64 = 600 * 1_000_000_000;
+/// Time before a resource that a server refused is requested again. Unanswered requests are retried
+/// as `RetryNote` says.
+const REFUSAL_LIFETIME_NS: u64 = 600 * 1_000_000_000;
 
 impl MissingStamp {
-    /// Could asking again bring something? At once if the server could not be reached or was late, else in some minutes, or
-    /// when the server says so.
+    /// Returns true if another request may succeed: immediately if the server was unreachable or
+    /// late, else after a few minutes or when the server's error expires.
     pub fn is_due(&self, now_ns: u64) -> bool {
         let passing = !matches!(
             self.kind.as_str(),
             "status" | "redirects" | "bad-address" | "refused" | "too-large" | "no-page"
         );
-        let trusted_until = self.fetched_ns.saturating_add(REFUSAL_IS_TRUSTED_NS);
+        let trusted_until = self.fetched_ns.saturating_add(REFUSAL_LIFETIME_NS);
         passing || now_ns >= trusted_until.max(self.fresh_until_ns)
     }
 }
 
-/// Is a resource still what it was?
+/// Result of checking a stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Still {
-    /// It is, or nobody needs to ask yet.
+pub enum StampCheck {
+    /// The resource is unchanged, or still fresh.
     Same,
-    /// It is not, for this reason.
+    /// The resource has changed, with the reason.
     Changed(String),
-    /// That could not be found out, for this reason.
+    /// The check was not possible, with the reason.
     Unknown(String),
 }
 
 impl Stamp {
-    /// The address that it is of; none for `data:` and objects of the store.
+    /// Returns the address; `None` for `data:` and objects of the store.
     pub fn url(&self) -> Option<&str> {
         match self {
             Stamp::File(file) => Some(&file.url),
@@ -140,7 +146,7 @@ impl Stamp {
         }
     }
 
-    /// The BLAKE3 hash of the content, if there is one that can change.
+    /// Returns the BLAKE3 hash of the content, if the content can change.
     pub fn hash(&self) -> Option<&[u8; 32]> {
         match self {
             Stamp::File(file) => Some(&file.hash),
@@ -150,7 +156,7 @@ impl Stamp {
     }
 }
 
-/// Hashes as 64 hexadecimal digits.
+/// Serializes hashes as 64 hexadecimal digits.
 mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

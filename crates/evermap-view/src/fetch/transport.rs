@@ -1,5 +1,5 @@
-//! One request to one server, and its whole response: no cache, no redirects. The limits of the
-//! call hold for the response as it is after decompression.
+//! Sends one request to one server and reads the complete response, without cache or redirects. The
+//! call's limits apply to the response after decompression.
 
 use std::io;
 use std::sync::OnceLock;
@@ -11,22 +11,22 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, Proxy};
 
-use super::call::{Call, Unread};
-use super::connect::{NamedFailures, SharedTls, UnknownHost};
+use super::call::{Call, ReadError};
+use super::connect::{HostResolver, SharedTls, UnknownHost};
 use super::error::Cause;
 use super::options::FetchOptions;
 
-/// The largest age that is told apart, in seconds; RFC 9111, 1.2.2.
+/// Largest age in seconds, see RFC 9111, 1.2.2.
 const AGE_MAX_S: u64 = 1 << 31;
 
-/// Sends requests. Connections are kept for the next request to the same server.
+/// Sends requests. Reuses connections to the same server.
 #[derive(Debug, Default)]
 pub(super) struct Transport {
     agent: OnceLock<Agent>,
     requests: AtomicU64,
 }
 
-/// A whole response.
+/// A complete response.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: StatusCode,
@@ -35,7 +35,7 @@ pub(super) struct Reply {
 }
 
 impl Transport {
-    /// How many requests were sent.
+    /// Returns the number of requests sent.
     pub(super) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
@@ -47,17 +47,17 @@ impl Transport {
         options: &FetchOptions,
         call: &Call<'_>,
     ) -> Result<Reply, Cause> {
-        let response = match self.ask(request, options, call) {
-            // A connection kept from an earlier request may be closed by the server just as this one
-            // is sent. A GET may be sent twice.
-            Err(ureq::Error::Io(e)) if is_closed(&e) => self.ask(request, options, call),
+        let response = match self.try_send(request, options, call) {
+            // The server may close a reused connection just as the request is sent. A GET may be
+            // sent twice.
+            Err(ureq::Error::Io(e)) if is_closed(&e) => self.try_send(request, options, call),
             other => other,
         };
         let response = response.map_err(|error| cause_of(error, request, call))?;
         read_reply(response, request, call)
     }
 
-    fn ask(
+    fn try_send(
         &self,
         request: &Request<()>,
         options: &FetchOptions,
@@ -88,10 +88,10 @@ fn agent(options: &FetchOptions) -> Agent {
         .proxy(proxy)
         .tls_config(tls)
         .build();
-    Agent::with_parts(config, SharedTls::default(), NamedFailures::default())
+    Agent::with_parts(config, SharedTls::default(), HostResolver::default())
 }
 
-/// What the viewer calls itself.
+/// Returns the `User-Agent` header.
 pub(super) fn user_agent() -> &'static str {
     concat!("evermap/", env!("CARGO_PKG_VERSION"))
 }
@@ -106,25 +106,25 @@ fn read_reply(
     call.check_size(announced_bytes)?;
     let read = call.read_all(&mut body.into_reader(), announced_bytes);
     let bytes = read.map_err(|unread| match unread {
-        Unread::Limit(cause) => cause,
-        Unread::Source(e) => cause_of(ureq::Error::from(e), request, call),
+        ReadError::Limit(cause) => cause,
+        ReadError::Source(e) => cause_of(ureq::Error::from(e), request, call),
     })?;
-    // ureq removes the header where it undoes the encoding.
+    // ureq removes the header of an encoding that it decodes.
     if let Some(encoding) = parts.headers.get(CONTENT_ENCODING)
         && !bytes.is_empty()
         && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
     {
         let encoding = String::from_utf8_lossy(encoding.as_bytes()).into_owned();
         return Err(Cause::Broken(format!(
-            "the server sends it compressed as `{encoding}`, which it was not asked for"
+            "the server used the compression `{encoding}`, which was not requested"
         )));
     }
-    tame(&mut parts.headers);
+    sanitize(&mut parts.headers);
     Ok(Reply { status: parts.status, headers: parts.headers, body: bytes.into() })
 }
 
-/// Takes out of the headers what must not be kept, and what reckoning with would overflow.
-fn tame(headers: &mut HeaderMap) {
+/// Removes headers that must not be stored, and bounds values that would overflow later.
+fn sanitize(headers: &mut HeaderMap) {
     headers.remove(SET_COOKIE);
     let age = headers.get(AGE).map(|age| {
         let digits = age.to_str().unwrap_or("").trim();
@@ -154,20 +154,20 @@ fn cause_of(error: ureq::Error, request: &Request<()>, call: &Call<'_>) -> Cause
         ureq::Error::Io(e) => cause_of_io(e, host, call),
         ureq::Error::Rustls(e) => cause_of_tls(&e),
         ureq::Error::Tls(_) => {
-            Cause::BadAddress(format!("`{host}` is no name that a certificate can be for"))
+            Cause::BadAddress(format!("`{host}` is not a valid name for a certificate"))
         }
         ureq::Error::ConnectProxyFailed(why) => {
-            Cause::Unreachable(format!("the proxy does not connect: {why}"))
+            Cause::Unreachable(format!("the proxy failed to connect: {why}"))
         }
-        ureq::Error::ConnectionFailed => Cause::Unreachable("no connection".to_string()),
+        ureq::Error::ConnectionFailed => Cause::Unreachable("cannot connect".to_string()),
         ureq::Error::BadUri(why) => Cause::BadAddress(why),
         ureq::Error::Http(e) => Cause::BadAddress(e.to_string()),
-        ureq::Error::Protocol(e) => Cause::Broken(format!("what the server sends is no HTTP: {e}")),
+        ureq::Error::Protocol(e) => Cause::Broken(format!("the response is not valid HTTP: {e}")),
         ureq::Error::LargeResponseHeader(_, most) => {
-            Cause::Broken(format!("the server sends more than {most} bytes of headers"))
+            Cause::Broken(format!("the server sent more than {most} bytes of headers"))
         }
         ureq::Error::Decompress(format, e) => {
-            Cause::Broken(format!("what the server sends as {format} is damaged: {e}"))
+            Cause::Broken(format!("the response can't be decompressed as {format}: {e}"))
         }
         other => Cause::Broken(other.to_string()),
     }
@@ -177,13 +177,13 @@ fn cause_of_io(error: io::Error, host: &str, call: &Call<'_>) -> Cause {
     match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => call.timeout(),
         io::ErrorKind::ConnectionRefused => {
-            Cause::Unreachable(format!("`{host}` refuses the connection"))
+            Cause::Unreachable(format!("`{host}` refused the connection"))
         }
         io::ErrorKind::UnexpectedEof => {
-            Cause::Broken("the server closes the connection before the end".to_string())
+            Cause::Broken("the server closed the connection early".to_string())
         }
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-            Cause::Broken("the server breaks the connection off".to_string())
+            Cause::Broken("the server reset the connection".to_string())
         }
         _ => {
             let inner = error.get_ref();
@@ -202,20 +202,20 @@ fn cause_of_tls(error: &rustls::Error) -> Cause {
     use rustls::CertificateError as Bad;
     let why = match error {
         rustls::Error::InvalidCertificate(bad) => match bad {
-            Bad::UnknownIssuer => "nobody that the system trusts has issued it".to_string(),
+            Bad::UnknownIssuer => "its issuer is not trusted by the system".to_string(),
             Bad::Expired | Bad::ExpiredContext { .. } => "it has expired".to_string(),
             Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
                 "it is not valid yet; check this machine's clock".to_string()
             }
             Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
-                "it is for another host".to_string()
+                "it was issued for another host".to_string()
             }
-            Bad::BadSignature => "its signature is wrong".to_string(),
+            Bad::BadSignature => "its signature is invalid".to_string(),
             other => other.to_string(),
         },
-        // The verifier's word for a system without any.
+        // The verifier's message for a system without certificates.
         rustls::Error::General(why) => why.clone(),
-        other => return Cause::Broken(format!("no secure connection: {other}")),
+        other => return Cause::Broken(format!("cannot establish a secure connection: {other}")),
     };
     Cause::Certificate(why)
 }
@@ -225,8 +225,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_that_can_not_be_reckoned_with_is_cut_or_left_out() {
-        for (said, kept) in [
+    fn an_invalid_age_is_bounded_or_removed() {
+        for (sent, kept) in [
             ("0", Some("0")),
             (" 17 ", Some("17")),
             ("18446744073709551615", Some("2147483648")),
@@ -236,9 +236,9 @@ mod tests {
             ("1, 2", None),
         ] {
             let mut headers = HeaderMap::new();
-            headers.insert(AGE, HeaderValue::from_str(said).unwrap_or(HeaderValue::from(0)));
-            tame(&mut headers);
-            assert_eq!(headers.get(AGE).and_then(|age| age.to_str().ok()), kept, "{said}");
+            headers.insert(AGE, HeaderValue::from_str(sent).unwrap_or(HeaderValue::from(0)));
+            sanitize(&mut headers);
+            assert_eq!(headers.get(AGE).and_then(|age| age.to_str().ok()), kept, "{sent}");
         }
     }
 }

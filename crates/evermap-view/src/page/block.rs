@@ -1,8 +1,9 @@
-//! Reading a page block where it lies.
+//! Reads a page block in place.
 //!
-//! [`Block::new`] looks at the header only. Behind it nothing is believed: every index is checked where it is used, so that
-//! nothing panics, loops for ever or reads outside the block. The block of a kept page is verified too, section by section,
-//! when a section is first used; one that is damaged reads as empty.
+//! [`Block::new`] checks only the header. Everything else is untrusted: every index is checked
+//! where it is used, so that no read panics, loops forever or leaves the block. The block of a
+//! stored page is also verified, section by section, at the first use of each. A damaged section
+//! reads as empty.
 
 use bytemuck::Pod;
 use kurbo::{Affine, BezPath, PathEl, Point, Rect, RoundedRect, RoundedRectRadii};
@@ -13,45 +14,44 @@ use super::parts::PartKind;
 use super::recorder::PageSize;
 use crate::{Result, ViewError};
 
-/// Wider or higher pages can't be painted: the rasterizer counts pixels in 16 bits across, and heights are exact in `f32`
-/// up to here.
+/// Maximum width of a page that can be painted. The rasterizer counts columns in 16 bits.
 pub const WIDTH_MAX: u32 = 16_384;
-/// See [`WIDTH_MAX`].
+/// Maximum height of a page that can be painted. Vertical positions are exact in `f32` up to here.
 pub const HEIGHT_MAX: u32 = 1 << 24;
 
-/// Device pixels a CSS pixel, at most.
+/// Maximum number of device pixels per CSS pixel.
 const SCALE_MAX: f32 = 1_024.0;
 
-/// A page block, in memory that somebody else keeps.
+/// A page block in memory owned by the caller.
 #[derive(Clone, Copy)]
 pub struct Block<'a> {
     bytes: &'a [u8],
     header: &'a Header,
-    /// Verifies what is used, if the bytes may be damaged.
+    /// Verifies sections before their use, if the bytes may be damaged.
     guard: Option<&'a Guarded>,
 }
 
-/// A rectangle that leads somewhere.
+/// A clickable rectangle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link<'a> {
-    /// Where it is on the page, in device pixels.
+    /// Position on the page, in device pixels.
     pub rect: Rect,
-    /// The absolute address that it leads to.
+    /// Absolute address of the target.
     pub url: &'a str,
-    /// The element's id in the document's tables; `None` for pages that have none.
+    /// Id of the element in the document's tables; `None` for pages without a document.
     pub node: Option<u32>,
 }
 
-/// A font or image that a page refers to.
+/// Reference to a font or an image of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartRef<'a> {
-    /// Which of the two.
+    /// Font or image.
     pub kind: PartKind,
     /// BLAKE3 of its bytes.
     pub hash: &'a [u8; 32],
 }
 
-/// A shape, as the recorder was given it.
+/// A shape as it was recorded.
 pub(crate) enum AnyShape {
     Rect(Rect),
     Rounded(RoundedRect),
@@ -59,10 +59,10 @@ pub(crate) enum AnyShape {
 }
 
 impl<'a> Block<'a> {
-    /// The page in `bytes`, which have to begin at a multiple of 8. Looks at the header only.
+    /// Returns the page in `bytes`, which must be aligned to 8 bytes. Checks only the header.
     ///
     /// # Errors
-    /// When it is not a page block of a format that this build knows.
+    /// Fails if the bytes are not a page block of a format that this build can read.
     pub fn new(bytes: &'a [u8]) -> Result<Block<'a>> {
         let invalid = |why: &str| ViewError::InvalidPage(why.to_string());
         let header = bytes
@@ -71,60 +71,60 @@ impl<'a> Block<'a> {
         let header: &Header =
             bytemuck::try_from_bytes(header).map_err(|_| invalid("it is not aligned"))?;
         if header.magic != MAGIC {
-            return Err(invalid("it does not begin like one"));
+            return Err(invalid("it does not start with a page block's magic number"));
         }
         if header.version != FORMAT_VERSION || header.header_bytes as usize != size_of::<Header>() {
             return Err(ViewError::InvalidPage(format!(
-                "it has format {}, this program knows {FORMAT_VERSION}",
+                "it has format {}, but this program supports only {FORMAT_VERSION}",
                 header.version
             )));
         }
         let mut end = size_of::<Header>() as u64;
         for (section, record) in header.sections.iter().zip(RECORD_BYTES) {
             if section.offset != end || !section.bytes.is_multiple_of(record as u64) {
-                return Err(invalid("its sections do not follow each other"));
+                return Err(invalid("its sections are not contiguous"));
             }
             let padded = section.bytes.checked_next_multiple_of(ALIGNMENT as u64);
             end = padded
                 .and_then(|padded| end.checked_add(padded))
                 .filter(|end| *end <= bytes.len() as u64)
-                .ok_or_else(|| invalid("a section reaches beyond its end"))?;
+                .ok_or_else(|| invalid("a section extends past the end"))?;
         }
         if end != header.block_bytes || end != bytes.len() as u64 {
-            return Err(invalid("its length is not what it says"));
+            return Err(invalid("its length differs from the header"));
         }
         if !(1..=WIDTH_MAX).contains(&header.width) || !(1..=HEIGHT_MAX).contains(&header.height) {
-            return Err(invalid("its size is out of bounds"));
+            return Err(invalid("the page size is out of bounds"));
         }
         let window = (header.window_width, header.window_height);
         if !(1..=WIDTH_MAX).contains(&window.0) || !(1..=HEIGHT_MAX).contains(&window.1) {
-            return Err(invalid("the size of its window is out of bounds"));
+            return Err(invalid("the window size is out of bounds"));
         }
         if !(header.scale > 0.0 && header.scale <= SCALE_MAX) {
-            return Err(invalid("its scale is out of bounds"));
+            return Err(invalid("the scale is out of bounds"));
         }
         Ok(Block { bytes, header, guard: None })
     }
 
-    /// The page in bytes that are verified when they are used, and the header now.
+    /// Returns the page in bytes that are verified at their first use. Verifies the header now.
     ///
     /// # Errors
-    /// When the header is damaged, or not one of a format that this build knows.
+    /// Fails if the header is damaged or has an unknown format.
     pub(crate) fn guarded(guard: &'a Guarded) -> Result<Block<'a>> {
         let bytes = guard.bytes();
-        if !guard.is_good(0..size_of::<Header>().min(bytes.len())) {
+        if !guard.verify(0..size_of::<Header>().min(bytes.len())) {
             let why = guard.damage().unwrap_or("its header is damaged");
             return Err(ViewError::InvalidPage(why.to_string()));
         }
         Ok(Block { guard: Some(guard), ..Block::new(bytes)? })
     }
 
-    /// A page of one pixel without content.
+    /// Returns an empty page of one pixel.
     pub(crate) fn empty() -> Block<'static> {
         Block { bytes: bytemuck::bytes_of(&EMPTY), header: &EMPTY, guard: None }
     }
 
-    /// The size of the page, and what it was laid out for.
+    /// Returns the size of the page and of the window that it was laid out for.
     pub fn size(&self) -> PageSize {
         PageSize {
             width: self.header.width,
@@ -134,39 +134,40 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// What the page is called; empty when it has no title.
+    /// Returns the page's title, which may be empty.
     pub fn title(&self) -> &'a str {
         self.text(self.header.title).unwrap_or_default()
     }
 
-    /// The address it was laid out from.
+    /// Returns the address from which the page was laid out.
     pub fn url(&self) -> &'a str {
         self.text(self.header.url).unwrap_or_default()
     }
 
-    /// The colour behind everything, 0x00RRGGBB.
+    /// Returns the background colour, 0x00RRGGBB.
     pub fn background(&self) -> u32 {
         self.header.background & 0x00FF_FFFF
     }
 
-    /// Bytes of the block.
+    /// Returns the size of the block in bytes.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The number of paint commands.
+    /// Returns the number of paint commands.
     pub fn commands(&self) -> usize {
         self.range_of(COMMANDS).len() / size_of::<Command>()
     }
 
-    /// All links, in the order of the document.
+    /// Returns all links in document order.
     pub fn links(&self) -> impl Iterator<Item = Link<'a>> + use<'a> {
         let block = *self;
         block.section::<LinkRecord>(LINKS).iter().filter_map(move |link| block.link(link))
     }
 
-    /// The link at a point of the page; of several, the one that comes last in the document.
+    /// Returns the link at a point of the page. If several overlap, returns the last in document
+    /// order.
     pub fn link_at(&self, x: f64, y: f64) -> Option<Link<'a>> {
         let links = self.section::<LinkRecord>(LINKS);
         let mut hits = links.iter().rev().filter(|link| {
@@ -186,20 +187,20 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// How far down the place is that `#name` leads to.
+    /// Returns the vertical position of the anchor `#name`.
     pub fn anchor(&self, name: &str) -> Option<f64> {
         let anchors = self.section::<Anchor>(ANCHORS).iter();
         let found = anchors.clone().find(|anchor| self.text(anchor.name) == Some(name))?;
         Some(f64::from(found.top)).filter(|top| top.is_finite())
     }
 
-    /// How many fonts and images the page needs. Looks at the header only.
+    /// Returns the numbers of fonts and images of the page. Reads only the header.
     pub(crate) fn part_counts(&self) -> (usize, usize) {
         let count = |section, record: usize| self.range_of(section).len() / record;
         (count(FONTS, size_of::<FontRecord>()), count(IMAGES, size_of::<ImageRecord>()))
     }
 
-    /// The fonts and images that the page needs.
+    /// Returns the fonts and images of the page.
     pub fn parts(&self) -> impl Iterator<Item = PartRef<'a>> + use<'a> {
         let fonts = self.section::<FontRecord>(FONTS).iter();
         let fonts = fonts.map(|font| PartRef { kind: PartKind::Font, hash: &font.hash });
@@ -207,12 +208,12 @@ impl<'a> Block<'a> {
         fonts.chain(images.map(|image| PartRef { kind: PartKind::Image, hash: &image.hash }))
     }
 
-    /// The fonts that the page needs: the file's hash, and which font of it.
+    /// Returns the fonts of the page: the file's hash and the index of the font in the file.
     pub fn fonts(&self) -> impl Iterator<Item = (&'a [u8; 32], u32)> + use<'a> {
         self.section::<FontRecord>(FONTS).iter().map(|font| (&font.hash, font.index))
     }
 
-    /// All text that can be found; blocks end with a line feed.
+    /// Returns all searchable text. Blocks end with a line feed.
     pub fn searchable(&self) -> &'a str {
         let bytes = self.section::<u8>(TEXT);
         let length = (self.header.searchable_bytes as usize).min(bytes.len());
@@ -223,7 +224,7 @@ impl<'a> Block<'a> {
         self.section(LINES)
     }
 
-    /// The records of a line's clusters.
+    /// Returns the cluster records of a line.
     pub(crate) fn clusters_of(&self, line: &Line) -> &'a [u16] {
         let count = line.clusters & !LINE_RIGHT_TO_LEFT;
         slice(self.section(CLUSTERS), line.first_cluster, count).unwrap_or_default()
@@ -231,11 +232,11 @@ impl<'a> Block<'a> {
 
     pub(crate) fn section<T: Pod>(&self, number: usize) -> &'a [T] {
         let range = self.range_of(number);
-        if self.guard.is_some_and(|guard| !guard.is_section_good(number, range.clone())) {
+        if self.guard.is_some_and(|guard| !guard.verify_section(number, range.clone())) {
             return &[];
         }
         let bytes = &self.bytes[range];
-        // Sections begin at multiples of 8, as the block does, and hold whole records: `new` has seen to it.
+        // `new` has checked that the section is aligned to 8 bytes and holds whole records.
         bytemuck::try_cast_slice(bytes).unwrap_or_default()
     }
 
@@ -244,20 +245,20 @@ impl<'a> Block<'a> {
         place.offset as usize..(place.offset + place.bytes) as usize
     }
 
-    /// A piece of the text. Of a section that was not verified yet, only the piece is.
+    /// Returns a span of the text. If the section has not been verified, verifies only the span.
     pub(crate) fn text(&self, span: Span) -> Option<&'a str> {
         let all = self.range_of(TEXT);
         let bytes = slice(&self.bytes[all.clone()], span.offset, span.bytes)?;
-        if let Some(guard) = self.guard.filter(|guard| !guard.has_section(TEXT)) {
+        if let Some(guard) = self.guard.filter(|guard| !guard.is_section_verified(TEXT)) {
             let start = all.start + span.offset as usize;
-            if !guard.is_good(start..start + bytes.len()) {
+            if !guard.verify(start..start + bytes.len()) {
                 return None;
             }
         }
         std::str::from_utf8(bytes).ok()
     }
 
-    /// `N` of the numbers, all finite.
+    /// Returns `N` numbers, or `None` if one is not finite.
     pub(crate) fn numbers<const N: usize>(&self, first: u32) -> Option<[f64; N]> {
         let numbers = slice(self.section::<f64>(NUMBERS), first, N as u32)?;
         let numbers: [f64; N] = numbers.try_into().ok()?;
@@ -304,7 +305,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// How many pieces the path of a command has; those of other shapes don't matter.
+    /// Returns the number of elements of a command's path. Other shapes have few, and count as
+    /// four.
     pub(crate) fn elements_of(&self, command: &Command) -> u64 {
         match command.shape_kind() {
             SHAPE_PATH => {
@@ -330,7 +332,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// A path that begins with a move, as all paths have to, or nothing.
+/// Returns the path, or `None` if it does not begin with a move.
 fn path_of(verbs: &[u8], points: impl Iterator<Item = Point>) -> Option<BezPath> {
     let mut points = points.map(|point| point.is_finite().then_some(point));
     let mut next = || points.next().flatten();

@@ -1,33 +1,35 @@
-//! Clusters: what can't be cut when text is marked, usually one character. Two bytes each.
+//! Encodes clusters: pieces of text that a highlight can't split, usually one character. Each takes
+//! two bytes.
 //!
 //! | bits | |
 //! |---|---|
 //! | 0-11 | advance in 1/16 pixel |
 //! | 12-14 | bytes of text |
-//! | 15 | goes on: the next record is of the same cluster, and both add up |
+//! | 15 | continued: the next record belongs to the same cluster, and both add up |
 //!
-//! Advances are rounded so that what they add up to is right: no edge of a cluster is further than 1/32 pixel from where it is.
+//! Rounding errors do not accumulate: no edge of a cluster is more than 1/32 pixel from its exact
+//! position.
 
 const ADVANCE_MAX: u32 = (1 << 12) - 1;
 const BYTES_SHIFT: u32 = 12;
 const BYTES_MAX: u32 = 7;
-const GOES_ON: u16 = 1 << 15;
-/// Of a pixel.
+const CONTINUED: u16 = 1 << 15;
+/// Fractions of a pixel in which advances are stored.
 const PARTS: f64 = 16.0;
 
 /// A cluster of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cluster {
-    /// In pixels.
+    /// Width in pixels.
     pub advance: f64,
     /// Bytes of text.
     pub bytes: usize,
 }
 
-/// Takes the clusters of a line.
+/// Encodes the clusters of a line.
 #[derive(Default)]
 pub(crate) struct ClusterWriter {
-    /// Where the line has come to, in pixels, and in parts of pixels that were written.
+    /// Exact position in the line, in pixels, and the encoded position, in fractions of a pixel.
     edge: f64,
     written: u64,
 }
@@ -38,9 +40,9 @@ impl ClusterWriter {
         if advance.is_finite() {
             self.edge += f64::from(advance);
         }
-        // Rounded, and 0 for what is left of where the line began.
+        // Rounds to the nearest fraction. A position left of the line's start becomes 0.
         let edge = (self.edge * PARTS + 0.5) as u64;
-        // Nothing goes back: what follows makes up for it.
+        // An advance can't be negative. Later clusters make up for the difference.
         let mut advance = edge.saturating_sub(self.written).min(u64::from(u32::MAX)) as u32;
         self.written += u64::from(advance);
         let mut bytes = bytes as u32;
@@ -52,12 +54,12 @@ impl ClusterWriter {
                 records.push(record);
                 return;
             }
-            records.push(record | GOES_ON);
+            records.push(record | CONTINUED);
         }
     }
 }
 
-/// The clusters in some records.
+/// Decodes the clusters of some records.
 pub(crate) fn clusters(records: &[u16]) -> impl Iterator<Item = Cluster> {
     let mut records = records.iter();
     std::iter::from_fn(move || {
@@ -67,7 +69,7 @@ pub(crate) fn clusters(records: &[u16]) -> impl Iterator<Item = Cluster> {
             any = true;
             cluster.advance += f64::from(u32::from(*record) & ADVANCE_MAX) / PARTS;
             cluster.bytes += usize::from(record >> BYTES_SHIFT) & BYTES_MAX as usize;
-            if record & GOES_ON == 0 {
+            if record & CONTINUED == 0 {
                 break;
             }
         }
@@ -79,7 +81,7 @@ pub(crate) fn clusters(records: &[u16]) -> impl Iterator<Item = Cluster> {
 mod tests {
     use super::*;
 
-    fn there_and_back(given: &[(f32, usize)]) -> Vec<Cluster> {
+    fn round_trip(given: &[(f32, usize)]) -> Vec<Cluster> {
         let (mut writer, mut records) = (ClusterWriter::default(), Vec::new());
         for (advance, bytes) in given {
             writer.add(&mut records, *advance, *bytes);
@@ -88,10 +90,10 @@ mod tests {
     }
 
     #[test]
-    fn errors_do_not_add_up() {
+    fn rounding_errors_do_not_accumulate() {
         let given: Vec<(f32, usize)> = (0..5_000).map(|n| (7.03 + 0.001 * n as f32, 1)).collect();
         let (mut exact, mut kept) = (0.0, 0.0);
-        for ((advance, _), cluster) in given.iter().zip(there_and_back(&given)) {
+        for ((advance, _), cluster) in given.iter().zip(round_trip(&given)) {
             exact += f64::from(*advance);
             kept += cluster.advance;
             assert!((exact - kept).abs() <= 1.0 / 32.0 + 1e-9, "{exact} became {kept}");
@@ -100,17 +102,17 @@ mod tests {
 
     #[test]
     fn long_and_wide_clusters_take_several_records() {
-        // A family of emoji, and a letter as high as a house.
+        // A family of emoji, and a letter of a very large font.
         let given = [(20.0, 25), (9_000.0, 1), (0.0, 0), (5.0, 65_536)];
-        let kept = there_and_back(&given);
+        let kept = round_trip(&given);
         let kept: Vec<(f32, usize)> =
             kept.iter().map(|cluster| (cluster.advance as f32, cluster.bytes)).collect();
         assert_eq!(kept, given);
     }
 
     #[test]
-    fn what_goes_back_or_is_no_number_is_made_up_for() {
-        let kept = there_and_back(&[(10.0, 1), (-4.0, 1), (f32::NAN, 1), (6.0, 1)]);
+    fn negative_and_nan_advances_are_compensated() {
+        let kept = round_trip(&[(10.0, 1), (-4.0, 1), (f32::NAN, 1), (6.0, 1)]);
         let edges: Vec<f64> = kept.iter().map(|cluster| cluster.advance).collect();
         assert_eq!(edges, [10.0, 0.0, 0.0, 2.0]);
     }

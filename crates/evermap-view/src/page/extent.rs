@@ -1,10 +1,10 @@
-//! Where on the page something is drawn: what is culled by it must never be seen.
+//! Vertical extents of drawn content. Culling by an extent must never remove visible pixels.
 
 use kurbo::{Point, Rect};
 
 use super::layout::Command;
 
-/// From where to where, vertically.
+/// A vertical range.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
     top: f64,
@@ -27,9 +27,9 @@ impl Extent {
         self.bottom = self.bottom.max(other.bottom);
     }
 
-    /// Notes it in a command.
+    /// Writes the range to a command.
     pub fn put_into(self, command: &mut Command) {
-        // A pixel more than needed, so that rounding to `f32` never culls.
+        // One pixel of margin on each side, so that rounding to `f32` never culls visible content.
         command.top = (self.top - 1.0).floor() as f32;
         command.bottom = (self.bottom + 1.0).ceil() as f32;
     }
@@ -47,7 +47,7 @@ impl Bounds {
         });
     }
 
-    /// Nowhere if there are none.
+    /// Returns the rectangle, or `Rect::ZERO` without points.
     pub fn rect(&self) -> Rect {
         self.0.unwrap_or(Rect::ZERO)
     }

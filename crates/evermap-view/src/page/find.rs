@@ -1,4 +1,4 @@
-//! Finding text on a page: where it stands, from the lines and clusters of the block.
+//! Finds text on a page and its position, using the block's lines and clusters.
 
 use kurbo::Rect;
 
@@ -6,25 +6,25 @@ use super::block::Block;
 use super::clusters::clusters;
 use super::layout::{LINE_RIGHT_TO_LEFT, Line};
 
-/// A place where the text stands: one rectangle a line that it reaches over, in device pixels of the page.
+/// A match: one rectangle for each line that it spans, in device pixels of the page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {
     /// From top to bottom; never empty.
     pub rects: Vec<Rect>,
 }
 
-/// More are not looked for: a page of a megabyte has a million places with an `e`.
+/// Maximum number of matches. A page of a megabyte has a million matches of `e`.
 const MATCHES_MAX: usize = 10_000;
-/// Clusters that are walked over to mark what was found: in a damaged page, every line may claim all of them.
+/// Maximum number of clusters visited. In a damaged page, every line may refer to all clusters.
 const STEPS_MAX: usize = 1 << 26;
-/// Pieces of a line that are not further apart are side by side: advances are kept in 1/16 pixel.
-const TOUCHING: f64 = 1.0;
+/// Maximum gap between adjacent pieces of a line, in pixels. Advances are stored in 1/16 pixel.
+const GAP_MAX: f64 = 1.0;
 
 impl Block<'_> {
-    /// All places where `needle` stands, without regard to case, in the order of the document; at most 10,000.
-    /// White space stands for any white space but not for the end of a block.
+    /// Returns all matches of `needle` in document order, ignoring case; at most 10,000. White
+    /// space matches any white space except the end of a block.
     ///
-    /// Costs a walk over the page's text.
+    /// Costs a scan of the page's text.
     pub fn find(&self, needle: &str) -> Vec<Match> {
         let folded: Vec<char> = needle.chars().flat_map(fold).collect();
         if folded.is_empty() {
@@ -59,7 +59,7 @@ impl Block<'_> {
         matches
     }
 
-    /// The part of a line that the bytes `start..end` of the searchable text take.
+    /// Returns the part of a line that bytes `start..end` of the searchable text occupy.
     fn marked(&self, line: &Line, start: usize, end: usize) -> Option<Rect> {
         let clusters = || clusters(self.clusters_of(line));
         let (mut x, direction) = match line.clusters & LINE_RIGHT_TO_LEFT {
@@ -85,13 +85,13 @@ impl Block<'_> {
     }
 }
 
-/// Adds a rectangle; what goes on where the last one ended, in bold, say, is one with it.
+/// Adds a rectangle. Merges it with the last one if they touch, as for text that changes to bold.
 fn add(rects: &mut Vec<Rect>, rect: Rect) {
     match rects.last_mut() {
         Some(last)
             if (last.y0, last.y1) == (rect.y0, rect.y1)
-                && rect.x0 <= last.x1 + TOUCHING
-                && last.x0 <= rect.x1 + TOUCHING =>
+                && rect.x0 <= last.x1 + GAP_MAX
+                && last.x0 <= rect.x1 + GAP_MAX =>
         {
             *last = last.union(rect);
         }
@@ -99,14 +99,15 @@ fn add(rects: &mut Vec<Rect>, rect: Rect) {
     }
 }
 
-/// The lines from the first on that has text beyond `start`. Lines rise with the text.
+/// Returns the lines from the first one with text after `start`. Offsets increase from line to
+/// line.
 fn after(lines: &[Line], start: usize) -> &[Line] {
     let skipped =
         lines.partition_point(|line| line.text.offset as usize + line.text.bytes as usize <= start);
     &lines[skipped..]
 }
 
-/// A text as it is compared, and where each of its characters comes from.
+/// Text in the form that is compared, with the offset of each character's source.
 struct Folded {
     chars: Vec<char>,
     offsets: Vec<u32>,
@@ -139,7 +140,7 @@ impl Folded {
     }
 }
 
-/// Lower case; any white space inside a block is a space.
+/// Converts to lower case, and any white space inside a block to a space.
 fn fold(char: char) -> impl Iterator<Item = char> {
     let char = match char {
         '\n' => '\n',

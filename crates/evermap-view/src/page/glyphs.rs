@@ -1,11 +1,13 @@
-//! Glyphs side by side, a byte each.
+//! Encodes glyphs in one byte each.
 //!
-//! Text repeats its letters. What one style of text is set with is a **palette** of at most 256 letters, each a glyph and how
-//! far it is from there to the next one, and a piece of text is a byte for each glyph. Positions are sums of advances, as
-//! layout has added them up, in `f32`: an advance is kept as the one number with which all its uses add up to the very bits
-//! that were recorded. Layout does not tell it; what is known is, for each use, the interval in which it lies.
+//! Text repeats its letters. Each text style has a **palette** of at most 256 letters. A letter is
+//! a glyph with its advance: the distance to the next glyph. A piece of text stores one byte per
+//! glyph. Layout computes positions by adding advances in `f32`. So the palette stores the one
+//! advance with which all uses of a letter reproduce the recorded positions exactly. Layout does
+//! not report advances. Each use only determines an interval that contains the advance.
 //!
-//! What does not add up, or does not stand on one line, is kept with its positions.
+//! A piece whose positions can't be reproduced, or that is not on one line, is stored with its
+//! positions.
 
 use anyrender::Glyph;
 use foldhash::HashMap;
@@ -14,26 +16,26 @@ use kurbo::Rect;
 use super::block::{Block, slice};
 use super::layout::*;
 
-/// A byte names one of them.
+/// A byte is an index into the palette.
 const LETTERS_MAX: usize = 256;
 
-/// Pieces of text that are being recorded.
+/// Pieces of text during recording.
 #[derive(Default)]
 pub(crate) struct Pieces {
     runs: Vec<Run>,
     palettes: Vec<Palette>,
-    /// The palette that pieces of a style go on with. A style has several when one is full.
+    /// Current palette of each style. A full palette is followed by another one.
     open: HashMap<Vec<u8>, u32>,
     pieces: Vec<Piece>,
     codes: Vec<u8>,
-    /// Where the glyphs of `codes` are.
+    /// Recorded positions of the glyphs in `codes`.
     recorded: Vec<f32>,
     ids: Vec<u16>,
     positions: Vec<f32>,
     scratch: Scratch,
 }
 
-/// The glyphs of a piece.
+/// Glyphs of a piece.
 #[derive(Default)]
 struct Scratch {
     ids: Vec<u16>,
@@ -41,7 +43,7 @@ struct Scratch {
     ys: Vec<f32>,
 }
 
-/// The sections that pieces of text are written to.
+/// Sections of a block that hold pieces of text.
 pub(crate) struct PieceSections {
     pub runs: Vec<Run>,
     pub pieces: Vec<Piece>,
@@ -55,20 +57,20 @@ pub(crate) struct PieceSections {
 #[derive(Default)]
 struct Palette {
     letters: Vec<Letter>,
-    /// For each glyph, its letter that was added last, or [`NO_LETTER`].
+    /// For each glyph, its last added letter, or [`NO_LETTER`].
     newest: Vec<u16>,
 }
 
 struct Letter {
     glyph: u16,
-    /// The letter of the same glyph that was added before, or [`NO_LETTER`].
+    /// Previous letter of the same glyph, or [`NO_LETTER`].
     older: u16,
     advance: Interval,
 }
 
 const NO_LETTER: u16 = u16::MAX;
 
-/// Where an advance lies: between two numbers, which it is not.
+/// Open interval that contains an advance.
 #[derive(Clone, Copy)]
 struct Interval {
     low: f64,
@@ -76,15 +78,15 @@ struct Interval {
 }
 
 impl Interval {
-    /// Of the last glyph of a piece nothing is known.
+    /// Interval of a piece's last glyph, whose advance is unknown.
     const ALL: Interval = Interval { low: f64::NEG_INFINITY, high: f64::INFINITY };
 
-    /// What may be added to `from` so that the sum is rounded to `to`.
+    /// Returns the values that round to `to` when added to `from`.
     fn between(from: f32, to: f32) -> Interval {
         let half_way = |neighbour: f32| (f64::from(to) + f64::from(neighbour)) / 2.0;
         let low = half_way(to.next_down()) - f64::from(from);
         let high = half_way(to.next_up()) - f64::from(from);
-        // What is half way is rounded to the number whose last bit is 0.
+        // A value half-way between two numbers rounds to the one whose last bit is 0.
         match to.to_bits() & 1 {
             0 => Interval { low: low.next_down(), high: high.next_up() },
             _ => Interval { low, high },
@@ -95,13 +97,13 @@ impl Interval {
         Interval { low: self.low.max(other.low), high: self.high.min(other.high) }
     }
 
-    /// A number in it, if there is one.
+    /// Returns a number inside the interval, if there is one.
     fn number(self) -> Option<f32> {
         if self.low == f64::NEG_INFINITY && self.high == f64::INFINITY {
             return Some(0.0);
         }
-        // If there is but one `f32` in between, it is the one that is nearest to the middle; or, where they lie closer on one
-        // side, the next.
+        // If there is only one `f32` inside, it is the nearest to the middle, or its neighbour
+        // where the spacing of `f32` changes.
         let number = ((self.low + self.high) / 2.0) as f32;
         let inside = |number: &f32| self.low < f64::from(*number) && f64::from(*number) < self.high;
         [number, number.next_down(), number.next_up()].into_iter().find(inside)
@@ -109,7 +111,8 @@ impl Interval {
 }
 
 impl Palette {
-    /// The letter that stands for `glyph` with an advance in `advance`; `None` when there is no room for another.
+    /// Returns the letter for `glyph` with an advance in `advance`, or `None` if the palette is
+    /// full.
     fn letter(&mut self, glyph: u16, advance: Interval) -> Option<u8> {
         if self.newest.len() <= usize::from(glyph) {
             self.newest.resize(usize::from(glyph) + 1, NO_LETTER);
@@ -133,7 +136,8 @@ impl Palette {
         Some(code as u8)
     }
 
-    /// Appends the letters of a piece to `codes`, or nothing when there is no room for them.
+    /// Appends the letters of a piece to `codes`. Returns false, and changes nothing, if the
+    /// palette is full.
     fn code(&mut self, ids: &[u16], xs: &[f32], codes: &mut Vec<u8>) -> bool {
         let (letters_before, codes_before) = (self.letters.len(), codes.len());
         let advances = xs.windows(2).map(|pair| Interval::between(pair[0], pair[1]));
@@ -158,8 +162,8 @@ impl Letter {
 }
 
 impl Pieces {
-    /// Takes glyphs of a style, whose palette is not yet said; gives the index of the piece, and the rectangle that the
-    /// origins of its glyphs are in.
+    /// Adds glyphs of a style, whose palette fields are not set yet. Returns the index of the piece
+    /// and the bounding box of the glyphs' origins.
     pub(crate) fn add(&mut self, style: Run, glyphs: impl Iterator<Item = Glyph>) -> (u32, Rect) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.ids.clear();
@@ -222,7 +226,8 @@ impl Pieces {
         run
     }
 
-    /// The sections. Every piece is read as a reader will: where a sum is not what was recorded, its positions are kept.
+    /// Returns the sections. Decodes every piece as a reader does, and stores positions where a sum
+    /// differs from the recorded position.
     pub(crate) fn finish(mut self) -> PieceSections {
         let (mut letters, mut advances) = (Vec::new(), Vec::new());
         for (run, palette) in self.runs.iter_mut().zip(&self.palettes) {
@@ -266,7 +271,7 @@ impl Pieces {
     }
 }
 
-/// The smallest rectangle around some points; nowhere if there are none.
+/// Returns the bounding box of some points, or `Rect::ZERO` without points.
 fn bounds_of(xs: &[f32], ys: &[f32]) -> Rect {
     let range = |all: &[f32]| {
         let all = all.iter().map(|number| f64::from(*number));
@@ -281,17 +286,17 @@ fn bounds_of(xs: &[f32], ys: &[f32]) -> Rect {
     }
 }
 
-/// The glyphs of a piece, as they were recorded.
+/// Glyphs of a piece, as they were recorded.
 #[derive(Clone)]
 pub(crate) enum Glyphs<'a> {
-    /// A byte each; `x` is where the next one is.
+    /// One byte per glyph. `x` is the position of the next one.
     Coded { codes: &'a [u8], letters: &'a [u16], advances: &'a [f32], x: f32, y: f32 },
-    /// Each with its position; y only where it is not the same for all.
+    /// A position per glyph. Includes y only if it is not the same for all.
     Placed { ids: &'a [u16], positions: &'a [f32], level: Option<f32> },
 }
 
 impl<'a> Block<'a> {
-    /// The glyphs of a piece, or `None` when an index leads nowhere.
+    /// Returns the glyphs of a piece, or `None` if an index is out of range.
     pub(crate) fn glyphs_of(&self, piece: &Piece, run: &Run) -> Option<Glyphs<'a>> {
         let count = piece.count();
         if piece.glyphs & PIECE_CODED != 0 {
@@ -370,7 +375,7 @@ mod tests {
         glyphs.map(|glyph| (glyph.id, glyph.x.to_bits(), glyph.y.to_bits())).collect()
     }
 
-    /// A line as layout adds it up.
+    /// Returns a line with positions added up as layout does.
     fn line(x: f32, letters: impl Iterator<Item = (u32, f32)>) -> Vec<Glyph> {
         let mut at = x;
         let glyphs = letters.map(|(id, advance)| {
@@ -381,7 +386,7 @@ mod tests {
         glyphs.collect()
     }
 
-    /// The advance of a letter in a font of 2,048 units an em.
+    /// Returns the advance of a letter in a font of 2,048 units per em.
     fn advance(id: u32, size: f32) -> f32 {
         (600 + id * 7 % 900) as f32 * (size / 2_048.0)
     }
@@ -391,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_has_one_advance_wherever_it_stands() {
+    fn a_letter_has_one_advance_at_every_position() {
         let lines: Vec<_> = (0..400)
             .map(|n| {
                 let letters = (0..90).map(move |at| (n * 31 + at * 17) % 70);
@@ -400,7 +405,7 @@ mod tests {
             })
             .collect();
         let block = block_of(&lines);
-        assert_eq!(section(&block, CODES), 400 * 90, "a byte a glyph");
+        assert_eq!(section(&block, CODES), 400 * 90, "one byte per glyph");
         assert_eq!(section(&block, LETTERS), 70 * 2, "one letter for each glyph");
         assert_eq!(section(&block, GLYPHS), 0);
         for (read, (_, line)) in read(&block).into_iter().zip(lines) {
@@ -417,8 +422,12 @@ mod tests {
             })
             .collect();
         let block = block_of(&lines);
-        assert_eq!(section(&block, RUNS), 10 * size_of::<Run>(), "two lines a palette");
-        assert_eq!(section(&block, LETTERS), 2_000 * 2, "and nothing is left of what had no room");
+        assert_eq!(section(&block, RUNS), 10 * size_of::<Run>(), "two lines per palette");
+        assert_eq!(
+            section(&block, LETTERS),
+            2_000 * 2,
+            "no letters remain of pieces that did not fit"
+        );
         assert_eq!(
             read(&block),
             lines.into_iter().map(|(_, l)| bits(l.into_iter())).collect::<Vec<_>>()
@@ -435,7 +444,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_recorded_is_read_to_the_bit(
+        fn recorded_glyphs_are_read_exactly(
             pieces in prop::collection::vec(
                 (
                     prop::sample::select(vec![12.0_f32, 17.0]),
@@ -449,7 +458,7 @@ mod tests {
                 .map(|(size, glyphs)| {
                     let mut at = 0.0_f32;
                     let glyphs = glyphs.into_iter().map(|(id, any, how)| {
-                        // Mostly as layout does it; now and then anything.
+                        // Mostly as layout does it, sometimes arbitrary.
                         let (x, y) = match how {
                             0 => (any, 3.0),
                             1 => (at, any),

@@ -1,8 +1,8 @@
-//! Bytes of a page that are verified when they are first used.
+//! Verifies the bytes of a page at their first use.
 //!
-//! A kept page lies in a file that may be damaged, and most visits touch a small part of it. So nothing is
-//! verified when a page is opened; each part is, before its first byte is used. A part that is damaged reads
-//! as empty, and the page remembers that: what was painted from it is not shown.
+//! A stored page lies in a file that may be damaged, and most visits use a small part of it. So
+//! opening a page verifies nothing. Each part is verified before its first use. A damaged part
+//! reads as empty, and the page records the damage, so that pixels painted from it are not shown.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,16 +10,17 @@ use std::sync::{Arc, OnceLock};
 
 use super::tables::AlignedBytes;
 
-/// Bytes of a page: in memory, or mapped from a file.
+/// Bytes of a page, in memory or mapped from a file.
 pub trait PageBytes: Send + Sync {
-    /// The bytes, the same at every call.
+    /// Returns the bytes, which must be the same at every call.
     fn bytes(&self) -> &[u8];
 
-    /// Verifies a range of them, which lies in [`bytes`](PageBytes::bytes). Called often: the same bytes should
-    /// cost something only once. Bytes in memory need no verification, which is the default.
+    /// Verifies a range of [`bytes`](PageBytes::bytes). Called often, so an implementation should
+    /// verify the same bytes only once. The default is for bytes in memory, which need no
+    /// verification.
     ///
     /// # Errors
-    /// When they are not what was written: what was found.
+    /// Returns a description of the damage.
     fn verify(&self, range: Range<usize>) -> Result<(), String> {
         let _ = range;
         Ok(())
@@ -32,10 +33,10 @@ impl PageBytes for AlignedBytes {
     }
 }
 
-/// Bytes with a note of which sections were verified, and of the first damage that was found.
+/// Bytes with a record of the verified sections and of the first damage.
 pub(crate) struct Guarded {
     bytes: Arc<dyn PageBytes>,
-    /// A bit a section: it was verified as a whole.
+    /// One bit per section that was verified as a whole.
     sections: AtomicU32,
     damage: OnceLock<String>,
 }
@@ -49,8 +50,8 @@ impl Guarded {
         self.bytes.bytes()
     }
 
-    /// Is this range what was written? If not, that is noted.
-    pub fn is_good(&self, range: Range<usize>) -> bool {
+    /// Verifies a range. Records the damage if it is not intact.
+    pub fn verify(&self, range: Range<usize>) -> bool {
         match self.bytes.verify(range) {
             Ok(()) => true,
             Err(why) => {
@@ -60,26 +61,26 @@ impl Guarded {
         }
     }
 
-    /// Like [`is_good`](Guarded::is_good) for a section as a whole, by its number, which is below 32: the second
-    /// call costs a look at a bit.
-    pub fn is_section_good(&self, number: usize, range: Range<usize>) -> bool {
-        if self.has_section(number) {
+    /// Like [`verify`](Guarded::verify) for a whole section. Its number must be below 32. A second
+    /// call costs one load.
+    pub fn verify_section(&self, number: usize, range: Range<usize>) -> bool {
+        if self.is_section_verified(number) {
             return true;
         }
-        let good = self.is_good(range);
+        let good = self.verify(range);
         if good {
-            // The bit stands for itself only: the bytes were there before.
+            // Relaxed is sufficient: the bit does not publish any other memory.
             self.sections.fetch_or(1 << number, Ordering::Relaxed);
         }
         good
     }
 
-    /// Was this section verified as a whole?
-    pub fn has_section(&self, number: usize) -> bool {
+    /// Returns true if the section was verified as a whole.
+    pub fn is_section_verified(&self, number: usize) -> bool {
         self.sections.load(Ordering::Relaxed) & 1 << number != 0
     }
 
-    /// The first damage that was found.
+    /// Returns the first damage found.
     pub fn damage(&self) -> Option<&str> {
         self.damage.get().map(String::as_str)
     }

@@ -1,24 +1,26 @@
-//! The page block, to the byte.
+//! Format of the page block.
 //!
-//! A block is one position-independent piece of memory: a header, a table of sections, and the sections, each a plain array.
-//! Everything inside is an index or an offset, never an address. Numbers are little-endian. Sections start at multiples of 8
-//! bytes; a block has to be placed at an address that is a multiple of 8. Lengths are device pixels of the layout.
+//! A block is one position-independent piece of memory: a header, a table of sections, and the
+//! sections, which are plain arrays. References inside are indices or offsets, never addresses.
+//! Numbers are little-endian. Sections start at multiples of 8 bytes, and a block must be placed at
+//! a multiple of 8. Lengths are in device pixels of the layout.
 //!
-//! What the engine says in `f64` is kept in `f32` only where that is exact: painting from the block has to give the very
-//! pixels that painting from the engine gives. Changing anything here means a new [`FORMAT_VERSION`].
+//! An `f64` of the engine is stored as `f32` only where that is exact, so that painting from the
+//! block gives exactly the pixels that the engine gives. Any change here requires a new
+//! [`FORMAT_VERSION`].
 
 use bytemuck::{Pod, Zeroable};
 
-/// The first eight bytes of every block.
+/// First eight bytes of every block.
 pub(crate) const MAGIC: [u8; 8] = *b"EVMPAGE\n";
-/// The version of the format that this crate writes, and the only one that it reads.
+/// Format version that this crate writes, and the only one that it reads.
 pub const FORMAT_VERSION: u32 = 2;
-/// Sections start at multiples of this.
+/// Alignment of sections.
 pub(crate) const ALIGNMENT: usize = 8;
-/// No index.
+/// Marks a missing index.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The header at offset 0.
+/// Header at offset 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Header {
@@ -30,31 +32,31 @@ pub(crate) struct Header {
     pub header_bytes: u32,
     /// Bytes of the whole block.
     pub block_bytes: u64,
-    /// The page's width in pixels, at least the window's.
+    /// Width of the page in pixels; at least the window's.
     pub width: u32,
-    /// The page's height in pixels.
+    /// Height of the page in pixels.
     pub height: u32,
     /// Width of the window that the page was laid out for.
     pub window_width: u32,
     /// Height of that window.
     pub window_height: u32,
-    /// Device pixels a CSS pixel.
+    /// Device pixels per CSS pixel.
     pub scale: f32,
-    /// What is behind everything, 0x00RRGGBB.
+    /// Background colour, 0x00RRGGBB.
     pub background: u32,
-    /// The title, in the text section.
+    /// Title, in the text section.
     pub title: Span,
-    /// The address, in the text section.
+    /// Address, in the text section.
     pub url: Span,
-    /// The text that can be searched, in the text section: the first bytes of it.
+    /// Length of the searchable text, which comes first in the text section.
     pub searchable_bytes: u32,
     /// Zero.
     pub reserved: u32,
-    /// Where each section is.
+    /// Positions of the sections.
     pub sections: [Section; SECTION_COUNT],
 }
 
-/// Where one section lies in the block.
+/// Position of a section in the block.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct Section {
@@ -64,7 +66,7 @@ pub(crate) struct Section {
     pub bytes: u64,
 }
 
-/// A piece of the text section.
+/// A range of the text section.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
 pub(crate) struct Span {
@@ -101,7 +103,7 @@ pub(crate) const LINES: usize = 24;
 pub(crate) const CLUSTERS: usize = 25;
 pub(crate) const TEXT: usize = 26;
 
-/// The size of a section's record in bytes.
+/// Size of a record of each section, in bytes.
 pub(crate) const RECORD_BYTES: [usize; SECTION_COUNT] = [
     size_of::<Command>(),
     size_of::<[f32; 4]>(),
@@ -140,17 +142,19 @@ pub(crate) struct Command {
     pub kind: u8,
     /// Bit 0: fill rule is even-odd. Bits 1-2: `TRANSFORM_`. Bits 3-5: `SHAPE_`.
     pub flags: u8,
-    /// Layers: how colours mix, and how shapes are composed (the numbers of CSS compositing, as `peniko` has them).
+    /// Layers: the mix and compose modes (the numbers of CSS compositing, as in `peniko`).
     pub mix: u8,
     pub compose: u8,
-    /// Fill, stroke, glyphs: the paint. Layer: the bits of its opacity, a `f32`.
+    /// Fill, stroke, glyphs: the paint. Layer: the bits of its opacity, an `f32`.
     pub paint: u32,
-    /// What is drawn lies between these, for culling. Commands that end a layer have what their beginning has.
+    /// Vertical range of the drawn content, for culling. A command that ends a layer has the range
+    /// of the one that begins it.
     pub top: f32,
     pub bottom: f32,
     /// See the `TRANSFORM_` constants.
     pub transform: [u32; 2],
-    /// The shape: see the `SHAPE_` constants. Glyphs: the piece. Shadow: first of six numbers (rectangle, radius, deviation).
+    /// The shape, see the `SHAPE_` constants. Glyphs: the piece. Shadow: first of six numbers
+    /// (rectangle, radius, deviation).
     pub shape: u32,
     /// Stroke: its style. Layer: its filter, or [`NONE`].
     pub style: u32,
@@ -167,11 +171,11 @@ pub(crate) const COMMAND_SHADOW: u8 = 7;
 pub(crate) const FLAG_EVEN_ODD: u8 = 1;
 const TRANSFORM_SHIFT: u8 = 1;
 const SHAPE_SHIFT: u8 = 3;
-/// A translation by the two `f32` whose bits stand in the field.
+/// Translation by two `f32`, whose bits are in the field.
 pub(crate) const TRANSFORM_MOVE: u8 = 0;
-/// A translation by two of the numbers; the first field is the index.
+/// Translation by two of the numbers. The first field is their index.
 pub(crate) const TRANSFORM_MOVE_PRECISE: u8 = 1;
-/// The six coefficients of an affine map, from the numbers; the first field is the index.
+/// Six coefficients of an affine map, from the numbers. The first field is their index.
 pub(crate) const TRANSFORM_AFFINE: u8 = 2;
 /// No shape.
 pub(crate) const SHAPE_NONE: u8 = 0;
@@ -179,7 +183,7 @@ pub(crate) const SHAPE_NONE: u8 = 0;
 pub(crate) const SHAPE_RECT: u8 = 1;
 /// Four of the numbers.
 pub(crate) const SHAPE_RECT_PRECISE: u8 = 2;
-/// Eight of the numbers: rectangle and the radii of its corners.
+/// Eight of the numbers: the rectangle and the radii of its corners.
 pub(crate) const SHAPE_ROUNDED: u8 = 3;
 /// One of the paths.
 pub(crate) const SHAPE_PATH: u8 = 4;
@@ -198,7 +202,7 @@ impl Command {
     }
 }
 
-/// A path: its verbs, and the points that they use up.
+/// A path: its verbs, and the points that they use.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
 pub(crate) struct Path {
@@ -218,7 +222,7 @@ pub(crate) const VERB_QUAD: u8 = 2;
 pub(crate) const VERB_CUBIC: u8 = 3;
 pub(crate) const VERB_CLOSE: u8 = 4;
 
-/// What something is painted with.
+/// Paint of a command.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct PaintRecord {
@@ -226,8 +230,8 @@ pub(crate) struct PaintRecord {
     pub kind: u32,
     /// First of the six numbers of the paint's own transform, or [`NONE`].
     pub transform: u32,
-    /// Solid: the bits of red, green, blue, alpha, each a `f32`. Gradient: its index. Image: its index, the extends and quality
-    /// (`x | y << 8 | quality << 16`), the bits of its opacity.
+    /// Solid: the bits of red, green, blue, alpha, each an `f32`. Gradient: its index. Image: its
+    /// index, the extends and quality (`x | y << 8 | quality << 16`), the bits of its opacity.
     pub data: [u32; 4],
 }
 
@@ -244,7 +248,7 @@ pub(crate) struct GradientRecord {
     pub extend: u8,
     pub color_space: u8,
     pub hue_direction: u8,
-    /// 1 when colours are interpolated without being multiplied by their alpha.
+    /// 1 if colours are interpolated without premultiplied alpha.
     pub straight_alpha: u8,
     pub reserved: [u8; 3],
     pub first_stop: u32,
@@ -269,7 +273,7 @@ pub(crate) struct Stop {
     pub components: [f32; 4],
 }
 
-/// An image: where its pixels are, and what they are.
+/// An image: hash and format of its pixels.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct ImageRecord {
@@ -288,17 +292,17 @@ pub(crate) struct ImageRecord {
 pub(crate) struct FontRecord {
     /// BLAKE3 of the file.
     pub hash: [u8; 32],
-    /// Which font of a collection.
+    /// Index of the font in a collection.
     pub index: u32,
     pub reserved: u32,
 }
 
-/// How pieces of text are set: what all pieces of one style share, and a palette of their letters.
+/// Style that some pieces of text share, and its palette of letters.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub(crate) struct Run {
     pub font: u32,
-    /// Pixels an em.
+    /// Pixels per em.
     pub size: f32,
     /// Bit 0: hinted. Bit 1: even-odd fill.
     pub flags: u32,
@@ -309,7 +313,7 @@ pub(crate) struct Run {
     pub embolden: u32,
     /// First of six numbers, applied to each glyph, or [`NONE`].
     pub glyph_transform: u32,
-    /// Outlines are stroked with this, or filled with [`NONE`].
+    /// Style for stroking the outlines, or [`NONE`] for filling them.
     pub stroke: u32,
     /// Opacity.
     pub alpha: f32,
@@ -322,34 +326,37 @@ pub(crate) struct Run {
 pub(crate) const RUN_HINTED: u32 = 1;
 pub(crate) const RUN_EVEN_ODD: u32 = 2;
 
-/// Some glyphs side by side.
+/// Some adjacent glyphs of one style.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct Piece {
     pub run: u32,
-    /// With [`PIECE_CODED`] the index of the first code, which is a letter of the run's palette; else of the first glyph id.
+    /// With [`PIECE_CODED`], index of the first code, which is a letter of the run's palette.
+    /// Otherwise index of the first glyph id.
     pub first: u32,
-    /// Bits 30 and 31: how positions are said. The rest: number of glyphs.
+    /// Bits 30 and 31: encoding of the positions. The rest: number of glyphs.
     pub glyphs: u32,
-    /// With [`PIECE_CODED`] the bits of the first glyph's x, a `f32`; else the index of the first position.
+    /// With [`PIECE_CODED`], bits of the first glyph's x, an `f32`. Otherwise index of the first
+    /// position.
     pub start: u32,
     /// The y of all glyphs, unless they differ.
     pub y: f32,
 }
 
-/// Each glyph is a letter's advance from the one before, added up in `f32`.
+/// Each glyph is at the previous position plus the letter's advance, added in `f32`.
 pub(crate) const PIECE_CODED: u32 = 1 << 30;
-/// All glyphs have the same y: positions are those of x. Without, and without [`PIECE_CODED`], x and y alternate.
+/// All glyphs have the same y, and positions hold only x. Without this flag and [`PIECE_CODED`], x
+/// and y alternate.
 pub(crate) const PIECE_LEVEL: u32 = 1 << 31;
 
 impl Piece {
-    /// The number of glyphs.
+    /// Returns the number of glyphs.
     pub(crate) fn count(&self) -> u32 {
         self.glyphs & !(PIECE_CODED | PIECE_LEVEL)
     }
 }
 
-/// How lines are drawn.
+/// Style of a stroke.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct StrokeRecord {
@@ -367,7 +374,7 @@ pub(crate) struct StrokeRecord {
     pub reserved: [u8; 5],
 }
 
-/// A rectangle that leads somewhere.
+/// A clickable rectangle.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct LinkRecord {
@@ -379,7 +386,7 @@ pub(crate) struct LinkRecord {
     pub node: u32,
 }
 
-/// A place in the page that a `#fragment` names.
+/// Position that a `#fragment` refers to.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct Anchor {
@@ -387,24 +394,24 @@ pub(crate) struct Anchor {
     pub top: f32,
 }
 
-/// A line of text, or the part of it in one direction.
+/// A line of text, or the part of it with one direction.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct Line {
     pub left: f32,
     pub top: f32,
     pub height: f32,
-    /// Its text: a piece of the searchable text, rising from line to line.
+    /// Range of the searchable text. Offsets increase from line to line.
     pub text: Span,
     pub first_cluster: u32,
-    /// Bit 31: [`LINE_RIGHT_TO_LEFT`]. The rest: number of the clusters' records, in reading order.
+    /// Bit 31: [`LINE_RIGHT_TO_LEFT`]. The rest: number of cluster records, in reading order.
     pub clusters: u32,
 }
 
-/// The first cluster is the rightmost.
+/// The first cluster is the rightmost one.
 pub(crate) const LINE_RIGHT_TO_LEFT: u32 = 1 << 31;
 
-/// The header of a page of one pixel without content.
+/// Header of an empty page of one pixel.
 pub(crate) static EMPTY: Header = Header {
     magic: MAGIC,
     version: FORMAT_VERSION,
@@ -438,6 +445,6 @@ const _: () = {
     assert!(size_of::<LinkRecord>() == 24);
     assert!(size_of::<Anchor>() == 12);
     assert!(size_of::<Line>() == 28);
-    // The records are read as they lie in the file.
+    // Records are read in place, so the byte order must match.
     assert!(cfg!(target_endian = "little"));
 };

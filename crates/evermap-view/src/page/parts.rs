@@ -1,14 +1,15 @@
-//! What a page shares with others, while it is being recorded: fonts and images, each kept once, by its content's hash.
+//! Collects the fonts and images of a page during recording. Each is stored once and named by its
+//! content's hash.
 
 use foldhash::HashMap;
 use peniko::{Blob, FontData, ImageData};
 
 use super::layout::{FontRecord, ImageRecord};
 
-/// What a page shares with others: the bytes of a font file, or an image's pixels.
+/// A part that pages share: the bytes of a font file, or an image's pixels.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Which of the two.
+    /// Font or image.
     pub kind: PartKind,
     /// BLAKE3 of the bytes.
     pub hash: [u8; 32],
@@ -16,50 +17,50 @@ pub struct Part {
     pub data: Blob<u8>,
 }
 
-/// What a [`Part`] is.
+/// Kind of a [`Part`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PartKind {
-    /// A font file, or a collection.
+    /// A font file or collection.
     Font,
     /// Decoded pixels.
     Image,
 }
 
-/// The fonts and images of a page.
+/// Fonts and images of a page.
 #[derive(Default)]
 pub(super) struct SharedParts {
     pub parts: Vec<Part>,
     pub fonts: Vec<FontRecord>,
     pub images: Vec<ImageRecord>,
-    seen: Seen,
+    known: Known,
 }
 
-/// Fonts, images and hashes by the id of their bytes, which is unique in a process.
+/// Known fonts, images and hashes, by the id of their bytes, which is unique in a process.
 #[derive(Default)]
-struct Seen {
+struct Known {
     fonts: HashMap<(u64, u32), u32>,
     images: HashMap<(u64, u32, u32), u32>,
     hashes: HashMap<u64, [u8; 32]>,
 }
 
 impl SharedParts {
-    /// The index of a font.
+    /// Returns the index of a font.
     pub fn font(&mut self, font: &FontData) -> u32 {
         let key = (font.data.id(), font.index);
-        if let Some(index) = self.seen.fonts.get(&key) {
+        if let Some(index) = self.known.fonts.get(&key) {
             return *index;
         }
         let hash = self.part(PartKind::Font, &font.data);
         let index = self.fonts.len() as u32;
         self.fonts.push(FontRecord { hash, index: font.index, reserved: 0 });
-        self.seen.fonts.insert(key, index);
+        self.known.fonts.insert(key, index);
         index
     }
 
-    /// The index of an image.
+    /// Returns the index of an image.
     pub fn image(&mut self, image: &ImageData) -> u32 {
         let key = (image.data.id(), image.width, image.height);
-        if let Some(index) = self.seen.images.get(&key) {
+        if let Some(index) = self.known.images.get(&key) {
             return *index;
         }
         let index = self.images.len() as u32;
@@ -72,17 +73,17 @@ impl SharedParts {
             reserved: [0; 6],
         };
         self.images.push(record);
-        self.seen.images.insert(key, index);
+        self.known.images.insert(key, index);
         index
     }
 
-    /// Notes bytes that are kept apart, once however often they are used, and gives their hash.
+    /// Adds the bytes as a part, unless they are known. Returns their hash.
     fn part(&mut self, kind: PartKind, data: &Blob<u8>) -> [u8; 32] {
-        if let Some(hash) = self.seen.hashes.get(&data.id()) {
+        if let Some(hash) = self.known.hashes.get(&data.id()) {
             return *hash;
         }
         let hash = blake3::hash(data.data()).into();
-        self.seen.hashes.insert(data.id(), hash);
+        self.known.hashes.insert(data.id(), hash);
         if !self.parts.iter().any(|part| part.kind == kind && part.hash == hash) {
             self.parts.push(Part { kind, hash, data: data.clone() });
         }

@@ -1,7 +1,8 @@
-//! Records what is painted, as a page block.
+//! Records paint commands as a page block.
 //!
-//! A [`Recorder`] takes what paints through `anyrender` (the layout engine does; so can a program of one's own) and keeps
-//! it as a display list. Nothing is rounded: what can't be said in 32 bits is kept in 64.
+//! A [`Recorder`] accepts everything that paints through `anyrender` (the layout engine, or any
+//! other program) and stores it as a display list. Nothing is rounded: a value that is not exact in
+//! 32 bits is stored in 64.
 
 use std::sync::Arc;
 
@@ -18,24 +19,25 @@ use super::layout::*;
 use super::parts::Part;
 use super::tables::{AlignedBytes, Tables, all_exact};
 
-/// How far curves may be from what they stand for, in pixels: the tolerance with which the rasterizer itself would turn the
-/// same shapes into paths. Another value would change pixels.
+/// Maximum distance of curves from the exact shapes, in pixels. The rasterizer uses the same
+/// tolerance for its own paths. Another value would change pixels.
 const TOLERANCE: f64 = 0.1;
-/// How far the parts of a glyph may be from its origin, in ems, before they are culled wrongly.
+/// Assumed maximum distance of a glyph's parts from its origin, in ems. A glyph that extends
+/// further may be culled wrongly.
 const GLYPH_REACH_EMS: f64 = 3.0;
-/// How far a blurred shadow is seen, in standard deviations.
+/// Visible extent of a blurred shadow, in standard deviations.
 const SHADOW_REACH: f64 = 4.0;
 
-/// The page that is recorded, as a whole.
+/// Size of a recorded page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageSize {
-    /// The page's width in device pixels.
+    /// Width of the page in device pixels.
     pub width: u32,
-    /// The page's height in device pixels.
+    /// Height of the page in device pixels.
     pub height: u32,
-    /// The size of the window that it was laid out for, in device pixels.
+    /// Size of the window that the page was laid out for, in device pixels.
     pub window: (u32, u32),
-    /// Device pixels a CSS pixel.
+    /// Device pixels per CSS pixel.
     pub scale: f32,
 }
 
@@ -43,19 +45,19 @@ pub struct PageSize {
 pub struct Recorded {
     /// The page block.
     pub block: AlignedBytes,
-    /// The fonts and images that it refers to, each once.
+    /// Fonts and images of the page, each once.
     pub parts: Vec<Part>,
-    /// How many commands could not be recorded: custom paints, which pages don't have.
+    /// Number of commands that could not be recorded: custom paints, which pages do not have.
     pub unsupported: usize,
 }
 
-/// Takes paint commands and makes a page block of them.
+/// Records paint commands into a page block.
 pub struct Recorder {
     tables: Tables,
     size: PageSize,
     title: String,
     url: String,
-    /// Layers that are open: their command, and what was drawn in them.
+    /// Open layers, with the extent of their content.
     open: Vec<Layer>,
     unsupported: usize,
 }
@@ -63,12 +65,12 @@ pub struct Recorder {
 struct Layer {
     command: usize,
     content: Extent,
-    /// A filter may show something far from where it was drawn.
+    /// A filter may show content far from where it was drawn.
     filtered: bool,
 }
 
 impl Recorder {
-    /// A page without content.
+    /// Creates a recorder with an empty page.
     pub fn new(size: PageSize) -> Recorder {
         Recorder {
             tables: Tables::default(),
@@ -80,27 +82,28 @@ impl Recorder {
         }
     }
 
-    /// What the page is called, and its address.
+    /// Sets the page's title and address.
     pub fn set_title(&mut self, title: &str, url: &str) {
         self.title = title.to_string();
         self.url = url.to_string();
     }
 
-    /// A rectangle that leads to `url`; `node` is the element's id in the document's tables, or `u32::MAX`.
+    /// Adds a rectangle that links to `url`. `node` is the element's id in the document's tables,
+    /// or `u32::MAX`.
     pub fn add_link(&mut self, rect: Rect, url: &str, node: u32) {
         let target = self.tables.target(url);
         let rect = [rect.x0, rect.y0, rect.x1, rect.y1].map(|value| value as f32);
         self.tables.links.push(LinkRecord { rect, target, node });
     }
 
-    /// A place that `#name` leads to.
+    /// Adds the position of `#name`.
     pub fn add_anchor(&mut self, name: &str, top: f64) {
         let name = self.tables.text(name);
         self.tables.anchors.push(Anchor { name, top: top as f32 });
     }
 
-    /// A line of text that can be found, below what was added before: where it is, and its clusters in reading order,
-    /// each with its text and advance in pixels.
+    /// Adds a line of searchable text: its position, and its clusters in reading order, each with
+    /// its text and its advance in pixels. Lines must be added from top to bottom.
     pub fn add_line<'a>(
         &mut self,
         left: f64,
@@ -130,19 +133,19 @@ impl Recorder {
         });
     }
 
-    /// Text between two blocks of lines: what is searched for does not reach across it.
+    /// Ends a block of lines. Matches do not extend across it.
     pub fn end_block(&mut self) {
         if !self.tables.searchable.is_empty() && !self.tables.searchable.ends_with('\n') {
             self.tables.searchable.push('\n');
         }
     }
 
-    /// The number of commands so far.
+    /// Returns the number of commands so far.
     pub fn commands(&self) -> usize {
         self.tables.commands.len()
     }
 
-    /// The block, and what it shares with others. Layers that are still open are closed.
+    /// Returns the block with its fonts and images. Closes open layers.
     pub fn finish(mut self) -> Recorded {
         while !self.open.is_empty() {
             self.pop_layer();
@@ -163,7 +166,7 @@ impl Recorder {
         Recorded { block, parts, unsupported: self.unsupported }
     }
 
-    /// Appends a command and counts what it draws to the layers that it is in.
+    /// Appends a command and adds its extent to the innermost open layer.
     fn push(&mut self, mut command: Command, extent: Extent) {
         let inside_filter = self.open.iter().any(|layer| layer.filtered);
         let extent = if inside_filter { Extent::ALL } else { extent };
@@ -244,7 +247,7 @@ impl Recorder {
             Paint::Solid(color) => (PAINT_SOLID, color.components.map(f32::to_bits)),
             Paint::Gradient(gradient) => (PAINT_GRADIENT, [self.gradient(gradient), 0, 0, 0]),
             Paint::Image(image) => (PAINT_IMAGE, self.image(image)),
-            // The rasterizer paints these with nothing, too.
+            // The rasterizer does not paint these either.
             Paint::Resource(_) | Paint::Custom(_) => {
                 self.unsupported += 1;
                 (PAINT_SOLID, [0; 4])
@@ -372,7 +375,7 @@ impl PaintScene for Recorder {
         transform: Affine,
         clip: &impl Shape,
         filter: Option<Arc<Filter>>,
-        // The rasterizer has none.
+        // The rasterizer does not support backdrop filters.
         _backdrop_filter: Option<Arc<Filter>>,
     ) {
         let blend = blend.into();
@@ -416,7 +419,7 @@ impl PaintScene for Recorder {
 
     fn pop_layer(&mut self) {
         let Some(layer) = self.open.pop() else { return };
-        // A layer that composes destructively shows where nothing was drawn in it.
+        // A layer with a destructive compose mode is visible where nothing was drawn in it.
         let begin = &self.tables.commands[layer.command];
         let spreads =
             begin.kind == COMMAND_LAYER && begin.compose != peniko::Compose::SrcOver as u8;

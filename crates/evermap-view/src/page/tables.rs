@@ -1,7 +1,7 @@
-//! The tables of a page while it is being recorded, and their way into a block.
+//! Tables of a page during recording, and their conversion to a block.
 //!
-//! What repeats is stored once: numbers, rectangles, paths, paints, styles. A page of ten thousand commands has some dozen
-//! paints and a few hundred shapes.
+//! Repeated numbers, rectangles, paths, paints and styles are stored once. A page of ten thousand
+//! commands has a few dozen paints and a few hundred shapes.
 
 use std::hash::Hash;
 
@@ -12,7 +12,7 @@ use super::glyphs::Pieces;
 use super::layout::*;
 use super::parts::SharedParts;
 
-/// The sections of a block under construction, and what has been put into them.
+/// Sections of a block under construction.
 #[derive(Default)]
 pub(crate) struct Tables {
     pub commands: Vec<Command>,
@@ -34,16 +34,16 @@ pub(crate) struct Tables {
     pub anchors: Vec<Anchor>,
     pub lines: Vec<Line>,
     pub clusters: Vec<u16>,
-    /// The searchable text; it comes first in the text section.
+    /// Searchable text, which comes first in the text section.
     pub searchable: String,
     /// All other text.
     pub text: String,
-    seen: Seen,
+    known: Known,
 }
 
-/// Where things are that were stored before, by their bytes.
+/// Indices of stored records, by their bytes.
 #[derive(Default)]
-struct Seen {
+struct Known {
     rects: HashMap<[u32; 4], u32>,
     numbers: HashMap<Vec<u64>, u32>,
     paths: HashMap<(Vec<u8>, Vec<u64>), u32>,
@@ -55,13 +55,13 @@ struct Seen {
     texts: HashMap<String, Span>,
 }
 
-/// The value as `f32`, if that says exactly the same.
+/// Returns the value as `f32` if the conversion is exact.
 pub(crate) fn exact(value: f64) -> Option<f32> {
     let short = value as f32;
     (f64::from(short).to_bits() == value.to_bits()).then_some(short)
 }
 
-/// All the values as `f32`, if that says exactly the same.
+/// Returns the values as `f32` if all conversions are exact.
 pub(crate) fn all_exact<const N: usize>(values: [f64; N]) -> Option<[f32; N]> {
     let short = values.map(|value| value as f32);
     let same = short.iter().zip(values).all(|(s, v)| f64::from(*s).to_bits() == v.to_bits());
@@ -71,28 +71,28 @@ pub(crate) fn all_exact<const N: usize>(values: [f64; N]) -> Option<[f32; N]> {
 impl Tables {
     pub(crate) fn rect(&mut self, rect: [f32; 4]) -> u32 {
         let next = self.rects.len() as u32;
-        let index = *self.seen.rects.entry(rect.map(f32::to_bits)).or_insert(next);
+        let index = *self.known.rects.entry(rect.map(f32::to_bits)).or_insert(next);
         if index == next {
             self.rects.push(rect);
         }
         index
     }
 
-    /// The index of the first of `values` among the numbers.
+    /// Returns the index of the first of `values` in the numbers.
     pub(crate) fn numbers(&mut self, values: &[f64]) -> u32 {
         let next = self.numbers.len() as u32;
-        let index = known_or(&mut self.seen.numbers, bytemuck::cast_slice(values), next);
+        let index = known_or(&mut self.known.numbers, bytemuck::cast_slice(values), next);
         if index == next {
             self.numbers.extend_from_slice(values);
         }
         index
     }
 
-    /// A path of `verbs` that use up `points` (x and y in turns).
+    /// Adds a path of `verbs` that use `points` (x and y alternate).
     pub(crate) fn path(&mut self, verbs: Vec<u8>, points: &[f64]) -> u32 {
         let bits = points.iter().map(|value| value.to_bits()).collect();
         let key = (verbs, bits);
-        if let Some(index) = self.seen.paths.get(&key) {
+        if let Some(index) = self.known.paths.get(&key) {
             return *index;
         }
         let verbs = &key.0;
@@ -113,24 +113,24 @@ impl Tables {
         }
         let index = self.paths.len() as u32;
         self.paths.push(path);
-        self.seen.paths.insert(key, index);
+        self.known.paths.insert(key, index);
         index
     }
 
     pub(crate) fn paint(&mut self, record: PaintRecord) -> u32 {
-        intern(&mut self.seen.paints, &mut self.paints, record)
+        intern(&mut self.known.paints, &mut self.paints, record)
     }
 
     pub(crate) fn stroke(&mut self, record: StrokeRecord) -> u32 {
-        intern(&mut self.seen.strokes, &mut self.strokes, record)
+        intern(&mut self.known.strokes, &mut self.strokes, record)
     }
 
-    /// A gradient with its stops; the indices of the stops are filled in here.
+    /// Adds a gradient with its stops, and sets the indices of the stops.
     pub(crate) fn gradient(&mut self, mut record: GradientRecord, stops: &[Stop]) -> u32 {
         let mut key = bytemuck::bytes_of(&record).to_vec();
         key.extend_from_slice(bytemuck::cast_slice(stops));
         let next = self.gradients.len() as u32;
-        let index = known_or(&mut self.seen.gradients, &key, next);
+        let index = known_or(&mut self.known.gradients, &key, next);
         if index == next {
             record.first_stop = self.stops.len() as u32;
             record.stops = stops.len() as u32;
@@ -140,43 +140,44 @@ impl Tables {
         index
     }
 
-    /// Normalised variation coordinates: where they begin.
+    /// Adds normalised variation coordinates. Returns the index of the first.
     pub(crate) fn coordinates(&mut self, coordinates: &[i16]) -> u32 {
         if coordinates.is_empty() {
             return 0;
         }
         let next = self.coordinates.len() as u32;
-        let index = known_or(&mut self.seen.coordinates, bytemuck::cast_slice(coordinates), next);
+        let index = known_or(&mut self.known.coordinates, bytemuck::cast_slice(coordinates), next);
         if index == next {
             self.coordinates.extend_from_slice(coordinates);
         }
         index
     }
 
-    /// A text that is not searched, stored once.
+    /// Adds a text that is not searchable, once.
     pub(crate) fn text(&mut self, text: &str) -> Span {
-        if let Some(span) = self.seen.texts.get(text) {
+        if let Some(span) = self.known.texts.get(text) {
             return *span;
         }
         let span = Span { offset: self.text.len() as u32, bytes: text.len() as u32 };
         self.text.push_str(text);
-        self.seen.texts.insert(text.to_string(), span);
+        self.known.texts.insert(text.to_string(), span);
         span
     }
 
-    /// The index of a link's target.
+    /// Returns the index of a link's target.
     pub(crate) fn target(&mut self, url: &str) -> u32 {
-        if let Some(index) = self.seen.targets.get(url) {
+        if let Some(index) = self.known.targets.get(url) {
             return *index;
         }
         let index = self.targets.len() as u32;
         let span = self.text(url);
         self.targets.push(span);
-        self.seen.targets.insert(url.to_string(), index);
+        self.known.targets.insert(url.to_string(), index);
         index
     }
 
-    /// The block. `header` says what is not in the tables; spans of text are still those of [`Tables::text`].
+    /// Returns the block. `header` provides the fields that are not in the tables. Its text spans
+    /// must come from [`Tables::text`].
     pub(crate) fn into_block(mut self, mut header: Header) -> AlignedBytes {
         let shift = self.searchable.len() as u32;
         for span in [&mut header.title, &mut header.url]
@@ -239,25 +240,25 @@ impl Tables {
     }
 }
 
-/// The index of what was stored before under `key`; else `next`, which it is then stored under.
-fn known_or<K: Hash + Eq + Clone>(seen: &mut HashMap<Vec<K>, u32>, key: &[K], next: u32) -> u32 {
-    if let Some(index) = seen.get(key) {
+/// Returns the index stored under `key`. If there is none, stores `next` and returns it.
+fn known_or<K: Hash + Eq + Clone>(known: &mut HashMap<Vec<K>, u32>, key: &[K], next: u32) -> u32 {
+    if let Some(index) = known.get(key) {
         return *index;
     }
-    seen.insert(key.to_vec(), next);
+    known.insert(key.to_vec(), next);
     next
 }
 
-fn intern<T: Pod>(seen: &mut HashMap<Vec<u8>, u32>, table: &mut Vec<T>, record: T) -> u32 {
+fn intern<T: Pod>(known: &mut HashMap<Vec<u8>, u32>, table: &mut Vec<T>, record: T) -> u32 {
     let next = table.len() as u32;
-    let index = known_or(seen, bytemuck::bytes_of(&record), next);
+    let index = known_or(known, bytemuck::bytes_of(&record), next);
     if index == next {
         table.push(record);
     }
     index
 }
 
-/// Bytes that begin at a multiple of 8, as a block has to.
+/// Bytes that are aligned to 8, as a block requires.
 #[derive(Clone, Default)]
 pub struct AlignedBytes {
     words: Vec<u64>,
@@ -265,24 +266,24 @@ pub struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// `length` bytes of zeros.
+    /// Returns `length` zero bytes.
     pub fn zeroed(length: usize) -> AlignedBytes {
         AlignedBytes { words: vec![0; length.div_ceil(8)], length }
     }
 
-    /// A copy of `bytes`.
+    /// Returns a copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> AlignedBytes {
         let mut copy = AlignedBytes::zeroed(bytes.len());
         copy.as_mut_bytes().copy_from_slice(bytes);
         copy
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &bytemuck::cast_slice(&self.words)[..self.length]
     }
 
-    /// The bytes, to be filled.
+    /// Returns the bytes for writing.
     pub fn as_mut_bytes(&mut self) -> &mut [u8] {
         &mut bytemuck::cast_slice_mut(&mut self.words)[..self.length]
     }

@@ -1,99 +1,102 @@
-//! What a page may ask of the rasterizer.
+//! Bounds the work that a page can cause in the rasterizer.
 //!
-//! A damaged block says numbers that no page has: a line a million pixels thick, dashes of a millionth of a pixel, a path of
-//! a million points in each of a million commands. The rasterizer would take hours over them, or all memory, or give up in
-//! the middle. So numbers beyond these bounds are left out like an index that leads nowhere, and what is painted of a band is
-//! counted beforehand: where the work is used up, the rest stays unpainted.
+//! A damaged block may contain values that no page has: a line a million pixels thick, dashes of a
+//! millionth of a pixel, or a path of a million points in each of a million commands. The
+//! rasterizer would take hours, run out of memory, or panic. So a command with values beyond these
+//! bounds is skipped, like one with an invalid index. The work of each band is counted before it is
+//! done. Once the budget is used up, the rest of the band stays unpainted.
 
 use anyrender::Filter;
 use anyrender::filters::FilterEffect;
 use kurbo::{Affine, PathEl, Point, Rect, Shape, Stroke};
 
-/// Nothing is drawn further away from the upper left corner, in device pixels: four times the height of the highest page.
+/// Maximum distance from the upper left corner, in device pixels: four times the height of the
+/// highest page.
 pub(crate) const COORDINATE_MAX: f64 = 67_108_864.0;
-/// The factors of a transform: larger ones make pages of one point.
+/// Maximum factor of a transform. A larger one would enlarge a single point to a page.
 pub(crate) const SCALE_MAX: f64 = 65_536.0;
-/// Thickness of lines, in pixels.
+/// Maximum thickness of lines, in pixels.
 pub(crate) const LINE_WIDTH_MAX: f64 = 65_536.0;
-/// How far the corner of a line may reach out, in line widths.
+/// Maximum length of a miter, in line widths.
 pub(crate) const MITER_MAX: f64 = 65_536.0;
-/// Lengths in one pattern of dashes.
+/// Maximum number of lengths in a dash pattern.
 pub(crate) const DASHES_MAX: usize = 256;
-/// Pixels an em.
+/// Maximum font size, in pixels per em.
 pub(crate) const FONT_SIZE_MAX: f32 = 16_384.0;
-/// Axes of a variable font.
+/// Maximum number of axes of a variable font.
 pub(crate) const AXES_MAX: u32 = 256;
-/// Standard deviation of shadows and blurs, in pixels.
+/// Maximum standard deviation of shadows and blurs, in pixels.
 pub(crate) const DEVIATION_MAX: f64 = 1_024.0;
-/// How far a filter moves what it is given, in pixels.
+/// Maximum offset of a filter, in pixels.
 pub(crate) const OFFSET_MAX: f64 = 16_384.0;
-/// Bytes of a filter's description.
+/// Maximum size of a filter's description, in bytes.
 pub(crate) const FILTER_BYTES_MAX: u32 = 65_536;
-/// Filters inside each other: each takes memory of its own, larger than what it is around.
+/// Maximum depth of nested filters. Each takes memory of its own, more than its content.
 pub(crate) const FILTERS_NESTED_MAX: usize = 8;
-/// Stops of a gradient.
+/// Maximum number of stops of a gradient.
 pub(crate) const STOPS_MAX: u32 = 4_096;
-/// Components of colours: hues have up to 360, and rounding may leave what a colour space has.
+/// Maximum absolute value of colour components. Hues go up to 360, and rounding may exceed a colour
+/// space's range.
 pub(crate) const COMPONENT_MAX: f32 = 65_536.0;
-/// Pixels of an image, across and down: the rasterizer counts them in 16 bits.
+/// Maximum width and height of an image, in pixels. The rasterizer counts them in 16 bits.
 pub(crate) const IMAGE_SIDE_MAX: u32 = 65_535;
 
-/// The work of one band, in pixels that are filled with one colour: some seconds.
+/// Maximum work of one band, in pixels filled with one colour; a few seconds.
 const WORK_MAX: u64 = 1 << 31;
-/// The work of one command: more would need too much memory at once.
+/// Maximum work of one command. More would need too much memory at once.
 const COMMAND_WORK_MAX: u64 = 1 << 29;
-/// A pixel of a gradient, an image, a shadow or a layer.
+/// Work of a pixel of a gradient, an image, a shadow or a layer.
 pub(crate) const RICH_PIXEL: u64 = 8;
-/// A pixel of a filter.
+/// Work of a pixel of a filter.
 const FILTERED_PIXEL: u64 = 16;
-/// A piece of a path, without the pixels that it touches.
+/// Work of a path element, without the pixels that it touches.
 const ELEMENT: u64 = 64;
-/// What a pixel of an edge costs: each four of them take a tile.
+/// Work of a pixel of an edge. Every four of them take a tile.
 const EDGE_PIXEL: f64 = 16.0;
-/// Lines are filled as the area around them: two edges, joins and caps.
+/// Factor for strokes, which are filled as the area around the line: two edges, joins and caps.
 const STROKED: u64 = 8;
-/// A dash of a straight line, and of a curve, whose length has to be measured.
+/// Work of a dash of a straight line, and of a curve, whose length must be measured.
 const DASH: f64 = 512.0;
 const CURVED_DASH: f64 = 8_192.0;
-/// A glyph: its outline has some hundred pieces.
+/// Work of a glyph, whose outline has a few hundred elements.
 const GLYPH: u64 = 8_192;
-/// How long the outline of a glyph is.
+/// Assumed length of a glyph's outline, in ems.
 const OUTLINE_EMS: f64 = 16.0;
-/// A gradient is prepared before it is painted.
+/// Work of preparing a gradient.
 pub(crate) const GRADIENT: u64 = 65_536;
-/// How far a blur is seen, in standard deviations.
+/// Visible extent of a blur, in standard deviations.
 const BLUR_REACH: f64 = 3.0;
 
-/// What may still be done for a band.
+/// Remaining work of a band.
 pub(crate) struct Budget {
     left: u64,
     view: Rect,
 }
 
 impl Budget {
-    /// For what is seen of a band of this size.
+    /// Returns the budget for a band of this size.
     pub(crate) fn new(width: f64, height: f64) -> Budget {
         Budget { left: WORK_MAX, view: Rect::new(0.0, 0.0, width, height) }
     }
 
-    /// Whether everything is used up.
+    /// Returns true if the budget is used up.
     pub(crate) fn is_spent(&self) -> bool {
         self.left == 0
     }
 
-    /// Takes `work` off, or `None` where it is too much.
+    /// Subtracts `work`. Returns `None` if it exceeds the budget or the limit of a command.
     pub(crate) fn take(&mut self, work: u64) -> Option<()> {
         let enough = work <= self.left;
         self.left = self.left.saturating_sub(work);
         (enough && work <= COMMAND_WORK_MAX).then_some(())
     }
 
-    /// Before `count` pieces of a path are read.
+    /// Subtracts the work of reading `count` path elements.
     pub(crate) fn take_elements(&mut self, count: u64) -> Option<()> {
         self.take(count.saturating_mul(ELEMENT))
     }
 
-    /// Before a shape is filled: its edges, and its pixels of `pixel` work each.
+    /// Subtracts the work of filling a shape: its edges, and its pixels with `pixel` work each.
     pub(crate) fn take_fill(
         &mut self,
         shape: &impl Shape,
@@ -104,7 +107,7 @@ impl Budget {
         self.take(outline.edges.saturating_add(self.pixels(outline.bounds) * pixel))
     }
 
-    /// Before a line is drawn.
+    /// Subtracts the work of drawing a line.
     pub(crate) fn take_stroke(
         &mut self,
         shape: &impl Shape,
@@ -119,7 +122,8 @@ impl Budget {
         self.take(work.saturating_add(self.pixels(outline.bounds) * pixel))
     }
 
-    /// Before `count` glyphs of `size` pixels are drawn; with a `stroke`, their outlines are.
+    /// Subtracts the work of drawing `count` glyphs of `size` pixels, or of stroking their
+    /// outlines.
     pub(crate) fn take_glyphs(
         &mut self,
         count: u32,
@@ -141,7 +145,7 @@ impl Budget {
         self.take(u64::from(count).saturating_mul(work))
     }
 
-    /// Before a shadow is painted.
+    /// Subtracts the work of painting a shadow.
     pub(crate) fn take_shadow(
         &mut self,
         rect: Rect,
@@ -153,7 +157,7 @@ impl Budget {
         self.take(self.pixels(rect) * RICH_PIXEL)
     }
 
-    /// Before a layer with a filter is opened. What it blurs may lie around what is seen.
+    /// Subtracts the work of a layer with a filter. A blur also needs pixels around the view.
     pub(crate) fn take_filter(&mut self, filter: &Filter, transform: Affine) -> Option<()> {
         let reach = filter_reach(filter)? * scale_of(transform);
         if reach > OFFSET_MAX {
@@ -167,7 +171,8 @@ impl Budget {
         self.view.intersect(rect).area() as u64
     }
 
-    /// The work that the edges of a shape are, and where it is; `None` where that is too far away. Lines are `reach` thick.
+    /// Returns the work of a shape's edges, and its bounds. Returns `None` if it is too far away. A
+    /// line is `reach` thick.
     fn outline(&self, shape: &impl Shape, transform: Affine, reach: f64) -> Option<Outline> {
         let mut bounds: Option<Rect> = None;
         let mut edges = 0_u64;
@@ -189,10 +194,11 @@ impl Budget {
             }
             let rect = inside(rect.inflate(reach, reach))?;
             bounds = Some(bounds.map_or(rect, |bounds| bounds.union(rect)));
-            // Curves are taken apart into lines, more for larger ones.
+            // Curves are flattened into lines; larger ones into more.
             let lines = if count > 1 { 1.0 + length.sqrt() / 2.0 } else { 1.0 };
             let seen = self.view.intersect(rect);
-            // What is above or below is passed over. What is beside still says where the inside is.
+            // Edges above or below the view are skipped. Edges beside it still determine what is
+            // inside.
             let touched = match rect.y1 < self.view.y0 || rect.y0 > self.view.y1 {
                 true => 0.0,
                 false => seen.width().max(0.0) + seen.height().max(0.0),
@@ -209,7 +215,7 @@ struct Outline {
     edges: u64,
 }
 
-/// The points of a piece of a path but the first.
+/// Returns the points of a path element except the first, and their number.
 fn control_points(element: &PathEl) -> ([Point; 3], usize) {
     match *element {
         PathEl::MoveTo(a) | PathEl::LineTo(a) => ([a, a, a], 1),
@@ -219,7 +225,8 @@ fn control_points(element: &PathEl) -> ([Point; 3], usize) {
     }
 }
 
-/// What it costs to take a line apart into dashes, which is done over its whole length, seen or not.
+/// Returns the work of splitting a line into dashes. This is done for its whole length, visible or
+/// not.
 fn dash_work(shape: &impl Shape, style: &Stroke, reach: f64) -> u64 {
     let period: f64 = style.dash_pattern.iter().sum();
     if style.dash_pattern.is_empty() {
@@ -246,8 +253,8 @@ fn dash_work(shape: &impl Shape, style: &Stroke, reach: f64) -> u64 {
     work as u64
 }
 
-/// How far a filter reaches, in its own pixels; `None` where it says numbers that no page has, or can't be painted. The
-/// rasterizer takes the first effect of a filter and passes over the others.
+/// Returns the extent of a filter in its own pixels. Returns `None` if its values are out of bounds
+/// or it can't be painted. The rasterizer applies only the first effect of a filter.
 fn filter_reach(filter: &Filter) -> Option<f64> {
     let (deviation, x, y) = match &filter.nodes().first()?.effect {
         FilterEffect::Flood(_) => (0.0, 0.0, 0.0),
@@ -256,7 +263,7 @@ fn filter_reach(filter: &Filter) -> Option<f64> {
             (f64::from(shadow.std_deviation), f64::from(shadow.dx), f64::from(shadow.dy))
         }
         FilterEffect::Offset(offset) => (0.0, offset.x, offset.y),
-        // It has no others: it leaves some out and panics at the rest.
+        // The rasterizer ignores some of the other effects and panics at the rest.
         _ => return None,
     };
     let known = (0.0..=DEVIATION_MAX).contains(&deviation)
@@ -264,20 +271,20 @@ fn filter_reach(filter: &Filter) -> Option<f64> {
     known.then(|| deviation * BLUR_REACH + x.abs().max(y.abs()))
 }
 
-/// A transform with numbers that a page can have.
+/// Returns the transform if its values are within bounds.
 pub(crate) fn transform(transform: Affine) -> Option<Affine> {
     let [a, b, c, d, x, y] = transform.as_coeffs();
     let scales = [a, b, c, d].iter().all(|factor| factor.abs() <= SCALE_MAX);
     (scales && [x, y].iter().all(|place| place.abs() <= COORDINATE_MAX)).then_some(transform)
 }
 
-/// A rectangle that a page can have.
+/// Returns the rectangle if its edges are within bounds.
 pub(crate) fn inside(rect: Rect) -> Option<Rect> {
     let Rect { x0, y0, x1, y1 } = rect;
     [x0, y0, x1, y1].iter().all(|edge| edge.abs() <= COORDINATE_MAX).then_some(rect)
 }
 
-/// The style of a line with numbers that a page can have. A pattern of nothing is no pattern.
+/// Returns the stroke style if its values are within bounds. Clears a dash pattern of zero length.
 pub(crate) fn stroke(mut style: Stroke) -> Option<Stroke> {
     let dashes = &style.dash_pattern;
     let known = (0.0..=LINE_WIDTH_MAX).contains(&style.width)
@@ -291,7 +298,7 @@ pub(crate) fn stroke(mut style: Stroke) -> Option<Stroke> {
     known.then_some(style)
 }
 
-/// How much larger things get, at most.
+/// Returns the maximum scale factor of a transform.
 fn scale_of(transform: Affine) -> f64 {
     let [a, b, c, d, ..] = transform.as_coeffs();
     a.hypot(b).max(c.hypot(d)) * std::f64::consts::SQRT_2
@@ -308,7 +315,7 @@ mod tests {
         Budget::new(SCREEN.width(), SCREEN.height())
     }
 
-    /// What something takes of a new budget.
+    /// Returns the work that a call subtracts from a new budget.
     fn cost(work: impl FnOnce(&mut Budget) -> Option<()>) -> u64 {
         let mut budget = budget();
         work(&mut budget).unwrap();
@@ -316,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_band_of_an_ordinary_page_is_far_from_its_bounds() {
+    fn an_ordinary_band_stays_far_below_its_budget() {
         let mut budget = budget();
         for _ in 0..100 {
             budget.take_fill(&SCREEN, Affine::IDENTITY, RICH_PIXEL).unwrap();
@@ -328,17 +335,17 @@ mod tests {
     }
 
     #[test]
-    fn work_that_is_too_much_for_one_command_is_refused_and_counted() {
+    fn excessive_work_of_one_command_is_refused_and_counted() {
         let mut budget = budget();
         assert!(budget.take(COMMAND_WORK_MAX + 1).is_none());
         assert!(!budget.is_spent());
         let taken = (0..10).take_while(|_| budget.take(COMMAND_WORK_MAX).is_some()).count();
         assert_eq!(taken as u64, WORK_MAX / COMMAND_WORK_MAX - 2);
-        assert!(budget.is_spent(), "what was refused is gone, too");
+        assert!(budget.is_spent(), "refused work is subtracted too");
     }
 
     #[test]
-    fn what_is_out_of_view_costs_its_outline_only() {
+    fn a_shape_outside_the_view_costs_only_its_outline() {
         let seen = cost(|budget| budget.take_fill(&SCREEN, Affine::IDENTITY, 1));
         let below = Affine::translate((0.0, 5_000.0));
         let unseen = cost(|budget| budget.take_fill(&SCREEN, below, 1));
@@ -346,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn dashes_cost_their_number_seen_or_not() {
+    fn dashes_cost_their_number_even_outside_the_view() {
         let dashed = |length: f64| Stroke::new(1.0).with_dashes(0.0, [length, length]);
         let line = kurbo::Line::new((0.0, 9_000.0), (60_000.0, 9_000.0));
         let cost_of = |length: f64| {
@@ -359,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_no_page_has_are_refused() {
+    fn values_out_of_bounds_are_refused() {
         assert!(inside(Rect::new(0.0, 0.0, COORDINATE_MAX * 2.0, 1.0)).is_none());
         assert!(inside(Rect::new(0.0, f64::NAN, 1.0, 1.0)).is_none());
         assert!(transform(Affine::scale(SCALE_MAX * 2.0)).is_none());
@@ -371,13 +378,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_of_nothing_is_no_pattern() {
+    fn a_dash_pattern_of_zero_length_is_cleared() {
         let style = stroke(Stroke::new(1.0).with_dashes(3.0, [0.0, 0.0])).unwrap();
         assert!(style.dash_pattern.is_empty());
     }
 
     #[test]
-    fn a_blur_costs_what_lies_around_the_view() {
+    fn a_blur_costs_the_pixels_around_the_view() {
         let blur = |deviation: f32| {
             let filter = Filter::single(FilterEffect::blur(deviation));
             cost(|budget| budget.take_filter(&filter, Affine::IDENTITY))

@@ -1,4 +1,4 @@
-//! A page that can be shown: its block, its strips, and the fonts and images it shares with others.
+//! A page ready for painting: its block, its strips, and its shared fonts and images.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,35 +12,35 @@ use crate::page::layout::{FONTS, FontRecord, IMAGES, ImageRecord};
 use crate::page::{Block, Guarded, PageBytes, PartKind};
 use crate::{Result, ViewError};
 
-/// Bytes of a font or an image: in memory, or mapped from an object of a store.
+/// Bytes of a font or an image, in memory or mapped from an object of a store.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Where the fonts and images of a page come from.
+/// Source of the fonts and images of a page.
 pub trait Parts: Send + Sync {
     /// Returns the bytes with this hash, verified.
     ///
     /// # Errors
-    /// When they are not there, or damaged.
+    /// Fails if the part is missing or damaged.
     fn load(&self, kind: PartKind, hash: &[u8; 32]) -> Result<SharedBytes>;
 }
 
-/// A page that can be painted and asked, from any thread. Fonts and images are looked for when they are first needed.
+/// A page that any thread can paint and query. Fonts and images are loaded at their first use.
 pub struct Page {
     block: Guarded,
     strips: Option<Guarded>,
     parts: Box<dyn Parts>,
     fonts: Vec<OnceLock<Option<FontData>>>,
     images: Vec<OnceLock<Option<ImageData>>>,
-    /// The first font or image that was needed and could not be loaded: what, and why.
+    /// The first font or image that could not be loaded, with the reason.
     missing: OnceLock<(String, String)>,
 }
 
 impl Page {
-    /// A page from its block and, if there are any, its strips. Looks at their headers only. Strips that are not those
-    /// of a page this wide are left out.
+    /// Creates a page from its block and its strips, if there are any. Checks only their headers.
+    /// Strips of a different width are ignored.
     ///
     /// # Errors
-    /// When the block is none.
+    /// Fails if the bytes are not a valid page block.
     pub fn new(
         block: Arc<dyn PageBytes>,
         strips: Option<Arc<dyn PageBytes>>,
@@ -71,23 +71,24 @@ impl Page {
         })
     }
 
-    /// The block: links, anchors, text, sizes.
+    /// Returns the block with the page's links, anchors, text and sizes.
     pub fn block(&self) -> Block<'_> {
-        // `new` has looked at these bytes. Bytes that are others at each call get an empty page.
+        // `new` has checked these bytes. If an implementation returns other bytes later, the page
+        // is empty.
         match Block::guarded(&self.block) {
             Ok(block) => block,
             Err(_) => Block::empty(),
         }
     }
 
-    /// The painted rows that are kept of it.
+    /// Returns the stored painted rows of the page.
     pub fn strips(&self) -> Option<Strips<'_>> {
         Strips::guarded(self.strips.as_ref()?).ok()
     }
 
-    /// Returns what of the page was found damaged or missing when it was used. What was painted until then is not to be
-    /// shown, and the page is to be made anew.
-    pub fn flaw(&self) -> Option<ViewError> {
+    /// Returns the first stored data of the page that was found damaged or missing during use.
+    /// Pixels painted so far must not be shown, and the page must be laid out again.
+    pub fn damage(&self) -> Option<ViewError> {
         let guards = [Some(&self.block), self.strips.as_ref()];
         if let Some(damage) = guards.into_iter().flatten().find_map(Guarded::damage) {
             return Some(ViewError::InvalidPage(damage.to_string()));
@@ -96,17 +97,18 @@ impl Page {
         Some(ViewError::MissingPart { object, why })
     }
 
-    /// Verifies everything that the page can be painted from: its block, its strips, its fonts and images.
+    /// Verifies everything that the page is painted from: its block, its strips, its fonts and
+    /// images.
     ///
-    /// Costs a look at all their bytes.
+    /// Costs reading all their bytes.
     ///
     /// # Errors
-    /// With the first that is damaged or missing.
+    /// Fails with the first damaged or missing part.
     pub fn verify(&self) -> Result<()> {
         for guard in [Some(&self.block), self.strips.as_ref()].into_iter().flatten() {
-            guard.is_good(0..guard.bytes().len());
+            guard.verify(0..guard.bytes().len());
         }
-        if self.flaw().is_none() {
+        if self.damage().is_none() {
             for number in 0..self.fonts.len() as u32 {
                 self.font(number);
             }
@@ -114,7 +116,7 @@ impl Page {
                 self.image(number);
             }
         }
-        self.flaw().map_or(Ok(()), Err)
+        self.damage().map_or(Ok(()), Err)
     }
 
     fn load(&self, kind: PartKind, hash: &[u8; 32]) -> Option<Blob<u8>> {
@@ -131,7 +133,7 @@ impl Page {
     }
 }
 
-/// The beginning of a hash.
+/// Returns the beginning of a hash.
 fn short(hash: &[u8; 32]) -> String {
     blake3::Hash::from_bytes(*hash).to_hex()[..16].to_string()
 }
@@ -141,7 +143,7 @@ impl PartSource for Page {
         let record = *self.block().section::<FontRecord>(FONTS).get(index as usize)?;
         let load = || {
             let data = self.load(PartKind::Font, &record.hash)?;
-            // The rasterizer panics at what is no font.
+            // The rasterizer panics if the bytes are not a font.
             skrifa::FontRef::from_index(data.data(), record.index).ok()?;
             Some(FontData::new(data, record.index))
         };

@@ -1,7 +1,8 @@
-//! Pixels of a page: copied from strips where there are any, else painted from the commands.
+//! Produces pixels of a page: copies them from strips where possible, and paints the rest from the
+//! commands.
 //!
-//! What is painted is painted in bands of 256 rows that begin at multiples of 256, whatever part is asked for: a pixel has
-//! one value, however one scrolls to it, and whether it comes from a strip or not.
+//! Painting is done in bands of 256 rows that begin at multiples of 256, for any requested area. So
+//! a pixel has the same value for every scroll position, whether it comes from a strip or not.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,34 +18,34 @@ use super::strips::{STRIP_ROWS, StripPacker};
 use crate::page::WIDTH_MAX;
 use crate::{Result, ViewError};
 
-/// Rows that are painted at a time, a multiple of [`STRIP_ROWS`].
+/// Rows of a band, a multiple of [`STRIP_ROWS`].
 const BAND_ROWS: u32 = 256;
-/// Painted bands that are remembered: some screens up and down.
-const BANDS_KEPT: usize = 24;
+/// Number of cached bands; several screens.
+const BANDS_MAX: usize = 24;
 
 /// A part of a page, in device pixels from its upper left corner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// Pixels left of it.
+    /// Distance from the page's left edge.
     pub left: u32,
-    /// Rows above it.
+    /// Distance from the page's top.
     pub top: u32,
-    /// Pixels a row.
+    /// Width in pixels.
     pub width: u32,
-    /// Rows.
+    /// Height in rows.
     pub height: u32,
 }
 
-/// Where the rows of an area came from.
+/// Numbers of strips and bands that an area took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Painted {
-    /// Strips that were copied.
+    /// Number of copied strips.
     pub strips: u32,
-    /// Bands that had to be painted.
+    /// Number of painted bands.
     pub bands: u32,
 }
 
-/// Paints pages. Keeps what it needs for that, and the last bands of the last page.
+/// Paints pages. Caches its renderer and the last bands of the last page.
 #[derive(Default)]
 pub struct Painter {
     renderer: Option<(u32, u32, VelloCpuImageRenderer)>,
@@ -62,26 +63,29 @@ struct Band {
 }
 
 impl Painter {
-    /// A painter that has painted nothing.
+    /// Creates a painter without cached bands.
     pub fn new() -> Painter {
         Painter::default()
     }
 
-    /// The pixels of `area`, row by row, each 0x00RRGGBB; what is outside the page has its background.
+    /// Writes the pixels of `area` row by row, each 0x00RRGGBB. Pixels outside the page get its
+    /// background.
     ///
-    /// Rows that are kept as strips are unpacked, others painted, which takes several times as long.
+    /// Rows that are stored as strips are unpacked. Others are painted, which takes several times
+    /// as long.
     ///
     /// # Errors
-    /// When the area is too large, or the rasterizer can't paint what the page says. When something that the page is
-    /// painted from is damaged or missing ([`ViewError::is_flaw`]); the pixels are not to be shown then.
+    /// Fails if the area is too large, or the rasterizer can't paint the page. Fails with
+    /// [`ViewError::is_damage`] if data of the page is damaged or missing. The pixels must not be
+    /// shown then.
     pub fn paint(&mut self, page: &Arc<Page>, area: Area, pixels: &mut [u32]) -> Result<Painted> {
         let Area { width, height, .. } = area;
         let bad = |why: &str| ViewError::BadSize { width, height, why: why.to_string() };
         if width == 0 || width > WIDTH_MAX {
-            return Err(bad("between 1 and 16384 pixels a row are possible"));
+            return Err(bad("the width must be between 1 and 16384 pixels"));
         }
         if pixels.len() as u64 != u64::from(width) * u64::from(height) {
-            return Err(bad("the buffer has another size"));
+            return Err(bad("the size of the buffer does not match"));
         }
         let mut painted = Painted::default();
         let page_height = page.block().size().height;
@@ -99,16 +103,16 @@ impl Painter {
             match self.copy_strip(page, area, strip, y % STRIP_ROWS, target) {
                 true => painted.strips += 1,
                 false => {
-                    page.flaw().map_or(Ok(()), Err)?;
+                    page.damage().map_or(Ok(()), Err)?;
                     painted.bands += self.copy_band(page, area, y, target)?;
                 }
             }
             row += rows;
         }
-        page.flaw().map_or(Ok(painted), Err)
+        page.damage().map_or(Ok(painted), Err)
     }
 
-    /// Rows from `first_row` on of a strip that is kept, if it is.
+    /// Copies rows from `first_row` on of a strip. Returns false if the strip is not stored.
     fn copy_strip(
         &mut self,
         page: &Page,
@@ -134,7 +138,8 @@ impl Painter {
         true
     }
 
-    /// Rows from `y` on, all of one band; gives how many bands had to be painted for that.
+    /// Copies rows from `y` on, all of one band. Returns the number of bands that had to be
+    /// painted.
     fn copy_band(
         &mut self,
         page: &Arc<Page>,
@@ -143,18 +148,18 @@ impl Painter {
         target: &mut [u32],
     ) -> Result<u32> {
         let number = y / BAND_ROWS;
-        let is_it = |band: &Band| {
+        let is_same = |band: &Band| {
             Arc::ptr_eq(&band.page, page)
                 && (band.left, band.width, band.number) == (area.left, area.width, number)
         };
-        let known = self.bands.iter().position(is_it);
+        let known = self.bands.iter().position(is_same);
         let at = match known {
             Some(at) => at,
             None => {
                 let pixels = self.paint_band(page, area.left, area.width, number)?;
-                page.flaw().map_or(Ok(()), Err)?;
+                page.damage().map_or(Ok(()), Err)?;
                 self.bands.retain(|band| Arc::ptr_eq(&band.page, page));
-                if self.bands.len() == BANDS_KEPT {
+                if self.bands.len() == BANDS_MAX {
                     self.bands.remove(0);
                 }
                 let (left, width) = (area.left, area.width);
@@ -188,7 +193,8 @@ impl Painter {
         })
     }
 
-    /// Rows of pixels, painted by `draw`. The rasterizer is not ours: should it give up on what a page says, that is an error.
+    /// Returns rows of pixels painted by `draw`. A panic of the rasterizer, which is third-party
+    /// code, becomes an error.
     pub(crate) fn rasterize(
         &mut self,
         width: u32,
@@ -211,7 +217,7 @@ impl Painter {
             renderer
         }));
         let Ok(renderer) = done else {
-            return Err(ViewError::InvalidPage("the rasterizer gave up on it".to_string()));
+            return Err(ViewError::InvalidPage("the rasterizer panicked".to_string()));
         };
         self.renderer = Some((width, rows, renderer));
         let pixels = self.rgba.as_chunks::<4>().0.iter();
@@ -220,10 +226,10 @@ impl Painter {
             .collect())
     }
 
-    /// The strips of the first `rows` rows of a page, as they are kept.
+    /// Returns the strips of the first `rows` rows of a page, for storing.
     ///
     /// # Errors
-    /// As [`Painter::paint`].
+    /// Same errors as [`Painter::paint`].
     pub fn strips(&mut self, page: &Arc<Page>, rows: u32) -> Result<StripPacker> {
         let size = page.block().size();
         let rows = rows.min(size.height).next_multiple_of(STRIP_ROWS);

@@ -6,30 +6,30 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::{Result, ViewError};
 
-/// A picture in memory: rows of pixels, each 0x00RRGGBB, black at first.
+/// A picture in memory: rows of pixels, each 0x00RRGGBB, initially black.
 ///
-/// All of its memory is there from the beginning, given by the kernel in one call: a screen of 1024 x 768 written to memory
-/// that is not there yet takes 768 page faults, which is longer than it takes to unpack its pixels.
+/// The kernel populates the memory in one call. Writing a screen of 1024 x 768 to unpopulated
+/// memory takes 768 page faults, which is longer than unpacking its pixels.
 pub struct Pixels {
     memory: MmapMut,
 }
 
 impl Pixels {
-    /// For a picture of this size.
+    /// Allocates a picture of this size.
     ///
     /// # Errors
-    /// [`ViewError::BadSize`] when it has no pixels, or more than there is memory for.
+    /// Returns [`ViewError::BadSize`] if the picture has no pixels or does not fit into memory.
     pub fn new(width: u32, height: u32) -> Result<Pixels> {
         let bad = |why: String| ViewError::BadSize { width, height, why };
         let count = usize::try_from(u64::from(width) * u64::from(height)).ok();
         let bytes = count.and_then(|count| count.checked_mul(size_of::<u32>()));
         let bytes = bytes.filter(|bytes| *bytes > 0);
         let bytes =
-            bytes.ok_or_else(|| bad("a picture has pixels, and fits into memory".into()))?;
+            bytes.ok_or_else(|| bad("the size must not be 0 and must fit into memory".into()))?;
         let memory = MmapOptions::new().len(bytes).populate().map_anon();
         memory
             .map(|memory| Pixels { memory })
-            .map_err(|error| bad(format!("there is no memory for it: {error}")))
+            .map_err(|error| bad(format!("cannot allocate memory: {error}")))
     }
 }
 
@@ -37,7 +37,7 @@ impl Deref for Pixels {
     type Target = [u32];
 
     fn deref(&self) -> &[u32] {
-        // Mappings begin at a page.
+        // Mappings are page-aligned, so they are aligned for `u32`.
         bytemuck::cast_slice(&self.memory)
     }
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_as_many_as_asked_for() {
+    fn a_picture_has_the_requested_number_of_pixels() {
         let mut pixels = Pixels::new(1023, 7).unwrap();
         assert_eq!(pixels.len(), 1023 * 7);
         assert!(pixels.iter().all(|pixel| *pixel == 0));
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_and_too_many_are_errors() {
+    fn zero_and_too_many_pixels_are_errors() {
         for (width, height) in [(0, 1), (1, 0), (u32::MAX, u32::MAX)] {
             let why = Pixels::new(width, height).err().unwrap().to_string();
             assert!(why.contains("memory"), "{why}");

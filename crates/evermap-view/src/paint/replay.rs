@@ -1,7 +1,7 @@
-//! A page block's commands, given to a rasterizer.
+//! Replays the commands of a page block in a rasterizer.
 //!
-//! What can't be read (an index that leads nowhere, a number that no page has, more work than [`bounds`] allow) is left out;
-//! layers are closed in any case.
+//! Commands with an invalid index or with values or work beyond [`bounds`] are skipped. Layers are
+//! always closed.
 
 use anyrender::{Filter, Paint, PaintRef, PaintScene};
 use bytemuck::Contiguous;
@@ -18,13 +18,13 @@ use super::bounds::{self, Budget};
 use crate::page::layout::*;
 use crate::page::{AnyShape, Block, slice};
 
-/// Where fonts and images come from. `None` leaves out what needs it.
+/// Source of fonts and images. A command whose font or image is `None` is skipped.
 pub(crate) trait PartSource {
     fn font(&self, index: u32) -> Option<FontData>;
     fn image(&self, index: u32) -> Option<ImageData>;
 }
 
-/// What a rasterizer is given: the part of the page that begins at (`left`, `top`), so many pixels wide and high.
+/// Part of the page to paint: `width` by `height` pixels from (`left`, `top`).
 #[derive(Clone, Copy)]
 pub(crate) struct View {
     pub left: f64,
@@ -33,7 +33,7 @@ pub(crate) struct View {
     pub height: f64,
 }
 
-/// Layers may not be nested deeper: the rasterizer's memory grows with each.
+/// Maximum depth of nested layers. The rasterizer's memory grows with each.
 const LAYERS_MAX: usize = 256;
 
 pub(crate) fn replay(
@@ -77,7 +77,7 @@ pub(crate) fn replay(
     }
 }
 
-/// Passes over what is in a layer, and its end.
+/// Skips the content and the end of a layer.
 fn skip_layer(commands: &mut std::slice::Iter<'_, Command>) {
     let mut depth = 1;
     for command in commands {
@@ -97,11 +97,11 @@ struct Replay<'a> {
     parts: &'a dyn PartSource,
     moved: Affine,
     budget: Budget,
-    /// How many layers were open around each open layer with a filter.
+    /// For each open layer with a filter, the number of layers around it.
     filters: Vec<usize>,
 }
 
-/// A paint, as something that lives long enough to be lent.
+/// A paint that owns its data, so that it can be borrowed.
 enum OwnedPaint {
     Solid(AlphaColor<Srgb>),
     Gradient(Gradient),
@@ -109,7 +109,7 @@ enum OwnedPaint {
 }
 
 impl OwnedPaint {
-    /// The work of a pixel.
+    /// Returns the work of a pixel.
     fn pixel(&self) -> u64 {
         match self {
             OwnedPaint::Solid(_) => 1,
@@ -117,7 +117,7 @@ impl OwnedPaint {
         }
     }
 
-    fn lend(&self) -> PaintRef<'_> {
+    fn borrow(&self) -> PaintRef<'_> {
         match self {
             OwnedPaint::Solid(color) => Paint::Solid(*color),
             OwnedPaint::Gradient(gradient) => Paint::Gradient(gradient),
@@ -182,18 +182,18 @@ impl Replay<'_> {
         Some(Arc::new(filter))
     }
 
-    /// From the command's pixels to those of the view.
+    /// Returns the transform from the command's pixels to the view's.
     fn transform(&self, command: &Command) -> Option<Affine> {
         bounds::transform(self.moved * bounds::transform(self.block.transform_of(command)?)?)
     }
 
-    /// The shape of a command, if it can be read within the budget.
+    /// Returns the shape of a command, if it can be read within the budget.
     fn shape(&mut self, command: &Command) -> Option<AnyShape> {
         self.budget.take_elements(self.block.elements_of(command))?;
         self.block.shape_of(command)
     }
 
-    /// The clip of a layer: what is opened costs its pixels.
+    /// Returns the clip of a layer, and subtracts the work of the layer's pixels.
     fn layer_shape(&mut self, command: &Command, transform: Affine) -> Option<AnyShape> {
         let shape = self.shape(command)?;
         self.take_fill(&shape, transform, bounds::RICH_PIXEL)?;
@@ -237,13 +237,13 @@ impl Replay<'_> {
                 self.take_fill(&shape, transform, paint.pixel())?;
                 match &shape {
                     AnyShape::Rect(shape) => {
-                        scene.fill(fill, transform, paint.lend(), brush_transform, shape)
+                        scene.fill(fill, transform, paint.borrow(), brush_transform, shape)
                     }
                     AnyShape::Rounded(shape) => {
-                        scene.fill(fill, transform, paint.lend(), brush_transform, shape)
+                        scene.fill(fill, transform, paint.borrow(), brush_transform, shape)
                     }
                     AnyShape::Path(shape) => {
-                        scene.fill(fill, transform, paint.lend(), brush_transform, shape)
+                        scene.fill(fill, transform, paint.borrow(), brush_transform, shape)
                     }
                 }
             }
@@ -253,13 +253,13 @@ impl Replay<'_> {
                 self.take_stroke(&shape, transform, &style, paint.pixel())?;
                 match &shape {
                     AnyShape::Rect(shape) => {
-                        scene.stroke(&style, transform, paint.lend(), brush_transform, shape)
+                        scene.stroke(&style, transform, paint.borrow(), brush_transform, shape)
                     }
                     AnyShape::Rounded(shape) => {
-                        scene.stroke(&style, transform, paint.lend(), brush_transform, shape)
+                        scene.stroke(&style, transform, paint.borrow(), brush_transform, shape)
                     }
                     AnyShape::Path(shape) => {
-                        scene.stroke(&style, transform, paint.lend(), brush_transform, shape)
+                        scene.stroke(&style, transform, paint.borrow(), brush_transform, shape)
                     }
                 }
             }
@@ -329,7 +329,7 @@ impl Replay<'_> {
             coordinates,
             embolden,
             &style,
-            paint.lend(),
+            paint.borrow(),
             alpha,
             transform,
             glyph_transform,
@@ -449,7 +449,7 @@ fn fill_of(even_odd: bool) -> Fill {
     }
 }
 
-/// What is between 0 and 1. Layout rounds, so that a little more may be there.
+/// Returns the value if it is within bounds. It may slightly exceed 1, because layout rounds.
 fn opacity(number: f32) -> Option<f32> {
     (number.abs() <= bounds::COMPONENT_MAX).then_some(number)
 }

@@ -1,7 +1,7 @@
-//! How the pixels of a strip are packed: for being unpacked as fast as memory is written.
+//! Packs the pixels of a strip, so that unpacking is as fast as writing memory.
 //!
-//! Rows of a page are mostly plain: runs of one colour, rows that are as the one above, and letters in a few dozen shades. A
-//! packed strip is
+//! Rows of a page are mostly simple: runs of one colour, repetitions of the row above, and letters
+//! in a few dozen shades. A packed strip is
 //!
 //! | bytes | |
 //! |---|---|
@@ -9,18 +9,19 @@
 //! | 3 each | the palette: blue, green, red |
 //! | the rest | operations |
 //!
-//! An operation is a byte, its kind in the upper two bits and a length of pixels in the lower six, and what the kind needs.
-//! Length 62 means that two bytes follow with it, 63 that four do; both little-endian.
+//! An operation is one byte, followed by its operands. The upper two bits are its kind, and the
+//! lower six the number of pixels. A length of 62 means that it follows in two bytes, and 63 in
+//! four, both little-endian.
 //!
-//! | kind | what follows | pixels |
+//! | kind | operands | pixels |
 //! |---|---|---|
 //! | 0 | 1 byte, an index into the palette | all of this colour |
-//! | 1 | 1 byte a pixel, an index into the palette | |
-//! | 2 | - | as those in the row above |
-//! | 3 | 3 bytes a pixel: blue, green, red | |
+//! | 1 | 1 byte per pixel, an index into the palette | |
+//! | 2 | - | copied from the row above |
+//! | 3 | 3 bytes per pixel: blue, green, red | |
 //!
-//! LZ4 of the pixels takes 1.9 to 11 times as long to unpack and 1.7 to 3.6 times the bytes, on the first screens of ten pages
-//! from the web.
+//! For comparison, LZ4 of the same pixels takes 1.9 to 11 times as long to unpack and 1.7 to 3.6
+//! times the bytes, on the first screens of ten pages from the web.
 
 const RUN: u8 = 0;
 const INDICES: u8 = 1;
@@ -31,7 +32,7 @@ const KIND_SHIFT: u32 = 6;
 const LENGTH_IN_TWO: u8 = 62;
 const LENGTH_IN_FOUR: u8 = 63;
 const PALETTE_MAX: usize = 256;
-/// Shorter repetitions cost more as operations of their own than in what is around them.
+/// Minimum length of a repetition. Shorter ones cost more as a separate operation.
 const REPEATED_MIN: usize = 4;
 
 /// Packs rows of `width` pixels, each 0x00RRGGBB.
@@ -76,19 +77,19 @@ pub(super) fn pack(pixels: &[u32], width: usize) -> Vec<u8> {
     packed
 }
 
-/// How far both are the same.
+/// Returns the length of the common prefix.
 fn common(one: &[u32], other: &[u32]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// Pixels that are no repetition, since the last operation.
+/// Pixels since the last operation that are not a repetition.
 struct Literals {
     kind: u8,
     start: usize,
 }
 
 impl Literals {
-    /// Writes those up to the end of `pixels`.
+    /// Writes the pixels up to the end of `pixels`.
     fn flush(&self, packed: &mut Vec<u8>, colors: &Colors, pixels: &[u32]) {
         let literals = &pixels[self.start..];
         if literals.is_empty() {
@@ -120,14 +121,15 @@ fn operation(packed: &mut Vec<u8>, kind: u8, length: usize) {
     }
 }
 
-/// The colours of a strip: a table without deletions, and those that are most frequent.
+/// Colours of a strip: a hash table without deletions, and the palette of the most frequent ones.
 struct Colors {
-    /// Colours and how often they are there, later their indices in the palette.
+    /// Colours with their counts, later with their indices in the palette.
     slots: Vec<(u32, u32)>,
     palette: Vec<u32>,
 }
 
-/// So many slots, and half as many colours: a photo has more, and none of them is frequent.
+/// The table counts half as many colours as it has slots. A photo has more colours, none of them
+/// frequent.
 const SLOTS_BITS: u32 = 13;
 const NO_COLOR: u32 = u32::MAX;
 const NO_INDEX: u32 = u32::MAX;
@@ -164,7 +166,8 @@ impl Colors {
         colors
     }
 
-    /// Where a colour is, or the free slot where it would be: half of them are free.
+    /// Returns the slot of a colour, or the free slot where it would be. Half of the slots are
+    /// free.
     fn slot(&self, color: u32) -> usize {
         let mask = self.slots.len() - 1;
         let mut slot = (color.wrapping_mul(0x9E37_79B1) >> (32 - SLOTS_BITS)) as usize;
@@ -179,8 +182,9 @@ impl Colors {
     }
 }
 
-/// Unpacks into all of `pixels`, rows of `width`. `None` when that is not what `packed` holds; then something has been
-/// written to `pixels`. Costs little more than writing them.
+/// Unpacks into all of `pixels`, which has rows of `width`. Returns `None` if `packed` does not
+/// hold exactly these rows. `pixels` may be partly written then. Costs little more than writing the
+/// pixels.
 pub(super) fn unpack(packed: &[u8], width: usize, pixels: &mut [u32]) -> Option<()> {
     let mut packed = Packed { bytes: packed };
     let colors = usize::from(u16::from_le_bytes(packed.take_array()?));
@@ -231,7 +235,7 @@ fn color_of([blue, green, red]: &[u8; 3]) -> u32 {
     u32::from_le_bytes([*blue, *green, *red, 0])
 }
 
-/// What is left to be read.
+/// Bytes that remain to be read.
 struct Packed<'a> {
     bytes: &'a [u8],
 }
@@ -268,13 +272,13 @@ mod tests {
     fn plain_rows_take_a_few_bytes() {
         let pixels = [0x00FF_FFFF; WIDTH * 64];
         let packed = pack(&pixels, WIDTH);
-        // The palette of one colour, and one operation.
+        // A palette of one colour, and one operation.
         assert_eq!(packed.len(), 2 + 3 + 4);
         assert!(unpacked(&packed, pixels.len()).unwrap() == pixels);
     }
 
     #[test]
-    fn rows_that_are_as_the_one_above_cost_nothing_more() {
+    fn repeated_rows_cost_one_operation() {
         let row: Vec<u32> = (0..WIDTH as u32).map(|x| x * 0x01_0305).collect();
         let one = pack(&row, WIDTH);
         let many = pack(&row.repeat(64), WIDTH);
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn more_colors_than_a_palette_are_kept_as_they_are() {
+    fn colors_beyond_the_palette_are_stored_uncompressed() {
         let pixels: Vec<u32> = (0..WIDTH as u32 * 500).map(|n| n * 7919 % 0x0100_0000).collect();
         let packed = pack(&pixels, WIDTH);
         assert!(packed.len() <= pixels.len() * 3 + 1_000);
@@ -291,8 +295,8 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_of_a_rare_color_is_packed_in_one_go() {
-        // 300 colours that are more frequent, each in runs, and one that is not in the palette.
+    fn a_long_run_of_a_rare_color_is_packed_at_once() {
+        // 300 frequent colours in runs, and one that is not in the palette.
         let mut pixels: Vec<u32> = (0..300).flat_map(|n| [n; 90]).collect();
         pixels.extend([0x00AA_AAAA; 80]);
         pixels.extend((0..20_000).map(|n| n % 5_000 + 1_000));
@@ -308,7 +312,7 @@ mod tests {
         }
     }
 
-    /// Rows as pages have them: stretches of few colours, and repeated rows.
+    /// Generates rows like those of pages: runs of a few colours, and repeated rows.
     fn page() -> impl Strategy<Value = Vec<u32>> {
         let stretch = (0_u32..12, 0_u32..3, 1_usize..70);
         let row = prop::collection::vec(stretch, 1..12);
@@ -330,17 +334,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_packed_is_unpacked(pixels in page()) {
+        fn unpacking_restores_the_pixels(pixels in page()) {
             let packed = pack(&pixels, WIDTH);
             prop_assert!(unpacked(&packed, pixels.len()) == Some(pixels.clone()));
-            // Cut anywhere, it is not taken for the whole.
+            // A truncated strip must be rejected at every length.
             for end in 0..packed.len() {
                 prop_assert!(unpacked(&packed[..end], pixels.len()).is_none());
             }
         }
 
         #[test]
-        fn anything_is_pixels_or_nothing(packed in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_never_panic(packed in prop::collection::vec(any::<u8>(), 0..200)) {
             unpacked(&packed, WIDTH * 8);
         }
     }

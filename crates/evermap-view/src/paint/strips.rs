@@ -1,41 +1,41 @@
 //! Strips: painted rows of a page, compressed.
 //!
-//! A strip is 64 rows over the whole width of the layout, each pixel four bytes (blue, green, red, 0: what a window takes),
-//! packed on its own ([`strip_codec`]). The first frame of a kept page is copied from strips, without touching its commands
-//! or any font.
+//! A strip is 64 rows of the layout's width. Each pixel has four bytes (blue, green, red, 0), the
+//! format of window systems. Each strip is packed separately ([`strip_codec`]). The first frame of
+//! a stored page is copied from strips, without reading its commands or any font.
 //!
-//! Little-endian: magic `EVMSTRIP`, format version, width, number of strips, zero (4 bytes each); then for each strip
-//! where it begins and how long it is (4 bytes each); then the strips.
+//! Little-endian: magic `EVMSTRIP`, format version, width, number of strips, zero (4 bytes each).
+//! Then offset and length of each strip (4 bytes each). Then the strips.
 
 use super::strip_codec;
 use crate::page::{AlignedBytes, Guarded};
 use crate::{Result, ViewError};
 
-/// Rows in a strip. The last one of a page is padded with its background.
+/// Rows in a strip. The last strip of a page is padded with its background.
 pub const STRIP_ROWS: u32 = 64;
 const MAGIC: &[u8; 8] = b"EVMSTRIP";
 const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 24;
 
-/// Strips, in memory that somebody else keeps.
+/// Strips in memory owned by the caller.
 #[derive(Clone, Copy)]
 pub struct Strips<'a> {
     bytes: &'a [u8],
     width: u32,
     count: u32,
-    /// Verifies what is used, if the bytes may be damaged.
+    /// Verifies ranges before their use, if the bytes may be damaged.
     guard: Option<&'a Guarded>,
 }
 
 impl<'a> Strips<'a> {
-    /// The strips in `bytes`. Looks at the header only.
+    /// Returns the strips in `bytes`. Checks only the header.
     ///
     /// # Errors
-    /// When they are no strips of a format that this build knows.
+    /// Fails if the bytes are not strips of a format that this build can read.
     pub fn new(bytes: &'a [u8]) -> Result<Strips<'a>> {
-        let invalid = |why: &str| ViewError::InvalidPage(format!("its painted rows: {why}"));
+        let invalid = |why: &str| ViewError::InvalidPage(format!("painted rows: {why}"));
         if bytes.get(..8) != Some(MAGIC) {
-            return Err(invalid("they do not begin as they should"));
+            return Err(invalid("the magic number is wrong"));
         }
         let strips = Strips {
             bytes,
@@ -44,42 +44,42 @@ impl<'a> Strips<'a> {
             guard: None,
         };
         if number(bytes, 8) != Some(VERSION) {
-            return Err(invalid("another format"));
+            return Err(invalid("unknown format version"));
         }
         let table = HEADER_BYTES as u64 + 8 * u64::from(strips.count);
         if strips.width == 0 || table > bytes.len() as u64 {
-            return Err(invalid("they are cut"));
+            return Err(invalid("they are truncated"));
         }
         Ok(strips)
     }
 
-    /// The strips in bytes that are verified when they are used, and the header now.
+    /// Returns strips in bytes that are verified at their first use. Verifies the header now.
     ///
     /// # Errors
-    /// When the header is damaged, or they are no strips of a format that this build knows.
+    /// Fails if the header is damaged or has an unknown format.
     pub(crate) fn guarded(guard: &'a Guarded) -> Result<Strips<'a>> {
         let bytes = guard.bytes();
-        if !guard.is_good(0..HEADER_BYTES.min(bytes.len())) {
-            let why = guard.damage().unwrap_or("the header of its painted rows is damaged");
+        if !guard.verify(0..HEADER_BYTES.min(bytes.len())) {
+            let why = guard.damage().unwrap_or("the header of the painted rows is damaged");
             return Err(ViewError::InvalidPage(why.to_string()));
         }
         Ok(Strips { guard: Some(guard), ..Strips::new(bytes)? })
     }
 
-    /// How many there are, from the top of the page.
+    /// Returns the number of strips. They start at the top of the page.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Pixels a row.
+    /// Returns the width in pixels.
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// The pixels of a strip, into `pixels`, which has the room of one.
+    /// Unpacks a strip into `pixels`, which must have the size of one strip.
     ///
     /// # Errors
-    /// When the strip is not there or damaged; then `pixels` is not to be used.
+    /// Fails if the strip does not exist or is damaged. `pixels` must not be used then.
     pub fn unpack(&self, strip: u32, pixels: &mut [u32]) -> Result<()> {
         let invalid = || ViewError::InvalidPage(format!("painted strip {strip} is damaged"));
         if strip >= self.count || pixels.len() != self.width as usize * STRIP_ROWS as usize {
@@ -97,7 +97,7 @@ impl<'a> Strips<'a> {
 
     fn verify(&self, range: std::ops::Range<usize>) -> Result<()> {
         match self.guard {
-            Some(guard) if !guard.is_good(range) => {
+            Some(guard) if !guard.verify(range) => {
                 let why = guard.damage().unwrap_or("a painted strip is damaged");
                 Err(ViewError::InvalidPage(why.to_string()))
             }
@@ -106,19 +106,19 @@ impl<'a> Strips<'a> {
     }
 }
 
-/// Packs strips, from the top of the page on.
+/// Packs strips, from the top of the page.
 pub struct StripPacker {
     width: u32,
     packed: Vec<Vec<u8>>,
 }
 
 impl StripPacker {
-    /// For rows of `width` pixels.
+    /// Creates a packer for rows of `width` pixels.
     pub fn new(width: u32) -> StripPacker {
         StripPacker { width, packed: Vec::new() }
     }
 
-    /// Adds the next strips: whole ones, in order.
+    /// Adds the next strips. Ignores an incomplete strip at the end.
     pub fn push(&mut self, pixels: &[u32]) {
         let strip = self.width as usize * STRIP_ROWS as usize;
         for pixels in pixels.chunks_exact(strip) {
@@ -126,12 +126,12 @@ impl StripPacker {
         }
     }
 
-    /// How many there are so far.
+    /// Returns the number of strips so far.
     pub fn count(&self) -> u32 {
         self.packed.len() as u32
     }
 
-    /// The strips as they are kept.
+    /// Returns the strips in their stored form.
     pub fn finish(self) -> AlignedBytes {
         let table = HEADER_BYTES + 8 * self.packed.len();
         let length = table + self.packed.iter().map(Vec::len).sum::<usize>();

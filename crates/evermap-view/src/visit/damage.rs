@@ -1,6 +1,6 @@
-//! What damage in a store does to visits: any byte of a kept page, its fonts and its images may change, and no visit shows
-//! wrong pixels. The engine is a stand-in that says what the real one would: it sends the fonts and images that the store does not
-//! have in a good state.
+//! Tests visits of damaged stores. Any byte of a stored page, its fonts and its images may change,
+//! and no visit may show wrong pixels. A mock engine replaces the real one. Like the real one, it
+//! sends the fonts and images that the store lacks or has damaged.
 #![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::fs::OpenOptions;
@@ -17,42 +17,42 @@ use crate::manifest::Resource;
 use crate::page::{PageSize, Recorder};
 use crate::paint::Area;
 use crate::protocol::Answer;
-use crate::{fetch::Stamp, run_engine::stand_in};
+use crate::{fetch::Stamp, run_engine::mock_engine};
 
 #[path = "../../tests/support/random.rs"]
 mod random;
 use random::{Random, variable};
 
 const LAYOUT: Layout = Layout { width: 96, height: 96, scale: 1.0 };
-/// More than the rows that are kept as strips in these tests would hide the commands behind them.
+/// Higher than the strips that these tests store, so that commands below them are painted.
 const ROWS: u32 = 160;
 
-/// A store on a file system whose flushes cost nothing, where there is one.
-struct Place {
+/// A store, in shared memory where possible, because flushes are free there.
+struct Fixture {
     _directory: tempfile::TempDir,
     store: Store,
     target: Target,
-    right: Vec<u32>,
+    expected: Vec<u32>,
 }
 
-impl Place {
-    fn new() -> Place {
+impl Fixture {
+    fn new() -> Fixture {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let store = Store::open_or_create(directory.path().join("store")).unwrap();
         let target = Target::of_url(Url::parse("https://example.org/page").unwrap());
-        stand_in(Some(Box::new(lay_out)));
-        let mut place = Place { _directory: directory, store, target, right: Vec::new() };
-        let mut visit = place.visit(&VisitOptions::default()).unwrap();
-        place.right = paint(&visit).unwrap();
-        assert_eq!(visit.keep(&place.store, &mut Painter::new()).unwrap(), None);
-        place
+        mock_engine(Some(Box::new(lay_out)));
+        let mut fixture = Fixture { _directory: directory, store, target, expected: Vec::new() };
+        let mut visit = fixture.visit(&VisitOptions::default()).unwrap();
+        fixture.expected = paint(&visit).unwrap();
+        assert_eq!(visit.save(&fixture.store, &mut Painter::new()).unwrap(), None);
+        fixture
     }
 
     fn visit(&self, options: &VisitOptions) -> Result<Visit> {
         visit(&self.target, LAYOUT, Some(&self.store), options, &|_| ())
     }
 
-    /// The objects whose damage is tried, and their files.
+    /// Returns the files of the objects to damage.
     fn files(&self) -> Vec<PathBuf> {
         let names = self.store.list().unwrap().into_iter();
         let kept = names.filter(|name| {
@@ -68,24 +68,25 @@ impl Place {
         files
     }
 
-    /// One visit as the command makes it: painted, made anew if what is kept is damaged, kept. Gives whether it was warm.
-    fn render(&self, options: &VisitOptions, words: &str) -> bool {
+    /// Makes one visit as the command does: paints the page, lays it out again if the stored data
+    /// is damaged, and stores it. Returns true if the visit was warm.
+    fn render(&self, options: &VisitOptions, label: &str) -> bool {
         let mut options = options.clone();
         let (mut visit, pixels) = loop {
-            let visit = self.visit(&options).unwrap_or_else(|error| panic!("{words}: {error}"));
+            let visit = self.visit(&options).unwrap_or_else(|error| panic!("{label}: {error}"));
             match paint(&visit) {
                 Ok(pixels) => break (visit, pixels),
-                Err(error) if error.is_flaw() && visit.warm => options.cold = true,
-                Err(error) => panic!("{words}: {error}"),
+                Err(error) if error.is_damage() && visit.warm => options.cold = true,
+                Err(error) => panic!("{label}: {error}"),
             }
         };
         assert!(
-            pixels == self.right,
-            "wrong pixels after {words}, {options:?}: {:?}",
+            pixels == self.expected,
+            "wrong pixels after {label}, {options:?}: {:?}",
             visit.reasons
         );
-        let kept = visit.keep(&self.store, &mut Painter::new());
-        assert_eq!(kept.unwrap_or_else(|error| panic!("{words}: {error}")), None);
+        let kept = visit.save(&self.store, &mut Painter::new());
+        assert_eq!(kept.unwrap_or_else(|error| panic!("{label}: {error}")), None);
         visit.warm
     }
 }
@@ -112,7 +113,7 @@ fn font() -> Option<Vec<u8>> {
     found
 }
 
-/// What the engine makes of the page.
+/// Returns the mock engine's output for the page.
 fn lay_out(request: &Request) -> Result<Made> {
     let window = (LAYOUT.width, LAYOUT.height);
     let size = PageSize { width: LAYOUT.width, height: ROWS, window, scale: 1.0 };
@@ -156,7 +157,7 @@ fn lay_out(request: &Request) -> Result<Made> {
     let store = request.store.as_ref().map(|path| Store::open(path).unwrap());
     let mut parts = recorded.parts;
     parts.retain(|part| {
-        !store.as_ref().is_some_and(|store| keep::has_part(store, part.kind, &part.hash))
+        !store.as_ref().is_some_and(|store| page_store::has_part(store, part.kind, &part.hash))
     });
     Ok(Made {
         answer: Answer {
@@ -176,15 +177,16 @@ fn lay_out(request: &Request) -> Result<Made> {
     })
 }
 
-/// A change of a file's bytes.
+/// A change of bytes in a file.
 struct Damage {
     offset: u64,
     old: Vec<u8>,
-    words: String,
+    label: String,
 }
 
 impl Damage {
-    /// Half of them where something stands, a quarter in the first page: a file is mostly zeros.
+    /// Makes a random change: half of them in nonzero bytes and a quarter in the first page,
+    /// because most of a file is zeros.
     fn random(file: &PathBuf, random: &mut Random) -> Damage {
         let bytes = std::fs::read(file).unwrap();
         let mut at = random.below(bytes.len());
@@ -205,10 +207,11 @@ impl Damage {
             _ => old.iter().map(|_| random.number() as u8).collect(),
         };
         OpenOptions::new().write(true).open(file).unwrap().write_all_at(&new, at as u64).unwrap();
-        Damage { offset: at as u64, old, words: format!("{kind} at {at} of {}", bytes.len()) }
+        Damage { offset: at as u64, old, label: format!("{kind} at {at} of {}", bytes.len()) }
     }
 
-    /// What no visit used is still there; the next case is about other damage.
+    /// Restores the bytes, because no visit may have used and replaced them. The next case tests
+    /// other damage.
     fn undo(&self, file: &PathBuf) {
         if let Ok(file) = OpenOptions::new().write(true).open(file) {
             file.write_all_at(&self.old, self.offset).unwrap();
@@ -216,18 +219,19 @@ impl Damage {
     }
 }
 
-/// `cases` times: something of a page, a font or an image changes; a visit, and another.
+/// Damages a random page, font or image `cases` times, and visits the page several times after
+/// each.
 fn damage_by_chance(cases: u64) {
     let seed = variable("EVERMAP_SEED", 20_261_124);
     println!("{cases} cases; EVERMAP_SEED={seed}");
-    let place = Place::new();
+    let fixture = Fixture::new();
     let mut random = Random(seed | 1);
     let (mut renders, mut warm) = (0, 0);
     for case in 0..cases {
-        let files = place.files();
+        let files = fixture.files();
         let file = &files[random.below(files.len())];
         let damage = Damage::random(file, &mut random);
-        let words = format!("case {case}: {}", damage.words);
+        let label = format!("case {case}: {}", damage.label);
         let standard = VisitOptions::default();
         let block = VisitOptions { layers: Layers::Block, ..standard.clone() };
         let first = match random.below(5) {
@@ -236,24 +240,26 @@ fn damage_by_chance(cases: u64) {
             3 => VisitOptions { cold: true, ..standard.clone() },
             _ => VisitOptions { reload: true, ..standard.clone() },
         };
-        place.render(&first, &words);
-        // The next visit is whole.
-        warm += u64::from(place.render(&standard, &words));
+        fixture.render(&first, &label);
+        // The next visit must succeed as well.
+        warm += u64::from(fixture.render(&standard, &label));
         let again = first.cold || first.reload;
-        let from_commands = place.render(&block, &words);
+        let from_commands = fixture.render(&block, &label);
         if first.layers == Layers::Block || again {
-            // What that visit used was good, or was made anew.
-            assert!(from_commands, "{words}: the next visit is not warm");
+            // The previous visit found its data intact or replaced it.
+            assert!(from_commands, "{label}: the next visit is not warm");
         }
         renders += 3;
         let whole =
-            visit_whole(&place.target, LAYOUT, Some(&place.store), &standard, &|_| ()).unwrap();
+            visit_verified(&fixture.target, LAYOUT, Some(&fixture.store), &standard, &|_| ())
+                .unwrap();
         whole.page.verify().unwrap();
         damage.undo(file);
         if !whole.warm {
-            // It was laid out and is not kept: what is damaged is still there, and goes with the next case.
+            // `visit_verified` laid the page out but did not store it. Store it now to replace the
+            // damaged data before the next case.
             let mut whole = whole;
-            assert_eq!(whole.keep(&place.store, &mut Painter::new()).unwrap(), None);
+            assert_eq!(whole.save(&fixture.store, &mut Painter::new()).unwrap(), None);
         }
     }
     println!("{renders} renders, {warm} of {cases} second visits warm");
@@ -264,12 +270,13 @@ fn no_changed_byte_of_a_page_a_font_or_an_image_shows_wrong_pixels() {
     damage_by_chance(variable("EVERMAP_DAMAGES", 3_400));
 }
 
-/// All bits of the root's part of the first page: nothing is painted from a page whose root is damaged.
+/// Flips every bit of the root's part of the first page. A page with a damaged root is never
+/// painted.
 #[test]
 fn no_flipped_bit_of_a_pages_root_is_followed() {
-    let place = Place::new();
-    let name = keep::page_name(&place.target.url, LAYOUT);
-    let file = place.store.path().join("objects").join(place.store.info(&name).unwrap().uuid);
+    let fixture = Fixture::new();
+    let name = page_store::page_name(&fixture.target.url, LAYOUT);
+    let file = fixture.store.path().join("objects").join(fixture.store.info(&name).unwrap().uuid);
     let file = OpenOptions::new().read(true).write(true).open(file).unwrap();
     let mut refused = 0;
     for bit in 0..(4096 - 3072) * 8_u64 {
@@ -277,49 +284,50 @@ fn no_flipped_bit_of_a_pages_root_is_followed() {
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
         file.write_all_at(&[byte[0] ^ 1 << (bit % 8)], at).unwrap();
-        let found = Found::open(&place.store, &place.target.url, LAYOUT);
+        let found = StoredPage::open(&fixture.store, &fixture.target.url, LAYOUT);
         refused += u64::from(found.is_err());
         file.write_all_at(&byte, at).unwrap();
     }
     assert_eq!(refused, (4096 - 3072) * 8);
-    assert!(place.render(&VisitOptions::default(), "nothing"));
+    assert!(fixture.render(&VisitOptions::default(), "nothing"));
 }
 
-/// All bits of the root itself, with a checksum that is right: lengths and addresses are bounded before they are followed.
+/// Flips every bit of the root itself and updates its checksum. Lengths and addresses must be
+/// checked before use.
 #[test]
 fn no_bit_of_a_root_leads_out_of_its_object() {
-    let place = Place::new();
-    let name = keep::page_name(&place.target.url, LAYOUT);
-    let bits = size_of::<keep::KeptPage>() * 8;
+    let fixture = Fixture::new();
+    let name = page_store::page_name(&fixture.target.url, LAYOUT);
+    let bits = size_of::<page_store::PageRoot>() * 8;
     let mut painted = 0;
     for bit in 0..bits {
         let flip = || {
-            let mut session = place.store.write_raw(&name).unwrap();
+            let mut session = fixture.store.write_raw(&name).unwrap();
             let root = session.root().address;
-            // SAFETY: the root's bytes belong to this session, and nothing else refers to them. What the
-            // object holds then is what this test is about: it is opened by code that checks it.
+            // SAFETY: the root's bytes belong to this session, and nothing else refers to them. The
+            // object is only opened by code that checks the root before it follows its addresses.
             unsafe { *root.add(bit / 8) ^= 1 << (bit % 8) };
             session.commit().unwrap();
             session.close().unwrap();
         };
         flip();
-        if let Ok(found) = Found::open(&place.store, &place.target.url, LAYOUT)
+        if let Ok(found) = StoredPage::open(&fixture.store, &fixture.target.url, LAYOUT)
             && found.manifest().is_ok()
             && let Ok(page) = found.page(true)
         {
-            // A bit that no reader uses: what is painted is right.
+            // A bit that no reader uses: the pixels must be right.
             let page = Arc::new(page);
             let mut pixels = vec![0; (LAYOUT.width * ROWS) as usize];
             let area = Area { left: 0, top: 0, width: LAYOUT.width, height: ROWS };
             if Painter::new().paint(&page, area, &mut pixels).is_ok() {
-                assert!(pixels == place.right, "bit {bit}");
+                assert!(pixels == fixture.expected, "bit {bit}");
                 painted += 1;
             }
         }
         flip();
     }
-    // The vector's capacity, and lengths that differ in the padding.
+    // The vector's capacity, and lengths that differ only in the padding.
     println!("{painted} of {bits} bits are not used by a reader");
     assert!(painted < 96, "what a reader uses is checked");
-    assert!(place.render(&VisitOptions::default(), "nothing"));
+    assert!(fixture.render(&VisitOptions::default(), "nothing"));
 }

@@ -88,16 +88,16 @@ impl Stage {
 /// The window's end of a visit that is under way.
 pub struct Waiting {
     report: Box<dyn Fn(Stage) + Send + Sync>,
-    given_up: Arc<AtomicBool>,
+    cancelled: Arc<AtomicBool>,
 }
 
 impl Waiting {
-    /// Reports are handed to `report`; `given_up` is set when nobody waits any longer.
+    /// Reports are handed to `report`; `cancelled` is set when nobody waits any longer.
     pub fn new(
         report: impl Fn(Stage) + Send + Sync + 'static,
-        given_up: Arc<AtomicBool>,
+        cancelled: Arc<AtomicBool>,
     ) -> Waiting {
-        Waiting { report: Box::new(report), given_up }
+        Waiting { report: Box::new(report), cancelled }
     }
 
     /// For a visit that nobody watches.
@@ -111,8 +111,8 @@ impl Waiting {
     }
 
     /// Whether the user stopped the visit, went elsewhere or closed the window: what is returned then is thrown away.
-    pub fn given_up(&self) -> bool {
-        self.given_up.load(Ordering::Relaxed)
+    pub fn cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
     }
 }
 

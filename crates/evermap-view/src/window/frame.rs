@@ -65,7 +65,7 @@ impl Frame {
 
     fn draw_page(&mut self, canvas: &mut Canvas<'_>, state: &State, shown: &Shown) -> Result<()> {
         // Text that was looked for, or a link, can have met damage since the last frame.
-        shown.page.flaw().map_or(Ok(()), Err)?;
+        shown.page.damage().map_or(Ok(()), Err)?;
         let page = state.geometry.page;
         // Always as wide as it was laid out: rows that are kept can be copied, whatever size the window has by now.
         let width = shown.page.block().size().window.0.clamp(1, WIDTH_MAX);

@@ -219,7 +219,7 @@ impl State {
     pub(super) fn unpaintable(&mut self, error: &ViewError) {
         let Some(shown) = self.shown() else { return };
         let (address, warm) = (shown.url.clone(), shown.warm);
-        if warm && error.is_flaw() {
+        if warm && error.is_damage() {
             let place = self.place();
             self.content = Content::Nothing;
             if self.loading.is_none() {

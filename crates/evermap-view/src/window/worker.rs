@@ -65,7 +65,7 @@ struct Asked {
 }
 
 struct Running {
-    given_up: Arc<AtomicBool>,
+    cancelled: Arc<AtomicBool>,
     shown: Sender<()>,
     is_shown: bool,
     thread: JoinHandle<()>,
@@ -84,13 +84,13 @@ impl Workers {
     pub(crate) fn visit(&mut self, number: u64, address: String, layout: Layout, reuse: Reuse) {
         self.running.retain(|_, running| !running.thread.is_finished());
         let asked = self.asked.clone();
-        let given_up = Arc::new(AtomicBool::new(false));
+        let cancelled = Arc::new(AtomicBool::new(false));
         let (shown, is_shown) = channel();
-        let told = given_up.clone();
+        let told = cancelled.clone();
         let work = move || asked.work(number, &address, layout, reuse, told, &is_shown);
         match Builder::new().name("visit".to_string()).spawn(work) {
             Ok(thread) => {
-                let running = Running { given_up, shown, is_shown: false, thread };
+                let running = Running { cancelled, shown, is_shown: false, thread };
                 self.running.insert(number, running);
             }
             Err(error) => {
@@ -104,7 +104,7 @@ impl Workers {
     /// Nobody waits for this visit any longer.
     pub(crate) fn give_up(&mut self, number: u64) {
         if let Some(running) = self.running.remove(&number) {
-            running.given_up.store(true, Ordering::Relaxed);
+            running.cancelled.store(true, Ordering::Relaxed);
         }
     }
 
@@ -125,7 +125,7 @@ impl Workers {
     /// Gives up on what is still waited for, and waits for what pages that were shown have still to do.
     pub(crate) fn finish(self) {
         for running in self.running.into_values() {
-            running.given_up.store(true, Ordering::Relaxed);
+            running.cancelled.store(true, Ordering::Relaxed);
             drop(running.shown);
             if running.is_shown {
                 _ = running.thread.join();
@@ -141,12 +141,12 @@ impl Asked {
         address: &str,
         layout: Layout,
         reuse: Reuse,
-        given_up: Arc<AtomicBool>,
+        cancelled: Arc<AtomicBool>,
         is_shown: &Receiver<()>,
     ) {
         let outlet = self.outlet.clone();
         let report = move |stage: Stage| outlet.send(Event::Progress { number, stage });
-        let waiting = Waiting::new(report, given_up);
+        let waiting = Waiting::new(report, cancelled);
         let (result, after) = split(self.ask(address, layout, reuse, &waiting));
         // The page's first frame is to have all its text.
         self.ask_for_font();
@@ -214,7 +214,7 @@ mod tests {
     impl Browse for Pages {
         fn visit(&self, address: &str, layout: Layout, _: Reuse, w: &Waiting) -> Result<Visit> {
             w.progress(Stage::new("looking"));
-            while address == "slow" && !w.given_up() {
+            while address == "slow" && !w.cancelled() {
                 std::thread::yield_now();
             }
             assert_ne!(address, "broken", "what the test does");

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use evermap::Store;
 use evermap_view::paint::Painter;
-use evermap_view::{Layout, visit_whole};
+use evermap_view::{Layout, visit_verified};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -102,8 +102,8 @@ impl Prefetch {
         let options = self.visiting.options();
         let (mut built, mut reasons, mut missing) = (0, Vec::new(), 0);
         for layout in self.layouts() {
-            let mut visit = visit_whole(&target, layout, Some(store), &options, &|_| ())?;
-            if let Some(why) = visit.keep(store, &mut Painter::new())? {
+            let mut visit = visit_verified(&target, layout, Some(store), &options, &|_| ())?;
+            if let Some(why) = visit.save(store, &mut Painter::new())? {
                 return Err(Failure::Usage(format!("it can't be kept: {why}")));
             }
             // The page is kept as it is if what it lacks can't be asked for.

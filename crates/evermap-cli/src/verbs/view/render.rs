@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use evermap::Store;
 use evermap_view::paint::{Area, Page, Painter, Pixels};
-use evermap_view::{Layout, Target, ViewError, Visit, keep, page::PartKind, visit, visit_whole};
+use evermap_view::{
+    Layout, Target, ViewError, Visit, page::PartKind, page_store, visit, visit_verified,
+};
 use serde::Serialize;
 
 use super::common::Visiting;
@@ -102,8 +104,8 @@ impl Render {
         // A large picture is painted while it is written, and what is written can't be taken back: so all of the page
         // is verified first.
         let in_pieces = self.full && !self.timing;
-        let visiting = if in_pieces { visit_whole } else { visit };
-        let mut flaw = None;
+        let visiting = if in_pieces { visit_verified } else { visit };
+        let mut damage = None;
         let (mut visit, mut painter, opened, pixels) = loop {
             let visit = visiting(&target, layout, store.as_ref().ok(), &options, &|_| ())?;
             let opened = Instant::now();
@@ -114,17 +116,17 @@ impl Render {
             match rows(&mut painter, &visit.page, layout.width, 0, height(&visit.page)) {
                 Ok(pixels) => break (visit, painter, opened, Some(pixels)),
                 // What is kept of the page is damaged, or was removed: it is made anew.
-                Err(error) if error.is_flaw() && visit.warm => {
+                Err(error) if error.is_damage() && visit.warm => {
                     options.cold = true;
-                    flaw = Some(error);
+                    damage = Some(error);
                 }
                 Err(error) => return Err(error.into()),
             }
         };
         let painted = (Instant::now(), monotonic_ns());
         visit.painted();
-        if let Some(flaw) = &flaw {
-            visit.made_anew(flaw);
+        if let Some(damage) = &damage {
+            visit.set_repair_reason(damage);
         }
         let height = height(&visit.page);
         if let Some(output) = &self.output {
@@ -133,7 +135,7 @@ impl Render {
         }
         if let (Ok(store), true) = (&store, self.visiting.keeps() && !self.full) {
             // That it can't be noted costs the next visit some time, and this one nothing.
-            if visit.note_slowness(store).unwrap_or(false) {
+            if visit.note_slow_disk(store).unwrap_or(false) {
                 visit.reasons.push(
                     "from this disk laying it out is quicker, and is what is done next".to_string(),
                 );
@@ -145,9 +147,9 @@ impl Render {
         }
         let keep_start = Instant::now();
         let mut not_kept = store.as_ref().err().cloned();
-        if let (true, true, Ok(store)) = (visit.is_to_be_kept(), self.visiting.keeps(), &store) {
+        if let (true, true, Ok(store)) = (visit.has_unsaved_page(), self.visiting.keeps(), &store) {
             not_kept =
-                visit.keep(store, &mut painter).unwrap_or_else(|error| Some(error.to_string()));
+                visit.save(store, &mut painter).unwrap_or_else(|error| Some(error.to_string()));
         }
         let mut report = Report::of(&visit, &target, layout, height);
         report.keep_ms = keep_start.elapsed().as_secs_f64() * 1e3;
@@ -294,16 +296,16 @@ impl Sizes {
         let Some(store) = store else { return sizes };
         let mut seen = std::collections::HashSet::new();
         for part in block.parts().filter(|part| seen.insert(part.hash)) {
-            let bytes = keep::part_bytes(store, part.kind, part.hash).unwrap_or(0);
+            let bytes = page_store::part_bytes(store, part.kind, part.hash).unwrap_or(0);
             match part.kind {
                 PartKind::Font => sizes.font_bytes += bytes,
                 PartKind::Image => sizes.image_bytes += bytes,
             }
         }
-        if let Ok(found) = keep::Found::open(store, &target.key(), layout) {
+        if let Ok(found) = page_store::StoredPage::open(store, &target.key(), layout) {
             sizes.strip_bytes = found.sizes().1;
         }
-        if let Some(document) = keep::document(store, &target.url) {
+        if let Some(document) = page_store::document(store, &target.url) {
             sizes.document_bytes = document.block_bytes();
         }
         sizes

@@ -1,17 +1,18 @@
-//! The objects of a page in a store.
+//! Stores the objects of a page.
 //!
-//! | object | what | shared by |
+//! | object | content | shared by |
 //! |---|---|---|
-//! | `page-SLUG-WIDTHxHEIGHTxSCALE-HASH` | [`KeptPage`]: manifest, page block, strips | - |
+//! | `page-SLUG-WIDTHxHEIGHTxSCALE-HASH` | [`PageRoot`]: manifest, page block, strips | - |
 //! | `page-SLUG-HASH.document` | `evermap_dom::Document`: the tables | the layouts of one address |
-//! | `font-HASH` | [`KeptPart`]: a font file | all pages |
-//! | `image-HASH` | [`KeptPart`]: decoded pixels | all pages |
-//! | `page-….slow` | [`SlowPage`]: that this disk is too slow for this page | - |
-//! | `page-….retry` | [`RetryNote`]: that missing resources were asked for again | - |
+//! | `font-HASH` | [`PartRoot`]: a font file | all pages |
+//! | `image-HASH` | [`PartRoot`]: decoded pixels | all pages |
+//! | `page-….slow` | [`SlowPage`]: reading this page from this disk is too slow | - |
+//! | `page-….retry` | [`RetryNote`]: when missing resources were last requested again | - |
 //!
-//! SLUG is the end of the address, for people; HASH the beginning of a BLAKE3: of the address, or of the content. All
-//! that a page needs appears in one batch, or nothing.
-// The derive writes `unsafe impl`s after checking the layout at compile time; nothing else here is.
+//! SLUG is the end of the address, for people. HASH is the beginning of the BLAKE3 hash of the
+//! address or of the content. All objects that a page needs appear in one batch, or none does.
+// The derive writes `unsafe impl`s after checking the layout at compile time. This file has no
+// other unsafe code.
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
@@ -23,61 +24,63 @@ use evermap::{Build, Built, Error, PVec, Persist, Slot, Snapshot, Store};
 use evermap_dom::{Document, NewBlock};
 use url::Url;
 
-use crate::kept_object::{self, Unusable};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::page::{Block, PageBytes, Part, PartKind};
 use crate::paint::{Page, Parts, SharedBytes};
+use crate::stored_object::{self, Unusable};
 use crate::target::Target;
 use crate::{Result, ViewError};
 
-/// The parts of a kept page, see [`KeptPage::part`].
+/// Indices of the parts of a stored page, see [`PageRoot::part`].
 const BLOCK: usize = 0;
 const STRIPS: usize = 1;
 const MANIFEST: usize = 2;
-/// They begin at multiples of this.
+/// Alignment of the parts, in bytes.
 const ALIGNMENT: usize = 8;
-/// Letters of an address that a name shows.
+/// Maximum number of characters of an address in an object's name.
 const SLUG_MAX: usize = 40;
 
-/// A laid-out page, as the root of an object. One block for everything: an object of one block is made to measure.
+/// Root of the object of a laid-out page. All parts share one vector, because an object with a
+/// single block has no slack.
 #[derive(Persist)]
 #[persist(name = "EvermapPage")]
 #[repr(C)]
-pub struct KeptPage {
+pub struct PageRoot {
     /// Bytes of the page block, of the strips (0 without any), and of the manifest.
     lengths: [u64; 3],
-    /// These three, each from a multiple of 8 on. The manifest is a [`Manifest`] as JSON.
+    /// Page block, strips and manifest, each padded to a multiple of 8 bytes. The manifest is a
+    /// [`Manifest`] as JSON.
     parts: PVec<u8>,
 }
 
-/// A font file or an image's pixels, as the root of an object.
+/// Root of the object of a font file or of an image's pixels.
 #[derive(Persist)]
 #[persist(name = "EvermapPart")]
 #[repr(C)]
-pub struct KeptPart {
+pub struct PartRoot {
     bytes: PVec<u8>,
 }
 
-/// That showing a page from what is kept of it took longer than laying it out, as the root of an object: it is large, and
-/// lies on a slow disk.
+/// Root of a note that reading the stored page took longer than laying it out. This happens to
+/// large pages on slow disks.
 #[derive(Clone, Copy, Debug, PartialEq, Persist)]
 #[persist(name = "EvermapSlowPage")]
 #[repr(C)]
 pub struct SlowPage {
-    /// What the visit took that was warm.
+    /// Duration of the warm visit.
     pub warm_us: u64,
-    /// What the visit took that laid it out.
+    /// Duration of the cold visit.
     pub cold_us: u64,
-    /// When that was noted, nanoseconds since 1970.
+    /// Time of the note, nanoseconds since 1970.
     pub noted_ns: u64,
 }
 
-/// After this long it is tried again: the file may be in memory by then, or on another disk.
+/// Lifetime of the note. By then the file may be in the page cache or on another disk.
 const SLOW_IS_TRUSTED_NS: u64 = 24 * 3_600 * 1_000_000_000;
 
 impl SlowPage {
-    /// What is noted of a page, unless that is too long ago. Costs a look at the catalog.
+    /// Returns the note of a page, or `None` if it has expired. Costs a catalog lookup.
     pub fn of(store: &Store, url: &Url, layout: Layout, now_ns: u64) -> Option<SlowPage> {
         let name = slow_name(url, layout);
         if !store.contains(&name).ok()? {
@@ -87,18 +90,19 @@ impl SlowPage {
         (now_ns.saturating_sub(noted.noted_ns) < SLOW_IS_TRUSTED_NS).then_some(noted)
     }
 
-    /// Notes it.
+    /// Writes the note.
     ///
     /// # Errors
-    /// When the store can't be written.
+    /// Fails if the store can't be written.
     pub fn note(self, store: &Store, url: &Url, layout: Layout) -> Result<()> {
         Ok(store.replace::<SlowPage, _>(&slow_name(url, layout), self)?)
     }
 
-    /// Takes a note back, if there is one, when laying the page out has taken `cold_us`, which is longer than what is kept.
+    /// Removes a note that is wrong: laying the page out took `cold_us`, which is longer than the
+    /// noted warm visit.
     ///
     /// # Errors
-    /// When the store can't be written.
+    /// Fails if the store can't be written.
     pub fn correct(store: &Store, url: &Url, layout: Layout, cold_us: f64) -> Result<()> {
         let name = slow_name(url, layout);
         if !store.contains(&name)? {
@@ -115,24 +119,25 @@ fn slow_name(url: &Url, layout: Layout) -> String {
     format!("{}.slow", page_name(url, layout))
 }
 
-/// That what a page lacks was asked for again without success, as the root of an object.
+/// Root of a note that the missing resources of a page were requested again without success.
 #[derive(Clone, Copy, Debug, PartialEq, Persist)]
 #[persist(name = "EvermapRetry")]
 #[repr(C)]
 pub struct RetryNote {
-    /// When it was asked for last, nanoseconds since 1970.
+    /// Time of the last attempt, nanoseconds since 1970.
     pub tried_ns: u64,
-    /// How often it was asked for.
+    /// Number of attempts.
     pub attempts: u64,
 }
 
-/// The second attempt is made this long after the first; each wait is twice as long as the one before.
+/// Wait between the first and the second attempt. Each later wait is twice as long as the previous
+/// one.
 const RETRY_NS_MIN: u64 = 10 * 1_000_000_000;
-/// No wait is longer.
+/// Longest wait between attempts.
 const RETRY_NS_MAX: u64 = 600 * 1_000_000_000;
 
 impl RetryNote {
-    /// The note of a page. Costs a look at the catalog.
+    /// Returns the note of a page. Costs a catalog lookup.
     pub fn of(store: &Store, url: &Url, layout: Layout) -> Option<RetryNote> {
         let name = retry_name(url, layout);
         if !store.contains(&name).ok()? {
@@ -141,25 +146,25 @@ impl RetryNote {
         Some(*store.read::<RetryNote>(&name).ok()?)
     }
 
-    /// Is it too early for another attempt?
+    /// Returns true if it is too early for another attempt.
     pub fn is_recent(&self, now_ns: u64) -> bool {
         let doublings = self.attempts.saturating_sub(1).min(16);
         let wait_ns = (RETRY_NS_MIN << doublings).min(RETRY_NS_MAX);
         now_ns.saturating_sub(self.tried_ns) < wait_ns
     }
 
-    /// Writes it.
+    /// Writes the note.
     ///
     /// # Errors
-    /// When the store can't be written.
+    /// Fails if the store can't be written.
     pub fn note(self, store: &Store, url: &Url, layout: Layout) -> Result<()> {
         Ok(store.replace::<RetryNote, _>(&retry_name(url, layout), self)?)
     }
 
-    /// Removes the note, if there is one: nothing is missing any more.
+    /// Removes the note, if there is one, because nothing is missing any more.
     ///
     /// # Errors
-    /// When the store can't be written.
+    /// Fails if the store can't be written.
     pub fn forget(store: &Store, url: &Url, layout: Layout) -> Result<()> {
         match store.remove(&retry_name(url, layout)) {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
@@ -172,26 +177,26 @@ fn retry_name(url: &Url, layout: Layout) -> String {
     format!("{}.retry", page_name(url, layout))
 }
 
-/// What belongs to a page and is none, by the end of its name.
+/// Returns true if the object belongs to a page but is not one, judging by the end of its name.
 pub(crate) fn is_companion(name: &str) -> bool {
     COMPANIONS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// The name without what tells a companion of a page from the page.
+/// Removes the ending that distinguishes a companion object from its page.
 pub(crate) fn without_ending(name: &str) -> &str {
     COMPANIONS.iter().fold(name, |name, ending| name.trim_end_matches(ending))
 }
 
 const COMPANIONS: [&str; 3] = [".document", ".slow", ".retry"];
 
-/// What a [`KeptPage`] is built from.
+/// Parts from which a [`PageRoot`] is built.
 #[derive(Clone, Copy)]
 pub struct NewPage<'a> {
-    /// The manifest's JSON.
+    /// Manifest as JSON.
     pub manifest: &'a [u8],
-    /// The page block.
+    /// Page block.
     pub block: &'a [u8],
-    /// The strips.
+    /// Strips.
     pub strips: &'a [u8],
 }
 
@@ -205,7 +210,7 @@ impl NewPage<'_> {
     }
 }
 
-impl Build<NewPage<'_>> for KeptPage {
+impl Build<NewPage<'_>> for PageRoot {
     fn expected_bytes(new: &NewPage<'_>) -> Option<u64> {
         Some(new.bytes() as u64)
     }
@@ -215,7 +220,7 @@ impl Build<NewPage<'_>> for KeptPage {
         slot: Slot<'a, Self>,
     ) -> std::result::Result<Built<'a, Self>, Error> {
         let lengths = new.parts().map(|part| part.len() as u64);
-        slot.write_with(KeptPage { lengths, parts: PVec::new() }, |mut page| {
+        slot.write_with(PageRoot { lengths, parts: PVec::new() }, |mut page| {
             let mut parts = page.fields().parts;
             parts.reserve_exact(new.bytes())?;
             for part in new.parts() {
@@ -228,8 +233,9 @@ impl Build<NewPage<'_>> for KeptPage {
     }
 }
 
-impl KeptPage {
-    /// The page block, the strips, or the manifest; empty if the lengths are not those of the whole.
+impl PageRoot {
+    /// Returns the page block, the strips, or the manifest. Returns an empty slice if the lengths
+    /// exceed the vector.
     fn part(&self, number: usize) -> &[u8] {
         let mut offset = 0_usize;
         for (at, length) in self.lengths.iter().enumerate() {
@@ -244,7 +250,7 @@ impl KeptPage {
     }
 }
 
-impl Build<&[u8]> for KeptPart {
+impl Build<&[u8]> for PartRoot {
     fn expected_bytes(bytes: &&[u8]) -> Option<u64> {
         Some(bytes.len() as u64)
     }
@@ -253,7 +259,7 @@ impl Build<&[u8]> for KeptPart {
         bytes: &[u8],
         slot: Slot<'a, Self>,
     ) -> std::result::Result<Built<'a, Self>, Error> {
-        slot.write_with(KeptPart { bytes: PVec::new() }, |mut part| {
+        slot.write_with(PartRoot { bytes: PVec::new() }, |mut part| {
             let mut field = part.fields().bytes;
             field.reserve_exact(bytes.len())?;
             field.extend_from_slice(bytes)
@@ -261,60 +267,68 @@ impl Build<&[u8]> for KeptPart {
     }
 }
 
-/// A page that was found in a store.
-pub struct Found {
-    snapshot: Arc<Snapshot<KeptPage>>,
+/// A stored page that was opened.
+pub struct StoredPage {
+    snapshot: Arc<Snapshot<PageRoot>>,
     store: Store,
 }
 
-impl Found {
-    /// The page that is kept of an address for a layout, if there is one that this build can read.
+impl StoredPage {
+    /// Opens the page that is stored for this address and layout. The error says why there is none
+    /// that this build can read.
     ///
-    /// Costs an object's opening; touches the manifest only.
-    pub fn open(store: &Store, url: &Url, layout: Layout) -> std::result::Result<Found, String> {
+    /// Costs opening an object, and reads only the manifest.
+    pub fn open(
+        store: &Store,
+        url: &Url,
+        layout: Layout,
+    ) -> std::result::Result<StoredPage, String> {
         let Layout { width, height, scale } = layout;
-        Found::named(store, &page_name(url, layout)).map_err(|why| {
-            why.unwrap_or_else(|| format!("it is not kept for {width} x {height} at scale {scale}"))
+        StoredPage::named(store, &page_name(url, layout)).map_err(|why| {
+            why.unwrap_or_else(|| format!("not stored for {width} x {height} at scale {scale}"))
         })
     }
 
-    /// The page of this name. Without a reason when there is none.
-    pub(crate) fn named(store: &Store, name: &str) -> std::result::Result<Found, Option<String>> {
-        match kept_object::open(store, name, offset_of!(KeptPage, parts)) {
-            Ok(snapshot) => Ok(Found { snapshot: Arc::new(snapshot), store: store.clone() }),
+    /// Opens the page with this object name. Returns `Err(None)` if there is no such object.
+    pub(crate) fn named(
+        store: &Store,
+        name: &str,
+    ) -> std::result::Result<StoredPage, Option<String>> {
+        match stored_object::open(store, name, offset_of!(PageRoot, parts)) {
+            Ok(snapshot) => Ok(StoredPage { snapshot: Arc::new(snapshot), store: store.clone() }),
             Err(Unusable::Missing) => Err(None),
-            Err(Unusable::Damaged(why)) => Err(Some(format!("what is kept is damaged: {why}"))),
+            Err(Unusable::Damaged(why)) => Err(Some(format!("the stored page is damaged: {why}"))),
             Err(Unusable::Store(Error::SchemaMismatch { .. })) => {
-                Err(Some("it was kept by another version of the program".to_string()))
+                Err(Some("stored by another version of the program".to_string()))
             }
             Err(Unusable::Store(error)) => {
-                Err(Some(format!("what is kept can't be read: {error}")))
+                Err(Some(format!("the stored page can't be read: {error}")))
             }
         }
     }
 
-    /// What the page was made from.
+    /// Reads the manifest: the resources that the page was made from.
     ///
     /// # Errors
-    /// When the manifest is damaged, or one of another version.
+    /// Fails if the manifest is damaged or has another version's format.
     pub fn manifest(&self) -> std::result::Result<Manifest, String> {
         let manifest = Piece { snapshot: self.snapshot.clone(), part: MANIFEST };
         manifest
             .verify(0..manifest.bytes().len())
-            .map_err(|why| format!("what is kept is damaged: {why}"))?;
+            .map_err(|why| format!("the stored page is damaged: {why}"))?;
         serde_json::from_slice(manifest.bytes())
             .map_err(|error| format!("its manifest can't be read ({error})"))
     }
 
-    /// Bytes of the page block and of the strips.
+    /// Returns the bytes of the page block and of the strips.
     pub fn sizes(&self) -> (u64, u64) {
         (self.snapshot.lengths[BLOCK], self.snapshot.lengths[STRIPS])
     }
 
-    /// The page, mapped. Costs a look at its header; the rest is verified when it is used.
+    /// Maps the page and checks its header. Other parts are verified at their first use.
     ///
     /// # Errors
-    /// When the block's header is damaged, or the block is none that this build knows.
+    /// Fails if the block's header is damaged or has an unknown format.
     pub fn page(&self, with_strips: bool) -> Result<Page> {
         let piece = |part| Arc::new(Piece { snapshot: self.snapshot.clone(), part });
         let has_strips = with_strips && self.snapshot.lengths[STRIPS] > 0;
@@ -323,9 +337,9 @@ impl Found {
     }
 }
 
-/// Part of a kept page, which stays mapped for as long as this is there.
+/// Part of a stored page. Keeps the object mapped while it exists.
 struct Piece {
-    snapshot: Arc<Snapshot<KeptPage>>,
+    snapshot: Arc<Snapshot<PageRoot>>,
     part: usize,
 }
 
@@ -335,22 +349,22 @@ impl PageBytes for Piece {
     }
 
     fn verify(&self, range: Range<usize>) -> std::result::Result<(), String> {
-        let bytes = self.bytes().get(range).ok_or("a part of it is missing")?;
+        let bytes = self.bytes().get(range).ok_or("a part of the page is missing")?;
         match self.snapshot.verify_bytes(bytes) {
             Ok(true) => Ok(()),
-            Ok(false) => Err("its object has no checksums".to_string()),
+            Ok(false) => Err("the object has no checksums".to_string()),
             Err(error) => Err(error.to_string()),
         }
     }
 }
 
-/// Fonts and images from a store, mapped. Each is compared with its hash when it is loaded.
+/// Maps fonts and images from a store. Each is compared with its hash when it is loaded.
 pub struct StoreParts {
     /// The store.
     pub store: Store,
 }
 
-struct MappedPart(Snapshot<KeptPart>);
+struct MappedPart(Snapshot<PartRoot>);
 
 impl AsRef<[u8]> for MappedPart {
     fn as_ref(&self) -> &[u8] {
@@ -361,15 +375,15 @@ impl AsRef<[u8]> for MappedPart {
 impl Parts for StoreParts {
     fn load(&self, kind: PartKind, hash: &[u8; 32]) -> Result<SharedBytes> {
         let name = part_name(kind, hash);
-        let why = match kept_object::open(&self.store, &name, offset_of!(KeptPart, bytes)) {
+        let why = match stored_object::open(&self.store, &name, offset_of!(PartRoot, bytes)) {
             Ok(part) => {
                 let part = MappedPart(part);
                 if blake3::hash(part.as_ref()) == *hash {
                     return Ok(Arc::new(part));
                 }
-                "its content is not the one that its name stands for".to_string()
+                "its content does not match the hash in its name".to_string()
             }
-            Err(Unusable::Missing) => "there is none".to_string(),
+            Err(Unusable::Missing) => "no such object".to_string(),
             Err(Unusable::Damaged(why)) => why,
             Err(Unusable::Store(error)) => error.to_string(),
         };
@@ -377,13 +391,13 @@ impl Parts for StoreParts {
     }
 }
 
-/// All that is kept of a page.
-pub struct Keep<'a> {
-    /// Its address.
+/// All data to store for a page.
+pub struct PageBatch<'a> {
+    /// The page's address.
     pub url: &'a Url,
-    /// The layout it was made for.
+    /// The layout for which the page was made.
     pub layout: Layout,
-    /// What it was made from.
+    /// The resources from which the page was made.
     pub manifest: &'a Manifest,
     /// The page block.
     pub block: &'a [u8],
@@ -391,17 +405,18 @@ pub struct Keep<'a> {
     pub strips: &'a [u8],
     /// Fonts and images.
     pub parts: &'a [Part],
-    /// The parsed page, unless it is kept already.
+    /// The parsed page, unless it is stored already.
     pub document: Option<NewBlock<'a>>,
 }
 
-impl Keep<'_> {
-    /// Puts it into the store: everything or nothing. Fonts and images that are there and good stay as they are.
+impl PageBatch<'_> {
+    /// Writes everything to the store in one batch, or nothing. Fonts and images that are stored
+    /// undamaged are not written again.
     ///
-    /// Costs one batch: some flushes, and the bytes that are new.
+    /// Costs the flushes of one batch, and writing the new bytes.
     ///
     /// # Errors
-    /// When the store can't be written; then nothing has changed.
+    /// Fails if the store can't be written. Then nothing has changed.
     pub fn commit(&self, store: &Store) -> Result<()> {
         let manifest = serde_json::to_vec(self.manifest)
             .map_err(|error| ViewError::InvalidPage(error.to_string()))?;
@@ -409,19 +424,19 @@ impl Keep<'_> {
         for part in self.parts {
             if !has_part(store, part.kind, &part.hash) {
                 let name = part_name(part.kind, &part.hash);
-                batch.replace::<KeptPart, _>(&name, part.data.data())?;
+                batch.replace::<PartRoot, _>(&name, part.data.data())?;
             }
         }
         if let Some(document) = self.document {
             batch.replace::<Document, _>(&document_name(self.url), document)?;
         }
         let new = NewPage { manifest: &manifest, block: self.block, strips: self.strips };
-        batch.replace::<KeptPage, _>(&page_name(self.url, self.layout), new)?;
+        batch.replace::<PageRoot, _>(&page_name(self.url, self.layout), new)?;
         Ok(batch.commit()?)
     }
 }
 
-/// Is a font or an image kept, and good? Costs a look at all its bytes.
+/// Returns true if a font or an image is stored undamaged. Costs hashing all its bytes.
 pub(crate) fn has_part(store: &Store, kind: PartKind, hash: &[u8; 32]) -> bool {
     let name = part_name(kind, hash);
     if !store.contains(&name).unwrap_or(false) {
@@ -430,29 +445,30 @@ pub(crate) fn has_part(store: &Store, kind: PartKind, hash: &[u8; 32]) -> bool {
     StoreParts { store: store.clone() }.load(kind, hash).is_ok()
 }
 
-/// Are all fonts and images of a page kept? Costs a look at the catalog for each.
+/// Returns true if all fonts and images of a page are stored. Costs one catalog lookup each, and
+/// does not read their content.
 pub(crate) fn has_parts(store: &Store, block: Block<'_>) -> bool {
     let mut seen = HashSet::new();
     let mut parts = block.parts().filter(|part| seen.insert(part.hash));
     parts.all(|part| store.contains(&part_name(part.kind, part.hash)).unwrap_or(false))
 }
 
-/// Bytes of a font or an image that is kept.
+/// Returns the size of a stored font or image, in bytes.
 pub fn part_bytes(store: &Store, kind: PartKind, hash: &[u8; 32]) -> Option<u64> {
-    let part = store.read::<KeptPart>(&part_name(kind, hash)).ok()?;
+    let part = store.read::<PartRoot>(&part_name(kind, hash)).ok()?;
     Some(part.bytes.len() as u64)
 }
 
-/// The document that is kept of an address, if there is one that can be read.
+/// Opens the document that is stored for an address, if there is one that can be read.
 pub fn document(store: &Store, url: &Url) -> Option<Snapshot<Document>> {
     store.read(&document_name(url)).ok()
 }
 
-/// What an object of the store is called for: a page, or a document.
+/// Returns the target that an object of the store stands for: a page or a document.
 pub(crate) fn target_named(store: &Store, name: &str) -> Result<Option<Target>> {
-    match kept_object::open::<KeptPage>(store, name, offset_of!(KeptPage, parts)) {
+    match stored_object::open::<PageRoot>(store, name, offset_of!(PageRoot, parts)) {
         Ok(page) => {
-            let found = Found { snapshot: Arc::new(page), store: store.clone() };
+            let found = StoredPage { snapshot: Arc::new(page), store: store.clone() };
             let manifest = found
                 .manifest()
                 .map_err(|why| ViewError::NotFound { name: name.to_string(), why })?;
@@ -460,7 +476,7 @@ pub(crate) fn target_named(store: &Store, name: &str) -> Result<Option<Target>> 
         }
         Err(Unusable::Missing | Unusable::Store(Error::InvalidName { .. })) => return Ok(None),
         Err(Unusable::Damaged(why)) => {
-            let why = format!("what is kept under this name is damaged: {why}");
+            let why = format!("the object of this name is damaged: {why}");
             return Err(ViewError::NotFound { name: name.to_string(), why });
         }
         Err(Unusable::Store(Error::SchemaMismatch { .. })) => (),
@@ -480,23 +496,23 @@ pub(crate) fn target_named(store: &Store, name: &str) -> Result<Option<Target>> 
     let url =
         Url::parse(&path).ok().filter(|url| matches!(url.scheme(), "http" | "https" | "file"));
     let url = url.or_else(|| Url::from_file_path(&path).ok());
-    // A document from standard input has no address: nothing is relative to it.
+    // A document from standard input has no address, so it can't resolve relative links.
     let url = url.or_else(|| Url::parse(&format!("evermap:{name}")).ok());
     Ok(url.map(|url| Target { document: Some(name.to_string()), ..Target::of_url(url) }))
 }
 
-/// The name of the object that keeps the page of an address for a layout.
+/// Returns the name of the object that stores the page of an address for a layout.
 pub fn page_name(url: &Url, layout: Layout) -> String {
     let Layout { width, height, scale } = layout;
     format!("page-{}-{width}x{height}x{scale}-{}", slug(url), hash_of(url))
 }
 
-/// The name of the object that keeps the document of an address.
+/// Returns the name of the object that stores the document of an address.
 pub fn document_name(url: &Url) -> String {
     format!("page-{}-{}.document", slug(url), hash_of(url))
 }
 
-/// The name of the object that keeps a font or an image.
+/// Returns the name of the object that stores a font or an image.
 pub fn part_name(kind: PartKind, hash: &[u8; 32]) -> String {
     let kind = match kind {
         PartKind::Font => "font",
@@ -509,11 +525,12 @@ pub(crate) fn hash_of(url: &Url) -> String {
     blake3::hash(url.as_str().as_bytes()).to_hex()[..16].to_string()
 }
 
-/// The last part of the address that says something, as letters, digits, dots and lines.
+/// Returns the last non-empty part of the address, with only letters, digits, dots, underscores and
+/// hyphens.
 fn slug(url: &Url) -> String {
     let last = url.path_segments().and_then(|parts| parts.rev().find(|part| !part.is_empty()));
-    let said = last.or(url.host_str()).unwrap_or(url.scheme());
+    let text = last.or(url.host_str()).unwrap_or(url.scheme());
     let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '.' | '_' | '-');
-    let slug = said.chars().take(SLUG_MAX).map(|char| if is_plain(char) { char } else { '-' });
+    let slug = text.chars().take(SLUG_MAX).map(|char| if is_plain(char) { char } else { '-' });
     slug.collect()
 }

@@ -1,23 +1,25 @@
-//! Opening objects whose file may be damaged.
+//! Opens objects whose file may be damaged.
 //!
-//! A store compares pages with their checksums only if the program asks for that. So the root is verified here, and
-//! its vector has to lie in the object before it is followed. What the vector holds is verified by its users, when they use
-//! it: pages by their checksums, fonts, images and responses by the hash of their content.
+//! A store verifies page checksums only if the program requests that. So this module verifies the
+//! root and checks that the root's vector lies in the object before anything follows it. The
+//! vector's content is verified at its first use: pages by their checksums; fonts, images and
+//! responses by the hash of their content.
 
 use evermap::{Error, Persist, RawSnapshot, Snapshot, Store};
 
-/// Why an object can't be used.
+/// Reasons why an object can't be used.
 #[derive(Debug)]
 pub(crate) enum Unusable {
-    /// There is none.
+    /// There is no such object.
     Missing,
-    /// It is damaged; what was found.
+    /// The object is damaged, with a description of the damage.
     Damaged(String),
-    /// It is there, and can't be read.
+    /// The object exists but can't be read.
     Store(Error),
 }
 
-/// Opens an object whose root is a `T` that owns one vector, `vector` bytes from its start, and nothing else.
+/// Opens an object whose root is a `T` that owns nothing but one vector, `vector` bytes from the
+/// root's start.
 pub(crate) fn open<T: Persist>(
     store: &Store,
     name: &str,
@@ -29,26 +31,26 @@ pub(crate) fn open<T: Persist>(
         error => Unusable::Store(error),
     };
     let raw = store.read_raw(name).map_err(unusable)?;
-    // An object without checksums, from before there were any, has its bounds checked only.
+    // Objects from before the format had checksums get only the bounds checks.
     raw.verify_root().map_err(unusable)?;
     if !lies_inside::<T>(&raw, vector) {
-        // The type first: an object of another type is not damaged.
+        // The type is checked first: an object of another type is not damaged.
         store.read::<T>(name).map_err(unusable)?;
-        return Err(Unusable::Damaged("its root leads out of it".to_string()));
+        return Err(Unusable::Damaged("its root points outside the object".to_string()));
     }
     let opened = store.read::<T>(name).map_err(unusable)?;
-    // Somebody may have replaced it in between. The one that was looked at keeps its addresses.
+    // Another process may have replaced the object in between. The new object has other addresses.
     if (&raw const *opened).cast::<u8>() != raw.root().address.cast_const() {
         return Err(Unusable::Missing);
     }
     Ok(opened)
 }
 
-/// Is the root a `T` whose vector lies in the object?
+/// Returns true if the root is a `T` whose vector lies in the object.
 fn lies_inside<T: Persist>(raw: &RawSnapshot, vector: usize) -> bool {
     let root = raw.root();
     let (first, bytes) = (root.address as u64, size_of::<T>() as u64);
-    // A root lies before the data, where `contains` does not look.
+    // The root lies before the data, in a range that `contains` does not cover.
     let mapped = raw.regions().iter().any(|(base, length)| {
         first >= *base && first.checked_add(bytes).is_some_and(|end| end <= base + length)
     });
@@ -60,9 +62,10 @@ fn lies_inside<T: Persist>(raw: &RawSnapshot, vector: usize) -> bool {
     {
         return false;
     }
-    // SAFETY: `raw` maps the root's bytes for as long as it is borrowed here, and nobody writes them. A vector begins with its
-    // address and its length (`docs/persist.md`), both `u64`, which every pattern of bits is; it lies in the root, as was
-    // just looked at.
+    // SAFETY: `raw` maps the root's bytes while it is borrowed here, and no thread writes to them.
+    // A vector begins with its address and its length (`docs/persist.md`). Both are `u64`, so every
+    // bit pattern is valid. The checks above ensure that they lie in the root and that the root is
+    // mapped.
     let [address, length] = unsafe { root.address.add(vector).cast::<[u64; 2]>().read_unaligned() };
     length == 0 || (address != 0 && raw.contains(address as usize, length as usize))
 }

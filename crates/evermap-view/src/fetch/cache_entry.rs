@@ -1,8 +1,8 @@
-//! A response as an object of the store, and how it is read from a file that may be damaged.
+//! Stores a response as an object, and reads it from a file that may be damaged.
 //!
-//! A store's pages are compared with their checksums only if the program asks for that, and an HTTP
-//! cache is not worth it. So nothing of an entry is followed before it is known to lie in the
-//! object, and nothing is believed that its own hashes don't confirm: a damaged entry is none.
+//! A store verifies page checksums only if the program requests that, which would be too expensive
+//! for an HTTP cache. So this module checks that all parts of an entry lie in its object before it
+//! reads them, and verifies them by the entry's own hashes. A damaged entry counts as missing.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -11,31 +11,32 @@ use bytes::Bytes;
 use evermap::{Build, Built, Error, PVec, Persist, Slot, Snapshot, Store};
 use http_cache_semantics::CachePolicy;
 
-use crate::kept_object::{self, Unusable};
+use crate::stored_object::{self, Unusable};
 
-/// A response, as the root of an object. One block for everything: an object of one block is made to
-/// measure (16 KiB for a small response); of three, it took 160 KiB, and twice the size of large ones.
+/// Root of the object of a response. All parts share one vector, because an object with a single
+/// block has no slack: a small response takes 16 KiB. With three blocks it took 160 KiB, and large
+/// responses twice their size.
 #[derive(Persist)]
 #[persist(name = "EvermapHttpResponse")]
 #[repr(C)]
-pub(super) struct KeptResponse {
-    /// When it was received or confirmed, nanoseconds since 1970.
+pub(super) struct CachedResponse {
+    /// Time when it was received or confirmed, nanoseconds since 1970.
     stored_ns: u64,
     /// BLAKE3 of the body.
     body_hash: [u8; 32],
-    /// BLAKE3 of all but the body, see [`seal`].
+    /// BLAKE3 of everything except the body, see [`seal`].
     seal: [u8; 32],
     /// Bytes of the address.
     url_bytes: u64,
     /// Bytes of the policy.
     policy_bytes: u64,
-    /// The address without its fragment; the headers of request and response, as JSON of
-    /// `http-cache-semantics` 3; the content, decompressed.
+    /// Address without its fragment, then the policy (headers of request and response, as JSON of
+    /// `http-cache-semantics` 3), then the decompressed content.
     parts: PVec<u8>,
 }
 
-/// What a [`KeptResponse`] is built from.
-pub(super) struct NewKept<'a> {
+/// Parts from which a [`CachedResponse`] is built.
+pub(super) struct NewResponse<'a> {
     pub(super) stored_ns: u64,
     pub(super) hash: [u8; 32],
     pub(super) url: &'a str,
@@ -43,19 +44,19 @@ pub(super) struct NewKept<'a> {
     pub(super) body: &'a [u8],
 }
 
-impl NewKept<'_> {
+impl NewResponse<'_> {
     fn bytes(&self) -> usize {
         self.url.len() + self.policy.len() + self.body.len()
     }
 }
 
-impl Build<NewKept<'_>> for KeptResponse {
-    fn expected_bytes(new: &NewKept<'_>) -> Option<u64> {
+impl Build<NewResponse<'_>> for CachedResponse {
+    fn expected_bytes(new: &NewResponse<'_>) -> Option<u64> {
         Some(new.bytes() as u64)
     }
 
-    fn build<'a>(new: NewKept<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
-        let empty = KeptResponse {
+    fn build<'a>(new: NewResponse<'_>, slot: Slot<'a, Self>) -> Result<Built<'a, Self>, Error> {
+        let empty = CachedResponse {
             stored_ns: new.stored_ns,
             body_hash: new.hash,
             seal: seal(new.stored_ns, &new.hash, new.url.as_bytes(), new.policy),
@@ -73,21 +74,21 @@ impl Build<NewKept<'_>> for KeptResponse {
     }
 }
 
-impl KeptResponse {
-    /// Address, policy and content; nothing if their lengths are not those of the whole.
+impl CachedResponse {
+    /// Returns address, policy and content, or `None` if their lengths exceed the vector.
     fn parts(&self) -> Option<(&[u8], &[u8], &[u8])> {
         let (url, rest) = self.parts.split_at_checked(usize::try_from(self.url_bytes).ok()?)?;
         let (policy, body) = rest.split_at_checked(usize::try_from(self.policy_bytes).ok()?)?;
         Some((url, policy, body))
     }
 
-    /// The content, whole or damaged.
+    /// Returns the content without verifying it.
     pub(super) fn body(&self) -> Bytes {
         self.parts().map_or_else(Bytes::new, |(.., body)| Bytes::copy_from_slice(body))
     }
 }
 
-/// BLAKE3 of everything but the body, each part with its length before it.
+/// Hashes everything except the body, each part preceded by its length.
 fn seal(stored_ns: u64, body_hash: &[u8; 32], url: &[u8], policy: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&stored_ns.to_le_bytes()).update(body_hash);
@@ -97,64 +98,66 @@ fn seal(stored_ns: u64, body_hash: &[u8; 32], url: &[u8], policy: &[u8]) -> [u8;
     *hasher.finalize().as_bytes()
 }
 
-/// A response of the cache, wherever it is.
+/// A response in the cache.
 pub(super) struct Entry {
     pub(super) url: String,
     pub(super) policy: CachePolicy,
     pub(super) hash: [u8; 32],
     pub(super) stored_ns: u64,
-    pub(super) body: KeptBody,
+    pub(super) body: Body,
 }
 
-/// Where a response's content is.
+/// Location of a response's content.
 #[derive(Clone)]
-pub(super) enum KeptBody {
-    /// In this process: it is not in the store yet.
-    Here(Bytes),
+pub(super) enum Body {
+    /// In this process; not stored yet.
+    Memory(Bytes),
     /// In the store.
-    There(Arc<Snapshot<KeptResponse>>),
+    Stored(Arc<Snapshot<CachedResponse>>),
 }
 
 impl Entry {
-    /// The content; nothing if it is damaged.
+    /// Returns the content, or `None` if it is damaged.
     pub(super) fn body(&self) -> Option<Bytes> {
         match &self.body {
-            KeptBody::Here(bytes) => Some(bytes.clone()),
-            KeptBody::There(kept) => {
+            Body::Memory(bytes) => Some(bytes.clone()),
+            Body::Stored(kept) => {
                 let bytes = kept.body();
                 (*blake3::hash(&bytes).as_bytes() == self.hash).then_some(bytes)
             }
         }
     }
 
-    /// Bytes of the content.
+    /// Returns the size of the content, in bytes.
     pub(super) fn body_bytes(&self) -> u64 {
         match &self.body {
-            KeptBody::Here(bytes) => bytes.len() as u64,
-            KeptBody::There(kept) => kept.parts.len() as u64,
+            Body::Memory(bytes) => bytes.len() as u64,
+            Body::Stored(kept) => kept.parts.len() as u64,
         }
     }
 }
 
-/// Reads an entry but for its content; nothing if there is none.
+/// Reads an entry without its content. Returns `None` if there is none.
 ///
 /// # Errors
-/// What is wrong with it, or with the store.
+/// Returns a description of the damage, or of the store's failure.
 pub(super) fn read(store: &Store, name: &str, url: &str) -> Result<Option<Entry>, String> {
-    let damaged =
-        |what: &str| Err(format!("the kept response `{name}` is damaged ({what}); it is replaced"));
-    let kept = match kept_object::open::<KeptResponse>(store, name, offset_of!(KeptResponse, parts))
-    {
-        Ok(kept) => kept,
-        Err(Unusable::Missing) => return Ok(None),
-        Err(Unusable::Damaged(why)) => return damaged(&why),
-        Err(Unusable::Store(e)) => return Err(e.to_string()),
+    let damaged = |what: &str| {
+        Err(format!("the cached response `{name}` is damaged ({what}); it is fetched again"))
     };
+    let kept =
+        match stored_object::open::<CachedResponse>(store, name, offset_of!(CachedResponse, parts))
+        {
+            Ok(kept) => kept,
+            Err(Unusable::Missing) => return Ok(None),
+            Err(Unusable::Damaged(why)) => return damaged(&why),
+            Err(Unusable::Store(e)) => return Err(e.to_string()),
+        };
     let sealed = kept.parts().filter(|(its_url, policy, _)| {
         seal(kept.stored_ns, &kept.body_hash, its_url, policy) == kept.seal
     });
     let Some((its_url, policy, _)) = sealed else { return damaged("its seal") };
-    // Another address of the same name: one in 2^128.
+    // Another address has the same name. The probability is 2^-128.
     if its_url != url.as_bytes() {
         return Ok(None);
     }
@@ -162,6 +165,6 @@ pub(super) fn read(store: &Store, name: &str, url: &str) -> Result<Option<Entry>
         return damaged("its policy, or one of another version");
     };
     let (hash, stored_ns) = (kept.body_hash, kept.stored_ns);
-    let body = KeptBody::There(Arc::new(kept));
+    let body = Body::Stored(Arc::new(kept));
     Ok(Some(Entry { url: url.to_string(), policy, hash, stored_ns, body }))
 }
