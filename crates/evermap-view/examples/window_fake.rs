@@ -1,9 +1,9 @@
-//! The viewer's window with pages that are made up: no engine, no store, no network.
+//! Opens the viewer's window with generated pages, without an engine, a store or the network.
 //!
 //!     cargo run -p evermap-view --no-default-features --features window --example window_fake
 //!
-//! Says on standard output what the window asks for; the tests read that. With `--trace`, says on standard error how long
-//! the window takes.
+//! Prints the window's requests to standard output, where the tests read them. With `--trace`,
+//! prints the times of the window's steps to standard error.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyrender::{Glyph, PaintScene};
 use evermap_view::page::{PageBytes, PageSize, Part, PartKind, Recorder};
 use evermap_view::paint::{Page, Painter, Parts, SharedBytes};
-use evermap_view::window::{Browse, Reuse, Stage, Visit, Waiting, WindowOptions, run};
+use evermap_view::window::{Browse, Progress, Reuse, Stage, Visit, WindowOptions, run};
 use evermap_view::{Layout, Result, ViewError};
 use kurbo::{Affine, Rect, Vec2};
 use peniko::{Blob, Color, Fill, FontData};
@@ -27,18 +27,19 @@ const FONTS: [&str; 3] = [
     "/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf",
 ];
 
-/// Pages that lead to each other, 3000 CSS pixels high, with a stripe on the left that says how far down one is.
-struct Fake {
+/// Provides linked pages, 3000 CSS pixels high, with a stripe on the left whose colour shows the
+/// vertical position.
+struct TestPages {
     font: Option<FontData>,
 }
 
-impl Browse for Fake {
+impl Browse for TestPages {
     fn visit(
         &self,
         address: &str,
         layout: Layout,
         reuse: Reuse,
-        waiting: &Waiting,
+        progress: &Progress,
     ) -> Result<Visit> {
         let Layout { width, height, scale } = layout;
         say(&format!("visit {address} {width}x{height}@{scale} fresh={}", reuse == Reuse::Nothing));
@@ -46,13 +47,13 @@ impl Browse for Fake {
         match url {
             "fake://slow" => {
                 for part in 0..600 {
-                    waiting.progress(Stage {
+                    progress.report(Stage {
                         done: Some(part as f32 / 600.0),
-                        ..Stage::new("taking its time")
+                        ..Stage::new("loading slowly")
                     });
                     sleep(Duration::from_millis(50));
-                    if waiting.cancelled() {
-                        say("given up");
+                    if progress.is_cancelled() {
+                        say("cancelled");
                         break;
                     }
                 }
@@ -61,7 +62,7 @@ impl Browse for Fake {
             _ => {
                 return Err(ViewError::NotFound {
                     name: address.to_string(),
-                    why: "there is neither a file nor an object of that name".to_string(),
+                    why: "not a file and not an object".to_string(),
                 });
             }
         }
@@ -93,7 +94,7 @@ impl Browse for Fake {
 
 fn say(what: &str) {
     let mut out = std::io::stdout().lock();
-    // Whoever does not listen misses it.
+    // An error is ignored: no test is reading.
     _ = writeln!(out, "{what}").and_then(|()| out.flush());
 }
 
@@ -108,7 +109,7 @@ impl Parts for Recorded {
     }
 }
 
-impl Fake {
+impl TestPages {
     fn page(&self, url: &str, layout: Layout) -> Result<Arc<Page>> {
         let px = |css: f64| css * f64::from(layout.scale);
         let is_wide = url == "fake://wide";
@@ -159,12 +160,12 @@ impl Fake {
         let parts = || Box::new(Recorded(recorded.parts.clone()));
         let block: Arc<dyn PageBytes> = Arc::new(recorded.block);
         let plain = Arc::new(Page::new(block.clone(), None, parts())?);
-        // The first rows are kept, as those of a page that was visited before.
+        // The first rows have strips, like those of a stored page.
         let strips = Painter::new().strips(&plain, layout.height * 2)?.finish();
         Ok(Arc::new(Page::new(block, Some(Arc::new(strips)), parts())?))
     }
 
-    /// Draws a line of text and gives its width.
+    /// Draws a line of text and returns its width.
     fn text(
         &self,
         recorder: &mut Recorder,
@@ -218,7 +219,7 @@ fn font() -> Option<FontData> {
     Some(FontData::new(Blob::new(Arc::new(std::fs::read(path).ok()?)), 0))
 }
 
-/// Opens the window; gives the program's exit code.
+/// Opens the window. Returns the program's exit code.
 pub fn main() -> std::process::ExitCode {
     if std::env::args().any(|argument| argument == "--trace") {
         let level = tracing_subscriber::filter::LevelFilter::DEBUG;
@@ -227,7 +228,7 @@ pub fn main() -> std::process::ExitCode {
     let start = std::env::args().skip(1).find(|argument| argument.contains("://"));
     let start = start.as_deref().unwrap_or("fake://one");
     let options = WindowOptions { home: "fake://one".to_string(), ..Default::default() };
-    match run(Arc::new(Fake { font: font() }), start, options) {
+    match run(Arc::new(TestPages { font: font() }), start, options) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

@@ -10,7 +10,7 @@ use crate::page_store;
 use crate::paint::{Painter, Parts, SharedBytes};
 use crate::target::Target;
 use crate::visit::{self, VisitOptions, Watch};
-use crate::window::{self, Browse, Reuse, Stage, Waiting};
+use crate::window::{self, Browse, Progress, Reuse, Stage};
 use crate::{Layout, Result};
 
 /// Visits pages for the window and stores them, if there is a store.
@@ -36,7 +36,7 @@ impl Browser {
     }
 
     /// Sets the function that resolves an address at each visit. Default: [`Target::find`].
-    pub fn finding(
+    pub fn with_resolver(
         mut self,
         find: impl Fn(&str, Option<&Store>) -> Result<Target> + Send + Sync + 'static,
     ) -> Browser {
@@ -79,12 +79,12 @@ impl Browse for Browser {
         address: &str,
         layout: Layout,
         reuse: Reuse,
-        waiting: &Waiting,
+        progress: &Progress,
     ) -> Result<window::Visit> {
         let start = Instant::now();
         let watch = Watch {
-            stage: &|stage| waiting.progress(Stage::new(stage.to_string())),
-            cancelled: &|| waiting.cancelled(),
+            stage: &|stage| progress.report(Stage::new(stage.to_string())),
+            cancelled: &|| progress.is_cancelled(),
         };
         let mut visit = self.visit(address, layout, reuse, &watch)?;
         let took = start.elapsed();
@@ -95,7 +95,7 @@ impl Browse for Browser {
         };
         let page = visit.page.clone();
         let (url, warm) = (visit.url.to_string(), visit.warm);
-        let after: Option<window::Afterwards> =
+        let after: Option<window::AfterShown> =
             match (&self.store, visit.has_unsaved_page() && self.saves_pages) {
                 (Ok(store), false) if visit.warm && self.saves_pages => {
                     let store = store.clone();

@@ -8,13 +8,13 @@
 //! use std::sync::Arc;
 //!
 //! use evermap_view::paint::SharedBytes;
-//! use evermap_view::window::{Browse, Reuse, Visit, Waiting, WindowOptions, run};
+//! use evermap_view::window::{Browse, Reuse, Visit, Progress, WindowOptions, run};
 //! use evermap_view::{Layout, Result, ViewError};
 //!
 //! struct NoPages;
 //!
 //! impl Browse for NoPages {
-//!     fn visit(&self, address: &str, _: Layout, _: Reuse, _: &Waiting) -> Result<Visit> {
+//!     fn visit(&self, address: &str, _: Layout, _: Reuse, _: &Progress) -> Result<Visit> {
 //!         let why = "this example has no pages".to_string();
 //!         Err(ViewError::NotFound { name: address.to_string(), why })
 //!     }
@@ -31,19 +31,19 @@
 
 mod address_bar;
 mod browse;
+mod canvas;
 mod chrome;
 mod clipboard;
 #[cfg(test)]
 mod fake;
 mod find_bar;
+mod first_frame;
 mod frame;
 mod geometry;
 mod history;
 mod icons;
 mod keys;
-mod look;
 mod pointer;
-mod prelude;
 mod present;
 mod scroll;
 mod state;
@@ -54,6 +54,6 @@ mod visits;
 mod winit;
 mod worker;
 
-pub use browse::{Afterwards, Browse, Reuse, Stage, Visit, Waiting, WindowOptions};
+pub use browse::{AfterShown, Browse, Progress, Reuse, Stage, Visit, WindowOptions};
 pub use present::Presenter;
 pub use winit::run;

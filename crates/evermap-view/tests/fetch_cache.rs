@@ -1,5 +1,5 @@
-//! What is promised of the HTTP cache: what is kept, for how long it serves, and that nothing that
-//! happens to it fails a fetch.
+//! Tests of the HTTP cache: which responses are stored, how long they are used, and that no state
+//! of the cache fails a fetch.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "fetch")]
 
@@ -14,18 +14,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use evermap::Store;
 use evermap_view::fetch::{Cause, FetchOptions, FetchSource, Fetched, Fetcher, Origin, Purpose};
 use support::server::{Reply, Server};
-use support::{assert_passed, cause, given, image, keeping, offline, options, page, store_in};
+use support::{assert_passed, caching, cause, image, offline, options, page, store_in, variable};
 use url::Url;
 
-/// A visit of its own: fetches a page and keeps what is to be kept.
+/// Visits a page with a new fetcher: fetches it and writes the cache.
 fn visit(store: &Store, url: &Url) -> Fetched {
-    let fetcher = keeping(store);
+    let fetcher = caching(store);
     let fetched = page(&fetcher, url).unwrap();
     assert_eq!(fetcher.flush_cache().problem, None);
     fetched
 }
 
-fn kept(store: &Store) -> Vec<String> {
+fn cached_names(store: &Store) -> Vec<String> {
     store.list().unwrap().into_iter().filter(|name| name.starts_with("http-")).collect()
 }
 
@@ -35,7 +35,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_fresh_is_not_asked_for_again_also_by_another_process() {
+fn a_fresh_response_is_reused_even_by_another_process() {
     let server = Server::start(|_| Reply::html("<p>Hello").header("Cache-Control", "max-age=600"));
     let directory = tempfile::tempdir().unwrap();
     let store = store_in(&directory);
@@ -45,49 +45,51 @@ fn what_is_fresh_is_not_asked_for_again_also_by_another_process() {
     assert_eq!((again.from, again.bytes.as_ref()), (FetchSource::Cache, &b"<p>Hello"[..]));
     assert_eq!(again.content_type.charset.as_deref(), Some("utf-8"));
     assert_eq!(again.status, Some(200));
-    assert_eq!(kept(&store).len(), 1);
-    assert_eq!(kept(&store)[0].len(), "http-".len() + 32);
-    // Without a network, too.
-    let alone = Fetcher::new(offline(), Some(store.clone()));
-    assert_eq!(page(&alone, &url).unwrap().bytes, "<p>Hello");
+    assert_eq!(cached_names(&store).len(), 1);
+    assert_eq!(cached_names(&store)[0].len(), "http-".len() + 32);
+    // Without the network, too.
+    let offline_fetcher = Fetcher::new(offline(), Some(store.clone()));
+    assert_eq!(page(&offline_fetcher, &url).unwrap().bytes, "<p>Hello");
     let path = store.path().to_str().unwrap().to_string();
-    drop((alone, store));
+    drop((offline_fetcher, store));
     let environment = [("EVERMAP_STORE", path.as_str()), ("EVERMAP_URL", url.as_str())];
     assert_passed(&support::child("child_is_served_by_the_cache", &environment));
     assert_eq!(server.requests().len(), 1);
-    // Another query is another resource.
+    // A different query is a different resource.
     visit(&Store::open(path).unwrap(), &server.url("/page?r"));
     assert_eq!(server.requests().len(), 2);
 }
 
 #[test]
-#[ignore = "a child"]
+#[ignore = "runs in a child process"]
 fn child_is_served_by_the_cache() {
-    let (Some(store), Some(url)) = (given("EVERMAP_STORE"), given("EVERMAP_URL")) else { return };
+    let (Some(store), Some(url)) = (variable("EVERMAP_STORE"), variable("EVERMAP_URL")) else {
+        return;
+    };
     let fetched = visit(&Store::open(store).unwrap(), &Url::parse(&url).unwrap());
     assert_eq!((fetched.from, fetched.bytes.as_ref()), (FetchSource::Cache, &b"<p>Hello"[..]));
 }
 
 #[test]
-fn a_fetcher_serves_itself_before_it_has_kept_anything() {
+fn a_fetcher_reuses_responses_before_writing_the_cache() {
     let server = Server::start(|_| Reply::html("x").header("Cache-Control", "max-age=600"));
     let directory = tempfile::tempdir().unwrap();
     let store = store_in(&directory);
-    let fetcher = keeping(&store);
+    let fetcher = caching(&store);
     for _ in 0..3 {
         page(&fetcher, &server.url("/")).unwrap();
     }
     assert_eq!(server.requests().len(), 1);
-    assert!(kept(&store).is_empty());
+    assert!(cached_names(&store).is_empty());
     let done = fetcher.flush_cache();
     assert_eq!((done.written, done.removed, done.problem), (1, 0, None));
     assert_eq!(fetcher.flush_cache().written, 0);
-    // Forgetting to call it is no loss.
-    let other = keeping(&store);
+    // Dropping a fetcher writes the cache too.
+    let other = caching(&store);
     page(&other, &server.url("/other")).unwrap();
     drop(other);
-    assert_eq!(kept(&store).len(), 2);
-    // Without a store every fetch asks.
+    assert_eq!(cached_names(&store).len(), 2);
+    // Without a store, every fetch asks the server.
     let without = support::fetcher();
     page(&without, &server.url("/")).unwrap();
     page(&without, &server.url("/")).unwrap();
@@ -95,7 +97,7 @@ fn a_fetcher_serves_itself_before_it_has_kept_anything() {
 }
 
 #[test]
-fn how_long_something_is_fresh_is_what_the_server_says() {
+fn the_servers_headers_determine_the_freshness() {
     let server = Server::start(|request| {
         let reply = Reply::html("x").header("ETag", "\"1\"");
         if request.knows("\"1\"") {
@@ -131,7 +133,7 @@ fn how_long_something_is_fresh_is_what_the_server_says() {
 }
 
 #[test]
-fn what_may_not_be_stored_is_nowhere_in_the_store() {
+fn no_store_responses_and_cookies_are_not_in_the_store() {
     let server = Server::start(|request| match request.path() {
         "/no-store" => Reply::html("SECRETBODY").header("Cache-Control", "max-age=600, no-store"),
         "/error" => Reply::html("SECRETERROR").status_is(500),
@@ -146,9 +148,9 @@ fn what_may_not_be_stored_is_nowhere_in_the_store() {
     visit(&store, &server.url("/no-store"));
     assert_eq!(server.count("/no-store"), 2);
     visit(&store, &server.url("/error"));
-    assert_eq!(kept(&store), [""; 0]);
+    assert_eq!(cached_names(&store), [""; 0]);
     assert!(!visit(&store, &server.url("/cookie")).no_store);
-    assert_eq!(kept(&store).len(), 1);
+    assert_eq!(cached_names(&store).len(), 1);
     for file in files(store.path()) {
         let bytes = fs::read(&file).unwrap();
         assert!(!bytes.windows(6).any(|part| part == b"SECRET"), "{}", file.display());
@@ -167,7 +169,7 @@ fn a_stale_response_is_confirmed_by_its_entity_tag() {
     let store = store_in(&directory);
     let url = server.url("/");
     let first = visit(&store, &url);
-    let object = store.info(&kept(&store)[0]).unwrap().uuid;
+    let object = store.info(&cached_names(&store)[0]).unwrap().uuid;
     for n in 2..5 {
         let again = visit(&store, &url);
         assert_eq!((again.from, &again.bytes), (FetchSource::Cache, &first.bytes));
@@ -175,20 +177,20 @@ fn a_stale_response_is_confirmed_by_its_entity_tag() {
         assert_eq!(server.requests().len(), n);
         assert_eq!(server.requests()[n - 1].header("if-none-match"), Some("\"v1\""));
     }
-    // A confirmation that makes nothing fresher is not written.
-    assert_eq!(store.info(&kept(&store)[0]).unwrap().uuid, object);
-    let alone = Fetcher::new(offline(), Some(store.clone()));
-    assert_eq!(cause(page(&alone, &url)), Cause::Offline);
+    // A confirmation that does not extend the freshness is not written.
+    assert_eq!(store.info(&cached_names(&store)[0]).unwrap().uuid, object);
+    let offline_fetcher = Fetcher::new(offline(), Some(store.clone()));
+    assert_eq!(cause(page(&offline_fetcher, &url)), Cause::Offline);
 }
 
 #[test]
-fn a_confirmation_makes_fresh_what_it_confirms() {
+fn a_confirmation_renews_the_freshness() {
     let server = Server::start(|request| {
         let stale =
             Reply::html("<p>Old").header("Cache-Control", "max-age=600").header("Age", "900");
         match request.header("if-modified-since") {
             Some("Thu, 01 Jan 2015 00:00:00 GMT") => {
-                // Without a validator of its own, as many servers have it.
+                // Many servers confirm without repeating the validator.
                 Reply::not_modified().header("Cache-Control", "max-age=600").header("Age", "0")
             }
             Some(other) => panic!("{other}"),
@@ -204,7 +206,7 @@ fn a_confirmation_makes_fresh_what_it_confirms() {
 }
 
 #[test]
-fn what_has_changed_is_replaced_and_a_wrong_confirmation_believed_by_nobody() {
+fn changed_responses_are_replaced_and_wrong_confirmations_rejected() {
     let version = std::sync::Arc::new(AtomicUsize::new(1));
     let current = std::sync::Arc::clone(&version);
     let server = Server::start(move |request| {
@@ -233,11 +235,11 @@ fn what_has_changed_is_replaced_and_a_wrong_confirmation_believed_by_nobody() {
     version.store(3, Ordering::Relaxed);
     assert_eq!(visit(&store, &server.url("/liar")).bytes, "\"v3\"");
     assert_eq!(server.count("/liar"), 3);
-    assert_eq!(kept(&store).len(), 2);
+    assert_eq!(cached_names(&store).len(), 2);
 }
 
 #[test]
-fn what_varies_is_served_to_the_same_question_only() {
+fn a_varying_response_is_reused_only_for_the_same_headers() {
     let server = Server::start(|request| {
         let reply = Reply::ok("image/png", request.header("accept").unwrap());
         let vary = if request.path() == "/all" { "*" } else { "Accept, X-Other" };
@@ -246,7 +248,7 @@ fn what_varies_is_served_to_the_same_question_only() {
     let directory = tempfile::tempdir().unwrap();
     let store = store_in(&directory);
     let fetch = |path: &str, purpose| {
-        let fetcher = keeping(&store);
+        let fetcher = caching(&store);
         let fetched = fetcher.fetch(&server.url(path), Origin::Network, purpose, None).unwrap();
         (fetched.from, fetched.bytes)
     };
@@ -255,16 +257,16 @@ fn what_varies_is_served_to_the_same_question_only() {
     let (from, as_image) = fetch("/", Purpose::Image);
     assert_eq!(from, FetchSource::Network);
     assert_ne!(as_image, as_page);
-    // One variant is kept, the last.
+    // Only the last variant is stored.
     assert_eq!(fetch("/", Purpose::Image).0, FetchSource::Cache);
     assert_eq!(fetch("/", Purpose::Page), (FetchSource::Network, as_page));
-    assert_eq!(kept(&store).len(), 1);
+    assert_eq!(cached_names(&store).len(), 1);
     fetch("/all", Purpose::Page);
     assert_eq!(fetch("/all", Purpose::Page).0, FetchSource::Network);
 }
 
 #[test]
-fn redirects_and_refusals_are_kept_as_their_server_says() {
+fn redirects_and_errors_are_cached_as_their_server_allows() {
     let server = Server::start(|request| match request.path() {
         "/moved" => Reply::redirect(301, "/here").header("Cache-Control", "max-age=600"),
         "/now" => Reply::redirect(302, "/here"),
@@ -277,7 +279,7 @@ fn redirects_and_refusals_are_kept_as_their_server_says() {
         let moved = visit(&store, &server.url("/moved"));
         assert_eq!((moved.bytes.as_ref(), &moved.final_url), (&b"here"[..], &server.url("/here")));
         visit(&store, &server.url("/now"));
-        let gone = cause(image(&keeping(&store), &server.url("/gone")));
+        let gone = cause(image(&caching(&store), &server.url("/gone")));
         assert!(matches!(gone, Cause::Status { code: 404, .. }));
     }
     let asked = ["/moved", "/now", "/here", "/gone"].map(|path| server.count(path));
@@ -285,7 +287,7 @@ fn redirects_and_refusals_are_kept_as_their_server_says() {
 }
 
 #[test]
-fn reloading_asks_about_what_is_fresh() {
+fn reloading_revalidates_fresh_responses() {
     let server = Server::start(|request| {
         if request.knows("\"1\"") {
             return Reply::not_modified().header("ETag", "\"1\"");
@@ -307,7 +309,7 @@ fn reloading_asks_about_what_is_fresh() {
 }
 
 #[test]
-fn the_limits_hold_for_what_is_kept_too() {
+fn size_limits_apply_to_cached_responses() {
     let server = Server::start(|_| {
         Reply::ok("text/plain", vec![b'x'; 5000]).header("Cache-Control", "max-age=600")
     });
@@ -322,7 +324,7 @@ fn the_limits_hold_for_what_is_kept_too() {
     }
 }
 
-/// A page that is always fresh.
+/// Starts a server whose pages are always fresh.
 fn fresh_server() -> Server {
     Server::start(|request| {
         let body = format!("<p>This is {}", request.path().repeat(40));
@@ -331,7 +333,7 @@ fn fresh_server() -> Server {
 }
 
 #[test]
-fn a_damaged_entry_is_none_and_is_replaced() {
+fn a_damaged_entry_is_ignored_and_replaced() {
     let server = fresh_server();
     let directory = tempfile::tempdir().unwrap();
     let store = store_in(&directory);
@@ -346,11 +348,11 @@ fn a_damaged_entry_is_none_and_is_replaced() {
     };
     let mut damaged = 0;
     for round in 0..300 {
-        let name = kept(&store).remove(0);
+        let name = cached_names(&store).remove(0);
         let path = store.path().join("objects").join(store.info(&name).unwrap().uuid);
         let mut bytes = fs::read(&path).unwrap();
         let whole = bytes.clone();
-        // Where something is; a file is mostly nothing.
+        // Only used bytes are damaged, because most of a file is zeros.
         let used: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
         match round % 4 {
             0 => bytes[used[next(used.len())]] ^= 1 << next(8),
@@ -367,7 +369,7 @@ fn a_damaged_entry_is_none_and_is_replaced() {
             }
         }
         fs::write(&path, &bytes).unwrap();
-        let fetcher = keeping(&store);
+        let fetcher = caching(&store);
         let fetched = page(&fetcher, &url).unwrap();
         assert_eq!(fetched.bytes, sound);
         if fetched.from == FetchSource::Network {
@@ -381,9 +383,10 @@ fn a_damaged_entry_is_none_and_is_replaced() {
         }
     }
     assert!(damaged > 100, "{damaged}");
-    // A file that is not one at all, and one that is not there.
+    // A file with invalid content, and a missing file.
     for content in [Some("nonsense"), None] {
-        let path = store.path().join("objects").join(store.info(&kept(&store)[0]).unwrap().uuid);
+        let path =
+            store.path().join("objects").join(store.info(&cached_names(&store)[0]).unwrap().uuid);
         match content {
             Some(content) => fs::write(&path, content).unwrap(),
             None => fs::remove_file(&path).unwrap(),
@@ -392,31 +395,31 @@ fn a_damaged_entry_is_none_and_is_replaced() {
         assert_eq!((fetched.from, fetched.cache_problem.is_some()), (FetchSource::Network, true));
         assert_eq!(visit(&store, &url).from, FetchSource::Cache);
     }
-    // And an object that somebody else has made under the name.
-    let name = kept(&store).remove(0);
+    // An object of another type under the same name.
+    let name = cached_names(&store).remove(0);
     store.replace::<u64, _>(&name, 7).unwrap();
     assert_eq!(visit(&store, &url).from, FetchSource::Network);
     assert_eq!(visit(&store, &url).from, FetchSource::Cache);
 }
 
 #[test]
-fn a_store_that_cannot_be_written_fails_no_fetch_and_is_told_of() {
+fn an_unwritable_store_is_reported_and_fails_no_fetch() {
     let server = fresh_server();
     let directory = tempfile::tempdir().unwrap();
     let store = store_in(&directory);
-    visit(&store, &server.url("/kept"));
-    // One that is being written is busy.
-    let name = kept(&store).remove(0);
+    visit(&store, &server.url("/cached"));
+    // An object that is being written is busy.
+    let name = cached_names(&store).remove(0);
     let session = store.write_raw(&name).unwrap();
-    let fetcher = keeping(&store);
-    let fetched = page(&fetcher, &server.url("/kept")).unwrap();
+    let fetcher = caching(&store);
+    let fetched = page(&fetcher, &server.url("/cached")).unwrap();
     assert!(fetched.cache_problem.unwrap().contains("in use"));
     assert!(fetcher.flush_cache().problem.unwrap().contains("in use"));
     session.close().unwrap();
     let path = store.path().to_str().unwrap().to_string();
     drop((store, fetcher));
 
-    // A disk that takes no more: a limit on the size of files, with the signal ignored.
+    // Simulates a full disk by a limit on file sizes, with the signal ignored.
     let exe = std::env::current_exe().unwrap();
     let mut child = Command::new("sh");
     child.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "sh", exe.to_str().unwrap()]);
@@ -424,7 +427,7 @@ fn a_store_that_cannot_be_written_fails_no_fetch_and_is_told_of() {
     child.env("EVERMAP_STORE", &path).env("EVERMAP_URL", server.url("/").as_str());
     assert_passed(&child.output().unwrap());
 
-    // A file system that is mounted to be read.
+    // A file system that is mounted read-only.
     let at = directory.path().join("read-only");
     fs::create_dir(&at).unwrap();
     let mount = |arguments: &[&str]| {
@@ -432,7 +435,7 @@ fn a_store_that_cannot_be_written_fails_no_fetch_and_is_told_of() {
         done.is_ok_and(|output| output.status.success())
     };
     if !mount(&["--bind", &path]) {
-        eprintln!("SKIPPED: nothing can be mounted here");
+        eprintln!("SKIPPED: mount is not permitted");
         return;
     }
     if mount(&["-o", "remount,ro,bind"]) {
@@ -445,32 +448,34 @@ fn a_store_that_cannot_be_written_fails_no_fetch_and_is_told_of() {
         assert_passed(&output);
     } else {
         let _ = Command::new("umount").arg(&at).status();
-        eprintln!("SKIPPED: a bind mount cannot be made read-only here");
+        eprintln!("SKIPPED: cannot make a bind mount read-only");
     }
 }
 
 #[test]
-#[ignore = "a child"]
+#[ignore = "runs in a child process"]
 fn child_cannot_write() {
-    let (Some(store), Some(url)) = (given("EVERMAP_STORE"), given("EVERMAP_URL")) else { return };
+    let (Some(store), Some(url)) = (variable("EVERMAP_STORE"), variable("EVERMAP_URL")) else {
+        return;
+    };
     let (store, url) = (Store::open(store).unwrap(), Url::parse(&url).unwrap());
-    let fetcher = keeping(&store);
-    // What is there is read.
-    assert_eq!(page(&fetcher, &url.join("/kept").unwrap()).unwrap().from, FetchSource::Cache);
-    // What is new is fetched.
+    let fetcher = caching(&store);
+    // Stored responses are read.
+    assert_eq!(page(&fetcher, &url.join("/cached").unwrap()).unwrap().from, FetchSource::Cache);
+    // New responses are fetched.
     let fetched = page(&fetcher, &url.join("/new").unwrap()).unwrap();
     assert_eq!(fetched.from, FetchSource::Network);
     let done = fetcher.flush_cache();
     assert_eq!(done.written, 0);
     assert!(done.problem.is_some());
-    // The next fetch of the same fetcher knows.
+    // The next fetch of the same fetcher reports the problem.
     let next = page(&fetcher, &url.join("/new").unwrap()).unwrap();
     assert_eq!(next.cache_problem, done.problem);
-    assert_eq!(kept(&store).len(), 1);
+    assert_eq!(cached_names(&store).len(), 1);
 }
 
 #[test]
-fn two_processes_fetch_and_keep_the_same_at_once() {
+fn processes_fetch_and_cache_the_same_responses_concurrently() {
     let server = fresh_server();
     let directory = tempfile::tempdir().unwrap();
     let path = store_in(&directory).path().to_str().unwrap().to_string();
@@ -478,26 +483,30 @@ fn two_processes_fetch_and_keep_the_same_at_once() {
     let environment = [("EVERMAP_STORE", path.as_str()), ("EVERMAP_URL", url.as_str())];
     std::thread::scope(|scope| {
         let children: Vec<_> = (0..3)
-            .map(|_| scope.spawn(|| support::child("child_keeps_the_same", &environment)))
+            .map(|_| {
+                scope.spawn(|| support::child("child_caches_the_same_responses", &environment))
+            })
             .collect();
         for child in children {
             assert_passed(&child.join().unwrap());
         }
     });
     let store = Store::open(&path).unwrap();
-    assert_eq!(kept(&store).len(), 4);
+    assert_eq!(cached_names(&store).len(), 4);
     for n in 0..4 {
         assert_eq!(visit(&store, &server.url(&format!("/{n}"))).from, FetchSource::Cache);
     }
 }
 
 #[test]
-#[ignore = "a child"]
-fn child_keeps_the_same() {
-    let (Some(store), Some(url)) = (given("EVERMAP_STORE"), given("EVERMAP_URL")) else { return };
+#[ignore = "runs in a child process"]
+fn child_caches_the_same_responses() {
+    let (Some(store), Some(url)) = (variable("EVERMAP_STORE"), variable("EVERMAP_URL")) else {
+        return;
+    };
     let (store, url) = (Store::open(store).unwrap(), Url::parse(&url).unwrap());
     for _ in 0..10 {
-        // Each round replaces what the others read.
+        // Each round replaces responses that the others read.
         let reloading = FetchOptions { reload: true, ..options() };
         for options in [reloading, options()] {
             let fetcher = Fetcher::new(options, Some(store.clone()));
@@ -510,7 +519,7 @@ fn child_keeps_the_same() {
                     });
                 }
             });
-            // On a machine that stands still the others may be in the way for too long.
+            // On a stalled machine, the other processes may hold the lock for too long.
             let problem = fetcher.flush_cache().problem;
             assert!(problem.as_ref().is_none_or(|why| why.contains("in use")), "{problem:?}");
         }
@@ -518,7 +527,7 @@ fn child_keeps_the_same() {
 }
 
 #[test]
-fn a_kept_response_takes_little_more_than_its_bytes() {
+fn a_cached_response_takes_little_more_than_its_bytes() {
     let server = Server::start(|request| {
         let bytes = request.path()[1..].parse().unwrap();
         Reply::ok("text/plain", vec![b'x'; bytes]).header("Cache-Control", "max-age=600")
@@ -527,23 +536,23 @@ fn a_kept_response_takes_little_more_than_its_bytes() {
     let store = store_in(&directory);
     for bytes in [0, 100, 30_000, 100_000, 3_000_000] {
         visit(&store, &server.url(&format!("/{bytes}")));
-        let file_bytes = store.info(kept(&store).last().unwrap()).unwrap().file_bytes;
+        let file_bytes = store.info(cached_names(&store).last().unwrap()).unwrap().file_bytes;
         assert!(file_bytes < bytes + bytes / 50 + 20_000, "{bytes}: {file_bytes}");
     }
 }
 
 #[test]
-fn a_cache_that_is_too_large_loses_its_oldest_responses() {
+fn a_cache_beyond_its_bound_drops_its_oldest_responses() {
     let server = Server::start(|request| {
         let bytes = if request.path() == "/large" { 300_000 } else { 50_000 };
         Reply::ok("text/plain", vec![b'x'; bytes]).header("Cache-Control", "max-age=600")
     });
     let directory = tempfile::tempdir().unwrap();
     let store = store_in(&directory);
-    store.create::<u64, _>("http-not-ours", 1).unwrap();
+    store.create::<u64, _>("http-unrelated", 1).unwrap();
     let bounded = FetchOptions { cache_bytes_max: 2_000_000, ..options() };
     let bytes = || -> u64 {
-        let ours = kept(&store).into_iter().filter(|name| name != "http-not-ours");
+        let ours = cached_names(&store).into_iter().filter(|name| name != "http-unrelated");
         ours.map(|name| store.info(&name).unwrap().file_bytes).sum()
     };
     let mut removed = 0;
@@ -562,12 +571,12 @@ fn a_cache_that_is_too_large_loses_its_oldest_responses() {
     };
     let first_kept = (0..60).find(|n| is_kept(*n)).unwrap();
     assert!((first_kept..60).all(is_kept));
-    assert!(store.contains("http-not-ours").unwrap());
-    // More than an eighth of the room is too much for one.
+    assert!(store.contains("http-unrelated").unwrap());
+    // A response of more than an eighth of the cache is not stored.
     let fetcher = Fetcher::new(bounded.clone(), Some(store.clone()));
     page(&fetcher, &server.url("/large")).unwrap();
     assert_eq!(fetcher.flush_cache().written, 0);
-    // A fetcher makes room once.
+    // A fetcher prunes once.
     let fetcher = Fetcher::new(bounded, Some(store.clone()));
     let mut rounds = Vec::new();
     for n in 100..140 {

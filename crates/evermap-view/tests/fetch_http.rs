@@ -1,4 +1,5 @@
-//! What is promised of servers, good ones and others: redirects, limits, time, types, errors.
+//! Tests of fetching from correct and faulty servers: redirects, limits, timeouts, types and
+//! errors.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "fetch")]
 
@@ -25,7 +26,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_page_is_fetched_with_its_type_and_asked_for_politely() {
+fn a_page_is_fetched_with_its_type_and_standard_headers() {
     let server = Server::start(|_| Reply::ok("text/html; charset=\"iso-8859-1\"", "<p>Hello"));
     let fetched = page(&fetcher(), &server.url("/a?b=c#d")).unwrap();
     assert_eq!(fetched.bytes, "<p>Hello");
@@ -44,7 +45,7 @@ fn a_page_is_fetched_with_its_type_and_asked_for_politely() {
 }
 
 #[test]
-fn a_body_ends_where_its_server_says_in_each_of_the_ways() {
+fn bodies_of_every_framing_and_encoding_are_read() {
     let server = Server::start(|request| {
         let reply = Reply::html("<p>Hello");
         match request.path() {
@@ -68,7 +69,7 @@ fn a_body_ends_where_its_server_says_in_each_of_the_ways() {
 }
 
 #[test]
-fn redirects_are_followed_and_the_last_address_is_the_pages() {
+fn redirects_are_followed_to_the_final_address() {
     let server = Server::start(|request| match request.path() {
         "/1" => Reply::redirect(301, "2?x=1"),
         "/2" => Reply::redirect(302, "/deep/3"),
@@ -79,7 +80,7 @@ fn redirects_are_followed_and_the_last_address_is_the_pages() {
     });
     let fetcher = fetcher();
     let fetched = page(&fetcher, &server.url("/2#top")).unwrap();
-    // The fragment that a redirect names is the one that counts from there on.
+    // The fragment of a redirect replaces the previous one.
     assert_eq!(fetched.final_url, server.url("/5#named"));
     assert_eq!(page(&fetcher, &server.url("/x#top")).unwrap().final_url, server.url("/5#top"));
     assert_eq!(fetched.bytes, "<p>Here");
@@ -105,7 +106,7 @@ fn ten_redirects_are_followed_and_not_eleven() {
 }
 
 #[test]
-fn a_circle_of_redirects_is_found_when_it_closes() {
+fn a_redirect_loop_is_detected_when_it_closes() {
     let server = Server::start(|request| match request.path() {
         "/a" => Reply::redirect(302, "/b"),
         "/b" => Reply::redirect(302, "/c#other"),
@@ -121,7 +122,7 @@ fn a_circle_of_redirects_is_found_when_it_closes() {
 }
 
 #[test]
-fn no_redirect_leads_to_a_file_whoever_asks() {
+fn no_redirect_leads_to_a_file_for_any_origin() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("secret.html");
     fs::write(&path, "secret").unwrap();
@@ -146,15 +147,15 @@ fn no_redirect_leads_to_a_file_whoever_asks() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_left_at_the_deadline() {
+fn a_silent_server_is_abandoned_at_the_deadline() {
     let server = Server::start(|_| Reply::never());
     let fetcher = fetcher();
     let url = server.url("/");
     let error = fetcher.fetch(&url, Origin::Network, Purpose::Page, soon(200)).unwrap_err();
     assert!(matches!(error.cause, Cause::Timeout { .. }), "{error}");
-    assert!(error.to_string().contains("give it more time"), "{error}");
+    assert!(error.to_string().contains("raise the time limit"), "{error}");
     assert!(matches!(ViewError::from(error), ViewError::Timeout { .. }));
-    // The fetcher's own time does the same, and a deadline that is over asks nobody.
+    // The fetcher's own timeout has the same effect. After a passed deadline, no request is sent.
     let short = FetchOptions { timeout: Duration::from_millis(200), ..options() };
     assert!(matches!(cause(page(&Fetcher::new(short, None), &url)), Cause::Timeout { .. }));
     let asked = fetcher.requests();
@@ -164,8 +165,8 @@ fn a_server_that_never_answers_is_left_at_the_deadline() {
 }
 
 #[test]
-fn a_server_that_trickles_is_left_at_the_deadline() {
-    // By its pauses it would take a thousand seconds; each of them is shorter than any limit.
+fn a_trickling_server_is_abandoned_at_the_deadline() {
+    // The pauses add up to a thousand seconds, but each is shorter than any limit.
     let trickle = |reply: Reply| reply.trickle(1, Duration::from_millis(100));
     let server = Server::start(move |request| match request.path() {
         "/chunked" => trickle(Reply::ok("image/png", vec![1; 10_000]).chunked()),
@@ -181,7 +182,7 @@ fn a_server_that_trickles_is_left_at_the_deadline() {
         let error = fetcher().fetch(&url, Origin::Network, Purpose::Image, soon(400)).unwrap_err();
         assert!(matches!(error.cause, Cause::Timeout { .. }), "{path}: {error}");
     }
-    // Headers that never end, too.
+    // Endless headers.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
     let talking = std::thread::spawn(move || {
@@ -196,7 +197,7 @@ fn a_server_that_trickles_is_left_at_the_deadline() {
 }
 
 #[test]
-fn a_body_beyond_the_limit_ends_there_however_it_is_sent() {
+fn a_body_beyond_the_limit_is_rejected_for_every_framing() {
     const LIMIT: u64 = 1 << 20;
     let server = Server::start(|request| {
         let zeros = Reply::ok("image/png", vec![0; 1 << 16]);
@@ -205,7 +206,7 @@ fn a_body_beyond_the_limit_ends_there_however_it_is_sent() {
             "/chunked" => zeros.chunked().repeated(1 << 16),
             "/close" => zeros.until_close().repeated(1 << 16),
             "/exact" => Reply::ok("image/png", vec![0; LIMIT as usize]),
-            // A megabyte or two that unpack to one or two gigabytes.
+            // One or two megabytes that decompress to one or two gigabytes.
             "/bomb" => zeros.body(gzip(&vec![0; 64 << 20])).header("Content-Encoding", "gzip"),
             _ => zeros
                 .body(gzip(&vec![0; 64 << 20]))
@@ -226,7 +227,7 @@ fn a_body_beyond_the_limit_ends_there_however_it_is_sent() {
 }
 
 #[test]
-fn all_that_a_fetcher_reads_together_has_a_limit() {
+fn the_total_size_of_a_fetchers_reads_is_limited() {
     let server = Server::start(|_| Reply::ok("image/png", vec![0; 1000]));
     let fetcher = Fetcher::new(FetchOptions { total_bytes_max: 2500, ..options() }, None);
     assert!(image(&fetcher, &server.url("/1")).is_ok());
@@ -236,7 +237,7 @@ fn all_that_a_fetcher_reads_together_has_a_limit() {
 }
 
 #[test]
-fn errors_of_a_server_are_errors_and_a_page_only_if_they_are_html() {
+fn error_responses_are_pages_only_if_they_are_html() {
     let server = Server::start(|request| {
         let status = request.path()[1..4].parse().unwrap();
         match &request.path()[4..] {
@@ -268,7 +269,7 @@ fn errors_of_a_server_are_errors_and_a_page_only_if_they_are_html() {
 }
 
 #[test]
-fn a_page_is_what_can_be_shown_and_nothing_else() {
+fn only_types_that_can_be_shown_are_pages() {
     let server = Server::start(|request| {
         let kind = request.target.split_once('?').unwrap().1;
         Reply::ok(kind, "content")
@@ -297,7 +298,7 @@ fn a_page_is_what_can_be_shown_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_whole_response_is_an_error() {
+fn an_incomplete_or_invalid_response_is_an_error() {
     let server = Server::start(|request| match request.path() {
         "/nonsense" => Reply::raw("hello, this is no HTTP\r\n\r\n"),
         "/nothing" => Reply::raw(""),
@@ -333,20 +334,20 @@ fn what_is_no_whole_response_is_an_error() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named_with_the_reason() {
+fn an_unreachable_server_is_named_with_the_reason() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let url = Url::parse(&format!("http://{address}/")).unwrap();
     let error = page(&fetcher(), &url).unwrap_err();
     assert!(matches!(error.cause, Cause::Unreachable(_)), "{error:?}");
-    assert!(error.to_string().contains("refuses the connection; check the address"), "{error}");
-    // No name of this domain is ever found.
+    assert!(error.to_string().contains("refused the connection; check the address"), "{error}");
+    // Names of this domain never exist.
     let url = Url::parse("http://nobody.invalid/").unwrap();
     let error = page(&fetcher(), &url).unwrap_err();
     assert!(matches!(error.cause, Cause::HostNotFound { .. }), "{error:?}");
-    assert!(error.to_string().contains("`nobody.invalid` was not found"), "{error}");
-    // It is not kept as missing for good, and without a network nothing is known of it.
+    assert!(error.to_string().contains("`nobody.invalid` not found"), "{error}");
+    // The failure is not permanent, and its state is unknown without the network.
     let stamp = *error.stamp;
     assert_eq!(stamp.check(&fetcher(), None), StampCheck::Same);
     let StampCheck::Unknown(why) = stamp.check(&Fetcher::new(offline(), None), None) else {
@@ -356,10 +357,10 @@ fn a_server_that_is_not_there_is_named_with_the_reason() {
 }
 
 #[test]
-fn a_connection_that_the_server_closed_meanwhile_is_made_again() {
+fn a_connection_closed_by_the_server_is_reopened() {
     let used = std::sync::Mutex::new(std::collections::HashSet::new());
     let server = Server::start(move |request| match request.path() {
-        // As it comes on a connection that was used before, nobody listens any more.
+        // A second request on a used connection gets no answer.
         "/once" if !used.lock().unwrap().insert(request.connection) => Reply::raw(""),
         "/last" => Reply::raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
         _ => Reply::html("ok"),
@@ -375,7 +376,7 @@ fn a_connection_that_the_server_closed_meanwhile_is_made_again() {
     }
     assert_eq!(server.count("/once"), 5);
     assert_eq!(server.connections() - before, 3);
-    // One that stays open is used again.
+    // A connection that stays open is reused.
     let before = server.connections();
     for _ in 0..3 {
         page(&fetcher, &server.url("/kept")).unwrap();
@@ -384,7 +385,7 @@ fn a_connection_that_the_server_closed_meanwhile_is_made_again() {
 }
 
 #[test]
-fn many_threads_fetch_at_once_with_one_fetcher() {
+fn many_threads_share_one_fetcher() {
     let server = Server::start(|request| {
         Reply::ok("text/plain", request.path().repeat(1000)).after(Duration::from_millis(5))
     });
@@ -406,8 +407,8 @@ fn many_threads_fetch_at_once_with_one_fetcher() {
 }
 
 #[test]
-fn no_headers_make_it_fail() {
-    // What is reckoned with, at its ends and beyond.
+fn extreme_headers_do_not_fail_a_fetch() {
+    // Extreme and invalid values of numbers in headers.
     let numbers = ["18446744073709551615", "99999999999999999999999", "-1", "", "1, 2", "x"];
     let dates = ["Thu, 01 Jan 1970 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "0", "never"];
     let server = Server::start(move |request| {
@@ -439,7 +440,7 @@ fn no_headers_make_it_fail() {
     }
 }
 
-/// Responses of all kinds, whole.
+/// Returns valid responses of all kinds.
 fn samples() -> Vec<Vec<u8>> {
     let packed = gzip(b"<p>Hello, this is packed");
     let mut with_gzip = format!(
@@ -464,10 +465,10 @@ fn samples() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn no_bytes_of_a_server_make_it_panic_or_wait() {
+fn arbitrary_responses_never_panic_or_block() {
     let samples = samples();
     let rounds = 60;
-    let seed = support::given("EVERMAP_SEED").map_or(1, |seed| seed.parse::<u64>().unwrap());
+    let seed = support::variable("EVERMAP_SEED").map_or(1, |seed| seed.parse::<u64>().unwrap());
     println!("EVERMAP_SEED={seed}");
     let count = samples.len();
     let server = Server::start(move |request| {
@@ -521,7 +522,7 @@ fn no_bytes_of_a_server_make_it_panic_or_wait() {
 }
 
 #[test]
-fn a_proxy_is_used_where_the_environment_names_one() {
+fn the_environments_proxy_is_used() {
     let proxy = Server::start(|_| Reply::html("<p>By proxy"));
     let address = format!("http://{}", proxy.address());
     for (name, none) in [("http_proxy", ""), ("HTTPS_PROXY", ""), ("ALL_PROXY", "")] {
@@ -539,7 +540,7 @@ fn a_proxy_is_used_where_the_environment_names_one() {
     ];
     support::assert_passed(&support::child("child_fetches_by_proxy", &environment));
     assert_eq!(proxy.requests().len(), count);
-    // One that speaks SOCKS is not gone round either.
+    // A SOCKS proxy is not bypassed either.
     let socks = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("socks5://{}", socks.local_addr().unwrap());
     let greeting = std::thread::spawn(move || {
@@ -554,11 +555,11 @@ fn a_proxy_is_used_where_the_environment_names_one() {
 }
 
 #[test]
-#[ignore = "a child"]
+#[ignore = "runs in a child process"]
 fn child_fetches_by_proxy() {
-    let Some(how) = support::given("EVERMAP_TEST") else { return };
+    let Some(how) = support::variable("EVERMAP_TEST") else { return };
     let fetcher = Fetcher::new(FetchOptions::default(), None);
-    // An address that nobody has, and a name that nobody has: who says so is who was asked.
+    // An unassigned address and a nonexistent name. The error shows which host was contacted.
     let host = if how == "broken" { "192.0.2.1" } else { "nobody.invalid" };
     let url = Url::parse(&format!("http://{host}/page")).unwrap();
     let fetched = fetcher.fetch(&url, Origin::Network, Purpose::Page, soon(10_000));

@@ -1,4 +1,4 @@
-//! What is promised of files, `data:` addresses, and of who may read what.
+//! Tests of files, `data:` addresses, and the access rules.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "fetch")]
 
@@ -14,8 +14,8 @@ use evermap_view::fetch::{Cause, FetchSource, Fetcher, Kind, Origin, Purpose, St
 use support::{cause, fetcher, file_url, offline, options, page};
 use url::Url;
 
-/// A file that was left alone long enough for its times to be believed, as far as that can be had:
-/// the time of status change can't be set, so it is what decides.
+/// Writes a file with an old modification time. The time of its status change can't be set, so the
+/// file still counts as recent.
 fn old_file(path: &std::path::Path, content: &str) {
     fs::write(path, content).unwrap();
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -39,7 +39,7 @@ fn a_file_is_fetched_with_its_type_and_a_percent_encoded_name() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_by_name_and_never_waited_for() {
+fn special_files_are_rejected_without_blocking() {
     let directory = tempfile::tempdir().unwrap();
     let says = |path: &std::path::Path| {
         let error = page(&fetcher(), &file_url(path)).unwrap_err();
@@ -70,7 +70,7 @@ fn what_is_no_regular_file_is_refused_by_name_and_never_waited_for() {
 }
 
 #[test]
-fn a_page_that_is_none_is_said_to_be_what_it_is() {
+fn an_unsupported_type_is_named_in_the_error() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("paper.pdf");
     fs::write(&path, "%PDF-1.7").unwrap();
@@ -80,12 +80,12 @@ fn a_page_that_is_none_is_said_to_be_what_it_is() {
         matches!(&error, ViewError::UnsupportedType { content_type, .. } if content_type == "application/pdf"),
         "{error}"
     );
-    // As a resource it is nobody's business.
+    // Any type is allowed for a resource.
     assert!(fetcher().fetch(&url, Origin::File, Purpose::Other, None).is_ok());
 }
 
 #[test]
-fn only_a_file_reads_files() {
+fn only_local_pages_read_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("secret.txt");
     fs::write(&path, "secret").unwrap();
@@ -102,13 +102,13 @@ fn only_a_file_reads_files() {
 }
 
 #[test]
-fn nothing_but_four_schemes_is_read_and_no_password_is_sent() {
+fn only_four_schemes_are_read_and_no_password_is_sent() {
     for address in ["ftp://127.0.0.1/x", "javascript:1", "about:blank", "unix:/x", "blob:x"] {
         let url = Url::parse(address).unwrap();
         for origin in [Origin::File, Origin::Network, Origin::Data] {
             let error = fetcher().fetch(&url, origin, Purpose::Other, None).unwrap_err();
             assert!(matches!(error.cause, Cause::Refused(_)), "{error}");
-            assert!(error.to_string().contains("file, data, http and https"), "{error}");
+            assert!(error.to_string().contains("file, data, http or https"), "{error}");
         }
     }
     let url = Url::parse("http://user:secret@127.0.0.1:1/").unwrap();
@@ -116,7 +116,7 @@ fn nothing_but_four_schemes_is_read_and_no_password_is_sent() {
 }
 
 #[test]
-fn a_data_address_is_its_content() {
+fn a_data_address_contains_its_content() {
     let url = Url::parse("data:text/css;charset=latin1;base64,cHt9").unwrap();
     let fetched = fetcher().fetch(&url, Origin::Network, Purpose::StyleSheet, None).unwrap();
     assert_eq!(fetched.bytes, "p{}");
@@ -152,52 +152,53 @@ fn a_file_beyond_a_limit_is_not_read() {
     assert!(page(&fetcher, &file_url(&path)).is_ok());
     let third = cause(page(&fetcher, &file_url(&path)));
     assert_eq!(third, Cause::TooLarge { limit_bytes: 25, total: true });
-    // Files of `/proc` say that they are empty, and are not.
+    // Files in `/proc` report a size of 0 but have content.
     let status = page(&support::fetcher(), &Url::parse("file:///proc/self/status").unwrap());
     assert!(!status.unwrap().bytes.is_empty());
 }
 
 #[test]
-fn a_file_is_the_same_until_its_bytes_are_others() {
+fn a_file_is_unchanged_until_its_bytes_differ() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("page.html");
     old_file(&path, "one");
     let fetcher = Fetcher::new(offline(), None);
     let stamp = page(&fetcher, &file_url(&path)).unwrap().stamp;
     let Stamp::File(file) = &stamp else { panic!() };
-    // It was made just now, whatever its time of modification says: its times prove nothing yet.
+    // The file was created just now, so its times are not reliable yet, despite the old
+    // modification time.
     assert!(!file.settled);
     assert_eq!(stamp.check(&fetcher, None), StampCheck::Same);
-    // Touched, renamed over, linked: other times and inodes, the same bytes.
+    // Touched, renamed over, linked: different times and inodes, but the same bytes.
     old_file(&directory.path().join("other"), "one");
     fs::rename(directory.path().join("other"), &path).unwrap();
     assert_eq!(stamp.check(&fetcher, None), StampCheck::Same);
     old_file(&path, "two");
     let StampCheck::Changed(why) = stamp.check(&fetcher, None) else { panic!() };
-    assert!(why.contains("another content"), "{why}");
+    assert!(why.contains("different content"), "{why}");
     old_file(&path, "three");
     let StampCheck::Changed(why) = stamp.check(&fetcher, None) else { panic!() };
-    assert!(why.contains("another size"), "{why}");
+    assert!(why.contains("a different size"), "{why}");
     fs::remove_file(&path).unwrap();
     let StampCheck::Changed(why) = stamp.check(&fetcher, None) else { panic!() };
-    assert!(why.contains("no such file"), "{why}");
+    assert!(why.contains("does not exist"), "{why}");
 }
 
 #[test]
-fn a_file_with_settled_times_is_looked_at_and_not_read() {
+fn a_file_with_settled_times_is_not_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("page.html");
     old_file(&path, "one");
     let fetcher = Fetcher::new(offline(), None);
     let Stamp::File(mut file) = page(&fetcher, &file_url(&path)).unwrap().stamp else { panic!() };
-    // If the content were read, this hash would not do.
+    // A check that read the content would reject this hash.
     file.hash = [7; 32];
     let unsettled = Stamp::File(file.clone());
     assert!(matches!(unsettled.check(&fetcher, None), StampCheck::Changed(_)));
     file.settled = true;
     let settled = Stamp::File(file.clone());
     assert_eq!(settled.check(&fetcher, None), StampCheck::Same);
-    // Any of the times, the device and the inode make it be read.
+    // A change of any time, the device or the inode causes a read.
     for change in [
         |file: &mut evermap_view::fetch::FileStamp| file.modified_ns += 1,
         |file: &mut evermap_view::fetch::FileStamp| file.changed_ns += 1,
@@ -211,8 +212,8 @@ fn a_file_with_settled_times_is_looked_at_and_not_read() {
 }
 
 #[test]
-fn a_stamp_that_is_renewed_need_not_be_read_again() {
-    // A file of the system, which nobody has touched for longer than two seconds.
+fn a_renewed_stamp_is_settled() {
+    // A system file that has not changed for more than two seconds.
     let url = file_url(&std::path::Path::new("/bin/sh").canonicalize().unwrap());
     let fetcher = Fetcher::new(offline(), None);
     let fetched = fetcher.fetch(&url, Origin::File, Purpose::Other, None).unwrap();
@@ -224,7 +225,7 @@ fn a_stamp_that_is_renewed_need_not_be_read_again() {
 }
 
 #[test]
-fn what_was_missing_is_the_same_until_it_is_there() {
+fn a_missing_file_is_unchanged_until_it_exists() {
     let directory = tempfile::tempdir().unwrap();
     let fetcher = Fetcher::new(offline(), None);
     let path = directory.path().join("style.css");
@@ -237,13 +238,16 @@ fn what_was_missing_is_the_same_until_it_is_there() {
     assert_eq!(absent.check(&fetcher, None), StampCheck::Same);
     fs::remove_dir(&path).unwrap();
     fs::write(&path, "p{}").unwrap();
-    assert_eq!(absent.check(&fetcher, None), StampCheck::Changed("it is there now".to_string()));
-    // Whoever may not read it does not learn whether it is there.
+    assert_eq!(
+        absent.check(&fetcher, None),
+        StampCheck::Changed("it is available now".to_string())
+    );
+    // A page without access must not learn whether the file exists.
     assert_eq!(refused.check(&fetcher, None), StampCheck::Same);
 }
 
 #[test]
-fn stamps_are_the_same_after_json() {
+fn stamps_survive_json() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("page.html");
     fs::write(&path, "one").unwrap();

@@ -1,4 +1,5 @@
-//! The page block: what is recorded is read back, culling loses nothing, and a damaged block paints a wrong picture at most.
+//! Tests of the page block: recording and reading back, culling, and that a damaged block paints at
+//! most a wrong picture.
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/random.rs"]
@@ -24,26 +25,27 @@ use random::{Random, variable};
 const WIDTH: u32 = 200;
 const HEIGHT: u32 = 700;
 const BAND: u32 = 256;
-/// Where the sections are listed, and how many there are.
+/// Offset of the section table, and the number of sections.
 const SECTIONS_AT: usize = 72;
 const SECTIONS: usize = 27;
-/// The section of the lines.
+/// Index of the section of lines.
 const LINES: usize = 24;
 
-/// Between 0 and `end`, in quarters now and then, so that `f32` does and does not do.
+/// Returns a length between 0 and `end`. Half of them are multiples of a quarter, which are exact
+/// in `f32`.
 fn length(random: &mut Random, end: f64) -> f64 {
     let value = (random.number() >> 11) as f64 / (1_u64 << 53) as f64 * end;
     if random.below(2) == 0 { (value * 4.0).round() / 4.0 } else { value }
 }
 
-/// What pages share: an image, and a font where this machine has one.
-struct Things {
+/// Shared parts of the pages: an image, and a font if this machine has one.
+struct TestParts {
     image: ImageBrush,
     font: Option<FontData>,
 }
 
-impl Things {
-    fn new() -> Things {
+impl TestParts {
+    fn new() -> TestParts {
         let pixels: Vec<u8> = (0..16 * 8 * 4).map(|at| (at * 37 % 256) as u8).collect();
         let image = ImageBrush::new(ImageData {
             data: Blob::from(pixels),
@@ -52,7 +54,7 @@ impl Things {
             width: 16,
             height: 8,
         });
-        Things { image, font: font().map(|bytes| FontData::new(Blob::from(bytes), 0)) }
+        TestParts { image, font: font().map(|bytes| FontData::new(Blob::from(bytes), 0)) }
     }
 }
 
@@ -62,7 +64,7 @@ fn font() -> Option<Vec<u8>> {
         .iter()
         .find_map(|name| std::fs::read(format!("/usr/share/fonts/truetype/{name}")).ok());
     if found.is_none() {
-        println!("no font on this machine: glyphs are left out");
+        println!("no font on this machine: glyphs are skipped");
     }
     found
 }
@@ -105,7 +107,7 @@ fn stroke(random: &mut Random) -> Stroke {
     }
 }
 
-fn place(random: &mut Random) -> Affine {
+fn random_transform(random: &mut Random) -> Affine {
     let moved = Affine::translate((length(random, 150.0), length(random, 640.0) - 20.0));
     match random.below(4) {
         0 => {
@@ -115,12 +117,12 @@ fn place(random: &mut Random) -> Affine {
     }
 }
 
-/// Draws `commands` random things, moved by `at`: the same ones for the same seed.
-fn draw(scene: &mut impl PaintScene, at: Affine, things: &Things, seed: u64, commands: usize) {
+/// Draws `commands` random shapes, transformed by `at`. The same seed gives the same shapes.
+fn draw(scene: &mut impl PaintScene, at: Affine, parts: &TestParts, seed: u64, commands: usize) {
     let random = &mut Random(seed | 1);
     let mut open = 0;
     for _ in 0..commands {
-        let transform = at * place(random);
+        let transform = at * random_transform(random);
         let rect = Rect::new(0.0, 0.0, length(random, 90.0), length(random, 60.0));
         match random.below(12) {
             0 => scene.fill(Fill::NonZero, transform, color(random), None, &rect),
@@ -130,7 +132,7 @@ fn draw(scene: &mut impl PaintScene, at: Affine, things: &Things, seed: u64, com
                 let brush = Some(Affine::scale(0.5));
                 scene.fill(Fill::NonZero, transform, &gradient(random), brush, &shape);
             }
-            3 => scene.fill(Fill::NonZero, transform, things.image.as_ref(), None, &rect),
+            3 => scene.fill(Fill::NonZero, transform, parts.image.as_ref(), None, &rect),
             4 => scene.stroke(&stroke(random), transform, color(random), None, &path(random)),
             5 => scene.stroke(
                 &stroke(random),
@@ -140,7 +142,7 @@ fn draw(scene: &mut impl PaintScene, at: Affine, things: &Things, seed: u64, com
                 &Circle::new((30.0, 30.0), 25.0),
             ),
             6 => scene.draw_box_shadow(transform, rect, color(random), 4.0, length(random, 8.0)),
-            7 | 8 => glyphs(scene, transform, things, random),
+            7 | 8 => glyphs(scene, transform, parts, random),
             9 if open < 5 => {
                 scene.push_clip_layer(Fill::NonZero, transform, &rect.inflate(60.0, 80.0));
                 open += 1;
@@ -176,8 +178,8 @@ fn layer(scene: &mut impl PaintScene, transform: Affine, random: &mut Random, cl
     scene.push_layer(Fill::NonZero, blend, 0.75, transform, &clip, filter, None);
 }
 
-fn glyphs(scene: &mut impl PaintScene, transform: Affine, things: &Things, random: &mut Random) {
-    let Some(font) = &things.font else { return };
+fn glyphs(scene: &mut impl PaintScene, transform: Affine, parts: &TestParts, random: &mut Random) {
+    let Some(font) = &parts.font else { return };
     let (level, slanted, size) =
         (random.below(2) == 0, random.below(3) == 0, 8.0 + length(random, 16.0));
     let glyphs: Vec<Glyph> = (0..10)
@@ -203,10 +205,10 @@ fn glyphs(scene: &mut impl PaintScene, transform: Affine, things: &Things, rando
     );
 }
 
-fn recorded(things: &Things, seed: u64, commands: usize) -> Recorded {
+fn recorded(parts: &TestParts, seed: u64, commands: usize) -> Recorded {
     let mut recorder = Recorder::new(size());
     recorder.set_title("A page", "file:///tmp/page.html");
-    draw(&mut recorder, Affine::IDENTITY, things, seed, commands);
+    draw(&mut recorder, Affine::IDENTITY, parts, seed, commands);
     for line in 0..12 {
         let top = f64::from(line) * 20.0;
         let words = ["Every", " ", "thing", " ", "flöws", " ", "on", " "];
@@ -249,15 +251,21 @@ fn paint(painter: &mut Painter, page: &Arc<Page>, area: Area) -> Result<Vec<u32>
     Ok(pixels)
 }
 
-/// A band from `left` on, as the rasterizer paints it from the calls themselves, all of them.
-fn painted_directly(things: &Things, seed: u64, commands: usize, left: u32, band: u32) -> Vec<u32> {
+/// Returns a band from `left` on, painted by the rasterizer directly from all calls.
+fn painted_directly(
+    parts: &TestParts,
+    seed: u64,
+    commands: usize,
+    left: u32,
+    band: u32,
+) -> Vec<u32> {
     let mut rgba = Vec::new();
     VelloCpuImageRenderer::new(WIDTH, BAND).render_to_vec(
         |scene| {
             let all = Rect::new(0.0, 0.0, f64::from(WIDTH), f64::from(BAND));
             scene.fill(Fill::NonZero, Affine::IDENTITY, Color::WHITE, None, &all);
             let at = Affine::translate((-f64::from(left), -f64::from(band * BAND)));
-            draw(scene, at, things, seed, commands);
+            draw(scene, at, parts, seed, commands);
         },
         &mut rgba,
     );
@@ -266,8 +274,8 @@ fn painted_directly(things: &Things, seed: u64, commands: usize, left: u32, band
 }
 
 #[test]
-fn what_is_recorded_is_read_back() {
-    let recorded = recorded(&Things::new(), 7, 60);
+fn a_recorded_page_is_read_back() {
+    let recorded = recorded(&TestParts::new(), 7, 60);
     let block = Block::new(recorded.block.as_bytes()).unwrap();
     assert_eq!(block.size(), size());
     assert_eq!((block.title(), block.url()), ("A page", "file:///tmp/page.html"));
@@ -283,30 +291,31 @@ fn what_is_recorded_is_read_back() {
 }
 
 #[test]
-fn text_is_found_where_it_stands_in_both_directions() {
-    let recorded = recorded(&Things::new(), 7, 0);
+fn text_is_found_at_its_position_in_both_directions() {
+    let recorded = recorded(&TestParts::new(), 7, 0);
     let block = Block::new(recorded.block.as_bytes()).unwrap();
     let found = block.find("FLÖWS on");
     assert_eq!(found.len(), 12);
-    // The fifth to the seventh of eight clusters; in the second line, counted from the right.
+    // The fifth to the seventh of eight clusters. In the second line, counted from the right.
     assert_eq!(found[0].rects, [Rect::new(48.0, 0.0, 76.5, 18.0)]);
     assert_eq!(found[1].rects, [Rect::new(19.5, 20.0, 48.0, 38.0)]);
-    // Over the end of a line, not over that of a block: three of four lines have one after them.
+    // Matches cross the end of a line, but not of a block. Three of four lines are followed by
+    // another in their block.
     assert_eq!(block.find("on every").len(), 9);
     assert!(block.find("").is_empty());
 }
 
 #[test]
-fn culling_loses_nothing() {
-    let things = Things::new();
+fn culling_removes_no_visible_pixels() {
+    let parts = TestParts::new();
     let start = variable("EVERMAP_SEED", 1);
     for seed in start..start + variable("EVERMAP_STEPS", 25) {
-        let recorded = recorded(&things, seed, 60);
+        let recorded = recorded(&parts, seed, 60);
         let page = page(recorded.block.as_bytes(), &recorded).unwrap();
         let whole = Area { left: 0, top: 0, width: WIDTH, height: HEIGHT };
         let painted = paint(&mut Painter::new(), &page, whole).unwrap();
         for (band, rows) in painted.chunks((WIDTH * BAND) as usize).enumerate() {
-            let expected = painted_directly(&things, seed, 60, 0, band as u32);
+            let expected = painted_directly(&parts, seed, 60, 0, band as u32);
             let differ = rows.iter().zip(&expected).filter(|(a, b)| a != b).count();
             assert_eq!(differ, 0, "pixels of band {band} with EVERMAP_SEED={seed}");
         }
@@ -322,19 +331,19 @@ fn culling_loses_nothing() {
 }
 
 #[test]
-fn a_page_that_is_scrolled_sideways_is_painted_from_there() {
-    let things = Things::new();
+fn a_page_scrolled_sideways_is_painted_from_its_left_edge() {
+    let parts = TestParts::new();
     let start = variable("EVERMAP_SEED", 1);
     for seed in start..start + variable("EVERMAP_STEPS", 6) {
-        let recorded = recorded(&things, seed, 60);
+        let recorded = recorded(&parts, seed, 60);
         let page = page(recorded.block.as_bytes(), &recorded).unwrap();
         let painter = &mut Painter::new();
         for left in [1, 37, 150, WIDTH - 1] {
-            // Rows of two bands, for which the painter has to keep apart what begins elsewhere.
+            // Rows of two bands. The painter must not reuse a band with a different left edge.
             let (top, height) = (BAND - 20, 40);
             let part = paint(painter, &page, Area { left, top, width: WIDTH, height }).unwrap();
-            let above = painted_directly(&things, seed, 60, left, 0);
-            let below = painted_directly(&things, seed, 60, left, 1);
+            let above = painted_directly(&parts, seed, 60, left, 0);
+            let below = painted_directly(&parts, seed, 60, left, 1);
             let all = [above, below].concat();
             let from = (top * WIDTH) as usize;
             assert!(part == all[from..from + part.len()], "{left}, EVERMAP_SEED={seed}");
@@ -342,14 +351,14 @@ fn a_page_that_is_scrolled_sideways_is_painted_from_there() {
     }
 }
 
-/// One way or several to damage a block.
+/// Damages a block in one or several ways.
 fn damage(block: &mut Vec<u8>, random: &mut Random) {
     let entry = |block: &[u8], section: usize| {
         let number = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
         let at = SECTIONS_AT + 16 * section;
         (number(at) as usize, number(at + 8) as usize)
     };
-    let absurd = [
+    let extreme = [
         0,
         1,
         u32::MAX,
@@ -378,7 +387,7 @@ fn damage(block: &mut Vec<u8>, random: &mut Random) {
             }
         }
         2 => {
-            // A section grows at the cost of the next one, and its records with it.
+            // A section and its records grow at the cost of the next section.
             let at = SECTIONS_AT + 16 * random.below(SECTIONS - 1);
             let moved = (8 * random.below(64)) as u64;
             for (at, up) in [(at + 8, true), (at + 16, true), (at + 24, false)] {
@@ -399,7 +408,7 @@ fn damage(block: &mut Vec<u8>, random: &mut Random) {
                 }
                 let at = start + random.below(bytes / 4) * 4;
                 let value = match random.below(3) {
-                    0 => absurd[random.below(absurd.len())],
+                    0 => extreme[random.below(extreme.len())],
                     1 => random.number() as u32,
                     _ => random.below(100) as u32,
                 };
@@ -412,7 +421,7 @@ fn damage(block: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Asks a page everything and paints some of it. The rasterizer must not give up.
+/// Queries a page and paints parts of it. The rasterizer must not panic.
 fn use_page(page: &Arc<Page>, random: &mut Random) {
     let block = page.block();
     let size = block.size();
@@ -431,7 +440,7 @@ fn use_page(page: &Arc<Page>, random: &mut Random) {
         Area { left: u32::MAX, top: size.height.saturating_sub(10), width: 10, height: 20 },
     ];
     for area in areas {
-        // A damaged hash names a font or an image that there is not.
+        // A damaged hash refers to a missing font or image.
         if let Err(error) = paint(&mut Painter::new(), page, area) {
             assert!(error.is_damage(), "{error}");
         }
@@ -440,12 +449,12 @@ fn use_page(page: &Arc<Page>, random: &mut Random) {
 }
 
 #[test]
-fn damaged_blocks_paint_a_wrong_picture_at_most() {
-    let things = Things::new();
+fn damaged_blocks_paint_at_most_a_wrong_picture() {
+    let parts = TestParts::new();
     let start = variable("EVERMAP_SEED", 1);
     for seed in start..start + variable("EVERMAP_STEPS", 2000) {
         let random = &mut Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        let recorded = recorded(&things, seed % 50, 40);
+        let recorded = recorded(&parts, seed % 50, 40);
         let mut bytes = recorded.block.as_bytes().to_vec();
         damage(&mut bytes, random);
         let Ok(page) = page(&bytes, &recorded) else { continue };
@@ -456,8 +465,8 @@ fn damaged_blocks_paint_a_wrong_picture_at_most() {
 }
 
 #[test]
-fn cut_blocks_are_refused() {
-    let recorded = recorded(&Things::new(), 3, 40);
+fn truncated_blocks_are_rejected() {
+    let recorded = recorded(&TestParts::new(), 3, 40);
     let bytes = recorded.block.as_bytes();
     for end in 0..bytes.len().min(2000) {
         let cut = AlignedBytes::copy_of(&bytes[..end]);
@@ -467,7 +476,7 @@ fn cut_blocks_are_refused() {
     assert!(Block::new(longer.as_bytes()).is_err());
 }
 
-/// A page that asks for far more than any page needs. Whether it ends is the test.
+/// Paints a page that requests far more work than real pages. The test passes if it terminates.
 fn paints(draw: impl FnOnce(&mut Recorder)) {
     let mut recorder = Recorder::new(PageSize { width: 1000, window: (1000, 100), ..size() });
     draw(&mut recorder);
@@ -478,7 +487,7 @@ fn paints(draw: impl FnOnce(&mut Recorder)) {
 }
 
 #[test]
-fn absurd_lines_end() {
+fn extreme_lines_terminate() {
     let mut line = BezPath::new();
     line.move_to((0.0, 10.0));
     line.line_to((6e7, 30.0));
@@ -488,7 +497,7 @@ fn absurd_lines_end() {
         let style = Stroke::new(3.0).with_dashes(1e7, dashes);
         paints(|page| page.stroke(&style, Affine::IDENTITY, Color::BLACK, None, &line));
     }
-    if let Some(font) = Things::new().font {
+    if let Some(font) = TestParts::new().font {
         let style = Stroke::new(1.0).with_dashes(0.0, [1e-9]);
         let glyphs = (0..50).map(|at| Glyph { id: 36 + at, x: at as f32 * 20.0, y: 40.0 });
         let plain = Affine::IDENTITY;
@@ -517,7 +526,7 @@ fn absurd_lines_end() {
 }
 
 #[test]
-fn a_long_path_used_by_a_million_commands_ends() {
+fn a_long_path_and_a_million_commands_terminate() {
     let mut path = BezPath::new();
     path.move_to((0.0, 0.0));
     for at in 0..200_000 {
@@ -535,7 +544,7 @@ fn a_long_path_used_by_a_million_commands_ends() {
 }
 
 #[test]
-fn absurd_blurs_and_layers_end() {
+fn extreme_blurs_and_layers_terminate() {
     let square = Rect::new(0.0, 0.0, 500.0, 500.0);
     for deviation in [1e3, 1e6, f64::MAX, f64::NAN, -1.0] {
         paints(|page| page.draw_box_shadow(Affine::IDENTITY, square, Color::BLACK, 1e9, deviation));
@@ -577,7 +586,7 @@ fn a_row_at_the_edge_of_a_band_is_painted() {
 }
 
 #[test]
-fn a_filter_that_the_rasterizer_lacks_leaves_its_content() {
+fn an_unsupported_filter_leaves_its_content() {
     let square = Rect::new(0.0, 0.0, 500.0, 500.0);
     let mut recorder = Recorder::new(size());
     let filter = Some(Arc::new(Filter::single(FilterEffect::grayscale(1.0))));
@@ -590,7 +599,7 @@ fn a_filter_that_the_rasterizer_lacks_leaves_its_content() {
 }
 
 #[test]
-fn finding_in_lines_that_all_claim_all_text_ends() {
+fn finding_in_overlapping_lines_terminates() {
     let mut recorder = Recorder::new(size());
     for line in 0..3000 {
         recorder.add_line(0.0, f64::from(line), 1.0, false, ["e"; 100].iter().map(|e| (*e, 1.0)));

@@ -1,13 +1,13 @@
-//! A line of text that can be edited: the address bar's, and the find bar's.
+//! A line of editable text, for the address bar and the find bar.
 //!
-//! Owns the text, the cursor and the selection. The cursor stands between graphemes always: what a user sees as one
-//! character is moved over and erased at once.
+//! Owns the text, the cursor and the selection. The cursor is always between graphemes, so that one
+//! visible character is skipped or erased at once.
 
 use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-/// Longer texts are cut: `data:` addresses may be megabytes, and nobody edits those by hand.
+/// Maximum length of the text. `data:` addresses may be megabytes long.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// An editable line.
@@ -15,11 +15,11 @@ const TEXT_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct TextField {
     text: String,
     cursor: usize,
-    /// The other end of the selection; where the cursor is if nothing is selected.
+    /// Other end of the selection; equal to the cursor if nothing is selected.
     anchor: usize,
 }
 
-/// Where a cursor goes.
+/// A movement of the cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Motion {
     Left,
@@ -35,12 +35,12 @@ impl TextField {
         &self.text
     }
 
-    /// Bytes before the cursor.
+    /// Returns the number of bytes before the cursor.
     pub(crate) fn cursor(&self) -> usize {
         self.cursor
     }
 
-    /// The bytes that are selected; empty if nothing is.
+    /// Returns the selected byte range; empty without a selection.
     pub(crate) fn selection(&self) -> Range<usize> {
         self.cursor.min(self.anchor)..self.cursor.max(self.anchor)
     }
@@ -49,7 +49,7 @@ impl TextField {
         &self.text[self.selection()]
     }
 
-    /// Another text, with the cursor behind it.
+    /// Replaces the text and puts the cursor at its end.
     pub(crate) fn set(&mut self, text: &str) {
         self.text.clear();
         (self.cursor, self.anchor) = (0, 0);
@@ -60,14 +60,14 @@ impl TextField {
         (self.anchor, self.cursor) = (0, self.text.len());
     }
 
-    /// Puts `text` in the selection's place, without line feeds and other control characters.
+    /// Replaces the selection by `text` without control characters, such as line feeds.
     pub(crate) fn insert(&mut self, text: &str) {
         self.erase_selection();
         let room = TEXT_BYTES_MAX - self.text.len().min(TEXT_BYTES_MAX);
         let mut added: String = text.chars().filter(|c| !c.is_control()).collect();
         added.truncate(added.floor_char_boundary(room));
         self.text.insert_str(self.cursor, &added);
-        // The text may join with what stands behind it.
+        // The inserted text may join the following grapheme.
         self.place(self.cursor + added.len(), false);
     }
 
@@ -81,7 +81,7 @@ impl TextField {
         self.place(target, selecting);
     }
 
-    /// Puts the cursor at a byte, or where the grapheme ends that the byte is in.
+    /// Puts the cursor at a byte, or at the end of the grapheme that contains it.
     pub(crate) fn place(&mut self, byte: usize, selecting: bool) {
         let mut ends = self.text.grapheme_indices(true).map(|(at, _)| at);
         self.cursor = ends.find(|at| *at >= byte).unwrap_or(self.text.len());
@@ -90,7 +90,7 @@ impl TextField {
         }
     }
 
-    /// Erases the selection, or else what the cursor passes over in `motion`.
+    /// Erases the selection, or the text that `motion` would skip if there is none.
     pub(crate) fn erase(&mut self, motion: Motion) {
         if self.selection().is_empty() {
             self.cursor = self.target(motion);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_replaces_what_is_selected() {
+    fn typed_text_replaces_the_selection() {
         let mut field = field("https://example.org/");
         field.select_all();
         field.insert("a");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grapheme_is_passed_and_erased_as_one() {
+    fn a_grapheme_is_skipped_and_erased_at_once() {
         let mut field = field("e\u{301}🇩🇪x");
         field.move_cursor(Motion::Left, false);
         field.move_cursor(Motion::Left, false);
@@ -157,11 +157,11 @@ mod tests {
         field.erase(Motion::Right);
         assert_eq!(field.text(), "x");
         field.erase(Motion::Left);
-        assert_eq!(field.text(), "x", "nothing stands before the start");
+        assert_eq!(field.text(), "x", "nothing is before the start");
     }
 
     #[test]
-    fn words_are_passed_as_words() {
+    fn word_motions_stop_at_words() {
         let mut field = field("https://example.org/one two");
         let mut stops = Vec::new();
         for _ in 0..6 {
@@ -172,11 +172,11 @@ mod tests {
         field.move_cursor(Motion::WordRight, true);
         assert_eq!(field.selected(), "https");
         field.erase(Motion::WordLeft);
-        assert_eq!(field.text(), "://example.org/one two", "a selection goes first");
+        assert_eq!(field.text(), "://example.org/one two", "a selection is erased first");
     }
 
     #[test]
-    fn arrows_leave_a_selection_at_the_end_they_point_to() {
+    fn arrows_move_to_the_end_of_the_selection_they_point_to() {
         let mut field = field("abcdef");
         field.move_cursor(Motion::Start, false);
         field.move_cursor(Motion::Right, false);

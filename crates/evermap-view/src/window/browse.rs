@@ -1,7 +1,8 @@
-//! What the window asks of the rest of the viewer: pages, and a font for its own text.
+//! Interface between the window and the rest of the viewer: pages, and a font for the window's own
+//! text.
 //!
-//! The window knows neither stores nor networks nor engines. It asks for a page of a given layout, is told how far that
-//! is, shows what comes, and says when it is on the screen.
+//! The window does not depend on stores, networks or engines. It requests a page for a layout,
+//! receives progress reports, shows the result, and reports when it is on the screen.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,128 +13,136 @@ use super::state::State;
 use crate::paint::{Page, SharedBytes};
 use crate::{Layout, ViewError};
 
-/// Gives the window its pages. Called from threads of their own, several at a time when one visit supersedes another.
+/// Provides pages to the window. Called from worker threads, concurrently when one visit supersedes
+/// another.
 pub trait Browse: Send + Sync + 'static {
-    /// The page at `address` (what a user types, or an absolute URL, with or without a fragment), laid out for `layout`.
-    /// `reuse` says what of what is kept may be used.
+    /// Returns the page at `address` (typed text, or an absolute URL, with or without a fragment),
+    /// laid out for `layout`. `reuse` limits the stored data that may be used.
     ///
-    /// May take seconds. `waiting` tells the window how far it is, and whether anybody still waits for it.
+    /// May take seconds. `progress` reports the stage to the window, and tells whether the visit
+    /// was cancelled.
     ///
     /// # Errors
-    /// They are shown in place of the page.
+    /// An error is shown in place of the page.
     fn visit(
         &self,
         address: &str,
         layout: Layout,
         reuse: Reuse,
-        waiting: &Waiting,
+        progress: &Progress,
     ) -> Result<Visit, ViewError>;
 
-    /// A font for the window's own text: a file's bytes, and the index of the font in them. Asked for at the start and after
-    /// each visit until there is one; without it the window has no text.
+    /// Returns a font for the window's own text: the bytes of a file and the index of the font in
+    /// it. Called at the start and after each visit until there is one. Without a font the window
+    /// has no text.
     fn interface_font(&self) -> Option<(SharedBytes, u32)>;
 
-    /// The window was closed, and had this size, scale and zoom: opened with the same, the next one asks for its first page
-    /// as it needs it. On the thread that [`run`](super::run) was called from. Does nothing unless it is implemented.
+    /// Called when the window was closed, on the thread that called [`run`](super::run). `window`
+    /// has the window's last size, scale and zoom. A window opened with it requests its first page
+    /// in the right layout. Does nothing by default.
     fn closed(&self, _window: &WindowOptions) {}
 }
 
-/// How much of what is kept a visit may use.
+/// Stored data that a visit may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
     /// All of it.
     #[default]
     Page,
-    /// The page's resources: it is laid out anew, because what is kept of it was found damaged.
+    /// The page's resources. The page is laid out again, because its stored data was found damaged.
     Resources,
-    /// Nothing: a reload.
+    /// Nothing, for a reload.
     Nothing,
 }
 
-/// What runs once the page is on the screen (keeping it, say), on the thread of the visit; gives a message for the status line.
-pub type Afterwards = Box<dyn FnOnce() -> Option<String> + Send>;
+/// Work to do once the page is on the screen, such as storing it. Runs on the visit's thread and
+/// returns a message for the status line.
+pub type AfterShown = Box<dyn FnOnce() -> Option<String> + Send>;
 
-/// A page to be shown.
+/// A page to show.
 pub struct Visit {
     /// The page.
     pub page: Arc<Page>,
-    /// Where it came from in the end, for the address bar and the history.
+    /// Address after redirects, for the address bar and the history.
     pub url: String,
-    /// Whether it had been kept.
+    /// True if the page came from the store.
     pub warm: bool,
-    /// For the status line: "warm", or "cold: the style sheet x.css has changed". What it took is said behind it.
+    /// Text for the status line, such as "warm" or "cold: the style sheet x.css has changed". The
+    /// window appends the duration.
     pub summary: String,
-    /// What it took until the page could be painted; the window adds what its painting takes.
+    /// Time until the page could be painted. The window adds the time to paint it.
     pub took: Duration,
-    /// What is to be done once the page is on the screen. Not done if the page is never shown.
-    pub after: Option<Afterwards>,
+    /// Work to do once the page is on the screen. Dropped if the page is never shown.
+    pub after: Option<AfterShown>,
 }
 
-/// How far a visit is.
+/// Stage of a visit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// For the status line: "fetching example.org", "laying out".
+    /// Text for the status line, such as "fetching example.org" or "laying out".
     pub text: Cow<'static, str>,
-    /// How much is done, from 0 to 1, where that can be said.
+    /// Fraction done, from 0 to 1, if known.
     pub done: Option<f32>,
 }
 
 impl Stage {
-    /// A stage that can't say how much is done.
+    /// Creates a stage without a known fraction.
     pub fn new(text: impl Into<Cow<'static, str>>) -> Stage {
         Stage { text: text.into(), done: None }
     }
 }
 
-/// The window's end of a visit that is under way.
-pub struct Waiting {
+/// Reports the progress of a visit to the window, and receives its cancellation.
+pub struct Progress {
     report: Box<dyn Fn(Stage) + Send + Sync>,
     cancelled: Arc<AtomicBool>,
 }
 
-impl Waiting {
-    /// Reports are handed to `report`; `cancelled` is set when nobody waits any longer.
+impl Progress {
+    /// Creates a handle that passes reports to `report`. The window sets `cancelled` to cancel the
+    /// visit.
     pub fn new(
         report: impl Fn(Stage) + Send + Sync + 'static,
         cancelled: Arc<AtomicBool>,
-    ) -> Waiting {
-        Waiting { report: Box::new(report), cancelled }
+    ) -> Progress {
+        Progress { report: Box::new(report), cancelled }
     }
 
-    /// For a visit that nobody watches.
-    pub fn alone() -> Waiting {
-        Waiting::new(|_| (), Arc::default())
+    /// Creates a handle that ignores reports.
+    pub fn ignored() -> Progress {
+        Progress::new(|_| (), Arc::default())
     }
 
-    /// Shows how far the visit is.
-    pub fn progress(&self, stage: Stage) {
+    /// Reports the stage of the visit.
+    pub fn report(&self, stage: Stage) {
         (self.report)(stage);
     }
 
-    /// Whether the user stopped the visit, went elsewhere or closed the window: what is returned then is thrown away.
-    pub fn cancelled(&self) -> bool {
+    /// Returns true if the user stopped the visit, opened another page or closed the window. The
+    /// visit's result is discarded then.
+    pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 }
 
-/// How the window opens.
+/// Options for opening the window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowOptions {
     /// Width of the whole window in CSS pixels.
     pub width: u32,
     /// Height of the whole window in CSS pixels.
     pub height: u32,
-    /// The monitor's scale, as far as it is known. The first page is asked for with it while the window is being made: a
-    /// wrong guess costs a second visit.
+    /// Expected scale of the monitor. The first page is requested with it while the window is
+    /// created. A wrong value costs a second visit.
     pub scale: f32,
-    /// Pages are shown this much larger than their author meant: 1 is not at all.
+    /// Zoom factor of pages; 1 is their normal size.
     pub zoom: f32,
-    /// Where the home button leads.
+    /// Address that the home button opens.
     pub home: String,
 }
 
 impl WindowOptions {
-    /// What the first page is laid out for: what the window's bars leave of it.
+    /// Returns the layout of the first page: the window without its bars.
     pub fn page_layout(&self) -> Layout {
         State::new(self, "").0.layout()
     }

@@ -1,7 +1,7 @@
-//! Draws what is around the page, and in its place when there is none: toolbar, status line, find bar, error page.
+//! Draws the toolbar, the status line, the find bar and the error page.
 //!
-//! Each is a panel: pixels that stay until something they show changes. What a panel shows is a value that can be compared;
-//! it says all that its drawing depends on.
+//! Each is a panel, whose pixels are cached until its content changes. The content is a comparable
+//! value that holds everything the drawing depends on.
 
 use anyrender::{ImageRenderer, PaintScene};
 use anyrender_vello_cpu::{VelloCpuImageRenderer, VelloCpuScenePainter};
@@ -10,14 +10,14 @@ use peniko::Fill;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use super::canvas::{color, colors};
 use super::geometry::{Button, Rectangle};
 use super::icons::icon;
-use super::look::{color, colors};
 use super::state::{Failure, Focus, State};
 use super::text::Type;
 use crate::{Result, ViewError};
 
-/// The panels, and what draws them.
+/// The panels and their rasterizer.
 #[derive(Default)]
 pub(crate) struct Chrome {
     rasterizer: Rasterizer,
@@ -27,52 +27,52 @@ pub(crate) struct Chrome {
     failure: Panel,
 }
 
-/// Pixels, and what they show.
+/// Cached pixels and their content.
 #[derive(Default)]
 struct Panel {
-    shows: Option<Shows>,
+    content: Option<PanelContent>,
     pixels: Vec<u32>,
 }
 
-/// All that a panel's drawing depends on.
+/// Everything that a panel's drawing depends on.
 #[derive(Clone, Debug, PartialEq)]
-struct Shows {
+struct PanelContent {
     size: (u32, u32),
     scale: f64,
     has_font: bool,
     lit: Option<(Button, bool)>,
-    /// Buttons that do something.
+    /// Buttons, and whether they are enabled.
     enabled: Vec<(Button, bool)>,
     loading: bool,
-    field: Option<FieldShows>,
+    field: Option<FieldContent>,
     texts: Vec<String>,
-    /// A dot: whether the page had been kept.
+    /// Colour of the dot: true if the page came from the store.
     warm: Option<bool>,
 }
 
-/// A line of text that can be edited, as it is seen. Places are pixels from the left of the window.
+/// Visible state of a text field. Positions are in pixels from the left of the window.
 #[derive(Clone, Debug, PartialEq)]
-struct FieldShows {
+struct FieldContent {
     text: String,
     start: f32,
-    /// Where the cursor stands, and the selection; for the line that has the focus.
+    /// Positions of the cursor and of the selection's ends, for the focused field.
     cursor: Option<(f32, (f32, f32))>,
 }
 
-/// A time, as precise as people want to know it.
+/// Formats a duration with a precision suitable for people.
 fn milliseconds(time: Duration) -> String {
     let ms = time.as_secs_f64() * 1e3;
     if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
 }
 
 impl Chrome {
-    /// The toolbar's pixels.
+    /// Returns the toolbar's pixels.
     pub(crate) fn toolbar(&mut self, state: &State) -> Result<&[u32]> {
         let g = &state.geometry;
         let lit = state.lit.filter(|(button, _)| {
             matches!(button, Button::Back | Button::Forward | Button::Reload | Button::Home)
         });
-        let shows = Shows {
+        let content = PanelContent {
             lit,
             enabled: vec![
                 (Button::Back, state.history.ahead(-1).is_some()),
@@ -81,20 +81,20 @@ impl Chrome {
                 (Button::Home, state.has_home()),
             ],
             loading: state.loading.as_ref().is_some_and(|loading| loading.ticks > 0),
-            field: Some(address_shows(state)),
-            ..Shows::of(state, g.toolbar)
+            field: Some(address_content(state)),
+            ..PanelContent::of(state, g.toolbar)
         };
-        self.toolbar.draw(&mut self.rasterizer, shows, |scene, shows| {
+        self.toolbar.draw(&mut self.rasterizer, content, |scene, content| {
             draw_line(
                 scene,
                 Rectangle { top: g.toolbar.bottom().saturating_sub(1), height: 1, ..g.toolbar },
             );
-            draw_buttons(scene, state, shows, (0, 0));
-            draw_field(scene, state, shows, g.address, (0, 0), state.focus == Focus::Address);
+            draw_buttons(scene, state, content, (0, 0));
+            draw_field(scene, state, content, g.address, (0, 0), state.focus == Focus::Address);
         })
     }
 
-    /// The status line's pixels; `painting` is what it took to paint the page that is shown.
+    /// Returns the status line's pixels. `painting` is the time to paint the page.
     pub(crate) fn status(&mut self, state: &State, painting: Duration) -> Result<&[u32]> {
         let g = &state.geometry;
         let status = state.status();
@@ -103,56 +103,57 @@ impl Chrome {
             None => status.text,
         };
         let texts = vec![text, status.right];
-        let shows = Shows { texts, warm: status.warm, ..Shows::of(state, g.status) };
-        self.status.draw(&mut self.rasterizer, shows, |scene, shows| {
+        let content =
+            PanelContent { texts, warm: status.warm, ..PanelContent::of(state, g.status) };
+        self.status.draw(&mut self.rasterizer, content, |scene, content| {
             draw_line(scene, Rectangle::new(0, 0, g.status.width, 1));
             let text_type = state.type_of(0.92);
             let middle = g.status.height as f32 / 2.0 + 0.5;
             let (padding, width) = (state.field_padding(), g.status.width as f32);
             let mut left = padding;
-            if let Some(warm) = shows.warm {
-                let radius = 3.5 * shows.scale;
+            if let Some(warm) = content.warm {
+                let radius = 3.5 * content.scale;
                 let center = (f64::from(left) + radius, f64::from(middle));
                 let rgb = if warm { colors::WARM } else { colors::COLD };
                 fill(scene, &Circle::new(center, radius), rgb);
                 left += 2.0 * radius as f32 + g.px(6.0) as f32;
             }
-            let right = text_type.width(&shows.texts[1]);
+            let right = text_type.width(&content.texts[1]);
             let room = width - left - right - 2.0 * padding;
-            let text = text_type.shortened(&shows.texts[0], room.max(0.0));
+            let text = text_type.shortened(&content.texts[0], room.max(0.0));
             text_type.draw(scene, &text, left, middle, color(colors::QUIET));
             let x = width - right - padding;
-            text_type.draw(scene, &shows.texts[1], x, middle, color(colors::QUIET));
+            text_type.draw(scene, &content.texts[1], x, middle, color(colors::QUIET));
         })
     }
 
-    /// The find bar's pixels.
+    /// Returns the find bar's pixels.
     pub(crate) fn find(&mut self, state: &State) -> Result<&[u32]> {
         let g = &state.geometry;
         let lit = state.lit.filter(|(button, _)| {
             matches!(button, Button::FindPrevious | Button::FindNext | Button::FindClose)
         });
         let found = !state.find.matches.is_empty();
-        let shows = Shows {
+        let content = PanelContent {
             lit,
             enabled: vec![
                 (Button::FindPrevious, found),
                 (Button::FindNext, found),
                 (Button::FindClose, true),
             ],
-            field: Some(find_shows(state)),
+            field: Some(find_content(state)),
             texts: vec![state.find.count()],
-            ..Shows::of(state, g.find)
+            ..PanelContent::of(state, g.find)
         };
         let origin = (g.find.left, g.find.top);
-        self.find.draw(&mut self.rasterizer, shows, |scene, shows| {
+        self.find.draw(&mut self.rasterizer, content, |scene, content| {
             let size = (g.find.width, g.find.height);
             draw_line(scene, Rectangle::new(0, 0, 1, size.1));
             draw_line(scene, Rectangle::new(0, size.1.saturating_sub(1), size.0, 1));
-            draw_buttons(scene, state, shows, origin);
-            draw_field(scene, state, shows, g.find_field, origin, state.focus == Focus::Find);
+            draw_buttons(scene, state, content, origin);
+            draw_field(scene, state, content, g.find_field, origin, state.focus == Focus::Find);
             let text_type = state.type_of(0.92);
-            let (count, bounds) = (&shows.texts[0], g.find_field);
+            let (count, bounds) = (&content.texts[0], g.find_field);
             let right = (bounds.right() - origin.0) as f32 - state.field_padding();
             let middle = (bounds.top - origin.1) as f32 + bounds.height as f32 / 2.0;
             let x = right - text_type.width(count);
@@ -162,12 +163,12 @@ impl Chrome {
         })
     }
 
-    /// The pixels of a page that says why another can't be shown.
+    /// Returns the pixels of an error page.
     pub(crate) fn failure(&mut self, state: &State, failure: &Failure) -> Result<&[u32]> {
         let page = state.geometry.page;
         let texts = vec![failure.address.clone(), failure.why.clone(), failure.remedy.clone()];
-        let shows = Shows { texts, ..Shows::of(state, page) };
-        self.failure.draw(&mut self.rasterizer, shows, |scene, _| {
+        let content = PanelContent { texts, ..PanelContent::of(state, page) };
+        self.failure.draw(&mut self.rasterizer, content, |scene, _| {
             let all = Rect::new(0.0, 0.0, f64::from(page.width), f64::from(page.height));
             fill(scene, &all, colors::PAPER);
             draw_failure(scene, state, failure);
@@ -175,9 +176,9 @@ impl Chrome {
     }
 }
 
-impl Shows {
-    fn of(state: &State, part: Rectangle) -> Shows {
-        Shows {
+impl PanelContent {
+    fn of(state: &State, part: Rectangle) -> PanelContent {
+        PanelContent {
             size: (part.width, part.height),
             scale: state.geometry.scale,
             has_font: state.font.is_some(),
@@ -195,19 +196,19 @@ impl Panel {
     fn draw(
         &mut self,
         rasterizer: &mut Rasterizer,
-        shows: Shows,
-        draw: impl FnOnce(&mut VelloCpuScenePainter, &Shows),
+        content: PanelContent,
+        draw: impl FnOnce(&mut VelloCpuScenePainter, &PanelContent),
     ) -> Result<&[u32]> {
-        if self.shows.as_ref() != Some(&shows) {
-            self.shows = None;
-            rasterizer.rasterize(shows.size, &mut self.pixels, |scene| draw(scene, &shows))?;
-            self.shows = Some(shows);
+        if self.content.as_ref() != Some(&content) {
+            self.content = None;
+            rasterizer.rasterize(content.size, &mut self.pixels, |scene| draw(scene, &content))?;
+            self.content = Some(content);
         }
         Ok(&self.pixels)
     }
 }
 
-/// One rasterizer for all panels: glyphs are outlined once.
+/// One rasterizer for all panels, so that glyphs are outlined once.
 #[derive(Default)]
 struct Rasterizer {
     renderer: Option<VelloCpuImageRenderer>,
@@ -235,18 +236,18 @@ impl Rasterizer {
         };
         let rgba = &mut self.rgba;
         rgba.clear();
-        // The rasterizer is not ours, and the font that it is given may be damaged.
+        // The rasterizer is third-party code and may panic, for example if the font is damaged.
         let done = catch_unwind(AssertUnwindSafe(|| {
-            let ground = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
+            let background = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
             let draw = |scene: &mut VelloCpuScenePainter| {
-                fill(scene, &ground, colors::BAR);
+                fill(scene, &background, colors::BAR);
                 draw(scene);
             };
             renderer.render_to_vec(draw, rgba);
             renderer
         }));
         let Ok(renderer) = done else {
-            let why = "the rasterizer gave up on the window's own text".to_string();
+            let why = "the rasterizer panicked on the window's own text".to_string();
             return Err(ViewError::InvalidPage(why));
         };
         self.renderer = Some(renderer);
@@ -258,36 +259,37 @@ impl Rasterizer {
     }
 }
 
-/// The address as it is seen: whole and scrolled while it is edited, else with its middle left out if it is long.
-fn address_shows(state: &State) -> FieldShows {
+/// Returns the address: complete and scrolled during editing, else shortened in the middle if it is
+/// too long.
+fn address_content(state: &State) -> FieldContent {
     if state.focus == Focus::Address {
-        return edited_shows(state);
+        return edited_content(state);
     }
     let padding = state.field_padding();
     let room = state.geometry.address.width as f32 - 2.0 * padding;
-    FieldShows {
+    FieldContent {
         text: state.type_of(1.0).shortened(state.address.text(), room.max(0.0)),
         start: state.geometry.address.left as f32 + padding,
         cursor: None,
     }
 }
 
-fn find_shows(state: &State) -> FieldShows {
+fn find_content(state: &State) -> FieldContent {
     if state.focus == Focus::Find {
-        return edited_shows(state);
+        return edited_content(state);
     }
     let start = state.geometry.find_field.left as f32 + state.field_padding();
-    FieldShows { text: state.find.field.text().to_string(), start, cursor: None }
+    FieldContent { text: state.find.field.text().to_string(), start, cursor: None }
 }
 
-/// The line that has the focus.
-fn edited_shows(state: &State) -> FieldShows {
+/// Returns the focused field.
+fn edited_content(state: &State) -> FieldContent {
     let field = if state.focus == Focus::Find { &state.find.field } else { &state.address };
     let text_type = state.type_of(1.0);
     let start = state.field_start();
     let at = |byte: usize| start + text_type.width(&field.text()[..byte]);
     let selection = field.selection();
-    FieldShows {
+    FieldContent {
         text: field.text().to_string(),
         start,
         cursor: Some((at(field.cursor()), (at(selection.start), at(selection.end)))),
@@ -302,36 +304,41 @@ fn draw_line(scene: &mut impl PaintScene, rect: Rectangle) {
     fill(scene, &moved(rect, (0, 0)), colors::LINE);
 }
 
-/// A rectangle of the window in a panel that begins at `origin`.
+/// Converts a rectangle from window coordinates to those of a panel that begins at `origin`.
 fn moved(rect: Rectangle, origin: (u32, u32)) -> Rect {
     let (x, y) =
         (f64::from(rect.left) - f64::from(origin.0), f64::from(rect.top) - f64::from(origin.1));
     Rect::new(x, y, x + f64::from(rect.width), y + f64::from(rect.height))
 }
 
-fn draw_buttons(scene: &mut impl PaintScene, state: &State, shows: &Shows, origin: (u32, u32)) {
-    for (button, enabled) in &shows.enabled {
+fn draw_buttons(
+    scene: &mut impl PaintScene,
+    state: &State,
+    content: &PanelContent,
+    origin: (u32, u32),
+) {
+    for (button, enabled) in &content.enabled {
         let at = moved(state.geometry.button(*button), origin);
-        let lit = shows.lit.filter(|(lit, _)| lit == button && *enabled);
+        let lit = content.lit.filter(|(lit, _)| lit == button && *enabled);
         if let Some((_, held)) = lit {
-            let ground = RoundedRect::from_rect(at, 6.0 * shows.scale);
-            fill(scene, &ground, if held { colors::HELD } else { colors::LIT });
+            let background = RoundedRect::from_rect(at, 6.0 * content.scale);
+            fill(scene, &background, if held { colors::HELD } else { colors::LIT });
         }
         let ink = if *enabled { colors::ICON } else { colors::FAINT };
-        icon(scene, *button, shows.loading, at, ink);
+        icon(scene, *button, content.loading, at, ink);
     }
 }
 
 fn draw_field(
     scene: &mut impl PaintScene,
     state: &State,
-    shows: &Shows,
+    content: &PanelContent,
     bounds: Rectangle,
     origin: (u32, u32),
     focused: bool,
 ) {
-    let Some(field) = &shows.field else { return };
-    let scale = shows.scale;
+    let Some(field) = &content.field else { return };
+    let scale = content.scale;
     let at = moved(bounds, origin);
     let (edge, thick) = if focused { (colors::FOCUS, 1.5 * scale) } else { (colors::LINE, 1.0) };
     let frame = RoundedRect::from_rect(at.inset(-thick / 2.0), 6.0 * scale);
@@ -385,7 +392,7 @@ fn draw_failure(scene: &mut impl PaintScene, state: &State, failure: &Failure) {
         }
         y += text_type.size * 0.7;
     };
-    // The address leads most messages; it is not said twice.
+    // Most messages begin with the address. It is not repeated.
     if !failure.why.contains(&failure.address) {
         paragraph(&body.shortened(&failure.address, width), body, colors::QUIET);
     }
@@ -397,10 +404,10 @@ fn draw_failure(scene: &mut impl PaintScene, state: &State, failure: &Failure) {
     if !failure.remedy.is_empty() {
         paragraph(&sentence(&failure.remedy), body, colors::TEXT);
     }
-    paragraph("Enter: try again", body, colors::QUIET);
+    paragraph("Press Enter to try again", body, colors::QUIET);
 }
 
-/// What errors say, as a sentence.
+/// Formats an error message as a sentence.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string());
@@ -412,9 +419,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_said_as_precisely_as_people_want_to_know_them() {
-        let said = |us| milliseconds(Duration::from_micros(us));
-        assert_eq!([said(0), said(1_840), said(9_940)], ["0.0 ms", "1.8 ms", "9.9 ms"]);
-        assert_eq!([said(10_400), said(1_234_567)], ["10 ms", "1235 ms"]);
+    fn durations_below_ten_milliseconds_have_one_decimal() {
+        let formatted = |us| milliseconds(Duration::from_micros(us));
+        assert_eq!(
+            [formatted(0), formatted(1_840), formatted(9_940)],
+            ["0.0 ms", "1.8 ms", "9.9 ms"]
+        );
+        assert_eq!([formatted(10_400), formatted(1_234_567)], ["10 ms", "1235 ms"]);
     }
 }

@@ -1,7 +1,8 @@
-//! The system's clipboard, for the window's own lines of text.
+//! The system's clipboard, for the window's own text fields.
 //!
-//! The other end is another program, which may be slow or dead: it is asked from a thread of its own. Where there is no
-//! clipboard (a Wayland session without X), what was copied here can still be pasted here.
+//! The clipboard belongs to another program, which may be slow or dead, so a separate thread
+//! accesses it. Without a system clipboard (a Wayland session without X), text copied in this
+//! window can still be pasted here.
 
 use std::sync::{Arc, Mutex};
 use std::thread::Builder;
@@ -9,7 +10,7 @@ use std::thread::Builder;
 use super::state::Event;
 use super::worker::Outlet;
 
-/// Copies and pastes.
+/// Copies and pastes text.
 pub(crate) struct Clipboard {
     outlet: Outlet,
     shared: Arc<Mutex<Shared>>,
@@ -17,26 +18,27 @@ pub(crate) struct Clipboard {
 
 #[derive(Default)]
 struct Shared {
-    /// Opened when it is first needed.
+    /// Opened at the first use.
     system: Option<arboard::Clipboard>,
     own: Option<String>,
 }
 
 impl Clipboard {
-    /// What is pasted comes as an event.
+    /// Creates a clipboard that sends pasted text as an event to `outlet`.
     pub(crate) fn new(outlet: Outlet) -> Clipboard {
         Clipboard { outlet, shared: Arc::default() }
     }
 
     pub(crate) fn set(&self, text: String) {
-        self.do_aside(move |shared, _| {
-            let told = shared.system().is_some_and(|system| system.set_text(text.clone()).is_ok());
-            shared.own = (!told).then_some(text);
+        self.run_on_thread(move |shared, _| {
+            let copied =
+                shared.system().is_some_and(|system| system.set_text(text.clone()).is_ok());
+            shared.own = (!copied).then_some(text);
         });
     }
 
     pub(crate) fn get(&self) {
-        self.do_aside(|shared, outlet| {
+        self.run_on_thread(|shared, outlet| {
             let own = shared.own.clone();
             let text = own.or_else(|| shared.system().and_then(|system| system.get_text().ok()));
             if let Some(text) = text {
@@ -45,14 +47,14 @@ impl Clipboard {
         });
     }
 
-    fn do_aside(&self, what: impl FnOnce(&mut Shared, &Outlet) + Send + 'static) {
+    fn run_on_thread(&self, what: impl FnOnce(&mut Shared, &Outlet) + Send + 'static) {
         let (shared, outlet) = (self.shared.clone(), self.outlet.clone());
         let work = move || {
             if let Ok(mut shared) = shared.lock() {
                 what(&mut shared, &outlet);
             }
         };
-        // Without a thread, nothing is copied: no reason to end the program.
+        // If no thread can be started, nothing is copied.
         _ = Builder::new().name("clipboard".to_string()).spawn(work);
     }
 }

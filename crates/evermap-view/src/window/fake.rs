@@ -1,4 +1,4 @@
-//! Pages for tests: made by the recorder, without an engine.
+//! Test pages, created by the recorder without an engine.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ struct NoParts;
 
 impl Parts for NoParts {
     fn load(&self, _: PartKind, _: &[u8; 32]) -> Result<SharedBytes> {
-        Err(ViewError::InvalidPage("it has no parts".to_string()))
+        Err(ViewError::InvalidPage("the test page has no parts".to_string()))
     }
 }
 
@@ -33,12 +33,12 @@ fn size(width: u32, height: u32, window: (u32, u32), scale: f32) -> PageSize {
     PageSize { width, height, window, scale }
 }
 
-/// A page without anything on it.
+/// Returns a page without content.
 pub(crate) fn page(url: &str, width: u32, height: u32) -> Arc<Page> {
     record(size(width, height, (width, 600), 1.0), url, |_| ())
 }
 
-/// A page of so many lines of text, `pitch` pixels apart: "line 0", "line 1" and so on.
+/// Returns a page of `count` lines of text, `pitch` pixels apart: "line 0", "line 1" and so on.
 pub(crate) fn lines(url: &str, count: u32, pitch: u32, scale: f32) -> Arc<Page> {
     record(size(1000, count * pitch, (1000, 600), scale), url, |recorder| {
         add_lines(recorder, count, pitch);
@@ -55,8 +55,9 @@ fn add_lines(recorder: &mut Recorder, count: u32, pitch: u32) {
     }
 }
 
-/// A page as an engine would lay it out for `layout`: 100 lines, 30 CSS pixels apart; the first three lead to `a/one`,
-/// `a/two#far` and `#middle`; `#middle` is line 50. Its rows are painted alternately.
+/// Returns a page like one laid out for `layout`: 100 lines, 30 CSS pixels apart. The first three
+/// link to `a/one`, `a/two#middle` and `#middle`, which is line 50. Its rows are painted in
+/// alternating colours.
 pub(crate) fn site(url: &str, layout: Layout) -> Arc<Page> {
     let pitch = (30.0 * layout.scale).round() as u32;
     let window = (layout.width, layout.height);
@@ -79,7 +80,7 @@ pub(crate) fn site(url: &str, layout: Layout) -> Arc<Page> {
     })
 }
 
-/// A page twice as wide as its window, black on its left half; 3000 pixels high.
+/// Returns a page twice as wide as its window and 3000 pixels high. Its left half is black.
 pub(crate) fn wide(url: &str, layout: Layout) -> Arc<Page> {
     let window = (layout.width, layout.height);
     record(size(2 * layout.width, 3000, window, layout.scale), url, |recorder| {

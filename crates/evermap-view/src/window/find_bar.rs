@@ -1,22 +1,22 @@
-//! Finding text on the page: what is looked for, where it stands, which of the places the user is at.
+//! Finds text on the page: the search text, its matches, and the current match.
 
 use super::address_bar::TextField;
 use super::state::{Focus, State};
 use crate::page::Match;
 
-/// The find bar, open or not.
+/// The find bar, open or closed.
 #[derive(Default)]
 pub(crate) struct FindBar {
     pub open: bool,
     pub field: TextField,
     pub matches: Vec<Match>,
     pub current: Option<usize>,
-    /// Where the page was when the text began to be typed: the first place below is the first one shown.
+    /// Scroll position when typing began. The first match below it becomes the current one.
     from: u32,
 }
 
 impl FindBar {
-    /// "3 of 17".
+    /// Returns the count, such as "3 of 17".
     pub(crate) fn count(&self) -> String {
         match (self.field.text().is_empty(), self.matches.len(), self.current) {
             (true, ..) => String::new(),
@@ -49,7 +49,7 @@ impl State {
         }
     }
 
-    /// The text that is looked for has changed.
+    /// Updates the matches after the search text has changed.
     pub(super) fn find_typed(&mut self) {
         self.find_again();
         let from = f64::from(self.find.from);
@@ -59,7 +59,7 @@ impl State {
         self.show_match();
     }
 
-    /// Looks for the text on a page that is new; the page is not moved for that.
+    /// Repeats the search on a new page, without scrolling.
     pub(super) fn find_again(&mut self) {
         if !self.find.open {
             return;
@@ -71,7 +71,7 @@ impl State {
         self.redraw();
     }
 
-    /// Goes to the next place, or the one before.
+    /// Goes to the next or previous match.
     pub(super) fn find_step(&mut self, step: isize) {
         if !self.find.open {
             self.open_find();
@@ -99,7 +99,7 @@ impl State {
         });
         if let Some(rect) = rect {
             self.scroll_into_view(rect);
-            // Looking on begins where the user has come to.
+            // A later search continues from this match.
             self.find.from = rect.y0.max(0.0) as u32;
         }
     }

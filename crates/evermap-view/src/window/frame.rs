@@ -1,43 +1,44 @@
-//! The window's pixels, put together: the page's rows, what lies over them, the bars around them.
+//! Composes the window's pixels: the page's rows, the overlays on them, and the bars around them.
 //!
-//! The page's rows are kept as they were last painted. Scrolling moves them, and asks the painter for those only that were
-//! not seen before; everything else (a mark, another button lit) is drawn over a copy of them. Against asking for all of
-//! them again, an arrow key's step over 1000 x 600 pixels costs 0.24 instead of 1.1 ms where rows are kept as strips, 0.11
-//! instead of 0.19 ms where bands were painted (lightly optimised build, two shared cores).
+//! The page's rows are cached as they were last painted. Scrolling moves them and requests only the
+//! newly visible rows from the painter. Everything else (a highlight, a lit button) is drawn over a
+//! copy. Compared to requesting all rows again, an arrow key's step over 1000 x 600 pixels costs
+//! 0.24 instead of 1.1 ms with strips, and 0.11 instead of 0.19 ms with painted bands (lightly
+//! optimised build, two shared cores).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kurbo::{Rect, Vec2};
 
+use super::canvas::{Canvas, clipped, colors};
 use super::chrome::Chrome;
 use super::geometry::Rectangle;
-use super::look::{Canvas, clipped, colors};
 use super::pointer::Grab;
 use super::state::{Content, Shown, State};
 use crate::Result;
 use crate::page::WIDTH_MAX;
 use crate::paint::{Area, Page, Painter};
 
-/// Makes frames.
+/// Composes frames.
 #[derive(Default)]
 pub(crate) struct Frame {
     painter: Painter,
     rows: Vec<u32>,
-    /// What `rows` has.
+    /// Page and area that `rows` holds.
     painted: Option<(Arc<Page>, Area)>,
     chrome: Chrome,
-    /// What it took to paint the page that a visit brought, when it was painted first.
+    /// Visit number of the page that was painted last, and the time of its first painting.
     pub painting: (u64, Duration),
-    /// Rows that the painter was asked for so far.
-    pub asked_rows: u64,
+    /// Total number of rows requested from the painter.
+    pub requested_rows: u64,
 }
 
 impl Frame {
-    /// The whole window, row by row; `pixels` has its size.
+    /// Composes the whole window row by row. `pixels` must have the window's size.
     ///
     /// # Errors
-    /// When the page can't be painted; `pixels` is not to be shown then.
+    /// Fails if the page can't be painted. `pixels` must not be shown then.
     pub(crate) fn compose(&mut self, state: &State, pixels: &mut [u32]) -> Result<()> {
         let (width, height) = state.geometry.window;
         let mut canvas = Canvas { pixels, width, height };
@@ -64,10 +65,10 @@ impl Frame {
     }
 
     fn draw_page(&mut self, canvas: &mut Canvas<'_>, state: &State, shown: &Shown) -> Result<()> {
-        // Text that was looked for, or a link, can have met damage since the last frame.
+        // A search or a link may have found damage since the last frame.
         shown.page.damage().map_or(Ok(()), Err)?;
         let page = state.geometry.page;
-        // Always as wide as it was laid out: rows that are kept can be copied, whatever size the window has by now.
+        // Rows always have the layout's width, so that strips can be copied at any window size.
         let width = shown.page.block().size().window.0.clamp(1, WIDTH_MAX);
         let area = Area { left: state.left, top: state.top, width, height: page.height };
         let start = Instant::now();
@@ -94,7 +95,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Brings `rows` to `area`, asking the painter for as few of them as possible.
+    /// Updates `rows` to `area`, and requests as few rows as possible from the painter.
     fn paint_rows(&mut self, page: &Arc<Page>, area: Area) -> Result<()> {
         let pixels = area.width as usize * area.height as usize;
         let before = self.painted.take().filter(|(painted, before)| {
@@ -112,14 +113,14 @@ impl Frame {
             let width = area.width as usize;
             let rows = &mut self.rows[first as usize * width..(first + count) as usize * width];
             self.painter.paint(page, part, rows)?;
-            self.asked_rows += u64::from(count);
+            self.requested_rows += u64::from(count);
         }
         self.painted = Some((page.clone(), area));
         Ok(())
     }
 
-    /// Moves rows that were painted for another `top` to where they are in `area`; gives the first row and the number of
-    /// those that are missing, if any.
+    /// Moves rows that were painted for another `top` to their position in `area`. Returns the
+    /// first missing row and the number of missing rows, if any.
     fn move_rows(&mut self, before: u32, area: Area) -> Option<(u32, u32)> {
         let by = area.top.abs_diff(before);
         if by == 0 {
@@ -139,7 +140,7 @@ impl Frame {
     }
 }
 
-/// A rectangle of the page, in the window.
+/// Converts a rectangle of the page to window coordinates.
 fn in_window(state: &State, rect: Rect) -> Rect {
     let page = state.geometry.page;
     let x = f64::from(page.left) - f64::from(state.left);
@@ -157,7 +158,7 @@ fn draw_matches(canvas: &mut Canvas<'_>, state: &State) {
         for rect in &found.rects {
             let seen = clipped(in_window(state, *rect), page);
             if seen.width > 0 && seen.height > 0 {
-                canvas.mark(seen, color);
+                canvas.highlight(seen, color);
             }
         }
     }
@@ -168,12 +169,12 @@ fn draw_ring(canvas: &mut Canvas<'_>, state: &State) {
     for rect in state.ring_rects() {
         let rect = in_window(state, rect).inflate(1.0, 1.0).round();
         canvas.outline(rect, thick, state.geometry.page, colors::FOCUS);
-        // On blue ground the ring is still seen.
+        // Keeps the ring visible on a blue background.
         canvas.outline(rect.inflate(thick, thick), 1.0, state.geometry.page, colors::PAPER);
     }
 }
 
-/// The line along the top of the page while another is awaited.
+/// Draws the progress line along the top of the page during a visit.
 fn draw_loaded(canvas: &mut Canvas<'_>, state: &State) {
     let Some(part) = state.loaded_part() else { return };
     let page = state.geometry.page;

@@ -1,7 +1,7 @@
-//! Where things are in the window: rectangles in device pixels, for drawing and for hitting.
+//! Positions of the window's parts in device pixels, for drawing and hit testing.
 //!
-//! From top to bottom: the toolbar, the page with its scroll bar, the status line. The page's area depends on the window
-//! alone, not on the page: what a page is laid out for is known before it is there.
+//! From top to bottom: the toolbar, the page with its scroll bar, and the status line. The page's
+//! area depends only on the window, so a page's layout is known before the page is loaded.
 
 /// A rectangle of whole pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,19 +30,19 @@ impl Rectangle {
         inside(x, self.left, self.right()) && inside(y, self.top, self.bottom())
     }
 
-    /// Smaller by so much on all sides.
+    /// Returns the rectangle reduced by `by` on all sides.
     pub(crate) fn inset(&self, by: u32) -> Rectangle {
         let (x, y) = (by.min(self.width / 2), by.min(self.height / 2));
         Rectangle::new(self.left + x, self.top + y, self.width - 2 * x, self.height - 2 * y)
     }
 }
 
-/// What can be pressed in the toolbar and the find bar.
+/// Buttons of the toolbar and the find bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Button {
     Back,
     Forward,
-    /// Stops instead, while a page is loading.
+    /// Stops the visit instead while a page is loading.
     Reload,
     Home,
     FindPrevious,
@@ -50,7 +50,7 @@ pub(crate) enum Button {
     FindClose,
 }
 
-/// The sizes of things, in CSS pixels.
+/// Sizes of parts, in CSS pixels.
 const TOOLBAR: f64 = 40.0;
 const STATUS: f64 = 24.0;
 const SCROLL_BAR: f64 = 14.0;
@@ -59,19 +59,19 @@ const BUTTON: f64 = 30.0;
 const FIND_WIDTH: f64 = 380.0;
 const FIND_HEIGHT: f64 = 40.0;
 
-/// The window's parts.
+/// Positions of the window's parts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Geometry {
-    /// The whole window.
+    /// Size of the whole window.
     pub window: (u32, u32),
-    /// Device pixels a CSS pixel, without zoom.
+    /// Device pixels per CSS pixel, without zoom.
     pub scale: f64,
     pub toolbar: Rectangle,
     pub address: Rectangle,
     pub page: Rectangle,
     pub scroll_bar: Rectangle,
     pub status: Rectangle,
-    /// The find bar, over the page.
+    /// The find bar, which covers part of the page.
     pub find: Rectangle,
     pub find_field: Rectangle,
     buttons: [(Button, Rectangle); 7],
@@ -124,30 +124,32 @@ impl Geometry {
         }
     }
 
-    /// CSS pixels in device pixels.
+    /// Converts CSS pixels to device pixels.
     pub(crate) fn px(&self, css: f64) -> u32 {
         (css * self.scale).round() as u32
     }
 
-    /// Where a button is.
+    /// Returns the position of a button.
     pub(crate) fn button(&self, button: Button) -> Rectangle {
         let found = self.buttons.iter().find(|(this, _)| *this == button);
         found.map_or(Rectangle::default(), |(_, at)| *at)
     }
 
-    /// The button at a point of the window; those of the find bar only if it is open.
+    /// Returns the button at a point of the window. Buttons of the find bar count only if it is
+    /// open.
     pub(crate) fn button_at(&self, point: (f64, f64), finding: bool) -> Option<Button> {
         let shown = &self.buttons[..if finding { 7 } else { 4 }];
         shown.iter().find(|(_, at)| at.contains(point)).map(|(button, _)| *button)
     }
 
-    /// The bar along the bottom of pages that are wider than they should be; it lies over the page.
+    /// Returns the bar at the bottom of pages that are wider than the window. It covers part of the
+    /// page.
     pub(crate) fn horizontal_bar(&self) -> Rectangle {
         let height = self.scroll_bar.width.min(self.page.height);
         Rectangle::new(0, self.page.bottom() - height, self.page.width, height)
     }
 
-    /// The part of a bar `track` pixels long that stands for what is seen: where it begins, and its length.
+    /// Returns the offset and length of the thumb in a bar that is `track` pixels long.
     pub(crate) fn thumb(&self, track: u32, seen: u32, all: u32, at: u32) -> (u32, u32) {
         if all <= seen || seen == 0 {
             return (0, track);
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_fill_the_window_without_overlap() {
+    fn parts_fill_the_window_without_overlap() {
         for (width, height, scale) in
             [(1024, 768, 1.0), (2000, 1500, 2.0), (640, 480, 1.25), (99, 70, 3.0), (1, 1, 1.0)]
         {
@@ -189,12 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn the_thumb_goes_from_end_to_end() {
+    fn the_thumb_moves_from_end_to_end() {
         let g = Geometry::new(1024, 768, 1.0);
         assert_eq!(g.thumb(700, 700, 700, 0), (0, 700));
         assert_eq!(g.thumb(700, 700, 1400, 0), (0, 350));
         assert_eq!(g.thumb(700, 700, 1400, 700), (350, 350));
         assert_eq!(g.thumb(700, 700, 1400, 9999), (350, 350));
-        assert_eq!(g.thumb(700, 700, 10_000_000, 0).1, 28, "it can be taken hold of on any page");
+        assert_eq!(g.thumb(700, 700, 10_000_000, 0).1, 28, "the thumb has a minimum length");
     }
 }

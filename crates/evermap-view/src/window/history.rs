@@ -1,46 +1,47 @@
-//! Where the user has been, and at which place of each page.
+//! History of visited pages, with the scroll position on each.
 
 use crate::page::Block;
 
-/// A place on a page. It is found again exactly on a page of the same size, and near the same words on one that was laid out
-/// otherwise.
+/// A scroll position. It is restored exactly on a page of the same size, and near the same text on
+/// a page with another layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct ScrollPosition {
     pub left: u32,
     pub top: u32,
-    /// The size of the page that `left` and `top` are meant for.
+    /// Size of the page that `left` and `top` refer to.
     page: (u32, u32),
-    words: Option<Words>,
+    anchor: Option<TextAnchor>,
 }
 
-/// The first line that is seen: where its text stands among all the page's text, and how far below the place it is.
+/// The first visible line: the offset of its text in the page's text, and its distance from the
+/// scroll position.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Words {
+struct TextAnchor {
     offset: u32,
     below: f32,
-    /// All of the page's text: another length means another text.
+    /// Length of the page's text. A different length means different text.
     text_bytes: usize,
     scale: f32,
 }
 
-impl Place {
-    /// The place of a page whose upper left corner is at (`left`, `top`).
-    pub(crate) fn on(block: Block<'_>, left: u32, top: u32) -> Place {
+impl ScrollPosition {
+    /// Returns the position of a page whose upper left corner is at (`left`, `top`).
+    pub(crate) fn on(block: Block<'_>, left: u32, top: u32) -> ScrollPosition {
         let size = block.size();
         let seen = block.lines().iter().filter(|line| line.top >= top as f32);
         let first = seen.min_by(|a, b| a.top.total_cmp(&b.top));
-        let words = first.map(|line| Words {
+        let anchor = first.map(|line| TextAnchor {
             offset: line.text.offset,
             below: line.top - top as f32,
             text_bytes: block.searchable().len(),
             scale: size.scale,
         });
-        // What is at the top or bottom stays there.
-        let words = words.filter(|_| top > 0);
-        Place { left, top, page: (size.width, size.height), words }
+        // A position at the top stays at the top.
+        let anchor = anchor.filter(|_| top > 0);
+        ScrollPosition { left, top, page: (size.width, size.height), anchor }
     }
 
-    /// Where this place is on `block`: pixels from its left and its top.
+    /// Returns this position on `block`, in pixels from its left and its top.
     pub(crate) fn find_on(&self, block: Block<'_>) -> (u32, u32) {
         let size = block.size();
         if (size.width, size.height) == self.page || self.page == (0, 0) {
@@ -50,28 +51,28 @@ impl Place {
             (f64::from(at) * f64::from(now) / f64::from(of.max(1))).round() as u32
         };
         let left = part(self.left, self.page.0, size.width);
-        (left, self.words_on(block).unwrap_or_else(|| part(self.top, self.page.1, size.height)))
+        (left, self.anchor_on(block).unwrap_or_else(|| part(self.top, self.page.1, size.height)))
     }
 
-    fn words_on(&self, block: Block<'_>) -> Option<u32> {
-        let words = self.words.filter(|words| words.text_bytes == block.searchable().len())?;
+    fn anchor_on(&self, block: Block<'_>) -> Option<u32> {
+        let anchor = self.anchor.filter(|anchor| anchor.text_bytes == block.searchable().len())?;
         let mut lines = block.lines().iter();
         let line =
-            lines.find(|line| line.text.offset.saturating_add(line.text.bytes) > words.offset)?;
-        let top = line.top - words.below * (block.size().scale / words.scale);
+            lines.find(|line| line.text.offset.saturating_add(line.text.bytes) > anchor.offset)?;
+        let top = line.top - anchor.below * (block.size().scale / anchor.scale);
         top.is_finite().then_some(top.max(0.0).round() as u32)
     }
 }
 
-/// One stop on the user's way.
+/// An entry of the history.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
-    /// With the fragment, if there is one.
+    /// Address, with the fragment if there is one.
     pub url: String,
-    pub place: Place,
+    pub position: ScrollPosition,
 }
 
-/// The user's way. Older stops are forgotten.
+/// The history. The oldest entries are dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     entries: Vec<Entry>,
@@ -81,7 +82,7 @@ pub(crate) struct History {
 const ENTRIES_MAX: usize = 1000;
 
 impl History {
-    /// Number of the current stop.
+    /// Returns the index of the current entry.
     pub(crate) fn number(&self) -> usize {
         self.current
     }
@@ -90,24 +91,24 @@ impl History {
         self.entries.get(self.current)
     }
 
-    /// Notes where the user is on the current page, before it is left.
-    pub(crate) fn note_place(&mut self, place: Place) {
+    /// Records the scroll position on the current page before another one is shown.
+    pub(crate) fn record_position(&mut self, position: ScrollPosition) {
         if let Some(entry) = self.entries.get_mut(self.current) {
-            entry.place = place;
+            entry.position = position;
         }
     }
 
-    /// A new stop behind the current one; those that were ahead are forgotten.
+    /// Adds an entry after the current one. Drops all entries ahead.
     pub(crate) fn push(&mut self, url: String) {
         self.entries.truncate(self.current + 1);
         if self.entries.len() == ENTRIES_MAX {
             self.entries.remove(0);
         }
-        self.entries.push(Entry { url, place: Place::default() });
+        self.entries.push(Entry { url, position: ScrollPosition::default() });
         self.current = self.entries.len() - 1;
     }
 
-    /// The current stop's page turned out to have another address.
+    /// Changes the address of the current entry, after redirects for example.
     pub(crate) fn rename(&mut self, url: String) {
         match self.entries.get_mut(self.current) {
             Some(entry) => entry.url = url,
@@ -115,13 +116,13 @@ impl History {
         }
     }
 
-    /// The stop so many steps ahead (or back, if negative), and its number.
+    /// Returns the entry that many steps ahead (or back, if negative), and its index.
     pub(crate) fn ahead(&self, steps: isize) -> Option<(usize, &Entry)> {
         let number = self.current.checked_add_signed(steps)?;
         Some((number, self.entries.get(number)?))
     }
 
-    /// Makes a stop the current one.
+    /// Makes an entry the current one.
     pub(crate) fn go(&mut self, number: usize) {
         self.current = number.min(self.entries.len().saturating_sub(1));
     }
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_stop_forgets_those_ahead() {
+    fn a_new_entry_drops_those_ahead() {
         let mut history = History::default();
         assert_eq!(urls(&history), (None, None, None));
         for url in ["a", "b", "c"] {
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_stops_are_forgotten() {
+    fn the_oldest_entries_are_dropped() {
         let mut history = History::default();
         for number in 0..ENTRIES_MAX + 5 {
             history.push(number.to_string());
@@ -162,26 +163,26 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_exact_on_a_page_of_the_same_size() {
+    fn a_position_is_exact_on_a_page_of_the_same_size() {
         let page = fake::page("a", 1000, 5000);
-        let place = Place::on(page.block(), 7, 1234);
-        assert_eq!(place.find_on(page.block()), (7, 1234));
+        let position = ScrollPosition::on(page.block(), 7, 1234);
+        assert_eq!(position.find_on(page.block()), (7, 1234));
     }
 
     #[test]
-    fn a_place_follows_its_words_to_another_layout() {
+    fn a_position_follows_its_text_to_another_layout() {
         // Lines of 20 pixels, each with the same text, further apart on the second page.
         let close = fake::lines("a", 100, 20, 1.0);
         let wide = fake::lines("a", 100, 55, 2.0);
-        let place = Place::on(close.block(), 0, 400 - 3);
-        assert_eq!(place.find_on(wide.block()), (0, 20 * 55 - 6));
+        let position = ScrollPosition::on(close.block(), 0, 400 - 3);
+        assert_eq!(position.find_on(wide.block()), (0, 20 * 55 - 6));
     }
 
     #[test]
-    fn a_place_without_words_keeps_its_part_of_the_page() {
+    fn a_position_without_text_is_proportional() {
         let page = fake::page("a", 1000, 5000);
-        let place = Place::on(page.block(), 100, 500);
-        assert_eq!(place.find_on(fake::page("a", 500, 10_000).block()), (50, 1000));
-        assert_eq!(Place::default().find_on(page.block()), (0, 0));
+        let position = ScrollPosition::on(page.block(), 100, 500);
+        assert_eq!(position.find_on(fake::page("a", 500, 10_000).block()), (50, 1000));
+        assert_eq!(ScrollPosition::default().find_on(page.block()), (0, 0));
     }
 }

@@ -1,15 +1,16 @@
-//! The signs on the buttons, drawn as shapes: they are there before any font is.
+//! Icons of the buttons, drawn as shapes, so that they need no font.
 
 use anyrender::PaintScene;
 use kurbo::{Affine, Arc, BezPath, Cap, Join, Point, Rect, Shape, Stroke, Vec2};
 
+use super::canvas::{color, colors};
 use super::geometry::Button;
-use super::look::{color, colors};
 
-/// Signs are drawn on a square of this side.
+/// Side of the square on which icons are designed.
 const SIDE: f64 = 24.0;
 
-/// The sign of a button, centred in `at`. While a page is loading, the one for reloading is the one for stopping.
+/// Draws the icon of a button, centred in `at`. While a page is loading, the reload button shows a
+/// cross.
 pub(crate) fn icon(scene: &mut impl PaintScene, button: Button, loading: bool, at: Rect, ink: u32) {
     let scale = at.height() / SIDE * 0.8;
     let corner = at.center() - Vec2::new(SIDE, SIDE) * (scale / 2.0);
@@ -35,7 +36,7 @@ pub(crate) fn icon(scene: &mut impl PaintScene, button: Button, loading: bool, a
     scene.stroke(&stroke, to_place, color(ink), None, &path);
 }
 
-/// A triangle with an exclamation mark.
+/// Draws a triangle with an exclamation mark.
 pub(crate) fn warning(scene: &mut impl PaintScene, at: Rect) {
     let scale = at.height() / SIDE;
     let to_place = Affine::translate(at.origin().to_vec2()) * Affine::scale(scale);
@@ -50,7 +51,7 @@ fn cross() -> BezPath {
     lines(&[&[(6.5, 6.5), (17.5, 17.5)], &[(17.5, 6.5), (6.5, 17.5)]])
 }
 
-/// Most of a circle, with an arrow at its end.
+/// Returns most of a circle, with an arrow at its end.
 fn turn() -> BezPath {
     let arc = Arc::new((12.0, 12.0), (7.0, 7.0), 0.35, 5.3, 0.0);
     let mut path = arc.to_path(0.05);

@@ -1,12 +1,12 @@
-//! What keys do: everywhere, on the page, in the address bar, in the find bar.
+//! Handles keys: global shortcuts, and keys of the page, the address bar and the find bar.
 
 use super::address_bar::{Motion, TextField};
 use super::state::{Content, Effect, Focus, State};
 
-/// A key, by what it means and not by where it is.
+/// A key, identified by its meaning instead of its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// What it would write, in lower case.
+    /// The character that it types, in lower case.
     Character(String),
     Enter,
     Escape,
@@ -38,7 +38,7 @@ pub(crate) struct Modifiers {
 }
 
 impl State {
-    /// A key went down; `text` is what it writes.
+    /// Handles a pressed key. `text` is the text that it types.
     pub(super) fn key(&mut self, key: Key, text: Option<&str>) {
         if self.common_key(&key) {
             return;
@@ -50,7 +50,7 @@ impl State {
         }
     }
 
-    /// Keys that do the same wherever the focus is.
+    /// Handles keys that have the same effect for every focus.
     fn common_key(&mut self, key: &Key) -> bool {
         let Modifiers { shift, control, alt } = self.modifiers;
         match key {
@@ -85,7 +85,7 @@ impl State {
         true
     }
 
-    /// Selecting, copying and pasting in whichever line has the focus.
+    /// Selects, copies, cuts or pastes in the focused field.
     fn edit_key(&mut self, character: &str) -> bool {
         let Some(field) = self.focused_field() else { return false };
         match character {
@@ -167,7 +167,7 @@ impl State {
         }
     }
 
-    /// Keys that move the page even while something is being typed.
+    /// Handles keys that scroll the page even while a field has the focus.
     fn screen_key(&mut self, key: &Key) {
         match key {
             Key::Up => self.scroll_by(0, -self.line()),
@@ -205,7 +205,7 @@ impl State {
         }
     }
 
-    /// Editing a line of text.
+    /// Edits a line of text.
     fn field_key(&mut self, key: &Key, text: Option<&str>) {
         let Modifiers { shift, control, alt } = self.modifiers;
         let Some(field) = self.focused_field() else { return };

@@ -1,4 +1,4 @@
-//! What the mouse and fingers do, and the links that they and the Tab key reach.
+//! Handles the mouse, touch, and the links that they and the Tab key reach.
 
 use kurbo::Rect;
 
@@ -6,25 +6,25 @@ use super::geometry::Button;
 use super::state::{Cursor, Focus, State};
 use crate::page::Link;
 
-/// A finger that moves less, in CSS pixels, taps.
+/// Maximum movement of a tap, in CSS pixels.
 const TAP: f64 = 8.0;
 
-/// One notch of a mouse wheel, in CSS pixels.
+/// Distance of one notch of a mouse wheel, in CSS pixels.
 pub(crate) const NOTCH: f64 = 60.0;
-/// The room for "3 of 17", in CSS pixels.
+/// Width reserved for "3 of 17", in CSS pixels.
 const COUNT: f64 = 96.0;
 
-/// What was under the pointer when its button went down.
+/// Target of a pressed pointer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Grab {
     Button(Button),
-    /// How far from the thumb's beginning it was taken.
+    /// Distance of the grabbed point from the thumb's start.
     Thumb {
         horizontal: bool,
         offset: f64,
     },
     Link(String),
-    /// Text is being selected. `first`: the click that gave the field its focus.
+    /// A text selection. `first` is true for the click that focuses the field.
     Field {
         first: bool,
     },
@@ -80,7 +80,7 @@ impl State {
         self.bar_at(point).or_else(|| self.link_at(point).map(Grab::Link))
     }
 
-    /// A click elsewhere takes the focus from the address bar.
+    /// A click outside the address bar ends its editing.
     fn leave_fields(&mut self) {
         if self.focus == Focus::Address {
             self.restore_address();
@@ -88,7 +88,7 @@ impl State {
         self.focus = Focus::Page;
     }
 
-    /// The scroll bars: their thumb is taken, beside it they go on by a screen.
+    /// Handles the scroll bars: grabs a thumb, or scrolls by a screen beside it.
     fn bar_at(&mut self, point: (f64, f64)) -> Option<Grab> {
         let (x, y) = point;
         let screen = self.screen();
@@ -109,7 +109,7 @@ impl State {
         None
     }
 
-    /// Puts the cursor of the focused line where the pointer is.
+    /// Moves the cursor of the focused field to the pointer.
     fn place_cursor(&mut self, (x, _): (f64, f64), selecting: bool) {
         let start = self.field_start();
         let text = match self.focus {
@@ -124,7 +124,8 @@ impl State {
         self.redraw();
     }
 
-    /// Where the text of the focused line begins: left of its box, if its cursor would not be seen otherwise.
+    /// Returns the start of the focused field's text. It is left of the field if the cursor would
+    /// be outside otherwise.
     pub(crate) fn field_start(&self) -> f32 {
         let (field, bounds) = match self.focus {
             Focus::Find => (&self.find.field, self.geometry.find_field),
@@ -136,12 +137,13 @@ impl State {
         bounds.left as f32 + padding - (cursor - room).max(0.0)
     }
 
-    /// What the focused line leaves free at its right end: the find bar counts there.
+    /// Returns the width reserved at the right end of the focused field, where the find bar shows
+    /// its count.
     pub(crate) fn field_reserve(&self) -> f32 {
         if self.focus == Focus::Find { self.geometry.px(COUNT) as f32 } else { 0.0 }
     }
 
-    /// The room between a line's box and its text.
+    /// Returns the distance between a field's edge and its text.
     pub(crate) fn field_padding(&self) -> f32 {
         self.geometry.px(9.0) as f32
     }
@@ -163,11 +165,12 @@ impl State {
         }
     }
 
-    /// Wheels turn by notches, touchpads by parts of a pixel: what is less than a step is kept for the next time.
+    /// Wheels turn by notches, touchpads by fractions of a pixel. The remainder of a step is kept
+    /// for the next event.
     pub(super) fn wheel(&mut self, x: f64, y: f64) {
         let step = if self.modifiers.control { NOTCH * self.geometry.scale } else { 1.0 };
         let whole = |turned: f64, rest: &mut f64| {
-            // A turn back takes effect at once.
+            // A change of direction takes effect at once.
             let kept = if turned * *rest < 0.0 { 0.0 } else { *rest };
             let steps = ((turned + kept) / step).trunc();
             *rest = turned + kept - steps * step;
@@ -175,7 +178,7 @@ impl State {
         };
         let (x, y) = (whole(x, &mut self.turned.0), whole(y, &mut self.turned.1));
         match (self.modifiers.control, self.modifiers.shift) {
-            // Towards the user makes smaller.
+            // Turning towards the user zooms out.
             (true, _) => (0..y.abs().min(4)).for_each(|_| self.zoom_by(-y.signum() as i32)),
             (false, true) => self.scroll_by(y, x),
             (false, false) => self.scroll_by(x, y),
@@ -193,13 +196,13 @@ impl State {
         if moved {
             let (x, y) = ((last.0 - point.0).round(), (last.1 - point.1).round());
             self.scroll_by(x as i64, y as i64);
-            // What was rounded off is not lost.
+            // Keep the rounding error for the next move.
             let last = (last.0 - x, last.1 - y);
             self.pressed = Some(Grab::Finger { start, last, moved });
         }
     }
 
-    /// A finger that did not move presses what is under it.
+    /// A finger that did not move acts as a click.
     pub(super) fn touch_ended(&mut self) {
         if let Some(Grab::Finger { start, moved: false, .. }) = self.pressed.take() {
             self.pointer = Some(start);
@@ -209,7 +212,8 @@ impl State {
         }
     }
 
-    /// Whether the pointer is over the button that it pressed, or over any if it pressed none.
+    /// Returns the button under the pointer, and whether it is pressed. Returns `None` if something
+    /// else is pressed.
     pub(crate) fn button_under_pointer(&self) -> Option<(Button, bool)> {
         let button = self.geometry.button_at(self.pointer?, self.find.open)?;
         match &self.pressed {
@@ -218,7 +222,7 @@ impl State {
         }
     }
 
-    /// Where the link at a point of the window leads.
+    /// Returns the target of the link at a point of the window.
     fn link_at(&self, point: (f64, f64)) -> Option<String> {
         let over_find = self.find.open && self.geometry.find.contains(point);
         if over_find || !self.geometry.page.contains(point) {
@@ -229,7 +233,7 @@ impl State {
         self.block()?.link_at(x, y).map(|link| link.url.to_string())
     }
 
-    /// What is under the pointer, after anything that may have moved.
+    /// Updates the hovered link and button after anything may have moved.
     pub(super) fn update_hover(&mut self) {
         let dragging = self.pressed.as_ref().is_some_and(|grab| !matches!(grab, Grab::Link(_)));
         let point = self.pointer.filter(|_| !dragging);
@@ -251,7 +255,7 @@ impl State {
         }
     }
 
-    /// The pieces of the link that the keyboard is on.
+    /// Returns the rectangles of the link with the keyboard focus.
     pub(crate) fn ring_rects(&self) -> Vec<Rect> {
         let (Some(block), Some(ring)) = (self.block(), self.ring) else { return Vec::new() };
         let mut links = block.links().skip(ring).peekable();
@@ -265,7 +269,7 @@ impl State {
         Some(link.url.to_string())
     }
 
-    /// Moves the ring to the next link or the one before; the first time, to one that is in view.
+    /// Moves the focus ring to the next or previous link. The first time, picks a visible link.
     pub(super) fn move_ring(&mut self, step: isize) {
         let Some(block) = self.block() else { return };
         let links: Vec<Link<'_>> = block.links().collect();
@@ -292,7 +296,7 @@ impl State {
     }
 }
 
-/// Whether two rectangles are pieces of one link.
+/// Returns true if two rectangles belong to one link.
 fn is_same_link(one: &Link<'_>, other: &Link<'_>) -> bool {
     one.node.is_some() && one.node == other.node && one.url == other.url
 }

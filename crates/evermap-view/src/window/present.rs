@@ -1,7 +1,7 @@
-//! Frames to the display: the one file that knows `softbuffer`, above the one that speaks to an X11 display.
+//! Presents frames to the display. The only file that uses `softbuffer`; `x11` implements X11.
 //!
-//! `softbuffer` presents on Wayland only. For X11 it would load libX11 at each start of the program, before `main` and
-//! whether a window is wanted or not.
+//! `softbuffer` is used only on Wayland. Its X11 support would load libX11 at each start of the
+//! program, before `main`, even if no window is opened.
 
 mod x11;
 
@@ -46,10 +46,12 @@ enum Display {
 }
 
 impl Presenter {
-    /// For a window of this event loop's. On X11 that is one more connection to the display.
+    /// Creates a presenter for a window of this event loop. On X11 this opens another connection to
+    /// the display.
     ///
     /// # Errors
-    /// [`ViewError::NoWindow`] when the display shows colours in a way of its own (a palette), or is lost.
+    /// Returns [`ViewError::NoWindow`] if the display uses a colour palette, or the connection is
+    /// lost.
     pub fn new(event_loop: &ActiveEventLoop, window: Rc<Window>) -> Result<Presenter> {
         let handle = window.window_handle().map_err(no_window)?.as_raw();
         let display = match handle {
@@ -66,14 +68,16 @@ impl Presenter {
 
     /// Shows a frame of `width` x `height` device pixels in the window's top left corner.
     ///
-    /// `paint` gets its pixels row by row, each 0x00RRGGBB, and has to write them all: what is in them before is an older
-    /// frame or nothing. When it fails, the window goes on showing what it shows. Of a frame without pixels nothing is done.
+    /// `paint` receives the pixels row by row, each 0x00RRGGBB, and must write all of them: they
+    /// initially hold an older frame or arbitrary values. If it fails, the window's content does
+    /// not change. A frame without pixels is ignored.
     ///
-    /// Costs no copy of the pixels where the display is on this machine. Waits for the display if that is still reading
-    /// the frame before.
+    /// Costs no copy of the pixels if the display is on this machine. Waits if the display is still
+    /// reading the previous frame.
     ///
     /// # Errors
-    /// What `paint` returns. [`ViewError::NoWindow`] when the window or the display is gone, possibly one frame late.
+    /// Returns errors of `paint`. Returns [`ViewError::NoWindow`] if the window or the display is
+    /// gone, possibly one frame late.
     pub fn present<E: From<ViewError>>(
         &mut self,
         width: u32,
@@ -100,11 +104,11 @@ impl Presenter {
     }
 }
 
-/// What the window system's libraries say, as an error of this crate.
+/// Converts an error of the window system's libraries.
 pub(super) fn no_window(error: impl std::fmt::Display) -> ViewError {
-    let said = error.to_string();
-    // The library begins with where in its source it noticed.
-    let cause = said.strip_prefix("os error at ").and_then(|rest| rest.split_once(": "));
-    let cause = cause.map_or(said.as_str(), |(_, cause)| cause);
+    let message = error.to_string();
+    // Removes the position in the library's source code from the message.
+    let cause = message.strip_prefix("os error at ").and_then(|rest| rest.split_once(": "));
+    let cause = cause.map_or(message.as_str(), |(_, cause)| cause);
     ViewError::NoWindow(cause.trim_end_matches('.').to_string())
 }

@@ -1,38 +1,39 @@
-//! Which part of the page is seen.
+//! Scroll position of the page.
 
 use kurbo::Rect;
 
 use super::geometry::Rectangle;
-use super::history::Place;
+use super::history::ScrollPosition;
 use super::state::State;
 
-/// One press of an arrow key, in CSS pixels.
+/// Step of an arrow key, in CSS pixels.
 const LINE: f64 = 40.0;
-/// What of a screen stays visible when one goes a screen on, in CSS pixels.
+/// Overlap of two screens when scrolling by a screen, in CSS pixels.
 const OVERLAP: f64 = 40.0;
 
 impl State {
-    /// The height of an arrow key's step.
+    /// Returns the step of an arrow key.
     pub(super) fn line(&self) -> i64 {
         i64::from(self.geometry.px(LINE))
     }
 
-    /// The height of a screen's step.
+    /// Returns the step of a screen.
     pub(super) fn screen(&self) -> i64 {
         i64::from(self.geometry.page.height.saturating_sub(self.geometry.px(OVERLAP)).max(1))
     }
 
-    /// Whether the page is wider than what it was laid out for.
+    /// Returns true if the page is wider than its layout.
     pub(crate) fn is_wide(&self) -> bool {
         self.block().is_some_and(|block| block.size().width > block.size().window.0)
     }
 
-    /// What there is to be seen: pixels across and down.
+    /// Returns the scrollable width and height.
     pub(crate) fn extent(&self) -> (u32, u32) {
         let Some(block) = self.block() else { return (0, 0) };
         let size = block.size();
         match self.is_wide() {
-            // The bar lies over the page: what is under it at the end can be scrolled out.
+            // The bar covers the bottom of the page, so the page can be scrolled further by its
+            // height.
             true => (size.width, size.height + self.geometry.horizontal_bar().height),
             false => (self.geometry.page.width.min(size.width), size.height),
         }
@@ -56,14 +57,14 @@ impl State {
         self.scroll_to(moved(self.left, x), moved(self.top, y));
     }
 
-    pub(super) fn scroll_to_place(&mut self, place: Place) {
+    pub(super) fn scroll_to_position(&mut self, position: ScrollPosition) {
         if let Some(block) = self.block() {
-            let (left, top) = place.find_on(block);
+            let (left, top) = position.find_on(block);
             self.scroll_to(left, top);
         }
     }
 
-    /// Goes to where `#fragment` leads; without such a place, nowhere.
+    /// Scrolls to `#fragment`. Does nothing if there is no such anchor.
     pub(super) fn scroll_to_fragment(&mut self, fragment: &str) {
         let Some(block) = self.block() else { return };
         let found = block.anchor(fragment).or_else(|| block.anchor(&percent_decoded(fragment)));
@@ -76,7 +77,7 @@ impl State {
         }
     }
 
-    /// Scrolls as little as needed for a part of the page to be seen, with some room around it.
+    /// Scrolls until a part of the page is visible, with some context around it.
     pub(super) fn scroll_into_view(&mut self, rect: Rect) {
         let page = self.geometry.page;
         let hidden = if self.find.open { self.geometry.find.height } else { 0 };
@@ -84,7 +85,7 @@ impl State {
         let (right, bottom) = (left + f64::from(page.width), top + f64::from(page.height));
         let mut to = (left, top);
         if rect.y0 < top + f64::from(hidden) || rect.y1 > bottom {
-            // A third down: what comes before can be read as well.
+            // A third of the screen from the top, so that the preceding text is visible too.
             to.1 = rect.y0 - f64::from(page.height) / 3.0;
         }
         if rect.x0 < left || rect.x1 > right {
@@ -93,7 +94,7 @@ impl State {
         self.scroll_to(to.0.max(0.0) as u32, to.1.max(0.0) as u32);
     }
 
-    /// The part of the scroll bar that stands for what is seen; `None` if everything is.
+    /// Returns the thumb of the vertical bar; `None` if the whole height is visible.
     pub(crate) fn thumb(&self) -> Option<Rectangle> {
         let (bar, seen, all) =
             (self.geometry.scroll_bar, self.geometry.page.height, self.extent().1);
@@ -101,7 +102,7 @@ impl State {
         (all > seen).then(|| Rectangle::new(bar.left, bar.top + at, bar.width, length))
     }
 
-    /// The same of the bar at the bottom.
+    /// Returns the thumb of the horizontal bar; `None` if the whole width is visible.
     pub(crate) fn horizontal_thumb(&self) -> Option<Rectangle> {
         let bar = self.geometry.horizontal_bar();
         let (seen, all) = (self.geometry.page.width, self.extent().0);
@@ -110,7 +111,7 @@ impl State {
             .then(|| Rectangle::new(bar.left + at, bar.top, length, bar.height))
     }
 
-    /// Scrolls so that the thumb begins at a point of its bar.
+    /// Scrolls so that the thumb starts at a position of its bar.
     pub(super) fn drag_thumb(&mut self, horizontal: bool, to: f64) {
         let part = |track: u32, length: u32, all: u32, seen: u32| {
             let room = f64::from(track.saturating_sub(length)).max(1.0);
@@ -131,7 +132,7 @@ impl State {
     }
 }
 
-/// `%41` as `A`; what is no such thing stays.
+/// Decodes `%41` to `A`. Invalid sequences stay unchanged.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

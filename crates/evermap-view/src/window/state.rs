@@ -1,7 +1,8 @@
-//! What the window is at, and how it goes on: events in, effects out.
+//! State machine of the window: takes events and returns effects.
 //!
-//! Nothing here knows a windowing system, a clock or a thread, so that all of it can be tested without. The rooms beside this
-//! one hold the parts: `visits` (which page), `keys`, `pointer`, `scroll`, `find_bar`.
+//! Independent of the windowing system, clocks and threads, so that tests can drive all of it.
+//! Other modules implement its parts: `visits` (which page), `keys`, `pointer`, `scroll`,
+//! `find_bar`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::address_bar::TextField;
 use super::browse::{Reuse, Stage, WindowOptions};
 use super::find_bar::FindBar;
 use super::geometry::{Button, Geometry};
-use super::history::{History, Place};
+use super::history::{History, ScrollPosition};
 use super::keys::{Key, Modifiers};
 use super::pointer::Grab;
 use super::text::{InterfaceFont, Type};
@@ -19,17 +20,18 @@ use crate::ViewError;
 use crate::page::Block;
 use crate::paint::Page;
 
-/// The size of the window's own text, in CSS pixels.
+/// Size of the window's own text, in CSS pixels.
 const TEXT_SIZE: f32 = 13.0;
-/// Windows are not expected to be larger, in device pixels.
+/// Maximum size of a window, in device pixels.
 const SIDE_MAX: f64 = 16_384.0;
-/// Zooms that Ctrl and plus go through.
+/// Zoom levels of Ctrl+plus and Ctrl+minus.
 const ZOOMS: [f32; 17] =
     [0.25, 0.33, 0.5, 0.67, 0.75, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0];
 
-/// What happens to the window.
+/// Events that the window handles.
 pub(crate) enum Event {
-    /// The window is there, or has another size: device pixels, and device pixels a CSS pixel.
+    /// The window was created (`made`) or resized: its size in device pixels, and device pixels per
+    /// CSS pixel.
     Sized {
         width: u32,
         height: u32,
@@ -45,7 +47,7 @@ pub(crate) enum Event {
     PointerLeft,
     Pressed,
     Released,
-    /// By device pixels.
+    /// Distance in device pixels.
     Wheel {
         x: f64,
         y: f64,
@@ -53,7 +55,7 @@ pub(crate) enum Event {
     Touched(f64, f64),
     TouchMoved(f64, f64),
     TouchEnded,
-    /// Back (-1) or forward (1) by a button of the mouse.
+    /// Back (-1) or forward (1), from a mouse button.
     Travel(isize),
     Arrived {
         number: u64,
@@ -63,8 +65,8 @@ pub(crate) enum Event {
         number: u64,
         stage: Stage,
     },
-    /// What was done after a page was shown has something to say.
-    Kept {
+    /// Message of work that was done after a page was shown.
+    Message {
         number: u64,
         message: String,
     },
@@ -73,12 +75,12 @@ pub(crate) enum Event {
     TimeUp(Timer),
     /// The page can't be painted.
     Unpaintable(ViewError),
-    /// The display is open: nothing changes by that.
+    /// The display is open. Does not change the state.
     Opened,
     Close,
 }
 
-/// A page that has come.
+/// A page returned by a visit.
 pub(crate) struct Arrival {
     pub page: Arc<Page>,
     pub url: String,
@@ -87,7 +89,7 @@ pub(crate) struct Arrival {
     pub took: Duration,
 }
 
-/// What is to be done about an event.
+/// Actions in response to an event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
     Visit {
@@ -96,14 +98,14 @@ pub(crate) enum Effect {
         layout: Layout,
         reuse: Reuse,
     },
-    /// The visit's result is not waited for any longer.
-    GiveUp(u64),
-    /// Once the next frame is on the screen, the visit may do what it does then.
+    /// Cancel a visit.
+    Cancel(u64),
+    /// Run the visit's remaining work once the next frame is on the screen.
     Shown(u64),
     Redraw,
     Cursor(Cursor),
     Title(String),
-    /// Begins anew if it is running.
+    /// Start a timer, or restart it.
     Start(Timer),
     Copy(String),
     Paste,
@@ -112,10 +114,10 @@ pub(crate) enum Effect {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// The window has had its size for a while.
-    Settled,
-    /// A visit is still under way.
-    Waiting,
+    /// The window's size has not changed for a while.
+    Resize,
+    /// A visit is still in progress.
+    Loading,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +128,7 @@ pub(crate) enum Cursor {
     Text,
 }
 
-/// Where keys go.
+/// Target of key presses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Focus {
     Page,
@@ -134,7 +136,7 @@ pub(crate) enum Focus {
     Find,
 }
 
-/// What the page's area shows.
+/// Content of the page's area.
 pub(crate) enum Content {
     Nothing,
     Page(Shown),
@@ -143,9 +145,9 @@ pub(crate) enum Content {
 
 pub(crate) struct Shown {
     pub page: Arc<Page>,
-    /// With its fragment.
+    /// Address, with its fragment.
     pub url: String,
-    /// What it was asked for with.
+    /// Layout that was requested.
     pub layout: Layout,
     pub warm: bool,
     pub summary: String,
@@ -153,19 +155,19 @@ pub(crate) struct Shown {
     pub number: u64,
 }
 
-/// What the status line says.
+/// Content of the status line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Status {
     pub text: String,
-    /// When it is about how the page came: what that took, without the painting.
+    /// Duration of the visit without painting, if the text describes the visit.
     pub took: Option<Duration>,
-    /// At its right end.
+    /// Text at the right end.
     pub right: String,
-    /// When it is about how the page came: whether it had been kept.
+    /// True if the page came from the store. `None` unless the text describes the visit.
     pub warm: Option<bool>,
 }
 
-/// A page that could not be shown, as the window says it.
+/// Description of a page that could not be shown.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     pub address: String,
@@ -173,7 +175,7 @@ pub(crate) struct Failure {
     pub remedy: String,
 }
 
-/// A visit under way.
+/// A visit in progress.
 pub(crate) struct Loading {
     pub number: u64,
     pub address: String,
@@ -181,15 +183,15 @@ pub(crate) struct Loading {
     pub layout: Layout,
     pub reuse: Reuse,
     pub stage: Option<Stage>,
-    /// How often [`Timer::Waiting`] was up since.
+    /// Number of timeouts of [`Timer::Loading`] since the start.
     pub ticks: u32,
 }
 
-/// Why a page is visited, hence what becomes of the history and the place.
+/// Reason for a visit, which determines the changes of the history and of the scroll position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Purpose {
     Open,
-    Travel(usize, Place),
+    Travel(usize, ScrollPosition),
     Reload,
     /// The same page for another size or zoom.
     Relayout,
@@ -204,19 +206,19 @@ pub(crate) struct State {
     pub left: u32,
     pub top: u32,
     pub address: TextField,
-    /// The address was changed by the user since it was last shown.
+    /// True if the user has edited the address since it was last set.
     pub edited: bool,
     pub focus: Focus,
     pub find: FindBar,
-    /// The link that the keyboard is on: its number on the page.
+    /// Index of the link with the keyboard focus.
     pub ring: Option<usize>,
     pub pointer: Option<(f64, f64)>,
-    /// Where the link under the pointer leads.
+    /// Target of the link under the pointer.
     pub hover: Option<String>,
-    /// The button under the pointer, and whether it is held down.
+    /// Button under the pointer, and whether it is pressed.
     pub lit: Option<(Button, bool)>,
     pub pressed: Option<Grab>,
-    /// What the wheel was turned by and has not moved anything yet.
+    /// Wheel movement that has not had an effect yet.
     pub turned: (f64, f64),
     pub modifiers: Modifiers,
     pub message: String,
@@ -229,7 +231,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// A window as it opens, and what is to be done for its first page.
+    /// Creates the state of a new window, with the effects for its first page.
     pub(crate) fn new(options: &WindowOptions, start: &str) -> (State, Vec<Effect>) {
         let scale = f64::from(options.scale);
         let px = |css: u32| (f64::from(css) * scale).round().clamp(1.0, SIDE_MAX) as u32;
@@ -263,14 +265,14 @@ impl State {
         let start = if start.is_empty() { options.home.as_str() } else { start };
         state.open(start);
         if state.loading.is_none() {
-            // There is nothing to read, so something will be typed.
+            // Without a page, the user will type an address.
             state.focus = Focus::Address;
         }
         let effects = state.take_effects();
         (state, effects)
     }
 
-    /// What is to be done about an event.
+    /// Handles an event. Returns the effects to perform.
     pub(crate) fn handle(&mut self, event: Event) -> Vec<Effect> {
         match event {
             Event::Sized { width, height, scale, made } => self.sized(width, height, scale, made),
@@ -287,14 +289,14 @@ impl State {
             Event::Travel(steps) => self.travel(steps),
             Event::Arrived { number, result } => self.arrived(number, result),
             Event::Progress { number, stage } => self.progress(number, stage),
-            Event::Kept { number, message } => self.kept(number, message),
+            Event::Message { number, message } => self.show_message(number, message),
             Event::Font(font) => {
                 self.font = Some(font);
                 self.redraw();
             }
             Event::Pasted(text) => self.pasted(&text),
-            Event::TimeUp(Timer::Settled) => self.relayout(),
-            Event::TimeUp(Timer::Waiting) => self.waited(),
+            Event::TimeUp(Timer::Resize) => self.relayout(),
+            Event::TimeUp(Timer::Loading) => self.waited(),
             Event::Unpaintable(error) => self.unpaintable(&error),
             Event::Opened => (),
             Event::Close => self.effects.push(Effect::Exit),
@@ -320,7 +322,7 @@ impl State {
         }
     }
 
-    /// What pages are to be laid out for.
+    /// Returns the layout for pages.
     pub(crate) fn layout(&self) -> Layout {
         let page = self.geometry.page;
         Layout {
@@ -330,7 +332,7 @@ impl State {
         }
     }
 
-    /// How a window would be opened that looks like this one.
+    /// Returns options that open a window with the same size, scale and zoom.
     pub(crate) fn as_options(&self, options: WindowOptions) -> WindowOptions {
         let css = |pixels: u32| (f64::from(pixels) / self.geometry.scale).round() as u32;
         let (width, height) = self.geometry.window;
@@ -354,7 +356,7 @@ impl State {
         self.shown().map(|shown| shown.page.block())
     }
 
-    /// The window's own text, so much larger than usual.
+    /// Returns the window's text style, enlarged by a factor.
     pub(crate) fn type_of(&self, larger: f32) -> Type<'_> {
         let size = TEXT_SIZE * larger * self.geometry.scale as f32;
         Type { font: self.font.as_ref(), size }
@@ -370,7 +372,7 @@ impl State {
         }
         match made {
             true => self.relayout(),
-            false => self.effects.push(Effect::Start(Timer::Settled)),
+            false => self.effects.push(Effect::Start(Timer::Resize)),
         }
     }
 
@@ -418,12 +420,12 @@ impl State {
         }
     }
 
-    /// What is said until something else happens: a link's target, a stage of loading, a message.
+    /// Returns a temporary text: a link's target, a stage of loading, or a message.
     fn passing_status(&self) -> Option<String> {
         if let Some(url) = self.hover.clone().or_else(|| self.ring_url()) {
             return Some(url);
         }
-        // What is there at once is not announced.
+        // A fast visit is not announced.
         if let Some(loading) = self.loading.as_ref().filter(|loading| loading.ticks > 0) {
             let stage = loading.stage.as_ref().map(|stage| stage.text.to_string());
             return Some(stage.unwrap_or_else(|| format!("loading {}", loading.address)));
@@ -431,10 +433,11 @@ impl State {
         Some(self.message.clone()).filter(|message| !message.is_empty())
     }
 
-    /// How much of the page that is being loaded is done, for the line at the top; `None` if that line is not shown.
+    /// Returns the fraction of the loading page that is done, for the progress line; `None` if it
+    /// is hidden.
     pub(crate) fn loaded_part(&self) -> Option<f64> {
         let loading = self.loading.as_ref().filter(|loading| loading.ticks > 0)?;
-        // Whoever can't say how much is done gets a line that grows ever more slowly.
+        // Without a known fraction, the line grows more and more slowly.
         let waited = 1.0 - 0.97_f64.powi(loading.ticks.min(1000) as i32);
         let said = loading.stage.as_ref().and_then(|stage| stage.done).unwrap_or(0.0);
         Some(f64::from(said).max(waited).clamp(0.02, 1.0))

@@ -1,4 +1,4 @@
-//! The window without a window: a user in front of its state, who presses keys and waits for pages.
+//! Tests of the window's state without a window: a simulated user presses keys and waits for pages.
 #![allow(clippy::unwrap_used)]
 
 mod frames;
@@ -19,7 +19,7 @@ const SHIFT: Modifiers = Modifiers { shift: true, ..NONE };
 const CONTROL: Modifiers = Modifiers { control: true, ..NONE };
 const ALT: Modifiers = Modifiers { alt: true, ..NONE };
 
-/// A user in front of the window. Visits are answered when [`User::answer`] says so.
+/// A simulated user. [`User::answer`] answers a visit.
 struct User {
     state: State,
     visits: Vec<(u64, String, Layout, Reuse)>,
@@ -40,7 +40,7 @@ impl User {
         user
     }
 
-    /// At a page of 100 lines, 30 pixels each, in an area of 1000 x 600 pixels.
+    /// Starts at a page of 100 lines, 30 pixels each, in an area of 1000 x 600 pixels.
     fn at(url: &str) -> User {
         let mut user = User::starting_at(url);
         user.answer();
@@ -62,7 +62,7 @@ impl User {
         &self.effects
     }
 
-    /// The last visit gives its page.
+    /// Answers the last visit with its page.
     fn answer(&mut self) {
         let (number, address, layout, _) = self.visits.last().unwrap().clone();
         self.answer_to(number, &address, layout);
@@ -131,7 +131,7 @@ impl User {
         self.clicks(f64::from(at.left + 5), f64::from(at.top + 5));
     }
 
-    /// A point of the page.
+    /// Clicks a point of the page.
     fn clicks_page(&mut self, x: u32, y: u32) {
         let y = y - self.state.top + self.state.geometry.page.top;
         self.clicks(f64::from(x - self.state.left), f64::from(y));

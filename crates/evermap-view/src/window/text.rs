@@ -1,4 +1,5 @@
-//! The window's own text: characters to glyphs of one font, without shaping, drawn by the rasterizer that draws the pages.
+//! The window's own text: maps characters to glyphs of one font without shaping. Uses the
+//! rasterizer of the pages.
 
 use anyrender::{Glyph, PaintScene};
 use kurbo::{Affine, Vec2};
@@ -8,9 +9,9 @@ use skrifa::{FontRef, MetadataProvider};
 
 use crate::paint::SharedBytes;
 
-/// What a character takes without a font, in ems.
+/// Width of a character without a font, in ems.
 const ADVANCE_WITHOUT_FONT: f32 = 0.5;
-/// More characters of a line are not looked at: they would not fit into any window.
+/// Maximum number of characters of a line. More would not fit into any window.
 const CHARS_MAX: usize = 4096;
 
 /// The font of the window's own text.
@@ -20,7 +21,7 @@ pub(crate) struct InterfaceFont {
 }
 
 impl InterfaceFont {
-    /// The font with this index in a file, if it is one that has characters.
+    /// Returns the font with this index in a file, if it is valid and has characters.
     pub(crate) fn new(bytes: SharedBytes, index: u32) -> Option<InterfaceFont> {
         let data = FontData::new(Blob::new(bytes), index);
         let font = InterfaceFont { data };
@@ -32,7 +33,7 @@ impl InterfaceFont {
         FontRef::from_index(self.data.data.data(), self.data.index).ok()
     }
 
-    /// How far capital letters rise above the base line.
+    /// Returns the height of capital letters above the baseline.
     fn rise(&self, size: f32) -> f32 {
         let metrics =
             self.reference().map(|font| font.metrics(Size::new(size), LocationRef::default()));
@@ -40,16 +41,16 @@ impl InterfaceFont {
     }
 }
 
-/// A size of text, with the font if there is one.
+/// A size of text, and the font if there is one.
 #[derive(Clone, Copy)]
 pub(crate) struct Type<'a> {
     pub font: Option<&'a InterfaceFont>,
-    /// Pixels an em.
+    /// Pixels per em.
     pub size: f32,
 }
 
 impl Type<'_> {
-    /// Each character with its glyph and the advance to the next.
+    /// Returns the byte offset, glyph and advance of each character.
     fn advances(&self, text: &str) -> Vec<(usize, u32, f32)> {
         let font = self.font.and_then(InterfaceFont::reference);
         let Some(font) = font else {
@@ -67,12 +68,12 @@ impl Type<'_> {
             .collect()
     }
 
-    /// How wide the text is.
+    /// Returns the width of the text.
     pub(crate) fn width(&self, text: &str) -> f32 {
         self.advances(text).iter().map(|(_, _, advance)| advance).sum()
     }
 
-    /// The byte at whose left a cursor belongs that is set at `x`.
+    /// Returns the byte offset of a cursor placed at `x`.
     pub(crate) fn byte_at(&self, text: &str, x: f32) -> usize {
         let mut right = 0.0;
         for (at, _, advance) in self.advances(text) {
@@ -84,7 +85,7 @@ impl Type<'_> {
         text.len()
     }
 
-    /// The text, or its beginning and end with dots between, so that it fits.
+    /// Returns the text, shortened in the middle to fit `width`.
     pub(crate) fn shortened(&self, text: &str, width: f32) -> String {
         let advances = self.advances(text);
         let whole: f32 = advances.iter().map(|(_, _, advance)| advance).sum();
@@ -105,7 +106,7 @@ impl Type<'_> {
         let tail_text: String =
             text.chars().rev().take(CHARS_MAX).collect::<Vec<_>>().into_iter().rev().collect();
         let tail = self.advances(&tail_text);
-        // The beginning says where one is; of the end, a third.
+        // The beginning is more informative, so the end gets a third.
         let last = fitting(&mut tail.iter().rev().map(|(_, _, a)| *a), room / 3.0);
         let used: f32 = tail.iter().rev().take(last).map(|(_, _, a)| a).sum();
         let first = fitting(&mut advances.iter().map(|(_, _, a)| *a), room - used);
@@ -118,7 +119,7 @@ impl Type<'_> {
         head + "…" + &tail_text[from..]
     }
 
-    /// The text in lines that fit, broken at spaces where that is possible.
+    /// Breaks the text into lines that fit, at spaces where possible.
     pub(crate) fn lines(&self, text: &str, width: f32) -> Vec<String> {
         let mut lines = Vec::new();
         let mut line = String::new();
@@ -146,7 +147,7 @@ impl Type<'_> {
         lines
     }
 
-    /// Draws a line of text that begins at `x`, its capital letters centred at `middle`.
+    /// Draws a line of text that begins at `x`, with its capital letters centred at `middle`.
     pub(crate) fn draw(
         &self,
         scene: &mut impl PaintScene,
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_font_is_none() {
+    fn invalid_font_bytes_are_rejected() {
         let bytes: SharedBytes = std::sync::Arc::new(b"not a font".to_vec());
         assert!(InterfaceFont::new(bytes, 0).is_none());
     }

@@ -1,16 +1,17 @@
-//! Which page is shown, and which is waited for: visits, the history, what comes back.
+//! Visits and the history: which page is shown, and which is loading.
 //!
-//! One visit at a time is waited for. A new one supersedes it; what an older one brings is thrown away, by its number.
+//! Only one visit is in progress at a time. A new one supersedes it. The result of an older visit
+//! is recognised by its number and discarded.
 
 use super::browse::{Reuse, Stage};
-use super::history::Place;
+use super::history::ScrollPosition;
 use super::state::{
     Arrival, Content, Effect, Failure, Focus, Loading, Purpose, Shown, State, Timer,
 };
 use crate::ViewError;
 
 impl State {
-    /// Goes to what a user typed or a link names.
+    /// Opens an address that a user typed or a link names.
     pub(super) fn open(&mut self, address: &str) {
         let address = address.trim();
         if address.is_empty() {
@@ -24,15 +25,15 @@ impl State {
         self.visit(address.to_string(), Purpose::Open, Reuse::Page);
     }
 
-    /// Scrolls, if `url` is a place on the page that is shown.
+    /// Scrolls if `url` is a fragment of the page that is shown.
     fn jumps_within_page(&mut self, url: &str) -> bool {
         let Some(shown) = self.shown() else { return false };
         let Some(fragment) = fragment(url).filter(|_| same_document(&shown.url, url)) else {
             return false;
         };
         let fragment = fragment.to_string();
-        self.stop_waiting();
-        self.history.note_place(self.place());
+        self.cancel_visit();
+        self.history.record_position(self.position());
         if self.history.current().is_none_or(|entry| entry.url != url) {
             self.history.push(url.to_string());
         }
@@ -43,19 +44,19 @@ impl State {
 
     pub(super) fn travel(&mut self, steps: isize) {
         let Some((number, entry)) = self.history.ahead(steps) else { return };
-        let (url, place) = (entry.url.clone(), entry.place);
+        let (url, position) = (entry.url.clone(), entry.position);
         self.focus = Focus::Page;
         if self.shown().is_some_and(|shown| same_document(&shown.url, &url)) {
-            self.stop_waiting();
-            self.history.note_place(self.place());
+            self.cancel_visit();
+            self.history.record_position(self.position());
             self.history.go(number);
             self.renamed(url);
-            self.scroll_to_place(place);
+            self.scroll_to_position(position);
             return;
         }
         self.address.set(&url);
         self.edited = false;
-        self.visit(url, Purpose::Travel(number, place), Reuse::Page);
+        self.visit(url, Purpose::Travel(number, position), Reuse::Page);
     }
 
     pub(crate) fn has_home(&self) -> bool {
@@ -68,7 +69,7 @@ impl State {
         self.open(&home);
     }
 
-    /// Asks for the page again; `fresh` without anything that is kept.
+    /// Visits the page again. With `fresh`, ignores stored data.
     pub(super) fn reload(&mut self, fresh: bool) {
         let (address, purpose) = match (&self.loading, &self.content) {
             (Some(loading), _) => (loading.address.clone(), loading.purpose),
@@ -82,7 +83,8 @@ impl State {
         }
     }
 
-    /// Asks for the page in the window's present size and zoom, if it is not the one that is there or on its way.
+    /// Visits the page in the window's current size and zoom, unless that page is shown or loading
+    /// already.
     pub(super) fn relayout(&mut self) {
         let layout = self.layout();
         if let Some(loading) = &self.loading {
@@ -100,35 +102,35 @@ impl State {
     }
 
     fn visit(&mut self, address: String, purpose: Purpose, reuse: Reuse) {
-        self.stop_waiting();
+        self.cancel_visit();
         self.numbers += 1;
         self.message.clear();
         let (number, layout) = (self.numbers, self.layout());
         self.effects.push(Effect::Visit { number, address: address.clone(), layout, reuse });
-        self.effects.push(Effect::Start(Timer::Waiting));
+        self.effects.push(Effect::Start(Timer::Loading));
         let loading = Loading { number, address, purpose, layout, reuse, stage: None, ticks: 0 };
         self.loading = Some(loading);
         self.redraw();
     }
 
-    fn stop_waiting(&mut self) {
+    fn cancel_visit(&mut self) {
         if let Some(loading) = self.loading.take() {
-            self.effects.push(Effect::GiveUp(loading.number));
+            self.effects.push(Effect::Cancel(loading.number));
             self.redraw();
         }
     }
 
-    /// Stops waiting, at the user's wish: the page that is there stays.
+    /// Stops the visit at the user's request. The current page stays.
     pub(super) fn stop(&mut self) {
         if self.loading.is_none() {
             return;
         }
-        self.stop_waiting();
+        self.cancel_visit();
         self.message = "stopped".to_string();
         self.restore_address();
     }
 
-    /// Shows the address of what is shown.
+    /// Sets the address bar to the address of the page that is shown.
     pub(super) fn restore_address(&mut self) {
         let address = match &self.content {
             Content::Page(shown) => shown.url.clone(),
@@ -149,11 +151,11 @@ impl State {
         }
     }
 
-    /// A visit still takes its time.
+    /// Called periodically while a visit is in progress.
     pub(super) fn waited(&mut self) {
         if let Some(loading) = &mut self.loading {
             loading.ticks += 1;
-            self.effects.push(Effect::Start(Timer::Waiting));
+            self.effects.push(Effect::Start(Timer::Loading));
             self.redraw();
         }
     }
@@ -165,7 +167,7 @@ impl State {
         match result {
             Ok(arrival) => self.show(loading, arrival),
             Err(error) if loading.purpose == Purpose::Relayout => {
-                // The page is still there, if not in the size that was asked for.
+                // The page is still shown in the old size.
                 self.message = error.to_string();
             }
             Err(error) => self.fail(loading, &error),
@@ -174,7 +176,7 @@ impl State {
     }
 
     fn show(&mut self, loading: Loading, arrival: Arrival) {
-        let (stays, place) = (self.shown().is_some(), self.place());
+        let (stays, position) = (self.shown().is_some(), self.position());
         let url = with_fragment_of(arrival.url, &loading.address);
         self.enter(loading.purpose, &url);
         self.content = Content::Page(Shown {
@@ -192,8 +194,8 @@ impl State {
         }
         self.renamed(url.clone());
         match loading.purpose {
-            Purpose::Travel(_, place) => self.scroll_to_place(place),
-            Purpose::Reload | Purpose::Relayout if stays => self.scroll_to_place(place),
+            Purpose::Travel(_, position) => self.scroll_to_position(position),
+            Purpose::Reload | Purpose::Relayout if stays => self.scroll_to_position(position),
             _ => match fragment(&url) {
                 Some(fragment) => self.scroll_to_fragment(fragment),
                 None => self.scroll_to(0, 0),
@@ -201,8 +203,8 @@ impl State {
         }
         self.find_again();
         if self.layout() != loading.layout {
-            // The window got another size while this page was on its way.
-            self.effects.push(Effect::Start(Timer::Settled));
+            // The window was resized during the visit.
+            self.effects.push(Effect::Start(Timer::Resize));
         }
     }
 
@@ -215,15 +217,16 @@ impl State {
         self.find_again();
     }
 
-    /// What is shown could not be painted. A kept page that was found damaged is laid out anew; the place in it stays.
+    /// Handles a page that could not be painted. A stored page that is damaged is laid out again at
+    /// the same scroll position.
     pub(super) fn unpaintable(&mut self, error: &ViewError) {
         let Some(shown) = self.shown() else { return };
         let (address, warm) = (shown.url.clone(), shown.warm);
         if warm && error.is_damage() {
-            let place = self.place();
+            let position = self.position();
             self.content = Content::Nothing;
             if self.loading.is_none() {
-                let purpose = Purpose::Travel(self.history.number(), place);
+                let purpose = Purpose::Travel(self.history.number(), position);
                 self.visit(address, purpose, Reuse::Resources);
             }
             return;
@@ -232,9 +235,9 @@ impl State {
         self.redraw();
     }
 
-    /// The history, once the page has come that was asked for.
+    /// Updates the history when a requested page has arrived.
     fn enter(&mut self, purpose: Purpose, url: &str) {
-        self.history.note_place(self.place());
+        self.history.record_position(self.position());
         match purpose {
             Purpose::Open if self.history.current().is_none_or(|entry| entry.url != url) => {
                 self.history.push(url.to_string());
@@ -247,7 +250,7 @@ impl State {
         }
     }
 
-    /// What is shown has this address.
+    /// Sets the address and the title of the page that is shown.
     fn renamed(&mut self, url: String) {
         let title = self.block().map_or("", |block| block.title());
         let name = if title.is_empty() { url.as_str() } else { title };
@@ -265,31 +268,33 @@ impl State {
         self.redraw();
     }
 
-    pub(super) fn kept(&mut self, number: u64, message: String) {
+    pub(super) fn show_message(&mut self, number: u64, message: String) {
         if self.shown().is_some_and(|shown| shown.number == number) {
             self.message = message;
             self.redraw();
         }
     }
 
-    /// Where the user is on the page.
-    pub(crate) fn place(&self) -> Place {
-        self.block().map_or(Place::default(), |block| Place::on(block, self.left, self.top))
+    /// Returns the scroll position.
+    pub(crate) fn position(&self) -> ScrollPosition {
+        self.block().map_or(ScrollPosition::default(), |block| {
+            ScrollPosition::on(block, self.left, self.top)
+        })
     }
 }
 
 impl Failure {
     fn of(address: String, error: &ViewError) -> Failure {
-        let said = error.to_string();
-        // What can be done follows the cause: every error of this project is written so.
-        let (why, remedy) = said.split_once("; ").unwrap_or((&said, ""));
+        let message = error.to_string();
+        // In all error messages of this project, the remedy follows the cause after a semicolon.
+        let (why, remedy) = message.split_once("; ").unwrap_or((&message, ""));
         Failure { address, why: why.to_string(), remedy: remedy.to_string() }
     }
 }
 
-/// What follows the `#`.
+/// Returns the part after the `#`.
 fn fragment(url: &str) -> Option<&str> {
-    // A file's name that a user typed may have one.
+    // A file name typed by a user may contain a `#`.
     let is_url = url.contains("://") || url.starts_with("file:") || url.starts_with("data:");
     url.split_once('#').map(|(_, fragment)| fragment).filter(|_| is_url)
 }
@@ -302,7 +307,7 @@ fn same_document(one: &str, other: &str) -> bool {
     one[..document(one)] == other[..document(other)]
 }
 
-/// Servers are not told fragments, so they can't tell them back.
+/// Servers do not receive the fragment, so it is not in a redirected address.
 fn with_fragment_of(url: String, asked: &str) -> String {
     match fragment(asked) {
         Some(fragment) if !url.contains('#') => url + "#" + fragment,

@@ -1,7 +1,8 @@
-//! The window itself: the one file that knows `winit`, but for what [`super::present`] does.
+//! The window itself. The only file that uses `winit`, except for [`super::present`].
 //!
-//! Turns their events into those of `state`, and does what that says. The first page is asked for before the window is made:
-//! making it takes longer than looking up a page that is kept.
+//! Converts `winit` events to those of `state`, and performs the effects. The first page is
+//! requested before the window is created, because creating it takes longer than opening a stored
+//! page.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -20,25 +21,26 @@ use winit::window::{CursorIcon, Window, WindowId};
 
 use super::browse::{Browse, WindowOptions};
 use super::clipboard::Clipboard;
+use super::first_frame::{FirstFrame, Prepared};
 use super::frame::Frame;
 use super::keys::{Key, Modifiers};
 use super::pointer::NOTCH;
-use super::prelude::{Prelude, Prepared};
 use super::present::{Presenter, no_window};
 use super::state::{Cursor, Effect, Event, State, Timer};
 use super::worker::{Outlet, Workers};
 use crate::{Result, ViewError};
 
-/// The smallest window that a user can make, in CSS pixels.
+/// Minimum window size, in CSS pixels.
 const SIZE_MIN: (u32, u32) = (360, 160);
 
-/// Opens a window, shows `start` in it (or the home page, if that is empty), and returns when the user closes it. What
-/// [`Visit::after`](super::Visit::after) of a page that was shown is still doing is waited for, with the window gone.
+/// Opens a window, shows `start` in it (or the home page, if `start` is empty), and returns when
+/// the user closes it. Waits for running [`Visit::after`](super::Visit::after) work, while the
+/// window is already closed.
 ///
-/// Has to be called from the program's main thread, once.
+/// Must be called once, from the program's main thread.
 ///
 /// # Errors
-/// [`ViewError::NoWindow`] when there is no display, or it is lost.
+/// Returns [`ViewError::NoWindow`] if there is no display, or the connection is lost.
 pub fn run(browser: Arc<dyn Browse>, start: &str, options: WindowOptions) -> Result<()> {
     let began = Instant::now();
     let (outlet, events) = Outlet::new();
@@ -49,11 +51,11 @@ pub fn run(browser: Arc<dyn Browse>, start: &str, options: WindowOptions) -> Res
             workers.visit(*number, address.clone(), *layout, *reuse);
         }
     }
-    let prelude = Prelude::begin(state, events)?;
+    let first_frame = FirstFrame::begin(state, events)?;
     let opened = open_display();
     tracing::debug!(us = began.elapsed().as_micros() as u64, "display opened");
     outlet.send(Event::Opened);
-    let prepared = prelude.end()?;
+    let prepared = first_frame.end()?;
     let event_loop = opened?;
     let proxy = event_loop.create_proxy();
     outlet.set_wake(move || _ = proxy.send_event(()));
@@ -61,7 +63,7 @@ pub fn run(browser: Arc<dyn Browse>, start: &str, options: WindowOptions) -> Res
 }
 
 fn open_display() -> Result<EventLoop<()>> {
-    // What libraries are missing is found out by panics.
+    // `winit` panics if a library is missing.
     let opened = catch_unwind(|| EventLoop::<()>::with_user_event().build());
     opened.map_err(|_| no_window("a library of the window system is missing"))?.map_err(no_window)
 }
@@ -72,7 +74,7 @@ struct App {
     workers: Workers,
     events: Receiver<Event>,
     options: WindowOptions,
-    /// What the window is called, or will be.
+    /// Title of the window.
     title: String,
     window: Option<Windowed>,
     clipboard: Clipboard,
@@ -81,8 +83,8 @@ struct App {
     timers: [Option<Instant>; 2],
     began: Instant,
     presented: bool,
-    /// Why the window can't go on.
-    ended: Option<ViewError>,
+    /// Error that ended the window.
+    fatal_error: Option<ViewError>,
 }
 
 struct Windowed {
@@ -113,9 +115,9 @@ impl App {
             timers: [None; 2],
             began,
             presented: false,
-            ended: None,
+            fatal_error: None,
         };
-        // Its visit has begun already.
+        // The first visit has been started already.
         let is_visit = |effect: &Effect| matches!(effect, Effect::Visit { .. });
         app.perform(started.into_iter().filter(|effect| !is_visit(effect)).collect(), None);
         app.perform(effects, None);
@@ -124,15 +126,15 @@ impl App {
 
     fn run(mut self, event_loop: EventLoop<()>) -> Result<()> {
         let ran = catch_unwind(AssertUnwindSafe(|| event_loop.run_app(&mut self)));
-        let App { ended, workers, window, options, state, .. } = self;
-        // The window goes first, whatever is still to be done.
+        let App { fatal_error, workers, window, options, state, .. } = self;
+        // The window is closed before any remaining work.
         if window.is_some() {
             drop(window);
             workers.browse().closed(&state.as_options(options));
         }
         workers.finish();
         let ran = ran.map_err(|_| no_window("the window system's library failed"))?;
-        match ended {
+        match fatal_error {
             Some(error) => Err(error),
             None => ran.map_err(no_window),
         }
@@ -150,7 +152,7 @@ impl App {
                 (Effect::Visit { number, address, layout, reuse }, _) => {
                     self.workers.visit(number, address, layout, reuse);
                 }
-                (Effect::GiveUp(number), _) => self.workers.give_up(number),
+                (Effect::Cancel(number), _) => self.workers.cancel(number),
                 (Effect::Shown(number), _) => self.shown.push(number),
                 (Effect::Start(timer), _) => {
                     self.timers[timer as usize] = Some(Instant::now() + duration(timer));
@@ -188,7 +190,7 @@ impl App {
         Ok(())
     }
 
-    /// Tells the state what size the window has.
+    /// Sends the window's size to the state.
     fn sized(&mut self, made: bool, event_loop: &ActiveEventLoop) {
         let Some(windowed) = &self.window else { return };
         let (size, scale) = (windowed.window.inner_size(), windowed.window.scale_factor());
@@ -208,27 +210,27 @@ impl App {
                 }
             }
             Ok(false) => (),
-            Err(Drawing::Page(error)) => {
-                // It is not to be kept either.
-                self.shown.drain(..).for_each(|number| self.workers.give_up(number));
+            Err(DrawError::Page(error)) => {
+                // A page that can't be painted must not be stored either.
+                self.shown.drain(..).for_each(|number| self.workers.cancel(number));
                 self.handle(Event::Unpaintable(error), event_loop);
             }
-            Err(Drawing::Window(error)) => {
-                self.ended = Some(error);
+            Err(DrawError::Window(error)) => {
+                self.fatal_error = Some(error);
                 event_loop.exit();
             }
         }
     }
 
-    /// Gives whether there was something to draw to.
-    fn draw_frame(&mut self) -> std::result::Result<bool, Drawing> {
+    /// Draws a frame. Returns false if there is no window or it has no pixels.
+    fn draw_frame(&mut self) -> std::result::Result<bool, DrawError> {
         let Some(windowed) = &mut self.window else { return Ok(false) };
         let (width, height) = self.state.geometry.window;
         if width == 0 || height == 0 {
             return Ok(false);
         }
         windowed.presenter.present(width, height, |pixels| {
-            self.frame.compose(&self.state, pixels).map_err(Drawing::Page)
+            self.frame.compose(&self.state, pixels).map_err(DrawError::Page)
         })?;
         Ok(true)
     }
@@ -239,9 +241,9 @@ impl App {
         }
     }
 
-    fn ring_timers(&mut self, event_loop: &ActiveEventLoop) {
+    fn fire_timers(&mut self, event_loop: &ActiveEventLoop) {
         let now = Instant::now();
-        for timer in [Timer::Settled, Timer::Waiting] {
+        for timer in [Timer::Resize, Timer::Loading] {
             if self.timers[timer as usize].is_some_and(|at| at <= now) {
                 self.timers[timer as usize] = None;
                 self.handle(Event::TimeUp(timer), event_loop);
@@ -254,15 +256,15 @@ impl App {
     }
 }
 
-/// Why a frame was not drawn.
-enum Drawing {
+/// Errors of drawing a frame.
+enum DrawError {
     Page(ViewError),
     Window(ViewError),
 }
 
-impl From<ViewError> for Drawing {
-    fn from(error: ViewError) -> Drawing {
-        Drawing::Window(error)
+impl From<ViewError> for DrawError {
+    fn from(error: ViewError) -> DrawError {
+        DrawError::Window(error)
     }
 }
 
@@ -272,7 +274,7 @@ impl ApplicationHandler<()> for App {
             return;
         }
         if let Err(error) = self.make_window(event_loop) {
-            self.ended = Some(error);
+            self.fatal_error = Some(error);
             event_loop.exit();
             return;
         }
@@ -294,7 +296,7 @@ impl ApplicationHandler<()> for App {
                 self.sized(false, event_loop);
             }
             WindowEvent::Destroyed => {
-                self.ended = Some(no_window("the window is gone"));
+                self.fatal_error = Some(no_window("the window is gone"));
                 event_loop.exit();
             }
             WindowEvent::CloseRequested => self.handle(Event::Close, event_loop),
@@ -333,7 +335,7 @@ impl ApplicationHandler<()> for App {
 
     fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
         self.drain(event_loop);
-        self.ring_timers(event_loop);
+        self.fire_timers(event_loop);
         let next = self.timers.iter().flatten().min();
         event_loop
             .set_control_flow(next.map_or(ControlFlow::Wait, |at| ControlFlow::WaitUntil(*at)));
@@ -342,8 +344,8 @@ impl ApplicationHandler<()> for App {
 
 fn duration(timer: Timer) -> Duration {
     match timer {
-        Timer::Settled => Duration::from_millis(150),
-        Timer::Waiting => Duration::from_millis(100),
+        Timer::Resize => Duration::from_millis(150),
+        Timer::Loading => Duration::from_millis(100),
     }
 }
 
@@ -382,7 +384,7 @@ fn touch_event(touch: &Touch) -> Option<Event> {
 fn key_of(event: &KeyEvent) -> (Key, Option<String>) {
     let text = event.text.as_ref().map(|text| text.to_string());
     let key = match &event.logical_key {
-        // Shortcuts are the same on a keyboard that writes other letters.
+        // Shortcuts work on keyboards with other alphabets too.
         WinitKey::Character(character) if !character.is_ascii() => {
             match latin(event.physical_key) {
                 Some(letter) => Key::Character(letter.to_string()),
@@ -396,7 +398,7 @@ fn key_of(event: &KeyEvent) -> (Key, Option<String>) {
     (key, text)
 }
 
-/// What a key of a shortcut writes on a keyboard with Latin letters.
+/// Returns the Latin letter of a shortcut key.
 fn latin(key: PhysicalKey) -> Option<&'static str> {
     let PhysicalKey::Code(code) = key else { return None };
     Some(match code {

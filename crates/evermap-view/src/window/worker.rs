@@ -1,7 +1,8 @@
-//! The threads that visits run on, one each.
+//! Worker threads: one per visit.
 //!
-//! A thread asks for its page, hands it over, waits until the page is on the screen, and then does what is to be done after
-//! that. A visit that is given up on is told so; its thread ends by itself, and what it brings is thrown away.
+//! A thread visits its page, sends the result, waits until the page is on the screen, and then runs
+//! the remaining work. A cancelled visit is notified through its `Progress`. Its thread ends by
+//! itself, and its result is discarded.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,16 +11,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
-use super::browse::{Afterwards, Browse, Reuse, Stage, Visit, Waiting};
+use super::browse::{AfterShown, Browse, Progress, Reuse, Stage, Visit};
 use super::state::{Arrival, Event};
 use super::text::InterfaceFont;
 use crate::Layout;
 use crate::{Result, ViewError};
 
-/// Wakes the window up to look at its events.
+/// Wakes the window up, so that it handles its events.
 type Wake = Box<dyn Fn() + Send>;
 
-/// Sends events to the window, which may not be there yet.
+/// Sends events to the window, even before it exists.
 #[derive(Clone)]
 pub(crate) struct Outlet {
     events: Sender<Event>,
@@ -32,7 +33,7 @@ impl Outlet {
         (Outlet { events, wake: Arc::default() }, receiver)
     }
 
-    /// From now on, `wake` is called after each event.
+    /// Sets the function that is called after each event.
     pub(crate) fn set_wake(&self, wake: impl Fn() + Send + 'static) {
         if let Ok(mut known) = self.wake.lock() {
             *known = Some(Box::new(wake));
@@ -40,7 +41,7 @@ impl Outlet {
     }
 
     pub(crate) fn send(&self, event: Event) {
-        // Nobody listens to a window that is closed.
+        // An error is ignored: the window is closed.
         _ = self.events.send(event);
         if let Ok(known) = self.wake.lock()
             && let Some(wake) = &*known
@@ -50,15 +51,15 @@ impl Outlet {
     }
 }
 
-/// The visits that are under way, and what goes on after them.
+/// Running visits, and the work that follows them.
 pub(crate) struct Workers {
-    asked: Asked,
+    shared: Shared,
     running: HashMap<u64, Running>,
 }
 
-/// What each thread needs.
+/// Data shared by all threads.
 #[derive(Clone)]
-struct Asked {
+struct Shared {
     browse: Arc<dyn Browse>,
     outlet: Outlet,
     has_font: Arc<Mutex<bool>>,
@@ -73,56 +74,56 @@ struct Running {
 
 impl Workers {
     pub(crate) fn new(browse: Arc<dyn Browse>, outlet: Outlet) -> Workers {
-        let asked = Asked { browse, outlet, has_font: Arc::default() };
-        let font = asked.clone();
-        // Without this thread the font is asked for after the first visit.
-        _ = Builder::new().name("font".to_string()).spawn(move || font.ask_for_font());
-        Workers { asked, running: HashMap::new() }
+        let shared = Shared { browse, outlet, has_font: Arc::default() };
+        let font = shared.clone();
+        // If this thread can't be started, the font is requested after the first visit.
+        _ = Builder::new().name("font".to_string()).spawn(move || font.request_font());
+        Workers { shared, running: HashMap::new() }
     }
 
-    /// Begins a visit. Its events have its number.
+    /// Starts a visit. Its events carry `number`.
     pub(crate) fn visit(&mut self, number: u64, address: String, layout: Layout, reuse: Reuse) {
         self.running.retain(|_, running| !running.thread.is_finished());
-        let asked = self.asked.clone();
+        let shared = self.shared.clone();
         let cancelled = Arc::new(AtomicBool::new(false));
         let (shown, is_shown) = channel();
-        let told = cancelled.clone();
-        let work = move || asked.work(number, &address, layout, reuse, told, &is_shown);
+        let flag = cancelled.clone();
+        let work = move || shared.work(number, &address, layout, reuse, flag, &is_shown);
         match Builder::new().name("visit".to_string()).spawn(work) {
             Ok(thread) => {
                 let running = Running { cancelled, shown, is_shown: false, thread };
                 self.running.insert(number, running);
             }
             Err(error) => {
-                let why = format!("no thread can be started: {error}");
+                let why = format!("cannot start a thread: {error}");
                 let result = Err(ViewError::NoWindow(why));
-                self.asked.outlet.send(Event::Arrived { number, result });
+                self.shared.outlet.send(Event::Arrived { number, result });
             }
         }
     }
 
-    /// Nobody waits for this visit any longer.
-    pub(crate) fn give_up(&mut self, number: u64) {
+    /// Cancels a visit.
+    pub(crate) fn cancel(&mut self, number: u64) {
         if let Some(running) = self.running.remove(&number) {
             running.cancelled.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The page of this visit is on the screen.
+    /// Notifies a visit that its page is on the screen.
     pub(crate) fn shown(&mut self, number: u64) {
         if let Some(running) = self.running.get_mut(&number) {
             running.is_shown = true;
-            // A thread that has nothing to do after that has ended.
+            // An error is ignored: the thread has ended because no work remains.
             _ = running.shown.send(());
         }
     }
 
-    /// Whom the visits are asked of.
+    /// Returns the provider of pages.
     pub(crate) fn browse(&self) -> &dyn Browse {
-        &*self.asked.browse
+        &*self.shared.browse
     }
 
-    /// Gives up on what is still waited for, and waits for what pages that were shown have still to do.
+    /// Cancels running visits, and waits for the remaining work of pages that were shown.
     pub(crate) fn finish(self) {
         for running in self.running.into_values() {
             running.cancelled.store(true, Ordering::Relaxed);
@@ -134,7 +135,7 @@ impl Workers {
     }
 }
 
-impl Asked {
+impl Shared {
     fn work(
         &self,
         number: u64,
@@ -146,30 +147,36 @@ impl Asked {
     ) {
         let outlet = self.outlet.clone();
         let report = move |stage: Stage| outlet.send(Event::Progress { number, stage });
-        let waiting = Waiting::new(report, cancelled);
-        let (result, after) = split(self.ask(address, layout, reuse, &waiting));
-        // The page's first frame is to have all its text.
-        self.ask_for_font();
+        let progress = Progress::new(report, cancelled);
+        let (result, after) = split(self.visit(address, layout, reuse, &progress));
+        // The font is requested first, so that the page's first frame has all its text.
+        self.request_font();
         self.outlet.send(Event::Arrived { number, result });
         let Some(after) = after else { return };
         if is_shown.recv().is_err() {
             return;
         }
-        // What is done after the page was shown can't take the window down.
+        // A panic in this work must not end the window.
         if let Ok(Some(message)) = catch_unwind(AssertUnwindSafe(after)) {
-            self.outlet.send(Event::Kept { number, message });
+            self.outlet.send(Event::Message { number, message });
         }
     }
 
-    fn ask(&self, address: &str, layout: Layout, reuse: Reuse, waiting: &Waiting) -> Result<Visit> {
-        let visit = || self.browse.visit(address, layout, reuse, waiting);
+    fn visit(
+        &self,
+        address: &str,
+        layout: Layout,
+        reuse: Reuse,
+        progress: &Progress,
+    ) -> Result<Visit> {
+        let visit = || self.browse.visit(address, layout, reuse, progress);
         catch_unwind(AssertUnwindSafe(visit)).unwrap_or_else(|_| {
             let what = "or the viewer failed".to_string();
             Err(ViewError::Engine { url: address.to_string(), what })
         })
     }
 
-    fn ask_for_font(&self) {
+    fn request_font(&self) {
         let Ok(mut known) = self.has_font.lock() else { return };
         if *known {
             return;
@@ -182,8 +189,8 @@ impl Asked {
     }
 }
 
-/// What the window gets, and what stays on the thread.
-fn split(visit: Result<Visit>) -> (Result<Arrival>, Option<Afterwards>) {
+/// Separates the window's part of a visit from the thread's.
+fn split(visit: Result<Visit>) -> (Result<Arrival>, Option<AfterShown>) {
     match visit {
         Ok(visit) => {
             let Visit { page, url, warm, summary, took, after } = visit;
@@ -204,24 +211,24 @@ mod tests {
 
     const LAYOUT: Layout = Layout { width: 100, height: 100, scale: 1.0 };
 
-    /// Answers with a page; "slow" waits until nobody waits any longer, "broken" panics.
+    /// Returns a page. "slow" waits until the visit is cancelled, and "broken" panics.
     #[derive(Default)]
     struct Pages {
         done_after: Arc<AtomicU32>,
-        asked_for_font: AtomicU32,
+        font_requests: AtomicU32,
     }
 
     impl Browse for Pages {
-        fn visit(&self, address: &str, layout: Layout, _: Reuse, w: &Waiting) -> Result<Visit> {
-            w.progress(Stage::new("looking"));
-            while address == "slow" && !w.cancelled() {
+        fn visit(&self, address: &str, layout: Layout, _: Reuse, w: &Progress) -> Result<Visit> {
+            w.report(Stage::new("looking"));
+            while address == "slow" && !w.is_cancelled() {
                 std::thread::yield_now();
             }
-            assert_ne!(address, "broken", "what the test does");
+            assert_ne!(address, "broken", "the test provokes a panic");
             let done = self.done_after.clone();
             let after = move || {
                 done.fetch_add(1, Ordering::Relaxed);
-                Some("kept".to_string())
+                Some("stored".to_string())
             };
             Ok(Visit {
                 page: fake::site("http://a/1", layout),
@@ -234,7 +241,7 @@ mod tests {
         }
 
         fn interface_font(&self) -> Option<(SharedBytes, u32)> {
-            self.asked_for_font.fetch_add(1, Ordering::Relaxed);
+            self.font_requests.fetch_add(1, Ordering::Relaxed);
             None
         }
     }
@@ -245,7 +252,7 @@ mod tests {
         (pages.clone(), Workers::new(pages, outlet), events)
     }
 
-    /// What a visit brings in the end.
+    /// Returns the result of a visit.
     fn arrival(events: &Receiver<Event>) -> (u64, Result<Arrival>) {
         loop {
             if let Event::Arrived { number, result } = events.recv().unwrap() {
@@ -255,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_after_a_page_was_shown_is_done_even_if_the_window_closes() {
+    fn work_after_a_shown_page_runs_even_if_the_window_closes() {
         let (pages, mut workers, events) = workers();
         workers.visit(1, "one".to_string(), LAYOUT, Reuse::Page);
         assert!(matches!(arrival(&events), (1, Ok(arrival)) if arrival.url == "one"));
@@ -263,27 +270,27 @@ mod tests {
         workers.finish();
         assert_eq!(pages.done_after.load(Ordering::Relaxed), 1);
         assert!(
-            matches!(events.recv().unwrap(), Event::Kept { number: 1, message } if message == "kept")
+            matches!(events.recv().unwrap(), Event::Message { number: 1, message } if message == "stored")
         );
     }
 
     #[test]
-    fn nothing_is_done_after_a_page_that_was_not_shown() {
+    fn no_work_runs_after_a_page_that_was_not_shown() {
         let (pages, mut workers, events) = workers();
         workers.visit(1, "one".to_string(), LAYOUT, Reuse::Page);
         assert!(arrival(&events).1.is_ok());
         workers.finish();
-        // The thread ends by itself, and with it the last end of the channel.
+        // The thread ends by itself and closes the channel.
         while events.recv().is_ok() {}
         assert_eq!(pages.done_after.load(Ordering::Relaxed), 0);
     }
 
     #[test]
-    fn a_visit_that_is_given_up_is_told_so() {
+    fn a_cancelled_visit_is_notified() {
         let (_, mut workers, events) = workers();
         workers.visit(1, "slow".to_string(), LAYOUT, Reuse::Page);
         assert!(matches!(events.recv().unwrap(), Event::Progress { number: 1, .. }));
-        workers.give_up(1);
+        workers.cancel(1);
         assert_eq!(arrival(&events).0, 1);
     }
 
@@ -297,12 +304,12 @@ mod tests {
     }
 
     #[test]
-    fn a_font_is_asked_for_until_there_is_one() {
+    fn a_font_is_requested_until_there_is_one() {
         let (pages, mut workers, events) = workers();
         for number in 1..=3 {
             workers.visit(number, "one".to_string(), LAYOUT, Reuse::Page);
             assert!(arrival(&events).1.is_ok());
         }
-        assert!(pages.asked_for_font.load(Ordering::Relaxed) >= 3);
+        assert!(pages.font_requests.load(Ordering::Relaxed) >= 3);
     }
 }

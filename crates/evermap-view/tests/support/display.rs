@@ -1,4 +1,5 @@
-//! A display, a program on it, and a user: `Xvfb` and `xdotool`. What is on the screen is read from the display's own memory.
+//! Runs a program on a virtual display (`Xvfb`), with simulated input (`xdotool`). Screenshots are
+//! read from the display's framebuffer file.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader};
@@ -8,20 +9,20 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes on a machine with other work.
+/// Timeout for each step, for a busy machine.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// The first of the programs that is needed and missing.
+/// Returns the first required program that is not installed.
 pub fn missing_program() -> Option<&'static str> {
-    ["Xvfb", "xdotool"].into_iter().find(|program| !is_there(program))
+    ["Xvfb", "xdotool"].into_iter().find(|program| !is_installed(program))
 }
 
-fn is_there(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// A display, the program on it, and a user.
+/// A display and a program on it.
 pub struct Session {
     server: Child,
     display: String,
@@ -31,19 +32,21 @@ pub struct Session {
 }
 
 impl Session {
-    /// A display of 1024 x 768 pixels, and `command` on it, whose window is called something with `title`.
+    /// Starts `command` on a display of 1024 x 768 pixels. The name of its window must contain
+    /// `title`.
     pub fn start(command: Command, title: &str) -> Session {
         Session::start_on(&["-screen", "0", "1024x768x24"], command, title)
     }
 
-    /// The same on a display of another kind: `server` is what `Xvfb` is told.
+    /// Like `start`, but passes the options `server` to `Xvfb`.
     pub fn start_on(server: &[&str], mut command: Command, title: &str) -> Session {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = format!("evermap-window-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
-        // It ends with its last client, should this process be killed.
+        // With `-terminate`, the server exits after its last client, even if this process is
+        // killed.
         let mut server = Command::new("Xvfb")
             .args(["-displayfd", "1", "-nolisten", "tcp", "-terminate", "-nocursor"])
             .args(server)
@@ -67,7 +70,7 @@ impl Session {
         let lines = BufReader::new(program.stdout.take().unwrap()).lines();
         spawn(move || lines.map_while(Result::ok).try_for_each(|line| send.send(line)));
         let session = Session { server, display, directory, program, said };
-        // No window manager gives it the focus.
+        // No window manager sets the focus.
         session.user(&[
             "search",
             "--sync",
@@ -99,7 +102,7 @@ impl Session {
         self.user(&["mousemove", &x.to_string(), &y.to_string(), "click", "1"]);
     }
 
-    /// Waits until the program has said this.
+    /// Waits until the program prints this line.
     pub fn hears(&self, expected: &str) {
         loop {
             match self.said.recv_timeout(LONG) {
@@ -110,13 +113,14 @@ impl Session {
         }
     }
 
-    /// Whether the program has mapped something of this name.
+    /// Returns true if the program has a mapping with this name.
     pub fn has_mapped(&self, name: &str) -> bool {
         let maps = format!("/proc/{}/maps", self.program.id());
         std::fs::read_to_string(maps).unwrap().contains(name)
     }
 
-    /// Waits until the screen shows what is expected, and stays so: a picture may be taken while the server is copying.
+    /// Waits until two consecutive screenshots are equal and satisfy `expected`. A single
+    /// screenshot may be taken during an update.
     pub fn sees(&self, what: &str, expected: impl Fn(&Screen) -> bool) -> Screen {
         let began = Instant::now();
         let mut before = None;
@@ -131,7 +135,7 @@ impl Session {
         }
     }
 
-    /// What is on the screen: the server keeps it in a file.
+    /// Returns a screenshot from the server's framebuffer file.
     pub fn screen(&self) -> Option<Screen> {
         let bytes = std::fs::read(self.directory.join("Xvfb_screen0")).ok()?;
         let word =
@@ -145,14 +149,14 @@ impl Session {
         Some(Screen { width, pixels: pixels.map(|pixel| word(pixel) & 0x00FF_FFFF).collect() })
     }
 
-    /// Waits for the program's end; gives its exit code.
+    /// Waits until the program exits. Returns its exit code.
     pub fn ends(&mut self) -> Option<i32> {
         let began = Instant::now();
         loop {
             if let Some(status) = self.program.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(began.elapsed() < LONG, "the program goes on");
+            assert!(began.elapsed() < LONG, "the program has not exited");
             sleep(Duration::from_millis(20));
         }
     }
@@ -162,7 +166,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         _ = self.program.kill();
         _ = self.program.wait();
-        // Asked, not killed: it removes its socket.
+        // Sends SIGTERM instead of SIGKILL, so that the server removes its socket.
         if let Some(server) = rustix::process::Pid::from_raw(self.server.id() as i32) {
             _ = rustix::process::kill_process(server, rustix::process::Signal::TERM);
         }
@@ -174,7 +178,7 @@ impl Drop for Session {
 #[derive(PartialEq)]
 pub struct Screen {
     pub width: usize,
-    /// As the display has them: 0x00RRGGBB, or 16 bits of it.
+    /// Pixels in the display's format: 0x00RRGGBB, or 16 bits of it.
     pub pixels: Vec<u32>,
 }
 
@@ -183,7 +187,7 @@ impl Screen {
         self.pixels[y * self.width + x]
     }
 
-    /// How many pixels have a colour, in a part of the screen.
+    /// Counts the pixels of a colour in some rows.
     pub fn count(&self, rows: std::ops::Range<usize>, color: u32) -> usize {
         rows.map(|y| (0..self.width).filter(|x| self.at(*x, y) == color).count()).sum()
     }

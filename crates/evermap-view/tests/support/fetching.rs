@@ -1,4 +1,4 @@
-//! What the tests of fetching share: fetchers, stores, ends of time.
+//! Helpers for tests of fetching: fetchers, stores and deadlines.
 #![allow(dead_code)]
 
 #[path = "server.rs"]
@@ -12,7 +12,7 @@ use evermap::Store;
 use evermap_view::fetch::{Cause, FetchError, FetchOptions, Fetched, Fetcher, Origin, Purpose};
 use url::Url;
 
-/// Options that do not depend on the environment.
+/// Returns options that do not depend on the environment.
 pub fn options() -> FetchOptions {
     FetchOptions { proxy_from_environment: false, ..FetchOptions::default() }
 }
@@ -21,13 +21,13 @@ pub fn offline() -> FetchOptions {
     FetchOptions { offline: true, ..options() }
 }
 
-/// A fetcher without a cache.
+/// Returns a fetcher without a cache.
 pub fn fetcher() -> Fetcher {
     Fetcher::new(options(), None)
 }
 
-/// A fetcher that keeps what it fetches in this store.
-pub fn keeping(store: &Store) -> Fetcher {
+/// Returns a fetcher whose cache is in this store.
+pub fn caching(store: &Store) -> Fetcher {
     Fetcher::new(options(), Some(store.clone()))
 }
 
@@ -43,12 +43,12 @@ pub fn file_url(path: &Path) -> Url {
     Url::from_file_path(path).unwrap()
 }
 
-/// A page that the user asks for.
+/// Fetches a page that the user requests.
 pub fn page(fetcher: &Fetcher, url: &Url) -> Result<Fetched, FetchError> {
     fetcher.fetch(url, Origin::of(url), Purpose::Page, None)
 }
 
-/// A picture of a page from the network.
+/// Fetches a picture for a page from the network.
 pub fn image(fetcher: &Fetcher, url: &Url) -> Result<Fetched, FetchError> {
     fetcher.fetch(url, Origin::Network, Purpose::Image, None)
 }
@@ -60,7 +60,7 @@ pub fn cause(result: Result<Fetched, FetchError>) -> Cause {
     }
 }
 
-/// Runs a test of this file that is `#[ignore]`d, in a process of its own.
+/// Runs an `#[ignore]`d test of this file in a child process.
 pub fn child(test: &str, environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
@@ -68,8 +68,8 @@ pub fn child(test: &str, environment: &[(&str, &str)]) -> Output {
     command.output().unwrap()
 }
 
-/// What a child was given; nothing when somebody runs it by hand.
-pub fn given(variable: &str) -> Option<String> {
+/// Returns a variable that a child test receives; `None` if the test is run by hand.
+pub fn variable(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
 }
 

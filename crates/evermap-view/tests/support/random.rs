@@ -1,6 +1,6 @@
-//! Random numbers for tests that print their seed and take one, and what such a test is told by its environment.
+//! Random numbers for tests that print and accept a seed, and parameters from the environment.
 
-/// xorshift64*: the same numbers for the same seed, which is not 0.
+/// xorshift64*: the same sequence for the same seed, which must not be 0.
 pub struct Random(pub u64);
 
 impl Random {
@@ -16,7 +16,7 @@ impl Random {
     }
 }
 
-/// A number that the environment says: `EVERMAP_SEED`, `EVERMAP_STEPS`.
+/// Returns a number from the environment, such as `EVERMAP_SEED` or `EVERMAP_STEPS`.
 pub fn variable(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }

@@ -1,5 +1,5 @@
-//! A server on the loopback for tests: what it answers is a closure, what it was asked is a log, and
-//! it can be slow, silent or wrong. Needs nothing but the standard library and `url`.
+//! A loopback server for tests. A closure computes its replies, and a log records its requests.
+//! Replies can be slow, missing or invalid. Needs only the standard library and `url`.
 //!
 //! ```ignore
 //! #[path = "support/server.rs"]
@@ -26,15 +26,15 @@ use std::time::Duration;
 
 use url::Url;
 
-/// What the server was asked.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
     /// Path and query, as they were sent.
     pub target: String,
-    /// In the order they came, names in lower case.
+    /// Headers in order of arrival, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Which connection it came on, counted from 0.
+    /// Number of the connection, counted from 0.
     pub connection: usize,
 }
 
@@ -48,13 +48,13 @@ impl Request {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Does it ask whether this entity tag still holds?
+    /// Returns true if the request asks whether this entity tag is still valid.
     pub fn knows(&self, etag: &str) -> bool {
         self.header("if-none-match").is_some_and(|known| known.contains(etag))
     }
 }
 
-/// How the end of a body is told.
+/// Encoding of a body's end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Framing {
     Length,
@@ -62,7 +62,7 @@ enum Framing {
     UntilClose,
 }
 
-/// What the server answers.
+/// A reply of the server.
 #[derive(Clone)]
 pub struct Reply {
     status: u16,
@@ -109,12 +109,12 @@ impl Reply {
         Reply::status(304)
     }
 
-    /// No answer, until the server is dropped.
+    /// Returns a reply that is never sent.
     pub fn never() -> Reply {
         Reply { never: true, ..Reply::status(200) }
     }
 
-    /// These bytes instead of HTTP, then the end of the connection.
+    /// Sends these bytes instead of HTTP, then closes the connection.
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Reply {
         Reply { raw: Some(bytes.into()), ..Reply::status(200) }
     }
@@ -128,37 +128,38 @@ impl Reply {
         Reply { body: body.into(), ..self }
     }
 
-    /// The body, this many times: large without being in memory.
+    /// Sends the body this many times, without holding all of it in memory.
     pub fn repeated(self, times: usize) -> Reply {
         Reply { repeat: times, ..self }
     }
 
-    /// The same with another status.
+    /// Changes the status.
     pub fn status_is(self, status: u16) -> Reply {
         Reply { status, ..self }
     }
 
-    /// In chunks, without a length.
+    /// Sends the body in chunks, without a length.
     pub fn chunked(self) -> Reply {
         Reply { framing: Framing::Chunked, ..self }
     }
 
-    /// Without a length; the end of the connection is the end.
+    /// Sends the body without a length, and closes the connection at its end.
     pub fn until_close(self) -> Reply {
         Reply { framing: Framing::UntilClose, ..self }
     }
 
-    /// Nothing is sent before this time is over.
+    /// Waits this long before sending anything.
     pub fn after(self, delay: Duration) -> Reply {
         Reply { delay, ..self }
     }
 
-    /// The body in steps of some bytes, with a pause before each.
+    /// Sends the body in steps of some bytes, with a pause before each.
     pub fn trickle(self, step_bytes: usize, pause: Duration) -> Reply {
         Reply { pause: Some((step_bytes, pause)), ..self }
     }
 
-    /// The connection ends after this many bytes of the body, of which all are announced.
+    /// Closes the connection after this many bytes of the body, although the full length is
+    /// announced.
     pub fn cut_at(self, bytes: usize) -> Reply {
         Reply { cut_at: Some(bytes), ..self }
     }
@@ -195,12 +196,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that answers what the closure says.
+    /// Starts a server whose replies are those of the closure.
     pub fn start(routes: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Server {
         Server::start_wrapped("http", |stream| Some(Box::new(stream)), routes)
     }
 
-    /// The same, with connections that are wrapped first: for TLS.
+    /// Like `start`, but passes each connection through `wrap` first, for TLS.
     pub fn start_wrapped(
         scheme: &'static str,
         wrap: impl Fn(TcpStream) -> Option<Box<dyn Stream>> + Send + Sync + 'static,
@@ -223,22 +224,22 @@ impl Server {
         self.address
     }
 
-    /// An address of this server.
+    /// Returns an address of this server.
     pub fn url(&self, target: &str) -> Url {
         Url::parse(&format!("{}://{}{target}", self.scheme, self.address)).unwrap()
     }
 
-    /// All that was asked so far.
+    /// Returns all requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.shared.state.lock().unwrap().log.clone()
     }
 
-    /// How often a path was asked for.
+    /// Returns the number of requests for a path.
     pub fn count(&self, path: &str) -> usize {
         self.requests().iter().filter(|request| request.path() == path).count()
     }
 
-    /// How many connections were made.
+    /// Returns the number of connections.
     pub fn connections(&self) -> usize {
         self.shared.state.lock().unwrap().connections
     }
@@ -254,7 +255,7 @@ impl Drop for Server {
             }
         }
         self.shared.stopping.notify_all();
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -265,7 +266,7 @@ impl Drop for Server {
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else { return };
-        // Head and body are two writes: without this, 40 ms between them.
+        // Head and body are two writes, which would be 40 ms apart without this option.
         let _ = stream.set_nodelay(true);
         let number = {
             let mut state = shared.state.lock().unwrap();
@@ -278,7 +279,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         };
         let serving = Arc::clone(shared);
         std::thread::spawn(move || {
-            // Also when what is asked for makes the closure panic.
+            // Closes the connection even if the closure panics.
             let _closing = stream.try_clone().map(Closing);
             if let Some(wrapped) = (serving.wrap)(stream) {
                 serve(wrapped, number, &serving);
@@ -287,7 +288,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Ends a connection for both sides when it is dropped.
+/// Closes a connection in both directions when it is dropped.
 struct Closing(TcpStream);
 
 impl Drop for Closing {
@@ -296,12 +297,12 @@ impl Drop for Closing {
     }
 }
 
-/// Answers on one connection until somebody ends it.
+/// Answers requests on one connection until either side closes it.
 fn serve(stream: Box<dyn Stream>, number: usize, shared: &Shared) {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream, number) {
         shared.state.lock().unwrap().log.push(request.clone());
-        // As a proxy it connects to nobody but itself.
+        // As a proxy, the server connects only to itself.
         if request.method == "CONNECT" {
             let connected = stream.get_mut().write_all(b"HTTP/1.1 200 Connected\r\n\r\n");
             match connected.and_then(|()| stream.get_mut().flush()) {
@@ -335,7 +336,7 @@ fn read_request(stream: &mut impl BufRead, connection: usize) -> Option<Request>
     Some(Request { method, target, headers, connection })
 }
 
-/// Waits, unless the server ends before.
+/// Waits, unless the server is stopped before.
 fn wait(shared: &Shared, time: Option<Duration>) -> Option<()> {
     let state = shared.state.lock().unwrap();
     let stopped = match time {
@@ -348,7 +349,7 @@ fn wait(shared: &Shared, time: Option<Duration>) -> Option<()> {
     (!stopped).then_some(())
 }
 
-/// Nothing when the connection is over.
+/// Sends a reply. Returns `None` when the connection is closed.
 fn answer(stream: &mut dyn Stream, reply: &Reply, shared: &Shared) -> Option<()> {
     if reply.never {
         return wait(shared, None);

@@ -1,4 +1,4 @@
-//! The loopback server with TLS, and an authority of its own that issues its certificates.
+//! The loopback server with TLS, and a certificate authority for it.
 #![allow(dead_code)]
 
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::server::{Reply, Request, Server, Stream};
 
-/// Somebody who issues certificates.
+/// A certificate authority.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// Its certificate, for SSL_CERT_FILE.
@@ -27,7 +27,7 @@ impl Authority {
         Authority { issuer: Issuer::new(parameters, key), pem }
     }
 
-    /// A server with a certificate for this name, which may be over.
+    /// Starts a server with a certificate for this name, which may have expired.
     pub fn serve(
         &self,
         name: &str,

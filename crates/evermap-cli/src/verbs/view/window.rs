@@ -31,7 +31,7 @@ impl View {
         let store = self.visiting.store(directory);
         let finder = self.visiting.finder(directory);
         let browser = Browser::new(store, self.visiting.options(), self.visiting.keeps())
-            .finding(move |page, store| finder.find_for_window(page, store));
+            .with_resolver(move |page, store| finder.find_for_window(page, store));
         let page = self.page.as_deref().unwrap_or(HOME);
         Ok(run(Arc::new(browser), page, options)?)
     }

@@ -1,10 +1,11 @@
-//! What the window looks like: the same pixels, however one comes to them, painted once.
+//! Tests of composed frames: the same pixels for every way to reach a state, and no repeated
+//! painting.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
 
 #[test]
-fn nothing_panics_in_the_smallest_of_windows() {
+fn tiny_windows_do_not_panic() {
     for (width, height) in [(1, 1), (20, 45), (45, 20), (200, 66)] {
         let mut user = User::starting_at("http://a/1");
         user.does(sized(width, height, true));
@@ -20,7 +21,7 @@ fn nothing_panics_in_the_smallest_of_windows() {
     }
 }
 
-/// The page's part of the window.
+/// Returns the page's part of the window.
 fn page_rows(state: &State, pixels: &[u32]) -> Vec<u32> {
     let Rectangle { top, width, height, .. } = state.geometry.page;
     let window = state.geometry.window.0 as usize;
@@ -29,12 +30,12 @@ fn page_rows(state: &State, pixels: &[u32]) -> Vec<u32> {
 }
 
 #[test]
-fn scrolling_asks_for_new_rows_only_and_gives_the_same_pixels() {
+fn scrolling_requests_only_new_rows_and_gives_the_same_pixels() {
     let mut user = User::at("http://a/1");
     let mut frame = Frame::default();
     let mut pixels = vec![0; 1014 * 664];
     frame.compose(&user.state, &mut pixels).unwrap();
-    assert_eq!(frame.asked_rows, 600);
+    assert_eq!(frame.requested_rows, 600);
     let moves = [
         (Key::Down, 40),
         (Key::Up, 40),
@@ -44,18 +45,18 @@ fn scrolling_asks_for_new_rows_only_and_gives_the_same_pixels() {
         (Key::PageUp, 560),
         (Key::Tab, 600),
     ];
-    let mut asked = 600;
+    let mut requested = 600;
     for (key, rows) in moves {
         user.key(NONE, key.clone());
         frame.compose(&user.state, &mut pixels).unwrap();
-        asked += rows;
-        assert_eq!(frame.asked_rows, asked, "{key:?}");
+        requested += rows;
+        assert_eq!(frame.requested_rows, requested, "{key:?}");
         let mut anew = vec![0; 1014 * 664];
         Frame::default().compose(&user.state, &mut anew).unwrap();
         assert!(anew == pixels, "{key:?}");
     }
     frame.compose(&user.state, &mut pixels).unwrap();
-    assert_eq!(frame.asked_rows, asked, "nothing has moved");
+    assert_eq!(frame.requested_rows, requested, "nothing has moved");
 }
 
 #[test]
@@ -78,11 +79,11 @@ fn a_page_of_another_size_is_shown_cut_or_padded() {
         }
         assert_eq!(user.visits.len(), 1);
     }
-    assert_eq!(frame.asked_rows, 600, "no row was painted twice");
+    assert_eq!(frame.requested_rows, 600, "no row is painted twice");
 }
 
 #[test]
-fn what_is_found_and_where_the_keyboard_is_can_be_seen() {
+fn matches_and_the_focus_ring_are_visible() {
     let mut user = User::at("http://a/1");
     let mut frame = Frame::default();
     let mut plain = vec![0; 1014 * 664];
@@ -104,7 +105,7 @@ fn what_is_found_and_where_the_keyboard_is_can_be_seen() {
 }
 
 #[test]
-fn a_wide_page_scrolls_sideways_and_can_be_seen_to_its_end() {
+fn a_wide_page_scrolls_sideways_to_its_end() {
     let mut user = User::at("http://a/1");
     let page = fake::wide("http://a/1", user.state.layout());
     user.key(NONE, Key::F5);
@@ -119,7 +120,7 @@ fn a_wide_page_scrolls_sideways_and_can_be_seen_to_its_end() {
     let bar = user.state.geometry.horizontal_bar();
     assert_eq!((bar.width, bar.height), (1000, 14));
     user.key(NONE, Key::End);
-    assert_eq!(user.state.top, 3000 + 14 - 600, "the last rows come out from under the bar");
+    assert_eq!(user.state.top, 3000 + 14 - 600, "the last rows are not covered by the bar");
     user.key(NONE, Key::Right);
     assert_eq!(user.state.left, 40);
     user.does(Event::Wheel { x: 5000.0, y: 0.0 });
@@ -135,13 +136,13 @@ fn a_wide_page_scrolls_sideways_and_can_be_seen_to_its_end() {
     assert_eq!((user.state.left, user.visits.len()), (560, 2));
     let mut pixels = vec![0; 1014 * 664];
     Frame::default().compose(&user.state, &mut pixels).unwrap();
-    // The page's right half is white, its left half is not.
+    // The page's right half is white, and its left half is not.
     let row = 300 * 1014;
     assert_eq!((pixels[row + 300] == 0x00FF_FFFF, pixels[row + 600]), (false, 0x00FF_FFFF));
 }
 
 #[test]
-fn what_painting_took_is_said_of_a_pages_first_frame() {
+fn painting_time_is_that_of_a_pages_first_frame() {
     let mut user = User::at("http://a/1");
     let mut frame = Frame::default();
     let mut pixels = vec![0; 1014 * 664];
@@ -150,7 +151,7 @@ fn what_painting_took_is_said_of_a_pages_first_frame() {
     assert!(took > std::time::Duration::ZERO);
     user.key(NONE, Key::End);
     frame.compose(&user.state, &mut pixels).unwrap();
-    assert_eq!(frame.painting, (visit, took), "scrolling is no visit");
+    assert_eq!(frame.painting, (visit, took), "scrolling is not a visit");
     user.key(NONE, Key::F5);
     user.answer();
     frame.compose(&user.state, &mut pixels).unwrap();

@@ -1,4 +1,4 @@
-//! What keys, mouse and fingers do on a page and in the window's own lines of text.
+//! Tests of keys, mouse and touch on a page and in the window's text fields.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -40,14 +40,14 @@ fn the_wheel_scrolls_and_with_control_zooms() {
 }
 
 #[test]
-fn a_touchpad_scrolls_by_parts_of_a_pixel_and_zooms_by_whole_steps() {
+fn a_touchpad_scrolls_by_fractions_and_zooms_by_whole_steps() {
     let mut user = User::at("http://a/one");
     for _ in 0..10 {
         user.does(Event::Wheel { x: 0.0, y: 0.4 });
     }
     assert_eq!(user.state.top, 4);
     user.does(Event::Wheel { x: 0.0, y: -1.0 });
-    assert_eq!(user.state.top, 3, "back takes effect at once");
+    assert_eq!(user.state.top, 3, "a change of direction takes effect at once");
     user.does(Event::Modifiers(CONTROL));
     for _ in 0..5 {
         user.does(Event::Wheel { x: 0.0, y: -13.0 });
@@ -56,7 +56,7 @@ fn a_touchpad_scrolls_by_parts_of_a_pixel_and_zooms_by_whole_steps() {
 }
 
 #[test]
-fn the_scroll_bar_is_dragged_and_pressed() {
+fn the_scroll_bar_can_be_dragged_and_clicked() {
     let mut user = User::at("http://a/one");
     let bar = user.state.geometry.scroll_bar;
     let thumb = user.state.thumb().unwrap();
@@ -65,14 +65,14 @@ fn the_scroll_bar_is_dragged_and_pressed() {
     user.points(x, f64::from(thumb.top + 10));
     user.does(Event::Pressed);
     user.points(x - 300.0, f64::from(thumb.top + 10 + 240));
-    assert_eq!(user.state.top, 1200, "half of the way");
+    assert_eq!(user.state.top, 1200, "halfway");
     user.points(x, 5000.0);
     assert_eq!(user.state.top, 2400);
     user.does(Event::Released);
     user.points(x, 0.0);
-    assert_eq!(user.state.top, 2400, "it was let go");
+    assert_eq!(user.state.top, 2400, "the thumb was released");
     user.clicks(x, f64::from(bar.top + 3));
-    assert_eq!(user.state.top, 2400 - 560, "beside the thumb: a screen");
+    assert_eq!(user.state.top, 2400 - 560, "a click beside the thumb scrolls by a screen");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_finger_scrolls_and_taps() {
 }
 
 #[test]
-fn links_are_seen_and_followed() {
+fn links_are_hovered_and_followed() {
     let mut user = User::at("http://a/home");
     user.points(30.0, 50.0);
     assert!(user.effects.contains(&Effect::Cursor(Cursor::Hand)));
@@ -100,7 +100,7 @@ fn links_are_seen_and_followed() {
     user.does(Event::Pressed);
     user.points(500.0, 50.0);
     user.does(Event::Released);
-    assert_eq!(user.visits.len(), 1, "the button was let go elsewhere");
+    assert_eq!(user.visits.len(), 1, "the button was released elsewhere");
     user.clicks(30.0, 50.0);
     assert_eq!(user.last_visit(), ("http://a/one", Reuse::Page));
     user.answer();
@@ -110,7 +110,7 @@ fn links_are_seen_and_followed() {
 }
 
 #[test]
-fn what_is_under_a_still_pointer_changes_with_scrolling() {
+fn scrolling_updates_the_hovered_link() {
     let mut user = User::at("http://a/home");
     user.points(30.0, 45.0);
     assert_eq!(user.state.hover.as_deref(), Some("http://a/one"));
@@ -133,7 +133,7 @@ fn zoom_has_bounds() {
 }
 
 #[test]
-fn the_address_is_edited_taken_and_restored() {
+fn the_address_is_edited_opened_and_restored() {
     let mut user = User::at("http://a/1");
     user.letter(CONTROL, "l");
     assert_eq!((user.state.focus, user.state.address.selected()), (Focus::Address, "http://a/1"));
@@ -151,11 +151,11 @@ fn the_address_is_edited_taken_and_restored() {
     user.letter(CONTROL, "l");
     user.key(NONE, Key::Delete);
     user.key(NONE, Key::Enter);
-    assert_eq!(user.visits.len(), 2, "an empty address leads nowhere");
+    assert_eq!(user.visits.len(), 2, "an empty address is not visited");
 }
 
 #[test]
-fn the_address_under_edit_survives_a_page_that_comes() {
+fn an_edited_address_survives_the_arrival_of_a_page() {
     let mut user = User::starting_at("http://a/1");
     user.letter(CONTROL, "l");
     user.types("abc");
@@ -166,7 +166,7 @@ fn the_address_under_edit_survives_a_page_that_comes() {
 }
 
 #[test]
-fn keys_of_the_page_type_in_the_address() {
+fn page_keys_edit_a_focused_address() {
     let mut user = User::at("http://a/1");
     user.letter(CONTROL, "l");
     user.types("a b");
@@ -182,11 +182,11 @@ fn keys_of_the_page_type_in_the_address() {
     user.does(Event::Pasted("x\ny".to_string()));
     assert_eq!(user.state.address.text(), "xy");
     user.letter(Modifiers { alt: true, ..NONE }, "q");
-    assert_eq!(user.state.address.text(), "xy", "a shortcut is no text");
+    assert_eq!(user.state.address.text(), "xy", "a shortcut does not insert text");
 }
 
 #[test]
-fn a_click_into_the_address_selects_it_and_another_sets_the_cursor() {
+fn the_first_click_selects_the_address_and_the_second_places_the_cursor() {
     let mut user = User::at("http://a/1");
     let at = user.state.geometry.address;
     let (left, y) = (f64::from(at.left) + 9.0, f64::from(at.top + 10));
@@ -205,11 +205,11 @@ fn a_click_into_the_address_selects_it_and_another_sets_the_cursor() {
 }
 
 #[test]
-fn typing_finds_at_once() {
+fn typing_updates_the_matches() {
     let mut user = User::at("http://a/1");
     user.letter(CONTROL, "f");
     user.types("LINE 7");
-    // 7 and 70 to 79.
+    // Lines 7 and 70 to 79.
     assert_eq!(user.state.find.count(), "1 of 11");
     assert_eq!(user.state.top, 0, "line 7 is in view");
     user.key(NONE, Key::Enter);
@@ -230,7 +230,7 @@ fn typing_finds_at_once() {
 }
 
 #[test]
-fn finding_begins_where_the_user_is_and_goes_on_from_there() {
+fn a_search_starts_at_the_scroll_position() {
     let mut user = User::at("http://a/1");
     user.key(NONE, Key::End);
     user.letter(CONTROL, "f");
@@ -238,11 +238,11 @@ fn finding_begins_where_the_user_is_and_goes_on_from_there() {
     assert_eq!(user.state.find.count(), "81 of 100");
     user.key(NONE, Key::Escape);
     user.key(NONE, Key::F3);
-    assert_eq!(user.state.find.field.text(), "line", "it is remembered");
+    assert_eq!(user.state.find.field.text(), "line", "the search text is remembered");
 }
 
 #[test]
-fn tab_goes_round_the_links_and_enter_follows() {
+fn tab_cycles_through_links_and_enter_follows() {
     let mut user = User::at("http://a/home");
     let mut seen = Vec::new();
     for _ in 0..4 {
@@ -256,7 +256,7 @@ fn tab_goes_round_the_links_and_enter_follows() {
     assert_eq!(user.state.ring_rects().len(), 1);
     user.key(NONE, Key::End);
     user.key(SHIFT, Key::Tab);
-    assert_eq!(user.state.top, 0, "the ring is brought into view");
+    assert_eq!(user.state.top, 0, "the page scrolls to the ring");
     user.key(NONE, Key::Enter);
     assert_eq!(user.last_visit(), ("http://a/two#middle", Reuse::Page));
     user.answer();

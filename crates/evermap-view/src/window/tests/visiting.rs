@@ -1,10 +1,10 @@
-//! Which page is shown: visits, the history, sizes and zoom, errors.
+//! Tests of visits: the history, sizes and zoom, errors.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
 
 #[test]
-fn the_first_page_is_asked_for_at_once_and_shown_when_it_comes() {
+fn the_first_page_is_requested_at_once_and_shown_on_arrival() {
     let mut user = User::starting_at("http://a/one");
     let layout = Layout { width: 1000, height: 600, scale: 1.0 };
     assert_eq!(user.visits, [(1, "http://a/one".to_string(), layout, Reuse::Page)]);
@@ -21,7 +21,7 @@ fn without_an_address_the_home_page_is_shown() {
 }
 
 #[test]
-fn a_fragment_of_the_same_page_scrolls_and_is_a_stop() {
+fn a_fragment_of_the_same_page_scrolls_and_adds_an_entry() {
     let mut user = User::at("http://a/home");
     user.key(NONE, Key::Down);
     user.clicks_page(30, 75);
@@ -35,7 +35,7 @@ fn a_fragment_of_the_same_page_scrolls_and_is_a_stop() {
 }
 
 #[test]
-fn a_fragment_of_another_page_is_scrolled_to_once_that_is_there() {
+fn a_fragment_of_another_page_is_scrolled_to_on_arrival() {
     let mut user = User::at("http://a/home");
     user.clicks_page(30, 45);
     user.answer();
@@ -43,7 +43,7 @@ fn a_fragment_of_another_page_is_scrolled_to_once_that_is_there() {
 }
 
 #[test]
-fn fragments_may_be_encoded_unknown_or_the_top() {
+fn fragments_may_be_encoded_unknown_or_empty() {
     let mut user = User::at("http://a/home#%6Didd%6ce");
     assert_eq!(user.state.top, 1500);
     user.goes("http://a/home#nowhere");
@@ -53,7 +53,7 @@ fn fragments_may_be_encoded_unknown_or_the_top() {
 }
 
 #[test]
-fn back_and_forward_come_to_the_same_place() {
+fn back_and_forward_restore_the_scroll_position() {
     let mut user = User::at("http://a/home");
     user.key(NONE, Key::Space);
     user.goes("http://a/two");
@@ -61,7 +61,7 @@ fn back_and_forward_come_to_the_same_place() {
     user.key(NONE, Key::End);
     user.key(ALT, Key::Left);
     assert_eq!(user.last_visit(), ("http://a/home", Reuse::Page));
-    assert_eq!(user.url(), "http://a/two", "the old page stays until the new one is there");
+    assert_eq!(user.url(), "http://a/two", "the old page stays until the new one arrives");
     user.answer();
     assert_eq!((user.url(), user.state.top), ("http://a/home", 560));
     user.does(Event::Travel(1));
@@ -69,14 +69,14 @@ fn back_and_forward_come_to_the_same_place() {
     assert_eq!((user.url(), user.state.top), ("http://a/two", 2400));
     let visits = user.visits.len();
     user.key(ALT, Key::Right);
-    assert_eq!(user.visits.len(), visits, "nothing is ahead");
+    assert_eq!(user.visits.len(), visits, "there is no entry ahead");
     user.clicks_button(Button::Back);
     user.answer();
     assert_eq!(user.url(), "http://a/home");
 }
 
 #[test]
-fn a_new_page_forgets_those_ahead() {
+fn a_new_page_drops_entries_ahead() {
     let mut user = User::at("http://a/1");
     user.goes("http://a/2");
     user.key(ALT, Key::Left);
@@ -87,14 +87,14 @@ fn a_new_page_forgets_those_ahead() {
 }
 
 #[test]
-fn the_same_address_is_no_new_stop() {
+fn the_same_address_adds_no_entry() {
     let mut user = User::at("http://a/1");
     user.goes("http://a/1");
     assert!(user.state.history.ahead(-1).is_none());
 }
 
 #[test]
-fn reloading_keeps_the_place_and_may_ask_for_everything_anew() {
+fn reloading_keeps_the_scroll_position_and_may_ignore_stored_data() {
     let mut user = User::at("http://a/home");
     user.key(NONE, Key::Space);
     let keys = [
@@ -114,7 +114,7 @@ fn reloading_keeps_the_place_and_may_ask_for_everything_anew() {
 }
 
 #[test]
-fn home_is_a_key_and_a_button() {
+fn home_has_a_key_and_a_button() {
     let mut user = User::at("http://a/1");
     user.key(ALT, Key::Home);
     assert_eq!(user.last_visit(), ("http://a/home", Reuse::Page));
@@ -134,7 +134,7 @@ fn a_later_visit_supersedes_an_earlier_one() {
     user.letter(CONTROL, "l");
     user.types("http://a/3");
     user.key(NONE, Key::Enter);
-    assert!(user.effects.contains(&Effect::GiveUp(2)));
+    assert!(user.effects.contains(&Effect::Cancel(2)));
     user.answer_to(2, "http://a/2", layout);
     assert_eq!(user.url(), "http://a/1");
     user.does(Event::Progress { number: 2, stage: Stage::new("late") });
@@ -144,7 +144,7 @@ fn a_later_visit_supersedes_an_earlier_one() {
 }
 
 #[test]
-fn escape_and_the_stop_button_stop_waiting() {
+fn escape_and_the_stop_button_cancel_the_visit() {
     for by_key in [true, false] {
         let mut user = User::at("http://a/1");
         user.letter(CONTROL, "l");
@@ -164,37 +164,37 @@ fn escape_and_the_stop_button_stop_waiting() {
 }
 
 #[test]
-fn progress_is_shown_once_a_visit_takes_its_time() {
+fn progress_is_shown_only_for_slow_visits() {
     let mut user = User::at("http://a/1");
     user.key(NONE, Key::F5);
     let number = user.visits.last().unwrap().0;
     user.does(Event::Progress { number, stage: Stage::new("laying out") });
     assert_eq!(user.state.loaded_part(), None);
-    assert_eq!(user.status(), "visit 1", "what comes soon is not announced");
-    user.does(Event::TimeUp(Timer::Waiting));
-    assert!(user.effects.contains(&Effect::Start(Timer::Waiting)));
+    assert_eq!(user.status(), "visit 1", "a fast visit is not announced");
+    user.does(Event::TimeUp(Timer::Loading));
+    assert!(user.effects.contains(&Effect::Start(Timer::Loading)));
     assert_eq!(user.status(), "laying out");
     let first = user.state.loaded_part().unwrap();
-    user.does(Event::TimeUp(Timer::Waiting));
+    user.does(Event::TimeUp(Timer::Loading));
     assert!(user.state.loaded_part().unwrap() > first);
     let stage = Stage { done: Some(0.5), ..Stage::new("fetching") };
     user.does(Event::Progress { number, stage });
     assert_eq!(user.state.loaded_part(), Some(0.5));
     user.answer();
     assert_eq!(user.state.loaded_part(), None);
-    user.does(Event::TimeUp(Timer::Waiting));
-    assert!(!user.effects.contains(&Effect::Start(Timer::Waiting)));
+    user.does(Event::TimeUp(Timer::Loading));
+    assert!(!user.effects.contains(&Effect::Start(Timer::Loading)));
 }
 
 #[test]
-fn an_error_is_a_page_that_can_be_tried_again() {
+fn an_error_page_can_be_retried() {
     let mut user = User::at("http://a/1");
     user.letter(CONTROL, "l");
     user.types("http://a/2");
     user.key(NONE, Key::Enter);
     user.fails();
     let Content::Failed(failure) = &user.state.content else { panic!("no error") };
-    assert_eq!(failure.why, "http://a/2 can't be fetched: no answer");
+    assert_eq!(failure.why, "cannot fetch http://a/2: no answer");
     assert_eq!(failure.remedy, "try later");
     user.key(NONE, Key::Down);
     user.clicks(300.0, 300.0);
@@ -209,7 +209,7 @@ fn an_error_is_a_page_that_can_be_tried_again() {
 }
 
 #[test]
-fn an_error_at_the_very_first_is_a_page_too() {
+fn an_error_of_the_first_page_is_shown() {
     let mut user = User::starting_at("http://a/1");
     user.fails();
     assert!(matches!(user.state.content, Content::Failed(_)));
@@ -219,7 +219,7 @@ fn an_error_at_the_very_first_is_a_page_too() {
 }
 
 #[test]
-fn a_page_that_cannot_be_painted_is_an_error() {
+fn a_page_that_cannot_be_painted_shows_an_error() {
     let mut user = User::at("http://a/1");
     let too_wide = ViewError::BadSize { width: 9, height: 9, why: "broken".to_string() };
     user.does(Event::Unpaintable(too_wide));
@@ -230,17 +230,17 @@ fn a_page_that_cannot_be_painted_is_an_error() {
 }
 
 #[test]
-fn a_kept_page_that_is_damaged_is_laid_out_anew_and_the_place_stays() {
+fn a_damaged_stored_page_is_laid_out_again_at_the_same_position() {
     let mut user = User::at("http://a/1");
     user.key(NONE, Key::Space);
     let top = user.state.top;
     assert!(top > 0);
     let Content::Page(shown) = &mut user.state.content else { panic!("a page is shown") };
     shown.warm = true;
-    let flaw = || ViewError::InvalidPage("damaged".to_string());
-    user.does(Event::Unpaintable(flaw()));
+    let damage = || ViewError::InvalidPage("damaged".to_string());
+    user.does(Event::Unpaintable(damage()));
     assert_eq!(user.last_visit(), ("http://a/1", Reuse::Resources));
-    assert!(matches!(user.state.content, Content::Nothing), "nothing of it is shown");
+    assert!(matches!(user.state.content, Content::Nothing), "no part of it is shown");
     let visits = user.visits.len();
     user.answer();
     assert_eq!((user.url(), user.state.top), ("http://a/1", top));
@@ -248,13 +248,13 @@ fn a_kept_page_that_is_damaged_is_laid_out_anew_and_the_place_stays() {
     // A page that was just laid out is not laid out again for the same reason.
     let Content::Page(shown) = &mut user.state.content else { panic!("a page is shown") };
     shown.warm = false;
-    user.does(Event::Unpaintable(flaw()));
+    user.does(Event::Unpaintable(damage()));
     assert!(matches!(user.state.content, Content::Failed(_)));
     assert_eq!(user.visits.len(), visits);
 }
 
 #[test]
-fn zoom_asks_for_another_layout_and_keeps_the_place() {
+fn zoom_requests_another_layout_and_keeps_the_position() {
     let mut user = User::at("http://a/1");
     for _ in 0..5 {
         user.key(NONE, Key::Down);
@@ -277,50 +277,50 @@ fn zoom_asks_for_another_layout_and_keeps_the_place() {
     assert!(user.state.history.ahead(-1).is_none());
     let visits = user.visits.len();
     user.letter(CONTROL, "0");
-    assert_eq!(user.visits.len(), visits, "nothing to change");
+    assert_eq!(user.visits.len(), visits, "the zoom has not changed");
 }
 
 #[test]
-fn a_new_size_is_laid_out_for_once_it_stays() {
+fn a_new_size_is_requested_once_it_is_stable() {
     let mut user = User::at("http://a/1");
     user.key(NONE, Key::End);
     user.does(sized(814, 564, false));
-    assert!(user.effects.contains(&Effect::Start(Timer::Settled)));
+    assert!(user.effects.contains(&Effect::Start(Timer::Resize)));
     user.does(sized(714, 764, false));
-    assert!(user.effects.contains(&Effect::Start(Timer::Settled)));
+    assert!(user.effects.contains(&Effect::Start(Timer::Resize)));
     assert_eq!((user.visits.len(), user.state.top), (1, 2300));
-    user.does(Event::TimeUp(Timer::Settled));
+    user.does(Event::TimeUp(Timer::Resize));
     assert_eq!(user.visits.last().unwrap().2, Layout { width: 700, height: 700, scale: 1.0 });
     user.answer();
     assert_eq!((user.visits.len(), user.state.top), (2, 2300));
-    user.does(Event::TimeUp(Timer::Settled));
+    user.does(Event::TimeUp(Timer::Resize));
     assert_eq!(user.visits.len(), 2);
 }
 
 #[test]
-fn a_size_that_comes_back_costs_nothing() {
+fn a_restored_size_requests_nothing() {
     let mut user = User::at("http://a/1");
     user.does(sized(814, 564, false));
     user.does(sized(1014, 664, false));
-    user.does(Event::TimeUp(Timer::Settled));
+    user.does(Event::TimeUp(Timer::Resize));
     assert_eq!(user.visits.len(), 1);
 }
 
 #[test]
-fn a_window_of_another_size_than_expected_asks_again_at_once() {
+fn a_window_of_unexpected_size_requests_its_page_again() {
     let mut user = User::starting_at("http://a/1");
     user.does(Event::Sized { width: 2028, height: 1328, scale: 2.0, made: true });
-    assert!(user.effects.contains(&Effect::GiveUp(1)));
+    assert!(user.effects.contains(&Effect::Cancel(1)));
     assert_eq!(user.visits.last().unwrap().2, Layout { width: 2000, height: 1200, scale: 2.0 });
     user.answer();
     assert_eq!(user.url(), "http://a/1");
     let mut user = User::starting_at("http://a/1");
     user.does(sized(1014, 664, true));
-    assert_eq!(user.visits.len(), 1, "as expected");
+    assert_eq!(user.visits.len(), 1, "the size is as expected");
 }
 
 #[test]
-fn a_size_that_fails_leaves_the_old_page() {
+fn a_failed_relayout_leaves_the_old_page() {
     let mut user = User::at("http://a/1");
     user.letter(CONTROL, "+");
     user.fails();
@@ -329,17 +329,17 @@ fn a_size_that_fails_leaves_the_old_page() {
 }
 
 #[test]
-fn a_page_that_came_for_an_old_size_is_asked_for_again() {
+fn a_page_that_arrived_for_an_old_size_is_requested_again() {
     let mut user = User::starting_at("http://a/1");
     user.does(sized(814, 564, false));
     user.answer();
-    assert!(user.effects.contains(&Effect::Start(Timer::Settled)));
-    user.does(Event::TimeUp(Timer::Settled));
+    assert!(user.effects.contains(&Effect::Start(Timer::Resize)));
+    user.does(Event::TimeUp(Timer::Resize));
     assert_eq!(user.visits.last().unwrap().2.width, 800);
 }
 
 #[test]
-fn what_is_found_follows_a_new_page() {
+fn matches_are_updated_for_a_new_page() {
     let mut user = User::at("http://a/1");
     user.letter(CONTROL, "f");
     user.types("line 99");
@@ -354,7 +354,7 @@ fn what_is_found_follows_a_new_page() {
 }
 
 #[test]
-fn closing_ends() {
+fn closing_exits() {
     for letter in ["w", "q"] {
         let mut user = User::at("http://a/1");
         user.letter(CONTROL, letter);
@@ -364,36 +364,36 @@ fn closing_ends() {
 }
 
 #[test]
-fn what_was_done_after_a_page_was_shown_is_said_for_that_page_only() {
+fn messages_are_shown_only_for_their_page() {
     let mut user = User::at("http://a/1");
-    user.does(Event::Kept { number: 1, message: "kept".to_string() });
-    assert_eq!(user.status(), "kept");
+    user.does(Event::Message { number: 1, message: "stored".to_string() });
+    assert_eq!(user.status(), "stored");
     user.goes("http://a/2");
     assert_eq!(user.status(), "visit 2");
-    user.does(Event::Kept { number: 1, message: "late".to_string() });
+    user.does(Event::Message { number: 1, message: "late".to_string() });
     assert_eq!(user.status(), "visit 2");
 }
 
 #[test]
-fn the_status_line_says_how_the_page_came() {
+fn the_status_line_shows_whether_the_page_was_stored() {
     let mut user = User::at("http://a/1");
     assert_eq!(user.state.status().warm, Some(false));
     user.key(NONE, Key::F5);
     user.answer();
     assert_eq!(user.state.status().warm, Some(true));
     user.points(30.0, 50.0);
-    assert_eq!(user.state.status().warm, None, "it is about the link");
+    assert_eq!(user.state.status().warm, None, "the status describes the link");
 }
 
 #[test]
-fn with_nothing_to_show_the_address_is_typed_at_once() {
+fn without_a_page_the_address_bar_has_the_focus() {
     let (state, effects) = State::new(&WindowOptions::default(), "");
     assert!(state.loading.is_none());
     assert_eq!((state.focus, effects.len()), (Focus::Address, 0));
 }
 
 #[test]
-fn a_window_opened_like_the_last_one_asks_for_the_same_layout_at_once() {
+fn a_window_opened_with_the_last_options_requests_the_same_layout() {
     let mut user = User::at("http://a/1");
     user.does(Event::Sized { width: 1999, height: 1501, scale: 1.5, made: true });
     user.letter(CONTROL, "+");

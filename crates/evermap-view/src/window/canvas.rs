@@ -1,11 +1,11 @@
-//! Pixels, colours and rectangles: what is drawn over a page without the rasterizer.
+//! Draws pixels, colours and rectangles over a page without the rasterizer.
 
 use kurbo::Rect;
 use peniko::Color;
 
 use super::geometry::Rectangle;
 
-/// The window's colours, 0x00RRGGBB: greys, and one blue for what has the focus.
+/// Colours of the window, 0x00RRGGBB: greys, and one blue for the focus.
 pub(crate) mod colors {
     pub(crate) const BAR: u32 = 0x00F4_F5F7;
     pub(crate) const LINE: u32 = 0x00D9_DCE1;
@@ -29,13 +29,13 @@ pub(crate) mod colors {
     pub(crate) const PAPER: u32 = 0x00FF_FFFF;
 }
 
-/// The same colour, as the rasterizer takes it.
+/// Converts a colour for the rasterizer.
 pub(crate) fn color(rgb: u32) -> Color {
     let [_, red, green, blue] = rgb.to_be_bytes();
     Color::from_rgb8(red, green, blue)
 }
 
-/// The window's pixels.
+/// Pixels of the window.
 pub(crate) struct Canvas<'a> {
     pub pixels: &'a mut [u32],
     pub width: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Canvas<'a> {
 }
 
 impl Canvas<'_> {
-    /// A row's pixels, as far as they are in the window.
+    /// Returns the part of a row that is inside the window.
     fn row(&mut self, y: u32, left: u32, right: u32) -> &mut [u32] {
         let (left, right) = (left.min(self.width), right.min(self.width));
         if y >= self.height || left >= right {
@@ -59,7 +59,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// Copies rows of `width` pixels to (`left`, `top`), as much of them as fits.
+    /// Copies rows of `width` pixels to (`left`, `top`), clipped to the window.
     pub(crate) fn copy(&mut self, pixels: &[u32], width: u32, left: u32, top: u32) {
         for (y, row) in (top..self.height).zip(pixels.chunks_exact(width.max(1) as usize)) {
             let target = self.row(y, left, left.saturating_add(width));
@@ -68,15 +68,15 @@ impl Canvas<'_> {
         }
     }
 
-    /// Marks a rectangle like a pen would: what is light takes the colour, text stays legible.
-    pub(crate) fn mark(&mut self, rect: Rectangle, color: u32) {
+    /// Highlights a rectangle: tints light pixels, and keeps text legible.
+    pub(crate) fn highlight(&mut self, rect: Rectangle, color: u32) {
         let ends = color.to_be_bytes().map(u32::from);
         let mut light = 0_u64;
         for y in rect.top..rect.bottom().min(self.height) {
             let row = self.row(y, rect.left, rect.right()).iter();
             light += row.map(|pixel| u64::from(pixel.to_be_bytes()[2])).sum::<u64>();
         }
-        // On dark ground a pen is not seen: there the colour is mixed in.
+        // Multiplying has no visible effect on a dark background, so the colour is mixed in there.
         let is_dark = light < 110 * u64::from(rect.width) * u64::from(rect.height);
         for y in rect.top..rect.bottom().min(self.height) {
             for pixel in self.row(y, rect.left, rect.right()) {
@@ -90,7 +90,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// Four lines `thick` pixels wide, outside of `rect`, inside of `clip`.
+    /// Draws four lines `thick` pixels wide, outside of `rect` and inside of `clip`.
     pub(crate) fn outline(&mut self, rect: Rect, thick: f64, clip: Rectangle, color: u32) {
         let outer = rect.inflate(thick, thick);
         let sides = [
@@ -104,7 +104,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// A bar with round ends, its corners cut off by whole pixels.
+    /// Draws a bar with rounded ends.
     pub(crate) fn pill(&mut self, rect: Rectangle, color: u32) {
         let radius = f64::from(rect.width.min(rect.height)) / 2.0;
         for y in 0..rect.height {
@@ -130,7 +130,7 @@ fn mix(under: u32, over: u32, part: f64) -> u32 {
     channel(1) << 16 | channel(2) << 8 | channel(3)
 }
 
-/// The pixels of a rectangle that are in `clip`.
+/// Returns the pixels of a rectangle that are in `clip`.
 pub(crate) fn clipped(rect: Rect, clip: Rectangle) -> Rectangle {
     let inside = |at: f64, from: u32, to: u32| {
         if at.is_finite() { at.clamp(f64::from(from), f64::from(to)).round() as u32 } else { from }
@@ -148,30 +148,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_drawn_outside_of_the_window() {
+    fn drawing_is_clipped_to_the_window() {
         let mut pixels = vec![0; 12];
         let mut canvas = Canvas { pixels: &mut pixels, width: 4, height: 3 };
         canvas.fill(Rectangle::new(2, 1, 100, 100), 7);
         canvas.copy(&[9; 10], 5, 3, 0);
-        canvas.mark(Rectangle::new(3, 2, 9, 9), 0xFFFF_FFFF);
+        canvas.highlight(Rectangle::new(3, 2, 9, 9), 0xFFFF_FFFF);
         canvas.pill(Rectangle::new(0, 2, 1, 5), 5);
         canvas.outline(Rect::new(-5.0, -5.0, 50.0, 50.0), 2.0, Rectangle::new(0, 0, 4, 3), 1);
         assert_eq!(pixels[..8], [0, 0, 0, 9, 0, 0, 7, 9]);
     }
 
     #[test]
-    fn a_mark_colours_what_is_light_and_leaves_what_is_dark() {
+    fn a_highlight_tints_light_pixels_and_keeps_dark_ones() {
         let mut pixels = vec![0x00FF_FFFF, 0x00FF_FFFF, 0];
         let mut canvas = Canvas { pixels: &mut pixels, width: 3, height: 1 };
-        canvas.mark(Rectangle::new(0, 0, 3, 1), 0x00FF_E000);
+        canvas.highlight(Rectangle::new(0, 0, 3, 1), 0x00FF_E000);
         assert_eq!(pixels, [0x00FF_E000, 0x00FF_E000, 0]);
     }
 
     #[test]
-    fn a_mark_is_seen_on_dark_ground() {
+    fn a_highlight_is_visible_on_a_dark_background() {
         let mut pixels = vec![0x0010_1010; 4];
         let mut canvas = Canvas { pixels: &mut pixels, width: 4, height: 1 };
-        canvas.mark(Rectangle::new(0, 0, 2, 1), 0x00FF_E000);
+        canvas.highlight(Rectangle::new(0, 0, 2, 1), 0x00FF_E000);
         assert_eq!(pixels, [0x0087_7808, 0x0087_7808, 0x0010_1010, 0x0010_1010]);
     }
 }

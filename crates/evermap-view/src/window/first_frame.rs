@@ -1,8 +1,8 @@
-//! What is done while the display is being opened, on a thread of its own: the first page is taken in and painted.
+//! Prepares the first frame while the display is being opened, on a separate thread.
 //!
-//! Opening a display takes tens of milliseconds, most of it waiting for the server and reading key tables. A page that is
-//! kept is there before that is over, and what the first frame shows has then been drawn once: glyphs are outlined, bands
-//! are painted, panels are ready.
+//! Opening a display takes tens of milliseconds, mostly waiting for the server and reading key
+//! tables. A stored page arrives before that. So the first frame is composed in advance: its glyphs
+//! are outlined, its bands are painted, and its panels are ready.
 
 use std::sync::mpsc::Receiver;
 use std::thread::{Builder, JoinHandle};
@@ -11,12 +11,12 @@ use super::frame::Frame;
 use super::state::{Effect, Event, State};
 use crate::{Result, ViewError};
 
-/// The window's state and frame, while there is no window.
-pub(crate) struct Prelude {
+/// The window's state and frame before the window exists.
+pub(crate) struct FirstFrame {
     thread: JoinHandle<Prepared>,
 }
 
-/// What was prepared, and what is still to be done about it.
+/// The prepared state and frame, and the effects that remain to be performed.
 pub(crate) struct Prepared {
     pub state: State,
     pub frame: Frame,
@@ -24,19 +24,19 @@ pub(crate) struct Prepared {
     pub effects: Vec<Effect>,
 }
 
-impl Prelude {
-    /// Handles events until [`Event::Opened`].
-    pub(crate) fn begin(state: State, events: Receiver<Event>) -> Result<Prelude> {
+impl FirstFrame {
+    /// Starts a thread that handles events until [`Event::Opened`].
+    pub(crate) fn begin(state: State, events: Receiver<Event>) -> Result<FirstFrame> {
         let thread = Builder::new()
             .name("first frame".to_string())
             .spawn(move || prepare(state, events))
-            .map_err(|error| failed(&format!("no thread can be started: {error}")))?;
-        Ok(Prelude { thread })
+            .map_err(|error| failed(&format!("cannot start a thread: {error}")))?;
+        Ok(FirstFrame { thread })
     }
 
-    /// Waits for what is being done; [`Event::Opened`] has to be on its way.
+    /// Waits for the thread. [`Event::Opened`] must have been sent.
     pub(crate) fn end(self) -> Result<Prepared> {
-        self.thread.join().map_err(|_| failed("the first frame could not be prepared"))
+        self.thread.join().map_err(|_| failed("preparing the first frame failed"))
     }
 }
 
@@ -56,7 +56,7 @@ fn prepare(mut state: State, events: Receiver<Event>) -> Prepared {
         }
         effects.extend(state.handle(event));
         if is_page {
-            // What can't be painted is found out, and said, by the window itself.
+            // The window reports paint errors itself, when it draws its first frame.
             _ = frame.compose(&state, &mut pixels);
         }
     }
@@ -80,30 +80,33 @@ mod tests {
         let (send, events) = channel();
         let page = fake::site("http://a/1", state.layout());
         let height = u64::from(state.layout().height);
-        let prelude = Prelude::begin(state, events).unwrap();
+        let first_frame = FirstFrame::begin(state, events).unwrap();
         let url = "http://a/1".to_string();
         let (summary, took) = (String::new(), Duration::ZERO);
         let arrival = Arrival { page, url, warm: true, summary, took };
         send.send(Event::Arrived { number: 1, result: Ok(arrival) }).unwrap();
         send.send(Event::Opened).unwrap();
         send.send(Event::Close).unwrap();
-        let mut prepared = prelude.end().unwrap();
-        assert_eq!(prepared.frame.asked_rows, height);
+        let mut prepared = first_frame.end().unwrap();
+        assert_eq!(prepared.frame.requested_rows, height);
         assert!(prepared.effects.contains(&Effect::Shown(1)));
-        assert!(matches!(prepared.events.try_recv(), Ok(Event::Close)), "what came later is left");
+        assert!(
+            matches!(prepared.events.try_recv(), Ok(Event::Close)),
+            "later events remain in the queue"
+        );
         let (width, height) = prepared.state.geometry.window;
         let mut pixels = vec![0; (width * height) as usize];
-        let before = prepared.frame.asked_rows;
+        let before = prepared.frame.requested_rows;
         prepared.frame.compose(&prepared.state, &mut pixels).unwrap();
-        assert_eq!(prepared.frame.asked_rows, before, "nothing is painted twice");
+        assert_eq!(prepared.frame.requested_rows, before, "nothing is painted twice");
     }
 
     #[test]
-    fn a_page_that_is_late_is_not_waited_for() {
+    fn the_first_frame_does_not_wait_for_a_late_page() {
         let (state, _) = State::new(&WindowOptions::default(), "http://a/1");
         let (send, events) = channel();
-        let prelude = Prelude::begin(state, events).unwrap();
+        let first_frame = FirstFrame::begin(state, events).unwrap();
         send.send(Event::Opened).unwrap();
-        assert!(prelude.end().unwrap().state.loading.is_some());
+        assert!(first_frame.end().unwrap().state.loading.is_some());
     }
 }
