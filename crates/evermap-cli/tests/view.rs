@@ -115,7 +115,7 @@ fn what_a_page_is_made_of_decides_whether_it_is_laid_out_again() {
     assert!(is_warm(&render(&place, "page.html", "e.png", &[])), "what is missing stays missing");
     std::fs::rename(place.path("away.css"), place.path("style.css")).unwrap();
     let report = render(&place, "page.html", "f.png", &[]);
-    assert!(!is_warm(&report) && reasons(&report).contains("it is there now"));
+    assert!(!is_warm(&report) && reasons(&report).contains("it is available now"));
     assert!(bytes(&place, "d.png") == bytes(&place, "f.png"));
 }
 
@@ -124,7 +124,7 @@ fn windows_of_other_sizes_are_kept_beside_each_other() {
     let place = place_with_page();
     for options in [&["--width", "500"][..], &["--height", "300"], &["--scale", "2"], &[]] {
         let first = render(&place, "page.html", "a.png", options);
-        assert!(!is_warm(&first) && reasons(&first).contains("it is not kept for"));
+        assert!(!is_warm(&first) && reasons(&first).contains("not stored for"));
     }
     for options in [&["--width", "500"][..], &["--height", "300"], &["--scale", "2"], &[]] {
         assert!(is_warm(&render(&place, "page.html", "a.png", options)));
@@ -151,7 +151,11 @@ fn a_font_that_is_installed_makes_pages_anew() {
     assert!(is_warm(&render()));
     std::fs::write(place.path("fonts/more/new.ttf"), "a font, or so").unwrap();
     let report = render();
-    assert!(!is_warm(&report) && reasons(&report).contains("set of fonts"), "{}", reasons(&report));
+    assert!(
+        !is_warm(&report) && reasons(&report).contains("installed fonts"),
+        "{}",
+        reasons(&report)
+    );
     assert!(is_warm(&render()));
 }
 
@@ -221,7 +225,7 @@ fn prefetched_pages_are_warm_and_one_that_fails_keeps_none_back() {
         assert!(is_warm(&render(&place, page, "b.png", &window)), "as `view` shows it");
     }
     let ran = place.run(&["prefetch", "page.html", "other.html"]);
-    assert_eq!((ran.code, ran.out.matches("kept already").count()), (0, 2), "{ran:?}");
+    assert_eq!((ran.code, ran.out.matches("already stored").count()), (0, 2), "{ran:?}");
     // For one of those that show pages: nothing is kept for the other.
     place.file("third.html", "<p>A third page");
     let ran = place.run(&["prefetch", "third.html", "--for", "view", "--json"]);
@@ -378,7 +382,7 @@ fn a_resource_that_never_comes_keeps_no_page_back() {
     });
     let place = Place::new();
     let report = render(&place, server.url("/page.html").as_str(), "a.png", &[]);
-    assert!(reasons(&report).contains("did not come in time"), "{}", reasons(&report));
+    assert!(reasons(&report).contains("did not arrive in time"), "{}", reasons(&report));
     assert_eq!(report["missing"], 2);
     // The next visit does not wait for it.
     let report = render(&place, server.url("/page.html").as_str(), "b.png", &["--offline"]);
@@ -472,7 +476,7 @@ fn a_store_that_cannot_be_made_keeps_no_page_back() {
     std::fs::write(place.store(), "a file in the way").unwrap();
     let ran = place.run(&["render", "page.html", "-o", "a.png"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("not kept"), "{ran:?}");
+    assert!(ran.err.contains("not stored"), "{ran:?}");
     assert!(bytes(&place, "a.png").starts_with(b"\x89PNG"));
 }
 
@@ -519,7 +523,7 @@ fn a_full_disk_keeps_no_page_back_and_loses_none() {
     );
     let ran = render("noise.txt");
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("not kept") && ran.err.contains("space"), "{ran:?}");
+    assert!(ran.err.contains("not stored") && ran.err.contains("space"), "{ran:?}");
     assert!(bytes(&place, "a.png").starts_with(b"\x89PNG"));
     let mut check = place.bare(&["--store"]);
     let ran = Ran::of(check.arg(&store).arg("check").output().unwrap());
@@ -581,14 +585,14 @@ fn mistakes_on_the_command_line_are_answered() {
     let ran = place.run(&["render", "page.html", "--timing"]);
     assert!(ran.out.starts_with("warm: ") && ran.out.contains("paint"), "{ran:?}");
     let ran = place.run(&["render", "page.html", "--timing", "--sizes"]);
-    assert!(ran.out.contains("\nkept: page ") && ran.out.contains("fonts"), "{ran:?}");
+    assert!(ran.out.contains("\nstored: page ") && ran.out.contains("fonts"), "{ran:?}");
     let ran = place.run(&["render", "page.html", "--timing", "--sizes", "--json"]);
     let report: Value = serde_json::from_str(&ran.out).unwrap();
     for kept in ["tree_bytes", "strip_bytes", "document_bytes"] {
         assert!(report["sizes"][kept].as_u64() > Some(100), "{kept}: {report}");
     }
     let ran = place.run(&["render", "page.html", "-o", "a.png", "--explain"]);
-    assert_eq!(ran.err.trim(), "warm: nothing that it was made from has changed");
+    assert_eq!(ran.err.trim(), "warm: none of its resources has changed");
 }
 
 #[test]
@@ -599,11 +603,7 @@ fn the_start_page_is_kept_until_something_else_is() {
     assert!(is_warm(&render(&place, "evermap:home", "b.png", &[])));
     render(&place, "page.html", "page.png", &[]);
     let report = render(&place, "evermap:home", "c.png", &[]);
-    assert!(
-        !is_warm(&report) && reasons(&report).contains("what it lists"),
-        "{}",
-        reasons(&report)
-    );
+    assert!(!is_warm(&report) && reasons(&report).contains("its list"), "{}", reasons(&report));
     assert!(is_warm(&render(&place, "evermap:home", "d.png", &[])));
     assert!(bytes(&place, "c.png") == bytes(&place, "d.png"));
     assert!(bytes(&place, "a.png") != bytes(&place, "c.png"));

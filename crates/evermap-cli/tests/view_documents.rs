@@ -61,7 +61,7 @@ fn documents_are_named_as_by_the_other_verbs() {
     );
     let ran = place.run(&["prefetch", "index.html", "--for", "render"]);
     assert!(ran.code == 11 && ran.out.contains("can mean 2 documents"), "{ran:?}");
-    place.fails(3, "nothing to show is called `ther.html`", &["render", "ther.html", "--timing"]);
+    place.fails(3, "no page `ther.html`", &["render", "ther.html", "--timing"]);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn documents_with_any_name_have_an_address() {
     for address in ["evermap:a b/\u{e4}.html", "evermap:a%20b/%C3%A4.html"] {
         assert!(render(&place, address, &["--no-keep"]).0 == right, "{address}");
     }
-    place.fails(3, "no object of the store", &["render", "evermap:a", "--timing"]);
+    place.fails(3, "no such object in the store", &["render", "evermap:a", "--timing"]);
 }
 
 #[test]

@@ -160,7 +160,7 @@ impl TestPages {
         let parts = || Box::new(Recorded(recorded.parts.clone()));
         let block: Arc<dyn PageBytes> = Arc::new(recorded.block);
         let plain = Arc::new(Page::new(block.clone(), None, parts())?);
-        // The first rows have strips, like those of a stored page.
+        // The first rows have strips, as in a stored page.
         let strips = Painter::new().strips(&plain, layout.height * 2)?.finish();
         Ok(Arc::new(Page::new(block, Some(Arc::new(strips)), parts())?))
     }

@@ -22,7 +22,7 @@ pub enum ViewError {
     Fetch {
         /// The address.
         url: String,
-        /// The cause, with a remedy where there is one.
+        /// The cause, and a remedy if there is one.
         why: String,
     },
     /// A page from the network requested a resource that it must not read.
@@ -62,7 +62,7 @@ pub enum ViewError {
     Engine {
         /// The page.
         url: String,
-        /// How it ended, as a verb phrase.
+        /// Verb phrase that describes its end.
         what: String,
     },
     /// The engine's program was not found.

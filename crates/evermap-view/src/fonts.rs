@@ -75,7 +75,7 @@ fn add(paths: &mut BTreeSet<PathBuf>, directory: PathBuf, depth: usize) {
     }
 }
 
-/// Returns the `dir` elements of the configuration, or fontconfig's defaults if there are none.
+/// Returns the `dir` elements of the configuration, or fontconfig's defaults if it has none.
 fn directories(configuration: &Path) -> Vec<PathBuf> {
     let parsed = std::fs::read(configuration)
         .ok()

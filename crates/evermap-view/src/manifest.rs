@@ -87,7 +87,7 @@ pub struct Unresolved {
     pub(crate) missing: Vec<Note>,
 }
 
-/// How to handle resources that servers did not deliver.
+/// Treatment of resources that servers did not deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingPolicy {
     /// Assume that they are still missing.

@@ -289,7 +289,7 @@ impl StoredPage {
         })
     }
 
-    /// Opens the page with this object name. Returns `Err(None)` if there is no such object.
+    /// Opens the page with this object name. Returns `Err(None)` if the object does not exist.
     pub(crate) fn named(
         store: &Store,
         name: &str,

@@ -93,7 +93,7 @@ pub struct Times {
     pub record_ms: f64,
 }
 
-/// Reason why there is no page: the variants of [`ViewError`] that can cross between processes.
+/// Reason why no page was made: the variants of [`ViewError`] that can cross between processes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Failure {
     NotFound { name: String, why: String },

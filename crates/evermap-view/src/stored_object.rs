@@ -10,7 +10,7 @@ use evermap::{Error, Persist, RawSnapshot, Snapshot, Store};
 /// Reasons why an object can't be used.
 #[derive(Debug)]
 pub(crate) enum Unusable {
-    /// There is no such object.
+    /// The object does not exist.
     Missing,
     /// The object is damaged, with a description of the damage.
     Damaged(String),

@@ -57,7 +57,7 @@ impl Target {
     /// lookup.
     ///
     /// # Errors
-    /// Fails if it is none of these.
+    /// Fails if nothing matches.
     pub fn find(name: &str, store: Option<&Store>) -> Result<Target> {
         let name = name.trim();
         let (scheme, rest) = name.split_once(':').unwrap_or_default();

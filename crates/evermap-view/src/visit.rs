@@ -153,8 +153,8 @@ pub(crate) struct Watch<'a> {
 /// A warm visit costs opening an object and checking each resource that the page was made from. A
 /// cold visit costs a process that lays the page out. Stored data is verified at its first use, so
 /// painting a warm page can fail with [`ViewError::is_damage`]. Another visit with
-/// [`cold`](VisitOptions::cold) then replaces the damaged data. [`visit_verified`] does this before it
-/// returns.
+/// [`cold`](VisitOptions::cold) then replaces the damaged data. [`visit_verified`] does this before
+/// it returns.
 ///
 /// # Errors
 /// Fails if there is no page, see [`ViewError`]. A store that can't be written is not an error
@@ -235,8 +235,8 @@ struct VisitRequest<'a> {
 }
 
 impl VisitRequest<'_> {
-    /// Visits the page, warm if possible. A generated page has a `key`; `generate` returns its content
-    /// if it is not stored.
+    /// Visits the page, warm if possible. A generated page has a `key`; `generate` returns its
+    /// content if it is not stored.
     fn visit(
         &self,
         key: Option<&str>,

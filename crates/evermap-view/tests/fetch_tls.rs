@@ -1,4 +1,4 @@
-//! Tests of https: the system's certificates decide, and an error gives the reason.
+//! Tests of https: the system's certificates decide, and an error names the reason.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "fetch")]
 

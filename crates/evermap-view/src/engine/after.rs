@@ -294,9 +294,8 @@ fn pixels_of(value: &str) -> f32 {
     value.trim_end_matches("px").parse().unwrap_or(0.0)
 }
 
-/// Gives the cells of a table with collapsed borders separate borders if any cell spans columns or
-/// rows. Each cell keeps its right and bottom border. Cells at the table's edges keep the others
-/// too.
+/// Separates the collapsed borders of a table if any cell spans columns or rows. Each cell keeps its
+/// right and bottom border. Cells at the table's edges also keep their left and top border.
 fn separate_borders(document: &mut BaseDocument, table: NodeId, grid: &Grid) -> bool {
     if !grid.has_spans || style_of(document, table, "border-collapse") != "collapse" {
         return false;

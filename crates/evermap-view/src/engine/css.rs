@@ -73,8 +73,7 @@ struct Scanned<'a> {
 }
 
 const TOO_MANY: &str = "style rules beyond 40,000, or 100,000 selectors, are left out";
-const TOO_DEEP: &str =
-    "a style sheet is left out from where more than 32 blocks or 64 parentheses nest";
+const TOO_DEEP: &str = "a style sheet is cut where more than 32 blocks or 64 parentheses nest";
 
 /// Scans a style sheet once. Leaves strings, comments and URLs unchanged.
 fn scan(css: &str, most: Counts) -> Scanned<'_> {

@@ -117,7 +117,7 @@ impl LaidOut {
     }
 }
 
-/// Returns the base of relative addresses: that of the page's `base` element, or `url`.
+/// Returns the base of relative addresses: the address in the page's `base` element, or `url`.
 pub(super) fn base_url(dom: &Dom<'_>, url: &Url) -> Url {
     let is_base = |node: &NodeRef<'_>| {
         node.kind() == NodeKind::Element && node.name() == "base" && node.attr("href").is_some()

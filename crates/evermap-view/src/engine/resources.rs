@@ -21,7 +21,7 @@ const REQUESTS_MAX: usize = 4096;
 pub(crate) trait Fetch: Send + Sync + 'static {
     /// Returns true if `url` can be read without waiting for a server.
     fn is_local(&self, url: &Url) -> bool;
-    /// Fetches the bytes. Returns none if there are none.
+    /// Fetches the bytes. Returns empty bytes on failure.
     fn get(&self, url: &Url, deadline: Instant) -> Bytes;
     /// Records that the page is made without `url`.
     fn skip(&self, url: &Url, why: Skipped);

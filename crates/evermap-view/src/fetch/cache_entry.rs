@@ -137,7 +137,7 @@ impl Entry {
     }
 }
 
-/// Reads an entry without its content. Returns `None` if there is none.
+/// Reads an entry without its content. Returns `None` if it does not exist.
 ///
 /// # Errors
 /// Returns a description of the damage, or of the store's failure.

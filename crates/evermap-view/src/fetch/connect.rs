@@ -43,7 +43,7 @@ impl Connector for SharedTls {
     }
 }
 
-/// A name without an address: that of the host or of the proxy.
+/// Name of a host or proxy that has no address.
 #[derive(Debug, thiserror::Error)]
 #[error("host `{host}` not found: {why}")]
 pub(super) struct UnknownHost {

@@ -71,8 +71,8 @@ pub struct ContentType {
 }
 
 impl ContentType {
-    /// Returns the type from the `Content-Type` header. Uses the first bytes instead if the header is
-    /// missing or malformed, or if it declares text but the bytes are binary.
+    /// Returns the type from the `Content-Type` header. Uses the first bytes instead if the header
+    /// is missing or malformed, or if it declares text but the bytes are binary.
     pub(super) fn of_response(header: Option<&str>, bytes: &[u8]) -> ContentType {
         let mime = header.and_then(|value| value.parse::<Mime>().ok());
         match mime {

@@ -11,7 +11,7 @@ use crate::ViewError;
 /// Maximum number of characters of an address in a message.
 const SHOWN_MAX: usize = 300;
 
-/// A resource that was not fetched: its address, the cause, and the remedy where there is one.
+/// A resource that was not fetched: its address, the cause, and a remedy if there is one.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("cannot fetch {url}: {cause}")]
 #[non_exhaustive]

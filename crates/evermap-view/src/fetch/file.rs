@@ -97,7 +97,7 @@ impl FileStamp {
         }
     }
 
-    /// Returns true if the metadata is that of the same file, unchanged.
+    /// Returns true if the metadata belongs to the same, unchanged file.
     pub(super) fn is_of(&self, metadata: &Metadata) -> bool {
         self.device == metadata.dev()
             && self.inode == metadata.ino()

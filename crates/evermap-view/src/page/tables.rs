@@ -240,7 +240,7 @@ impl Tables {
     }
 }
 
-/// Returns the index stored under `key`. If there is none, stores `next` and returns it.
+/// Returns the index stored under `key`. Stores and returns `next` if the key is new.
 fn known_or<K: Hash + Eq + Clone>(known: &mut HashMap<Vec<K>, u32>, key: &[K], next: u32) -> u32 {
     if let Some(index) = known.get(key) {
         return *index;

@@ -31,7 +31,7 @@ pub(crate) const DEVIATION_MAX: f64 = 1_024.0;
 pub(crate) const OFFSET_MAX: f64 = 16_384.0;
 /// Maximum size of a filter's description, in bytes.
 pub(crate) const FILTER_BYTES_MAX: u32 = 65_536;
-/// Maximum depth of nested filters. Each takes memory of its own, more than its content.
+/// Maximum depth of nested filters. Each takes separate memory, more than its content.
 pub(crate) const FILTERS_NESTED_MAX: usize = 8;
 /// Maximum number of stops of a gradient.
 pub(crate) const STOPS_MAX: u32 = 4_096;

@@ -312,7 +312,7 @@ mod tests {
         }
     }
 
-    /// Generates rows like those of pages: runs of a few colours, and repeated rows.
+    /// Generates rows that resemble pages: runs of a few colours, and repeated rows.
     fn page() -> impl Strategy<Value = Vec<u32>> {
         let stretch = (0_u32..12, 0_u32..3, 1_usize..70);
         let row = prop::collection::vec(stretch, 1..12);

@@ -51,7 +51,7 @@ pub enum Reuse {
     Page,
     /// The page's resources. The page is laid out again, because its stored data was found damaged.
     Resources,
-    /// Nothing, for a reload.
+    /// No stored data, for a reload.
     Nothing,
 }
 

@@ -304,7 +304,7 @@ fn draw_line(scene: &mut impl PaintScene, rect: Rectangle) {
     fill(scene, &moved(rect, (0, 0)), colors::LINE);
 }
 
-/// Converts a rectangle from window coordinates to those of a panel that begins at `origin`.
+/// Converts a rectangle from window to panel coordinates. The panel begins at `origin`.
 fn moved(rect: Rectangle, origin: (u32, u32)) -> Rect {
     let (x, y) =
         (f64::from(rect.left) - f64::from(origin.0), f64::from(rect.top) - f64::from(origin.1));

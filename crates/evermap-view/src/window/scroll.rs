@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// Scrolls to `#fragment`. Does nothing if there is no such anchor.
+    /// Scrolls to `#fragment`. Does nothing without such an anchor.
     pub(super) fn scroll_to_fragment(&mut self, fragment: &str) {
         let Some(block) = self.block() else { return };
         let found = block.anchor(fragment).or_else(|| block.anchor(&percent_decoded(fragment)));

@@ -193,7 +193,7 @@ pub(crate) enum Purpose {
     Open,
     Travel(usize, ScrollPosition),
     Reload,
-    /// The same page for another size or zoom.
+    /// Lay out the current page for another size or zoom.
     Relayout,
 }
 

@@ -196,7 +196,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server whose replies are those of the closure.
+    /// Starts a server that replies as the closure says.
     pub fn start(routes: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Server {
         Server::start_wrapped("http", |stream| Some(Box::new(stream)), routes)
     }

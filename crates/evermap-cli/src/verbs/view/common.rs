@@ -1,4 +1,4 @@
-//! Shared by the three verbs: how a page is named and visited, and the store that keeps it.
+//! Shared by the three verbs: the page argument, the options of a visit, and the store.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::names;
 use crate::stale::{self, Stale};
 
-/// How pages are visited.
+/// Options of a visit.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Visiting")]
 pub struct Visiting {
@@ -22,33 +22,33 @@ pub struct Visiting {
     /// Height of the window, in CSS pixels
     #[arg(long, value_name = "PIXELS", default_value_t = 768, value_parser = clap::value_parser!(u32).range(16..=16384))]
     height: u32,
-    /// Device pixels a CSS pixel
+    /// Device pixels per CSS pixel
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = scale)]
     scale: f32,
     /// Never use the network
     #[arg(long)]
     offline: bool,
-    /// Use nothing that is kept, and ask the servers about everything
+    /// Ignore stored pages and revalidate every cached response
     #[arg(long)]
     reload: bool,
-    /// Lay the page out even when it is kept and good
+    /// Lay the page out even if the stored page is valid
     #[arg(long)]
     cold: bool,
-    /// Keep nothing
+    /// Do not store anything
     #[arg(long)]
     no_keep: bool,
-    /// Use only these layers of what is kept: the document, the laid-out page, the painted rows
+    /// Use only these layers of a stored page: document (a), layout (b), painted rows (c)
     #[arg(long, value_name = "LAYERS", default_value = "abc")]
     layers: LayersArgument,
-    /// What to do if a document of the store is shown, and its source has changed or is gone
+    /// What to do with a document of the store whose source has changed or is missing
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     stale: Stale,
-    /// Largest page, in MiB
+    /// Maximum size of the page, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 32)]
     limit: u64,
-    /// Seconds that a page may take to come, and to be laid out
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    patience: u64,
+    /// Time limit for fetching and laying out the page
+    #[arg(long = "patience", value_name = "SECONDS", default_value_t = 60)]
+    timeout_seconds: u64,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -61,7 +61,7 @@ enum LayersArgument {
 fn scale(text: &str) -> Result<f32, String> {
     match text.parse::<f32>() {
         Ok(scale) if (0.1..=10.0).contains(&scale) => Ok(scale),
-        _ => Err("a number from 0.1 to 10 is needed".to_string()),
+        _ => Err("must be a number from 0.1 to 10".to_string()),
     }
 }
 
@@ -71,14 +71,14 @@ impl Visiting {
         Layout { width: pixels(self.width), height: pixels(self.height), scale: self.scale }
     }
 
-    /// The window of this size that `view` opens.
+    /// Returns options for a window of this size, for `view`.
     pub fn window_options(&self) -> WindowOptions {
         let zoom = self.scale;
         WindowOptions { width: self.width, height: self.height, zoom, ..WindowOptions::default() }
     }
 
     pub fn options(&self) -> VisitOptions {
-        let patience = Duration::from_secs(self.patience.max(1));
+        let timeout = Duration::from_secs(self.timeout_seconds.max(1));
         let standard = VisitOptions::default();
         VisitOptions {
             offline: self.offline,
@@ -90,22 +90,23 @@ impl Visiting {
                 LayersArgument::Abc => Layers::All,
             },
             page_bytes_max: self.limit.saturating_mul(1 << 20),
-            timeout: standard.timeout.min(patience),
-            engine_timeout: patience,
+            timeout: standard.timeout.min(timeout),
+            engine_timeout: timeout,
             ..standard
         }
     }
 
-    /// Finds pages in the store at `directory`, as these options say.
+    /// Returns a finder for the store at `directory`.
     pub fn finder(&self, directory: &Path) -> Finder {
         Finder { directory: directory.to_path_buf(), stale: self.stale }
     }
 
-    pub fn keeps(&self) -> bool {
+    pub fn saves_pages(&self) -> bool {
         !self.no_keep
     }
 
-    /// The store, which is made if pages are to be kept; or why there is none, which keeps no page from being shown.
+    /// Opens the store, and creates it if pages are to be stored. An error does not prevent showing
+    /// the page.
     pub fn store(&self, directory: &Path) -> Result<Store, String> {
         let opened = match self.no_keep {
             true => Store::open(directory),
@@ -115,17 +116,20 @@ impl Visiting {
     }
 }
 
-/// Finds what a user names. Documents have the names that the other verbs take, and are as new as `--stale` wants them.
+/// Resolves a user's page argument. Documents can be named as in the other verbs, and are refreshed
+/// as `--stale` says.
 pub struct Finder {
     directory: PathBuf,
     stale: Stale,
 }
 
 impl Finder {
-    /// An address, a file, an object of the store, or the document whose name ends in `page`.
+    /// Resolves an address, a file, an object of the store, or the document whose name ends in
+    /// `page`.
     ///
     /// # Errors
-    /// If nothing or several documents match; `Stale` with `--stale fail`.
+    /// Fails if nothing or several documents match, or if the document is stale with `--stale
+    /// fail`.
     pub fn find(&self, page: &str, store: Option<&Store>) -> Result<Target, Failure> {
         let target = match (Target::find(page, store), store) {
             (Err(ViewError::NotFound { name, why }), Some(store)) => {
@@ -138,7 +142,7 @@ impl Finder {
             (found, _) => found?,
         };
         if let (Some(name), Some(store)) = (&target.document, store) {
-            self.settle(store, name)?;
+            self.refresh(store, name)?;
         }
         Ok(target)
     }
@@ -155,10 +159,10 @@ impl Finder {
         })
     }
 
-    fn settle(&self, store: &Store, name: &str) -> Result<(), Failure> {
+    fn refresh(&self, store: &Store, name: &str) -> Result<(), Failure> {
         let document = match store.read::<Document>(name) {
             Ok(document) => document,
-            // The visit says what is wrong with it.
+            // The visit reports the damage.
             Err(Error::Damaged { .. }) => return Ok(()),
             Err(error) => return Err(error.into()),
         };

@@ -1,4 +1,4 @@
-//! `evermap view`, `render`, `prefetch`: pages that are laid out once.
+//! `evermap view`, `render`, `prefetch`: pages that are laid out once and stored.
 
 mod common;
 mod prefetch;

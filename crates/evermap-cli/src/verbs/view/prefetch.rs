@@ -1,4 +1,4 @@
-//! `evermap prefetch`: lays pages out ahead.
+//! `evermap prefetch`: lays pages out in advance.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -14,31 +14,32 @@ use super::common::{Finder, Visiting};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// Lay pages out ahead, so that their first visit is warm
+/// Lay out pages in advance, so that their first visit is warm
 ///
-/// Each page is laid out as `view` shows it in its window, whose bars take some room, and as `render` paints it. Pages that
-/// are kept and good are verified. One that fails is reported, and the others are built all the same.
+/// Lays out each page for the window of `view` and for `render`. Stored pages that are valid are
+/// verified. A failure does not stop the remaining pages.
 #[derive(Debug, clap::Args)]
 pub struct Prefetch {
-    /// URLs, files, or documents of the store: their names, or the ends of these
+    /// URLs, files, or documents in the store (full name or unique ending)
     #[arg(value_name = "PAGE", required_unless_present = "from")]
     pages: Vec<String>,
-    /// A file with one page a line; empty lines and those that begin with `#` are passed over; `-` is standard input
+    /// File with one page per line, `-` for standard input; empty lines and lines starting with `#`
+    /// are ignored
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Lay pages out only for one of the two
+    /// Lay out pages only for this verb
     #[arg(long, value_name = "VERB", value_enum)]
-    r#for: Option<Shower>,
-    /// One JSON object per page and line
+    r#for: Option<ForVerb>,
+    /// Print one JSON object per page
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     visiting: Visiting,
 }
 
-/// What shows pages.
+/// Verb that shows a page.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
-enum Shower {
+enum ForVerb {
     View,
     Render,
 }
@@ -46,11 +47,12 @@ enum Shower {
 #[derive(Serialize)]
 struct Report {
     page: String,
-    /// For how many layouts it was laid out; the others were kept already.
+    /// Number of layouts that were made. The others were stored already.
     built: usize,
     error: Option<String>,
     reasons: Vec<String>,
-    /// Resources that servers did not give: the page is kept without them, and they are asked for again.
+    /// Resources that servers did not deliver. The page is stored without them, and they are
+    /// requested again.
     missing: usize,
     total_ms: f64,
 }
@@ -96,7 +98,7 @@ impl Prefetch {
         }
     }
 
-    /// Lays a page out for each of its windows, unless that is kept and whole.
+    /// Lays a page out for each of its windows, unless it is stored undamaged.
     fn build(&self, page: &str, store: &Store, finder: &Finder) -> Result<Built, Failure> {
         let target = finder.find(page, Some(store))?;
         let options = self.visiting.options();
@@ -104,9 +106,9 @@ impl Prefetch {
         for layout in self.layouts() {
             let mut visit = visit_verified(&target, layout, Some(store), &options, &|_| ())?;
             if let Some(why) = visit.save(store, &mut Painter::new())? {
-                return Err(Failure::Usage(format!("it can't be kept: {why}")));
+                return Err(Failure::Usage(format!("cannot store the page: {why}")));
             }
-            // The page is kept as it is if what it lacks can't be asked for.
+            // A failure is ignored: the page stays stored without its missing resources.
             let _ = visit.retry_missing();
             built += usize::from(!visit.warm);
             missing = missing.max(visit.missing);
@@ -121,8 +123,8 @@ impl Prefetch {
         let view = self.visiting.window_options().page_layout();
         let render = self.visiting.layout();
         match self.r#for {
-            Some(Shower::View) => vec![view],
-            Some(Shower::Render) => vec![render],
+            Some(ForVerb::View) => vec![view],
+            Some(ForVerb::Render) => vec![render],
             None => vec![view, render],
         }
     }
@@ -149,22 +151,22 @@ impl Report {
         let spent = output::duration(std::time::Duration::from_secs_f64(self.total_ms / 1e3));
         let without = match self.missing {
             0 => String::new(),
-            1 => ", without a resource that did not come".to_string(),
-            many => format!(", without {many} resources that did not come"),
+            1 => ", without 1 missing resource".to_string(),
+            many => format!(", without {many} missing resources"),
         };
         match (&self.error, self.built) {
             (Some(error), _) => format!("{}: {error}", self.page),
-            (None, 1..) => format!("{}: laid out and kept in {spent}{without}", self.page),
-            (None, 0) => format!("{}: kept already{without}", self.page),
+            (None, 1..) => format!("{}: laid out and stored in {spent}{without}", self.page),
+            (None, 0) => format!("{}: already stored{without}", self.page),
         }
     }
 }
 
-/// What became of a page.
+/// Result of laying out a page.
 struct Built {
-    /// How many times it was laid out.
+    /// Number of layouts that were made.
     built: usize,
-    /// Why.
+    /// Reasons for them.
     reasons: Vec<String>,
     missing: usize,
 }

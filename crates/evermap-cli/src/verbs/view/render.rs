@@ -1,4 +1,4 @@
-//! `evermap render`: a page as a picture.
+//! `evermap render`: paints a page into a picture.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -19,70 +19,71 @@ use crate::output::Output;
 
 /// Rows that are painted and written at a time.
 const ROWS: u32 = 256;
-/// A picture of more rows is refused by many programs.
+/// Maximum height of a picture. Many programs reject higher ones.
 const HEIGHT_MAX: u32 = 65_535;
 
-/// Paint a page into a picture
+/// Paint a page into a PNG picture
 ///
-/// A page that was visited before, in a window of the same size, and that has not changed since, is neither parsed
-/// nor laid out: it is mapped and painted. Any other is laid out first, and kept for the next time.
+/// A page that was visited before in a window of the same size, and has not changed since, is
+/// mapped and painted without parsing or layout. Any other page is laid out first, and stored for
+/// later visits.
 #[derive(Debug, clap::Args)]
 pub struct Render {
-    /// URL, file, or a page or document of the store: its name, or the end of that
+    /// URL, file, or page or document in the store (full name or unique ending)
     #[arg(value_name = "PAGE")]
     page: String,
-    /// The picture, PNG; `-` is standard output
+    /// Output file (PNG), `-` for standard output
     #[arg(long, short, value_name = "FILE", required_unless_present = "timing")]
     output: Option<PathBuf>,
-    /// The whole page, not only its first screen
+    /// Paint the whole page instead of its first screen
     #[arg(long)]
     full: bool,
-    /// Say on stderr why the page was laid out, or not
+    /// Print to stderr why the page was or was not laid out
     #[arg(long)]
     explain: bool,
-    /// Paint, and write no picture but what it took
+    /// Print the times instead of writing a picture
     #[arg(long, conflicts_with = "output")]
     timing: bool,
-    /// Say what is kept of the page, in bytes
+    /// Print the sizes of the stored page's parts
     #[arg(long)]
     sizes: bool,
-    /// What it took, as one JSON object
+    /// Print the times as a JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     visiting: Visiting,
 }
 
-/// What it took. Times that did not occur are 0.
+/// Times of a visit. Steps that did not run have time 0.
 #[derive(Serialize)]
 pub struct Report {
     pub page: String,
     pub warm: bool,
     pub reasons: Vec<String>,
-    /// Resources that servers did not give.
+    /// Resources that servers did not deliver.
     pub missing: usize,
     pub width: u32,
     pub height: u32,
-    /// Opening what is kept and looking whether it is good; or reading the page.
+    /// Opening and checking the stored page, or reading the page.
     pub disk_ms: f64,
     pub parse_ms: f64,
-    /// Style, shaping and layout, with the waiting for resources.
+    /// Style, shaping and layout, including waiting for resources.
     pub layout_ms: f64,
     pub record_ms: f64,
     pub paint_ms: f64,
-    /// From the start of the program until the pixels are there.
+    /// From the start of the program until the pixels are painted.
     pub total_ms: f64,
-    /// When the pixels were there, in nanoseconds of the system's monotonic clock.
+    /// Time when the pixels were painted, in nanoseconds of the system's monotonic clock.
     pub painted_ns: u64,
     pub keep_ms: f64,
-    /// What the visit took that laid the page out.
+    /// Duration of the cold visit.
     pub cold_ms: f64,
     pub commands: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sizes: Option<Sizes>,
 }
 
-/// What is kept of a page, in bytes.
+/// Sizes of the stored parts of a page, in bytes.
 #[derive(Default, Serialize)]
 pub struct Sizes {
     /// The page block.
@@ -101,21 +102,21 @@ impl Render {
         let target = self.visiting.finder(directory).find(&self.page, store.as_ref().ok())?;
         let mut options = self.visiting.options();
         let height = |page: &Page| self.height(page, layout);
-        // A large picture is painted while it is written, and what is written can't be taken back: so all of the page
-        // is verified first.
-        let in_pieces = self.full && !self.timing;
-        let visiting = if in_pieces { visit_verified } else { visit };
+        // A large picture is written while it is painted, and written rows can't be revoked. So the
+        // whole page is verified first.
+        let in_bands = self.full && !self.timing;
+        let visiting = if in_bands { visit_verified } else { visit };
         let mut damage = None;
         let (mut visit, mut painter, opened, pixels) = loop {
             let visit = visiting(&target, layout, store.as_ref().ok(), &options, &|_| ())?;
             let opened = Instant::now();
             let mut painter = Painter::new();
-            if in_pieces {
+            if in_bands {
                 break (visit, painter, opened, None);
             }
             match rows(&mut painter, &visit.page, layout.width, 0, height(&visit.page)) {
                 Ok(pixels) => break (visit, painter, opened, Some(pixels)),
-                // What is kept of the page is damaged, or was removed: it is made anew.
+                // Stored data of the page is damaged or was removed. The page is laid out again.
                 Err(error) if error.is_damage() && visit.warm => {
                     options.cold = true;
                     damage = Some(error);
@@ -133,22 +134,25 @@ impl Render {
             let size = (layout.width, height);
             self.write(output, &mut painter, &visit.page, size, pixels.as_deref())?;
         }
-        if let (Ok(store), true) = (&store, self.visiting.keeps() && !self.full) {
-            // That it can't be noted costs the next visit some time, and this one nothing.
+        if let (Ok(store), true) = (&store, self.visiting.saves_pages() && !self.full) {
+            // If the note can't be written, only the next visit is slower.
             if visit.note_slow_disk(store).unwrap_or(false) {
                 visit.reasons.push(
-                    "from this disk laying it out is quicker, and is what is done next".to_string(),
+                    "laying the page out is faster than reading it from this disk; the next visit does so"
+                        .to_string(),
                 );
             }
         }
-        if self.visiting.keeps() {
-            // Without it the page stays as it is until another visit.
+        if self.visiting.saves_pages() {
+            // On failure the page stays as it is until another visit.
             let _ = visit.retry_missing();
         }
         let keep_start = Instant::now();
-        let mut not_kept = store.as_ref().err().cloned();
-        if let (true, true, Ok(store)) = (visit.has_unsaved_page(), self.visiting.keeps(), &store) {
-            not_kept =
+        let mut not_stored = store.as_ref().err().cloned();
+        if let (true, true, Ok(store)) =
+            (visit.has_unsaved_page(), self.visiting.saves_pages(), &store)
+        {
+            not_stored =
                 visit.save(store, &mut painter).unwrap_or_else(|error| Some(error.to_string()));
         }
         let mut report = Report::of(&visit, &target, layout, height);
@@ -160,7 +164,7 @@ impl Render {
         if self.sizes {
             report.sizes = Some(Sizes::of(&visit, store.as_ref().ok(), &target, layout));
         }
-        self.say(report, not_kept)
+        self.say(report, not_stored)
     }
 
     fn height(&self, page: &Page, layout: Layout) -> u32 {
@@ -202,7 +206,7 @@ impl Render {
         stream.finish().map_err(io::Error::from).map_err(failed)
     }
 
-    fn say(&self, report: Report, not_kept: Option<String>) -> Result<(), Failure> {
+    fn say(&self, report: Report, not_stored: Option<String>) -> Result<(), Failure> {
         if self.explain {
             let temperature = if report.warm { "warm" } else { "cold" };
             let mut lines = report.reasons.iter();
@@ -212,8 +216,8 @@ impl Render {
                 eprintln_quietly(&format!("      {line}"));
             }
         }
-        if let Some(why) = not_kept.filter(|_| self.visiting.keeps()) {
-            eprintln_quietly(&format!("evermap: the page is not kept: {why}"));
+        if let Some(why) = not_stored.filter(|_| self.visiting.saves_pages()) {
+            eprintln_quietly(&format!("evermap: the page is not stored: {why}"));
         }
         let mut output = Output::new();
         match (self.json, self.timing) {
@@ -229,7 +233,7 @@ impl Render {
 }
 
 fn eprintln_quietly(line: &str) {
-    // Nobody is left to tell when stderr is closed.
+    // An error is ignored: stderr is closed.
     let _ = writeln!(io::stderr(), "{}", crate::output::plain(line));
 }
 
@@ -289,7 +293,7 @@ impl Report {
 }
 
 impl Sizes {
-    /// As far as the objects of the page are there.
+    /// Adds up the sizes of the page's objects that exist.
     fn of(visit: &Visit, store: Option<&Store>, target: &Target, layout: Layout) -> Sizes {
         let block = visit.page.block();
         let mut sizes = Sizes { tree_bytes: block.len() as u64, ..Sizes::default() };
@@ -314,7 +318,7 @@ impl Sizes {
     fn in_words(&self) -> String {
         let said = |bytes| humansize::format_size(bytes, humansize::BINARY);
         format!(
-            "kept: page {}, painted rows {}, document {}, fonts {}, images {}",
+            "stored: page {}, painted rows {}, document {}, fonts {}, images {}",
             said(self.tree_bytes),
             said(self.strip_bytes),
             said(self.document_bytes),
@@ -324,7 +328,7 @@ impl Sizes {
     }
 }
 
-/// Now, by the system's monotonic clock, which is the same for all processes.
+/// Returns the time of the system's monotonic clock, which is the same in all processes.
 fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
