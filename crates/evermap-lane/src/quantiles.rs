@@ -1,29 +1,30 @@
-//! What many measured times come to.
+//! Quantiles of measured times.
 
 use serde::{Deserialize, Serialize};
 
-/// Of measured times, in the unit they were given in: exact, by nearest rank, of all samples. All are 0 without samples.
+/// Exact quantiles of measured times, by nearest rank, in the unit of the samples. All fields are 0
+/// if there are no samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Quantiles {
-    /// How many samples there were.
+    /// Number of samples.
     pub count: usize,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// The smallest.
+    /// Smallest sample.
     pub min: f64,
-    /// Half of them are not larger.
+    /// Median: half of the samples are not larger.
     pub p50: f64,
-    /// 99 of 100 are not larger.
+    /// 99th percentile.
     pub p99: f64,
-    /// 999 of 1,000 are not larger: the largest, below 1,000 samples.
+    /// 99.9th percentile: the largest sample if there are fewer than 1,000.
     pub p999: f64,
-    /// The largest.
+    /// Largest sample.
     pub max: f64,
 }
 
 impl Quantiles {
-    /// Of these. Cost: a sort.
+    /// Computes the quantiles of `samples`. Sorts a copy.
     pub fn of(samples: &[f64]) -> Self {
         let mut sorted = samples.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -42,14 +43,14 @@ impl Quantiles {
         }
     }
 
-    /// Of nanoseconds, in milliseconds.
+    /// Computes the quantiles, in milliseconds, of samples in nanoseconds.
     pub fn of_ns_in_ms(samples: &[u64]) -> Self {
         let ms: Vec<f64> = samples.iter().map(|&ns| ns as f64 / 1e6).collect();
         Self::of(&ms)
     }
 }
 
-/// Where the quantile stands in sorted samples, by nearest rank.
+/// Returns the index of a quantile in sorted samples, by nearest rank.
 pub(crate) fn quantile_index(count: usize, share: f64) -> usize {
     let rank = (count as f64 * share).ceil() as usize;
     rank.clamp(1, count.max(1)) - 1
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_and_none() {
+    fn quantiles_of_one_sample_and_of_none() {
         assert_eq!(Quantiles::of(&[]), Quantiles::default());
         let one = Quantiles::of(&[3.0]);
         assert_eq!((one.min, one.p50, one.p999, one.max), (3.0, 3.0, 3.0, 3.0));

@@ -1,4 +1,4 @@
-//! Numbers that look random and come from a seed: for samples and orders, not for secrets or simulations.
+//! Seeded random numbers for sampling and ordering. Not for secrets, and not for the simulator.
 
 /// SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number Generators*, 2014).
 #[derive(Clone, Debug)]
@@ -16,12 +16,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `end`, which is not 0: by multiplication, whose bias is below `end / 2^64`.
+    /// Returns a number below `end`, which must not be 0. Multiplies instead of dividing; the bias
+    /// is below `end / 2^64`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// Fisher and Yates.
+    /// Shuffles by Fisher and Yates.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_is_the_same_order_and_all_orders_come() {
+    fn a_seed_gives_one_order_and_all_orders_occur() {
         let order = |seed| {
             let mut items = [0, 1, 2];
             Random::new(seed).shuffle(&mut items);
@@ -46,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_numbers_are_those_of_the_paper_s_reference() {
+    fn the_first_numbers_match_the_reference_implementation() {
         let mut random = Random::new(1_234_567);
         assert_eq!(random.next(), 6_457_827_717_110_365_317);
         assert_eq!(random.next(), 3_203_168_211_198_807_973);

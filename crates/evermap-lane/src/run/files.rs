@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::NotApplied;
-use crate::tier::{self, Plan, Request, Unsuitable, View, Watch, Why};
+use crate::tier::{self, Plan, Request, SkipReason, Unsuitable, View, Watch};
 use crate::{Placement, Policy};
 
 /// Puts the policy's files on the tier, for [`super::Options::view`] and [`super::Options::not_applied`]. In mode `switch` nothing is put anywhere: files move
@@ -18,7 +18,7 @@ pub fn view(policy: &Policy, watch: &Watch) -> tier::Result<(View, Vec<NotApplie
     let plan = Plan::make(&Request::of_policy(&policy.tier))?;
     let mut not_applied: Vec<NotApplied> = Vec::new();
     for skipped in &plan.skipped {
-        if skipped.why != Why::Unsuitable(Unsuitable::OnTier) {
+        if skipped.why != SkipReason::Unsuitable(Unsuitable::OnTier) {
             let remedy = "it comes from where it is";
             not_applied.push(not_there(&skipped.path, &skipped.why.to_string(), remedy));
         }

@@ -1,14 +1,14 @@
-//! The copies that views show: made, used again, taken away.
+//! Copies for views: creation, reuse and removal.
 //!
-//! They are in `TIER/evermap-lane-USER/view-HASH`, a slot for each file, with a record of what the file was when it was copied. A copy whose
-//! file has changed since is made anew; one whose file is gone is removed. Whoever still shows it keeps it until they end, as nothing is
-//! taken from a mount.
+//! The copies are in `TIER/evermap-lane-USER/view-HASH`, one slot for each file, with a record of
+//! the file's identity when it was copied. A copy is replaced if its file has changed, and removed
+//! if its file is gone. Mounts that show an old copy keep it until they end.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::copying::{Source, copy_and_compare, full, hash, open_to_read};
+use super::copying::{Source, copy_and_compare, hash, open_to_read, tier_full};
 use super::error::{Error, Result};
 use super::identity::Identity;
 use super::layout::{COPY, STAGE, VIEW, home_of, view_name};
@@ -19,33 +19,33 @@ use super::watch::Watch;
 
 const VERSION: u32 = 1;
 
-/// What a copy was made of.
+/// Record of a copy.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
     version: u32,
-    /// The file, by its path without links.
+    /// The file, by its path without symbolic links.
     #[serde(with = "path_text")]
     original: PathBuf,
-    /// Its state when it was copied.
+    /// Identity of the file when it was copied.
     identity: Identity,
-    /// The copy's state since.
+    /// Identity of the finished copy.
     copy: Identity,
-    /// BLAKE3 of both.
+    /// BLAKE3 hash of the contents.
     hash: String,
 }
 
-/// A copy that is on the tier.
+/// Copy on the tier.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) shown: Shown,
-    /// It was there already.
+    /// True if it already existed.
     pub(super) was_there: bool,
-    /// What the copy has not, in words.
+    /// Attributes that the copy lacks, in words.
     pub(super) not_kept: Option<String>,
 }
 
-/// Makes the copy of a file, or finds the one that there is and that is current. `path` is without links.
+/// Creates the copy of a file, or finds the current one. `path` has no symbolic links.
 pub(super) fn make(tier: &Path, path: &Path, watch: &Watch) -> Result<Made> {
     let home = Home::on_tier(tier)?;
     let slot = home.lock(&view_name(path), path, watch)?;
@@ -57,7 +57,8 @@ pub(super) fn make(tier: &Path, path: &Path, watch: &Watch) -> Result<Made> {
     }
     let made = replace(&slot, &source, &copy, tier, watch);
     if made.is_err() {
-        // What was there was stale. Should this fail, the next one who works here sees to it.
+        // The previous copy was stale. If this fails, the next process that locks the slot cleans
+        // it up.
         let _ = slot.remove();
     }
     Ok(Made { shown, was_there: false, not_kept: made? })
@@ -70,38 +71,38 @@ fn replace(
     tier: &Path,
     watch: &Watch,
 ) -> Result<Option<String>> {
-    // What was there is stale, or was left by one that was killed. Whoever shows it has it still.
+    // The previous copy is stale, or a killed process left it. Mounts that show it keep it.
     slot.clean(&[])?;
     let stage = slot.path.join(STAGE);
     let copied = copy_and_compare(source, &stage, tier, watch, || ())?;
-    std::fs::rename(&stage, copy).map_err(Error::io("name", copy))?;
+    std::fs::rename(&stage, copy).map_err(Error::io("rename", copy))?;
     let file = open_to_read(copy).map_err(Error::io("open", copy))?;
     let record = Record {
         version: VERSION,
         original: source.path.clone(),
         identity: source.identity,
-        copy: Identity::of(&file).map_err(Error::io("look at", copy))?,
+        copy: Identity::of(&file).map_err(Error::io("inspect", copy))?,
         hash: copied.hash.clone(),
     };
     slot.write_record(&record).map_err(|error| match error {
         Error::Io { source: why, .. } if why.kind() == std::io::ErrorKind::StorageFull => {
-            full(tier, source.path.clone(), source.identity.size_bytes)
+            tier_full(tier, source.path.clone(), source.identity.size_bytes)
         }
         other => other,
     })?;
     Ok(copied.not_kept())
 }
 
-/// The record, if the copy is what it says.
+/// Returns the record if it matches the copy.
 fn is_current_record(slot: &Slot) -> Result<Option<Record>> {
     let record = match slot.record::<Record>() {
         Ok(Some(record)) if record.version == VERSION => record,
-        // One that makes no sense, or of another version, is a copy that is made anew.
+        // Without a valid record of this version, the copy is replaced.
         Ok(_) | Err(Error::Record { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
     let Ok(file) = open_to_read(&slot.path.join(COPY)) else { return Ok(None) };
-    let now = Identity::of(&file).map_err(Error::io("look at", &slot.path))?;
+    let now = Identity::of(&file).map_err(Error::io("inspect", &slot.path))?;
     Ok(record.copy.differs(&now).is_none().then_some(record))
 }
 
@@ -109,25 +110,26 @@ fn is_current(slot: &Slot, identity: &Identity) -> Result<bool> {
     Ok(is_current_record(slot)?.is_some_and(|record| record.identity.differs(identity).is_none()))
 }
 
-/// Where the copy of a file is, if there is a current one.
+/// Returns the path of the current copy of a file.
 pub(super) fn find(tier: &Path, path: &Path) -> Option<PathBuf> {
-    // Where all may write, anybody could have made a directory of this name.
+    // In a world-writable directory, any user could have created a directory of this name.
     let home = Home::find(&home_of(tier)).ok()??;
     let slot = home.path.join(view_name(path));
-    // Read without the lock: a record appears whole, and what it says of both files is looked at.
+    // Reading without the lock is safe: records are replaced atomically, and both files are checked
+    // against the record.
     let text = std::fs::read(slot.join("record")).ok()?;
     let record: Record = serde_json::from_slice(&text).ok()?;
     let copy = slot.join(COPY);
-    let is_as = |path: &Path, was: &Identity| {
+    let matches = |path: &Path, was: &Identity| {
         let file = open_to_read(path).ok()?;
         was.differs(&Identity::of(&file).ok()?).is_none().then_some(())
     };
-    is_as(&copy, &record.copy)?;
-    is_as(&record.original, &record.identity)?;
+    matches(&copy, &record.copy)?;
+    matches(&record.original, &record.identity)?;
     (record.version == VERSION && record.original == path).then_some(copy)
 }
 
-/// Takes the copy of a file from the tier; whether there was one.
+/// Removes the copy of a file from the tier. Returns true if there was one.
 pub(super) fn remove(tier: &Path, path: &Path, watch: &Watch) -> Result<bool> {
     let Some(home) = Home::find(&home_of(tier))? else { return Ok(false) };
     let Some(slot) = home.lock_if_there(&view_name(path), path, watch)? else { return Ok(false) };
@@ -135,7 +137,8 @@ pub(super) fn remove(tier: &Path, path: &Path, watch: &Watch) -> Result<bool> {
     Ok(true)
 }
 
-/// Removes copies whose files are gone or have changed, and what killed ones have left. What somebody works with is left alone.
+/// Removes copies whose files are gone or have changed, and the remains of killed processes. Skips
+/// slots that another process holds.
 pub(super) fn sweep(tier: &Path) -> Result<Vec<PathBuf>> {
     let mut swept = Vec::new();
     let Some(home) = Home::find(&home_of(tier))? else { return Ok(swept) };
@@ -157,7 +160,7 @@ pub(super) fn sweep(tier: &Path) -> Result<Vec<PathBuf>> {
     Ok(swept)
 }
 
-/// The files that there are copies of.
+/// Returns the files that have copies.
 pub(super) fn files(tier: &Path) -> Result<Vec<PathBuf>> {
     let Some(home) = Home::find(&home_of(tier))? else { return Ok(Vec::new()) };
     let file = |name: &String| {
@@ -167,15 +170,16 @@ pub(super) fn files(tier: &Path) -> Result<Vec<PathBuf>> {
     Ok(home.names()?.iter().filter(|name| name.starts_with(VIEW)).filter_map(file).collect())
 }
 
-/// The state of a copy on a tier.
+/// State of a copy on a tier.
 pub(super) enum State {
     Sound,
-    /// Its file has changed, or is gone.
+    /// Its file has changed or is gone.
     Stale(String),
     Damaged(String),
 }
 
-/// Looks at all copies of a tier: file, copy, state. Reads every copy wholly.
+/// Checks all copies of a tier. Returns the file, the copy and its state for each. Reads every copy
+/// completely.
 pub(super) fn verify(tier: &Path, watch: &Watch) -> Result<Vec<(PathBuf, PathBuf, State)>> {
     let mut all = Vec::new();
     let Some(home) = Home::find(&home_of(tier))? else { return Ok(all) };
@@ -204,13 +208,13 @@ fn state_of(record: &Record, copy: &Path, watch: &Watch) -> Result<State> {
         Err(errno) => return Ok(State::Damaged(format!("it cannot be opened: {errno}"))),
     };
     if hash(&file, copy, |_| watch.check(copy))? != record.hash {
-        return Ok(State::Damaged("its contents are not what was put there".into()));
+        return Ok(State::Damaged("its contents changed since they were placed".into()));
     }
     Ok(match Source::open(&record.original) {
         Ok(source) => match record.identity.differs(&source.identity) {
             Some(what) => State::Stale(what),
             None => State::Sound,
         },
-        Err(_) => State::Stale("the file cannot be opened any more".into()),
+        Err(_) => State::Stale("the file can no longer be opened".into()),
     })
 }

@@ -1,4 +1,5 @@
-//! Making a copy that can be trusted: copied, flushed, read back, and of a file that was the same all the time.
+//! Makes verified copies: copies a file, flushes the copy, reads it back, and checks that the file
+//! did not change in the meantime.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -18,48 +19,49 @@ use crate::sys::lease::{self, Kept};
 
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// A file that is open for reading, and what it was when it was opened.
+/// File that is open for reading, with its identity when it was opened.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) file: OwnedFd,
     pub(super) identity: Identity,
-    /// There is a lease on it, which whoever copies looks after.
+    /// Kind of lease held on it. Code that copies checks that the lease is intact.
     pub(super) leased: Option<Kept>,
 }
 
 impl Source {
-    /// Opens it; a link is none of these. Waits for nobody.
+    /// Opens a file without waiting. Does not follow a symbolic link.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let file = open_to_read(path).map_err(Error::io("open", path))?;
-        let identity = Identity::of(&file).map_err(Error::io("look at", path))?;
+        let identity = Identity::of(&file).map_err(Error::io("inspect", path))?;
         Ok(Self { path: path.into(), file, identity, leased: None })
     }
 
-    /// A path that leads to the file itself, whatever has its name by then.
+    /// Returns a path that leads to the open file, even after a rename.
     fn path_of_open(&self) -> PathBuf {
         let open = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
         if open.exists() { open } else { self.path.clone() }
     }
 
-    /// Takes a lease, or changes the one there is.
+    /// Takes a lease, or changes the current one.
     pub(super) fn lease(&mut self, kept: Kept) -> Result<(), Errno> {
         lease::take(self.file.as_fd(), kept)?;
         self.leased = Some(kept);
         Ok(())
     }
 
-    /// Whether nobody has wanted it since the lease was taken; true without one.
-    pub(super) fn is_left_alone(&self) -> bool {
+    /// Returns true if no process has tried to open the file since the lease was taken, or if there
+    /// is no lease.
+    pub(super) fn is_undisturbed(&self) -> bool {
         self.leased.is_none_or(|kept| lease::is_whole(self.file.as_fd(), kept))
     }
 
-    /// Whether it is what it was, under its name and as it is open.
+    /// Checks that the file is unchanged, both as opened and by name.
     pub(super) fn check(&self) -> Result<()> {
-        if !self.is_left_alone() {
+        if !self.is_undisturbed() {
             return Err(Error::Interrupted { path: self.path.clone() });
         }
-        let now = Identity::of(&self.file).map_err(Error::io("look at", &self.path))?;
+        let now = Identity::of(&self.file).map_err(Error::io("inspect", &self.path))?;
         if let Some(what) = self.identity.differs(&now) {
             return Err(Error::Changed { path: self.path.clone(), what });
         }
@@ -75,28 +77,28 @@ impl Drop for Source {
     }
 }
 
-/// Opens a file to read it, without waiting for whoever has a lease on it.
+/// Opens a file for reading, without waiting for the holder of a lease.
 pub(super) fn open_to_read(path: &Path) -> Result<OwnedFd, Errno> {
     let flags =
         OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     open(path, flags, Mode::empty())
 }
 
-/// What was copied.
+/// Result of copying.
 #[derive(Debug)]
 pub(super) struct Copied {
-    /// BLAKE3 of the contents, in hexadecimal.
+    /// BLAKE3 hash of the contents, in hexadecimal.
     pub(super) hash: String,
-    /// The copy's.
+    /// Identity of the copy.
     pub(super) identity: Identity,
-    /// Attributes that the copy was refused, in words.
+    /// Attributes that could not be set on the copy, in words.
     pub(super) refused: Vec<String>,
-    /// Those that it has otherwise, though no call failed.
+    /// Attributes that differ although no call failed.
     rounded: Vec<String>,
 }
 
 impl Copied {
-    /// What the copy has not, in words; none if it has all.
+    /// Describes the attributes that the copy lacks. Returns `None` if it has all.
     pub(super) fn not_kept(&self) -> Option<String> {
         let kind = |one: &String| one.split(' ').next().map(str::to_owned);
         let refused: Vec<_> = self.refused.iter().map(kind).collect();
@@ -106,8 +108,9 @@ impl Copied {
     }
 }
 
-/// Copies a file to a name that nobody else gives to anything, with its holes and attributes, durably. After an error nothing has the name.
-/// `tier` is what is to be named when there is no room.
+/// Copies a file durably, with its holes and attributes, to a name that no other process uses.
+/// After an error the name is free. `tier` is the directory to report if there is too little space.
+/// Returns the attributes that could not be set.
 pub(super) fn copy(
     source: &Source,
     target: &Path,
@@ -123,9 +126,9 @@ pub(super) fn copy(
     let meter = copy.progress();
     let size_bytes = source.identity.size_bytes;
     let is_over = AtomicBool::new(false);
-    let look_after = || {
+    let monitor = || {
         while !is_over.load(Ordering::Acquire) {
-            if watch.is_cancelled() || !source.is_left_alone() {
+            if watch.is_cancelled() || !source.is_undisturbed() {
                 stopped.store(true, Ordering::Relaxed);
             }
             watch.progress(&source.path, meter.arrived_bytes().min(size_bytes), 3 * size_bytes);
@@ -134,17 +137,17 @@ pub(super) fn copy(
     };
     let report = thread::scope(|scope| {
         let watcher = thread::Builder::new()
-            .spawn_scoped(scope, look_after)
-            .map_err(Error::io("start a thread that looks after the copy of", &source.path))?;
+            .spawn_scoped(scope, monitor)
+            .map_err(Error::io("start a thread to monitor the copy of", &source.path))?;
         let report = copy.run();
         is_over.store(true, Ordering::Release);
         watcher.thread().unpark();
-        report.map_err(|error| of_transfer(error, source, tier))
+        report.map_err(|error| from_transfer(error, source, tier))
     })?;
     Ok(report.not_kept.iter().map(|not| format!("{} ({})", not.what, not.why)).collect())
 }
 
-/// Copies a file, reads both, and compares. After an error nothing has the name.
+/// Copies a file, reads both files, and compares them. After an error the name is free.
 pub(super) fn copy_and_compare(
     source: &Source,
     target: &Path,
@@ -156,7 +159,7 @@ pub(super) fn copy_and_compare(
     copied();
     let compared = compare(source, target, tier, watch);
     if compared.is_err() {
-        // Nothing better can be done than leave it to the next one who works here.
+        // If this fails, the next process that works here removes the file.
         let _ = rustix::fs::unlink(target);
     }
     let (hash, identity, rounded) = compared?;
@@ -174,7 +177,7 @@ fn compare(
         hash(file, path, |read_bytes| {
             watch.progress(&source.path, before_bytes + read_bytes, 3 * size_bytes);
             watch.check(&source.path)?;
-            if source.is_left_alone() {
+            if source.is_undisturbed() {
                 Ok(())
             } else {
                 Err(Error::Interrupted { path: source.path.clone() })
@@ -183,7 +186,8 @@ fn compare(
     };
     let of_source = reading(&source.file, &source.path, size_bytes)?;
     let copy = open_to_read(target).map_err(Error::io("open", target))?;
-    // So that it is read from where it was stored. Advice: in memory it is there anyway.
+    // Drop the cached pages, so that the copy is read from the storage. On a memory file system
+    // this has no effect.
     let _ = fadvise(&copy, 0, None, Advice::DontNeed);
     let of_copy = reading(&copy, target, 2 * size_bytes)?;
     source.check()?;
@@ -192,31 +196,33 @@ fn compare(
     }
     watch.progress(&source.path, 3 * size_bytes, 3 * size_bytes);
     let (has, _) =
-        Identity::with_stat(source.file.as_fd()).map_err(Error::io("look at", &source.path))?;
+        Identity::with_stat(source.file.as_fd()).map_err(Error::io("inspect", &source.path))?;
     let (got, identity) =
-        Identity::with_stat(copy.as_fd()).map_err(Error::io("look at", target))?;
+        Identity::with_stat(copy.as_fd()).map_err(Error::io("inspect", target))?;
     Ok((of_copy, identity, rounded(&has, &got)))
 }
 
-/// What a copy has otherwise, though no call has said so: some file systems round times, and give all files one mode.
+/// Returns attributes that differ although no call failed. Some file systems round times, or give
+/// all files the same mode.
 fn rounded(source: &Statx, copy: &Statx) -> Vec<String> {
     let mode = |file: &Statx| file.stx_mode & 0o7777;
     let owner = |file: &Statx| format!("{}:{}", file.stx_uid, file.stx_gid);
     let time = |file: &Statx| (file.stx_mtime.tv_sec, file.stx_mtime.tv_nsec);
     let mut all = Vec::new();
     if owner(source) != owner(copy) {
-        all.push(format!("owner {} (it is {} there)", owner(source), owner(copy)));
+        all.push(format!("owner {} ({} on the target)", owner(source), owner(copy)));
     }
     if mode(source) != mode(copy) {
-        all.push(format!("mode {:o} (it is {:o} there)", mode(source), mode(copy)));
+        all.push(format!("mode {:o} ({:o} on the target)", mode(source), mode(copy)));
     }
     if time(source) != time(copy) {
-        all.push("time of change (less of it is kept there)".into());
+        all.push("time of change (rounded on the target)".into());
     }
     all
 }
 
-/// The BLAKE3 hash of a file's contents, in hexadecimal. `read` hears how much was read, and may end it.
+/// Returns the BLAKE3 hash of a file's contents, in hexadecimal. `read` receives the bytes read so
+/// far, and can end the loop with an error.
 pub(super) fn hash(
     file: &OwnedFd,
     path: &Path,
@@ -239,17 +245,17 @@ pub(super) fn hash(
     }
 }
 
-fn of_transfer(error: evermap_transfer::Error, source: &Source, tier: &Path) -> Error {
+fn from_transfer(error: evermap_transfer::Error, source: &Source, tier: &Path) -> Error {
     use evermap_transfer::Error as Transfer;
     let path = source.path.clone();
     match error {
-        Transfer::NoSpace { needed_bytes, .. } => full(tier, path, needed_bytes),
+        Transfer::NoSpace { needed_bytes, .. } => tier_full(tier, path, needed_bytes),
         Transfer::SourceChanged { what, .. } => Error::Changed { path, what },
-        Transfer::Cancelled { .. } if !source.is_left_alone() => Error::Interrupted { path },
+        Transfer::Cancelled { .. } if !source.is_undisturbed() => Error::Interrupted { path },
         Transfer::Cancelled { .. } => Error::Cancelled { path },
         Transfer::Io { operation, path: at, source: why } => match why.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                full(tier, path, source.identity.size_bytes)
+                tier_full(tier, path, source.identity.size_bytes)
             }
             _ if at == source.path_of_open() => Error::Io { operation, path, source: why },
             _ => Error::Io { operation, path: at, source: why },
@@ -258,8 +264,8 @@ fn of_transfer(error: evermap_transfer::Error, source: &Source, tier: &Path) -> 
     }
 }
 
-/// There is no room.
-pub(super) fn full(tier: &Path, path: PathBuf, needed_bytes: u64) -> Error {
+/// Returns the error for a full tier.
+pub(super) fn tier_full(tier: &Path, path: PathBuf, needed_bytes: u64) -> Error {
     let free_bytes = statvfs(tier)
         .or_else(|_| statvfs(parent(tier)))
         .map_or(0, |room| room.f_bavail.saturating_mul(room.f_frsize));

@@ -1,61 +1,63 @@
-//! What can go wrong with a tier: the thing, the cause, the remedy.
+//! Errors of the tier. Each names the file, the cause and the remedy.
 
 use std::io;
 use std::path::PathBuf;
 
-use super::openers::{Opener, by_whom};
+use super::openers::{Opener, opened_by};
 
-/// As everywhere in this module.
+/// Result type of this module.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a file is not on the tier, or not back. No contents are lost, and the file's path leads to what it led to before, unless an
-/// error says otherwise.
+/// Reason why a file could not be placed or taken back.
+///
+/// No contents are lost. The file's path still leads to the same contents unless the error says
+/// otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A call failed.
+    /// A system call failed.
     #[error("cannot {operation} {}: {source}{}", path.display(), remedy(source))]
     Io {
-        /// What was tried, as in "cannot ...".
+        /// The operation, worded to follow "cannot".
         operation: &'static str,
-        /// On what.
+        /// File or directory of the operation.
         path: PathBuf,
-        /// Why.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// This file cannot be placed.
+    /// The file cannot be placed.
     #[error("{} cannot be placed: {why}", path.display())]
     Unsuitable {
         /// The file.
         path: PathBuf,
-        /// Why not, and what to do about it.
+        /// Reason and remedy.
         why: super::Unsuitable,
     },
-    /// Somebody else has the file open.
-    #[error("{} is open {}: end that first, or wait for it", path.display(), by_whom(by))]
+    /// Another process has the file open.
+    #[error("{} is open {}: end that process, or wait for it", path.display(), opened_by(by))]
     InUse {
         /// The file.
         path: PathBuf,
-        /// Who has it open, as far as this user may know.
+        /// Processes that have it open, as far as this user may see them.
         by: Vec<Opener>,
     },
-    /// Somebody opened the file while it was moved. They have it, and nothing was changed.
-    #[error("somebody opened {} while it was moved, and was let in: move it when nobody needs it", path.display())]
+    /// A process opened the file during the move, and was let in.
+    #[error("a process opened {} while it was being moved: try again when the file is not in use", path.display())]
     Interrupted {
         /// The file.
         path: PathBuf,
     },
-    /// A file is not what it was.
-    #[error("{} has changed ({what}): place it again, when nobody writes to it", path.display())]
+    /// The file was changed.
+    #[error("{} has changed ({what}): place it again when no process writes to it", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
-        /// What gave it away.
+        /// Attribute that changed.
         what: String,
     },
-    /// No room on the tier.
+    /// The tier has too little free space.
     #[error(
-        "no room for {} on {}: it takes {needed_bytes} bytes, and {free_bytes} are free; take files back with `evermap lane place back`, or choose fewer",
+        "no space for {} on {}: it needs {needed_bytes} bytes, and {free_bytes} are free; take files back with `evermap lane place back`, or place fewer files",
         path.display(), tier.display()
     )]
     TierFull {
@@ -63,170 +65,170 @@ pub enum Error {
         tier: PathBuf,
         /// The file.
         path: PathBuf,
-        /// What it takes.
+        /// Space that the file needs.
         needed_bytes: u64,
-        /// What there is.
+        /// Free space on the tier.
         free_bytes: u64,
     },
-    /// The tier is not there.
-    #[error("the tier {} is not there, and {} is on it: mount it, and do this again", tier.display(), path.display())]
+    /// The tier is not available.
+    #[error("the tier {} is not available, and {} is on it: mount the tier and try again", tier.display(), path.display())]
     TierMissing {
         /// The tier.
         tier: PathBuf,
-        /// What it is needed for.
+        /// File that needs the tier.
         path: PathBuf,
     },
-    /// Files cannot be switched to this tier.
-    #[error("no file can be switched to {}: {why}; use mode `view` there", tier.display())]
+    /// The tier is not persistent, so files cannot be switched to it.
+    #[error("cannot switch files to {}: {why}; use mode `view` for this tier", tier.display())]
     NotLasting {
         /// The tier.
         tier: PathBuf,
-        /// Why not.
+        /// Reason.
         why: String,
     },
-    /// A directory that others could have put there, or could change.
+    /// Other users could have created the directory, or can change it.
     #[error("{} is not safe to use: {why}", path.display())]
     UnsafeDirectory {
         /// The directory.
         path: PathBuf,
-        /// Why, and what would be right.
+        /// Reason and remedy.
         why: String,
     },
-    /// The copy that was read back is not what the file has.
-    #[error("the copy of {} read back otherwise than it was written, and was discarded: check the disk and the memory of {}", path.display(), tier.display())]
+    /// The copy, read back, differs from the file.
+    #[error("the copy of {} differed from the file when read back and was discarded: check the hardware of {}", path.display(), tier.display())]
     Differs {
         /// The file.
         path: PathBuf,
-        /// Where the copy was.
+        /// Tier on which the copy was.
         tier: PathBuf,
     },
-    /// The tier cannot keep all that the file has.
-    #[error("{} cannot move to {}: its {what} would be lost; {instead}", path.display(), tier.display())]
+    /// The target file system cannot store all attributes of the file.
+    #[error("cannot move {} to {}: its {what} would be lost; {instead}", path.display(), tier.display())]
     NotKept {
         /// The file.
         path: PathBuf,
-        /// Where it was to go.
+        /// Target directory.
         tier: PathBuf,
-        /// What is not kept, and why.
+        /// Attributes that would be lost, and why.
         what: String,
-        /// What to do.
+        /// Remedy.
         instead: &'static str,
     },
-    /// Both the copy and the kept original were written to since.
+    /// Both the copy and the kept original were modified.
     #[error(
-        "both {} (which {} leads to) and the original, {}, were written to: nothing is lost; compare the two, and take one back with `--keep copy` or `--keep original`",
+        "both {} (to which {} links) and the original, {}, were modified: compare them, then take one back with `--keep copy` or `--keep original`",
         copy.display(), path.display(), kept.display()
     )]
     Conflict {
         /// The file's path.
         path: PathBuf,
-        /// On the tier.
+        /// Copy on the tier.
         copy: PathBuf,
-        /// Beside the path.
+        /// Original, kept next to the path.
         kept: PathBuf,
     },
-    /// The copy on the tier is not there, or is not what was put there, though nobody wrote to it.
-    #[error("the copy {} of {} is damaged: {what}; {}", copy.display(), path.display(), of_kept(kept))]
+    /// The copy on the tier is missing, or its contents changed although no process wrote to it.
+    #[error("the copy {} of {} is damaged: {what}; {}", copy.display(), path.display(), kept_hint(kept))]
     Damaged {
         /// The file's path.
         path: PathBuf,
-        /// On the tier.
+        /// Copy on the tier.
         copy: PathBuf,
-        /// What is wrong with it.
+        /// Kind of damage.
         what: String,
-        /// Where the original still is.
+        /// Path of the kept original, if it exists.
         kept: Option<PathBuf>,
     },
-    /// The path leads elsewhere now.
+    /// The path leads to another file.
     #[error(
-        "{} {what}: the placed file is not touched; it is at {}{}; move away what is in the way, and do this again",
-        path.display(), copy.display(), kept.as_ref().map(|kept| format!(", as it was placed at {}", kept.display())).unwrap_or_default()
+        "{} {what}: the placed file at {}{} is unchanged; move the other file away and try again",
+        path.display(), copy.display(), kept.as_ref().map(|kept| format!(" (original at {})", kept.display())).unwrap_or_default()
     )]
     Replaced {
         /// The file's path.
         path: PathBuf,
-        /// What is there instead.
+        /// Description of what is at the path, starting with a verb.
         what: String,
-        /// On the tier.
+        /// Copy on the tier.
         copy: PathBuf,
-        /// Beside the path.
+        /// Original, kept next to the path.
         kept: Option<PathBuf>,
     },
-    /// The path leads nowhere now.
+    /// The path no longer exists.
     #[error(
-        "{} is not there any more, but its contents are, at {}: `evermap lane place back` puts it there again",
+        "{} no longer exists, but its contents are at {}: restore it with `evermap lane place back`",
         path.display(), copy.display()
     )]
     Vanished {
         /// The file's path.
         path: PathBuf,
-        /// On the tier.
+        /// Copy on the tier.
         copy: PathBuf,
     },
-    /// The directory that the file is in is not there, or is another one.
+    /// The file's directory is missing or was replaced.
     #[error(
-        "the directory {} of {} {what}, but its contents are there, at {}: mount its disk, or give it its name again, and do this again; or make a new \
-         one, and take the file back to that with `evermap lane place back --keep copy`",
+        "the directory {} of {} {what}, but the contents are at {}: mount its disk or restore its name and try again; or create a new \
+         directory and take the file back there with `evermap lane place back --keep copy`",
         directory.display(), path.display(), copy.display()
     )]
     DirectoryGone {
-        /// The directory.
+        /// The file's directory.
         directory: PathBuf,
         /// The file's path.
         path: PathBuf,
-        /// What became of it.
+        /// State of the directory, starting with a verb.
         what: &'static str,
-        /// On the tier.
+        /// Copy on the tier.
         copy: PathBuf,
     },
-    /// Nothing has placed it.
+    /// The file is not placed.
     #[error("{} is not placed{}", path.display(), hint.as_ref().map(|hint| format!(": {hint}")).unwrap_or_default())]
     NotPlaced {
         /// The file.
         path: PathBuf,
-        /// What to look for.
+        /// Hint about the likely cause.
         hint: Option<String>,
     },
-    /// It is placed already.
-    #[error("{} is placed already, on {}; take it back first with `evermap lane place back`", path.display(), copy.display())]
+    /// The file is already placed.
+    #[error("{} is already placed, at {}; take it back first with `evermap lane place back`", path.display(), copy.display())]
     AlreadyPlaced {
         /// The file.
         path: PathBuf,
-        /// Where it is.
+        /// Path of its copy.
         copy: PathBuf,
     },
-    /// Another process is at it.
-    #[error("another process is placing {} or taking it back: wait for it", path.display())]
+    /// Another process is working on the file.
+    #[error("another process is placing {} or taking it back: wait until it ends", path.display())]
     Busy {
         /// The file, or its record.
         path: PathBuf,
     },
-    /// Asked to stop.
-    #[error("interrupted: {} is as it was", path.display())]
+    /// The caller cancelled the operation.
+    #[error("interrupted: {} is unchanged", path.display())]
     Cancelled {
         /// The file that was being moved.
         path: PathBuf,
     },
-    /// A record of a journal that makes no sense.
-    #[error("the record {} cannot be used: {what}; it is left where it is", path.display())]
+    /// A record of the journal is invalid.
+    #[error("the record {} is invalid: {what}; it was not removed", path.display())]
     Record {
         /// The record.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason.
         what: String,
     },
-    /// No mounts of one's own.
-    #[error("no view, as this process gets no mounts of its own: {why}")]
+    /// The kernel refused a private mount namespace.
+    #[error("cannot create a view without a private mount namespace: {why}")]
     NoNamespace {
-        /// Why, and where that would be allowed.
+        /// Reason and remedy.
         why: String,
     },
-    /// A pattern that is none, or that matches too much.
+    /// A pattern is invalid, or matches too many files.
     #[error("`{pattern}`: {what}")]
     Pattern {
-        /// As it was given.
+        /// The pattern as given.
         pattern: String,
-        /// What is wrong.
+        /// Reason.
         what: String,
     },
     /// Copying failed.
@@ -235,7 +237,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err` on a call.
+    /// Returns a closure for `map_err` on a system call.
     pub(super) fn io<E: Into<io::Error>>(
         operation: &'static str,
         path: impl Into<PathBuf>,
@@ -244,23 +246,25 @@ impl Error {
     }
 }
 
-fn of_kept(kept: &Option<PathBuf>) -> String {
+fn kept_hint(kept: &Option<PathBuf>) -> String {
     match kept {
         Some(kept) => format!(
             "the original is at {}: `evermap lane place back --keep original` puts it back",
             kept.display()
         ),
-        None => "restore it from a backup, or have what is left of it with `evermap lane place back --keep copy`".into(),
+        None => "restore it from a backup, or take back the damaged copy with `evermap lane place back --keep copy`".into(),
     }
 }
 
-/// What to do about an error of the system, where that is the same for all files.
+/// Returns the remedy for a system error, for causes that are the same for all files.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; see whether the name is right",
-        io::ErrorKind::PermissionDenied => "; do it as a user who may, or have it allowed",
+        io::ErrorKind::NotFound => "; check that the name is right",
+        io::ErrorKind::PermissionDenied => {
+            "; run as a user with permission, or change the permissions"
+        }
         io::ErrorKind::ReadOnlyFilesystem => "; its file system is mounted read-only",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space there",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space there",
         _ => "",
     }
 }

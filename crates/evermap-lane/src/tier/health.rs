@@ -1,4 +1,4 @@
-//! What looking at placed files comes to.
+//! Results of checking placed files.
 
 use std::path::PathBuf;
 
@@ -7,49 +7,50 @@ use serde::Serialize;
 use super::path_text;
 use crate::Placement;
 
-/// A placed file, and whether it is what it should be.
+/// Result of checking one placed file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The file; or the record that does not say which.
+    /// The file, or the path of an unreadable record.
     #[serde(with = "path_text")]
     pub path: PathBuf,
-    /// Where its copy is.
+    /// Path of its copy.
     #[serde(serialize_with = "optional_path")]
     pub copy: Option<PathBuf>,
-    /// How it was placed.
+    /// Mode in which it was placed.
     pub mode: Placement,
-    /// What it comes to.
+    /// Result of the check.
     pub health: Health,
-    /// The same in words.
+    /// Result in words.
     pub what: String,
 }
 
-/// What a placed file is.
+/// State of a placed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Health {
-    /// What was put there.
+    /// The copy is unchanged since it was placed.
     Sound,
-    /// A view's copy whose file has changed since: it is not shown any more, and made anew the next time.
+    /// The file of a view's copy has changed. The copy is no longer shown and is replaced at the
+    /// next placement.
     Stale,
-    /// The copy was written to through the link. As it should be.
+    /// The copy was modified through the link, as intended.
     Modified,
-    /// On its way.
+    /// A move did not finish.
     Unfinished,
     /// The tier is not mounted.
     TierMissing,
-    /// Something else has its path.
+    /// Another file has the path.
     Replaced,
-    /// Two files were written to that should be one.
+    /// Both the copy and the original were modified.
     Conflict,
-    /// It is not what was put there.
+    /// The contents changed although no process wrote to them.
     Damaged,
 }
 
 impl Health {
-    /// Whether somebody has to do something.
+    /// Returns true if the user has to act.
     pub fn is_bad(self) -> bool {
         !matches!(self, Self::Sound | Self::Stale | Self::Modified)
     }

@@ -1,4 +1,4 @@
-//! Which file it is, and in which state.
+//! Identity of a file version.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -10,39 +10,39 @@ use serde::{Deserialize, Serialize};
 use super::error::{Error, Result};
 use crate::sys::generation::generation;
 
-/// Which file, and in which state. A file that is written to has another one, as has one that took its place.
+/// Identifies a file and its version: it changes when the file is written to or replaced.
 ///
-/// On kernels before 6.13 times tick every few milliseconds: what changes a file twice within a tick without changing its size
-/// shows in its contents only.
+/// On kernels before 6.13, file times advance only every few milliseconds. Two changes within one
+/// tick that keep the size are visible in the contents only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// Its number on its device. (Devices have other numbers after a restart, and are not noted.)
+    /// Inode number. The device number is not stored because it changes after a restart.
     pub inode: u64,
-    /// How often that number was used; none where the file system does not say, or the file was not opened.
+    /// Inode generation, or `None` if the file system has none or the file was not opened.
     pub generation: Option<u32>,
-    /// How long it is.
+    /// Length of the file.
     pub size_bytes: u64,
-    /// When its contents changed last: seconds since 1970, and nanoseconds.
+    /// Time of the last content change: seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
-    /// When anything of it changed last, its name included.
+    /// Time of the last change of contents, attributes or names.
     pub changed: (i64, u32),
 }
 
 impl Identity {
-    /// Of an open file. Cost: two calls.
+    /// Returns the identity of an open file. Makes two system calls.
     pub(super) fn of(file: impl AsFd) -> Result<Self, Errno> {
         let (_, identity) = Self::with_stat(file.as_fd())?;
         Ok(identity)
     }
 
-    /// With all that was said of it.
+    /// Like [`Identity::of`], and also returns the `statx` result.
     pub(super) fn with_stat(file: BorrowedFd<'_>) -> Result<(Statx, Self), Errno> {
         let stat = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
         Ok((stat, Self::of_stat(&stat, generation(file))))
     }
 
-    /// Of a name, without opening what it belongs to, and without following a link.
+    /// Returns the identity of the file at `path`. Does not open it or follow a symbolic link.
     pub(super) fn of_name(path: &Path) -> Result<Self, Errno> {
         let stat = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS)?;
         Ok(Self::of_stat(&stat, None))
@@ -58,13 +58,13 @@ impl Identity {
         }
     }
 
-    /// Whether it is this file, in whichever state.
+    /// Returns true if both are the same inode, modified or not.
     pub(super) fn is_same_file(&self, now: &Self) -> bool {
         let generations = self.generation.zip(now.generation);
         self.inode == now.inode && generations.is_none_or(|(was, is)| was == is)
     }
 
-    /// What of its contents differs now, in words. A rename leaves this alone.
+    /// Describes the difference in contents, or returns `None`. A rename does not count.
     pub(super) fn contents_differ(&self, now: &Self) -> Option<String> {
         if !self.is_same_file(now) {
             return Some("another file has its name".into());
@@ -75,22 +75,22 @@ impl Identity {
         (self.modified != now.modified).then(|| "it was written to".into())
     }
 
-    /// The same of its attributes and names, too.
+    /// Like [`Identity::contents_differ`], and also compares attributes and names.
     pub(super) fn differs(&self, now: &Self) -> Option<String> {
         self.contents_differ(now).or_else(|| {
             let is_changed = self.changed != now.changed;
-            is_changed.then(|| "it was written to, or its attributes or names were changed".into())
+            is_changed.then(|| "it was written to, or its attributes or names changed".into())
         })
     }
 }
 
-/// Whether a file is still what it was; cheap, by its name.
+/// Checks by name that a file is unchanged. Makes one system call.
 pub(super) fn check_unchanged(path: &Path, was: &Identity) -> Result<()> {
     let now = Identity::of_name(path).map_err(|errno| match errno {
         Errno::NOENT | Errno::NOTDIR => {
-            Error::Changed { path: path.into(), what: "it is not there any more".into() }
+            Error::Changed { path: path.into(), what: "it no longer exists".into() }
         }
-        errno => Error::io("look at", path)(errno),
+        errno => Error::io("inspect", path)(errno),
     })?;
     match was.differs(&now) {
         Some(what) => Err(Error::Changed { path: path.into(), what }),

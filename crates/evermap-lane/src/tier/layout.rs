@@ -1,4 +1,4 @@
-//! The names of everything that is on a tier, in a journal and beside a file.
+//! Names of all files and directories on a tier, in a journal, and next to a switched file.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -8,32 +8,33 @@ use rustix::process::geteuid;
 
 use super::error::{Error, Result};
 
-/// What slots of views begin with.
+/// Prefix of slots of views.
 pub(super) const VIEW: &str = "view-";
-/// What directories of switched files begin with.
+/// Prefix of directories of switched files.
 pub(super) const SWITCH: &str = "switch-";
-/// What files on their way back are called until they have their names.
+/// Prefix of a file on its way back, until it has its final name.
 const RETURNING: &str = ".lane-back-";
-/// A view's copy in its slot.
+/// Name of a view's copy in its slot.
 pub(super) const COPY: &str = "copy";
-/// A copy in the making.
+/// Name of an unfinished copy.
 pub(super) const STAGE: &str = "stage";
-/// The longest name of a file, everywhere that matters.
+/// Longest file name on the common file systems.
 pub(super) const NAME_BYTES_MAX: usize = 255;
-/// Hexadecimal digits of names that are made of hashes: 128 bits.
+/// Number of hexadecimal digits in names derived from hashes: 128 bits.
 const DIGITS: usize = 32;
 
-/// This user's directory on a tier. Others may pass through it to files that they may read, and not list it.
+/// Returns this user's directory on a tier. Other users can pass through it to files they may read,
+/// but cannot list it.
 pub(super) fn home_of(tier: &Path) -> PathBuf {
     tier.join(format!("evermap-lane-{}", geteuid().as_raw()))
 }
 
-/// The name of a file's slot: of its path, so that a second placement finds it.
+/// Returns the slot name of a file. It depends on the path only, so a second placement finds it.
 pub(super) fn slot_name(path: &Path) -> String {
     blake3::hash(path.as_os_str().as_bytes()).to_hex()[..DIGITS].into()
 }
 
-/// Whether a name is one of slots. What else is in a journal's directory is somebody else's.
+/// Returns true for names of slots. Other entries of a journal's directory are not ours.
 pub(super) fn is_slot_name(name: &str) -> bool {
     is_digits(name)
 }
@@ -42,24 +43,25 @@ fn is_digits(text: &str) -> bool {
     text.len() == DIGITS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The name of a file's slot among a tier's views.
+/// Returns the name of a file's slot among the views of a tier.
 pub(super) fn view_name(path: &Path) -> String {
     format!("{VIEW}{}", slot_name(path))
 }
 
-/// A name that nobody can guess: whoever may pass through the directory above could look for files that are in directories
-/// that they may not enter.
+/// Returns a random name. With a guessable name, users that can pass through the directory above
+/// could probe for files in directories that they cannot enter.
 pub(super) fn switch_name() -> Result<String> {
     Ok(format!("{SWITCH}{}", random_digits()?))
 }
 
-/// A name for a file on its way back, that nobody can guess: whoever may write to its directory could else have a link there that leads
-/// what is written elsewhere. And what has it is known to be ours.
+/// Returns a random name for a file on its way back. With a guessable name, another user that can
+/// write to the directory could place a link there and redirect the data. The name also marks the
+/// file as ours.
 pub(super) fn returning_name() -> Result<String> {
     Ok(format!("{RETURNING}{}", random_digits()?))
 }
 
-/// Whether it could be one of [`returning_name`].
+/// Returns true if `name` has the form of [`returning_name`].
 pub(super) fn is_returning_name(name: &str) -> bool {
     name.strip_prefix(RETURNING).is_some_and(is_digits)
 }
@@ -73,7 +75,7 @@ fn random_digits() -> Result<String> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What the original is called beside its path; and the link before that.
+/// Returns the name of the original next to its path. The link has this name before the exchange.
 pub(super) fn kept_name(name: &OsStr) -> OsString {
     let mut kept = OsString::from(".");
     kept.push(name);
@@ -81,7 +83,7 @@ pub(super) fn kept_name(name: &OsStr) -> OsString {
     kept
 }
 
-/// The longest name that a switched file may have.
+/// Returns the maximum name length of a switched file.
 pub(super) fn name_bytes_max() -> usize {
     NAME_BYTES_MAX - kept_name(OsStr::new("")).len()
 }
@@ -91,14 +93,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_beside_a_file_fit_whenever_the_file_s_own_does() {
+    fn the_name_of_the_kept_original_fits_for_every_allowed_name() {
         let name = OsString::from("n".repeat(name_bytes_max()));
         assert_eq!(kept_name(&name).len(), NAME_BYTES_MAX);
         assert_eq!(kept_name(OsStr::new("a.mkv")), ".a.mkv.lane-orig");
     }
 
     #[test]
-    fn names_of_ours_are_told_from_others() {
+    fn own_names_are_recognized_and_others_are_not() {
         assert!(is_slot_name(&slot_name(Path::new("/a"))));
         assert!(is_returning_name(&returning_name().unwrap()));
         for other in ["", "Documents", "0123", "record", "../../etc", &"A".repeat(DIGITS)] {
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_told_apart_by_paths() {
+    fn different_paths_have_different_slots() {
         assert_ne!(slot_name(Path::new("/a/b")), slot_name(Path::new("/a/c")));
         assert_eq!(slot_name(Path::new("/a/b")).len(), DIGITS);
         assert_ne!(switch_name().unwrap(), switch_name().unwrap());

@@ -1,8 +1,10 @@
-//! The fast tier: which files go there, how they get there and back, and that nothing is lost on the way.
+//! The storage tier: which files go there, how they are placed and taken back, and how crashes are
+//! survived.
 //!
-//! Two ways. A **view** leaves the file where it is: a copy on the tier is shown to one program instead of it ([`View`]). A **switch** moves the file, and leaves a
-//! link: for tiers that last. Whatever happens at whichever step, the file's path leads to its contents. `docs/lane.md`, section 7, has layout,
-//! records and steps.
+//! There are two modes. A **view** leaves the file in place and shows a copy on the tier to one
+//! program instead ([`View`]). A **switch** moves the file to a persistent tier and leaves a
+//! symbolic link. After a failure at any step, the file's path still leads to its contents. Section
+//! 7 of `docs/lane.md` documents the layout, the records and the steps.
 
 mod copies;
 mod copying;
@@ -26,7 +28,7 @@ pub use health::{Checked, Health};
 pub use identity::Identity;
 pub use openers::Opener;
 pub use place::{Applied, Placed, back, commit, place, placed_path, sweep, verify, views};
-pub use plan::{Plan, Planned, Request, Skipped, Why};
+pub use plan::{Plan, Planned, Request, SkipReason, Skipped};
 pub use storage::{Kind, Storage};
 pub use suitable::Unsuitable;
 pub use switch::{Journal, Keep, Recovered, recover};

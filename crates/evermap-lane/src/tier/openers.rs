@@ -1,7 +1,7 @@
-//! Who has files open, as far as `/proc` tells this user.
+//! Finds processes that have files open, from `/proc`.
 //!
-//! A help for messages and plans: processes of others are not seen without root, and what is seen may be over when it is told. What
-//! is relied upon is the kernel's answer to a lease.
+//! Used for messages and plans only. Without root, processes of other users are invisible, and the
+//! result may be outdated when it is printed. Decisions rely on the kernel's answer to a lease.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,14 +11,14 @@ use std::path::Path;
 use rustix::fs::{makedev, stat};
 use serde::Serialize;
 
-/// A process that has a file open or mapped.
+/// Process that has a file open or parse_maps_line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Opener {
-    /// Its number.
+    /// Process id.
     pub process: u32,
-    /// Its name.
+    /// Process name.
     pub name: String,
-    /// Whether it may write to the file.
+    /// True if it can write to the file.
     pub writes: bool,
 }
 
@@ -29,15 +29,16 @@ impl fmt::Display for Opener {
     }
 }
 
-/// All who have files open, by device and inode; found in one walk.
+/// Processes that have files open, by device and inode. Filled in one walk over `/proc`.
 #[derive(Debug, Default)]
 pub(super) struct Openers {
     by_file: HashMap<(u64, u64), Vec<Opener>>,
 }
 
 impl Openers {
-    /// Looks for those of these files. Cost: a call for each descriptor of each process that may be looked at.
-    pub(super) fn look(files: &[(u64, u64)]) -> Self {
+    /// Finds the processes that have any of these files open. Makes a system call for each
+    /// descriptor of each process this user may inspect.
+    pub(super) fn scan(files: &[(u64, u64)]) -> Self {
         let mut openers = Self::default();
         if files.is_empty() {
             return openers;
@@ -47,21 +48,21 @@ impl Openers {
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let process = entry.file_name().to_str().and_then(|name| name.parse().ok());
             if let Some(process) = process.filter(|process| *process != own) {
-                openers.look_at(process, &entry.path());
+                openers.scan_process(process, &entry.path());
             }
         }
         openers
     }
 
-    /// Those of a file.
+    /// Returns the processes that have a file open.
     pub(super) fn of(&self, file: (u64, u64)) -> &[Opener] {
         self.by_file.get(&file).map_or(&[], Vec::as_slice)
     }
 
-    fn look_at(&mut self, process: u32, directory: &Path) {
+    fn scan_process(&mut self, process: u32, directory: &Path) {
         let mut found: HashMap<(u64, u64), bool> = HashMap::new();
         for entry in fs::read_dir(directory.join("fd")).into_iter().flatten().flatten() {
-            // Follows the link to the file itself, and opens nothing.
+            // `stat` follows the link to the file itself, and opens nothing.
             let Ok(stat) = stat(entry.path()) else { continue };
             if self.by_file.contains_key(&(stat.st_dev, stat.st_ino)) {
                 let info = directory.join("fdinfo").join(entry.file_name());
@@ -69,7 +70,7 @@ impl Openers {
             }
         }
         let maps = fs::read_to_string(directory.join("maps")).unwrap_or_default();
-        for (file, writes) in maps.lines().filter_map(mapped) {
+        for (file, writes) in maps.lines().filter_map(parse_maps_line) {
             if self.by_file.contains_key(&file) {
                 *found.entry(file).or_default() |= writes;
             }
@@ -85,11 +86,11 @@ impl Openers {
     }
 }
 
-/// In words, after "is open".
-pub(super) fn by_whom(by: &[Opener]) -> String {
+/// Describes the processes, to follow "is open".
+pub(super) fn opened_by(by: &[Opener]) -> String {
     const NAMED_MAX: usize = 5;
     match by {
-        [] => "in a process of somebody else".into(),
+        [] => "in a process of another user".into(),
         by => {
             let names: Vec<_> = by.iter().take(NAMED_MAX).map(ToString::to_string).collect();
             let others = match by.len().saturating_sub(NAMED_MAX) {
@@ -101,7 +102,7 @@ pub(super) fn by_whom(by: &[Opener]) -> String {
     }
 }
 
-/// Whether a descriptor is open for writing; its flags are in octal.
+/// Returns true if a descriptor is open for writing. The flags are octal.
 fn may_write(info: &Path) -> bool {
     let text = fs::read_to_string(info).unwrap_or_default();
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
@@ -109,8 +110,9 @@ fn may_write(info: &Path) -> bool {
     flags.is_some_and(|flags| flags & 0b11 != 0)
 }
 
-/// The file of a line of `maps`, and whether what is written to the mapping is written to it.
-fn mapped(line: &str) -> Option<((u64, u64), bool)> {
+/// Parses a line of `maps`. Returns the device and inode, and true if writes to the mapping reach
+/// the file.
+fn parse_maps_line(line: &str) -> Option<((u64, u64), bool)> {
     let mut fields = line.split_ascii_whitespace();
     let (_, rights, _) = (fields.next()?, fields.next()?, fields.next()?);
     let (major, minor) = fields.next()?.split_once(':')?;
@@ -125,27 +127,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_maps_tells_file_and_right() {
+    fn a_line_of_maps_gives_file_and_access() {
         let line = "7f00-7f01 rw-s 00001000 fe:00 1234                     /a file";
-        assert_eq!(mapped(line), Some(((makedev(0xfe, 0), 1234), true)));
+        assert_eq!(parse_maps_line(line), Some(((makedev(0xfe, 0), 1234), true)));
         let line = "7f00-7f01 rw-p 00000000 fe:00 1234 /a file";
-        assert_eq!(mapped(line), Some(((makedev(0xfe, 0), 1234), false)));
-        assert_eq!(mapped("7f00-7f01 rw-p 00000000 00:00 0 [heap]"), None);
-        assert_eq!(mapped("nonsense"), None);
+        assert_eq!(parse_maps_line(line), Some(((makedev(0xfe, 0), 1234), false)));
+        assert_eq!(parse_maps_line("7f00-7f01 rw-p 00000000 00:00 0 [heap]"), None);
+        assert_eq!(parse_maps_line("nonsense"), None);
     }
 
     #[test]
-    fn a_process_that_has_a_file_open_is_named_with_what_it_may_do() {
+    fn a_process_with_an_open_file_is_reported_with_its_access() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let found = stat(file.path()).unwrap();
         let file_number = (found.st_dev, found.st_ino);
         let opened = fs::OpenOptions::new().append(true).open(file.path()).unwrap();
         let mut child =
             std::process::Command::new("sleep").arg("60").stdout(opened).spawn().unwrap();
-        // `sleep` may not run yet; its descriptor is there once it is.
+        // `sleep` may not run yet. Its descriptor exists once it does.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
         let found = loop {
-            let found = Openers::look(&[file_number]).of(file_number).to_vec();
+            let found = Openers::scan(&[file_number]).of(file_number).to_vec();
             if found.iter().any(|opener| opener.name == "sleep")
                 || std::time::Instant::now() > deadline
             {

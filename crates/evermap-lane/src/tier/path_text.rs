@@ -1,4 +1,4 @@
-//! Paths in JSON: text where they are text, else their bytes.
+//! Serialization of paths: text if valid UTF-8, else an array of bytes.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,12 +8,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum PathText {
     Text(String),
     Bytes(Vec<u8>),
 }
 
-/// For `serde(with)`.
+/// Serializer for `serde(with)`.
 pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     match path.to_str() {
         Some(text) => serializer.serialize_str(text),
@@ -21,14 +21,14 @@ pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::
     }
 }
 
-/// For `serde(with)`.
+/// Deserializer for `serde(with)`.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-    let bytes = match Written::deserialize(deserializer)? {
-        Written::Text(text) => text.into_bytes(),
-        Written::Bytes(bytes) => bytes,
+    let bytes = match PathText::deserialize(deserializer)? {
+        PathText::Text(text) => text.into_bytes(),
+        PathText::Bytes(bytes) => bytes,
     };
     if bytes.contains(&0) {
-        return Err(serde::de::Error::custom("a path has no NUL byte"));
+        return Err(serde::de::Error::custom("a path must not contain a NUL byte"));
     }
     Ok(OsString::from_vec(bytes).into())
 }

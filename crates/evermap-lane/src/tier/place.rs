@@ -1,4 +1,4 @@
-//! The verbs: place what was planned, take it back, look whether it is what it should be.
+//! Operations on placed files: place, take back, commit, sweep and verify.
 
 use std::path::{Path, PathBuf};
 
@@ -14,50 +14,51 @@ use super::view::{Shown, View};
 use super::watch::Watch;
 use crate::Placement;
 
-/// A file that is on the tier.
+/// File on the tier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Placed {
-    /// Without links.
+    /// Path without symbolic links.
     #[serde(with = "path_text")]
     pub path: PathBuf,
-    /// Where its contents are now.
+    /// Path of its contents now.
     #[serde(with = "path_text")]
     pub copy: PathBuf,
-    /// A current copy was there already.
+    /// True if the tier already had a current copy.
     pub was_there: bool,
-    /// Attributes that a view's copy has not, in words.
+    /// Attributes that a view's copy lacks, in words.
     pub not_kept: Option<String>,
 }
 
-/// What became of a plan.
+/// Result of placing a plan.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Applied {
-    /// What is on the tier now.
+    /// Files on the tier now.
     pub placed: Vec<Placed>,
-    /// What is not, though it was planned. Nothing of it is left on the tier.
+    /// Planned files that could not be placed. Nothing of them remains on the tier.
     pub failed: Vec<(PathBuf, Error)>,
     shown: Vec<Shown>,
 }
 
 impl Applied {
-    /// What a program is to see; nothing in mode `switch`, where all see it.
+    /// Returns the view of the placed files. Empty in mode `switch`, in which all programs see the
+    /// tier's files.
     pub fn view(&self) -> View {
         View { shown: self.shown.clone() }
     }
 }
 
-/// Places what a plan says, one file after the other. One that cannot be placed keeps the others from nothing, as long as nobody cancels
-/// it and the tier has room.
+/// Places the files of a plan, one after the other. A failure does not stop the remaining files,
+/// except for cancellation and an unsafe directory.
 ///
-/// In mode `view` copies that are there and current are used again, and those of no use any more are removed first. In mode
-/// `switch` a journal is needed.
+/// Mode `view` reuses current copies and first removes stale ones. Mode `switch` needs a journal.
 ///
 /// # Errors
 ///
-/// [`Error::NotLasting`] for mode `switch` on a tier that would not keep the files; [`Error::UnsafeDirectory`]; [`Error::Cancelled`]: what
-/// was placed before stays. What is wrong with a single file is in [`Applied::failed`].
+/// [`Error::NotLasting`] for mode `switch` on a tier that is not persistent;
+/// [`Error::UnsafeDirectory`]; [`Error::Cancelled`]. Files placed before the error stay placed.
+/// Errors of single files are in [`Applied::failed`].
 pub fn place(plan: &Plan, journal: Option<&Journal>, watch: &Watch) -> Result<Applied> {
     let tier = &plan.tier.path;
     let mut applied = Applied::default();
@@ -77,10 +78,10 @@ pub fn place(plan: &Plan, journal: Option<&Journal>, watch: &Watch) -> Result<Ap
                 (copy, made.was_there, made.not_kept)
             }),
             (Placement::Switch, Some(journal)) => {
-                switch::go(journal, tier, &file.path, watch).map(|copy| (copy, false, None))
+                switch::place(journal, tier, &file.path, watch).map(|copy| (copy, false, None))
             }
             (Placement::Switch, None) => {
-                let what = "files are switched with a journal only".into();
+                let what = "switching a file needs a journal".into();
                 Err(Error::Record { path: file.path.clone(), what })
             }
         };
@@ -97,8 +98,9 @@ pub fn place(plan: &Plan, journal: Option<&Journal>, watch: &Watch) -> Result<Ap
     Ok(applied)
 }
 
-/// Where the current copy of a file is: on this tier for views, or where it was switched to; none if there is none, or if the
-/// file has changed since. Cost: opens both.
+/// Returns the path of the current copy of a file: its view copy on this tier, or the file that it
+/// was switched to. Returns `None` if there is no copy or the file has changed since. Opens both
+/// files.
 pub fn placed_path(tier: &Path, original: &Path) -> Option<PathBuf> {
     let path = std::fs::canonicalize(original).ok()?;
     let tier = std::fs::canonicalize(tier).ok()?;
@@ -108,7 +110,7 @@ pub fn placed_path(tier: &Path, original: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The files of which there are copies for views on a tier.
+/// Returns the files that have view copies on a tier.
 ///
 /// # Errors
 ///
@@ -117,14 +119,15 @@ pub fn views(tier: &Path) -> Result<Vec<PathBuf>> {
     copies::files(&canonical(tier)?)
 }
 
-/// Takes a file back: to its path, if it was switched; a view's copy is removed from the tier. Whoever has that open or shown keeps it until they
-/// end.
+/// Takes a file back. A switched file returns to its path. A view's copy is removed from the tier;
+/// processes that have it open or mounted keep it until they end.
 ///
 /// # Errors
 ///
-/// [`Error::NotPlaced`]; of a switched file [`Error::InUse`], [`Error::Interrupted`], [`Error::Conflict`], [`Error::Damaged`],
-/// [`Error::Replaced`], [`Error::TierMissing`], [`Error::TierFull`] (of its own disk), [`Error::Cancelled`]: it is where it was then, and
-/// nothing is lost.
+/// [`Error::NotPlaced`]. For a switched file also [`Error::InUse`], [`Error::Interrupted`],
+/// [`Error::Conflict`], [`Error::Damaged`], [`Error::Replaced`], [`Error::TierMissing`],
+/// [`Error::TierFull`] (for the original disk) and [`Error::Cancelled`]. The file then stays where
+/// it was, and nothing is lost.
 pub fn back(
     journal: Option<&Journal>,
     tier: Option<&Path>,
@@ -133,39 +136,40 @@ pub fn back(
     watch: &Watch,
 ) -> Result<()> {
     if let Some(journal) = journal
-        && let Some(known) = switch::path_in(journal, path, watch)?
+        && let Some(known) = switch::known_path(journal, path, watch)?
     {
         return switch::back(journal, &known, keep, watch);
     }
     let hint = match tier {
         Some(tier) => {
-            // Of a file that is gone there may be a copy still.
+            // The file may be gone and still have a copy.
             let known = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
             let known = known.map_err(Error::io("find", path))?;
             if copies::remove(&canonical(tier)?, &known, watch)? {
                 return Ok(());
             }
-            format!("neither switched nor copied to {}", tier.display())
+            format!("it is neither switched nor copied to {}", tier.display())
         }
-        None => "name the tier, if it was placed in mode `view`".into(),
+        None => "name the tier if it was placed in mode `view`".into(),
     };
     Err(Error::NotPlaced { path: path.into(), hint: Some(hint) })
 }
 
-/// Drops the kept original of a switched file, after the copy was read and found to be what was put there or written to since. Then
-/// only the tier has the file.
+/// Drops the kept original of a switched file. First reads the copy and checks that it is unchanged
+/// or was modified by a writer. After this, only the tier has the file.
 ///
 /// # Errors
 ///
-/// As [`back`].
+/// Same errors as [`back`].
 pub fn commit(journal: &Journal, path: &Path, watch: &Watch) -> Result<()> {
-    match switch::path_in(journal, path, watch)? {
+    match switch::known_path(journal, path, watch)? {
         Some(known) => switch::commit(journal, &known, watch),
         None => Err(Error::NotPlaced { path: path.into(), hint: None }),
     }
 }
 
-/// Removes copies for views whose files have changed or are gone, and what killed processes have left of copies. Says of which files.
+/// Removes view copies whose files have changed or are gone, and the remains of killed processes.
+/// Returns the files of the removed copies.
 ///
 /// # Errors
 ///
@@ -174,7 +178,8 @@ pub fn sweep(tier: &Path) -> Result<Vec<PathBuf>> {
     copies::sweep(&canonical(tier)?)
 }
 
-/// Looks at all that a journal has switched and all copies for views on a tier. Cost: reads all copies, and the kept originals.
+/// Checks all files that a journal has switched and all view copies on a tier. Reads all copies and
+/// kept originals.
 ///
 /// # Errors
 ///
@@ -188,7 +193,7 @@ pub fn verify(
     let Some(tier) = tier else { return Ok(all) };
     for (path, copy, state) in copies::verify(&canonical(tier)?, watch)? {
         let (health, what) = match state {
-            State::Sound => (Health::Sound, "the copy is what the file is".into()),
+            State::Sound => (Health::Sound, "the copy matches the file".into()),
             State::Stale(what) => (Health::Stale, what),
             State::Damaged(what) => (Health::Damaged, what),
         };

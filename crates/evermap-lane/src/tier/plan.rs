@@ -1,4 +1,4 @@
-//! Which files go to the tier, in which order, and what becomes of the others.
+//! Plans a placement: selects files, orders them, and gives the reason for each file left out.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -13,30 +13,30 @@ use super::suitable::{Candidate, Rules, Unsuitable};
 use crate::Placement;
 use crate::trace::{Operation, Trace};
 
-/// Where copies go when a policy names no tier.
+/// Tier for copies if the policy names none.
 const MEMORY: &str = "/dev/shm";
-/// More files than this are no set that somebody has chosen.
+/// Maximum number of matched files. More suggest a pattern that is too broad.
 const FILES_MAX: usize = 100_000;
 
-/// What is wanted.
+/// Files to place, and limits.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The tier: a directory.
+    /// Directory of the tier.
     pub tier: PathBuf,
-    /// How files go there.
+    /// Mode of placement.
     pub mode: Placement,
-    /// Which: paths, or patterns with `*`, `?`, `[...]` and `**`; relative ones from the working directory. The first are the first to go.
-    /// A path that is no text stands for itself.
+    /// Paths, or patterns with `*`, `?`, `[...]` and `**`. Relative paths start at the working
+    /// directory. Earlier entries are placed first. A path that is not UTF-8 is never a pattern.
     pub files: Vec<PathBuf>,
-    /// No more than this is to be there of them.
+    /// Upper bound on the bytes placed.
     pub budget_bytes: Option<u64>,
-    /// What was read of files, as a trace tells. Those with the most bytes read for each byte they take go first then, and those that were
-    /// not read last.
+    /// Bytes read of each file, from a trace. If this is not empty, files are ordered by bytes read
+    /// per byte of space, and files that were not read come last.
     pub uses: Vec<(PathBuf, u64)>,
 }
 
 impl Request {
-    /// Of a policy. Without a path in it the tier is memory.
+    /// Creates a request from a policy. Without a path in the policy, the tier is memory.
     pub fn of_policy(policy: &crate::Tier) -> Self {
         Self {
             tier: policy.path.clone().unwrap_or_else(|| MEMORY.into()),
@@ -47,7 +47,7 @@ impl Request {
         }
     }
 
-    /// Ranks files by what a trace says was read of them.
+    /// Ranks files by the bytes read of each in a trace.
     pub fn rank_by(&mut self, trace: &Trace) {
         let mut read: HashMap<&str, u64> = HashMap::new();
         for event in trace.events.iter().filter(|event| event.operation == Operation::Read) {
@@ -60,109 +60,109 @@ impl Request {
     }
 }
 
-/// What would be done.
+/// Result of planning.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Plan {
     /// The tier.
     pub tier: Storage,
-    /// How files go there.
+    /// Mode of placement.
     pub mode: Placement,
-    /// No more than this.
+    /// Upper bound on the bytes placed.
     pub budget_bytes: Option<u64>,
-    /// What goes, in this order.
+    /// Files to place, in order.
     pub files: Vec<Planned>,
-    /// What stays, and why.
+    /// Files left out, with reasons.
     pub skipped: Vec<Skipped>,
-    /// Paths and patterns that no file has.
+    /// Paths and patterns that match no file.
     pub unmatched: Vec<String>,
 }
 
-/// A file that goes to the tier.
+/// File that will be placed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Planned {
-    /// Without links.
+    /// Path without symbolic links.
     #[serde(with = "path_text")]
     pub path: PathBuf,
-    /// How long it is.
+    /// Length of the file.
     pub size_bytes: u64,
-    /// What it takes on the tier: its data, without holes.
+    /// Space needed on the tier: the data without holes.
     pub data_bytes: u64,
-    /// What was read of it, if that was asked.
+    /// Bytes read of the file, if reads were given.
     pub read_bytes: Option<u64>,
-    /// A current copy for views is there already.
+    /// True if the tier already has a current copy for views.
     pub is_there: bool,
 }
 
-/// A file that stays where it is.
+/// File that is left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Skipped {
-    /// Without links.
+    /// Path without symbolic links.
     #[serde(with = "path_text")]
     pub path: PathBuf,
-    /// Why.
-    pub why: Why,
+    /// Reason.
+    pub why: SkipReason,
 }
 
-/// Why a file stays.
+/// Reason why a file is left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Why {
-    /// It cannot be placed.
+pub enum SkipReason {
+    /// The file cannot be placed.
     #[error("{0}")]
     Unsuitable(Unsuitable),
-    /// What goes before it leaves too little of the budget.
+    /// Too little of the budget is left after the files before it.
     #[error(
-        "it takes {needed_bytes} bytes, and {left_bytes} of the budget are left: raise it, or name the file earlier"
+        "it needs {needed_bytes} bytes, and {left_bytes} of the budget are left: raise the budget, or name the file earlier"
     )]
     OverBudget {
-        /// What it takes.
+        /// Space that the file needs.
         needed_bytes: u64,
-        /// What there is.
+        /// Budget that is left.
         left_bytes: u64,
     },
-    /// What goes before it leaves too little room on the tier.
+    /// Too little space is left on the tier after the files before it.
     #[error(
-        "it takes {needed_bytes} bytes, and {left_bytes} are left on the tier: free some there, or name the file earlier"
+        "it needs {needed_bytes} bytes, and {left_bytes} are left on the tier: free space there, or name the file earlier"
     )]
     NoRoom {
-        /// What it takes.
+        /// Space that the file needs.
         needed_bytes: u64,
-        /// What there is.
+        /// Space that is left.
         left_bytes: u64,
     },
 }
 
 impl Plan {
-    /// Looks at all files, and changes nothing. Cost: opens each file, asks the kernel who has it open, and looks through `/proc` for their
-    /// names if somebody has. A file that somebody has leased is asked for.
+    /// Inspects all files and changes nothing. Opens each file and asks the kernel whether it is
+    /// open elsewhere; if one is, scans `/proc` for the processes. Opening a file on which another
+    /// process holds a lease breaks that lease.
     ///
-    /// A file that does not fit is left out, and smaller ones after it may still go.
+    /// A file that does not fit is left out. Smaller files after it may still be placed.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] for a tier that is not there; [`Error::Pattern`] for a pattern that is none or matches more than 100,000 files.
+    /// [`Error::Io`] if the tier does not exist; [`Error::Pattern`] for a pattern that is invalid
+    /// or matches more than 100,000 files.
     pub fn make(request: &Request) -> Result<Self> {
         let tier = Storage::of(&request.tier)?;
         let Matched { paths, mut skipped, unmatched } = matched(&request.files)?;
         let rules = Rules::new(request.mode, &tier);
         let mut candidates = Vec::new();
         for path in paths {
-            match rules.look(&path) {
+            match rules.check(&path) {
                 Ok(candidate) => candidates.push(candidate),
-                Err(why) => skipped.push(Skipped { path, why: Why::Unsuitable(why) }),
+                Err(why) => skipped.push(Skipped { path, why: SkipReason::Unsuitable(why) }),
             }
         }
-        let (candidates, open) = Candidate::settle(candidates);
-        skipped.extend(
-            open.into_iter().map(|(candidate, why)| Skipped {
-                path: candidate.path,
-                why: Why::Unsuitable(why),
-            }),
-        );
+        let (candidates, open) = Candidate::split_by_openers(candidates);
+        skipped.extend(open.into_iter().map(|(candidate, why)| Skipped {
+            path: candidate.path,
+            why: SkipReason::Unsuitable(why),
+        }));
         let planned = ordered(candidates, request, &tier);
         let (files, left_out) = fitting(planned, request.budget_bytes, tier.free_bytes);
         skipped.extend(left_out);
@@ -176,7 +176,7 @@ impl Plan {
         })
     }
 
-    /// What all of it takes that is not there yet.
+    /// Returns the space that files without a current copy need on the tier.
     pub fn new_bytes(&self) -> u64 {
         self.files.iter().filter(|file| !file.is_there).map(|file| file.data_bytes).sum()
     }
@@ -188,7 +188,7 @@ struct Matched {
     unmatched: Vec<String>,
 }
 
-/// All files that are named, without links, each once.
+/// Returns all matched files, without symbolic links, each once.
 fn matched(patterns: &[PathBuf]) -> Result<Matched> {
     let mut all = Matched { paths: Vec::new(), skipped: Vec::new(), unmatched: Vec::new() };
     let mut known = HashSet::new();
@@ -201,8 +201,8 @@ fn matched(patterns: &[PathBuf]) -> Result<Matched> {
             let path = match std::fs::canonicalize(&path) {
                 Ok(path) => path,
                 Err(error) => {
-                    let what = format!("it leads nowhere: {error}");
-                    let why = Why::Unsuitable(Unsuitable::NotPermitted { what });
+                    let what = format!("it cannot be resolved: {error}");
+                    let why = SkipReason::Unsuitable(Unsuitable::NotPermitted { what });
                     all.skipped.push(Skipped { path, why });
                     continue;
                 }
@@ -219,7 +219,8 @@ fn matched(patterns: &[PathBuf]) -> Result<Matched> {
     Ok(all)
 }
 
-/// What a pattern stands for; a path that is there stands for itself, whatever is in its name.
+/// Returns the files that match a pattern. An existing path always matches itself, even with
+/// pattern characters in its name.
 fn paths_of(pattern: &Path) -> Result<Vec<PathBuf>> {
     if pattern.symlink_metadata().is_ok() {
         return Ok(vec![pattern.into()]);
@@ -227,13 +228,13 @@ fn paths_of(pattern: &Path) -> Result<Vec<PathBuf>> {
     let Some(pattern) = pattern.to_str() else { return Ok(Vec::new()) };
     let found = glob::glob(pattern)
         .map_err(|error| Error::Pattern { pattern: pattern.into(), what: error.to_string() })?;
-    // Directories that may not be listed have no files for this user. One more than may be is enough to tell.
+    // Ignore directories that may not be listed. One file above the limit is enough to detect it.
     let is_pattern = pattern.contains(['*', '?', '[']);
     let files = found.flatten().filter(|path| !is_pattern || !path.is_dir());
     Ok(files.take(FILES_MAX + 1).collect())
 }
 
-/// In the order in which they are to go.
+/// Returns the candidates in order of placement.
 fn ordered(candidates: Vec<Candidate>, request: &Request, tier: &Storage) -> Vec<Planned> {
     let mut uses: HashMap<PathBuf, u64> = HashMap::new();
     for (path, read_bytes) in &request.uses {
@@ -255,12 +256,12 @@ fn ordered(candidates: Vec<Candidate>, request: &Request, tier: &Storage) -> Vec
     let worth = |file: &Planned| {
         file.read_bytes.map_or(0.0, |read| read as f64 / file.data_bytes.max(1) as f64)
     };
-    // Stable: what is worth the same goes as it was named.
+    // A stable sort: files of equal value keep the order of the request.
     planned.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
     planned
 }
 
-/// What fits, and what does not.
+/// Splits files into those that fit and those left out.
 fn fitting(
     planned: Vec<Planned>,
     budget_bytes: Option<u64>,
@@ -272,9 +273,9 @@ fn fitting(
         let needed_bytes = file.data_bytes;
         let new_bytes = if file.is_there { 0 } else { needed_bytes };
         let why = if needed_bytes > budget_left {
-            Why::OverBudget { needed_bytes, left_bytes: budget_left }
+            SkipReason::OverBudget { needed_bytes, left_bytes: budget_left }
         } else if new_bytes > free_left {
-            Why::NoRoom { needed_bytes, left_bytes: free_left }
+            SkipReason::NoRoom { needed_bytes, left_bytes: free_left }
         } else {
             budget_left -= needed_bytes;
             free_left -= new_bytes;
@@ -305,19 +306,19 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_leaves_room_for_smaller_ones() {
+    fn a_file_that_does_not_fit_leaves_space_for_smaller_ones() {
         let files =
             || vec![planned("a", 60, false), planned("b", 50, false), planned("c", 40, false)];
         let (fit, not) = fitting(files(), Some(100), u64::MAX);
         assert_eq!(names(&fit), ["a", "c"]);
-        assert_eq!(not[0].why, Why::OverBudget { needed_bytes: 50, left_bytes: 40 });
+        assert_eq!(not[0].why, SkipReason::OverBudget { needed_bytes: 50, left_bytes: 40 });
         let (fit, not) = fitting(files(), None, 99);
         assert_eq!(names(&fit), ["a"]);
-        assert_eq!(not[1].why, Why::NoRoom { needed_bytes: 40, left_bytes: 39 });
+        assert_eq!(not[1].why, SkipReason::NoRoom { needed_bytes: 40, left_bytes: 39 });
     }
 
     #[test]
-    fn what_is_there_takes_of_the_budget_and_no_room() {
+    fn an_existing_copy_uses_budget_and_no_new_space() {
         let files = vec![planned("a", 60, true), planned("b", 50, false)];
         let (fit, not) = fitting(files.clone(), None, 50);
         assert_eq!((fit.len(), not.len()), (2, 0));

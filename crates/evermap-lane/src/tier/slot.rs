@@ -1,7 +1,8 @@
-//! Directories that belong to this user, and locked ones in them: where copies and records are.
+//! Directories private to this user, and locked directories in them, which hold copies and records.
 //!
-//! A **home** is a directory that is this user's alone to change. A **slot** is a directory in it for one file, locked by
-//! whoever works with it; the kernel's lock ends with its holder. What a killed holder left in a slot, the next one may remove.
+//! A **home** is a directory that only this user can change. A **slot** is a directory in it for
+//! one file. A process that works with a slot holds its lock; the kernel releases the lock when the
+//! process ends. The next holder may remove whatever a killed holder left in the slot.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -19,16 +20,17 @@ use super::error::{Error, Result};
 use super::layout::home_of;
 use super::watch::Watch;
 
-/// The name of a record in its slot.
+/// Name of a record in its slot.
 const RECORD: &str = "record";
-/// What a record in the making is called.
+/// Name of an unfinished record.
 const RECORD_NEW: &str = "record.new";
-/// A record with two paths of 4 KiB, each byte written as a number, is a fifth of this.
+/// Limit for a record. One with two paths of 4 KiB, with each byte written as a number, needs a
+/// fifth of this.
 const RECORD_BYTES_MAX: u64 = 256 << 10;
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
-/// A directory that nobody else can change.
+/// Directory that only this user can change.
 #[derive(Debug)]
 pub(super) struct Home {
     pub(super) path: PathBuf,
@@ -36,47 +38,49 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Opens it; none if it is not there.
+    /// Opens the directory. Returns `None` if it does not exist.
     pub(super) fn find(path: &Path) -> Result<Option<Self>> {
         let directory = match open(path, DIRECTORY, Mode::empty()) {
             Ok(directory) => directory,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::NOTDIR | Errno::LOOP) => {
-                let why = "it is no directory, or a link: remove it".into();
+                let why = "it is a link or not a directory: remove it".into();
                 return Err(Error::UnsafeDirectory { path: path.into(), why });
             }
             Err(errno) => return Err(Error::io("open", path)(errno)),
         };
-        let found = fstat(&directory).map_err(Error::io("look at", path))?;
+        let found = fstat(&directory).map_err(Error::io("inspect", path))?;
         let why = match (found.st_uid == geteuid().as_raw(), found.st_mode & 0o022) {
-            (false, _) => "it belongs to somebody else: have it removed, or name another directory",
+            (false, _) => "it belongs to another user: have it removed, or name another directory",
             (true, 0) => return Ok(Some(Self { path: path.into(), directory })),
-            (true, _) => "others may write to it: `chmod go-w` it",
+            (true, _) => "others may write to it: run `chmod go-w` on it",
         };
         Err(Error::UnsafeDirectory { path: path.into(), why: why.into() })
     }
 
-    /// Opens it, and makes it first if it is not there; not what it is in.
+    /// Opens the directory, and creates it if it does not exist. Does not create its parent.
     pub(super) fn make(path: &Path, mode: u32) -> Result<Self> {
         match mkdirat(CWD, path, Mode::from_raw_mode(mode)) {
             Ok(()) => flush_directory(parent(path))?,
             Err(Errno::EXIST) => {}
-            Err(errno) => return Err(Error::io("make", path)(errno)),
+            Err(errno) => return Err(Error::io("create", path)(errno)),
         }
         Self::find(path)?.ok_or_else(|| Error::io("open", path)(Errno::NOENT))
     }
 
-    /// This user's on a tier, which others may pass through to files that they may read.
+    /// Opens or creates this user's directory on a tier. Other users can pass through it to files
+    /// they may read.
     pub(super) fn on_tier(tier: &Path) -> Result<Self> {
-        let found = stat(tier).map_err(Error::io("look at the tier", tier))?;
+        let found = stat(tier).map_err(Error::io("inspect the tier", tier))?;
         if found.st_mode & 0o1002 == 0o0002 {
-            let why = "others could move this user's directory away: `chmod +t` or `chmod o-w` it";
+            let why =
+                "others could move this user's directory away: run `chmod +t` or `chmod o-w` on it";
             return Err(Error::UnsafeDirectory { path: tier.into(), why: why.into() });
         }
         Self::make(&home_of(tier), 0o711)
     }
 
-    /// The names in it.
+    /// Returns the names of the entries, sorted.
     pub(super) fn names(&self) -> Result<Vec<String>> {
         let entries = fs::read_dir(&self.path).map_err(Error::io("list", &self.path))?;
         let mut names: Vec<_> =
@@ -85,12 +89,13 @@ impl Home {
         Ok(names)
     }
 
-    /// Locks a slot, and makes it first if it is not there. Waits for whoever has it; `subject` is what that would be called.
+    /// Locks a slot, and creates it if it does not exist. Waits for the current holder. `subject`
+    /// is the path for messages.
     pub(super) fn lock(&self, name: &str, subject: &Path, watch: &Watch) -> Result<Slot> {
         watch.until(subject, || {
             match mkdirat(&self.directory, name, Mode::RWXU) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(Error::io("make", self.path.join(name))(errno)),
+                Err(errno) => return Err(Error::io("create", self.path.join(name))(errno)),
             }
             match self.attempt(name)? {
                 Attempt::Locked(slot) => Ok(Some(slot)),
@@ -99,7 +104,7 @@ impl Home {
         })
     }
 
-    /// The same for one that is there; none if it is not.
+    /// Like [`Home::lock`], but returns `None` if the slot does not exist.
     pub(super) fn lock_if_there(
         &self,
         name: &str,
@@ -113,7 +118,7 @@ impl Home {
         })
     }
 
-    /// Locks one that is there, now or not at all.
+    /// Tries to lock a slot once, without waiting.
     pub(super) fn attempt(&self, name: &str) -> Result<Attempt> {
         let path = self.path.join(name);
         let directory = match openat(&self.directory, name, DIRECTORY, Mode::empty()) {
@@ -126,8 +131,8 @@ impl Home {
             Err(Errno::AGAIN) => return Ok(Attempt::Held),
             Err(errno) => return Err(Error::io("lock", path)(errno)),
         }
-        // Whoever had it may have removed it, and another one may have its name by now.
-        let opened = fstat(&directory).map_err(Error::io("look at", &path))?;
+        // A previous holder may have removed the slot, and a new one may have its name.
+        let opened = fstat(&directory).map_err(Error::io("inspect", &path))?;
         match stat(&path) {
             Ok(named) if (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino) => {
                 Ok(Attempt::Locked(Slot { path, directory }))
@@ -141,16 +146,16 @@ impl Home {
     }
 }
 
-/// What became of an attempt to lock a slot.
+/// Result of an attempt to lock a slot.
 pub(super) enum Attempt {
     Locked(Slot),
-    /// Somebody else has it.
+    /// Another process holds the lock.
     Held,
-    /// It is not there.
+    /// The slot does not exist.
     Absent,
 }
 
-/// A directory for one file, which nobody else works with while this is there.
+/// Locked directory for one file. No other process works with it until this is dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) path: PathBuf,
@@ -158,7 +163,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// The record; none if there is none.
+    /// Reads the record. Returns `None` if there is none.
     pub(super) fn record<T: serde::de::DeserializeOwned>(&self) -> Result<Option<T>> {
         let path = self.record_path();
         let file = match openat(
@@ -176,7 +181,7 @@ impl Slot {
             .read_to_end(&mut bytes)
             .map_err(Error::io("read", &path))?;
         if bytes.len() as u64 > RECORD_BYTES_MAX {
-            return Err(Error::Record { path, what: "it is longer than any record".into() });
+            return Err(Error::Record { path, what: "it is too long".into() });
         }
         match serde_json::from_slice(&bytes) {
             Ok(record) => Ok(Some(record)),
@@ -188,7 +193,7 @@ impl Slot {
         self.path.join(RECORD)
     }
 
-    /// Writes the record in place of the one that there is: wholly, durably, or not at all.
+    /// Replaces the record atomically and durably.
     pub(super) fn write_record(&self, record: &impl serde::Serialize) -> Result<()> {
         let path = self.path.join(RECORD_NEW);
         let failed = |what| Error::io(what, &path);
@@ -197,7 +202,7 @@ impl Slot {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = openat(&self.directory, RECORD_NEW, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(failed("make"))?;
+            .map_err(failed("create"))?;
         let mut file = File::from(file);
         file.write_all(&bytes).map_err(Error::io("write", &path))?;
         file.sync_all().map_err(Error::io("flush", &path))?;
@@ -207,12 +212,13 @@ impl Slot {
         flush_directory(parent(&self.path))
     }
 
-    /// Removes all that is in it but these.
+    /// Removes all entries except those in `but`.
     pub(super) fn clean(&self, but: &[&str]) -> Result<()> {
         clean(&self.path, &self.directory, but)
     }
 
-    /// Removes it if nothing is in it but a record that was never complete: it may be somebody else's directory.
+    /// Removes the slot if it holds nothing but an unfinished record. Other contents mean that the
+    /// directory is not ours.
     pub(super) fn remove_unused(self) -> Result<()> {
         match unlinkat(&self.directory, RECORD_NEW, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -226,7 +232,7 @@ impl Slot {
         }
     }
 
-    /// Removes it with all that is in it, the record last.
+    /// Removes the slot with its contents, the record last.
     pub(super) fn remove(self) -> Result<()> {
         self.clean(&[RECORD])?;
         self.clean(&[])?;
@@ -234,7 +240,7 @@ impl Slot {
     }
 }
 
-/// Removes the files of a directory of ours, but for these.
+/// Removes the files of a directory, except those in `but`.
 fn clean(path: &Path, directory: &OwnedFd, but: &[&str]) -> Result<()> {
     for entry in fs::read_dir(path).map_err(Error::io("list", path))? {
         let name = entry.map_err(Error::io("list", path))?.file_name();
@@ -249,7 +255,7 @@ fn clean(path: &Path, directory: &OwnedFd, but: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Removes an empty directory, durably; it is no error if it is not there.
+/// Removes an empty directory durably. Succeeds if it does not exist.
 pub(super) fn remove_directory(path: &Path) -> Result<()> {
     match unlinkat(CWD, path, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => flush_directory(parent(path)),
@@ -257,14 +263,14 @@ pub(super) fn remove_directory(path: &Path) -> Result<()> {
     }
 }
 
-/// Makes the names in a directory durable.
+/// Flushes the names in a directory to disk.
 pub(super) fn flush_directory(path: &Path) -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = open(path, flags, Mode::empty()).map_err(Error::io("open", path))?;
     fsync(&directory).map_err(Error::io("flush", path))
 }
 
-/// The directory that something is in.
+/// Returns the directory that contains `path`.
 pub(super) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -278,32 +284,32 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
-    fn impatient() -> Watch {
-        Watch::default().patience(Duration::from_millis(1))
+    fn short_timeout() -> Watch {
+        Watch::default().timeout(Duration::from_millis(1))
     }
 
     #[test]
-    fn a_slot_is_one_holders_at_a_time() {
-        let place = tempfile::tempdir().unwrap();
-        let home = Home::make(&place.path().join("home"), 0o700).unwrap();
+    fn a_slot_has_one_holder_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::make(&dir.path().join("home"), 0o700).unwrap();
         let subject = Path::new("/a/file");
-        let slot = home.lock("one", subject, &impatient()).unwrap();
-        let error = home.lock("one", subject, &impatient()).unwrap_err();
+        let slot = home.lock("one", subject, &short_timeout()).unwrap();
+        let error = home.lock("one", subject, &short_timeout()).unwrap_err();
         assert!(matches!(&error, Error::Busy { path } if path == subject), "{error}");
-        home.lock("other", subject, &impatient()).unwrap();
+        home.lock("other", subject, &short_timeout()).unwrap();
         slot.write_record(&7).unwrap();
         drop(slot);
-        let slot = home.lock("one", subject, &impatient()).unwrap();
+        let slot = home.lock("one", subject, &short_timeout()).unwrap();
         assert_eq!(slot.record::<u32>().unwrap(), Some(7));
         slot.remove().unwrap();
-        assert!(home.lock_if_there("one", subject, &impatient()).unwrap().is_none());
+        assert!(home.lock_if_there("one", subject, &short_timeout()).unwrap().is_none());
     }
 
     #[test]
-    fn a_record_that_makes_no_sense_is_named_and_kept() {
-        let place = tempfile::tempdir().unwrap();
-        let home = Home::make(&place.path().join("home"), 0o700).unwrap();
-        let slot = home.lock("one", Path::new("/a"), &impatient()).unwrap();
+    fn an_invalid_record_is_reported_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::make(&dir.path().join("home"), 0o700).unwrap();
+        let slot = home.lock("one", Path::new("/a"), &short_timeout()).unwrap();
         for bytes in [&b"{"[..], b"", b"\xff", &vec![b'1'; 300 << 10]] {
             fs::write(slot.record_path(), bytes).unwrap();
             let error = slot.record::<u32>().unwrap_err();
@@ -313,15 +319,15 @@ mod tests {
     }
 
     #[test]
-    fn a_home_that_others_can_change_is_refused() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("home");
+    fn a_home_that_other_users_can_change_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("home");
         drop(Home::make(&path, 0o700).unwrap());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(matches!(Home::find(&path), Err(Error::UnsafeDirectory { .. })));
-        let link = place.path().join("link");
+        let link = dir.path().join("link");
         std::os::unix::fs::symlink("/", &link).unwrap();
         assert!(matches!(Home::make(&link, 0o700), Err(Error::UnsafeDirectory { .. })));
-        assert!(Home::find(&place.path().join("none")).unwrap().is_none());
+        assert!(Home::find(&dir.path().join("none")).unwrap().is_none());
     }
 }

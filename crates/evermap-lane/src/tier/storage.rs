@@ -1,4 +1,4 @@
-//! What kind of storage a tier is, and whether files can be moved to it for good.
+//! Kind of storage of a tier, and whether it is persistent.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,46 +11,47 @@ use serde::Serialize;
 use super::error::{Error, Result};
 use super::path_text;
 
-/// A loop device may be on a file of another one; a file of one's own making may say so for ever.
+/// Limit for nested loop devices. A user's own backing file could claim any depth.
 const LOOPS_MAX: u32 = 4;
 
-/// What a tier is made of.
+/// Kind of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Kind {
-    /// Memory, by a file system: gone after a restart.
+    /// Memory file system; its contents are lost at a restart.
     Memory,
-    /// Persistent memory that is mapped without a page cache.
+    /// Persistent memory, mapped without a page cache.
     Dax,
-    /// A block device.
+    /// Block device.
     Disk,
-    /// Another machine's or another process's.
+    /// Storage of another machine or of a user-space process.
     Remote,
 }
 
-/// The storage that a directory is on.
+/// Storage of a directory.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Storage {
-    /// The directory, without links.
+    /// The directory, without symbolic links.
     #[serde(with = "path_text")]
     pub path: PathBuf,
-    /// Its file system's name.
+    /// Name of its file system.
     pub file_system: String,
-    /// What it is made of.
+    /// Kind of storage.
     pub kind: Kind,
-    /// What is free for this user.
+    /// Free space for this user.
     pub free_bytes: u64,
-    /// Why files cannot be moved here for good, if they cannot.
+    /// Reason why files cannot be switched to this tier, or `None` if they can.
     pub not_lasting: Option<String>,
-    /// To tell whether a file is here already.
+    /// Device number, to detect files that are already on the tier.
     #[serde(skip)]
     pub(super) device: u64,
 }
 
 impl Storage {
-    /// Of a directory. Cost: a few calls, and two files of `/proc` and `/sys`.
+    /// Returns the storage of a directory. Makes a few system calls and reads two files in `/proc`
+    /// and `/sys`.
     pub fn of(path: &Path) -> Result<Self> {
         let path = fs::canonicalize(path).map_err(Error::io("find the tier", path))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -60,7 +61,7 @@ impl Storage {
     }
 
     fn of_open(path: PathBuf, directory: &OwnedFd) -> Result<Self> {
-        let failed = || Error::io("look at the tier", &path);
+        let failed = || Error::io("inspect the tier", &path);
         let file_system = FileSystem::of(directory.as_fd()).map_err(failed())?;
         let room = fstatvfs(directory).map_err(failed())?;
         let stat = statx(
@@ -76,7 +77,7 @@ impl Storage {
         let kind = kind_of(file_system, options.as_deref());
         let mut free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
         if kind == Kind::Memory {
-            // What the file system allows may be more than there is.
+            // The file system may allow more than the free memory.
             free_bytes = free_bytes.min(available_bytes().unwrap_or(u64::MAX));
         }
         Ok(Self {
@@ -89,7 +90,7 @@ impl Storage {
         })
     }
 
-    /// Whether files can be moved here for good.
+    /// Returns true if files can be switched to this tier.
     pub fn is_lasting(&self) -> bool {
         self.not_lasting.is_none()
     }
@@ -124,25 +125,23 @@ fn not_lasting(
 ) -> Option<String> {
     let name = file_system.name();
     match kind {
-        Kind::Memory => {
-            Some(format!("it is memory ({name}), and its files are gone after a restart"))
+        Kind::Memory => Some(format!("it is memory ({name}), so its files are lost at a restart")),
+        Kind::Remote => {
+            Some(format!("it is not on this machine ({name}) and may become unavailable"))
         }
-        Kind::Remote => Some(format!("it is not this machine's own ({name}), and may be away")),
         _ if file_system.is_overlay() => {
-            Some("it lies over other file systems, and nothing says whether those last".into())
+            Some("it is an overlay, and its lower file systems may not be persistent".into())
         }
         _ => on_memory(device, depth),
     }
 }
 
-/// Whether a block device is memory after all, itself or the file that it is made of.
+/// Returns the reason if a block device is memory, itself or through the file of a loop device.
 fn on_memory((major, minor): (u32, u32), depth: u32) -> Option<String> {
     let device = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
     let name = device.file_name()?.to_str()?;
     if name.starts_with("ram") || name.starts_with("zram") {
-        return Some(format!(
-            "its device, {name}, is memory, and its files are gone after a restart"
-        ));
+        return Some(format!("its device {name} is memory, so its files are lost at a restart"));
     }
     let backing = fs::read_to_string(device.join("loop/backing_file")).ok()?;
     let file = fs::File::open(backing.trim_end()).ok()?;
@@ -151,10 +150,10 @@ fn on_memory((major, minor): (u32, u32), depth: u32) -> Option<String> {
     let below = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
     let why = (depth < LOOPS_MAX)
         .then(|| not_lasting(file_system, kind_of(file_system, None), below, depth + 1))??;
-    Some(format!("its device, {name}, is a file: {why}"))
+    Some(format!("its device {name} is a file: {why}"))
 }
 
-/// The options of a mount and of its file system, as `mountinfo` has them.
+/// Returns the options of a mount and of its file system from `mountinfo`.
 fn mount_options(id: u64) -> Option<String> {
     let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
     text.lines().find_map(|line| options_of(line, id))
@@ -174,16 +173,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_no_place_to_move_files_to() {
+    fn files_cannot_be_switched_to_memory() {
         let Ok(storage) = Storage::of(Path::new("/dev/shm")) else {
             return eprintln!("skipped: no /dev/shm");
         };
         assert_eq!(storage.kind, Kind::Memory);
-        assert!(storage.not_lasting.unwrap().contains("gone after a restart"));
+        assert!(storage.not_lasting.unwrap().contains("lost at a restart"));
     }
 
     #[test]
-    fn options_are_those_of_the_mount_and_of_its_file_system() {
+    fn options_include_those_of_the_mount_and_of_its_file_system() {
         let line = "36 35 98:0 /sub /mnt/pm rw,noatime shared:1 - ext4 /dev/pmem0 rw,dax=always";
         let options = options_of(line, 36).unwrap();
         assert_eq!(options, "rw,noatime,rw,dax=always");
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_that_is_not_there_is_named() {
+    fn a_missing_tier_is_named_in_the_error() {
         let error = Storage::of(Path::new("/no/such/tier")).unwrap_err();
         assert!(error.to_string().contains("/no/such/tier"), "{error}");
     }

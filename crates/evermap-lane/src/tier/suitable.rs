@@ -1,4 +1,4 @@
-//! Which files can be placed, and why others cannot.
+//! Decides which files can be placed, with the reason for each refusal.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,108 +16,110 @@ use serde::Serialize;
 use super::copying::open_to_read;
 use super::identity::Identity;
 use super::layout::{kept_name, name_bytes_max};
-use super::openers::{Opener, Openers, by_whom};
+use super::openers::{Opener, Openers, opened_by};
 use super::path_text;
 use super::slot::parent;
 use super::storage::Storage;
 use crate::Placement;
 use crate::sys::lease::{self, Kept};
 
-/// Why a file cannot be placed, and what to do about it.
+/// Reason why a file cannot be placed, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 #[non_exhaustive]
 pub enum Unsuitable {
     /// It is a directory.
-    #[error("it is a directory: name its files, as with a pattern")]
+    #[error("it is a directory: name its files, for example with a pattern")]
     Directory,
     /// It is a device, a FIFO or a socket.
-    #[error("it is no regular file")]
+    #[error("it is not a regular file")]
     Special,
     /// It has no contents.
-    #[error("it is empty: nothing would be quicker")]
+    #[error("it is empty, so placing it has no effect")]
     Empty,
     /// It is on the tier's file system.
     #[error("it is on the tier already")]
     OnTier,
-    /// Other names lead to it, which would not lead to the copy.
-    #[error("{links} names lead to it, and only one would be switched: use mode `view`")]
+    /// It has several hard links; the others would not lead to the copy.
+    #[error("it has {links} hard links, and only one would be switched: use mode `view`")]
     HardLinks {
-        /// How many.
+        /// Number of hard links.
         links: u32,
     },
-    /// Somebody has it open.
-    #[error("it is open {}: end that first", by_whom(by))]
+    /// Another process has it open.
+    #[error("it is open {}: end that process first", opened_by(by))]
     Open {
-        /// Who, as far as this user may know.
+        /// Processes that have it open, as far as this user may see them.
         by: Vec<Opener>,
     },
-    /// It must not be changed.
-    #[error("it is marked as unchangeable: `chattr -i -a` takes that away, or use mode `view`")]
+    /// It is marked immutable or append-only.
+    #[error("it is marked immutable or append-only: run `chattr -i -a` on it, or use mode `view`")]
     Immutable,
-    /// The kernel swaps to it.
-    #[error("the kernel swaps to it")]
+    /// The kernel uses it as swap space.
+    #[error("the kernel uses it as swap space")]
     Swap,
-    /// Its contents would lie unencrypted on the tier.
-    #[error("it is encrypted, and its copy would not be")]
+    /// It is encrypted; its contents would be unencrypted on the tier.
+    #[error("it is encrypted, and its copy would be unencrypted")]
     Encrypted,
-    /// The kernel verifies its contents.
-    #[error("its contents are sealed by fs-verity, and its copy's would not be: use mode `view`")]
+    /// The kernel verifies its contents with fs-verity.
+    #[error("it is protected by fs-verity, and its copy would not be: use mode `view`")]
     Sealed,
-    /// It runs with its owner's rights.
-    #[error("it is a program that runs with its owner's rights, which a copy would not")]
+    /// It is a set-user-ID or set-group-ID program.
+    #[error("it is a set-user-ID or set-group-ID program, and its copy would not be")]
     SetId,
-    /// This user may not do it.
+    /// This user lacks a permission.
     #[error("{what}")]
     NotPermitted {
-        /// What is not permitted, and what would be needed.
+        /// Missing permission and remedy.
         what: String,
     },
-    /// Others may read it, and could not on the tier.
-    #[error("others who may read it could not reach {}: make that directory searchable for them (`chmod o+x`), or use mode `view`", directory.display())]
+    /// Other users may read the file, but could not reach it on the tier.
+    #[error("other users that may read it cannot pass through {}: allow that with `chmod o+x`, or use mode `view`", directory.display())]
     Unreachable {
-        /// Which directory keeps them out.
+        /// Directory that other users cannot pass through.
         #[serde(with = "path_text")]
         directory: PathBuf,
     },
-    /// There is something at a name that is needed.
-    #[error("there is something at {} already: move it away", name.display())]
+    /// A name that the switch needs is already in use.
+    #[error("{} already exists: move it away", name.display())]
     NameTaken {
-        /// Which name.
+        /// The name.
         #[serde(with = "path_text")]
         name: PathBuf,
     },
-    /// Its name leaves no room for the name beside it.
-    #[error("its name is too long to have one beside it: {max_bytes} bytes are the longest")]
+    /// Its name is too long for the name of the kept original.
+    #[error(
+        "its name is too long: at most {max_bytes} bytes leave space for the name of the kept original"
+    )]
     NameTooLong {
-        /// The longest.
+        /// Maximum length.
         max_bytes: usize,
     },
 }
 
-/// A file that can be placed, if those who have it open allow it.
+/// File that can be placed unless another process has it open.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
-    /// Without links.
+    /// Path without symbolic links.
     pub(super) path: PathBuf,
     pub(super) identity: Identity,
-    /// What it will take on the tier.
+    /// Space that it will need on the tier.
     pub(super) data_bytes: u64,
     device_and_inode: (u64, u64),
-    opened: Opened,
+    opened: OpenState,
 }
 
-/// What is known of others who have it open.
+/// Use of the file by other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Opened {
-    /// Nobody who would be in the way.
+enum OpenState {
+    /// No process has it open in a way that prevents placing.
     No,
-    /// The kernel does not say: as far as `/proc` tells.
+    /// The kernel did not say. `/proc` decides.
     Perhaps,
     Yes,
 }
 
-/// What does not change from file to file.
+/// State shared by the checks of all files.
 pub(super) struct Rules<'a> {
     pub(super) mode: Placement,
     pub(super) storage: &'a Storage,
@@ -131,11 +133,11 @@ impl<'a> Rules<'a> {
         Self { mode, storage, swaps: swaps.map(PathBuf::from).collect() }
     }
 
-    /// Looks at a file. `path` is without links.
-    pub(super) fn look(&self, path: &Path) -> Result<Candidate, Unsuitable> {
-        // Not opened before it is known what it is: opening a device may do something.
+    /// Checks one file. `path` has no symbolic links.
+    pub(super) fn check(&self, path: &Path) -> Result<Candidate, Unsuitable> {
+        // Inspect before opening: opening a device can have side effects.
         let found =
-            fs::symlink_metadata(path).map_err(|error| not_permitted("look at it", &error))?;
+            fs::symlink_metadata(path).map_err(|error| not_permitted("inspect it", &error))?;
         if found.is_dir() {
             return Err(Unsuitable::Directory);
         }
@@ -143,12 +145,12 @@ impl<'a> Rules<'a> {
             return Err(Unsuitable::Special);
         }
         let file = open_to_read(path).map_err(|errno| match errno {
-            // Somebody has a lease on it, and is asked to give it back.
+            // Another process has a lease on it, and is asked to release it.
             Errno::AGAIN => Unsuitable::Open { by: Vec::new() },
             errno => not_permitted("read it", &errno.into()),
         })?;
         let (stat, identity) = Identity::with_stat(file.as_fd())
-            .map_err(|errno| not_permitted("look at it", &errno.into()))?;
+            .map_err(|errno| not_permitted("inspect it", &errno.into()))?;
         self.check_file(&stat, &file, path)?;
         if self.mode == Placement::Switch {
             self.check_switch(&stat, path)?;
@@ -157,8 +159,8 @@ impl<'a> Rules<'a> {
             Placement::View => probe(&file, Kept::Writers),
             Placement::Switch => probe(&file, Kept::All),
         };
-        if self.mode == Placement::Switch && opened == Opened::Perhaps {
-            return Err(not_ones_own(&stat));
+        if self.mode == Placement::Switch && opened == OpenState::Perhaps {
+            return Err(lease_refused(&stat));
         }
         Ok(Candidate {
             path: path.into(),
@@ -199,7 +201,7 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// What only a file that moves has to satisfy.
+    /// Checks conditions that apply to mode `switch` only.
     fn check_switch(&self, stat: &Statx, path: &Path) -> Result<(), Unsuitable> {
         if stat.stx_nlink > 1 {
             return Err(Unsuitable::HardLinks { links: stat.stx_nlink });
@@ -229,24 +231,25 @@ impl<'a> Rules<'a> {
 }
 
 impl Candidate {
-    /// Which of these nobody has open who would be in the way, and who has the others. Looks through `/proc` once, if at all.
-    pub(super) fn settle(all: Vec<Self>) -> (Vec<Self>, Vec<(Self, Unsuitable)>) {
+    /// Splits candidates into those that can be placed and those that other processes have open.
+    /// Scans `/proc` at most once.
+    pub(super) fn split_by_openers(all: Vec<Self>) -> (Vec<Self>, Vec<(Self, Unsuitable)>) {
         let asked: Vec<_> = all
             .iter()
-            .filter(|candidate| candidate.opened != Opened::No)
+            .filter(|candidate| candidate.opened != OpenState::No)
             .map(|candidate| candidate.device_and_inode)
             .collect();
-        let openers = Openers::look(&asked);
+        let openers = Openers::scan(&asked);
         let (mut free, mut open) = (Vec::new(), Vec::new());
         for candidate in all {
             let by = openers.of(candidate.device_and_inode);
             let writes = |opener: &&Opener| opener.writes;
             let by: Vec<_> = match candidate.opened {
-                Opened::No => Vec::new(),
-                Opened::Perhaps => by.iter().filter(writes).cloned().collect(),
-                Opened::Yes => by.to_vec(),
+                OpenState::No => Vec::new(),
+                OpenState::Perhaps => by.iter().filter(writes).cloned().collect(),
+                OpenState::Yes => by.to_vec(),
             };
-            match candidate.opened == Opened::Yes || !by.is_empty() {
+            match candidate.opened == OpenState::Yes || !by.is_empty() {
                 true => open.push((candidate, Unsuitable::Open { by })),
                 false => free.push(candidate),
             }
@@ -255,25 +258,23 @@ impl Candidate {
     }
 }
 
-/// Asks the kernel by a lease that is given back at once.
-fn probe(file: &OwnedFd, kept: Kept) -> Opened {
+/// Asks the kernel by taking a lease and releasing it at once.
+fn probe(file: &OwnedFd, kept: Kept) -> OpenState {
     match lease::take(file.as_fd(), kept) {
         Ok(()) => {
             lease::release(file.as_fd());
-            Opened::No
+            OpenState::No
         }
-        Err(Errno::AGAIN) => Opened::Yes,
-        // Not one's own, or a file system without leases.
-        Err(_) => Opened::Perhaps,
+        Err(Errno::AGAIN) => OpenState::Yes,
+        // The file belongs to another user, or the file system has no leases.
+        Err(_) => OpenState::Perhaps,
     }
 }
 
-fn not_ones_own(stat: &Statx) -> Unsuitable {
+fn lease_refused(stat: &Statx) -> Unsuitable {
     let what = match stat.stx_uid == geteuid().as_raw() {
-        true => {
-            "its file system has no leases, so nobody can tell who has it open: use mode `view`"
-                .into()
-        }
+        true => "its file system has no leases, so open files cannot be detected: use mode `view`"
+            .into(),
         false => format!(
             "it belongs to user {}: only its owner and root can move it; use mode `view`",
             stat.stx_uid
@@ -292,7 +293,7 @@ fn is_open_to_others(directory: &Path) -> bool {
     })
 }
 
-/// What the data of a file take, rounded up to whole pages; its holes take nothing.
+/// Returns the space for the data of a file, rounded up to whole pages. Holes need no space.
 fn data_bytes(file: &OwnedFd, stat: &Statx) -> u64 {
     const PAGE_BYTES: u64 = 4096;
     let whole = |bytes: u64| bytes.next_multiple_of(PAGE_BYTES);

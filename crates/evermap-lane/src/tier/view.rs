@@ -1,7 +1,7 @@
-//! A view: copies over the paths of their files, for one process and what it starts.
+//! View: copies mounted over the paths of their files, for one process and its children.
 //!
-//! Nothing outside that process changes, and all of it ends with the process: there is nothing to undo. The copies are mounted read-only; whoever
-//! writes gets `EROFS`.
+//! Nothing changes outside that process, and the mounts end with it, so there is nothing to undo.
+//! The copies are mounted read-only; a write fails with `EROFS`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,46 +17,47 @@ use super::identity::{Identity, check_unchanged};
 use super::path_text;
 use crate::sys::namespace::{own_mounts, own_users_and_mounts};
 
-/// A copy, and the file that it is shown instead of.
+/// Copy, and the file that it is shown instead of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shown {
-    /// The file, by its path without links.
+    /// The file, by its path without symbolic links.
     #[serde(with = "path_text")]
     pub original: PathBuf,
     /// The copy on the tier.
     #[serde(with = "path_text")]
     pub copy: PathBuf,
-    /// The state of the file that the copy was made of.
+    /// Identity of the file when it was copied.
     pub identity: Identity,
 }
 
-/// Copies to be shown instead of their files. It can be sent to the process that enters it, as JSON.
+/// Copies to show instead of their files. Serialized as JSON to send it to the process that enters
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct View {
-    /// In the order in which they are shown.
+    /// In mount order.
     pub shown: Vec<Shown>,
 }
 
 impl View {
-    /// Whether there is nothing to show.
+    /// Returns true if there is nothing to show.
     pub fn is_empty(&self) -> bool {
         self.shown.is_empty()
     }
 
-    /// This thread sees the copies instead of their files from now on, and so does all that it starts; nobody else. Called in
-    /// the process that is to become the program, before it is.
+    /// Mounts the copies over their files, for this thread and all its later children only. Call it
+    /// in the process that will execute the program, before the `exec`.
     ///
-    /// Needs no right: root makes mounts of its own, anybody else users of its own with them, in which this user is the same one and has no
-    /// more rights. Mounts that others make or take away outside are seen as before. Cost: about six system calls and three
-    /// a file.
-    ///
+    /// Needs no privilege: root creates a mount namespace; other users create a user namespace with
+    /// it, in which the user keeps the same id and gains no privileges. Mounts and unmounts outside
+    /// remain visible. Takes about six system calls, and three for each file.
     /// # Errors
     ///
-    /// [`Error::NoNamespace`] where the system does not allow it, and to a process with several threads that is not root: nothing has
-    /// changed then. [`Error::Changed`] when a file is not what its copy was made of, found before anything is done; [`Error::Io`]. After any
-    /// error the process may see some copies and not others, and should end.
+    /// [`Error::NoNamespace`] if the system does not allow it, or if the process has several
+    /// threads and is not root; nothing has changed then. [`Error::Changed`] if a file is not the
+    /// version that was copied, detected before any change. [`Error::Io`]. After an error the
+    /// process may see only some of the copies, and should end.
     pub fn enter(&self) -> Result<()> {
         for shown in &self.shown {
             check_unchanged(&shown.original, &shown.identity)?;
@@ -65,19 +66,19 @@ impl View {
             return Ok(());
         }
         make_own_mounts()?;
-        // What happens here is not seen outside; what happens outside is seen here, or a disk that is unmounted there would be kept busy by
-        // the program.
+        // Mounts made here are not visible outside, but mounts made outside are visible here.
+        // Without the latter, this program would keep a disk busy that is unmounted outside.
         mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)
-            .map_err(Error::io("keep to this process the mounts below", "/"))?;
+            .map_err(Error::io("make mounts private below", "/"))?;
         self.shown.iter().try_for_each(|shown| show(&shown.copy, &shown.original))
     }
 }
 
-/// Lays a copy over a file, read-only.
+/// Mounts a copy over a file, read-only.
 fn show(copy: &Path, original: &Path) -> Result<()> {
-    mount_bind(copy, original).map_err(Error::io("show the copy of", original))?;
-    // What a mount refuses stays refused: within users of one's own the kernel insists on that.
-    let flags = statvfs(original).map_err(Error::io("look at the copy of", original))?.f_flag;
+    mount_bind(copy, original).map_err(Error::io("mount the copy over", original))?;
+    // Keep the restrictions of the mount. In a user namespace the kernel requires it.
+    let flags = statvfs(original).map_err(Error::io("inspect the copy of", original))?.f_flag;
     let kept = [
         (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
         (StatVfsMountFlags::NODEV, MountFlags::NODEV),
@@ -85,7 +86,7 @@ fn show(copy: &Path, original: &Path) -> Result<()> {
     ];
     let kept = kept.into_iter().filter(|(has, _)| flags.contains(*has));
     let flags = kept.fold(MountFlags::BIND | MountFlags::RDONLY, |all, (_, flag)| all | flag);
-    mount_remount(original, flags, c"").map_err(Error::io("protect the copy of", original))
+    mount_remount(original, flags, c"").map_err(Error::io("make read-only the copy of", original))
 }
 
 fn make_own_mounts() -> Result<()> {
@@ -96,7 +97,7 @@ fn make_own_mounts() -> Result<()> {
     }
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     own_users_and_mounts().map_err(|errno| Error::NoNamespace { why: why_no_users(errno) })?;
-    // Without this nobody but root may map a group.
+    // Without this, only root may map a group.
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/uid_map", &format!("{user} {user} 1"))?;
     write("/proc/self/gid_map", &format!("{group} {group} 1"))
@@ -104,18 +105,18 @@ fn make_own_mounts() -> Result<()> {
 
 fn write(path: &str, text: &str) -> Result<()> {
     fs::write(path, text).map_err(|error| Error::NoNamespace {
-        why: format!("{path} cannot be written ({error}); see whether /proc is mounted there"),
+        why: format!("cannot write {path} ({error}); check that /proc is mounted"),
     })
 }
 
 fn why_no_users(errno: Errno) -> String {
     match errno {
-        Errno::INVAL => "it has several threads: enter the view before any is started".into(),
-        Errno::NOSPC | Errno::USERS => "there are as many user namespaces as may be: raise `user.max_user_namespaces` with sysctl".into(),
-        Errno::PERM | Errno::ACCESS => "user namespaces are not for this user: have `kernel.unprivileged_userns_clone` \
-             or `kernel.apparmor_restrict_unprivileged_userns` changed, or do it as root"
+        Errno::INVAL => "the process has several threads: enter the view before starting threads".into(),
+        Errno::NOSPC | Errno::USERS => "the limit of user namespaces is reached: raise `user.max_user_namespaces` with sysctl".into(),
+        Errno::PERM | Errno::ACCESS => "user namespaces are not allowed for this user: change `kernel.unprivileged_userns_clone` \
+             or `kernel.apparmor_restrict_unprivileged_userns`, or run as root"
             .into(),
-        Errno::NOSYS => "the kernel is built without user namespaces: do it as root".into(),
+        Errno::NOSYS => "the kernel is built without user namespaces: run as root".into(),
         errno => errno.to_string(),
     }
 }

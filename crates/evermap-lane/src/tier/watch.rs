@@ -1,4 +1,4 @@
-//! What whoever moves files can see of it, and how it is stopped.
+//! Callbacks and cancellation for file moves.
 
 use std::fmt;
 use std::path::Path;
@@ -8,77 +8,78 @@ use std::time::{Duration, Instant};
 
 use super::error::{Error, Result};
 
-/// How often it is asked whether to go on.
+/// Interval between checks for cancellation.
 pub(super) const TICK: Duration = Duration::from_millis(20);
-/// How long another process that is at the same file is waited for, unless said.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Default wait for another process that holds the same file.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
 
-/// How far a file is: its bytes are copied once and read twice, and all three count.
+/// Progress of one file. The bytes are copied once and read twice; all three passes count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// So many are done.
+    /// Bytes done.
     pub done_bytes: u64,
-    /// Of so many.
+    /// Total bytes.
     pub total_bytes: u64,
 }
 
-/// What has just been done, and is durable as far as it has to be, on the way of a file to the tier or back.
+/// Steps of a switch, each reported when it is complete and as durable as it has to be.
 ///
-/// Whoever is killed after any of them has lost nothing: `docs/lane.md`, section 7, says what is left and what becomes of it.
+/// A kill after any step loses nothing. Section 7 of `docs/lane.md` lists the state after each step
+/// and its recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Step {
-    /// Going: it is in the journal that the file is to go.
+    /// Placing: the journal records the intended move.
     Recorded,
-    /// Going: nobody else has it open.
+    /// Placing: no other process has the file open.
     Leased,
-    /// Going: a copy is on the tier, under its working name.
+    /// Placing: a copy is on the tier, under a temporary name.
     Copied,
-    /// Going: the copy was read back, and the file is what it was.
+    /// Placing: the copy was read back and matches the file, which is unchanged.
     Hashed,
-    /// Going: the copy has its name.
+    /// Placing: the copy has its final name.
     Named,
-    /// Going: it is in the journal what the copy is.
+    /// Placing: the journal records the identity and hash of the copy.
     Vouched,
-    /// Going: a link to the copy is beside the file.
+    /// Placing: a link to the copy is next to the file.
     Linked,
-    /// Going: nobody else has the file open, and it is what it was.
+    /// Placing: no other process has the file open, and it is unchanged.
     Closed,
-    /// Going: link and file have exchanged their names.
+    /// Placing: link and file have exchanged their names.
     Exchanged,
-    /// Going: durably.
+    /// Placing: the exchange is durable.
     Flushed,
-    /// Going: it is in the journal that it is there.
+    /// Placing: the journal records that the file is placed.
     Placed,
-    /// Back: it is in the journal that it is to come back, and how.
+    /// Back: the journal records that the file is to return, and how.
     Returning,
-    /// Back: nobody else has the copy open.
+    /// Back: no other process has the copy open.
     BackLeased,
-    /// Back, if the copy was written to: it is beside the path.
+    /// Back, by copying: the contents are next to the path.
     BackCopied,
-    /// Back, if the copy was written to: it was read back, and is in the journal.
+    /// Back, by copying: the contents were read back, and the journal records their identity.
     BackVouched,
     /// Back: the path leads to the file again.
     BackExchanged,
-    /// Back: durably.
+    /// Back: the exchange is durable.
     BackFlushed,
-    /// Back: the link is gone, and an original that has been replaced.
+    /// Back: the link is removed, and the original if the copy replaced it.
     Unlinked,
-    /// Back: the copy is gone.
+    /// Back: the copy is removed.
     CopyRemoved,
-    /// Back: the journal has nothing of it any more.
+    /// Back: the journal no longer has the file.
     Returned,
-    /// The original is to be dropped: it is in the journal.
+    /// Commit: the journal records that the original is to be dropped.
     Dropping,
-    /// It is gone.
+    /// Commit: the original is removed.
     Dropped,
-    /// It is in the journal that it is.
+    /// Commit: the journal records the removal.
     Committed,
 }
 
 impl Step {
-    /// All of a file's way to the tier, in order.
-    pub const GOING: [Self; 11] = [
+    /// All steps of placing a file, in order.
+    pub const PLACE: [Self; 11] = [
         Self::Recorded,
         Self::Leased,
         Self::Copied,
@@ -91,7 +92,8 @@ impl Step {
         Self::Flushed,
         Self::Placed,
     ];
-    /// All of its way back, in order; without [`Self::BackCopied`] and [`Self::BackVouched`] where the original only takes its place again.
+    /// All steps back, in order. [`Self::BackCopied`] and [`Self::BackVouched`] are skipped if the
+    /// original takes its place again.
     pub const BACK: [Self; 9] = [
         Self::Returning,
         Self::BackLeased,
@@ -103,25 +105,31 @@ impl Step {
         Self::CopyRemoved,
         Self::Returned,
     ];
-    /// All of dropping the original, in order.
+    /// All steps of dropping the original, in order.
     pub const COMMIT: [Self; 3] = [Self::Dropping, Self::Dropped, Self::Committed];
 }
 
 type OnProgress = dyn Fn(&Path, Progress) + Send + Sync;
 type OnStep = dyn Fn(&Path, Step) + Send + Sync;
 
-/// Looks on while files are moved, and can stop it. The default sees nothing and never stops.
+/// Callbacks, cancellation and timeout for file moves. The default has no callbacks and is never
+/// cancelled.
 #[derive(Clone)]
 pub struct Watch {
     cancelled: Arc<AtomicBool>,
     on_progress: Option<Arc<OnProgress>>,
     on_step: Option<Arc<OnStep>>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Default for Watch {
     fn default() -> Self {
-        Self { cancelled: Arc::default(), on_progress: None, on_step: None, patience: PATIENCE }
+        Self {
+            cancelled: Arc::default(),
+            on_progress: None,
+            on_step: None,
+            timeout: TIMEOUT_DEFAULT,
+        }
     }
 }
 
@@ -132,31 +140,35 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Set to true, by another thread or a signal handler, it ends what is going on with [`Error::Cancelled`], soon, and puts things back.
+    /// Sets a flag that cancels the operation when it becomes true. The operation soon ends with
+    /// [`Error::Cancelled`] and undoes what it began. Another thread or a signal handler may set
+    /// the flag.
     #[must_use]
     pub fn cancelled_by(mut self, cancelled: Arc<AtomicBool>) -> Self {
         self.cancelled = cancelled;
         self
     }
 
-    /// Called with the file and how far it is, about 50 times a second, from a thread of its own.
+    /// Sets a callback for the file and its progress. A separate thread calls it about 50 times a
+    /// second.
     #[must_use]
     pub fn on_progress(mut self, call: impl Fn(&Path, Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(Arc::new(call));
         self
     }
 
-    /// Called after each step of a switch with the file's path.
+    /// Sets a callback for the file's path and each completed step of a switch.
     #[must_use]
     pub fn on_step(mut self, call: impl Fn(&Path, Step) + Send + Sync + 'static) -> Self {
         self.on_step = Some(Arc::new(call));
         self
     }
 
-    /// How long another process that is at the same file is waited for; ten minutes, unless said. Then it is [`Error::Busy`].
+    /// Sets how long to wait for another process that holds the same file (default: ten minutes).
+    /// After that, the operation fails with [`Error::Busy`].
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -180,7 +192,8 @@ impl Watch {
         }
     }
 
-    /// Tries until it is there, it is cancelled, or patience is over.
+    /// Repeats `attempt` until it returns a value, the operation is cancelled, or the timeout
+    /// passes.
     pub(super) fn until<T>(
         &self,
         path: &Path,
@@ -192,7 +205,7 @@ impl Watch {
                 return Ok(there);
             }
             self.check(path)?;
-            if begin.elapsed() >= self.patience {
+            if begin.elapsed() >= self.timeout {
                 return Err(Error::Busy { path: path.into() });
             }
             std::thread::sleep(TICK);

@@ -1,18 +1,19 @@
-//! A set of numbers as ranges: how much of a file has been touched, at a cost that does not grow with the ranges' lengths.
+//! Set of numbers stored as ranges: records which parts of a file were touched. The cost does not
+//! depend on the lengths of the ranges.
 
 use std::collections::BTreeMap;
 
-/// Ranges that neither overlap nor touch.
+/// Set of ranges that neither overlap nor touch.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
-    /// Begin to end.
+    /// Maps the begin of each range to its end.
     ranges: BTreeMap<u64, u64>,
     total: u64,
 }
 
 impl Ranges {
-    /// Adds all from `begin` to before `end`; how many of them were not there. Each range that was ever added is merged away at most once:
-    /// the cost is logarithmic, amortised.
+    /// Adds all numbers from `begin` to before `end`. Returns how many of them were new. Each added
+    /// range is merged into another at most once, so the amortized cost is logarithmic.
     pub fn add(&mut self, mut begin: u64, mut end: u64) -> u64 {
         if begin >= end {
             return 0;
@@ -33,7 +34,7 @@ impl Ranges {
         self.total - before
     }
 
-    /// How many numbers are in it.
+    /// Returns the count of numbers in the set.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -49,7 +50,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_count_as_a_set_does(added in prop::collection::vec((0..200_u64, 0..40_u64), 0..60)) {
+        fn ranges_count_like_a_set(added in prop::collection::vec((0..200_u64, 0..40_u64), 0..60)) {
             let mut ranges = Ranges::default();
             let mut set = BTreeSet::new();
             for (begin, length) in added {
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_any_length_cost_the_same() {
+    fn growing_ranges_merge_into_one() {
         let mut ranges = Ranges::default();
         for n in 0..1_000 {
             ranges.add(n, u64::MAX - n);

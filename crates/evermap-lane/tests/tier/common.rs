@@ -1,4 +1,4 @@
-//! Files, tiers, and a word to whoever watches where something cannot be tried.
+//! Fixtures: files, tiers, helper processes, and messages about skipped tests.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,10 +9,10 @@ use std::process::Command;
 use evermap_lane::Placement;
 use evermap_lane::tier::{Applied, Plan, Request, Watch, place};
 
-/// The user that may do nothing.
+/// User id of `nobody`, which has no privileges.
 pub const NOBODY: u32 = 65534;
 
-/// Says why something is not tried here.
+/// Reports why a test is skipped.
 pub fn skip(why: impl std::fmt::Display) {
     eprintln!("skipped: {why}");
 }
@@ -21,21 +21,22 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A directory on a disk that every user may look into.
+/// Creates a directory that every user can read.
 pub fn directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     directory
 }
 
-/// A tier in memory; none, with a word, where there is no other file system than that of the files.
+/// Creates a tier in memory. Reports a skip and returns `None` if it is on the same file system as
+/// the files.
 pub fn memory() -> Option<tempfile::TempDir> {
     use std::os::unix::fs::MetadataExt;
     let tier = tempfile::tempdir_in("/dev/shm").ok();
     let device = |path: &Path| fs::metadata(path).unwrap().dev();
     let tier = tier.filter(|tier| device(tier.path()) != device(directory().path()));
     if tier.is_none() {
-        skip("/dev/shm is no file system of its own");
+        skip("/dev/shm is not a separate file system");
     }
     tier
 }
@@ -54,7 +55,7 @@ pub fn plan(tier: &Path, mode: Placement, files: &[&Path]) -> Plan {
     Plan::make(&request(tier, mode, files)).unwrap()
 }
 
-/// Copies for a view; all of them.
+/// Creates view copies of all files.
 pub fn viewed(tier: &Path, files: &[&Path]) -> Applied {
     let plan = plan(tier, Placement::View, files);
     assert!(plan.skipped.is_empty(), "{:?}", plan.skipped);
@@ -63,7 +64,7 @@ pub fn viewed(tier: &Path, files: &[&Path]) -> Applied {
     applied
 }
 
-/// All files below a directory.
+/// Returns all files below a directory.
 pub fn files_below(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut due = vec![directory.to_path_buf()];
@@ -76,12 +77,13 @@ pub fn files_below(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Mounts of its own for this thread, and what it starts: they are gone with it, whatever happens.
+/// Gives this thread and its children a private mount namespace, which ends with them. Reports a
+/// skip and returns false without root.
 pub fn has_own_mounts() -> bool {
-    // SAFETY: changes what this thread sees of mounts, and nothing else.
+    // SAFETY: `unshare` accesses no memory; it changes the mount namespace of this thread only.
     let unshared = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
     if !unshared {
-        skip("mounts take root");
+        skip("mounting needs root");
         return false;
     }
     use rustix::mount::{MountPropagationFlags, mount_change};
@@ -89,8 +91,8 @@ pub fn has_own_mounts() -> bool {
     true
 }
 
-/// Whether this is an act that was started, and not just a run of all ignored tests.
-pub fn is_started() -> bool {
+/// Returns true in a helper process, and false in a run of all ignored tests.
+pub fn is_helper() -> bool {
     std::env::var_os("EVERMAP_ACT").is_some()
 }
 
@@ -98,8 +100,8 @@ pub fn argument(name: &str) -> PathBuf {
     std::env::var_os(name).map(PathBuf::from).unwrap_or_else(|| panic!("{name} is given"))
 }
 
-/// One of this program's ignored tests as a program of nobody, who can reach it.
-pub fn act_of_nobody(name: &str, arguments: &[(&str, &Path)]) {
+/// Runs an ignored test of this program as user `nobody`, from a copy that this user can reach.
+pub fn run_as_nobody(name: &str, arguments: &[(&str, &Path)]) {
     let place = directory();
     let program = place.path().join("program");
     crate::programs::copy_program(&std::env::current_exe().unwrap(), &program);
@@ -107,7 +109,7 @@ pub fn act_of_nobody(name: &str, arguments: &[(&str, &Path)]) {
     command.args([name, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env("EVERMAP_ACT", name).envs(arguments.iter().copied()).current_dir("/");
     let output = command.uid(NOBODY).gid(NOBODY).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name}: {said}{}", String::from_utf8_lossy(&output.stdout));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{name} was not run");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {stderr}{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{name} did not run");
 }

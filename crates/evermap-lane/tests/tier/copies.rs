@@ -1,4 +1,4 @@
-//! Copies for views: current, made once, gone when they are of no use.
+//! Copies for views: created once, reused while current, and removed when stale.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ use evermap_lane::tier::{
 };
 
 use crate::common::{
-    argument, directory, files_below, has_own_mounts, is_started, memory, pattern, plan, request,
+    argument, directory, files_below, has_own_mounts, is_helper, memory, pattern, plan, request,
     viewed,
 };
 
@@ -33,14 +33,14 @@ fn a_current_copy_is_used_again_and_a_stale_one_is_replaced() {
     assert_eq!(fs::metadata(&second.placed[0].copy).unwrap().ino(), inode);
     assert_eq!(placed_path(tier.path(), &file), Some(second.placed[0].copy.clone()));
     fs::write(&file, "changed").unwrap();
-    assert_eq!(placed_path(tier.path(), &file), None, "it is of what the file was");
+    assert_eq!(placed_path(tier.path(), &file), None, "the copy is of the earlier version");
     let third = viewed(tier.path(), &[&file]);
     assert!(!third.placed[0].was_there);
     assert_eq!(fs::read(&third.placed[0].copy).unwrap(), b"changed");
 }
 
 #[test]
-fn taken_back_nothing_is_left_on_the_tier() {
+fn taking_a_view_back_leaves_nothing_on_the_tier() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let file = files.path().join("file");
     fs::write(&file, "contents").unwrap();
@@ -55,7 +55,7 @@ fn taken_back_nothing_is_left_on_the_tier() {
 }
 
 #[test]
-fn what_is_of_no_use_any_more_is_swept_away() {
+fn sweep_removes_stale_copies() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let paths = ["same", "changed", "removed"].map(|name| files.path().join(name));
     for path in &paths {
@@ -74,7 +74,7 @@ fn what_is_of_no_use_any_more_is_swept_away() {
 }
 
 #[test]
-fn a_copy_that_somebody_wrote_to_is_damaged_and_made_anew() {
+fn a_modified_copy_is_damaged_and_replaced() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let file = files.path().join("file");
     fs::write(&file, "contents").unwrap();
@@ -89,7 +89,7 @@ fn a_copy_that_somebody_wrote_to_is_damaged_and_made_anew() {
 }
 
 #[test]
-fn several_that_place_one_file_at_once_make_one_copy() {
+fn concurrent_placements_of_one_file_make_one_copy() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let file = files.path().join("file");
     fs::write(&file, pattern(8 << 20)).unwrap();
@@ -121,7 +121,7 @@ fn a_file_that_changes_while_it_is_copied_is_not_placed() {
 }
 
 #[test]
-fn cancelled_nothing_is_left() {
+fn a_cancelled_placement_leaves_nothing() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let file = files.path().join("file");
     fs::write(&file, pattern(4 << 20)).unwrap();
@@ -137,19 +137,19 @@ fn cancelled_nothing_is_left() {
 }
 
 #[test]
-fn what_a_killed_one_has_left_is_removed_by_the_next() {
+fn the_next_placement_removes_what_a_killed_one_left() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let file = files.path().join("file");
     fs::write(&file, pattern(32 << 20)).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["copies::act_of_copying", "--exact", "--ignored", "--nocapture"])
+        .args(["copies::helper_that_copies", "--exact", "--ignored", "--nocapture"])
         .envs([("EVERMAP_ACT", Path::new("copy")), ("FILE", &file), ("TIER", tier.path())])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     assert!(!child.wait().unwrap().success(), "it was killed");
-    // As if more had been left than this kernel leaves.
+    // Simulates remains that this kernel does not leave.
     for name in ["stage", ".stage.evermap-01234567", "record.new"] {
         let slot = fs::read_dir(tier.path()).unwrap().next().unwrap().unwrap().path();
         let slot = fs::read_dir(slot).unwrap().next().unwrap().unwrap().path();
@@ -161,15 +161,15 @@ fn what_a_killed_one_has_left_is_removed_by_the_next() {
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_of_copying() {
-    if !is_started() {
+#[ignore = "a helper process that another test starts"]
+fn helper_that_copies() {
+    if !is_helper() {
         return;
     }
     let (file, tier) = (argument("FILE"), argument("TIER"));
     let watch = Watch::default().on_progress(|_, progress| {
         if progress.done_bytes > 0 {
-            // SAFETY: ends this process.
+            // SAFETY: `raise` accesses no memory; SIGKILL ends this process.
             unsafe { libc::raise(libc::SIGKILL) };
         }
     });
@@ -177,7 +177,7 @@ fn act_of_copying() {
 }
 
 #[test]
-fn links_are_followed_and_hard_links_and_holes_are_no_matter() {
+fn a_view_follows_links_and_allows_hard_links_and_holes() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let [file, hard, soft] = ["file", "hard", "soft"].map(|name| files.path().join(name));
     let opened = fs::File::create(&file).unwrap();
@@ -196,7 +196,7 @@ fn links_are_followed_and_hard_links_and_holes_are_no_matter() {
 }
 
 #[test]
-fn a_tier_that_fills_while_it_is_copied_to_is_said_and_left_as_it_was() {
+fn a_tier_that_fills_up_is_reported_and_the_file_is_not_placed() {
     if !has_own_mounts() {
         return;
     }
@@ -215,7 +215,7 @@ fn a_tier_that_fills_while_it_is_copied_to_is_said_and_left_as_it_was() {
     ))
     .unwrap();
     assert_eq!(plan.files.len(), 3);
-    // Somebody else takes the room.
+    // Another file takes the free space.
     fs::write(tier.path().join("other"), pattern(5 << 20)).unwrap();
     let applied = place(&plan, None, &Watch::default()).unwrap();
     let [(path, error)] = applied.failed.as_slice() else { panic!("{applied:?}") };
@@ -224,20 +224,20 @@ fn a_tier_that_fills_while_it_is_copied_to_is_said_and_left_as_it_was() {
         matches!(error, Error::TierFull { needed_bytes, .. } if *needed_bytes >= 4 << 20),
         "{error}"
     );
-    assert_eq!(applied.placed.len(), 2, "the others are there");
+    assert_eq!(applied.placed.len(), 2, "the other files are placed");
     assert_eq!(files_below(tier.path()).len(), 5, "{:?}", files_below(tier.path()));
     rustix::mount::unmount(tier.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
 }
 
 #[test]
-fn whoever_holds_a_slot_for_too_long_is_not_waited_for() {
+fn waiting_for_a_held_slot_times_out() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let file = files.path().join("file");
     fs::write(&file, "contents").unwrap();
     let copy = viewed(tier.path(), &[&file]).placed[0].copy.clone();
     let slot = fs::File::open(copy.parent().unwrap()).unwrap();
     rustix::fs::flock(&slot, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let watch = Watch::default().patience(Duration::from_millis(100));
+    let watch = Watch::default().timeout(Duration::from_millis(100));
     let begin = Instant::now();
     let applied = place(&plan(tier.path(), Placement::View, &[&file]), None, &watch).unwrap();
     assert!(matches!(applied.failed.as_slice(), [(_, Error::Busy { .. })]), "{applied:?}");

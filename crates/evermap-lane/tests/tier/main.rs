@@ -1,6 +1,6 @@
-//! The tier: what is placed, what a program in a view sees, and what is left.
+//! Integration tests of the tier: plans, views, switched files, and cleanup.
 //!
-//! What needs another user is an *act*: an ignored test that another one starts as a program.
+//! A test that needs another user starts an ignored test of this program as a helper process.
 #![allow(clippy::unwrap_used)]
 
 mod common;

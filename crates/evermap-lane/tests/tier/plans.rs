@@ -1,4 +1,4 @@
-//! What is planned, in which order, and why the rest is not.
+//! Plans: which files are selected, in which order, and why others are skipped.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -6,38 +6,38 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use evermap_lane::Placement;
-use evermap_lane::tier::{Error, Journal, Plan, Request, Unsuitable, Watch, Why, place};
+use evermap_lane::tier::{Error, Journal, Plan, Request, SkipReason, Unsuitable, Watch, place};
 
 use crate::common::{
-    act_of_nobody, argument, directory, is_root, is_started, memory, plan, request, skip,
+    argument, directory, is_helper, is_root, memory, plan, request, run_as_nobody, skip,
 };
 
-fn why(tier: &Path, mode: Placement, file: &Path) -> Unsuitable {
+fn refusal(tier: &Path, mode: Placement, file: &Path) -> Unsuitable {
     let plan = plan(tier, mode, &[file]);
     assert!(plan.files.is_empty(), "{plan:?}");
     match plan.skipped.as_slice() {
         [skipped] => match &skipped.why {
-            Why::Unsuitable(why) => why.clone(),
+            SkipReason::Unsuitable(why) => why.clone(),
             other => panic!("{other}"),
         },
         other => panic!("{}: {other:?}", file.display()),
     }
 }
 
-fn is_fit(tier: &Path, mode: Placement, file: &Path) {
+fn assert_placeable(tier: &Path, mode: Placement, file: &Path) {
     let plan = plan(tier, mode, &[file]);
     assert!(plan.files.len() == 1 && plan.skipped.is_empty(), "{plan:?}");
 }
 
 #[test]
-fn what_cannot_be_placed_is_said_with_its_cause() {
+fn files_that_cannot_be_placed_are_skipped_with_the_reason() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let at = |name: &str| files.path().join(name);
     for mode in [Placement::View, Placement::Switch] {
-        assert_eq!(why(tier.path(), mode, files.path()), Unsuitable::Directory);
+        assert_eq!(refusal(tier.path(), mode, files.path()), Unsuitable::Directory);
         fs::write(at("empty"), "").unwrap();
-        assert_eq!(why(tier.path(), mode, &at("empty")), Unsuitable::Empty);
-        assert_eq!(why(tier.path(), mode, Path::new("/dev/null")), Unsuitable::Special);
+        assert_eq!(refusal(tier.path(), mode, &at("empty")), Unsuitable::Empty);
+        assert_eq!(refusal(tier.path(), mode, Path::new("/dev/null")), Unsuitable::Special);
         let _ = rustix::fs::mknodat(
             rustix::fs::CWD,
             at("fifo"),
@@ -45,44 +45,50 @@ fn what_cannot_be_placed_is_said_with_its_cause() {
             rustix::fs::Mode::RUSR,
             0,
         );
-        assert_eq!(why(tier.path(), mode, &at("fifo")), Unsuitable::Special);
+        assert_eq!(refusal(tier.path(), mode, &at("fifo")), Unsuitable::Special);
         fs::write(tier.path().join("there"), "x").unwrap();
-        assert_eq!(why(tier.path(), mode, &tier.path().join("there")), Unsuitable::OnTier);
+        assert_eq!(refusal(tier.path(), mode, &tier.path().join("there")), Unsuitable::OnTier);
         fs::write(at("set-id"), "x").unwrap();
         fs::set_permissions(at("set-id"), fs::Permissions::from_mode(0o4755)).unwrap();
-        assert_eq!(why(tier.path(), mode, &at("set-id")), Unsuitable::SetId);
+        assert_eq!(refusal(tier.path(), mode, &at("set-id")), Unsuitable::SetId);
         let _ = symlink("nowhere", at("dangling"));
-        assert!(matches!(why(tier.path(), mode, &at("dangling")), Unsuitable::NotPermitted { .. }));
+        assert!(matches!(
+            refusal(tier.path(), mode, &at("dangling")),
+            Unsuitable::NotPermitted { .. }
+        ));
     }
 }
 
 #[test]
-fn what_moves_has_one_name_and_room_for_another_beside_it() {
+fn a_file_to_switch_needs_one_name_and_a_free_name_next_to_it() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let at = |name: &str| files.path().join(name);
     fs::write(at("file"), "x").unwrap();
-    is_fit(tier.path(), Placement::Switch, &at("file"));
+    assert_placeable(tier.path(), Placement::Switch, &at("file"));
     fs::hard_link(at("file"), at("second")).unwrap();
     assert_eq!(
-        why(tier.path(), Placement::Switch, &at("file")),
+        refusal(tier.path(), Placement::Switch, &at("file")),
         Unsuitable::HardLinks { links: 2 }
     );
-    is_fit(tier.path(), Placement::View, &at("file"));
+    assert_placeable(tier.path(), Placement::View, &at("file"));
     fs::remove_file(at("second")).unwrap();
     let taken = fs::canonicalize(files.path()).unwrap().join(".file.lane-orig");
     fs::write(&taken, "mine").unwrap();
     assert_eq!(
-        why(tier.path(), Placement::Switch, &at("file")),
+        refusal(tier.path(), Placement::Switch, &at("file")),
         Unsuitable::NameTaken { name: taken }
     );
     let long = at(&"n".repeat(255));
     fs::write(&long, "x").unwrap();
-    assert!(matches!(why(tier.path(), Placement::Switch, &long), Unsuitable::NameTooLong { .. }));
-    is_fit(tier.path(), Placement::View, &long);
+    assert!(matches!(
+        refusal(tier.path(), Placement::Switch, &long),
+        Unsuitable::NameTooLong { .. }
+    ));
+    assert_placeable(tier.path(), Placement::View, &long);
 }
 
 #[test]
-fn nothing_is_switched_to_memory() {
+fn no_file_is_switched_to_memory() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let file = files.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -95,7 +101,7 @@ fn nothing_is_switched_to_memory() {
 }
 
 #[test]
-fn whoever_has_a_file_open_is_named() {
+fn processes_with_an_open_file_are_named() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let file = files.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -109,17 +115,17 @@ fn whoever_has_a_file_open_is_named() {
         child.wait().unwrap();
         let is_named = |plan: &Plan| {
             plan.skipped.iter().any(|skipped| {
-                matches!(&skipped.why, Why::Unsuitable(Unsuitable::Open { by }) if by.iter().any(|by| by.process == child.id() && by.writes == writes))
+                matches!(&skipped.why, SkipReason::Unsuitable(Unsuitable::Open { by }) if by.iter().any(|by| by.process == child.id() && by.writes == writes))
             })
         };
         assert!(is_named(&switched), "{switched:?}");
-        assert_eq!(is_named(&viewed), writes, "readers are in nobody's way: {viewed:?}");
+        assert_eq!(is_named(&viewed), writes, "readers do not prevent a view: {viewed:?}");
     }
-    is_fit(tier.path(), Placement::Switch, &file);
+    assert_placeable(tier.path(), Placement::Switch, &file);
 }
 
 #[test]
-fn files_go_as_they_are_named_unless_what_was_read_of_them_says_otherwise() {
+fn files_are_ordered_as_named_or_by_bytes_read() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let at = |name: &str| fs::canonicalize(files.path()).unwrap().join(name);
     for (name, bytes) in [("a.mkv", 400_000), ("b.mkv", 8_000), ("c.idx", 4_000)] {
@@ -139,11 +145,11 @@ fn files_go_as_they_are_named_unless_what_was_read_of_them_says_otherwise() {
     assert_eq!(names(&ranked), [at("b.mkv"), at("a.mkv"), at("c.idx")]);
     let tight = Plan::make(&Request { budget_bytes: Some(20 << 10), ..request }).unwrap();
     assert_eq!(names(&tight), [at("c.idx"), at("b.mkv")]);
-    assert!(matches!(tight.skipped[0].why, Why::OverBudget { .. }));
+    assert!(matches!(tight.skipped[0].why, SkipReason::OverBudget { .. }));
 }
 
 #[test]
-fn a_pattern_that_is_none_is_named() {
+fn an_invalid_pattern_is_named_in_the_error() {
     let Some(tier) = memory() else { return };
     let error =
         Plan::make(&request(tier.path(), Placement::View, &[Path::new("/a/***")])).unwrap_err();
@@ -151,16 +157,16 @@ fn a_pattern_that_is_none_is_named() {
 }
 
 #[test]
-fn a_path_stands_for_itself_whatever_is_in_its_name() {
+fn an_existing_path_matches_itself_even_with_pattern_characters() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let file = files.path().join("[1]*?.mkv");
     fs::write(&file, "x").unwrap();
     fs::write(files.path().join("1.mkv"), "x").unwrap();
-    is_fit(tier.path(), Placement::View, &file);
+    assert_placeable(tier.path(), Placement::View, &file);
 }
 
 #[test]
-fn an_unchangeable_file_is_copied_and_not_moved() {
+fn an_immutable_file_is_copied_and_not_switched() {
     let (files, Some(tier)) = (directory(), memory()) else { return };
     let file = files.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -169,19 +175,17 @@ fn an_unchangeable_file_is_copied_and_not_moved() {
         done.is_ok_and(|status| status.success())
     };
     if !set("+i") {
-        return skip(
-            "only root, with chattr and a file system that has it, makes a file unchangeable",
-        );
+        return skip("an immutable file needs root, chattr and support of the file system");
     }
     let switched = plan(tier.path(), Placement::Switch, &[&file]);
     let viewed = plan(tier.path(), Placement::View, &[&file]);
     assert!(set("-i"));
-    assert_eq!(switched.skipped[0].why, Why::Unsuitable(Unsuitable::Immutable));
+    assert_eq!(switched.skipped[0].why, SkipReason::Unsuitable(Unsuitable::Immutable));
     assert_eq!(viewed.files.len(), 1);
 }
 
 #[test]
-fn what_is_somebody_elses_or_in_a_closed_directory_is_not_moved() {
+fn files_of_another_user_or_in_a_closed_directory_are_not_switched() {
     if !is_root() {
         return skip("only root can become another user");
     }
@@ -196,23 +200,23 @@ fn what_is_somebody_elses_or_in_a_closed_directory_is_not_moved() {
     fs::write(closed.join("secret"), "x").unwrap();
     fs::set_permissions(closed.join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(tier.path(), fs::Permissions::from_mode(0o1777)).unwrap();
-    act_of_nobody("plans::act_of_planning", &[("PLACE", files.path()), ("TIER", tier.path())]);
+    run_as_nobody("plans::helper_that_plans", &[("PLACE", files.path()), ("TIER", tier.path())]);
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_of_planning() {
-    if !is_started() {
+#[ignore = "a helper process that another test starts"]
+fn helper_that_plans() {
+    if !is_helper() {
         return;
     }
     let (place, tier) = (argument("PLACE"), argument("TIER"));
-    let refused = |file: &str, mode, words: &str| match why(&tier, mode, &place.join(file)) {
+    let refused = |file: &str, mode, words: &str| match refusal(&tier, mode, &place.join(file)) {
         Unsuitable::NotPermitted { what } => assert!(what.contains(words), "{what}"),
         other => panic!("{other}"),
     };
     refused("file", Placement::Switch, "cannot write to");
     refused("closed/own", Placement::Switch, "cannot write to");
     refused("closed/secret", Placement::View, "cannot read it");
-    is_fit(&tier, Placement::View, &place.join("file"));
-    is_fit(&tier, Placement::View, &place.join("closed/own"));
+    assert_placeable(&tier, Placement::View, &place.join("file"));
+    assert_placeable(&tier, Placement::View, &place.join("closed/own"));
 }

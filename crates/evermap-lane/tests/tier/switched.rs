@@ -1,4 +1,4 @@
-//! Files that move to another disk: a loop device with a file system of its own, which takes root.
+//! Files that are switched to another disk: a loop device with its own file system. Needs root.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,8 @@ use evermap_lane::tier::{
 
 use crate::common::{directory, files_below, has_own_mounts, pattern, plan, skip};
 
-/// A disk of so many bytes; none, with a word, where that cannot be had. Mounted for this thread only, and let go of with it.
+/// Creates and mounts a disk of `bytes`, for this thread only. Reports a skip and returns `None` if
+/// that is not possible.
 fn disk(bytes: u64, kind: &str, options: &[&str]) -> Option<tempfile::TempDir> {
     if !has_own_mounts() {
         return None;
@@ -26,7 +27,7 @@ fn disk(bytes: u64, kind: &str, options: &[&str]) -> Option<tempfile::TempDir> {
         skip(format_args!("no mkfs.{kind}"));
         return None;
     }
-    // The mount has the image's file open for as long as it is there.
+    // The mount keeps the image file open.
     if !run(Command::new("mount").args(["-o", "loop"]).arg(image.path()).arg(place.path())) {
         skip(format_args!("no loop devices, or no {kind} in this kernel"));
         return None;
@@ -34,8 +35,8 @@ fn disk(bytes: u64, kind: &str, options: &[&str]) -> Option<tempfile::TempDir> {
     Some(place)
 }
 
-/// What was mounted is let go of before its directory is removed.
-fn let_go(disk: &Path) {
+/// Unmounts the disk, so that its directory can be removed.
+fn unmount_disk(disk: &Path) {
     rustix::mount::unmount(disk, rustix::mount::UnmountFlags::DETACH).unwrap();
 }
 
@@ -53,7 +54,7 @@ fn a_file_moves_to_another_disk_and_back() {
     let watch = Watch::default();
     let applied = place(&plan, Some(&journal), &watch).unwrap();
     let [placed] = applied.placed.as_slice() else { panic!("{applied:?}") };
-    assert!(applied.view().is_empty(), "all see it");
+    assert!(applied.view().is_empty(), "all programs see the switched file");
     assert_eq!(fs::metadata(&file).unwrap().dev(), fs::metadata(disk.path()).unwrap().dev());
     assert!(fs::read(&file).unwrap() == pattern(10 << 20));
     assert_eq!(placed_path(disk.path(), &file), Some(placed.copy.clone()));
@@ -62,8 +63,8 @@ fn a_file_moves_to_another_disk_and_back() {
     assert_eq!(verify(Some(&journal), None, &watch).unwrap()[0].health, Health::Sound);
     let again =
         Plan::make(&crate::common::request(disk.path(), Placement::Switch, &[&file])).unwrap();
-    assert!(again.files.is_empty(), "it is there already");
-    // By another name that leads to it.
+    assert!(again.files.is_empty(), "the file is on the tier already");
+    // Use another name that leads to the file.
     let link = files.path().join("link");
     std::os::unix::fs::symlink("clip.mkv", &link).unwrap();
     commit(&journal, &link, &watch).unwrap();
@@ -77,11 +78,11 @@ fn a_file_moves_to_another_disk_and_back() {
     assert_eq!(rustix::fs::getxattr(&file, "user.kept", &mut value), Ok(5));
     assert!(fs::read(&file).unwrap() == pattern(10 << 20));
     assert!(journal.files().unwrap().is_empty());
-    let_go(disk.path());
+    unmount_disk(disk.path());
 }
 
 #[test]
-fn a_disk_that_fills_while_a_file_moves_leaves_it_where_it_is() {
+fn a_file_stays_in_place_if_the_tier_fills_up() {
     let Some(disk) = disk(16 << 20, "ext4", &["-q", "-F"]) else { return };
     let files = directory();
     let file = files.path().join("clip.mkv");
@@ -99,44 +100,44 @@ fn a_disk_that_fills_while_a_file_moves_leaves_it_where_it_is() {
     fs::remove_file(filler).unwrap();
     assert!(files_below(disk.path()).is_empty(), "{:?}", files_below(disk.path()));
     assert_eq!(fs::read_dir(files.path()).unwrap().count(), 2, "file and journal");
-    let_go(disk.path());
+    unmount_disk(disk.path());
 }
 
 #[test]
-fn an_attribute_that_the_tier_cannot_keep_keeps_the_file_where_it_is() {
-    // An attribute of 3,000 bytes, which blocks of 1 KiB have no room for.
+fn a_file_with_an_attribute_that_the_tier_cannot_store_is_not_switched() {
+    // The file system's blocks of 1 KiB have no space for an attribute of 3,000 bytes.
     let Some(disk) = disk(16 << 20, "ext4", &["-q", "-F", "-b", "1024"]) else { return };
     let files = directory();
     let file = files.path().join("clip.mkv");
     fs::write(&file, pattern(100_000)).unwrap();
     let value = pattern(3_000);
     if rustix::fs::setxattr(&file, "user.kept", &value, rustix::fs::XattrFlags::empty()).is_err() {
-        return skip("no attribute of 3,000 bytes where the files are");
+        return skip("the file system of the files does not store an attribute of 3,000 bytes");
     }
-    stays_for(disk.path(), &file, "user.kept");
-    // A view has its contents all the same, and it is said.
+    assert_not_switched(disk.path(), &file, "user.kept");
+    // A view still shows the contents, and reports the missing attribute.
     let shown = crate::common::viewed(disk.path(), &[&file]);
     let not_kept = shown.placed[0].not_kept.as_deref();
     assert!(not_kept.is_some_and(|what| what.contains("user.kept")), "{not_kept:?}");
-    let_go(disk.path());
+    unmount_disk(disk.path());
 }
 
 #[test]
-fn times_that_a_tier_rounds_without_a_word_keep_the_file_where_it_is() {
-    // Inodes of 128 bytes have room for seconds only.
+fn a_file_is_not_switched_to_a_tier_that_silently_rounds_times() {
+    // Inodes of 128 bytes store whole seconds only.
     let Some(disk) = disk(16 << 20, "ext4", &["-q", "-F", "-I", "128"]) else { return };
     let files = directory();
     let file = files.path().join("clip.mkv");
     fs::write(&file, pattern(100_000)).unwrap();
     let then = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(1_234_567_891_234_567_891);
     fs::File::open(&file).unwrap().set_modified(then).unwrap();
-    stays_for(disk.path(), &file, "time of change");
-    let_go(disk.path());
+    assert_not_switched(disk.path(), &file, "time of change");
+    unmount_disk(disk.path());
 }
 
 #[test]
-fn what_a_tier_drops_without_a_word_keeps_the_file_where_it_is() {
-    // This one rounds times to two seconds, and all of its files have one owner and one mode.
+fn a_file_is_not_switched_to_a_tier_that_silently_drops_attributes() {
+    // This file system rounds times to two seconds, and gives all files one owner and one mode.
     let Some(disk) = disk(16 << 20, "vfat", &[]) else { return };
     let files = directory();
     let file = files.path().join("clip.mkv");
@@ -146,13 +147,13 @@ fn what_a_tier_drops_without_a_word_keeps_the_file_where_it_is() {
     std::os::unix::fs::chown(&file, Some(crate::common::NOBODY), None).unwrap();
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     for what in ["owner", "mode", "time of change"] {
-        stays_for(disk.path(), &file, what);
+        assert_not_switched(disk.path(), &file, what);
     }
-    let_go(disk.path());
+    unmount_disk(disk.path());
 }
 
-/// A file is not switched, because of this.
-fn stays_for(tier: &Path, file: &Path, because: &str) {
+/// Checks that a file is not switched because the tier would lose `because`.
+fn assert_not_switched(tier: &Path, file: &Path, because: &str) {
     let before = fs::metadata(file).unwrap();
     let journal = Journal::at(&file.with_file_name("journal")).unwrap();
     let plan = plan(tier, Placement::Switch, &[file]);
@@ -168,7 +169,7 @@ fn stays_for(tier: &Path, file: &Path, because: &str) {
 }
 
 #[test]
-fn an_unmounted_tier_is_waited_for() {
+fn taking_back_needs_the_tier_to_be_mounted() {
     let Some(disk) = disk(16 << 20, "ext4", &["-q", "-F"]) else { return };
     let (files, elsewhere) = (directory(), directory());
     let file = files.path().join("clip.mkv");
@@ -180,10 +181,10 @@ fn an_unmounted_tier_is_waited_for() {
     assert!(fs::read(&file).is_err(), "its contents are on the tier");
     let error = back(Some(&journal), None, &file, Keep::Neither, &watch).unwrap_err();
     assert!(matches!(error, Error::TierMissing { .. }), "{error}");
-    assert!(recover(&journal).unwrap().is_settled(), "nothing was on its way");
+    assert!(recover(&journal).unwrap().is_complete(), "no move was interrupted");
     assert_eq!(verify(Some(&journal), None, &watch).unwrap()[0].health, Health::TierMissing);
     rustix::mount::mount_move(elsewhere.path(), disk.path()).unwrap();
     back(Some(&journal), None, &file, Keep::Neither, &watch).unwrap();
     assert!(fs::read(&file).unwrap() == pattern(100_000));
-    let_go(disk.path());
+    unmount_disk(disk.path());
 }

@@ -1,4 +1,4 @@
-//! What a program in a view sees, and what others do.
+//! Views: files as seen by a program in a view and by other programs.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -10,22 +10,22 @@ use std::process::{Child, Command, Output, Stdio};
 use evermap_lane::tier::{Error, View};
 
 use crate::common::{
-    act_of_nobody, argument, directory, is_root, is_started, memory, pattern, skip, viewed,
+    argument, directory, is_helper, is_root, memory, pattern, run_as_nobody, skip, viewed,
 };
 
-/// A shell in a view, as whoever starts a program makes one.
+/// Returns a shell that enters a view before its `exec`, as the lane does.
 fn shell(view: &View, script: &str, file: &Path) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).arg(file);
     let view = view.clone();
-    // SAFETY: the child has one thread; what it allocates it may, as glibc's allocator is usable after a fork.
+    // SAFETY: the child has one thread. The closure may allocate, because glibc's allocator works after a fork.
     unsafe {
         command.pre_exec(move || view.enter().map_err(std::io::Error::other));
     }
     command
 }
 
-fn said(view: &View, script: &str, file: &Path) -> Output {
+fn output_of(view: &View, script: &str, file: &Path) -> Output {
     shell(view, script, file).output().unwrap()
 }
 
@@ -33,49 +33,53 @@ fn mounts() -> String {
     fs::read_to_string("/proc/self/mountinfo").unwrap()
 }
 
-/// What holds for every user.
+/// Checks the guarantees of a view. They hold for every user.
 fn a_view_keeps_its_promises(place: &Path, tier: &Path) {
     let file = place.join("clip.mkv");
     fs::write(&file, pattern(300_000)).unwrap();
     let view = viewed(tier, &[&file]).view();
     let before = mounts();
 
-    let seen = said(&view, "cat \"$1\"", &file);
+    let seen = output_of(&view, "cat \"$1\"", &file);
     assert!(seen.stdout == pattern(300_000), "{}", String::from_utf8_lossy(&seen.stderr));
-    let device = String::from_utf8(said(&view, "stat -c %d \"$1\"", &file).stdout).unwrap();
-    assert_eq!(device.trim(), fs::metadata(tier).unwrap().dev().to_string(), "it is the copy");
+    let device = String::from_utf8(output_of(&view, "stat -c %d \"$1\"", &file).stdout).unwrap();
+    assert_eq!(
+        device.trim(),
+        fs::metadata(tier).unwrap().dev().to_string(),
+        "the program reads the copy"
+    );
     assert_ne!(
         device.trim(),
         fs::metadata(&file).unwrap().dev().to_string(),
-        "others have the original"
+        "other programs read the original"
     );
 
-    let written = said(&view, "echo x >> \"$1\"", &file);
+    let written = output_of(&view, "echo x >> \"$1\"", &file);
     assert!(!written.status.success());
     let words = String::from_utf8_lossy(&written.stderr);
     assert!(words.contains("Read-only file system"), "{words}");
     assert!(fs::read(&file).unwrap() == pattern(300_000));
-    assert_eq!(mounts(), before, "nobody else sees a mount");
+    assert_eq!(mounts(), before, "the mount is not visible outside");
 
-    let whose = said(&view, "id -u", &file);
+    let whose = output_of(&view, "id -u", &file);
     let whose = String::from_utf8(whose.stdout).unwrap();
     assert_eq!(
         whose.trim(),
         rustix::process::geteuid().as_raw().to_string(),
-        "it is the same user"
+        "the user id is unchanged"
     );
 }
 
 #[test]
-fn a_program_in_a_view_reads_the_copy_and_cannot_write_to_it_and_others_have_the_original() {
+fn a_program_in_a_view_reads_a_read_only_copy_and_others_see_the_original() {
     let Some(tier) = memory() else { return };
     a_view_keeps_its_promises(directory().path(), tier.path());
 }
 
 #[test]
-fn a_view_needs_no_right() {
+fn a_view_needs_no_privileges() {
     if !is_root() {
-        return skip("the test of every user is that of no right here");
+        return skip("this user is unprivileged, and another test covers that");
     }
     let (place, Some(tier)) = (directory(), memory()) else { return };
     for directory in [&place, &tier] {
@@ -85,18 +89,18 @@ fn a_view_needs_no_right() {
     if limit.trim() == "0" {
         return skip("no user namespaces here");
     }
-    act_of_nobody("views::act_of_a_view", &[("PLACE", place.path()), ("TIER", tier.path())]);
+    run_as_nobody("views::helper_in_a_view", &[("PLACE", place.path()), ("TIER", tier.path())]);
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
-fn act_of_a_view() {
-    if is_started() {
+#[ignore = "a helper process that another test starts"]
+fn helper_in_a_view() {
+    if is_helper() {
         a_view_keeps_its_promises(&argument("PLACE"), &argument("TIER"));
     }
 }
 
-/// Killed and waited for, whatever happens.
+/// Child process that is killed and reaped when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -106,7 +110,7 @@ impl Drop for Running {
     }
 }
 
-/// A program in a view that says what the file has, line for line of what it is sent.
+/// Starts a program in a view that answers each input line with the first 8 bytes of the file.
 fn waiting(view: &View, file: &Path) -> (Running, impl FnMut() -> String + use<>) {
     let script = "while read -r line; do head -c 8 \"$1\"; echo; done";
     let mut command = shell(view, script, file);
@@ -123,7 +127,7 @@ fn waiting(view: &View, file: &Path) -> (Running, impl FnMut() -> String + use<>
 }
 
 #[test]
-fn whoever_is_in_a_view_keeps_it_when_file_and_copy_change_and_go() {
+fn a_program_in_a_view_keeps_it_when_file_and_copy_change_or_are_removed() {
     let (place, Some(tier)) = (directory(), memory()) else { return };
     let file = place.path().join("file");
     fs::write(&file, "contents").unwrap();
@@ -131,7 +135,7 @@ fn whoever_is_in_a_view_keeps_it_when_file_and_copy_change_and_go() {
     let (_running, mut ask) = waiting(&view, &file);
     assert_eq!(ask(), "contents");
     fs::write(&file, "other").unwrap();
-    assert_eq!(ask(), "contents", "the original was written to");
+    assert_eq!(ask(), "contents", "the original was modified");
     let other = viewed(tier.path(), &[&file]).view();
     let (_second, mut ask_second) = waiting(&other, &file);
     assert_eq!((ask(), ask_second()), ("contents".into(), "other".into()), "the copy was replaced");
@@ -141,7 +145,7 @@ fn whoever_is_in_a_view_keeps_it_when_file_and_copy_change_and_go() {
 }
 
 #[test]
-fn nothing_is_left_of_a_view_whose_program_is_killed() {
+fn a_killed_program_leaves_nothing_of_its_view() {
     let (place, Some(tier)) = (directory(), memory()) else { return };
     let file = place.path().join("file");
     fs::write(&file, "contents").unwrap();
@@ -157,13 +161,13 @@ fn nothing_is_left_of_a_view_whose_program_is_killed() {
 }
 
 #[test]
-fn a_copy_of_what_a_file_was_is_not_shown() {
+fn a_copy_of_an_earlier_version_is_not_shown() {
     let (place, Some(tier)) = (directory(), memory()) else { return };
     let file = place.path().join("file");
     fs::write(&file, "contents").unwrap();
     let view = viewed(tier.path(), &[&file]).view();
     fs::write(&file, "other contents").unwrap();
-    // Refused before anything is done: this process may try.
+    // The view is refused before any change, so this process can try.
     let error = view.enter().unwrap_err();
     assert!(matches!(error, Error::Changed { .. }), "{error}");
     fs::remove_file(&file).unwrap();
@@ -171,7 +175,7 @@ fn a_copy_of_what_a_file_was_is_not_shown() {
 }
 
 #[test]
-fn a_view_is_sent_to_another_process_as_text() {
+fn a_view_can_be_sent_to_another_process_as_json() {
     use std::os::unix::ffi::OsStrExt;
     let (place, Some(tier)) = (directory(), memory()) else { return };
     let file = place.path().join(std::ffi::OsStr::from_bytes(b"no text: \xff"));
@@ -180,5 +184,5 @@ fn a_view_is_sent_to_another_process_as_text() {
     assert_eq!(view.shown.len(), 1);
     let text = serde_json::to_string(&view).unwrap();
     assert_eq!(serde_json::from_str::<View>(&text).unwrap(), view);
-    assert_eq!(said(&view, "cat \"$1\"", &file).stdout, b"contents");
+    assert_eq!(output_of(&view, "cat \"$1\"", &file).stdout, b"contents");
 }

@@ -1,4 +1,5 @@
-//! A tier of persistent memory: ext4 on a part of the machine's memory, mounted with `dax`, and the same without.
+//! Tier on persistent memory: ext4 on a part of the machine's memory, mounted with and without
+//! `dax`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,9 +12,9 @@ use evermap_lane::tier::{
 use evermap_lane::{Lane, Placement, Policy};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::lanes::Place;
+use crate::lanes::Fixture;
 
-/// Where the machine's first program has mounted it.
+/// Mount point used by the machine's init program.
 const TIER: &str = "/mnt";
 const DEVICE: &str = "/dev/pmem0";
 
@@ -27,7 +28,7 @@ fn mapping() -> Statement {
     all.into_iter().find(|one| one.name == "device-mapping").unwrap()
 }
 
-/// Mounts the tier anew, and as it was when this goes.
+/// Remounts the tier with other options, and restores the original mount when dropped.
 struct Remounted;
 
 impl Remounted {
@@ -47,8 +48,8 @@ impl Drop for Remounted {
 
 #[test]
 #[ignore = "runs inside the machine that make test-vm boots"]
-fn persistent_memory_is_known_as_such_and_is_mapped_synchronously() {
-    let Some(_place) = Place::new() else { return };
+fn persistent_memory_is_detected_and_mapped_synchronously() {
+    let Some(_fixture) = Fixture::new() else { return };
     let storage = Storage::of(Path::new(TIER)).unwrap();
     assert_eq!((storage.kind, storage.is_lasting()), (Kind::Dax, true), "{storage:?}");
     let mapping = mapping();
@@ -57,8 +58,8 @@ fn persistent_memory_is_known_as_such_and_is_mapped_synchronously() {
 
 #[test]
 #[ignore = "runs inside the machine that make test-vm boots"]
-fn without_dax_the_same_memory_is_a_disk_and_the_fallback_is_named() {
-    let Some(_place) = Place::new() else { return };
+fn without_dax_the_same_memory_is_a_disk_and_the_fallback_is_reported() {
+    let Some(_fixture) = Fixture::new() else { return };
     let _without = Remounted::with(c"dax=never");
     let storage = Storage::of(Path::new(TIER)).unwrap();
     assert_eq!((storage.kind, storage.is_lasting()), (Kind::Disk, true), "{storage:?}");
@@ -67,22 +68,22 @@ fn without_dax_the_same_memory_is_a_disk_and_the_fallback_is_named() {
     assert!(mapping.remedy.is_some_and(|remedy| remedy.contains("mounted with `dax`")));
 }
 
-/// The names of the files that this process has mapped.
+/// Returns the mappings of this process.
 fn mapped() -> String {
     fs::read_to_string("/proc/self/maps").unwrap()
 }
 
 #[test]
 #[ignore = "runs inside the machine that make test-vm boots"]
-fn a_lane_reads_from_the_persistent_memory_itself() {
-    let Some(place) = Place::new() else { return };
-    let (film, there) = (place.path("film"), PathBuf::from("/mnt/film"));
+fn a_lane_reads_directly_from_persistent_memory() {
+    let Some(fixture) = Fixture::new() else { return };
+    let (film, there) = (fixture.path("film"), PathBuf::from("/mnt/film"));
     fs::write(&film, contents()).unwrap();
     fs::write(&there, contents()).unwrap();
     let policy =
         format!("[app]\nperiod_us = 20000\n[io]\nmode = \"map\"\n[tier]\npath = \"{TIER}\"\n");
-    let mut lane = Lane::enter_in(&Policy::parse(&policy).unwrap(), &place.state).unwrap();
-    // One is copied to a file without a name, one lies there already.
+    let mut lane = Lane::enter_in(&Policy::parse(&policy).unwrap(), &fixture.state).unwrap();
+    // One file is copied to an unnamed file on the tier; the other is on the tier already.
     for (path, name) in [(&film, "/mnt/#"), (&there, "/mnt/film")] {
         let mut file = lane.open(path).unwrap();
         let is_mapped = mapped().lines().any(|line| line.contains(name));
@@ -100,13 +101,13 @@ fn a_lane_reads_from_the_persistent_memory_itself() {
 #[test]
 #[ignore = "runs inside the machine that make test-vm boots"]
 fn a_program_sees_its_files_on_persistent_memory() {
-    let Some(place) = Place::new() else { return };
-    let film = place.path("film");
+    let Some(fixture) = Fixture::new() else { return };
+    let film = fixture.path("film");
     fs::write(&film, contents()).unwrap();
     let policy = format!("[tier]\nfiles = [\"{}\"]\npath = \"{TIER}\"\n", film.display());
     let script =
         format!("stat -c %d {0}; cmp {0} {1} && echo equal", film.display(), "/proc/self/fd/0");
-    let mut lane = place.lane(&policy, &["sh", "-c", &script]);
+    let mut lane = fixture.lane(&policy, &["sh", "-c", &script]);
     lane.stdin(fs::File::open(&film).unwrap());
     let ran = crate::lanes::ran(&mut lane);
     let device = fs::metadata(TIER).unwrap().dev();
@@ -119,10 +120,10 @@ fn a_program_sees_its_files_on_persistent_memory() {
 #[test]
 #[ignore = "runs inside the machine that make test-vm boots"]
 fn a_file_moves_to_persistent_memory_and_back() {
-    let Some(stage) = Place::new() else { return };
-    let film = stage.path("film");
+    let Some(fixture) = Fixture::new() else { return };
+    let film = fixture.path("film");
     fs::write(&film, contents()).unwrap();
-    let journal = Journal::at(&stage.path("journal")).unwrap();
+    let journal = Journal::at(&fixture.path("journal")).unwrap();
     let request = Request {
         tier: TIER.into(),
         mode: Placement::Switch,

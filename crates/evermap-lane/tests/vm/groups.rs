@@ -1,4 +1,5 @@
-//! The control groups of the machine, and others who are in them: before, while, and after a core is held.
+//! The machine's control groups and other processes in them, before, during and after a lane holds
+//! a core.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use crate::lanes::{SPIN, affinity, bind, online, policy_of, processes, runs_on, text, wait_for};
 
-/// What is said of each group, where its version has it.
+/// Group settings to compare. Each version has some of them.
 const SETTINGS: [&str; 8] = [
     "cgroup.subtree_control",
     "cpuset.cpus",
@@ -20,17 +21,18 @@ const SETTINGS: [&str; 8] = [
     "cpuset.mems",
 ];
 
-/// How many programs are always pending: those that sleep are told to be where they ran last.
+/// Number of programs that are always runnable. A sleeping program is reported on the core on which
+/// it last ran.
 const PENDING: usize = 2;
 
-/// The hierarchy that has the cpusets.
+/// Hierarchy with the cpuset controller.
 pub struct Hierarchy {
     pub mount: PathBuf,
     pub version: u32,
 }
 
 impl Hierarchy {
-    /// As the machine's first program has mounted it.
+    /// Finds the hierarchy mounted by the machine's init program.
     pub fn find() -> Self {
         let v1 = Path::new("/sys/fs/cgroup/cpuset");
         if v1.join("cpuset.cpus").exists() {
@@ -56,7 +58,7 @@ impl Hierarchy {
         found
     }
 
-    /// The groups that lanes have made.
+    /// Returns the groups created by lanes.
     pub fn of_lanes(&self) -> Vec<PathBuf> {
         let is_lanes = |path: &PathBuf| {
             path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("evermap-"))
@@ -64,7 +66,7 @@ impl Hierarchy {
         self.groups().into_iter().filter(is_lanes).collect()
     }
 
-    /// All groups and their settings, to compare.
+    /// Returns all groups and their settings as text, to compare.
     pub fn settings(&self) -> String {
         let mut all = String::new();
         for group in self.groups() {
@@ -78,7 +80,7 @@ impl Hierarchy {
         all
     }
 
-    /// A group of somebody else's.
+    /// Creates a group that belongs to no lane.
     pub fn make(&self, name: &str) -> Group {
         let path = self.mount.join(name);
         fs::create_dir_all(&path).unwrap();
@@ -91,7 +93,7 @@ impl Hierarchy {
         Group { path }
     }
 
-    /// The group that a process is in.
+    /// Returns the group of a process.
     pub fn of(&self, pid: u32) -> String {
         let text = text(pid, "cgroup");
         let own = text.lines().find(|line| match self.version {
@@ -102,7 +104,7 @@ impl Hierarchy {
     }
 }
 
-/// Somebody else's group; removed when this goes.
+/// Group that belongs to no lane. Removed when dropped.
 pub struct Group {
     pub path: PathBuf,
 }
@@ -119,21 +121,22 @@ impl Drop for Group {
     }
 }
 
-/// Who else is on the machine: programs that are always pending, one in a group of its own, and two that are bound to cores.
+/// Other programs on the machine: some always runnable, one in its own group, and two bound to
+/// cores.
 pub struct Others {
     all: Vec<Child>,
     hierarchy: Hierarchy,
-    // After the programs in the order of dropping.
+    // The group is dropped after its programs.
     _group: Option<Group>,
 }
 
 impl Others {
-    /// `core` is the one that will be held.
+    /// Starts the programs. `core` is the core that a lane will hold.
     pub fn start(core: u32) -> Self {
         let hierarchy = Hierarchy::find();
         let program = |words: &[&str]| Command::new(words[0]).args(&words[1..]).spawn().unwrap();
         let mut all: Vec<Child> = (0..PENDING).map(|_| program(&SPIN)).collect();
-        // A group of version 1 with the core is a reason to refuse it.
+        // With version 1, a group that has the core would prevent the hold.
         let group = (hierarchy.version == 2).then(|| hierarchy.make("others"));
         if let Some(group) = &group {
             let inside = program(&["sleep", "1000"]);
@@ -151,13 +154,13 @@ impl Others {
         Self { all, hierarchy, _group: group }
     }
 
-    /// Where each is, and how it is scheduled: to compare.
+    /// Returns the group, affinity and policy of each program, to compare.
     pub fn state(&self) -> Vec<(String, BTreeSet<u32>, Option<u32>)> {
         let pids = self.all.iter().map(Child::id);
         pids.map(|pid| (self.hierarchy.of(pid), affinity(pid), policy_of(pid))).collect()
     }
 
-    /// Nobody but the program may run on the core, and nobody does who is always pending.
+    /// Checks that only `program` may run on the core, and that no runnable program does.
     pub fn verify_exclusive(&self, core: u32, program: u32) {
         let on_core = |pid: &u32| *pid != program && affinity(*pid).contains(&core);
         let wrong: Vec<(u32, String)> = processes()
@@ -185,14 +188,15 @@ impl Drop for Others {
     }
 }
 
-/// Whether the kernel keeps a task's own affinity while its cpuset is narrower: from Linux 6.2 on.
+/// Returns true if the kernel keeps a task's own affinity while its cpuset is narrower (Linux 6.2
+/// and later).
 fn keeps_affinity() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.trim().split('.').map(|number| number.parse::<u32>().unwrap_or(0));
     let keeps = (numbers.next(), numbers.next()) >= (Some(6), Some(2));
     if !keeps {
         eprintln!(
-            "programs with an affinity of their own are left out: Linux {} forgets that",
+            "omitting programs with their own affinity: Linux {} does not restore it",
             release.trim()
         );
     }

@@ -1,4 +1,5 @@
-//! Lanes that run, and what is known of them and of others from outside: by journals, `/proc` and the command's own answers.
+//! Starts lanes and observes them and other processes from outside: through journals, `/proc` and
+//! the command's output.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,14 +13,15 @@ use rustix::thread::CpuSet;
 use serde_json::Value;
 
 pub const EVERMAP: &str = "/bin/evermap";
-/// Nothing here is a promise about time: the machine is emulated, and its host may be busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Generous timeout: the machine is emulated, and its host may be busy.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub const SLEEP: [&str; 2] = ["sleep", "1000"];
-/// Never sleeps.
+/// Shell loop that never sleeps.
 pub const SPIN: [&str; 3] = ["sh", "-c", "while :; do :; done"];
 
-/// Whether this is the machine that `make test-vm` boots: no other is to be treated like this.
+/// Returns true on the machine booted by `make test-vm`. The tests must not change any other
+/// machine.
 pub fn is_machine() -> bool {
     let orders = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     let is_it = orders.contains("evermap.job=");
@@ -29,13 +31,13 @@ pub fn is_machine() -> bool {
     is_it
 }
 
-/// A state directory of its own.
-pub struct Place {
+/// Test fixture with its own state directory.
+pub struct Fixture {
     pub directory: tempfile::TempDir,
     pub state: StateDirectory,
 }
 
-/// What a command said.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -43,8 +45,8 @@ pub struct Ran {
     pub err: String,
 }
 
-impl Place {
-    /// None, with a word, on other machines.
+impl Fixture {
+    /// Creates the fixture. Reports a skip and returns `None` on other machines.
     pub fn new() -> Option<Self> {
         is_machine().then(|| {
             let directory = tempfile::tempdir().unwrap();
@@ -77,25 +79,25 @@ impl Place {
         lane
     }
 
-    /// A lane to its end, with its report.
+    /// Runs a lane to its end, and returns its report.
     pub fn ended(&self, policy: &str, command: &[&str]) -> (Ran, Value) {
         let ran = ran(&mut self.lane(policy, command));
         (ran, json(&self.path("report.json")).unwrap_or_default())
     }
 
-    /// A lane whose program runs.
+    /// Starts a lane and waits until its program runs.
     pub fn start(&self, policy: &str, command: &[&str]) -> Lane {
         self.started(self.lane(policy, command), command[0])
     }
 
-    /// The same, of a command for a lane whose program has this name.
+    /// Like [`Fixture::start`], for a prepared command whose program has this name.
     pub fn started(&self, mut command: Command, name: &str) -> Lane {
         let before: BTreeSet<PathBuf> = self.journals().into_iter().collect();
         let child = command.spawn().unwrap();
         let mut lane = Lane { child, program: 0, guardian: 0, core: 0 };
         wait_for("the program to run", || {
             let ended = lane.child.try_wait().unwrap();
-            assert!(ended.is_none(), "the lane has ended: {:?}", said(&mut lane.child));
+            assert!(ended.is_none(), "the lane ended early: {:?}", output_of(&mut lane.child));
             let journals = self.journals();
             let own = journals.iter().find(|path| !before.contains(*path));
             let Some(journal) = own.and_then(|path| json(path)) else { return false };
@@ -114,12 +116,12 @@ impl Place {
         entries.map(|entry| entry.path()).filter(is_journal).collect()
     }
 
-    /// Whether no journal and no claim is left.
+    /// Returns true if no journal and no claim is left.
     pub fn is_clean(&self) -> bool {
         self.journals().is_empty() && claimed(&self.state).is_empty()
     }
 
-    /// Whatever was killed is undone by the command, at once, and doing it again finds nothing.
+    /// Undoes killed lanes with the command, and checks that a second run finds nothing.
     pub fn undo(&self) {
         let undone = self.run(&["undo"]);
         assert_eq!(undone.code, 0, "{undone:?}");
@@ -130,13 +132,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Fixture {
     fn drop(&mut self) {
         drop(self.evermap(&["undo"]).output());
     }
 }
 
-/// A lane that runs. It is killed with its own when the test is over.
+/// Running lane. Killed with its guardian and program when dropped.
 pub struct Lane {
     pub child: Child,
     pub program: u32,
@@ -150,7 +152,7 @@ impl Lane {
         self.child.wait().unwrap();
     }
 
-    /// Lane, guardian and program at once: none of them can do anything about the end of another.
+    /// Kills lane, guardian and program together, so that none can react to the end of another.
     pub fn kill_all(&mut self) {
         let all = [self.child.id(), self.guardian, self.program];
         all.iter().for_each(|pid| send(*pid, Signal::STOP));
@@ -161,7 +163,7 @@ impl Lane {
 
     pub fn ends(mut self) -> Ran {
         wait_for("the lane to end", || self.child.try_wait().unwrap().is_some());
-        said(&mut self.child)
+        output_of(&mut self.child)
     }
 }
 
@@ -173,8 +175,8 @@ impl Drop for Lane {
     }
 }
 
-/// What is left to read of one that has ended.
-fn said(child: &mut Child) -> Ran {
+/// Returns the exit code and the remaining output of a process that has ended.
+fn output_of(child: &mut Child) -> Ran {
     let code = child.wait().unwrap().code().unwrap_or(-1);
     let out = child.stdout.take().map(|out| std::io::read_to_string(out).unwrap());
     let err = child.stderr.take().map(|err| std::io::read_to_string(err).unwrap());
@@ -204,7 +206,7 @@ fn send(pid: u32, signal: Signal) {
 pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "waited {:?} for {what}", began.elapsed());
+        assert!(began.elapsed() < TIMEOUT, "waited {:?} for {what}", began.elapsed());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -217,7 +219,8 @@ pub fn text(pid: u32, file: &str) -> String {
     fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
 }
 
-/// What stands behind the name in `/proc/PID/stat`, beginning with its state, the third field.
+/// Returns the fields of `/proc/PID/stat` after the name, starting with the state, which is field
+/// 3.
 fn fields(pid: u32) -> Option<Vec<String>> {
     let stat = text(pid, "stat");
     let (_, fields) = stat.rsplit_once(") ")?;
@@ -228,12 +231,12 @@ fn field(pid: u32, number: usize) -> Option<u32> {
     fields(pid)?.get(number - 3)?.parse().ok()
 }
 
-/// The kernel's number of a process' policy: 0 is ordinary, 1 FIFO.
+/// Returns the number of a process's scheduling policy: 0 is `SCHED_OTHER`, 1 is `SCHED_FIFO`.
 pub fn policy_of(pid: u32) -> Option<u32> {
     field(pid, 41)
 }
 
-/// The core that it runs on, or ran on last.
+/// Returns the core on which the process runs or ran last.
 pub fn runs_on(pid: u32) -> Option<u32> {
     field(pid, 39)
 }
@@ -247,21 +250,21 @@ fn is_of_kernel(pid: u32) -> bool {
     field(pid, 9).is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
-/// All processes that are alive and not the kernel's.
+/// Returns all processes that are alive, without kernel threads.
 pub fn processes() -> Vec<u32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.filter(|pid| is_alive(*pid) && !is_of_kernel(*pid)).collect()
 }
 
-/// The cores that a process may run on.
+/// Returns the cores on which a process may run.
 pub fn affinity(pid: u32) -> BTreeSet<u32> {
     let status = text(pid, "status");
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     list(line.unwrap_or_default())
 }
 
-/// The cores of a list as the kernel writes it.
+/// Parses a list of cores in the kernel's format.
 pub fn list(text: &str) -> BTreeSet<u32> {
     let mut cores = BTreeSet::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -271,7 +274,7 @@ pub fn list(text: &str) -> BTreeSet<u32> {
     cores
 }
 
-/// Binds a process, or this thread.
+/// Binds a process, or this thread, to cores.
 pub fn bind(pid: Option<u32>, cores: &BTreeSet<u32>) {
     let mut set = CpuSet::new();
     cores.iter().for_each(|core| set.set(*core as usize));
@@ -279,12 +282,13 @@ pub fn bind(pid: Option<u32>, cores: &BTreeSet<u32>) {
     rustix::thread::sched_setaffinity(pid, &set).unwrap();
 }
 
-/// The cores that run.
+/// Returns the online cores.
 pub fn online() -> BTreeSet<u32> {
     list(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap())
 }
 
-/// Whether a program that a lane has left is as this one.
+/// Returns true if a program has the policy and affinity of this process, as after its lane has
+/// ended.
 pub fn is_ordinary(pid: u32) -> bool {
     policy_of(pid) == Some(0) && affinity(pid) == affinity(std::process::id())
 }

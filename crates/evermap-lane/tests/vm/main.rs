@@ -1,8 +1,9 @@
-//! Lanes on machines that the one at hand is not: control groups of version 2 alone and beside version 1, one core, cores that are really switched off,
-//! persistent memory, a power cut.
+//! Lanes on emulated machines: control groups of version 2 alone and beside version 1, one core,
+//! cores that are switched off, persistent memory, and power cuts.
 //!
-//! All of it runs inside a machine that `make test-vm` boots (`crates/evermap/tests/vm` is what boots it): as root, as nearly the only program, with
-//! the `evermap` command as `/bin/evermap`. Anywhere else each test says that it is skipped, and changes nothing.
+//! All tests run inside a machine booted by `make test-vm` (see `crates/evermap/tests/vm`): as
+//! root, with few other programs, and with the `evermap` command as `/bin/evermap`. On any other
+//! machine each test reports that it is skipped, and changes nothing.
 #![allow(clippy::unwrap_used)]
 
 mod direct;

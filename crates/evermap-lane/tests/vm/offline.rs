@@ -1,4 +1,4 @@
-//! Cores that are really switched off, while a lane is on them and before one is asked for.
+//! Cores that are switched off, while a lane uses them and before one is requested.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,14 +10,14 @@ use evermap_lane::{Error, Lane as LaneOfThread, Policy};
 
 use crate::groups::Hierarchy;
 use crate::lanes::{
-    EVERMAP, Lane, Place, SLEEP, affinity, bind, is_alive, is_ordinary, kill, online, policy_of,
+    EVERMAP, Lane, Fixture, SLEEP, affinity, bind, is_alive, is_ordinary, kill, online, policy_of,
     wait_for,
 };
 
 const CORE: u32 = 1;
 const OTHER: u32 = 2;
 
-/// A core that is switched off; on again when this goes.
+/// Core that is switched off. Switched on again when dropped.
 struct Off(PathBuf);
 
 impl Off {
@@ -25,12 +25,13 @@ impl Off {
         Self::try_switch(core).unwrap()
     }
 
-    /// A core that is a partition's only one is not switched off by every kernel: Linux 6.12 says that it is busy.
+    /// Switches off a core. Returns `None` if the kernel refuses because the core is the only one
+    /// of a partition: Linux 6.12 reports it as busy.
     fn try_switch(core: u32) -> Option<Self> {
         let path = PathBuf::from(format!("/sys/devices/system/cpu/cpu{core}/online"));
         match fs::write(&path, "0") {
             Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
-                println!("SKIPPED: this kernel does not switch off a core that is held");
+                println!("SKIPPED: this kernel does not switch off a held core");
                 return None;
             }
             result => result.unwrap(),
@@ -46,7 +47,7 @@ impl Drop for Off {
     }
 }
 
-/// What this thread starts meanwhile may use these cores only.
+/// Runs `work` with this thread bound to two cores. Children started by `work` inherit that.
 fn within<T>(cores: [u32; 2], work: impl FnOnce() -> T) -> T {
     bind(None, &cores.into());
     let done = work();
@@ -58,44 +59,44 @@ fn of_core(core: u32, more: &str) -> String {
     format!("[app]\nfps = 24\ncore = {core}\n{more}")
 }
 
-/// The lane is over, and its program an ordinary one.
-fn verify_over(place: &Place, lane: &Lane) {
-    wait_for("the lane to be undone", || place.is_clean());
+/// Checks that the lane has ended and its program has its original policy.
+fn verify_ended(fixture: &Fixture, lane: &Lane) {
+    wait_for("the lane to be undone", || fixture.is_clean());
     assert!(is_alive(lane.program));
     wait_for("the program to be ordinary", || is_ordinary(lane.program));
 }
 
 #[test]
 #[ignore = "runs inside the machine that make test-vm boots"]
-fn a_lent_core_that_goes_offline_is_left_for_another_one() {
-    let Some(place) = Place::new() else { return };
+fn a_lane_moves_to_another_core_when_its_lent_core_goes_offline() {
+    let Some(fixture) = Fixture::new() else { return };
     // The first core cannot be switched off.
-    let lane = within([CORE, OTHER], || place.start("[app]\nfps = 24\n", &SLEEP));
+    let lane = within([CORE, OTHER], || fixture.start("[app]\nfps = 24\n", &SLEEP));
     let other = CORE + OTHER - lane.core;
     let off = Off::switch(lane.core);
     wait_for("the lane to move", || affinity(lane.program) == BTreeSet::from([other]));
     wait_for("its policy", || policy_of(lane.program) == Some(1));
-    assert_eq!(place.journals().len(), 1);
+    assert_eq!(fixture.journals().len(), 1);
     drop(off);
     std::thread::sleep(std::time::Duration::from_millis(300));
-    assert_eq!(affinity(lane.program), BTreeSet::from([other]), "it stays where it went");
+    assert_eq!(affinity(lane.program), BTreeSet::from([other]), "the program stays on its new core");
     let core = lane.core;
     kill(lane.program);
     let ran = lane.ends();
-    let said = format!("core {core} went offline: the lane moved to core {other}");
-    assert!(ran.code == 137 && ran.err.contains(&said), "{ran:?}");
-    wait_for("the lane to be undone", || place.is_clean());
+    let message = format!("core {core} went offline: the lane moved to core {other}");
+    assert!(ran.code == 137 && ran.err.contains(&message), "{ran:?}");
+    wait_for("the lane to be undone", || fixture.is_clean());
 }
 
 #[test]
 #[ignore = "runs inside the machine that make test-vm boots"]
 fn a_named_core_that_goes_offline_ends_the_lane_and_the_program_runs_on() {
-    let Some(place) = Place::new() else { return };
-    let lane = place.start(&of_core(CORE, ""), &SLEEP);
+    let Some(fixture) = Fixture::new() else { return };
+    let lane = fixture.start(&of_core(CORE, ""), &SLEEP);
     let off = Off::switch(CORE);
-    verify_over(&place, &lane);
+    verify_ended(&fixture, &lane);
     drop(off);
-    wait_for("the core to be there for it", || affinity(lane.program).contains(&CORE));
+    wait_for("the program to have the core again", || affinity(lane.program).contains(&CORE));
     kill(lane.program);
     let ran = lane.ends();
     assert!(ran.err.contains("core 1 went offline: the lane was over"), "{ran:?}");
@@ -104,18 +105,18 @@ fn a_named_core_that_goes_offline_ends_the_lane_and_the_program_runs_on() {
 #[test]
 #[ignore = "runs inside the machine that make test-vm boots"]
 fn a_held_core_that_goes_offline_ends_the_lane_and_the_groups_are_as_before() {
-    let Some(place) = Place::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     let hierarchy = Hierarchy::find();
     let before = hierarchy.settings();
-    let lane = place.start(&of_core(CORE, "share = \"hold\"\n"), &SLEEP);
+    let lane = fixture.start(&of_core(CORE, "share = \"hold\"\n"), &SLEEP);
     let Some(off) = Off::try_switch(CORE) else {
-        assert_eq!((place.journals().len(), policy_of(lane.program)), (1, Some(1)));
+        assert_eq!((fixture.journals().len(), policy_of(lane.program)), (1, Some(1)));
         kill(lane.program);
         lane.ends();
         assert_eq!(hierarchy.settings(), before);
         return;
     };
-    verify_over(&place, &lane);
+    verify_ended(&fixture, &lane);
     assert_eq!(hierarchy.of_lanes(), Vec::<PathBuf>::new());
     assert_eq!(hierarchy.of(lane.program), hierarchy.of(std::process::id()));
     drop(off);
@@ -128,22 +129,22 @@ fn a_held_core_that_goes_offline_ends_the_lane_and_the_groups_are_as_before() {
 
 #[test]
 #[ignore = "runs inside the machine that make test-vm boots"]
-fn what_is_killed_while_its_core_is_off_is_undone_all_the_same() {
-    let Some(place) = Place::new() else { return };
+fn a_lane_killed_while_its_core_is_offline_is_undone() {
+    let Some(fixture) = Fixture::new() else { return };
     let hierarchy = Hierarchy::find();
     let before = hierarchy.settings();
     for share in ["lend", "hold"] {
         let policy = of_core(CORE, &format!("share = \"{share}\"\n"));
-        let mut lane = place.start(&policy, &SLEEP);
+        let mut lane = fixture.start(&policy, &SLEEP);
         let program = std::mem::take(&mut lane.program);
         let off = {
-            // Nobody is to act on the core's end before all are dead.
+            // Stop the lane, so that it does not react to the offline core before all are dead.
             let pid = rustix::process::Pid::from_raw(lane.child.id() as i32).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
             Off::try_switch(CORE)
         };
         lane.kill_all();
-        place.undo();
+        fixture.undo();
         assert!(is_alive(program), "{share}");
         wait_for("the program to be ordinary", || is_ordinary(program));
         drop(off);
@@ -155,13 +156,13 @@ fn what_is_killed_while_its_core_is_off_is_undone_all_the_same() {
 
 #[test]
 #[ignore = "runs inside the machine that make test-vm boots"]
-fn a_lane_on_a_core_that_is_off_is_refused_and_says_so() {
-    let Some(place) = Place::new() else { return };
+fn a_lane_on_an_offline_core_is_refused_with_the_reason() {
+    let Some(fixture) = Fixture::new() else { return };
     let _off = Off::switch(CORE);
     for share in ["lend", "hold"] {
         let text = of_core(CORE, &format!("share = \"{share}\"\n"));
         let options = Options {
-            state: Some(place.state.clone()),
+            state: Some(fixture.state.clone()),
             helper: Some(EVERMAP.into()),
             ..Options::default()
         };
@@ -173,26 +174,26 @@ fn a_lane_on_a_core_that_is_off_is_refused_and_says_so() {
             Error::CoreRefused { core: CORE, why: CoreRefusal::Offline { online } } if !online.contains(CORE)
         );
         assert!(is_offline, "{refused:?}");
-        let entered = LaneOfThread::enter_in(&Policy::parse(&text).unwrap(), &place.state);
+        let entered = LaneOfThread::enter_in(&Policy::parse(&text).unwrap(), &fixture.state);
         let is_offline = matches!(
             &entered,
             Err(Error::CoreRefused { core: CORE, why: CoreRefusal::Offline { .. } })
         );
         assert!(is_offline, "{:?}", entered.err());
-        let (ran, _) = place.ended(&text, &["true"]);
+        let (ran, _) = fixture.ended(&text, &["true"]);
         assert!(ran.code == 125 && ran.err.contains("it is offline"), "{ran:?}");
-        assert!(place.is_clean());
+        assert!(fixture.is_clean());
     }
 }
 
 #[test]
 #[ignore = "runs inside the machine that make test-vm boots"]
-fn frames_go_on_when_their_core_goes_offline() {
-    let Some(place) = Place::new() else { return };
+fn frames_continue_when_their_core_goes_offline() {
+    let Some(fixture) = Fixture::new() else { return };
     let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
     let before = affinity(own);
     let policy = Policy::parse("[app]\nperiod_us = 20000\ncore = 1\n").unwrap();
-    let mut lane = LaneOfThread::enter_in(&policy, &place.state).unwrap();
+    let mut lane = LaneOfThread::enter_in(&policy, &fixture.state).unwrap();
     let mut off = None;
     for number in 0..40 {
         if number == 10 {
@@ -203,6 +204,6 @@ fn frames_go_on_when_their_core_goes_offline() {
     let report = lane.leave();
     assert_eq!(report.frames, 40, "{report}");
     drop(off);
-    assert!(place.is_clean());
+    assert!(fixture.is_clean());
     assert_eq!((policy_of(own), affinity(own)), (Some(0), before));
 }

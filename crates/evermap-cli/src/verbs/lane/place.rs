@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Subcommand, ValueEnum};
 use evermap_lane::tier::{
-    self, Checked, Journal, Keep, Kind, Plan, Request, Skipped, Unsuitable, Watch, Why,
+    self, Checked, Journal, Keep, Kind, Plan, Request, SkipReason, Skipped, Unsuitable, Watch,
 };
 use evermap_lane::trace::Trace;
 use evermap_lane::{Placement, Policy};
@@ -252,7 +252,8 @@ impl Apply {
         }
         output.finish()?;
         // What was placed before is there: asking again is no mistake.
-        let is_there = |skipped: &Skipped| skipped.why == Why::Unsuitable(Unsuitable::OnTier);
+        let is_there =
+            |skipped: &Skipped| skipped.why == SkipReason::Unsuitable(Unsuitable::OnTier);
         let is_nothing = plan.files.is_empty() && !plan.skipped.iter().all(is_there);
         failures.end()?;
         let mut absent = plan.unmatched.iter().map(|pattern| Failure::Source {

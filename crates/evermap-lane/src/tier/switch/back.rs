@@ -1,18 +1,19 @@
-//! A file's way back, and the end of its kept original.
+//! Takes files back, and drops kept originals.
 //!
-//! What comes back is what was written last: the kept original if only that was written to or nothing was, the copy's contents
-//! if that was. Where both were, whoever asks has to say.
+//! The version written last comes back. The contents of the copy come back if only the copy was
+//! modified or no original is kept; otherwise the kept original does. If both were modified, the
+//! caller has to choose.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use super::copy::{
-    CopyState, conflict, damaged, directory_gone, look_and_read, replaced, vanished,
+    CopyState, conflict, damaged, directory_gone, inspect_contents, replaced, vanished,
 };
 use super::journal::{Journal, KeptState, Record, Returning, State, Way};
-use super::lease_or_say_who;
-use super::recover::{IS_ANOTHER, finish_return, open_site, settle, stay};
-use super::site::{At, Site};
+use super::lease_or_in_use;
+use super::recover::{DIRECTORY_REPLACED, finish_return, keep_placed, open_site, recover_record};
+use super::site::{Entry, Site};
 use crate::sys::lease::Kept;
 use crate::tier::copying::{Source, copy_and_compare};
 use crate::tier::error::{Error, Result};
@@ -21,19 +22,19 @@ use crate::tier::layout::returning_name;
 use crate::tier::slot::{Slot, parent};
 use crate::tier::watch::{Step, Watch};
 
-/// Which of two files is to be had where that is not clear: both were written to, or one is damaged.
+/// Choice between two files if both were modified or one is damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// Neither: it is an error.
+    /// Neither: the operation fails.
     #[default]
     Neither,
-    /// What is on the tier.
+    /// The copy on the tier.
     Copy,
-    /// What is kept beside the path.
+    /// The original next to the path.
     Original,
 }
 
-/// Brings a file back. `path` is as the journal has it.
+/// Takes a file back. `path` is the path in the journal.
 pub(in crate::tier) fn back(
     journal: &Journal,
     path: &Path,
@@ -45,28 +46,28 @@ pub(in crate::tier) fn back(
     };
     let site = open_site(&record)?;
     if record.state != State::Placed {
-        // Left by one that was killed.
-        let leads_to_copy = site.at(&site.name, &record)? == At::Link;
-        return match settle(slot, record, watch) {
+        // A killed process left the move unfinished.
+        let leads_to_copy = site.entry(&site.name, &record)? == Entry::Link;
+        return match recover_record(slot, record, watch) {
             Ok(State::Placed) => back(journal, path, keep, watch),
             Ok(_) => Ok(()),
-            Err(error) if may_begin_anew(leads_to_copy, &error, keep) => {
-                begin_anew(journal, path, watch)?;
+            Err(error) if can_reset(leads_to_copy, &error, keep) => {
+                reset_to_placed(journal, path, watch)?;
                 back(journal, path, keep, watch)
             }
             Err(error) => Err(error),
         };
     }
-    let copy = look_and_read(&record, watch)?;
+    let copy = inspect_contents(&record, watch)?;
     let kept = kept_of(&site, &record)?;
-    let mut returning = match site.at(&site.name, &record)? {
-        // Of a disk that is not mounted nothing is in the way either.
-        At::Nothing if site.inode != record.directory && keep != Keep::Copy => {
-            return Err(directory_gone(&record, IS_ANOTHER));
+    let mut returning = match site.entry(&site.name, &record)? {
+        // If the disk is not mounted, the name is free in another directory.
+        Entry::Nothing if site.inode != record.directory && keep != Keep::Copy => {
+            return Err(directory_gone(&record, DIRECTORY_REPLACED));
         }
-        At::Link | At::Nothing => decide(&record, kept, &copy, keep)?,
-        At::Original(_) => moved_back_by_hand(&record, &copy, keep)?,
-        other => return Err(replaced(&record, &other.what())),
+        Entry::Link | Entry::Nothing => decide(&record, kept, &copy, keep)?,
+        Entry::Original(_) => moved_back_by_hand(&record, &copy, keep)?,
+        other => return Err(replaced(&record, &other.describe())),
     };
     if returning.way == Way::Copy {
         returning.beside = Some(returning_name()?);
@@ -75,24 +76,25 @@ pub(in crate::tier) fn back(
     let record = Record { state: State::Returning, returning: Some(returning), ..record };
     slot.write_record(&record)?;
     watch.step(path, Step::Returning);
-    let mut coming = Coming { site: &site, slot: &slot, record, watch };
-    let gone = coming.run(&copy, keep, discards_copy);
-    let Coming { record, .. } = coming;
-    match gone {
+    let mut moving = ReturnMove { site: &site, slot: &slot, record, watch };
+    let result = moving.run(&copy, keep, discards_copy);
+    let ReturnMove { record, .. } = moving;
+    match result {
         Ok(source) => finish_return(slot, &record, &site, source, watch),
         Err(error) => {
-            // Where the file came back and could not be sent away again, or this fails, the record says what is left to do, and `recover` does it.
-            if !matches!(site.at(&site.name, &record), Ok(At::Back(_)) | Err(_)) {
-                let _ = stay(&slot, record, &site);
+            // If the file came back and the exchange could not be reverted, or this fails, the
+            // record describes the remaining steps, and `recover` completes them.
+            if !matches!(site.entry(&site.name, &record), Ok(Entry::Back(_)) | Err(_)) {
+                let _ = keep_placed(&slot, record, &site);
             }
             Err(error)
         }
     }
 }
 
-/// Whether a file that was on its way, and cannot be settled, comes back all the same: as it is said which of two is to be had, or as there is
-/// only one.
-fn may_begin_anew(leads_to_copy: bool, error: &Error, keep: Keep) -> bool {
+/// Returns true if a file whose recovery failed can still be taken back: the caller has chosen
+/// between two files, or only one exists.
+fn can_reset(leads_to_copy: bool, error: &Error, keep: Keep) -> bool {
     match error {
         Error::Vanished { .. } => true,
         Error::Conflict { .. } | Error::Damaged { .. } => keep != Keep::Neither,
@@ -102,32 +104,32 @@ fn may_begin_anew(leads_to_copy: bool, error: &Error, keep: Keep) -> bool {
     }
 }
 
-/// Has the path lead to the copy again, as when the file was placed. What came back and goes for that is the original, which is kept, or what the copy was before
-/// it was written to.
-fn begin_anew(journal: &Journal, path: &Path, watch: &Watch) -> Result<()> {
+/// Makes the path lead to the copy again, as when the file was placed. A file that came back gives
+/// way only if it is the original, which is kept, or if it is unchanged since it came back.
+fn reset_to_placed(journal: &Journal, path: &Path, watch: &Watch) -> Result<()> {
     let Some((slot, record)) = journal.find_record(path, watch)? else { return Ok(()) };
     let site = open_site(&record)?;
     let was = record.returning.as_ref().and_then(|returning| returning.file);
-    let beside = match site.at(&site.name, &record)? {
-        At::Link | At::Nothing => None,
-        At::Original(_) => Some(site.kept.as_os_str()),
-        At::Back(now) if was.is_some_and(|was| was.contents_differ(&now).is_some()) => {
-            return Err(replaced(&record, "was written to since it came back"));
+    let beside = match site.entry(&site.name, &record)? {
+        Entry::Link | Entry::Nothing => None,
+        Entry::Original(_) => Some(site.kept.as_os_str()),
+        Entry::Back(now) if was.is_some_and(|was| was.contents_differ(&now).is_some()) => {
+            return Err(replaced(&record, "was modified after it was taken back"));
         }
-        At::Back(_) => record.beside(),
-        other => return Err(replaced(&record, &other.what())),
+        Entry::Back(_) => record.beside(),
+        other => return Err(replaced(&record, &other.describe())),
     };
     if let Some(beside) = beside {
-        if site.at(beside, &record)? != At::Link {
+        if site.entry(beside, &record)? != Entry::Link {
             site.link(beside, &record.copy)?;
         }
         site.exchange(beside, &site.name)?;
         site.flush()?;
     }
-    stay(&slot, record, &site)
+    keep_placed(&slot, record, &site)
 }
 
-/// What became of the kept original.
+/// State of the kept original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeptFound {
     No,
@@ -138,13 +140,13 @@ pub(super) enum KeptFound {
 }
 
 pub(super) fn kept_of(site: &Site, record: &Record) -> Result<KeptFound> {
-    Ok(match site.at(&site.kept, record)? {
-        At::Original(now) => match record.identity.contents_differ(&now) {
+    Ok(match site.entry(&site.kept, record)? {
+        Entry::Original(now) => match record.identity.contents_differ(&now) {
             None => KeptFound::Same,
             Some(_) => KeptFound::Modified,
         },
-        At::Nothing | At::Link => KeptFound::No,
-        At::Back(_) | At::Other(_) => KeptFound::Another,
+        Entry::Nothing | Entry::Link => KeptFound::No,
+        Entry::Back(_) | Entry::Other(_) => KeptFound::Another,
     })
 }
 
@@ -156,16 +158,16 @@ fn decide(record: &Record, kept: KeptFound, copy: &CopyState, keep: Keep) -> Res
     match (kept, copy, keep) {
         (KeptFound::No | KeptFound::Another, _, Keep::Original) => Err(Error::NotPlaced {
             path: record.original.clone(),
-            hint: Some("its original is not there any more: leave `--keep original` out".into()),
+            hint: Some("its original no longer exists: omit `--keep original`".into()),
         }),
         (_, _, Keep::Original) => Ok(cleared(None)),
         (_, NoTier, _) => {
             Err(Error::TierMissing { tier: record.tier.clone(), path: record.original.clone() })
         }
-        (_, Gone, _) => Err(damaged(record, "it is not there")),
+        (_, Gone, _) => Err(damaged(record, "it is missing")),
         (_, Damaged(now), Keep::Copy) => by(Way::Copy, now, true),
         (_, Damaged(_), Keep::Neither) => {
-            Err(damaged(record, "its contents changed, and nobody wrote to it"))
+            Err(damaged(record, "its contents changed although no process wrote to it"))
         }
         (KeptFound::No | KeptFound::Another, Unchanged(now) | Modified(now), _) => {
             by(Way::Copy, now, false)
@@ -179,7 +181,7 @@ fn decide(record: &Record, kept: KeptFound, copy: &CopyState, keep: Keep) -> Res
     }
 }
 
-/// The original has its path again: what is left is to be cleared away, if nothing is lost by that.
+/// Clears away the copy of an original that was moved back by hand, if nothing is lost by that.
 fn moved_back_by_hand(record: &Record, copy: &CopyState, keep: Keep) -> Result<Returning> {
     match (copy, keep) {
         (_, Keep::Original) => Ok(cleared(None)),
@@ -188,29 +190,30 @@ fn moved_back_by_hand(record: &Record, copy: &CopyState, keep: Keep) -> Result<R
         }
         (CopyState::Unchanged(now), _) => Ok(cleared(Some(*now))),
         (CopyState::Gone, _) => Ok(cleared(None)),
-        _ => Err(replaced(record, "is the original again, and the copy was written to")),
+        _ => Err(replaced(record, "is the original again, and the copy was modified")),
     }
 }
 
-/// The original has its path, and the copy goes: only if it is still this, or whatever it is.
+/// Returns the record for an original in its place whose copy is removed: this version only, or any
+/// version for `None`.
 fn cleared(copy: Option<Identity>) -> Returning {
     Returning { way: Way::Exchange, copy, discards_kept: false, beside: None, file: None }
 }
 
-struct Coming<'a> {
+struct ReturnMove<'a> {
     site: &'a Site,
     slot: &'a Slot,
     record: Record,
     watch: &'a Watch,
 }
 
-impl Coming<'_> {
-    /// All until the path leads to the file again, durably. Gives back the copy that is to be removed, still leased.
+impl ReturnMove<'_> {
+    /// Runs all steps up to the durable exchange. Returns the copy to remove, still leased.
     fn run(&mut self, copy: &CopyState, keep: Keep, discards_copy: bool) -> Result<Option<Source>> {
         let is_there = !matches!(copy, CopyState::NoTier | CopyState::Gone);
         let mut source = is_there.then(|| Source::open(&self.record.copy)).transpose()?;
         if let Some(source) = &mut source {
-            lease_or_say_who(source, Kept::All)?;
+            lease_or_in_use(source, Kept::All)?;
             self.check_copy(source, discards_copy)?;
         }
         self.step(Step::BackLeased);
@@ -229,7 +232,7 @@ impl Coming<'_> {
         Ok(source)
     }
 
-    /// The copy is still what was decided about.
+    /// Checks that the copy is unchanged since the way was chosen.
     fn check_copy(&self, source: &Source, discards_copy: bool) -> Result<()> {
         if discards_copy {
             return Ok(());
@@ -242,17 +245,17 @@ impl Coming<'_> {
     }
 
     fn copy_back(&mut self, source: &mut Source, beside: &OsStr, keep: Keep) -> Result<()> {
-        lease_or_say_who(source, Kept::Writers)?;
+        lease_or_in_use(source, Kept::Writers)?;
         let original = &self.record.original;
         let target = self.site.path_of_open(beside);
         let step = || self.watch.step(original, Step::BackCopied);
         let copied = copy_and_compare(source, &target, parent(original), self.watch, step)
             .map_err(|error| self.site.with_path(error))?;
-        // That a disk rounds times keeps no file from it.
+        // Rounded times do not prevent the return.
         if !copied.refused.is_empty() && keep != Keep::Copy {
             let (path, tier) = (self.record.copy.clone(), parent(original).to_path_buf());
             let what = copied.refused.join(", ");
-            let instead = "`evermap lane place back --keep copy` brings it without";
+            let instead = "`evermap lane place back --keep copy` takes it back without that";
             return Err(Error::NotKept { path, tier, what, instead });
         }
         if let Some(returning) = &mut self.record.returning {
@@ -261,26 +264,27 @@ impl Coming<'_> {
         self.slot.write_record(&self.record)?;
         self.step(Step::BackVouched);
         self.watch.check(&self.record.original)?;
-        lease_or_say_who(source, Kept::All)
+        lease_or_in_use(source, Kept::All)
     }
 
-    /// File and link change places; and change back if anything is wrong after that.
+    /// Exchanges file and link, and exchanges them back after an error.
     fn exchange(&self, from: &OsStr, source: Option<&Source>) -> Result<()> {
         let site = self.site;
-        let was_there = match site.at(&site.name, &self.record)? {
-            At::Link => true,
-            At::Nothing => false,
-            // Moved back by hand.
-            At::Original(_) if from == site.kept => return Ok(()),
-            other => return Err(replaced(&self.record, &other.what())),
+        let was_there = match site.entry(&site.name, &self.record)? {
+            Entry::Link => true,
+            Entry::Nothing => false,
+            // The original was moved back by hand.
+            Entry::Original(_) if from == site.kept => return Ok(()),
+            other => return Err(replaced(&self.record, &other.describe())),
         };
         match was_there {
             true => site.exchange(from, &site.name)?,
             false => site.rename_to_free(from, &site.name)?,
         }
         self.step(Step::BackExchanged);
-        self.settle_there(from, was_there, source).inspect_err(|_| {
-            // Should it fail, the record still says that it is on its way, and `recover` sees to it.
+        self.confirm_exchange(from, was_there, source).inspect_err(|_| {
+            // If this fails, the record still says that the file is returning, and `recover`
+            // completes it.
             let _ = match was_there {
                 true => site.exchange(from, &site.name),
                 false => site.rename_to_free(&site.name, from),
@@ -289,15 +293,21 @@ impl Coming<'_> {
         })
     }
 
-    fn settle_there(&self, from: &OsStr, was_there: bool, source: Option<&Source>) -> Result<()> {
+    fn confirm_exchange(
+        &self,
+        from: &OsStr,
+        was_there: bool,
+        source: Option<&Source>,
+    ) -> Result<()> {
         let site = self.site;
         site.flush()?;
         self.step(Step::BackFlushed);
-        if was_there && site.at(from, &self.record)? != At::Link {
-            return Err(replaced(&self.record, "was given to another file"));
+        if was_there && site.entry(from, &self.record)? != Entry::Link {
+            return Err(replaced(&self.record, "was taken by another file"));
         }
-        // Somebody who came meanwhile has the copy, or waits for it: the path has to lead there.
-        match source.is_none_or(Source::is_left_alone) {
+        // A process that opened the path in the meantime has the copy or waits for it, so the path
+        // has to lead to the copy.
+        match source.is_none_or(Source::is_undisturbed) {
             true => Ok(()),
             false => Err(Error::Interrupted { path: self.record.copy.clone() }),
         }
@@ -308,13 +318,13 @@ impl Coming<'_> {
     }
 }
 
-/// Drops the kept original of a file that is on the tier: after this only the copy is there.
+/// Drops the kept original of a file on the tier. After this, only the copy exists.
 pub(in crate::tier) fn commit(journal: &Journal, path: &Path, watch: &Watch) -> Result<()> {
     let Some((slot, mut record)) = journal.find_record(path, watch)? else {
         return Err(Error::NotPlaced { path: path.into(), hint: None });
     };
     if record.state != State::Placed || record.kept == KeptState::Dropping {
-        return match settle(slot, record, watch)? {
+        return match recover_record(slot, record, watch)? {
             State::Placed => commit(journal, path, watch),
             _ => Err(Error::NotPlaced { path: path.into(), hint: None }),
         };
@@ -323,19 +333,19 @@ pub(in crate::tier) fn commit(journal: &Journal, path: &Path, watch: &Watch) -> 
         return Ok(());
     }
     let site = open_site(&record)?;
-    match site.at(&site.name, &record)? {
-        At::Link => {}
-        At::Nothing => return Err(vanished(&record)),
-        other => return Err(replaced(&record, &other.what())),
+    match site.entry(&site.name, &record)? {
+        Entry::Link => {}
+        Entry::Nothing => return Err(vanished(&record)),
+        other => return Err(replaced(&record, &other.describe())),
     }
-    match look_and_read(&record, watch)? {
+    match inspect_contents(&record, watch)? {
         CopyState::Unchanged(_) | CopyState::Modified(_) => {}
         CopyState::NoTier => {
             return Err(Error::TierMissing { tier: record.tier, path: record.original });
         }
-        CopyState::Gone => return Err(damaged(&record, "it is not there")),
+        CopyState::Gone => return Err(damaged(&record, "it is missing")),
         CopyState::Damaged(_) => {
-            return Err(damaged(&record, "its contents changed, and nobody wrote to it"));
+            return Err(damaged(&record, "its contents changed although no process wrote to it"));
         }
     }
     if kept_of(&site, &record)? == KeptFound::Modified {

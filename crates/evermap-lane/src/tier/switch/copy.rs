@@ -1,12 +1,12 @@
-//! The copy of a switched file: what became of it, and how it is removed.
+//! State and removal of a switched file's copy.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
 use rustix::io::Errno;
 
-use super::journal::{Record, Vouched};
-use super::lease_or_say_who;
+use super::journal::{Record, VerifiedCopy};
+use super::lease_or_in_use;
 use crate::sys::lease::Kept;
 use crate::tier::copying::{Source, hash, open_to_read};
 use crate::tier::error::{Error, Result};
@@ -15,36 +15,36 @@ use crate::tier::layout::home_of;
 use crate::tier::slot::{Home, parent, remove_directory};
 use crate::tier::watch::Watch;
 
-/// What became of a copy.
+/// State of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CopyState {
-    /// This user's directory on the tier is not there: the tier is not mounted, most likely.
+    /// This user's directory on the tier does not exist; probably the tier is not mounted.
     NoTier,
-    /// The tier is there, and the copy is not.
+    /// The tier exists, and the copy does not.
     Gone,
-    /// As it was put there.
+    /// Unchanged since it was placed.
     Unchanged(Identity),
-    /// Written to since, or its attributes were.
+    /// The contents or attributes were modified.
     Modified(Identity),
-    /// Its contents are others, and nobody has written to it.
+    /// The contents changed although no process wrote to the file.
     Damaged(Identity),
 }
 
-/// Looks at the copy, by its times and its length.
-pub(super) fn look(record: &Record) -> Result<CopyState> {
-    look_with(record, |_, _| Ok(true))
+/// Determines the state of the copy from its times and length.
+pub(super) fn inspect(record: &Record) -> Result<CopyState> {
+    inspect_with(record, |_, _| Ok(true))
 }
 
-/// Looks at the copy, and reads what would be taken for unchanged.
-pub(super) fn look_and_read(record: &Record, watch: &Watch) -> Result<CopyState> {
-    look_with(record, |file, vouched| {
+/// Determines the state of the copy, and reads its contents if it seems unchanged.
+pub(super) fn inspect_contents(record: &Record, watch: &Watch) -> Result<CopyState> {
+    inspect_with(record, |file, vouched| {
         Ok(hash(file, &record.copy, |_| watch.check(&record.original))? == vouched.hash)
     })
 }
 
-fn look_with(
+fn inspect_with(
     record: &Record,
-    is_sound: impl FnOnce(&rustix::fd::OwnedFd, &Vouched) -> Result<bool>,
+    is_sound: impl FnOnce(&rustix::fd::OwnedFd, &VerifiedCopy) -> Result<bool>,
 ) -> Result<CopyState> {
     if Home::find(&home_of(&record.tier))?.is_none() {
         return Ok(CopyState::NoTier);
@@ -54,7 +54,7 @@ fn look_with(
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(CopyState::Gone),
         Err(errno) => return Err(Error::io("open", &record.copy)(errno)),
     };
-    let now = Identity::of(&file).map_err(Error::io("look at", &record.copy))?;
+    let now = Identity::of(&file).map_err(Error::io("inspect", &record.copy))?;
     let Some(vouched) = &record.copied else { return Ok(CopyState::Modified(now)) };
     if vouched.identity.differs(&now).is_some() {
         return Ok(CopyState::Modified(now));
@@ -65,20 +65,21 @@ fn look_with(
     })
 }
 
-/// Makes sure that the copy may be removed: it is still what it was, and nobody has it open to write to it, which goes on for as long as what this
-/// gives is there. None without a copy. `leased` is the copy, if there is a lease on it.
-pub(super) fn claim(
+/// Checks that the copy may be removed: it is unchanged, and no process has it open for writing.
+/// The returned lease keeps writers out. Returns `None` if there is no copy. `leased` is the copy,
+/// if a lease on it is already held.
+pub(super) fn lease_for_removal(
     record: &Record,
     was: &Identity,
     leased: Option<Source>,
 ) -> Result<Option<Source>> {
     let source = match leased {
-        Some(source) if source.is_left_alone() => source,
+        Some(source) if source.is_undisturbed() => source,
         Some(_) => return Err(Error::Interrupted { path: record.copy.clone() }),
         None => match Source::open(&record.copy) {
             Ok(mut source) => {
-                match lease_or_say_who(&mut source, Kept::Writers) {
-                    // A file system without leases.
+                match lease_or_in_use(&mut source, Kept::Writers) {
+                    // The file system has no leases.
                     Ok(()) | Err(Error::Io { .. }) => source,
                     Err(error) => return Err(error),
                 }
@@ -89,14 +90,14 @@ pub(super) fn claim(
             Err(error) => return Err(error),
         },
     };
-    let now = Identity::of(&source.file).map_err(Error::io("look at", &record.copy))?;
+    let now = Identity::of(&source.file).map_err(Error::io("inspect", &record.copy))?;
     match was.differs(&now) {
         Some(_) => Err(conflict(record)),
         None => Ok(Some(source)),
     }
 }
 
-/// Removes the copy with its directory, durably; no error if it is gone.
+/// Removes the copy and its directory durably. Succeeds if they are gone.
 pub(super) fn remove(record: &Record) -> Result<()> {
     let Some(home) = Home::find(&home_of(&record.tier))? else {
         return Err(Error::TierMissing {
@@ -110,7 +111,8 @@ pub(super) fn remove(record: &Record) -> Result<()> {
     home.flush()
 }
 
-/// The directory is this file's alone: besides the copy it has at most unfinished ones.
+/// Removes all files of a copy's directory. The directory belongs to one file and holds only its
+/// copy and unfinished copies.
 fn remove_files(directory: &Path) -> Result<()> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,

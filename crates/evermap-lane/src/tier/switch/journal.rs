@@ -1,7 +1,7 @@
-//! The journal of switched files: what is on its way, what is where, and what may be thrown away.
+//! Journal of switched files: their state, their locations, and which files may be removed.
 //!
-//! A directory with a slot for each file (`slot`), and in it one record, which is replaced as a whole. It says what is going to be done before it
-//! is done, and is durable by then.
+//! The journal is a directory with a slot (see `slot`) for each file. Each slot has one record,
+//! which is replaced as a whole. A record describes each step durably before the step begins.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,19 @@ use crate::tier::slot::{Attempt, Home, Slot, flush_directory, parent};
 use crate::tier::watch::Watch;
 
 const VERSION: u32 = 1;
-/// Where root's is: it has to last as long as the files.
+/// Journal of root. It has to last as long as the files.
 const OF_ROOT: &str = "/var/lib/evermap-lane";
 
-/// Where it is written down which files were switched. One of a user's; what is in it lasts.
+/// Persistent journal of a user's switched files.
 #[derive(Debug)]
 pub struct Journal {
     home: Home,
 }
 
 impl Journal {
-    /// This user's: `/var/lib/evermap-lane` for root, else `$XDG_STATE_HOME/evermap/lane`, which is `~/.local/state/evermap/lane` for most.
-    /// Made if it is not there.
+    /// Opens this user's journal: `/var/lib/evermap-lane` for root, else
+    /// `$XDG_STATE_HOME/evermap/lane`, by default `~/.local/state/evermap/lane`. Creates it if it
+    /// does not exist.
     ///
     /// # Errors
     ///
@@ -36,11 +37,11 @@ impl Journal {
         Self::at(&Self::path_of_user()?)
     }
 
-    /// Where [`Journal::of_user`] is.
+    /// Returns the path of [`Journal::of_user`].
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when neither `HOME` nor `XDG_STATE_HOME` is set.
+    /// [`Error::Io`] if neither `HOME` nor `XDG_STATE_HOME` is set.
     pub fn path_of_user() -> Result<PathBuf> {
         if rustix::process::geteuid().is_root() {
             return Ok(OF_ROOT.into());
@@ -49,42 +50,43 @@ impl Journal {
             |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
         let state = state.ok_or_else(|| Error::Io {
-            operation: "tell where the journal is: set HOME or XDG_STATE_HOME, or name a directory instead of",
+            operation: "locate the journal: set HOME or XDG_STATE_HOME, or name a directory instead of",
             path: "~/.local/state/evermap/lane".into(),
             source: std::io::ErrorKind::NotFound.into(),
         })?;
         Ok(state.join("evermap/lane"))
     }
 
-    /// In this directory, which is made if it is not there.
+    /// Opens the journal in a directory, and creates the directory if it does not exist.
     ///
     /// # Errors
     ///
-    /// As [`Journal::of_user`].
+    /// Same errors as [`Journal::of_user`].
     pub fn at(path: &Path) -> Result<Self> {
         let above = parent(path);
         let missing: Vec<_> = above.ancestors().take_while(|above| !above.exists()).collect();
-        std::fs::create_dir_all(above).map_err(Error::io("make", above))?;
-        // A journal that a power cut took away with its directories would leave links that nobody knows of.
+        std::fs::create_dir_all(above).map_err(Error::io("create", above))?;
+        // If a power failure removed a journal with its directories, its links would be unknown.
         missing.iter().try_for_each(|made| flush_directory(parent(made)))?;
         Ok(Self { home: Home::make(path, 0o700)? })
     }
 
-    /// In this directory; none if it is not there.
+    /// Opens the journal in a directory. Returns `None` if the directory does not exist.
     ///
     /// # Errors
     ///
-    /// As [`Journal::of_user`].
+    /// Same errors as [`Journal::of_user`].
     pub fn find(path: &Path) -> Result<Option<Self>> {
         Ok(Home::find(path)?.map(|home| Self { home }))
     }
 
-    /// Where it is.
+    /// Returns the path of the journal.
     pub fn path(&self) -> &Path {
         &self.home.path
     }
 
-    /// All files that it has something of, as they were named, without links; with what is wrong where a record makes no sense.
+    /// Returns the paths of all files in the journal, as they were placed and without symbolic
+    /// links. An invalid record is an error in the list.
     ///
     /// # Errors
     ///
@@ -103,12 +105,12 @@ impl Journal {
         Ok(self.slot_names()?.iter().filter_map(read).collect())
     }
 
-    /// The slot of a file, made if it is not there.
+    /// Locks the slot of a file, and creates it if it does not exist.
     pub(super) fn lock(&self, path: &Path, watch: &Watch) -> Result<Slot> {
         self.home.lock(&slot_name(path), path, watch)
     }
 
-    /// The slot of a file and what is in it; none without.
+    /// Locks the slot of a file and reads its record. Returns `None` without a record.
     pub(super) fn find_record(&self, path: &Path, watch: &Watch) -> Result<Option<(Slot, Record)>> {
         let Some(slot) = self.home.lock_if_there(&slot_name(path), path, watch)? else {
             return Ok(None);
@@ -116,7 +118,8 @@ impl Journal {
         Ok(Record::read(&slot)?.map(|record| (slot, record)))
     }
 
-    /// A directory that somebody named may have others in it, which are none of ours.
+    /// Returns the names of the slots. A directory chosen by the user may contain other entries,
+    /// which are not ours.
     pub(super) fn slot_names(&self) -> Result<Vec<String>> {
         let names = self.home.names()?;
         Ok(names.into_iter().filter(|name| is_slot_name(name)).collect())
@@ -127,75 +130,77 @@ impl Journal {
     }
 }
 
-/// What is known of a file that is switched, or on its way.
+/// State of a file that is switched or moving.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
-    /// Of this format.
+    /// Version of the record format.
     pub(super) version: u32,
     pub(super) state: State,
-    /// The file's path, without links but the one that takes its place.
+    /// Path of the file, without symbolic links except the one that replaces it.
     #[serde(with = "path_text")]
     pub(super) original: PathBuf,
-    /// The number of its directory: of a disk that is not mounted another one has the path.
+    /// Inode of its directory. If the file's disk is not mounted, the path leads to another
+    /// directory.
     pub(super) directory: u64,
-    /// What the file was before.
+    /// Identity of the file before the switch.
     pub(super) identity: Identity,
-    /// The tier's directory.
+    /// Directory of the tier.
     #[serde(with = "path_text")]
     pub(super) tier: PathBuf,
-    /// Where its contents go, and what the link says.
+    /// Path of the copy, and target of the link.
     #[serde(with = "path_text")]
     pub(super) copy: PathBuf,
-    /// What the copy is; none before it is complete.
-    pub(super) copied: Option<Vouched>,
+    /// Identity and hash of the copy, or `None` before it is complete.
+    pub(super) copied: Option<VerifiedCopy>,
     pub(super) kept: KeptState,
-    /// How it comes back, if it does.
+    /// Way back, if the file is returning.
     pub(super) returning: Option<Returning>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
-    /// On its way to the tier.
+    /// Moving to the tier.
     Placing,
-    /// There.
+    /// On the tier.
     Placed,
-    /// On its way back.
+    /// Moving back.
     Returning,
 }
 
-/// What of the original is beside its path.
+/// State of the original next to the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum KeptState {
     There,
-    /// It is to go.
+    /// It is about to be removed.
     Dropping,
     Dropped,
 }
 
-/// A complete file.
+/// Verified complete copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Vouched {
-    /// BLAKE3, in hexadecimal.
+pub(super) struct VerifiedCopy {
+    /// BLAKE3 hash, in hexadecimal.
     pub(super) hash: String,
     pub(super) identity: Identity,
 }
 
-/// How a file comes back.
+/// Way back of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Returning {
     pub(super) way: Way,
-    /// What the copy was when that was decided; only this may be thrown away. Anything, without it.
+    /// Identity of the copy when the way was chosen: only this version may be removed. `None`
+    /// allows any version.
     pub(super) copy: Option<Identity>,
-    /// The kept original may be thrown away, whatever it is.
+    /// True if the kept original may be removed, whatever its version.
     pub(super) discards_kept: bool,
-    /// Of way `copy`, the name in the file's directory that the file has on its way, and the link after that.
+    /// For way `copy`: name in the file's directory, first of the returning file, then of the link.
     pub(super) beside: Option<String>,
-    /// Of way `copy`, what that is, once it is complete.
+    /// For way `copy`: identity of the returning file, once it is complete.
     pub(super) file: Option<Identity>,
 }
 
@@ -204,7 +209,7 @@ pub(super) struct Returning {
 pub(super) enum Way {
     /// The kept original takes its place again.
     Exchange,
-    /// The copy's contents do.
+    /// The contents of the copy are copied back.
     Copy,
 }
 
@@ -230,16 +235,17 @@ impl Record {
         }
     }
 
-    /// The one of a slot; none if there is none. What it says to remove is where such files are.
+    /// Reads the record of a slot. Returns `None` if there is none. Checks that the paths to be
+    /// removed are in places used by switches.
     pub(super) fn read(slot: &Slot) -> Result<Option<Self>> {
         let Some(record) = slot.record::<Self>()? else { return Ok(None) };
-        match record.nonsense() {
+        match record.invalid_reason() {
             None => Ok(Some(record)),
             Some(what) => Err(Error::Record { path: slot.record_path(), what: what.into() }),
         }
     }
 
-    fn nonsense(&self) -> Option<&'static str> {
+    fn invalid_reason(&self) -> Option<&'static str> {
         let directory = self.copy.parent();
         let is_ours = directory
             .and_then(Path::file_name)
@@ -247,41 +253,41 @@ impl Record {
         let is_at_home = directory.and_then(Path::parent) == Some(&home_of(&self.tier));
         let names = (self.original.file_name(), self.copy.file_name());
         if self.version != VERSION {
-            return Some("it is of a version that this program does not know");
+            return Some("its version is not supported by this program");
         }
         if !self.original.is_absolute() || names.0.is_none() || names.0 != names.1 {
-            return Some("it names no file");
+            return Some("it does not name a file");
         }
         if !is_ours || !is_at_home {
-            return Some("what it says of the copy is not where copies are");
+            return Some("the path of its copy is not in a directory for copies");
         }
-        if self.returning.as_ref().is_some_and(Returning::is_nonsense) {
-            return Some("the name it has for the file on its way is none that it could have");
+        if self.returning.as_ref().is_some_and(Returning::has_invalid_name) {
+            return Some("its name for the returning file is invalid");
         }
         match (self.state, &self.copied, &self.returning) {
-            (State::Placed, None, _) => Some("it is of a copy that is nowhere described"),
+            (State::Placed, None, _) => Some("it has no identity of the copy"),
             (State::Returning, None, _) | (State::Returning, _, None) => {
-                Some("it does not say how the file comes back")
+                Some("it does not define the way back")
             }
             _ => None,
         }
     }
 
-    /// Where the original is kept, for messages; none once it is not there any more.
+    /// Returns the path of the kept original for messages, or `None` if it no longer exists.
     pub(super) fn kept_path(&self) -> Option<PathBuf> {
         let name = crate::tier::layout::kept_name(self.original.file_name()?);
         let path = parent(&self.original).join(name);
         (self.kept == KeptState::There && path.symlink_metadata().is_ok()).then_some(path)
     }
 
-    /// The name of the file on its way back, if it is to have one.
+    /// Returns the name of the returning file, if it has one.
     pub(super) fn beside(&self) -> Option<&OsStr> {
         self.returning.as_ref()?.beside.as_deref().map(OsStr::new)
     }
 }
 
 impl Returning {
-    fn is_nonsense(&self) -> bool {
+    fn has_invalid_name(&self) -> bool {
         match (self.way, &self.beside) {
             (Way::Exchange, beside) => beside.is_some(),
             (Way::Copy, beside) => !beside.as_deref().is_some_and(is_returning_name),
@@ -294,10 +300,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_that_would_have_other_files_removed_is_refused() {
-        let place = tempfile::tempdir().unwrap();
-        let journal = Journal::at(&place.path().join("journal")).unwrap();
-        let original = place.path().join("file");
+    fn a_record_that_would_remove_other_files_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::at(&dir.path().join("journal")).unwrap();
+        let original = dir.path().join("file");
         std::fs::write(&original, "x").unwrap();
         let identity = Identity::of_name(&original).unwrap();
         let tier = PathBuf::from("/mnt/fast");

@@ -1,9 +1,9 @@
-//! Files that move to a tier that lasts, and leave a link.
+//! Files that move to a persistent tier and leave a symbolic link.
 
 mod back;
 mod copy;
-mod going;
 mod journal;
+mod placing;
 mod recover;
 mod site;
 #[cfg(test)]
@@ -16,8 +16,8 @@ use rustix::io::Errno;
 
 pub use back::Keep;
 pub(super) use back::{back, commit};
-pub(super) use going::go;
 pub use journal::Journal;
+pub(super) use placing::place;
 pub use recover::{Recovered, recover};
 pub(super) use verify::verify;
 
@@ -28,25 +28,27 @@ use super::slot::parent;
 use super::watch::Watch;
 use crate::sys::lease::Kept;
 
-/// More links in a row than the kernel follows.
+/// Maximum number of links to follow, as in the kernel.
 const LINKS_MAX: u32 = 40;
 
-/// Takes a lease, or says who has the file open.
-fn lease_or_say_who(source: &mut Source, kept: Kept) -> Result<()> {
+/// Takes a lease. If another process has the file open, returns [`Error::InUse`] with the
+/// processes.
+fn lease_or_in_use(source: &mut Source, kept: Kept) -> Result<()> {
     match source.lease(kept) {
         Ok(()) => Ok(()),
         Err(Errno::AGAIN) => {
             let path = source.path.clone();
-            let found = rustix::fs::fstat(&source.file).map_err(Error::io("look at", &path))?;
+            let found = rustix::fs::fstat(&source.file).map_err(Error::io("inspect", &path))?;
             let file = (found.st_dev, found.st_ino);
-            Err(Error::InUse { path, by: Openers::look(&[file]).of(file).to_vec() })
+            Err(Error::InUse { path, by: Openers::scan(&[file]).of(file).to_vec() })
         }
         Err(errno) => Err(Error::io("take a lease on", &source.path)(errno)),
     }
 }
 
-/// The path that a journal knows a file by: links are followed, but the one that has taken the file's place.
-pub(super) fn path_in(journal: &Journal, path: &Path, watch: &Watch) -> Result<Option<PathBuf>> {
+/// Returns the path under which a journal knows a file. Follows symbolic links, except for the one
+/// that replaced the file.
+pub(super) fn known_path(journal: &Journal, path: &Path, watch: &Watch) -> Result<Option<PathBuf>> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {
         let Some(name) = path.file_name() else { return Ok(None) };

@@ -1,7 +1,8 @@
-//! What becomes of files that were on their way when somebody was killed, or the power went.
+//! Recovers moves that a kill or a power failure interrupted.
 //!
-//! Each record is finished or rolled back by what is there, and nothing is thrown away that anybody could have written to since. Doing it again changes nothing;
-//! what cannot be done now stays in the journal.
+//! Each record is completed or rolled back according to the files found. No file is removed that
+//! another process could have modified since. Recovery is idempotent; a record that cannot be
+//! completed now stays in the journal.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -9,39 +10,40 @@ use std::path::PathBuf;
 use super::back::{KeptFound, kept_of};
 use super::copy::{self, CopyState, conflict, damaged, directory_gone, replaced, vanished};
 use super::journal::{Journal, KeptState, Record, State, Way};
-use super::site::{At, Site};
+use super::site::{Entry, Site};
 use crate::tier::copying::Source;
 use crate::tier::error::{Error, Result};
 use crate::tier::slot::{Attempt, Slot};
 use crate::tier::watch::{Step, Watch};
 
-/// What was done about files that were on their way.
+/// Result of recovering interrupted moves.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// They are on the tier now.
+    /// Files that are on the tier now.
     pub placed: Vec<PathBuf>,
-    /// They are where they were before.
+    /// Files that are back at their paths.
     pub returned: Vec<PathBuf>,
-    /// Another process is at them: nothing was done.
+    /// Slots that another process holds; nothing was done.
     pub busy: Vec<PathBuf>,
-    /// Nothing could be done about these now; nothing is lost, and the journal still has them.
+    /// Files that could not be recovered now. Nothing is lost, and the journal still has them.
     pub left: Vec<(PathBuf, Error)>,
 }
 
 impl Recovered {
-    /// Whether nothing is on its way any more.
-    pub fn is_settled(&self) -> bool {
+    /// Returns true if no interrupted moves remain.
+    pub fn is_complete(&self) -> bool {
         self.busy.is_empty() && self.left.is_empty()
     }
 }
 
-/// Finishes or rolls back all that is on its way in a journal. Idempotent; files that are placed stay placed. Cost: reads the records,
-/// and nothing of the files.
+/// Completes or rolls back all interrupted moves of a journal. Idempotent; placed files keep_placed
+/// placed. Reads the records, and no file contents.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] when the journal cannot be listed. What is wrong with a single file is in [`Recovered::left`].
+/// [`Error::Io`] if the journal cannot be listed. Errors of single files are in
+/// [`Recovered::left`].
 pub fn recover(journal: &Journal) -> Result<Recovered> {
     let mut recovered = Recovered::default();
     for name in journal.slot_names()? {
@@ -60,7 +62,7 @@ pub fn recover(journal: &Journal) -> Result<Recovered> {
         };
         let record = match Record::read(&slot) {
             Ok(Some(record)) => record,
-            // Made, and killed before anything was written.
+            // A process was killed after creating the slot and before writing a record.
             Ok(None) => match slot.remove_unused() {
                 Ok(()) => continue,
                 Err(error) => {
@@ -77,7 +79,7 @@ pub fn recover(journal: &Journal) -> Result<Recovered> {
         if record.state == State::Placed && record.kept != KeptState::Dropping {
             continue;
         }
-        match settle(slot, record, &Watch::default()) {
+        match recover_record(slot, record, &Watch::default()) {
             Ok(State::Placed) => recovered.placed.push(original),
             Ok(_) => recovered.returned.push(original),
             Err(error) => recovered.left.push((original, error)),
@@ -86,11 +88,12 @@ pub fn recover(journal: &Journal) -> Result<Recovered> {
     Ok(recovered)
 }
 
-/// Finishes or rolls back one. Says whether it is placed; what is not has no record any more.
-pub(super) fn settle(slot: Slot, record: Record, watch: &Watch) -> Result<State> {
+/// Completes or rolls back one move. Returns [`State::Placed`] if the file is on the tier;
+/// otherwise its record is removed.
+pub(super) fn recover_record(slot: Slot, record: Record, watch: &Watch) -> Result<State> {
     let site = match open_site(&record) {
         Ok(site) => site,
-        // Before there was a complete copy there is nothing to put back anywhere.
+        // Without a complete copy there is nothing to restore.
         Err(_) if record.copied.is_none() => {
             copy::remove(&record)?;
             slot.remove()?;
@@ -98,57 +101,61 @@ pub(super) fn settle(slot: Slot, record: Record, watch: &Watch) -> Result<State>
         }
         Err(error) => return Err(error),
     };
-    let at_path = site.at(&site.name, &record)?;
-    if at_path == At::Nothing && record.copied.is_some() && site.inode != record.directory {
-        return Err(directory_gone(&record, IS_ANOTHER));
+    let path_entry = site.entry(&site.name, &record)?;
+    if path_entry == Entry::Nothing && record.copied.is_some() && site.inode != record.directory {
+        return Err(directory_gone(&record, DIRECTORY_REPLACED));
     }
     match record.state {
-        State::Placing => settle_going(slot, record, &site, at_path),
-        State::Returning => settle_back(slot, record, &site, at_path, watch),
+        State::Placing => recover_placing(slot, record, &site, path_entry),
+        State::Returning => recover_returning(slot, record, &site, path_entry, watch),
         State::Placed => {
             if record.kept == KeptState::Dropping {
-                settle_drop(&slot, record, &site)?;
+                recover_drop(&slot, record, &site)?;
             }
             Ok(State::Placed)
         }
     }
 }
 
-/// What a directory is that has another number than that of a file that moved.
-pub(super) const IS_ANOTHER: &str = "is not the one it was in";
+/// State of a directory whose inode differs from the recorded one.
+pub(super) const DIRECTORY_REPLACED: &str = "was replaced by another directory";
 
-/// Opens the directory of a file that is known.
+/// Opens the directory of a recorded file.
 pub(super) fn open_site(record: &Record) -> Result<Site> {
     Site::open(&record.original).map_err(|error| match error {
         Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
-            directory_gone(record, "is not there")
+            directory_gone(record, "does not exist")
         }
         error => error,
     })
 }
 
-fn settle_going(slot: Slot, record: Record, site: &Site, at_path: At) -> Result<State> {
-    match at_path {
-        At::Link => settle_exchanged(slot, record, site),
-        At::Original(_) => roll_back(slot, &record, site),
-        // Nothing of value is on the tier yet, whatever became of the file.
+fn recover_placing(slot: Slot, record: Record, site: &Site, path_entry: Entry) -> Result<State> {
+    match path_entry {
+        Entry::Link => recover_exchanged(slot, record, site),
+        Entry::Original(_) => roll_back(slot, &record, site),
+        // Without a complete copy, the tier has nothing of value, whatever happened to the file.
         _ if record.copied.is_none() => roll_back(slot, &record, site),
-        At::Nothing => Err(vanished(&record)),
-        // Somebody gave the path to another file before the link had it: nothing ever led to the copy.
-        At::Other(_) if site.at(&site.kept, &record)? == At::Link => roll_back(slot, &record, site),
-        other => Err(replaced(&record, &other.what())),
+        Entry::Nothing => Err(vanished(&record)),
+        // Another file took the path before the exchange, so the path never led to the copy.
+        Entry::Other(_) if site.entry(&site.kept, &record)? == Entry::Link => {
+            roll_back(slot, &record, site)
+        }
+        other => Err(replaced(&record, &other.describe())),
     }
 }
 
-/// The path leads to the copy, and it may have been written to.
-fn settle_exchanged(slot: Slot, mut record: Record, site: &Site) -> Result<State> {
-    let copy = copy::look(&record)?;
+/// Recovers a move whose link was exchanged: the path leads to the copy, which may have been
+/// modified.
+fn recover_exchanged(slot: Slot, mut record: Record, site: &Site) -> Result<State> {
+    let copy = copy::inspect(&record)?;
     match (kept_of(site, &record)?, copy) {
         (_, CopyState::NoTier) => {
             Err(Error::TierMissing { tier: record.tier, path: record.original })
         }
         (_, CopyState::Gone) => Err(damaged(&record, "it is not there")),
-        // Whoever had the original open when it went has written to it, or the path was given to another file then: that is what counts.
+        // A process that had the original open modified it, or another file took the path before
+        // the exchange. That file has priority.
         (KeptFound::Modified | KeptFound::Another, CopyState::Unchanged(_)) => {
             site.exchange(&site.kept, &site.name)?;
             site.flush()?;
@@ -167,45 +174,46 @@ fn settle_exchanged(slot: Slot, mut record: Record, site: &Site) -> Result<State
     }
 }
 
-/// The path leads to the file: the link beside it, the copy and the record go.
+/// Removes the link next to the file, the copy and the record. The path leads to the file.
 fn roll_back(slot: Slot, record: &Record, site: &Site) -> Result<State> {
-    if site.at(&site.kept, record)? == At::Link {
+    if site.entry(&site.kept, record)? == Entry::Link {
         site.unlink(&site.kept)?;
         site.flush()?;
     }
-    let claimed = match &record.copied {
-        Some(copied) => copy::claim(record, &copied.identity, None)?,
+    let leased_copy = match &record.copied {
+        Some(copied) => copy::lease_for_removal(record, &copied.identity, None)?,
         None => None,
     };
     copy::remove(record)?;
-    drop(claimed);
+    drop(leased_copy);
     slot.remove()?;
     Ok(State::Returning)
 }
 
-fn settle_back(
+fn recover_returning(
     slot: Slot,
     record: Record,
     site: &Site,
-    at_path: At,
+    path_entry: Entry,
     watch: &Watch,
 ) -> Result<State> {
     let way = record.returning.as_ref().map(|returning| returning.way);
-    match (at_path, way) {
-        (At::Original(_), Some(Way::Exchange)) | (At::Back(_), Some(Way::Copy)) => {
+    match (path_entry, way) {
+        (Entry::Original(_), Some(Way::Exchange)) | (Entry::Back(_), Some(Way::Copy)) => {
             finish_return(slot, &record, site, None, watch)?;
             Ok(State::Returning)
         }
-        (At::Link | At::Nothing, _) => {
-            stay(&slot, record, site)?;
+        (Entry::Link | Entry::Nothing, _) => {
+            keep_placed(&slot, record, site)?;
             Ok(State::Placed)
         }
-        (other, _) => Err(replaced(&record, &other.what())),
+        (other, _) => Err(replaced(&record, &other.describe())),
     }
 }
 
-/// It stays on the tier, as it had not come back yet: what was made beside the path goes.
-pub(super) fn stay(slot: &Slot, record: Record, site: &Site) -> Result<()> {
+/// Marks the file as placed, because it had not come back. Removes the returning file next to the
+/// path.
+pub(super) fn keep_placed(slot: &Slot, record: Record, site: &Site) -> Result<()> {
     if let Some(beside) = record.beside() {
         site.unlink(beside)?;
         site.flush()?;
@@ -213,7 +221,8 @@ pub(super) fn stay(slot: &Slot, record: Record, site: &Site) -> Result<()> {
     slot.write_record(&Record { state: State::Placed, returning: None, ..record })
 }
 
-/// The path leads to the file again, durably: link, replaced original, copy and record go. `leased` is the copy, if there is a lease on it.
+/// Completes a return: the path leads to the file durably, so the link, a replaced original, the
+/// copy and the record are removed. `leased` is the copy, if a lease on it is held.
 pub(super) fn finish_return(
     slot: Slot,
     record: &Record,
@@ -222,7 +231,7 @@ pub(super) fn finish_return(
     watch: &Watch,
 ) -> Result<()> {
     let Some(returning) = &record.returning else { return Ok(()) };
-    // Whoever was killed may have been before it was durable.
+    // The killed process may not have flushed the exchange.
     site.flush()?;
     let replaces_kept = match (returning.way, kept_of(site, record)?) {
         (Way::Copy, KeptFound::Modified) if !returning.discards_kept => {
@@ -233,12 +242,12 @@ pub(super) fn finish_return(
     };
     let names = [Some(site.kept.as_os_str()), record.beside()];
     for name in names.into_iter().flatten() {
-        if site.at(name, record)? == At::Link {
+        if site.entry(name, record)? == Entry::Link {
             site.unlink(name)?;
         }
     }
-    let claimed = match &returning.copy {
-        Some(was) => copy::claim(record, was, leased)?,
+    let leased_copy = match &returning.copy {
+        Some(was) => copy::lease_for_removal(record, was, leased)?,
         None => leased,
     };
     if replaces_kept {
@@ -247,16 +256,17 @@ pub(super) fn finish_return(
     site.flush()?;
     watch.step(&record.original, Step::Unlinked);
     copy::remove(record)?;
-    drop(claimed);
+    drop(leased_copy);
     watch.step(&record.original, Step::CopyRemoved);
     slot.remove()?;
     watch.step(&record.original, Step::Returned);
     Ok(())
 }
 
-/// It was decided that the kept original goes, and whoever was at it was killed. What is still there stays, and may be dropped again: the copy was sound
-/// when that was decided, and its tier may have ended since with whoever was killed.
-fn settle_drop(slot: &Slot, mut record: Record, site: &Site) -> Result<()> {
+/// Recovers a drop of the kept original. If the original still exists it stays and can be dropped
+/// again: the copy was sound when the drop began, but the tier may have failed together with the
+/// killed process.
+fn recover_drop(slot: &Slot, mut record: Record, site: &Site) -> Result<()> {
     record.kept = match kept_of(site, &record)? {
         KeptFound::Same | KeptFound::Modified => KeptState::There,
         KeptFound::No | KeptFound::Another => KeptState::Dropped,

@@ -1,18 +1,18 @@
-//! Whether switched files are where the journal says, and what they were.
+//! Checks that switched files are where the journal says, and unchanged.
 
 use std::path::PathBuf;
 
 use super::back::{KeptFound, kept_of};
-use super::copy::{CopyState, look_and_read};
+use super::copy::{CopyState, inspect_contents};
 use super::journal::{Journal, KeptState, Record, State};
-use super::site::{At, Site};
+use super::site::{Entry, Site};
 use crate::Placement;
 use crate::tier::copying::{hash, open_to_read};
 use crate::tier::error::{Error, Result};
 use crate::tier::health::{Checked, Health};
 use crate::tier::watch::Watch;
 
-/// Looks at all files of a journal. Reads the copies wholly, and the kept originals.
+/// Checks all files of a journal. Reads the copies and the kept originals completely.
 pub(in crate::tier) fn verify(journal: &Journal, watch: &Watch) -> Result<Vec<Checked>> {
     let mut all = Vec::new();
     for path in journal.files()? {
@@ -21,13 +21,13 @@ pub(in crate::tier) fn verify(journal: &Journal, watch: &Watch) -> Result<Vec<Ch
                 Ok(Some((_slot, record))) => Some(check(&record, watch)?),
                 Ok(None) => None,
                 Err(error @ (Error::Record { .. } | Error::Busy { .. })) => {
-                    Some(of_error(path, &error))
+                    Some(checked_error(path, &error))
                 }
                 Err(error) => return Err(error),
             },
             Err(Error::Record { path, what }) => {
                 let error = Error::Record { path: path.clone(), what };
-                Some(of_error(path, &error))
+                Some(checked_error(path, &error))
             }
             Err(error) => return Err(error),
         };
@@ -36,7 +36,7 @@ pub(in crate::tier) fn verify(journal: &Journal, watch: &Watch) -> Result<Vec<Ch
     Ok(all)
 }
 
-fn of_error(path: PathBuf, error: &Error) -> Checked {
+fn checked_error(path: PathBuf, error: &Error) -> Checked {
     let health = match error {
         Error::Busy { .. } => Health::Unfinished,
         _ => Health::Damaged,
@@ -60,55 +60,55 @@ fn health_of(record: &Record, watch: &Watch) -> Result<(Health, String)> {
     if record.state != State::Placed || record.kept == KeptState::Dropping {
         return said(
             Health::Unfinished,
-            "it was on its way when somebody was killed: `evermap lane undo` sees to it",
+            "its move was interrupted: complete it with `evermap lane undo`",
         );
     }
     let Ok(site) = Site::open(&record.original) else {
-        return said(Health::Replaced, "its directory is not there");
+        return said(Health::Replaced, "its directory does not exist");
     };
-    match site.at(&site.name, record)? {
-        At::Link => {}
-        At::Nothing => return said(Health::Replaced, "its path leads nowhere"),
-        other => return said(Health::Replaced, &format!("its path {}", other.what())),
+    match site.entry(&site.name, record)? {
+        Entry::Link => {}
+        Entry::Nothing => return said(Health::Replaced, "its path does not exist"),
+        other => return said(Health::Replaced, &format!("its path {}", other.describe())),
     }
-    let copy = look_and_read(record, watch)?;
+    let copy = inspect_contents(record, watch)?;
     let kept = match record.kept {
         KeptState::There => Some(kept_of(&site, record)?),
         _ => None,
     };
     match (copy, kept) {
-        (CopyState::NoTier, _) => said(Health::TierMissing, "the tier is not there: mount it"),
-        (CopyState::Gone, _) => said(Health::Damaged, "the copy is not there"),
+        (CopyState::NoTier, _) => said(Health::TierMissing, "the tier is not available: mount it"),
+        (CopyState::Gone, _) => said(Health::Damaged, "the copy is missing"),
         (CopyState::Damaged(_), _) => {
-            said(Health::Damaged, "the copy's contents changed, and nobody wrote to it")
+            said(Health::Damaged, "the copy's contents changed although no process wrote to it")
         }
         (CopyState::Modified(_), Some(KeptFound::Modified)) => {
-            said(Health::Conflict, "the copy and the original were both written to")
+            said(Health::Conflict, "the copy and the original were both modified")
         }
-        (CopyState::Modified(_), _) => said(Health::Modified, "the copy was written to since"),
+        (CopyState::Modified(_), _) => said(Health::Modified, "the copy was modified"),
         (CopyState::Unchanged(_), Some(KeptFound::Modified)) => said(
             Health::Conflict,
-            "the kept original was written to since, by whoever had it open: take it back",
+            "the kept original was modified by a process that had it open: take the file back",
         ),
         (CopyState::Unchanged(_), Some(KeptFound::No | KeptFound::Another)) => {
-            said(Health::Sound, "the copy is what was put there; the original is not kept any more")
+            said(Health::Sound, "the copy is unchanged; the original is no longer kept")
         }
-        (CopyState::Unchanged(_), Some(KeptFound::Same)) => of_kept(record, &site, watch),
-        (CopyState::Unchanged(_), None) => said(Health::Sound, "the copy is what was put there"),
+        (CopyState::Unchanged(_), Some(KeptFound::Same)) => check_kept(record, &site, watch),
+        (CopyState::Unchanged(_), None) => said(Health::Sound, "the copy is unchanged"),
     }
 }
 
-/// The original is the file that was kept, by its times: and by its contents.
-fn of_kept(record: &Record, site: &Site, watch: &Watch) -> Result<(Health, String)> {
+/// Checks the contents of an original that is unchanged by its times.
+fn check_kept(record: &Record, site: &Site, watch: &Watch) -> Result<(Health, String)> {
     let path = site.path_of(&site.kept);
     let file = open_to_read(&path).map_err(Error::io("open", &path))?;
     let is_same = record.copied.as_ref().map(|copied| &copied.hash)
         == Some(&hash(&file, &path, |_| watch.check(&path))?);
     Ok(match is_same {
-        true => (Health::Sound, "the copy is what was put there, and so is the original".into()),
+        true => (Health::Sound, "the copy and the original are unchanged".into()),
         false => (
             Health::Damaged,
-            "the kept original's contents changed, and nobody wrote to it; the copy is sound"
+            "the kept original's contents changed although no process wrote to it; the copy is sound"
                 .into(),
         ),
     })

@@ -1,4 +1,5 @@
-//! What a cut left of the files, held against what was promised; then all of it is settled and taken back, and nothing else is left.
+//! Compares the files after a power cut with the promise, then recovers, takes all files back, and
+//! checks that nothing remains.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use evermap_lane::tier::{Health, Journal, Keep, Recovered, Watch, back, recover, verify};
 
-use super::{At, BYTES, FILES, JOURNAL, Promise, TIER, contents, path};
+use super::{Location, BYTES, FILES, JOURNAL, Promise, TIER, contents, path};
 
-/// Gives a number for what was found, to tell how much was different.
+/// Checks everything. Returns a number that encodes the state found, to count distinct outcomes.
 pub fn judge(promise: Promise) -> Result<u64, String> {
     check_contents(promise, "before recovery")?;
     let journal = Journal::find(Path::new(JOURNAL)).map_err(|error| error.to_string())?;
     let mut recovered = Recovered::default();
     if let Some(journal) = &journal {
-        recovered = settle(journal)?;
+        recovered = recover_twice(journal)?;
         check_contents(promise, "after recovery")?;
         check_places(promise)?;
         check_health(journal, promise)?;
@@ -28,10 +29,10 @@ pub fn judge(promise: Promise) -> Result<u64, String> {
     Ok(found)
 }
 
-/// Each path leads to its contents.
+/// Checks that each path leads to its contents.
 fn check_contents(promise: Promise, when: &str) -> Result<(), String> {
     for (file, (number, at)) in promise.0.into_iter().enumerate() {
-        if at == At::Absent {
+        if at == Location::Absent {
             continue;
         }
         let path = path(file);
@@ -40,35 +41,35 @@ fn check_contents(promise: Promise, when: &str) -> Result<(), String> {
         if found.len() != BYTES[file] {
             return Err(format!("{when}: {} has {} bytes", path.display(), found.len()));
         }
-        if at != At::Written && found != contents(file, number) {
+        if at != Location::Written && found != contents(file, number) {
             return Err(format!("{when}: {} is not contents {number}", path.display()));
         }
     }
     Ok(())
 }
 
-/// Recovers, and once more, which is to change nothing.
-fn settle(journal: &Journal) -> Result<Recovered, String> {
+/// Recovers twice, and checks that the second run changes nothing.
+fn recover_twice(journal: &Journal) -> Result<Recovered, String> {
     let recovered = recover(journal).map_err(|error| error.to_string())?;
-    if !recovered.is_settled() {
-        return Err(format!("it is not settled: {recovered:?}"));
+    if !recovered.is_complete() {
+        return Err(format!("recovery is incomplete: {recovered:?}"));
     }
     let again = recover(journal).map_err(|error| error.to_string())?;
-    match again.is_settled() && again.placed.is_empty() && again.returned.is_empty() {
+    match again.is_complete() && again.placed.is_empty() && again.returned.is_empty() {
         true => Ok(recovered),
-        false => Err(format!("recovering twice is not recovering once: {again:?}")),
+        false => Err(format!("recovery is not idempotent: {again:?}")),
     }
 }
 
-/// What was said to have arrived has, durably.
+/// Checks that files are where the promise says.
 fn check_places(promise: Promise) -> Result<(), String> {
     for (file, (_, at)) in promise.0.into_iter().enumerate() {
         let path = path(file);
         let is_right = match at {
-            At::Home => !path.is_symlink(),
-            At::Placed => path.is_symlink() && kept(&path).exists(),
-            At::Alone => path.is_symlink() && !kept(&path).exists(),
-            At::Absent | At::Written | At::Moving => true,
+            Location::Home => !path.is_symlink(),
+            Location::Placed => path.is_symlink() && kept(&path).exists(),
+            Location::Alone => path.is_symlink() && !kept(&path).exists(),
+            Location::Absent | Location::Written | Location::Moving => true,
         };
         if !is_right {
             return Err(format!("{} is not {}", path.display(), at.name()));
@@ -88,9 +89,9 @@ fn check_health(journal: &Journal, promise: Promise) -> Result<(), String> {
     let checked =
         verify(Some(journal), None, &Watch::default()).map_err(|error| error.to_string())?;
     for one in checked {
-        // A file that is being written to may be half of each, without its time.
+        // A file that was being written may be partly new, with an old modification time.
         let is_written =
-            (0..BYTES.len()).any(|file| path(file) == one.path && promise.0[file].1 == At::Written);
+            (0..BYTES.len()).any(|file| path(file) == one.path && promise.0[file].1 == Location::Written);
         if !is_written && !matches!(one.health, Health::Sound | Health::Modified) {
             return Err(format!("{}: {:?}: {}", one.path.display(), one.health, one.what));
         }
@@ -98,7 +99,7 @@ fn check_health(journal: &Journal, promise: Promise) -> Result<(), String> {
     Ok(())
 }
 
-/// Which files are links, and which of them were not until recovery.
+/// Encodes which files are links, and which were placed or returned by recovery.
 fn number_of(recovered: &Recovered) -> u64 {
     (0..BYTES.len()).map(path).fold(0, |number, path| {
         let is = [
@@ -114,21 +115,21 @@ fn take_back(journal: &Journal, promise: Promise) -> Result<(), String> {
     for path in journal.files().map_err(|error| error.to_string())? {
         let path = path.map_err(|error| error.to_string())?;
         let is_written = (0..BYTES.len())
-            .any(|file| self::path(file) == path && promise.0[file].1 == At::Written);
+            .any(|file| self::path(file) == path && promise.0[file].1 == Location::Written);
         let keep = if is_written { Keep::Copy } else { Keep::Neither };
         back(Some(journal), None, &path, keep, &Watch::default())
-            .map_err(|error| format!("{} does not come back: {error}", path.display()))?;
+            .map_err(|error| format!("cannot take back {}: {error}", path.display()))?;
         if path.is_symlink() {
-            return Err(format!("{} came back as a link", path.display()));
+            return Err(format!("{} is still a link", path.display()));
         }
     }
     match journal.files().map_err(|error| error.to_string())?.len() {
         0 => Ok(()),
-        left => Err(format!("the journal has {left} files still")),
+        left => Err(format!("the journal still has {left} files")),
     }
 }
 
-/// Nothing is left of all the moves, on either side.
+/// Checks that no files of the moves remain, on either file system.
 fn check_rest(promise: Promise) -> Result<(), String> {
     let mut left = files_below(Path::new(TIER));
     left.extend(files_below(Path::new(FILES)));
@@ -137,9 +138,9 @@ fn check_rest(promise: Promise) -> Result<(), String> {
             return Err(format!("{} is left over", file.display()));
         }
     }
-    let is_missing = |file: &usize| promise.0[*file].1 != At::Absent && !path(*file).is_file();
+    let is_missing = |file: &usize| promise.0[*file].1 != Location::Absent && !path(*file).is_file();
     match (0..BYTES.len()).find(is_missing) {
-        Some(file) => Err(format!("{} is not there", path(file).display())),
+        Some(file) => Err(format!("{} is missing", path(file).display())),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Files that go to the tier, are written to there or not, lose their originals or not, and come back: again and again.
+//! Repeatedly places files on the tier, modifies them, drops originals, and takes the files back.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,54 +6,54 @@ use std::os::unix::fs::FileExt;
 use evermap_lane::Placement;
 use evermap_lane::tier::{Journal, Keep, Plan, Request, Watch, back, commit, place};
 
-use super::{At, BYTES, FILES, JOURNAL, Promise, TIER, contents, path};
+use super::{Location, BYTES, FILES, JOURNAL, Promise, TIER, contents, path};
 
-/// As often each file goes and comes back.
-const WAYS: usize = 4;
+/// Number of rounds for each file.
+const ROUNDS: usize = 4;
 
-/// `announce` is called whenever something else is promised than before.
+/// Moves the files. Calls `announce` before and after each change of the promise.
 pub fn move_files(announce: &mut dyn FnMut(Promise)) {
     let journal = Journal::at(JOURNAL.as_ref()).unwrap();
-    let mut maker = Maker { promise: Promise::nothing(), journal, announce };
-    for way in 0..WAYS {
-        // All files are at different places between any two of these.
+    let mut mover = Mover { promise: Promise::nothing(), journal, announce };
+    for round in 0..ROUNDS {
+        // Between these operations, the files are in different places.
         for file in 0..BYTES.len() {
-            maker.write(file, At::Home);
-            maker.go(file);
+            mover.write(file, Location::Home);
+            mover.place(file);
         }
         for file in 0..BYTES.len() {
-            match (way + file) % 4 {
-                // The original takes its place again.
+            match (round + file) % 4 {
+                // Keep the original, which takes its place again.
                 0 => {}
-                1 => maker.write(file, At::Placed),
-                2 => maker.commit(file),
+                1 => mover.write(file, Location::Placed),
+                2 => mover.commit(file),
                 _ => {
-                    maker.commit(file);
-                    maker.write(file, At::Alone);
+                    mover.commit(file);
+                    mover.write(file, Location::Alone);
                 }
             }
         }
-        (0..BYTES.len()).for_each(|file| maker.back(file));
+        (0..BYTES.len()).for_each(|file| mover.back(file));
     }
 }
 
-struct Maker<'a> {
+struct Mover<'a> {
     promise: Promise,
     journal: Journal,
     announce: &'a mut dyn FnMut(Promise),
 }
 
-impl Maker<'_> {
-    fn promise(&mut self, file: usize, at: At) {
+impl Mover<'_> {
+    fn promise(&mut self, file: usize, at: Location) {
         self.promise.0[file].1 = at;
         (self.announce)(self.promise);
     }
 
-    /// Makes the file, or writes to it wherever it is.
-    fn write(&mut self, file: usize, at: At) {
+    /// Creates the file, or writes to it in its current place.
+    fn write(&mut self, file: usize, at: Location) {
         let number = self.promise.0[file].0 + 1;
         if number > 1 {
-            self.promise(file, At::Written);
+            self.promise(file, Location::Written);
         }
         let mut options = File::options();
         let options = options.write(true).create(true).truncate(false);
@@ -65,8 +65,8 @@ impl Maker<'_> {
         self.promise(file, at);
     }
 
-    fn go(&mut self, file: usize) {
-        self.promise(file, At::Moving);
+    fn place(&mut self, file: usize) {
+        self.promise(file, Location::Moving);
         let request = Request {
             tier: TIER.into(),
             mode: Placement::Switch,
@@ -77,18 +77,18 @@ impl Maker<'_> {
         let plan = Plan::make(&request).unwrap();
         let applied = place(&plan, Some(&self.journal), &Watch::default()).unwrap();
         assert_eq!(applied.placed.len(), 1, "{plan:?} {applied:?}");
-        self.promise(file, At::Placed);
+        self.promise(file, Location::Placed);
     }
 
     fn commit(&mut self, file: usize) {
-        self.promise(file, At::Moving);
+        self.promise(file, Location::Moving);
         commit(&self.journal, &path(file), &Watch::default()).unwrap();
-        self.promise(file, At::Alone);
+        self.promise(file, Location::Alone);
     }
 
     fn back(&mut self, file: usize) {
-        self.promise(file, At::Moving);
+        self.promise(file, Location::Moving);
         back(Some(&self.journal), None, &path(file), Keep::Neither, &Watch::default()).unwrap();
-        self.promise(file, At::Home);
+        self.promise(file, Location::Home);
     }
 }

@@ -1,8 +1,10 @@
-//! Files that are switched to a tier and back while the power goes: what is promised of each at every moment, and what a cut left of it.
+//! Files that are switched to a tier and back during power cuts: the promise for each file at every
+//! moment, and a check of the files after a cut.
 //!
-//! Whoever boots the machine records its disk, with both file systems on it, and writes into the recording what is promised (`crates/evermap/tests/vm`); a
-//! second machine mounts what a cut left of them. Both talk with this program by lines: it says a promise, and goes on when it is told that
-//! this is written; or is told one, and says what it found.
+//! The host records the machine's disk with both file systems, and writes the promises into the
+//! recording (`crates/evermap/tests/vm`). A second machine mounts the disk as it was after a cut.
+//! Both talk with this program in lines. `records` prints a promise, and continues when it is told
+//! that the promise is recorded. `judges` reads a promise, and prints its findings.
 
 mod judge;
 mod make;
@@ -12,57 +14,57 @@ use std::path::PathBuf;
 
 use crate::lanes::is_machine;
 
-/// Where the files are, and the journal.
+/// Directories of the files, the tier and the journal.
 const FILES: &str = "/mnt/files";
 const TIER: &str = "/mnt/tier";
 const JOURNAL: &str = "/mnt/files/journal";
 
-/// Of each file: below a page, and beyond what is read and written at once.
+/// Size of each file: less than a page, and more than one read or write.
 const BYTES: [usize; 4] = [3_000, 70_000, 300_000, (1 << 20) + 13];
 
-/// Where a file is.
+/// Location of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
-    /// It is being made: nothing is promised.
+enum Location {
+    /// The file is being created: nothing is promised.
     Absent,
-    /// It is being written to: its contents may be any.
+    /// The file is being written: its contents may be any.
     Written,
-    /// At its path, and nothing is known of it elsewhere.
+    /// Location its path, with nothing on the tier.
     Home,
-    /// On its way there, or back.
+    /// Moving in either direction.
     Moving,
-    /// On the tier, with the original beside the link.
+    /// On the tier, with the original next to the link.
     Placed,
     /// On the tier only.
     Alone,
 }
 
-impl At {
-    const ALL: [(At, &'static str); 6] = [
-        (At::Absent, "absent"),
-        (At::Written, "written"),
-        (At::Home, "home"),
-        (At::Moving, "moving"),
-        (At::Placed, "placed"),
-        (At::Alone, "alone"),
+impl Location {
+    const ALL: [(Location, &'static str); 6] = [
+        (Location::Absent, "absent"),
+        (Location::Written, "written"),
+        (Location::Home, "home"),
+        (Location::Moving, "moving"),
+        (Location::Placed, "placed"),
+        (Location::Alone, "alone"),
     ];
 
     fn name(self) -> &'static str {
-        At::ALL.iter().find(|(at, _)| *at == self).unwrap().1
+        Location::ALL.iter().find(|(at, _)| *at == self).unwrap().1
     }
 
-    fn of_name(name: &str) -> Option<At> {
-        At::ALL.iter().find(|(_, one)| *one == name).map(|(at, _)| *at)
+    fn of_name(name: &str) -> Option<Location> {
+        Location::ALL.iter().find(|(_, one)| *one == name).map(|(at, _)| *at)
     }
 }
 
-/// What is promised of the files: which contents, where.
+/// Promise for the files: version of the contents and location of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Promise([(u64, At); BYTES.len()]);
+struct Promise([(u64, Location); BYTES.len()]);
 
 impl Promise {
     fn nothing() -> Self {
-        Self([(0, At::Absent); BYTES.len()])
+        Self([(0, Location::Absent); BYTES.len()])
     }
 
     fn to_line(self) -> String {
@@ -75,7 +77,7 @@ impl Promise {
         let mut words = line.trim().strip_prefix("promise ")?.strip_suffix(" .")?.split(' ');
         for file in &mut promise.0 {
             let (number, at) = words.next()?.split_once(':')?;
-            *file = (number.parse().ok()?, At::of_name(at)?);
+            *file = (number.parse().ok()?, Location::of_name(at)?);
         }
         Some(promise)
     }
@@ -85,20 +87,20 @@ fn path(file: usize) -> PathBuf {
     PathBuf::from(FILES).join(format!("file-{file}"))
 }
 
-/// What a file has with a number, and with no other.
+/// Returns the contents of a file for a version number. They are distinct for each file and number.
 fn contents(file: usize, number: u64) -> Vec<u8> {
     let begin = number << 32 | (file as u64) << 24;
     (begin..).flat_map(u64::to_le_bytes).take(BYTES[file]).collect()
 }
 
-fn say(line: &str) {
+fn send_line(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").unwrap();
     out.flush().unwrap();
 }
 
-/// The next line that this program is told; none when nobody is there any more.
-fn hear() -> Option<String> {
+/// Reads the next line of input. Returns `None` at its end.
+fn receive_line() -> Option<String> {
     let mut line = String::new();
     let length = std::io::stdin().lock().read_line(&mut line).unwrap();
     (length > 0).then(|| line.trim().to_owned())
@@ -112,8 +114,8 @@ fn records() {
     }
     println!();
     make::move_files(&mut |promise| {
-        say(&promise.to_line());
-        hear().unwrap();
+        send_line(&promise.to_line());
+        receive_line().unwrap();
     });
 }
 
@@ -124,11 +126,11 @@ fn judges() {
         return;
     }
     println!();
-    while let Some(line) = hear() {
+    while let Some(line) = receive_line() {
         let promise = Promise::of_line(&line).unwrap_or(Promise::nothing());
         match judge::judge(promise) {
-            Ok(found) => say(&format!("found {found}")),
-            Err(why) => say(&format!("violation: {why}; {promise:?}")),
+            Ok(found) => send_line(&format!("found {found}")),
+            Err(why) => send_line(&format!("violation: {why}; {promise:?}")),
         }
     }
 }
@@ -136,7 +138,7 @@ fn judges() {
 #[test]
 fn a_promise_is_read_as_it_was_written() {
     let mut promise = Promise::nothing();
-    for (file, (at, _)) in promise.0.iter_mut().zip(At::ALL.into_iter().skip(2)) {
+    for (file, (at, _)) in promise.0.iter_mut().zip(Location::ALL.into_iter().skip(2)) {
         *file = (7, at);
     }
     assert_eq!(Promise::of_line(&promise.to_line()), Some(promise));

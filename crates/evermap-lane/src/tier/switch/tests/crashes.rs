@@ -1,4 +1,5 @@
-//! Killed at every step of every way: nothing is lost, the path leads to the contents, and recovering twice is recovering once.
+//! Kills a move at every step: nothing is lost, the path leads to the contents, and recovery is
+//! idempotent.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -6,215 +7,219 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::stage::{Stage, contents};
+use super::fixture::{Fixture, contents};
 use crate::tier::switch::Keep;
 use crate::tier::watch::Step;
 
-/// Kills a process on the way at a step; then all there is to promise.
-fn killed(verb: &str, step: Step, expected: &[u8], prepare: impl Fn(&Stage)) {
-    let stage = Stage::new();
-    let before = stage.attributes();
-    prepare(&stage);
-    let attributes = stage.attributes();
-    let status = stage.act(verb, step, Signal::KILL).wait().unwrap();
+/// Kills a process at a step of its move, and checks all guarantees.
+fn killed(verb: &str, step: Step, expected: &[u8], prepare: impl Fn(&Fixture)) {
+    let fixture = Fixture::new();
+    let before = fixture.attributes();
+    prepare(&fixture);
+    let attributes = fixture.attributes();
+    let status = fixture.spawn_helper(verb, step, Signal::KILL).wait().unwrap();
     assert_eq!(status.signal(), Some(9), "{verb} {step:?}: {status}");
-    assert!(stage.read() == expected, "{verb} {step:?}: the path leads to the contents at once");
-    let recovered = stage.recover();
-    assert!(recovered.is_settled(), "{verb} {step:?}: {recovered:?}");
-    assert!(stage.read() == expected, "{verb} {step:?}: recovering loses nothing");
-    let once = stage.everything();
-    let again = stage.recover();
+    assert!(
+        fixture.read() == expected,
+        "{verb} {step:?}: the path leads to the contents before recovery"
+    );
+    let recovered = fixture.recover();
+    assert!(recovered.is_complete(), "{verb} {step:?}: {recovered:?}");
+    assert!(fixture.read() == expected, "{verb} {step:?}: recovery loses nothing");
+    let once = fixture.everything();
+    let again = fixture.recover();
     assert!(again.placed.is_empty() && again.returned.is_empty(), "{verb} {step:?}: {again:?}");
-    assert!(stage.everything() == once, "{verb} {step:?}: recovering twice is recovering once");
-    assert_eq!(stage.attributes(), attributes, "{verb} {step:?}");
-    if !stage.journal().files().unwrap().is_empty() {
-        stage.back(Keep::Neither).unwrap();
+    assert!(fixture.everything() == once, "{verb} {step:?}: recovery is idempotent");
+    assert_eq!(fixture.attributes(), attributes, "{verb} {step:?}");
+    if !fixture.journal().files().unwrap().is_empty() {
+        fixture.back(Keep::Neither).unwrap();
     }
-    assert!(stage.read() == expected, "{verb} {step:?}: it comes back");
-    stage.is_as_before();
+    assert!(fixture.read() == expected, "{verb} {step:?}: the file is taken back");
+    fixture.assert_unchanged();
     if expected == contents() {
-        assert_eq!(stage.attributes(), before, "{verb} {step:?}");
+        assert_eq!(fixture.attributes(), before, "{verb} {step:?}");
     }
 }
 
 #[test]
-fn killed_at_any_step_on_the_way_to_the_tier_a_file_is_whole() {
-    for step in Step::GOING {
-        killed("go", step, &contents(), |_| ());
+fn a_file_survives_a_kill_at_any_step_of_placing() {
+    for step in Step::PLACE {
+        killed("place", step, &contents(), |_| ());
     }
 }
 
 #[test]
-fn killed_at_any_step_on_the_way_back_a_file_is_whole() {
+fn a_file_survives_a_kill_at_any_step_back() {
     for step in Step::BACK {
-        // These are of copies that were written to.
+        // These steps occur for modified copies only.
         if !matches!(step, Step::BackCopied | Step::BackVouched) {
-            killed("back", step, &contents(), |stage| drop(stage.go().unwrap()));
+            killed("back", step, &contents(), |fixture| drop(fixture.place().unwrap()));
         }
     }
 }
 
 #[test]
-fn killed_at_any_step_on_the_way_back_what_was_written_on_the_tier_is_there() {
+fn writes_on_the_tier_survive_a_kill_at_any_step_back() {
     for step in Step::BACK {
-        killed("back", step, b"written on the tier", |stage| {
-            stage.go().unwrap();
-            stage.write(b"written on the tier");
+        killed("back", step, b"written on the tier", |fixture| {
+            fixture.place().unwrap();
+            fixture.write(b"written on the tier");
         });
     }
 }
 
 #[test]
-fn killed_at_any_step_on_the_way_back_without_an_original_a_file_is_whole() {
+fn a_file_without_an_original_survives_a_kill_at_any_step_back() {
     for step in Step::BACK {
-        killed("back", step, &contents(), |stage| {
-            stage.go().unwrap();
-            stage.commit().unwrap();
+        killed("back", step, &contents(), |fixture| {
+            fixture.place().unwrap();
+            fixture.commit().unwrap();
         });
     }
 }
 
 #[test]
-fn killed_at_any_step_of_dropping_the_original_a_file_is_whole() {
+fn a_file_survives_a_kill_at_any_step_of_dropping_the_original() {
     for step in Step::COMMIT {
-        killed("commit", step, &contents(), |stage| drop(stage.go().unwrap()));
+        killed("commit", step, &contents(), |fixture| drop(fixture.place().unwrap()));
     }
 }
 
 #[test]
-fn an_original_that_was_being_dropped_stays_as_long_as_it_is_there() {
-    let stage = Stage::new();
-    let copy = stage.go().unwrap();
-    stage.act("commit", Step::Dropping, Signal::KILL).wait().unwrap();
-    // What ended whoever was at it may have ended the tier, too.
+fn an_interrupted_drop_keeps_an_original_that_still_exists() {
+    let fixture = Fixture::new();
+    let copy = fixture.place().unwrap();
+    fixture.spawn_helper("commit", Step::Dropping, Signal::KILL).wait().unwrap();
+    // The failure that killed the process may have destroyed the tier.
     fs::remove_file(copy).unwrap();
-    assert!(stage.recover().is_settled());
-    assert!(fs::read(stage.kept()).unwrap() == contents());
-    stage.back(Keep::Original).unwrap();
-    assert!(stage.read() == contents());
-    stage.is_as_before();
+    assert!(fixture.recover().is_complete());
+    assert!(fs::read(fixture.kept()).unwrap() == contents());
+    fixture.back(Keep::Original).unwrap();
+    assert!(fixture.read() == contents());
+    fixture.assert_unchanged();
 }
 
-/// Killed half-way, both files written to: nothing is decided until somebody says which one is to be had, and that one is had then.
-fn both_written(verb: &str, step: Step, write: impl Fn(&Stage, &Path)) {
+/// Kills a move half-way and writes to both files: recovery decides nothing until the caller
+/// chooses a file, and then keeps the chosen one.
+fn both_written(verb: &str, step: Step, write: impl Fn(&Fixture, &Path)) {
     for (keep, expected) in [(Keep::Copy, &b"the copy"[..]), (Keep::Original, b"the original")] {
-        let stage = Stage::new();
-        let copy = (verb == "back").then(|| stage.go().unwrap());
-        stage.act(verb, step, Signal::KILL).wait().unwrap();
-        let copy = copy.unwrap_or_else(|| fs::read_link(stage.file()).unwrap());
-        write(&stage, &copy);
-        let recovered = stage.recover();
+        let fixture = Fixture::new();
+        let copy = (verb == "back").then(|| fixture.place().unwrap());
+        fixture.spawn_helper(verb, step, Signal::KILL).wait().unwrap();
+        let copy = copy.unwrap_or_else(|| fs::read_link(fixture.file()).unwrap());
+        write(&fixture, &copy);
+        let recovered = fixture.recover();
         let is_conflict =
             matches!(recovered.left.as_slice(), [(_, crate::tier::Error::Conflict { .. })]);
         assert!(is_conflict, "{verb} {step:?}: {recovered:?}");
-        assert!(stage.back(Keep::Neither).is_err(), "{verb} {step:?}");
-        stage.back(keep).unwrap();
-        assert_eq!(stage.read(), expected, "{verb} {step:?} {keep:?}");
-        stage.is_as_before();
+        assert!(fixture.back(Keep::Neither).is_err(), "{verb} {step:?}");
+        fixture.back(keep).unwrap();
+        assert_eq!(fixture.read(), expected, "{verb} {step:?} {keep:?}");
+        fixture.assert_unchanged();
     }
 }
 
 #[test]
-fn half_way_there_and_both_written_to_somebody_says_which_is_had() {
+fn an_interrupted_placement_with_both_files_modified_waits_for_a_choice() {
     for step in [Step::Exchanged, Step::Flushed] {
-        both_written("go", step, |stage, copy| {
+        both_written("place", step, |fixture, copy| {
             fs::write(copy, b"the copy").unwrap();
-            fs::write(stage.kept(), b"the original").unwrap();
+            fs::write(fixture.kept(), b"the original").unwrap();
         });
     }
 }
 
 #[test]
-fn half_way_back_and_both_written_to_somebody_says_which_is_had() {
+fn an_interrupted_return_with_both_files_modified_waits_for_a_choice() {
     for step in [Step::BackExchanged, Step::BackFlushed, Step::Unlinked] {
-        both_written("back", step, |stage, copy| {
+        both_written("back", step, |fixture, copy| {
             fs::write(copy, b"the copy").unwrap();
-            stage.write(b"the original");
+            fixture.write(b"the original");
         });
     }
 }
 
 #[test]
-fn what_came_back_and_was_written_to_since_is_not_taken_away() {
-    let stage = Stage::new();
-    let copy = stage.go().unwrap();
-    stage.write(b"on the tier");
-    stage.act("back", Step::BackFlushed, Signal::KILL).wait().unwrap();
-    stage.write(b"since it came back");
+fn a_returned_file_that_was_modified_is_not_removed() {
+    let fixture = Fixture::new();
+    let copy = fixture.place().unwrap();
+    fixture.write(b"on the tier");
+    fixture.spawn_helper("back", Step::BackFlushed, Signal::KILL).wait().unwrap();
+    fixture.write(b"since it came back");
     fs::write(copy, b"on the tier, too").unwrap();
     for keep in [Keep::Neither, Keep::Copy, Keep::Original] {
-        assert!(stage.back(keep).is_err());
-        assert_eq!(stage.read(), b"since it came back");
+        assert!(fixture.back(keep).is_err());
+        assert_eq!(fixture.read(), b"since it came back");
     }
 }
 
 #[test]
-fn what_is_written_between_a_crash_and_its_recovery_is_kept() {
-    for (verb, step) in Step::GOING
-        .map(|step| ("go", step))
+fn writes_between_a_crash_and_its_recovery_are_kept() {
+    for (verb, step) in Step::PLACE
+        .map(|step| ("place", step))
         .into_iter()
         .chain(Step::BACK.map(|step| ("back", step)))
     {
-        let stage = Stage::new();
+        let fixture = Fixture::new();
         if verb == "back" {
-            stage.go().unwrap();
-            stage.write(b"on the tier");
+            fixture.place().unwrap();
+            fixture.write(b"on the tier");
         }
-        stage.act(verb, step, Signal::KILL).wait().unwrap();
-        stage.write(b"after the crash");
-        let recovered = stage.recover();
-        assert!(recovered.is_settled(), "{verb} {step:?}: {recovered:?}");
-        assert_eq!(stage.read(), b"after the crash", "{verb} {step:?}");
-        if !stage.journal().files().unwrap().is_empty() {
-            stage.back(Keep::Neither).unwrap();
+        fixture.spawn_helper(verb, step, Signal::KILL).wait().unwrap();
+        fixture.write(b"after the crash");
+        let recovered = fixture.recover();
+        assert!(recovered.is_complete(), "{verb} {step:?}: {recovered:?}");
+        assert_eq!(fixture.read(), b"after the crash", "{verb} {step:?}");
+        if !fixture.journal().files().unwrap().is_empty() {
+            fixture.back(Keep::Neither).unwrap();
         }
-        assert_eq!(stage.read(), b"after the crash", "{verb} {step:?}");
-        stage.is_as_before();
+        assert_eq!(fixture.read(), b"after the crash", "{verb} {step:?}");
+        fixture.assert_unchanged();
     }
 }
 
 #[test]
-fn a_file_that_was_half_way_can_be_placed_again() {
-    for step in Step::GOING {
-        let stage = Stage::new();
-        stage.act("go", step, Signal::KILL).wait().unwrap();
-        match stage.go() {
+fn a_file_can_be_placed_again_after_an_interrupted_move() {
+    for step in Step::PLACE {
+        let fixture = Fixture::new();
+        fixture.spawn_helper("place", step, Signal::KILL).wait().unwrap();
+        match fixture.place() {
             Ok(copy) => assert!(fs::read(copy).unwrap() == contents()),
             Err(error) => {
                 let is_placed = matches!(error, crate::tier::Error::AlreadyPlaced { .. });
-                assert!(is_placed && stage.file().is_symlink(), "{step:?}: {error}");
+                assert!(is_placed && fixture.file().is_symlink(), "{step:?}: {error}");
             }
         }
-        stage.back(Keep::Neither).unwrap();
-        stage.is_as_before();
+        fixture.back(Keep::Neither).unwrap();
+        fixture.assert_unchanged();
     }
 }
 
 #[test]
-fn a_tier_that_is_away_is_waited_for() {
+fn recovery_waits_for_an_unavailable_tier() {
     for (verb, step) in [
-        ("go", Step::Copied),
-        ("go", Step::Vouched),
-        ("go", Step::Exchanged),
+        ("place", Step::Copied),
+        ("place", Step::Vouched),
+        ("place", Step::Exchanged),
         ("back", Step::BackExchanged),
     ] {
-        let stage = Stage::new();
+        let fixture = Fixture::new();
         if verb == "back" {
-            stage.go().unwrap();
+            fixture.place().unwrap();
         }
-        stage.act(verb, step, Signal::KILL).wait().unwrap();
-        let home = crate::tier::layout::home_of(&stage.path("tier"));
-        fs::rename(&home, stage.path("away")).unwrap();
+        fixture.spawn_helper(verb, step, Signal::KILL).wait().unwrap();
+        let home = crate::tier::layout::home_of(&fixture.path("tier"));
+        fs::rename(&home, fixture.path("away")).unwrap();
         for _ in 0..2 {
-            let recovered = stage.recover();
+            let recovered = fixture.recover();
             let [(path, error)] = recovered.left.as_slice() else {
                 panic!("{step:?}: {recovered:?}")
             };
-            assert_eq!(*path, stage.file());
+            assert_eq!(*path, fixture.file());
             assert!(matches!(error, crate::tier::Error::TierMissing { .. }), "{step:?}: {error}");
         }
-        fs::rename(stage.path("away"), &home).unwrap();
-        assert!(stage.recover().is_settled());
-        assert!(stage.read() == contents(), "{step:?}");
+        fs::rename(fixture.path("away"), &home).unwrap();
+        assert!(fixture.recover().is_complete());
+        assert!(fixture.read() == contents(), "{step:?}");
     }
 }

@@ -1,9 +1,10 @@
-//! What moving files promises, with processes that are killed, stopped and disturbed at every step.
+//! Tests of moving files, with processes that are killed, stopped and disturbed at every step.
 //!
-//! Tier and file are on one file system here, which needs no rights: planning refuses that, moving does not mind. What is killed is an *act*: an
-//! ignored test that another one starts as a process.
+//! Tier and file share one file system, which needs no privileges. Planning would refuse that;
+//! moving does not check it. The processes to be killed run an ignored test as a helper, started by
+//! another test.
 
 mod crashes;
 mod disturbed;
-mod stage;
+mod fixture;
 mod states;

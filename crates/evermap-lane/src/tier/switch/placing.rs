@@ -1,15 +1,17 @@
-//! A file's way to the tier.
+//! Moves a file to the tier.
 //!
-//! The order of the steps is the promise: the journal says what is going to be done before it is, the copy is complete and durable before a
-//! link leads to it, and link and file change places at once. The lease keeps writers waiting as long as that takes; whoever comes all the same ends it.
+//! The order of the steps makes the move safe. The journal records each step before it begins. The
+//! copy is complete and durable before a link leads to it. Link and file exchange their names
+//! atomically. During the exchange, a lease makes writers wait; a process that opens the file
+//! earlier ends the move.
 
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, mkdir};
 
-use super::journal::{Journal, Record, State, Vouched};
-use super::lease_or_say_who;
-use super::recover::settle;
+use super::journal::{Journal, Record, State, VerifiedCopy};
+use super::lease_or_in_use;
+use super::recover::recover_record;
 use super::site::Site;
 use crate::sys::lease::Kept;
 use crate::tier::copying::{Source, copy_and_compare};
@@ -18,8 +20,9 @@ use crate::tier::layout::{STAGE, switch_name};
 use crate::tier::slot::{Home, Slot, flush_directory, parent};
 use crate::tier::watch::{Step, Watch};
 
-/// Moves a file. `path` is without links, and can be moved as far as a look told. Says where it is.
-pub(in crate::tier) fn go(
+/// Moves a file, and returns the path of its copy. `path` has no symbolic links and passed the
+/// checks of a plan.
+pub(in crate::tier) fn place(
     journal: &Journal,
     tier: &Path,
     path: &Path,
@@ -27,11 +30,11 @@ pub(in crate::tier) fn go(
 ) -> Result<PathBuf> {
     let slot = journal.lock(path, watch)?;
     if let Some(record) = Record::read(&slot)? {
-        // Left by one that was killed, or placed.
+        // A record left by a killed process, or of a placed file.
         let copy = record.copy.clone();
-        match settle(slot, record, watch)? {
+        match recover_record(slot, record, watch)? {
             State::Placed => return Err(Error::AlreadyPlaced { path: path.into(), copy }),
-            _ => return go(journal, tier, path, watch),
+            _ => return place(journal, tier, path, watch),
         }
     }
     let home = Home::on_tier(tier)?;
@@ -41,21 +44,22 @@ pub(in crate::tier) fn go(
     let record = Record::new(path.into(), site.inode, source.identity, tier.into(), copy.clone());
     slot.write_record(&record)?;
     watch.step(path, Step::Recorded);
-    let mut going = Going { slot: &slot, home: &home, site: &site, record, source, watch };
-    let gone = going.run();
-    let Going { record, source, .. } = going;
+    let mut moving = PlaceMove { slot: &slot, home: &home, site: &site, record, source, watch };
+    let result = moving.run();
+    let PlaceMove { record, source, .. } = moving;
     drop(source);
-    match gone {
+    match result {
         Ok(()) => Ok(copy),
         Err(error) => {
-            // Should it fail, the record says what is left to do, and `recover` does it.
-            let _ = settle(slot, record, &Watch::default());
+            // If this fails, the record describes the remaining steps, and `recover` completes
+            // them.
+            let _ = recover_record(slot, record, &Watch::default());
             Err(error)
         }
     }
 }
 
-struct Going<'a> {
+struct PlaceMove<'a> {
     slot: &'a Slot,
     home: &'a Home,
     site: &'a Site,
@@ -64,25 +68,27 @@ struct Going<'a> {
     watch: &'a Watch,
 }
 
-impl Going<'_> {
+impl PlaceMove<'_> {
     fn run(&mut self) -> Result<()> {
-        lease_or_say_who(&mut self.source, Kept::All)?;
+        lease_or_in_use(&mut self.source, Kept::All)?;
         self.check()?;
         self.step(Step::Leased);
-        // Whoever copies opens it again: only writers are kept out meanwhile.
-        lease_or_say_who(&mut self.source, Kept::Writers)?;
+        // Copying opens the file again, so only writers are kept out from here.
+        lease_or_in_use(&mut self.source, Kept::Writers)?;
         self.copy()?;
         self.site.link(&self.site.kept, &self.record.copy)?;
         self.step(Step::Linked);
         self.source.check()?;
-        lease_or_say_who(&mut self.source, Kept::All)?;
+        lease_or_in_use(&mut self.source, Kept::All)?;
         self.check()?;
         self.step(Step::Closed);
         self.watch.check(&self.record.original)?;
         self.exchange()
     }
 
-    /// The file is what it was, and where: file and directory were opened apart, and whoever may write to one above could have put others there in between.
+    /// Checks that the file is unchanged and in its place. File and directory were opened
+    /// separately: a user that can write to a parent directory could have replaced either in
+    /// between.
     fn check(&self) -> Result<()> {
         self.source.check()?;
         if !self.site.is_where_it_was()? {
@@ -98,10 +104,10 @@ impl Going<'_> {
         Error::Changed { path: self.record.original.clone(), what: what.into() }
     }
 
-    /// Makes the copy, and has the journal vouch for it.
+    /// Creates the copy, and records its identity in the journal.
     fn copy(&mut self) -> Result<()> {
         let directory = parent(&self.record.copy);
-        mkdir(directory, Mode::from_raw_mode(0o711)).map_err(Error::io("make", directory))?;
+        mkdir(directory, Mode::from_raw_mode(0o711)).map_err(Error::io("create", directory))?;
         self.home.flush()?;
         flush_directory(&self.record.tier)?;
         let stage = directory.join(STAGE);
@@ -119,35 +125,38 @@ impl Going<'_> {
         flush_directory(directory)?;
         step(Step::Named);
         let named = Source::open(&self.record.copy)?;
-        self.record.copied = Some(Vouched { hash: copied.hash, identity: named.identity });
+        self.record.copied = Some(VerifiedCopy { hash: copied.hash, identity: named.identity });
         self.slot.write_record(&self.record)?;
         self.step(Step::Vouched);
         Ok(())
     }
 
-    /// Link and file change places; and change back if anything is wrong after that.
+    /// Exchanges link and file, and exchanges them back after an error.
     fn exchange(&self) -> Result<()> {
         let site = self.site;
         site.exchange(&site.kept, &site.name)?;
         self.step(Step::Exchanged);
-        self.settle_there().inspect_err(|_| {
-            // Should it fail, the record still says that it is on its way, and `recover` sees to it.
+        self.confirm_exchange().inspect_err(|_| {
+            // If this fails, the record still says that the file is being placed, and `recover`
+            // completes it.
             let _ = site.exchange(&site.kept, &site.name).and_then(|()| site.flush());
         })?;
         self.step(Step::Placed);
         Ok(())
     }
 
-    fn settle_there(&self) -> Result<()> {
+    fn confirm_exchange(&self) -> Result<()> {
         let site = self.site;
         site.flush()?;
         self.step(Step::Flushed);
-        // A lease keeps nobody from giving the path to another file, as editors do that save one.
+        // A lease does not prevent renames. An editor may save by renaming another file to this
+        // path.
         if !site.has(&site.kept, &self.source.file)? {
             return Err(self.changed("another file has its name"));
         }
-        // Somebody who came meanwhile has the original, or waits for it: the path has to lead there.
-        if !self.source.is_left_alone() {
+        // A process that opened the path in the meantime has the original or waits for it, so the
+        // path has to lead to the original.
+        if !self.source.is_undisturbed() {
             return Err(Error::Interrupted { path: self.record.original.clone() });
         }
         self.slot.write_record(&Record { state: State::Placed, ..self.record.clone() })
@@ -158,10 +167,10 @@ impl Going<'_> {
     }
 }
 
-/// Renames within the copy's own directory.
+/// Renames within the directory of the copy.
 fn rename_new(from: &Path, to: &Path) -> Result<()> {
     if from == to {
         return Ok(());
     }
-    std::fs::rename(from, to).map_err(Error::io("name", to))
+    std::fs::rename(from, to).map_err(Error::io("rename", to))
 }

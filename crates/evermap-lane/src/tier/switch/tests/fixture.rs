@@ -1,4 +1,4 @@
-//! A file, a tier and a journal; and processes that move the file.
+//! Fixture: a file, a tier and a journal, and helper processes that move the file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,11 +9,11 @@ use std::process::{Child, Command, Stdio};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::tier::switch::{Journal, Keep, back, commit, go};
+use crate::tier::switch::{Journal, Keep, back, commit, place};
 use crate::tier::watch::{Step, Watch};
 use crate::tier::{Recovered, Result, recover};
 
-/// More than a buffer of whoever copies, and a hole.
+/// Contents longer than a copy buffer, with a hole.
 pub(super) fn contents() -> Vec<u8> {
     let word = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let mut bytes: Vec<u8> = (0..40_000).flat_map(word).collect();
@@ -22,11 +22,11 @@ pub(super) fn contents() -> Vec<u8> {
     bytes
 }
 
-pub(super) struct Stage {
-    place: tempfile::TempDir,
+pub(super) struct Fixture {
+    root: tempfile::TempDir,
 }
 
-/// What of a file comes back as it was.
+/// Attributes that a move preserves.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
     mode: u32,
@@ -35,27 +35,27 @@ pub(super) struct Attributes {
     xattr: Option<Vec<u8>>,
 }
 
-impl Stage {
+impl Fixture {
     pub(super) fn new() -> Self {
-        let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR").to_string() + "/../../target")
+        let root = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR").to_string() + "/../../target")
             .or_else(|_| tempfile::tempdir())
             .unwrap();
-        let stage = Self { place };
-        fs::create_dir(stage.path("files")).unwrap();
-        fs::create_dir(stage.path("tier")).unwrap();
-        stage.write(&contents());
-        fs::set_permissions(stage.file(), fs::Permissions::from_mode(0o640)).unwrap();
-        let file = fs::File::open(stage.file()).unwrap();
+        let fixture = Self { root };
+        fs::create_dir(fixture.path("files")).unwrap();
+        fs::create_dir(fixture.path("tier")).unwrap();
+        fixture.write(&contents());
+        fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o640)).unwrap();
+        let file = fs::File::open(fixture.file()).unwrap();
         let then = std::time::SystemTime::UNIX_EPOCH
             + std::time::Duration::from_nanos(1_234_567_890_123_456_789);
         file.set_modified(then).unwrap();
-        // Not every file system has these.
-        let _ = setxattr(stage.file(), "user.kept", b"value", XattrFlags::empty());
-        stage
+        // Not every file system has extended attributes.
+        let _ = setxattr(fixture.file(), "user.kept", b"value", XattrFlags::empty());
+        fixture
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        fs::canonicalize(self.place.path()).unwrap().join(name)
+        fs::canonicalize(self.root.path()).unwrap().join(name)
     }
 
     pub(super) fn file(&self) -> PathBuf {
@@ -90,12 +90,12 @@ impl Stage {
         Journal::at(&self.path("journal")).unwrap()
     }
 
-    pub(super) fn go(&self) -> Result<PathBuf> {
-        self.go_watched(&Watch::default())
+    pub(super) fn place(&self) -> Result<PathBuf> {
+        self.place_watched(&Watch::default())
     }
 
-    pub(super) fn go_watched(&self, watch: &Watch) -> Result<PathBuf> {
-        go(&self.journal(), &self.path("tier"), &self.file(), watch)
+    pub(super) fn place_watched(&self, watch: &Watch) -> Result<PathBuf> {
+        place(&self.journal(), &self.path("tier"), &self.file(), watch)
     }
 
     pub(super) fn back(&self, keep: Keep) -> Result<()> {
@@ -110,7 +110,7 @@ impl Stage {
         recover(&self.journal()).unwrap()
     }
 
-    /// All that there is: names, links, contents.
+    /// Returns all paths with their contents or link targets.
     pub(super) fn everything(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut all = BTreeMap::new();
         let mut due = vec![self.path("")];
@@ -132,8 +132,8 @@ impl Stage {
         all
     }
 
-    /// Nothing is left of it anywhere, and the file is there.
-    pub(super) fn is_as_before(&self) {
+    /// Checks that the file is in place and nothing else remains.
+    pub(super) fn assert_unchanged(&self) {
         let names = self.everything();
         let names: Vec<_> = names
             .keys()
@@ -144,11 +144,11 @@ impl Stage {
         assert!(!self.file().is_symlink());
     }
 
-    /// A process that does this, and at that step is killed or stopped.
-    pub(super) fn act(&self, verb: &str, step: Step, signal: Signal) -> Child {
+    /// Starts a helper process that runs `verb` and sends itself `signal` at `step`.
+    pub(super) fn spawn_helper(&self, verb: &str, step: Step, signal: Signal) -> Child {
         Command::new(std::env::current_exe().unwrap())
             .args([
-                "tier::switch::tests::stage::act_of_moving",
+                "tier::switch::tests::fixture::helper_that_moves_a_file",
                 "--exact",
                 "--ignored",
                 "--nocapture",
@@ -165,42 +165,43 @@ impl Stage {
 }
 
 #[test]
-#[ignore = "a process that other tests start"]
-fn act_of_moving() {
+#[ignore = "a helper process that other tests start"]
+fn helper_that_moves_a_file() {
     let Some(verb) = std::env::var_os("EVERMAP_ACT") else { return };
     let variable = |name| std::env::var(name).unwrap();
-    let place = PathBuf::from(variable("EVERMAP_PLACE"));
+    let root = PathBuf::from(variable("EVERMAP_PLACE"));
     let (step, signal) = (variable("EVERMAP_STEP"), variable("EVERMAP_SIGNAL"));
     let signal: i32 = signal.parse().unwrap();
-    let (newer, file) = (place.join("newer"), place.join("files/clip.mkv"));
+    let (newer, file) = (root.join("newer"), root.join("files/clip.mkv"));
     let replaced = file.clone();
     let watch = Watch::default().on_step(move |_, now| {
         if now == Step::Closed {
-            // Where a test has put another file, it takes the path at the last moment.
+            // If a test has prepared another file, it takes the path at the last moment.
             let _ = fs::rename(&newer, &replaced);
         }
         if format!("{now:?}") == step {
-            // To this thread: of a whole process the others would stop first.
-            // SAFETY: touches no memory, and no handler is set.
+            // The signal goes to this thread: a signal to the process could stop the other threads
+            // first.
+            // SAFETY: `raise` accesses no memory of this program, and no handler is installed.
             assert_eq!(unsafe { libc::raise(signal) }, 0);
         }
     });
-    let journal = Journal::at(&place.join("journal")).unwrap();
+    let journal = Journal::at(&root.join("journal")).unwrap();
     let done = match verb.to_str().unwrap() {
-        "go" => go(&journal, &place.join("tier"), &file, &watch).map(drop),
+        "place" => place(&journal, &root.join("tier"), &file, &watch).map(drop),
         "back" => back(&journal, &file, Keep::Neither, &watch),
         _ => commit(&journal, &file, &watch),
     };
-    // 17: it was said, and undone.
+    // 17 means that the operation failed with an error and was undone.
     std::process::exit(if done.is_ok() { 0 } else { 17 });
 }
 
-/// Only this child.
+/// Sends a signal to this child only.
 pub(super) fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// What is in there, but for locks and temporary names.
+/// Returns the sorted names in a directory.
 pub(super) fn names(directory: &Path) -> Vec<String> {
     let names = fs::read_dir(directory).unwrap();
     let mut names: Vec<_> =
