@@ -1,4 +1,4 @@
-//! A parameter and the values that it takes in turn: what sweeps and targets go over.
+//! Axis of a sweep or target: a parameter and its values.
 
 use std::str::FromStr;
 
@@ -6,10 +6,10 @@ use super::Error;
 use super::error::at_most;
 use super::parameters::{full_name, specification};
 
-/// Of one axis: so that what goes over it ends in a sensible time.
+/// Maximum number of values of an axis, which bounds the run time.
 pub(super) const VALUES_MAX: u64 = 10_000;
 
-/// A parameter and the values it takes in turn: `capacity=10..100:10` or `wait=0,20,50`.
+/// Parameter and its values, such as `capacity=10..100:10` or `wait=0,20,50`.
 ///
 /// ```
 /// use evermap_lane::simulate::Axis;
@@ -25,12 +25,12 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Its parameter's full name.
+    /// Returns the full name of the parameter.
     pub fn parameter(&self) -> &str {
         &self.parameter
     }
 
-    /// What it is, in this order.
+    /// Returns the values, in order.
     pub fn values(&self) -> &[f64] {
         &self.values
     }
@@ -47,22 +47,22 @@ impl FromStr for Axis {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = |why: &str| Error::Axis { text: text.into(), why: why.into() };
-        let (name, values) = text.split_once('=').ok_or_else(|| wrong("there is no `=`"))?;
+        let (name, values) = text.split_once('=').ok_or_else(|| wrong("it has no `=`"))?;
         let parameter = full_name(name.trim());
         let specification = specification(parameter)?;
         let number = |text: &str| {
             let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
-            number.ok_or_else(|| wrong(&format!("`{text}` is no number")))
+            number.ok_or_else(|| wrong(&format!("`{text}` is not a number")))
         };
         let values = match values.split_once("..") {
             Some((from, rest)) => {
                 let (to, step) =
-                    rest.split_once(':').ok_or_else(|| wrong("a range has a step, after `:`"))?;
+                    rest.split_once(':').ok_or_else(|| wrong("a range needs a step after `:`"))?;
                 let (from, to, step) = (number(from)?, number(to)?, number(step)?);
                 if step <= 0.0 || to < from {
-                    return Err(wrong("a range goes up, by a step above 0"));
+                    return Err(wrong("a range must go up, with a step above 0"));
                 }
-                // A step that doesn't come out even in binary still ends at the end.
+                // The tolerance makes a range reach its end although the step is inexact in binary.
                 let count = ((to - from) / step + 1e-9).floor();
                 let values = (count as u64).saturating_add(1);
                 at_most("values of a range", values, VALUES_MAX, "take a larger step")?;
@@ -70,7 +70,7 @@ impl FromStr for Axis {
             }
             None => values.split(',').map(number).collect::<Result<Vec<f64>, Error>>()?,
         };
-        at_most("values of a list", values.len() as u64, VALUES_MAX, "name fewer")?;
+        at_most("values of a list", values.len() as u64, VALUES_MAX, "give fewer")?;
         values.iter().try_for_each(|&value| specification.check(parameter, value))?;
         Ok(Self { parameter: parameter.into(), values })
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_reach_their_end_and_lists_are_as_written() {
+    fn ranges_include_their_end_and_lists_keep_their_values() {
         let values = |text: &str| text.parse::<Axis>().unwrap().values;
         assert_eq!(values("wait=0..0.3:0.1").len(), 4);
         assert_eq!(values("capacity=10..100:30"), [10.0, 40.0, 70.0, 100.0]);
@@ -90,15 +90,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_axis_is_refused_with_a_remedy() {
+    fn an_invalid_axis_is_refused_with_a_remedy() {
         for (text, told) in [
             ("capacity", "no `=`"),
-            ("capacity=", "no number"),
+            ("capacity=", "not a number"),
             ("capacity=10..100", "step"),
             ("capacity=10..100:0", "above 0"),
-            ("capacity=90..10:10", "goes up"),
+            ("capacity=90..10:10", "must go up"),
             ("capacity=10..200:10", "cache.capacity_percent"),
-            ("capacity=inf", "no number"),
+            ("capacity=inf", "not a number"),
             ("capacty=10", "capacty"),
             ("frames=1..2:0.5", "whole"),
             ("references=0..100000:0.001", "larger step"),

@@ -1,19 +1,21 @@
-//! Exact LRU caches of several capacities at once, in one pass over the references.
+//! Exact LRU caches of several capacities, simulated in one pass over the references.
 //!
-//! LRU caches contain each other: a smaller one's pages are the first of a larger one's (Mattson and others, *Evaluation techniques for storage hierarchies*, 1970). So one
-//! list, latest reference first, is all of them, with a marker at the last page that each capacity still holds. A reference moves its page to the front and each marker that it passed by one: constant time
-//! for each capacity, whatever the list's length.
+//! LRU caches have the inclusion property: a larger cache holds all pages of a smaller one (Mattson
+//! and others, *Evaluation techniques for storage hierarchies*, 1970). So one list, most recent
+//! reference first, represents all of them, with a marker at the last page of each capacity. A
+//! reference moves its page to the front and moves each marker that it passes by one page. The cost
+//! is constant for each capacity and independent of the length of the list.
 
-/// Not in any cache, and no page: the list's end.
+/// Index of no page: end of the list, or not in any cache.
 const NONE: u32 = u32::MAX;
 
 /// LRU caches over pages `0..footprint`.
 ///
-/// Invariant: `last[k]` is the page at place `capacities[k]` of the list, or `NONE` while the list is shorter; a page's `level` is the number of
-/// capacities that do not hold the page.
+/// Invariant: `last[k]` is the page at position `capacities[k]` of the list, or `NONE` while the
+/// list is shorter. The `level` of a page is the number of capacities that do not hold it.
 #[derive(Clone, Debug)]
 pub(super) struct Caches {
-    /// In pages, rising, each above 0.
+    /// In pages, ascending, each above 0.
     capacities: Vec<u32>,
     last: Vec<u32>,
     pages: Vec<Page>,
@@ -22,7 +24,7 @@ pub(super) struct Caches {
     length: u32,
 }
 
-/// A page's place in the list. Together, since a marker that moves needs all of it.
+/// Links and level of a page, in one struct because moving a marker needs both.
 #[derive(Clone, Copy, Debug)]
 struct Page {
     newer: u32,
@@ -30,11 +32,12 @@ struct Page {
     level: u32,
 }
 
-/// So many capacities can be told in a level.
+/// Maximum number of capacities.
 pub(super) const CAPACITIES_MAX: usize = 255;
 
 impl Caches {
-    /// Empty ones. Capacities rise, are above 0 and at most [`CAPACITIES_MAX`].
+    /// Creates empty caches. Capacities are in pages, ascending and above 0; at most
+    /// [`CAPACITIES_MAX`].
     pub(super) fn new(footprint: u32, capacities: &[u32]) -> Self {
         debug_assert!(capacities.is_sorted_by(|a, b| a < b) && capacities.first() != Some(&0));
         debug_assert!(capacities.len() <= CAPACITIES_MAX);
@@ -49,19 +52,20 @@ impl Caches {
         }
     }
 
-    /// How many of the capacities miss this page, the smallest first; afterwards all hold it.
+    /// References a page. Returns how many of the capacities miss it, which are the smallest ones.
+    /// Afterwards all capacities hold it.
     pub(super) fn reference(&mut self, page: u32) -> usize {
         let Page { newer, level, .. } = self.pages[page as usize];
         let level = level as usize;
         if page == self.newest {
             return level;
         }
-        // Those that miss it push their last page out.
+        // Each capacity that misses the page evicts its last page.
         for last in &mut self.last[..level] {
             if *last != NONE {
                 let pushed_out = &mut self.pages[*last as usize];
                 pushed_out.level += 1;
-                // With a capacity of one, the page before its last is the one that comes.
+                // With a capacity of one, the new page is also the last.
                 *last = if pushed_out.newer == NONE { page } else { pushed_out.newer };
             }
         }
@@ -78,7 +82,7 @@ impl Caches {
         }
         self.push(page);
         if is_new {
-            // The list has just become as long as one of them.
+            // The list may just have reached the length of a capacity.
             let full = self.capacities.iter().position(|&capacity| capacity == self.length);
             if let Some(k) = full {
                 self.last[k] = self.oldest;
@@ -87,7 +91,7 @@ impl Caches {
         level
     }
 
-    /// The page is in the list, and not its first.
+    /// Removes a page from the list. The page must not be the first.
     fn unlink(&mut self, page: u32) {
         let Page { newer, older, .. } = self.pages[page as usize];
         self.pages[newer as usize].older = older;
@@ -97,7 +101,7 @@ impl Caches {
         }
     }
 
-    /// As the first of the list, which every capacity holds.
+    /// Inserts a page at the front, where every capacity holds it.
     fn push(&mut self, page: u32) {
         self.pages[page as usize] = Page { newer: NONE, older: self.newest, level: 0 };
         match self.newest {
@@ -115,7 +119,7 @@ mod tests {
     use super::*;
     use crate::simulate::random::{Purpose, Random};
 
-    /// One capacity, as the definition says it.
+    /// Reference implementation for one capacity.
     fn plain_misses(pages: &[u32], capacity: usize) -> Vec<bool> {
         let mut held: Vec<u32> = Vec::new();
         pages
@@ -132,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_capacity_misses_what_a_plain_lru_cache_misses(
+        fn each_capacity_misses_like_a_plain_lru_cache(
             pages in prop::collection::vec(0_u32..24, 0..400),
             capacities in prop::collection::btree_set(1_u32..30, 0..8),
         ) {
@@ -159,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn of_uniform_references_the_share_that_is_not_held_misses() {
+    fn uniform_references_miss_with_the_share_of_pages_not_held() {
         let (footprint, count) = (4_096, 200_000);
         let capacities = [410, 2_048, 3_277];
         let mut caches = Caches::new(footprint, &capacities);
@@ -173,7 +177,8 @@ mod tests {
             misses.iter_mut().take(level).for_each(|count| *count += 1);
         }
         for (capacity, misses) in capacities.into_iter().zip(misses) {
-            // Each reference misses with this probability, whatever was before: a binomial count.
+            // Each reference misses with this probability, independent of the others, so the count
+            // is binomial.
             let p = 1.0 - f64::from(capacity) / f64::from(footprint);
             let (mean, deviation) =
                 (f64::from(count) * p, (f64::from(count) * p * (1.0 - p)).sqrt());

@@ -1,11 +1,13 @@
-//! How long a device takes: for requests and pages, for what keeps it busy itself.
+//! Model of a device: time to read, garbage collection and stalls.
 //!
-//! Four kinds come with the profiles (DRAM, PC-RAM, NAND flash, disks); a profile may have others. Only flash collects garbage: background writes use up its free pages, and
-//! to free a block it moves the pages that are still needed and erases. Reads that come meanwhile wait for the rest of it.
+//! The profiles have four kinds (DRAM, PC-RAM, NAND flash, disks); a profile may define others.
+//! Only flash collects garbage: background writes use up its free pages, and to free a block it
+//! moves the pages still needed and erases. Reads that arrive in the meantime wait until it is
+//! done.
 
 use super::random::Random;
 
-/// How long a device takes. Made by [`Profile::device_of`](super::Profile::device_of).
+/// Timing of a device. Created by [`Profile::device_of`](super::Profile::device_of).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Device {
     request_ms: f64,
@@ -15,16 +17,16 @@ pub struct Device {
     collection: Option<Collection>,
 }
 
-/// What reading takes, in a profile's units.
+/// Costs of reading, in the units of a profile.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(super) struct ReadCost {
     pub(super) request_us: f64,
     pub(super) page_us: f64,
     pub(super) stall_percent: f64,
     pub(super) stall_ms: f64,
 }
 
-/// What freeing a block takes, in a profile's units.
+/// Costs of freeing a block, in the units of a profile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flash {
     pub(super) program_us: f64,
@@ -33,22 +35,23 @@ pub(super) struct Flash {
     pub(super) valid_percent: f64,
 }
 
-/// Flash that frees a block every so often.
+/// Periodic garbage collection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Collection {
-    /// From the beginning of one to that of the next.
+    /// Time from the begin of one collection to the begin of the next.
     gap_ms: f64,
     duration_ms: f64,
 }
 
 impl Device {
-    /// One that others write so much to meanwhile. Says why not if it would only collect garbage.
+    /// Creates a device under a load of background writes. Returns the reason if it would collect
+    /// garbage all the time.
     pub(super) fn of(
-        reading: Reading,
+        read_cost: ReadCost,
         flash: Option<Flash>,
         background_pages_per_ms: f64,
     ) -> Result<Self, String> {
-        let Reading { request_us, page_us, stall_percent, stall_ms } = reading;
+        let ReadCost { request_us, page_us, stall_percent, stall_ms } = read_cost;
         let collection = match flash {
             Some(flash) => Collection::of(flash, page_us, background_pages_per_ms)?,
             None => None,
@@ -57,26 +60,28 @@ impl Device {
         Ok(Self { request_ms, page_ms, stall_share: stall_percent / 100.0, stall_ms, collection })
     }
 
-    /// To read so many pages with so many requests, when nothing interferes.
+    /// Returns the time to read `pages` with `requests`, without interference.
     pub fn read_ms(&self, requests: u32, pages: u32) -> f64 {
         f64::from(requests) * self.request_ms + f64::from(pages) * self.page_ms
     }
 
-    /// How long its garbage collection takes, and how often it comes; none for what collects none.
+    /// Returns the duration and the interval of garbage collection, or `None` if the device does
+    /// not collect garbage.
     pub fn collection_ms(&self) -> Option<(f64, f64)> {
         self.collection.map(|collection| (collection.duration_ms, collection.gap_ms))
     }
 
-    /// Whether it ever adds anything to reading.
+    /// Returns true if the device adds no delay to reads.
     pub(super) fn is_steady(&self) -> bool {
         self.collection.is_none() && (self.stall_share == 0.0 || self.stall_ms == 0.0)
     }
 
-    /// How much longer garbage collection makes this much I/O, which begins whenever it does.
+    /// Returns the delay that garbage collection adds to I/O of this length, which begins at a
+    /// random time.
     ///
-    /// With the same random numbers, more I/O is never delayed less.
-    pub(super) fn collecting_ms(&self, io_ms: f64, random: &mut Random) -> f64 {
-        // Drawn in any case: what follows is the same for all devices.
+    /// For the same random numbers, longer I/O never has a smaller delay.
+    pub(super) fn collection_delay_ms(&self, io_ms: f64, random: &mut Random) -> f64 {
+        // Always draw, so that the numbers drawn later are the same for all devices.
         let phase = random.unit();
         match self.collection {
             Some(collection) if io_ms > 0.0 => collection.delay_ms(io_ms, phase),
@@ -84,8 +89,9 @@ impl Device {
         }
     }
 
-    /// How long the requests are kept waiting that the device keeps waiting.
-    pub(super) fn stalled_ms(&self, requests: u32, random: &mut Random) -> f64 {
+    /// Returns the total stall of the requests. Each one stalls with the probability of the
+    /// profile.
+    pub(super) fn stall_delay_ms(&self, requests: u32, random: &mut Random) -> f64 {
         if self.stall_share == 0.0 || self.stall_ms == 0.0 {
             return 0.0;
         }
@@ -111,15 +117,16 @@ impl Collection {
         }
         Err(format!(
             "the device would collect garbage all the time ({duration_ms:.1} ms every {gap_ms:.1} ms); \
-             write less in the background, or have fewer pages that are still needed"
+             reduce the background writes or the share of valid pages"
         ))
     }
 
-    /// The I/O begins `phase` of a gap after a collection did; it stands still while there is one.
+    /// Returns the delay of I/O that begins `phase` of an interval after a collection began. I/O
+    /// pauses during collections.
     fn delay_ms(&self, io_ms: f64, phase: f64) -> f64 {
         let since_ms = phase * self.gap_ms;
         let rest_ms = (self.duration_ms - since_ms).max(0.0);
-        // Collections that begin while it goes on: between two of them it proceeds for what is left of a gap.
+        // Count the collections that begin during the I/O. It proceeds only between collections.
         let until_next_ms = self.gap_ms - since_ms - rest_ms;
         let free_ms = self.gap_ms - self.duration_ms;
         let begun =
@@ -133,31 +140,31 @@ mod tests {
     use super::*;
     use crate::simulate::random::Purpose;
 
-    const READING: Reading =
-        Reading { request_us: 0.0, page_us: 25.0, stall_percent: 0.0, stall_ms: 0.0 };
+    const READ_COST: ReadCost =
+        ReadCost { request_us: 0.0, page_us: 25.0, stall_percent: 0.0, stall_ms: 0.0 };
     const FLASH: Flash =
         Flash { program_us: 200.0, erase_us: 1_500.0, block_pages: 64.0, valid_percent: 50.0 };
 
-    /// 6 pages are written in 41.7 ms.
+    /// Background writes of 6 pages in 41.7 ms.
     fn flash() -> Device {
-        Device::of(READING, Some(FLASH), 0.144).unwrap()
+        Device::of(READ_COST, Some(FLASH), 0.144).unwrap()
     }
 
     #[test]
-    fn a_collection_moves_what_is_needed_and_erases() {
+    fn a_collection_moves_valid_pages_and_erases() {
         let (duration, gap) = flash().collection_ms().unwrap();
         assert!((duration - (1.5 + 32.0 * 0.225)).abs() < 1e-9, "{duration}");
         assert!((gap - 32.0 / 0.144).abs() < 1e-9, "{gap}");
     }
 
     #[test]
-    fn the_delay_is_on_average_the_share_of_time_that_is_collected() {
-        // Much I/O: it proceeds in what collections leave of the time.
+    fn the_mean_delay_is_the_share_of_time_spent_collecting() {
+        // Long I/O proceeds in the time that collections leave.
         let (duration, gap) = flash().collection_ms().unwrap();
         let io_ms = 10_000.0;
         let count = 20_000;
         let total: f64 = (0..count)
-            .map(|n| flash().collecting_ms(io_ms, &mut Random::nth(1, Purpose::Device, n)))
+            .map(|n| flash().collection_delay_ms(io_ms, &mut Random::nth(1, Purpose::Device, n)))
             .sum();
         let (mean, expected) = (total / count as f64, io_ms * duration / (gap - duration));
         assert!((mean / expected - 1.0).abs() < 0.01, "{mean} for {expected}");
@@ -167,20 +174,20 @@ mod tests {
     fn more_io_is_never_delayed_less() {
         for n in 0..200 {
             let delay =
-                |io_ms| flash().collecting_ms(io_ms, &mut Random::nth(4, Purpose::Device, n));
+                |io_ms| flash().collection_delay_ms(io_ms, &mut Random::nth(4, Purpose::Device, n));
             let delays: Vec<f64> = (0..400).map(|step| delay(f64::from(step) * 2.5)).collect();
             assert!(delays.is_sorted(), "{n}");
-            assert_eq!(delays[0], 0.0, "without I/O nothing waits");
+            assert_eq!(delays[0], 0.0, "no I/O has no delay");
         }
     }
 
     #[test]
-    fn flash_without_writes_and_other_devices_collect_nothing() {
-        let quiet = Device::of(READING, Some(FLASH), 0.0).unwrap();
-        let disk = Reading { request_us: 8_000.0, page_us: 30.0, ..READING };
+    fn flash_without_writes_and_other_devices_do_not_collect() {
+        let quiet = Device::of(READ_COST, Some(FLASH), 0.0).unwrap();
+        let disk = ReadCost { request_us: 8_000.0, page_us: 30.0, ..READ_COST };
         let disk = Device::of(disk, None, 1.0).unwrap();
         for device in [quiet, disk] {
-            assert_eq!(device.collecting_ms(50.0, &mut Random::of(1, Purpose::Device)), 0.0);
+            assert_eq!(device.collection_delay_ms(50.0, &mut Random::of(1, Purpose::Device)), 0.0);
             assert_eq!(device.collection_ms(), None);
         }
         assert!((disk.read_ms(2, 10) - 16.3).abs() < 1e-9);
@@ -188,15 +195,15 @@ mod tests {
 
     #[test]
     fn a_device_that_would_only_collect_is_refused() {
-        let busy = Device::of(READING, Some(Flash { valid_percent: 90.0, ..FLASH }), 2.0);
+        let busy = Device::of(READ_COST, Some(Flash { valid_percent: 90.0, ..FLASH }), 2.0);
         assert!(busy.unwrap_err().contains("all the time"));
     }
 
     #[test]
-    fn stalls_come_as_often_as_said() {
-        let stalling = Reading { page_us: 0.0, stall_percent: 1.0, stall_ms: 20.0, ..READING };
+    fn stalls_occur_with_the_given_probability() {
+        let stalling = ReadCost { page_us: 0.0, stall_percent: 1.0, stall_ms: 20.0, ..READ_COST };
         let device = Device::of(stalling, None, 0.0).unwrap();
-        let stalled = device.stalled_ms(200_000, &mut Random::of(2, Purpose::Device)) / 20.0;
+        let stalled = device.stall_delay_ms(200_000, &mut Random::of(2, Purpose::Device)) / 20.0;
         assert!((stalled - 2_000.0).abs() < 4.0 * 2_000_f64.sqrt(), "{stalled}");
     }
 }

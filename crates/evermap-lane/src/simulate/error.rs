@@ -1,108 +1,108 @@
-//! Why there is no simulation: what was asked for, what is wrong with it, what would be right.
+//! Errors of the simulator. Each names the input, the cause and the remedy.
 
-/// Why there is no simulation.
+/// Reason why a simulation cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No TOML, or not what is expected there.
+    /// Invalid TOML, or an unexpected value in it.
     #[error("{what}: {why}")]
     Syntax {
-        /// A profile or targets.
+        /// The profile or the targets.
         what: &'static str,
-        /// As the reader of TOML says it, with the line.
+        /// Message of the TOML parser, with the line.
         why: String,
     },
-    /// A parameter of no such name.
+    /// Unknown parameter.
     #[error("there is no parameter `{key}`; {remedy}")]
     UnknownKey {
-        /// As it was written.
+        /// The name as given.
         key: String,
-        /// The names there are.
+        /// The known names.
         remedy: String,
     },
-    /// A parameter that every profile has.
-    #[error("the profile has no `{key}` ({meaning}); give it a value, and a source")]
+    /// A required parameter is missing.
+    #[error("the profile has no `{key}` ({meaning}); add a value and its source")]
     MissingKey {
-        /// Its name.
+        /// Name of the parameter.
         key: String,
-        /// What it says.
+        /// Meaning of the parameter.
         meaning: &'static str,
     },
-    /// A value that cannot be.
+    /// Invalid value.
     #[error("`{key}` cannot be {value}: {why}")]
-    Impossible {
+    InvalidValue {
         /// The parameter.
         key: String,
-        /// As it was given.
+        /// The value as given.
         value: String,
-        /// What it can be.
+        /// The valid values.
         why: String,
     },
-    /// No device of that name in the profile.
+    /// Unknown device.
     #[error("there is no device `{name}` in profile `{profile}`; it has {}", known.join(", "))]
     UnknownDevice {
-        /// As it was written.
+        /// The name as given.
         name: String,
         /// The profile.
         profile: String,
-        /// Those that there are.
+        /// The known devices.
         known: Vec<String>,
     },
-    /// No profile of that name comes with this crate.
-    #[error("there is no profile `{name}`; there are {known}, and your own from a file")]
+    /// Unknown built-in profile.
+    #[error("there is no profile `{name}`; there are {known}; or give the path of a file")]
     UnknownProfile {
-        /// As it was written.
+        /// The name as given.
         name: String,
-        /// Those that there are.
+        /// The known profiles.
         known: String,
     },
-    /// What a sweep goes over.
+    /// Invalid axis.
     #[error(
-        "`{text}` is nothing to go over: {why}; write `capacity=10..100:10` or `wait=0,20,50`, with any parameter's name"
+        "`{text}` is not a valid range: {why}; write, for example, `capacity=10..100:10` or `wait=0,20,50`"
     )]
     Axis {
-        /// As it was written.
+        /// The axis as given.
         text: String,
-        /// What is wrong.
+        /// Reason.
         why: String,
     },
-    /// More than this would end in a sensible time.
-    #[error("{what}: {count} are too many, {most} at most; {remedy}")]
-    TooMuch {
-        /// Of what.
+    /// The simulation would take too long.
+    #[error("too many {what}: {count}, at most {most}; {remedy}")]
+    LimitExceeded {
+        /// Name of the quantity.
         what: &'static str,
-        /// How many.
+        /// Given value.
         count: u64,
-        /// How many there may be.
+        /// Maximum.
         most: u64,
-        /// What to do.
+        /// Remedy.
         remedy: &'static str,
     },
-    /// A trace without a read.
+    /// The trace has no reads.
     #[error(
-        "the trace has no such reads, so there is nothing to simulate; record one of the program at work, or name other files"
+        "the trace has no such reads; record the program while it works, or choose other files"
     )]
     EmptyTrace,
-    /// Targets that say what cannot be.
+    /// Invalid target.
     #[error("target `{name}`: {why}")]
     Target {
-        /// Its name.
+        /// Name of the target.
         name: String,
-        /// What is wrong, and what would be right.
+        /// Reason and remedy.
         why: String,
     },
-    /// No chart.
+    /// Drawing a chart failed.
     #[cfg(feature = "plots")]
     #[error(transparent)]
     Plot(#[from] crate::plot::Error),
 }
 
-/// An error if there are more than end in a sensible time.
+/// Returns an error if `count` exceeds `most`.
 pub(super) fn at_most(
     what: &'static str,
     count: u64,
     most: u64,
     remedy: &'static str,
 ) -> Result<(), Error> {
-    if count <= most { Ok(()) } else { Err(Error::TooMuch { what, count, most, remedy }) }
+    if count <= most { Ok(()) } else { Err(Error::LimitExceeded { what, count, most, remedy }) }
 }

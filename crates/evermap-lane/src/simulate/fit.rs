@@ -1,7 +1,9 @@
-//! Searches free parameters for targets: a fit says what was chosen, for what, and what is left.
+//! Fits free parameters to targets, and reports the chosen values and the remaining differences.
 //!
-//! A seeded walk: each step changes some of the parameters, less and less, and is kept if the targets are met better. So many steps and no more; the same seed finds the same.
-//! The walk counts the misses that are expected of uniform references; what it finds is judged by caches that see each reference.
+//! The search is a seeded random walk. Each step changes some of the parameters by a decreasing
+//! width, and is accepted if the targets are met better. The number of steps is fixed, and the same
+//! seed gives the same result. The walk uses expected misses of uniform references. The result is
+//! evaluated with exact caches.
 
 use serde::Serialize;
 
@@ -14,121 +16,122 @@ use super::targets::{Role, Targets};
 use super::workload::Counting;
 
 const STEPS_MAX: u32 = 1_000_000;
-/// Runs that a step is judged by: their mean deviates a sixth as much as one does.
+/// Number of runs to evaluate a step. Their mean has about a sixth of the deviation of one run.
 const RUNS: usize = 32;
-/// How far steps go, of a parameter's range: at first, and at last.
+/// Step width as a share of a parameter's range, in the first and the last step.
 const WIDTH_FIRST: f64 = 0.25;
 const WIDTH_LAST: f64 = 0.004;
-/// The share of steps that go anywhere in the ranges.
-const LEAPS: f64 = 0.125;
+/// Share of steps that jump anywhere in the ranges.
+const JUMP_SHARE: f64 = 0.125;
 
-/// A search.
+/// Search for parameters.
 #[derive(Clone, Debug)]
 pub struct Fit {
     profile: Profile,
     targets: Targets,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Fitted {
-    /// How many steps it went.
+    /// Number of steps.
     pub steps: u32,
-    /// By which seed.
+    /// Seed of the search.
     pub seed: u64,
-    /// How many of them were kept.
+    /// Number of accepted steps.
     pub kept: u32,
-    /// Of the profile it began with: the sum over the fitted targets of the square of how many tolerances each is off.
+    /// Score of the initial profile: sum over the fitted targets of the squared difference in
+    /// tolerances.
     pub score_before: f64,
-    /// The same, at the end: never more.
+    /// Score of the result; never larger.
     pub score: f64,
-    /// What was chosen.
+    /// The fitted parameters.
     pub parameters: Vec<FittedParameter>,
-    /// What each target comes to.
+    /// Value of each target.
     pub residuals: Vec<Residual>,
-    /// The profile with what was chosen.
+    /// Profile with the fitted parameters.
     #[serde(skip)]
     pub profile: Profile,
 }
 
-/// A parameter that was chosen.
+/// Fitted parameter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FittedParameter {
-    /// Its name.
+    /// Name of the parameter.
     pub name: String,
-    /// What it was.
+    /// Initial value.
     pub before: f64,
-    /// What it is.
+    /// Fitted value.
     pub value: f64,
-    /// The least it could have been.
+    /// Minimum of the allowed range.
     pub from: f64,
-    /// The most it could have been.
+    /// Maximum of the allowed range.
     pub to: f64,
 }
 
-/// What a target comes to.
+/// Value of a target before and after the fit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Residual {
-    /// The target's name.
+    /// Name of the target.
     pub name: String,
-    /// Whether it was searched for.
+    /// Role of the target.
     pub role: Role,
-    /// What it should be.
+    /// Target value.
     pub target: Option<f64>,
-    /// What it was.
+    /// Value with the initial profile.
     pub before: f64,
-    /// What it is.
+    /// Value with the fitted profile.
     pub value: f64,
 }
 
 impl Fit {
-    /// Of these targets, from this profile on.
+    /// Creates a search for `targets` that starts at `profile`.
     ///
     /// # Errors
     ///
-    /// A target or a free parameter that the profile cannot have; nothing free; nothing to fit.
+    /// The profile cannot have one of the targets or free parameters, no parameter is free, or no
+    /// target is to be fitted.
     pub fn new(profile: Profile, targets: Targets) -> Result<Self, Error> {
         Plan::of(&targets, &profile)?;
         targets.check_free(&profile)?;
         let name = targets.profile.clone();
         if targets.free.is_empty() {
-            let why = "no parameter is free; name some with [[free]]".into();
+            let why = "no parameter is free; add [[free]] entries".into();
             return Err(Error::Target { name, why });
         }
         if !targets.targets.iter().any(|target| target.role == Role::Fitted) {
-            let why =
-                "none of the targets is to be fitted; give one a value and no other role".into();
+            let why = "no target is to be fitted; give one a value and the role `fitted`".into();
             return Err(Error::Target { name, why });
         }
         Ok(Self { profile, targets })
     }
 
-    /// Goes this many steps. Cost: some ten milliseconds a step, on all cores.
+    /// Runs the search. Each step takes some ten milliseconds on all cores.
     ///
     /// # Errors
     ///
-    /// More than a million steps.
+    /// `steps` is more than a million.
     pub fn run(&self, steps: u32, seed: u64) -> Result<Fitted, Error> {
         if steps > STEPS_MAX {
             let remedy = "a few thousand are enough for a dozen parameters";
             let (count, most) = (u64::from(steps), u64::from(STEPS_MAX));
-            return Err(Error::TooMuch { what: "steps", count, most, remedy });
+            return Err(Error::LimitExceeded { what: "steps", count, most, remedy });
         }
         let before: Vec<f64> =
             self.targets.free.iter().map(|free| self.start(&free.parameter)).collect();
         let (mut values, kept) = self.walk(&before, steps, seed)?;
-        let judge = |profile: &Profile| {
+        let evaluate = |profile: &Profile| {
             Plan::of(&self.targets, profile)?.means(RUNS, seed, Counting::Exact)
         };
-        let of_before = judge(&self.profile)?;
+        let of_before = evaluate(&self.profile)?;
         let score_before = self.targets.score(&of_before);
         let mut profile = self.with(&values)?;
-        let mut of_values = judge(&profile)?;
+        let mut of_values = evaluate(&profile)?;
         if self.targets.score(&of_values) > score_before {
-            // Better for the walk, and not for the judge.
+            // The walk improved the expected score, but the exact score got worse.
             (values, of_values, profile) =
                 (before.clone(), of_before.clone(), self.profile.clone());
         }
@@ -165,25 +168,25 @@ impl Fit {
         self.profile.get(parameter).map_or(0.0, |parameter| parameter.value)
     }
 
-    /// From these values on; says how many steps were kept.
+    /// Starts at the given values. Returns the best values and the number of accepted steps.
     fn walk(&self, from: &[f64], steps: u32, seed: u64) -> Result<(Vec<f64>, u32), Error> {
         let mut random = Random::of(seed, Purpose::Search);
         let mut best = from.to_vec();
-        // What is only told takes time and changes nothing.
+        // Skip targets that are only reported: they cost time and do not affect the score.
         let targets = self.targets.fitted();
-        let judge = |profile: &Profile| {
+        let evaluate = |profile: &Profile| {
             let means = Plan::of(&targets, profile)?.means(RUNS, seed, Counting::Expected)?;
             Ok::<f64, Error>(targets.score(&means))
         };
-        let mut best_score = judge(&self.profile)?;
+        let mut best_score = evaluate(&self.profile)?;
         let narrowing = libm::pow(WIDTH_LAST / WIDTH_FIRST, 1.0 / f64::from(steps.max(1)));
         let (mut width, mut kept) = (WIDTH_FIRST, 0);
         for _ in 0..steps {
             let tried = self.step(&best, width, &mut random)?;
             width *= narrowing;
-            // A device that would only collect garbage is no candidate.
+            // Skip a profile whose device would collect garbage all the time.
             let Ok(profile) = self.with(&tried) else { continue };
-            let Ok(score) = judge(&profile) else { continue };
+            let Ok(score) = evaluate(&profile) else { continue };
             if score < best_score {
                 (best, best_score, kept) = (tried, score, kept + 1);
             }
@@ -193,18 +196,18 @@ impl Fit {
 
     fn step(&self, from: &[f64], width: f64, random: &mut Random) -> Result<Vec<f64>, Error> {
         let always = random.below(from.len() as u32) as usize;
-        // Now and then anywhere, since near by it may be all the same.
-        let is_leap = random.unit() < LEAPS;
+        // Jump sometimes, because all steps nearby may have the same score.
+        let is_jump = random.unit() < JUMP_SHARE;
         let mut values = from.to_vec();
         for (index, (value, free)) in values.iter_mut().zip(&self.targets.free).enumerate() {
-            // Drawn in any case: whether one is changed doesn't shift what the others are.
+            // Always draw, so that a skipped parameter does not change the draws of the others.
             let (is_changed, by, place) = (random.unit() < 0.4, random.normal(), random.unit());
             if !is_changed && index != always {
                 continue;
             }
             let range = free.to - free.from;
             let near = (*value + by * width * range).clamp(free.from, free.to);
-            *value = if is_leap { free.from + place * range } else { near };
+            *value = if is_jump { free.from + place * range } else { near };
             if specification(&free.parameter)?.is_whole {
                 *value = value.round();
             }
@@ -242,7 +245,7 @@ mod tests {
         value = 30
         at = { mode = "blocking", device = "nand", "frames.count" = 60 }
         [[target]]
-        name = "told only"
+        name = "reported only"
         measure = "late_change_percent"
         role = "follows"
     "#;
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fit_comes_closer_and_ends_where_it_may() {
+    fn a_fit_improves_the_score_within_the_ranges() {
         let fitted = fit(TEXT).unwrap().run(60, 1).unwrap();
         assert!(fitted.score_before > 50.0, "{fitted:?}");
         assert!(fitted.score < fitted.score_before / 10.0, "{fitted:?}");
@@ -260,17 +263,17 @@ mod tests {
         for parameter in &fitted.parameters {
             assert!(parameter.value >= parameter.from && parameter.value <= parameter.to);
         }
-        assert_eq!(fitted.parameters[1].value.fract(), 0.0, "pages are whole");
+        assert_eq!(fitted.parameters[1].value.fract(), 0.0, "pages are whole numbers");
         assert!((fitted.residuals[0].value - 30.0).abs() < 3.0);
-        // What it found is a profile, marked as what it is.
+        // The fitted profile is valid, and marks its fitted values.
         let again: Profile = fitted.profile.to_toml().parse().unwrap();
         let decode = again.get("decode").unwrap();
         assert!(decode.fitted && decode.value == fitted.parameters[0].value);
     }
 
     #[test]
-    fn a_walk_leaves_where_all_near_by_is_the_same() {
-        // Nothing misses until decoding takes three times as long.
+    fn the_walk_leaves_a_plateau() {
+        // No deadline is missed until decoding takes three times as long.
         let text = TEXT.replace(
             "\"frames.count\" = 60",
             "\"frames.count\" = 20, \"frames.references_mean\" = 500",
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_finds_the_same_and_no_steps_find_nothing() {
+    fn a_seed_gives_one_result_and_no_steps_change_nothing() {
         let fit = fit(TEXT).unwrap();
         assert_eq!(fit.run(15, 4).unwrap(), fit.run(15, 4).unwrap());
         let none = fit.run(0, 4).unwrap();
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_ends_worse_is_not_taken() {
+    fn a_worse_result_is_discarded() {
         for seed in 0..4 {
             let fitted = fit(TEXT).unwrap().run(3, seed).unwrap();
             assert!(fitted.score <= fitted.score_before, "{seed}");
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn fits_of_nothing_and_without_end_are_refused() {
+    fn a_fit_without_free_parameters_or_targets_or_with_too_many_steps_is_refused() {
         let nothing_free = TEXT.replace("[[free]]", "[[unfree]]");
         assert!(nothing_free.parse::<Targets>().is_err());
         let (_, targets) = TEXT.split_once("[[target]]").unwrap();

@@ -1,33 +1,34 @@
-//! What is compared with a published number, and how it is computed from what was simulated.
+//! Measures that are compared with published numbers, and their computation.
 
 use serde::{Deserialize, Serialize};
 
 use super::model::Summary;
 
-/// What is compared.
+/// Measure of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Deadlines missed, of all.
+    /// Share of frames that missed their deadline.
     MissedPercent,
-    /// Deadlines missed.
+    /// Number of frames that missed their deadline.
     Missed,
-    /// How many fewer are missed than in the case it is compared with; sums where several are gone over.
+    /// Reduction of misses against the other case; of the sums if the target has an axis.
     MissedReductionPercent,
-    /// The mean completion, above the deadline.
+    /// Mean completion, relative to the deadline.
     CompletionChangePercent,
-    /// The same of those frames alone that miss it.
+    /// Mean completion of the frames that missed their deadline, relative to the deadline.
     LateChangePercent,
-    /// Utilisation, above that of the case it is compared with, in points; context switches count as work.
+    /// Utilisation minus that of the other case, in percentage points. Context switches count as
+    /// work.
     UtilisationChangePercent,
-    /// The same, where context switches are overhead.
+    /// Like the above, with context switches counted as overhead.
     UtilisationLessSwitchesChangePercent,
-    /// What is read from the device in a second.
+    /// Read rate of the device.
     ReadMibPerS,
 }
 
 impl Measure {
-    /// Whether it is the difference of two cases.
+    /// Returns true if the measure compares two cases.
     pub(super) fn is_comparison(self) -> bool {
         matches!(
             self,
@@ -37,7 +38,7 @@ impl Measure {
         )
     }
 
-    /// What it is in.
+    /// Returns the unit.
     pub fn unit(self) -> &'static str {
         match self {
             Measure::Missed => "frames",
@@ -46,7 +47,8 @@ impl Measure {
         }
     }
 
-    /// Of the points gone over: of each, the summary and that it is compared with.
+    /// Computes the measure. Each point has its summary and, for comparisons, that of the other
+    /// case.
     pub(super) fn of(self, points: &[(&Summary, Option<&Summary>)]) -> f64 {
         if self == Measure::MissedReductionPercent {
             let missed: f64 = points.iter().map(|(at, _)| at.missed_percent).sum();

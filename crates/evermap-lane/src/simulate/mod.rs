@@ -1,9 +1,13 @@
-//! Says beforehand what a core, a tier and I/O without blocking would bring: a program with deadlines, simulated on devices that need not be there.
+//! Simulator: predicts the effect of a core, a tier and nonblocking I/O on a program with
+//! deadlines. The simulated devices need not exist.
 //!
-//! What it says is a function of a [`Profile`], a [`Workload`] and a seed: no files, no clock, and the same bytes on every machine and any number of
-//! threads. A profile is text in which each value has a source; two come with the crate, one fitted to the study that this part goes back to, one measured.
-//! [`Scenario`] simulates one case, [`Sweep`] goes over parameters, [`reproduce`] draws the study's figures beside its numbers, and [`Fit`] searches
-//! parameters for targets. `docs/lane.md`, section 9, has the model, what each parameter means, and what it cannot do.
+//! The result depends only on a [`Profile`], a [`Workload`] and a seed. The simulator uses no files
+//! and no clock, and computes the same bytes on every machine with any number of threads. A profile
+//! is a text file in which each value has a source. Two are built in: one fitted to a published
+//! study, one measured. [`Scenario`] simulates one case, [`Sweep`] varies parameters, [`reproduce`]
+//! compares the model with the study's numbers and draws its figures, and [`Fit`] searches for
+//! parameters that meet targets. Section 9 of `docs/lane.md` documents the model, its parameters
+//! and its limits.
 
 mod axis;
 mod cache;
@@ -35,6 +39,6 @@ pub use profile::{PROFILES, Parameter, Profile};
 pub use reproduce::{Reproduction, Row, reproduce};
 pub use scenario::Scenario;
 pub use sweep::{Sweep, SweepRow};
-pub use targets::{Free, Role, Target, Targets};
+pub use targets::{FreeParameter, Role, Target, Targets};
 pub use traced::Traced;
 pub use workload::Workload;

@@ -1,8 +1,10 @@
-//! How long each frame takes, and what becomes of the cores meanwhile: one run.
+//! Model of one run: the completion time of each frame, and the use of the cores.
 //!
-//! A frame's completion is its decode time, its references, its reads, what the device adds to them, and, when it blocks, two context switches and a wait for the
-//! processor with each request. Frames are independent: what one takes too long is not taken from the next. A player drops what it is late for and begins the next on time;
-//! and with completions of more than a period on average, as published, a backlog would grow without end.
+//! A frame's completion is the sum of its decode time, its references, its reads, the device's
+//! delays and, if it blocks, two context switches and a wait for the processor for each request.
+//! Frames are independent: a late frame does not shorten the next one. A player drops a late frame
+//! and begins the next one on time. With mean completions above a period, as published, a backlog
+//! would grow without bound.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,18 +19,18 @@ use super::parameters::Key;
 use super::profile::Profile;
 use super::random::{Purpose, Random};
 
-/// Whether the program gives up its core when it reads.
+/// Behaviour of the program while it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Another program runs meanwhile, and has to be waited for.
+    /// The program gives up its core, and later waits for it.
     Blocking,
-    /// It keeps the core.
+    /// The program keeps its core.
     Nonblocking,
 }
 
 impl Mode {
-    /// As in profiles.
+    /// Returns the name used in profiles.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Blocking => "blocking",
@@ -44,10 +46,10 @@ impl FromStr for Mode {
         match text {
             "blocking" => Ok(Mode::Blocking),
             "nonblocking" => Ok(Mode::Nonblocking),
-            other => Err(Error::Impossible {
+            other => Err(Error::InvalidValue {
                 key: "mode".into(),
                 value: format!("`{other}`"),
-                why: "it is `blocking` or `nonblocking`".into(),
+                why: "use `blocking` or `nonblocking`".into(),
             }),
         }
     }
@@ -59,91 +61,93 @@ impl fmt::Display for Mode {
     }
 }
 
-/// One frame of a run, and what its completion is made of. Times in milliseconds.
+/// One frame of a run, and the parts of its completion. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Frame {
-    /// References to pages.
+    /// Page references.
     pub references: u32,
-    /// Those that the cache missed.
+    /// References that missed the cache.
     pub misses: u32,
     /// Reads from the device.
     pub requests: u32,
-    /// Processor time.
+    /// Processor time for decoding.
     pub decode_ms: f64,
-    /// Of the references themselves.
+    /// Time of the references themselves.
     pub cache_ms: f64,
-    /// Reading, when nothing interferes.
+    /// Time to read, without interference.
     pub io_ms: f64,
-    /// What the device adds: garbage collection and stalls.
+    /// Delays by garbage collection and stalls.
     pub delay_ms: f64,
     /// Context switches.
     pub switch_ms: f64,
     /// Waiting for the processor.
     pub wait_ms: f64,
-    /// The sum.
+    /// Sum of all parts.
     pub completion_ms: f64,
-    /// Whether that is beyond the deadline.
+    /// True if the completion is later than the deadline.
     pub is_missed: bool,
 }
 
-/// A run: what was simulated, and each of its frames.
+/// Result of a run with all frames.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Run {
-    /// The profile's name.
+    /// Name of the profile.
     pub profile: String,
     /// Whether the program blocked.
     pub mode: Mode,
-    /// What it read from.
+    /// Name of the device.
     pub device: String,
-    /// What everything was drawn by.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// The time from one frame to the next.
+    /// Time between the begins of two frames.
     pub period_ms: f64,
-    /// When a frame has to be done.
+    /// Deadline of a frame, from its begin.
     pub deadline_ms: f64,
-    /// All frames at a glance.
+    /// Summary of all frames.
     pub summary: Summary,
     /// All frames, in order.
     pub frames: Vec<Frame>,
 }
 
-/// A run at a glance.
+/// Summary of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
-    /// How many frames there were.
+    /// Number of frames.
     pub frames: usize,
-    /// How many of them missed the deadline.
+    /// Number of frames that missed the deadline.
     pub missed: usize,
-    /// The same, of all.
+    /// Share of frames that missed the deadline.
     pub missed_percent: f64,
-    /// How long they took.
+    /// Completion times.
     pub completion_ms: Quantiles,
-    /// The mean completion, above the deadline, of the deadline.
+    /// Mean completion relative to the deadline.
     pub completion_change_percent: f64,
-    /// The same of those that missed it alone; 0 if none did.
+    /// Mean completion of the frames that missed the deadline, relative to the deadline; 0 if none
+    /// did.
     pub late_change_percent: f64,
-    /// Reading, in a frame on average, with what the device adds.
+    /// Mean time of reading per frame, with delays.
     pub io_ms_mean: f64,
-    /// Context switches, in a frame on average.
+    /// Mean time of context switches per frame.
     pub switch_ms_mean: f64,
-    /// Waiting for the processor, in a frame on average.
+    /// Mean wait for the processor per frame.
     pub wait_ms_mean: f64,
-    /// Reads from the device, in a frame on average.
+    /// Mean number of reads from the device per frame.
     pub requests_mean: f64,
-    /// What is read from the device in a second.
+    /// Read rate of the device.
     pub read_mib_per_s: f64,
-    /// Of the time of all cores, what isn't held idle for I/O; context switches count as work.
+    /// Share of the time of all cores that is not held idle for I/O. Context switches count as
+    /// work.
     pub utilisation_percent: f64,
-    /// The same, where context switches are overhead.
+    /// Like the above, with context switches counted as overhead.
     pub utilisation_less_switches_percent: f64,
 }
 
 const PAGE_MIB: f64 = 4096.0 / (1024.0 * 1024.0);
 
-/// One frame after the other on a device: what of a profile they depend on.
+/// Parameters of a profile that frames depend on.
 pub(super) struct Model<'a> {
     profile: &'a str,
     device: &'a Device,
@@ -153,7 +157,7 @@ pub(super) struct Model<'a> {
     deadline_ms: f64,
     hit_ms: f64,
     request_pages: u32,
-    /// Away and back, for each request that blocks.
+    /// Two context switches, for each blocking request.
     switches_ms: f64,
     wait_ms: f64,
     cores: f64,
@@ -207,21 +211,22 @@ impl<'a> Model<'a> {
         if requests == 0 || self.device.is_steady() {
             return 0.0;
         }
-        // Each frame has numbers of its own, so that one with more requests doesn't change what comes after it.
+        // Each frame has its own random stream, so that its number of requests does not affect
+        // later frames.
         let mut random = Random::nth(self.seed, Purpose::Device, index as u64);
-        self.device.collecting_ms(io_ms, &mut random)
-            + self.device.stalled_ms(requests, &mut random)
+        self.device.collection_delay_ms(io_ms, &mut random)
+            + self.device.stall_delay_ms(requests, &mut random)
     }
 
-    /// All frames; `misses` has one number for each.
+    /// Computes all frames. `misses` has one entry for each.
     pub(super) fn frames(
         &self,
         decode_ms: &[f64],
         references: &[u32],
         misses: &[u32],
     ) -> Vec<Frame> {
-        let asked = decode_ms.iter().zip(references).zip(misses).enumerate();
-        asked
+        let demand = decode_ms.iter().zip(references).zip(misses).enumerate();
+        demand
             .map(|(n, ((&decode_ms, &references), &misses))| {
                 self.frame(n, decode_ms, references, misses)
             })

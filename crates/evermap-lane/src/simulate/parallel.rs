@@ -1,10 +1,11 @@
-//! The same work for many seeds, on as many threads as there are; in order, whoever was first.
+//! Runs a function for many indices on all cores, and returns the results in order.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// `work` of each number below `count`, in order. Which thread did what is not seen in the result.
+/// Returns `work(n)` for each `n` below `count`, in order. The result does not depend on the
+/// threads.
 pub(super) fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     each_on(threads.min(count), count, work)
@@ -28,7 +29,7 @@ fn each_on<T: Send>(threads: usize, count: usize, work: impl Fn(usize) -> T + Sy
     let mut done: Vec<(usize, T)> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
         let joined = workers.into_iter().map(thread::ScopedJoinHandle::join);
-        // A panic in a worker is one here.
+        // Propagate a worker's panic.
         joined
             .flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()

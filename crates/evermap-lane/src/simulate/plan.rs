@@ -1,4 +1,4 @@
-//! What is simulated for targets: their cases, and which of what comes out is whose.
+//! Scenarios to simulate for a set of targets, and the mapping of their results to targets.
 
 use super::Error;
 use super::axis::Axis;
@@ -12,22 +12,22 @@ use super::spread::Spread;
 use super::targets::{Case, Target, Targets};
 use super::workload::{Counting, Workload};
 
-/// Cases of all targets, so that they end in a sensible time.
+/// Maximum number of scenarios of all targets, which bounds the run time.
 const SCENARIOS_MAX: usize = 10_000;
 
-/// Everything that is simulated for all targets, and which part of it is whose.
+/// All scenarios of a set of targets, and the part of each target.
 pub(super) struct Plan {
     pub(super) scenarios: Vec<Scenario>,
     parts: Vec<Part>,
 }
 
-/// What is a target's.
+/// Scenarios of one target.
 struct Part {
     measure: Measure,
-    /// Where its scenarios begin.
+    /// Index of the first scenario.
     from: usize,
     count: usize,
-    /// Each second one is what the one before is compared with.
+    /// Scenarios come in pairs: a case, and the case that it is compared with.
     is_compared: bool,
 }
 
@@ -44,7 +44,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What each target's measure is, given what its scenarios came to.
+    /// Computes the measure of each target from the summaries of all scenarios.
     pub(super) fn values(&self, summaries: &[Summary]) -> Vec<f64> {
         let value = |part: &Part| {
             let mine = &summaries[part.from..part.from + part.count];
@@ -57,7 +57,7 @@ impl Plan {
         self.parts.iter().map(value).collect()
     }
 
-    /// The mean of that over so many runs, with seeds from this one on.
+    /// Returns the mean of each measure over `runs` runs, with consecutive seeds from `seed`.
     pub(super) fn means(
         &self,
         runs: usize,
@@ -77,7 +77,7 @@ impl Plan {
     }
 }
 
-/// Point by point: the case, and that it is compared with.
+/// Adds the scenarios of a target: for each point its case, and the case it is compared with.
 fn target_scenarios(
     target: &Target,
     profile: &Profile,
@@ -139,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn the_published_numbers_can_be_simulated_with_their_profile() {
+    fn all_published_targets_can_be_simulated_with_their_profile() {
         let targets = Targets::bahn2019().unwrap();
         Plan::of(&targets, &Profile::built_in(&targets.profile).unwrap()).unwrap();
     }
 
     #[test]
-    fn a_comparison_has_two_scenarios_a_point() {
+    fn a_comparison_has_two_scenarios_per_point() {
         let plan = plan(TEXT).unwrap();
         let devices: Vec<&str> = plan.scenarios.iter().map(Scenario::device_name).collect();
         assert_eq!(devices, ["pcram", "nand", "pcram", "nand"]);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_that_cannot_be_are_refused_by_name() {
+    fn invalid_cases_are_refused_by_name() {
         for (what, instead, told) in [
             ("\"io.wait_percent\"", "\"io.wait\"", "io.wait"),
             ("\"pcram\"", "\"tape\"", "tape"),

@@ -1,7 +1,8 @@
-//! A program and the machine it is simulated on: every parameter with its unit and where its value comes from.
+//! Profile: the parameters of a program and its machine, each with its unit and source.
 //!
-//! A profile is text. It says what is simulated unless something else is asked for (a device, a mode), and of each value whether it was measured,
-//! published, or fitted. Reading one checks all of it: who holds a profile can simulate with it.
+//! A profile is a text file. It sets the default device and mode of a simulation, and says for each
+//! value whether it was measured, published or fitted. Parsing validates everything, so every
+//! `Profile` can be simulated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,34 +12,36 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::Error;
-use super::device::{Device, Flash, Reading};
+use super::device::{Device, Flash, ReadCost};
 use super::model::Mode;
-use super::parameters::{DeviceKey, Key, SPECIFICATIONS, full_name, of_device, specification};
+use super::parameters::{
+    DeviceKey, Key, SPECIFICATIONS, full_name, specification, split_device_key,
+};
 
-/// The profiles that come with this crate: name and text.
+/// Built-in profiles: name and text.
 pub const PROFILES: [(&str, &str); 2] = [
     ("bahn2019", include_str!("profiles/bahn2019.toml")),
     ("measured", include_str!("profiles/measured.toml")),
 ];
 
-/// More than any profile needs.
+/// Limits well above the needs of any profile.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 const DEVICES_MAX: usize = 64;
 
-/// A value, and where it comes from.
+/// Value with its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
-    /// In the unit that its name ends in.
+    /// Value, in the unit in which the parameter's name ends.
     pub value: f64,
-    /// Where it comes from.
+    /// Source of the value.
     pub source: String,
-    /// Whether it was chosen so that results come out as published.
+    /// True if the value was chosen to reproduce published results.
     #[serde(default)]
     pub fitted: bool,
 }
 
-/// A program and a machine.
+/// Parameters of a program and its machine.
 ///
 /// ```
 /// use evermap_lane::simulate::Profile;
@@ -61,11 +64,11 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// One that comes with this crate.
+    /// Returns a built-in profile.
     ///
     /// # Errors
     ///
-    /// There is none of that name.
+    /// There is no built-in profile of that name.
     pub fn built_in(name: &str) -> Result<Self, Error> {
         let found = PROFILES.iter().find(|(known, _)| *known == name);
         let Some((_, text)) = found else {
@@ -75,82 +78,82 @@ impl Profile {
         text.parse()
     }
 
-    /// What it calls itself.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it stands for, in a sentence or two.
+    /// Returns a description in one or two sentences.
     pub fn about(&self) -> &str {
         &self.about
     }
 
-    /// Whether its program blocks for I/O, unless something else is asked for.
+    /// Returns the default mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// What its program reads from, unless something else is asked for.
+    /// Returns the name of the default device.
     pub fn device(&self) -> &str {
         &self.device
     }
 
-    /// The names of its devices.
+    /// Returns the names of all devices.
     pub fn devices(&self) -> Vec<String> {
-        let names = self.parameters.keys().filter_map(|key| of_device(key));
+        let names = self.parameters.keys().filter_map(|key| split_device_key(key));
         let names: BTreeSet<&str> = names.map(|(name, _)| name).collect();
         names.into_iter().map(str::to_string).collect()
     }
 
-    /// All parameters by name.
+    /// Returns all parameters with their names.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &Parameter)> {
         self.parameters.iter().map(|(key, parameter)| (key.as_str(), parameter))
     }
 
-    /// A parameter by its name, or by a short one such as `capacity`.
+    /// Returns a parameter by its full name or a short name such as `capacity`.
     pub fn get(&self, name: &str) -> Option<&Parameter> {
         self.parameters.get(full_name(name))
     }
 
-    /// Gives a parameter another value, of which the user is the source.
+    /// Sets a parameter. Its source becomes "set for this run".
     ///
     /// # Errors
     ///
-    /// There is no such parameter, or it cannot be that.
+    /// There is no such parameter, or the value is invalid.
     pub fn set(&mut self, name: &str, value: f64) -> Result<(), Error> {
         self.put(name, Parameter { value, source: "set for this run".into(), fitted: false })
     }
 
-    /// As [`set`](Self::set), with the source said.
+    /// Like [`set`](Self::set), with the given source.
     pub(super) fn put(&mut self, name: &str, parameter: Parameter) -> Result<(), Error> {
         let key = full_name(name);
         specification(key)?.check(key, parameter.value)?;
-        if let Some((device, _)) = of_device(key) {
+        if let Some((device, _)) = split_device_key(key) {
             self.check_device(device)?;
         }
         self.parameters.insert(key.into(), parameter);
         Ok(())
     }
 
-    /// The device of this name.
+    /// Returns the device of this name.
     ///
     /// # Errors
     ///
-    /// There is none; it lacks a parameter; or it has to collect garbage for others all the time.
+    /// The device does not exist, lacks a parameter, or would collect garbage all the time.
     pub fn device_of(&self, name: &str) -> Result<Device, Error> {
         self.check_device(name)?;
-        let said = |key: DeviceKey| self.parameters.get(&key.of(name)).map(|found| found.value);
+        let value_of = |key: DeviceKey| self.parameters.get(&key.of(name)).map(|found| found.value);
         let needed = |key: DeviceKey| {
             let meaning = key.specification().meaning;
-            said(key).ok_or_else(|| Error::MissingKey { key: key.of(name), meaning })
+            value_of(key).ok_or_else(|| Error::MissingKey { key: key.of(name), meaning })
         };
-        let reading = Reading {
+        let read_cost = ReadCost {
             request_us: needed(DeviceKey::Request)?,
             page_us: needed(DeviceKey::Page)?,
-            stall_percent: said(DeviceKey::StallPercent).unwrap_or(0.0),
-            stall_ms: said(DeviceKey::StallMs).unwrap_or(0.0),
+            stall_percent: value_of(DeviceKey::StallPercent).unwrap_or(0.0),
+            stall_ms: value_of(DeviceKey::StallMs).unwrap_or(0.0),
         };
-        let flash = match DeviceKey::OF_FLASH.into_iter().any(|key| said(key).is_some()) {
+        let flash = match DeviceKey::FLASH.into_iter().any(|key| value_of(key).is_some()) {
             true => Some(Flash {
                 program_us: needed(DeviceKey::Program)?,
                 erase_us: needed(DeviceKey::Erase)?,
@@ -160,9 +163,9 @@ impl Profile {
             false => None,
         };
         let pages_per_ms = self.value(Key::Background) * self.value(Key::Rate) / 1e3;
-        Device::of(reading, flash, pages_per_ms).map_err(|why| {
+        Device::of(read_cost, flash, pages_per_ms).map_err(|why| {
             let value = self.value(Key::Background).to_string();
-            Error::Impossible { key: "background.pages_per_period".into(), value, why }
+            Error::InvalidValue { key: "background.pages_per_period".into(), value, why }
         })
     }
 
@@ -174,10 +177,10 @@ impl Profile {
         Err(Error::UnknownDevice { name: name.into(), profile: self.name.clone(), known })
     }
 
-    /// One that every profile has.
+    /// Returns the value of a parameter that every profile has.
     pub(super) fn value(&self, key: Key) -> f64 {
         let found = self.parameters.get(key.specification().key);
-        debug_assert!(found.is_some(), "read or set, so it is complete");
+        debug_assert!(found.is_some(), "a profile always has all parameters");
         found.map_or(0.0, |parameter| parameter.value)
     }
 
@@ -186,7 +189,7 @@ impl Profile {
         self
     }
 
-    /// As text that reads as the same profile.
+    /// Formats the profile as TOML. Parsing the text gives an equal profile.
     pub fn to_toml(&self) -> String {
         let quoted = |text: &str| Value::String(text.into()).to_string();
         let mut text = format!(
@@ -199,9 +202,12 @@ impl Profile {
         let mut section = "";
         let in_order = SPECIFICATIONS.iter().map(|(_, of)| of.key);
         let of_devices = self.parameters.keys().map(String::as_str);
-        let mut of_devices: Vec<&str> = of_devices.filter(|key| of_device(key).is_some()).collect();
-        // By whole names: `a.b` is another device than `a`, and would stand among its parameters.
-        of_devices.sort_unstable_by(|one, other| of_device(one).cmp(&of_device(other)));
+        let mut of_devices: Vec<&str> =
+            of_devices.filter(|key| split_device_key(key).is_some()).collect();
+        // Sort by device name: by full key, device `a.b` would come between the parameters of
+        // device `a`.
+        of_devices
+            .sort_unstable_by(|one, other| split_device_key(one).cmp(&split_device_key(other)));
         for key in in_order.chain(of_devices) {
             let (Some(parameter), Some((of, field))) =
                 (self.parameters.get(key), key.rsplit_once('.'))
@@ -221,7 +227,7 @@ impl Profile {
     }
 }
 
-/// `devices."a name"`, where the name needs it.
+/// Quotes the device name in a section, as in `devices."a name"`, if necessary.
 fn quoted_parts(section: &str) -> String {
     let is_bare = |text: &str| {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -236,29 +242,30 @@ fn quoted_parts(section: &str) -> String {
 impl FromStr for Profile {
     type Err = Error;
 
-    /// Reads TOML: `name`, `about`, `mode`, `device`, and sections of parameters, each `{ value = 8, source = "..." }` or a number alone.
+    /// Parses TOML: `name`, `about`, `mode`, `device`, and sections of parameters. A parameter is a
+    /// number or `{ value = 8, source = "..." }`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let syntax = |why: String| Error::Syntax { what: "the profile", why };
         if text.len() > TEXT_BYTES_MAX {
             return Err(syntax(format!(
-                "{} bytes are too many, {TEXT_BYTES_MAX} at most",
+                "it has {} bytes, and {TEXT_BYTES_MAX} are allowed",
                 text.len()
             )));
         }
         let mut table: Table = text.parse().map_err(|e: toml::de::Error| syntax(e.to_string()))?;
-        let mut words = |key: &str| match table.remove(key) {
+        let mut string_of = |key: &str| match table.remove(key) {
             Some(Value::String(text)) => Ok(text),
-            Some(other) => Err(syntax(format!("`{key}` is a text, not {other}"))),
+            Some(other) => Err(syntax(format!("`{key}` must be a string, not {other}"))),
             None => Err(syntax(format!("it has no `{key}`; add {key} = \"...\""))),
         };
-        let (name, about) = (words("name")?, words("about")?);
-        let (mode, device) = (words("mode")?.parse()?, words("device")?);
+        let (name, about) = (string_of("name")?, string_of("about")?);
+        let (mode, device) = (string_of("mode")?.parse()?, string_of("device")?);
         let mut parameters = BTreeMap::new();
         for (section, value) in table {
             match value {
                 Value::Table(devices) if section == "devices" => {
                     if devices.len() > DEVICES_MAX {
-                        return Err(syntax(format!("{DEVICES_MAX} devices are the most")));
+                        return Err(syntax(format!("at most {DEVICES_MAX} devices are allowed")));
                     }
                     for (device, fields) in devices {
                         read_section(&format!("devices.{device}"), fields, &mut parameters)?;
@@ -282,22 +289,23 @@ fn read_section(
         specification(section)?;
         return Err(Error::Syntax {
             what: "the profile",
-            why: format!("`{section}` is no section"),
+            why: format!("`{section}` is not a section"),
         });
     };
     for (field, value) in fields {
         let key = format!("{section}.{field}");
         let specification = specification(&key)?;
-        let unsaid = |value| Parameter { value, source: "not said".into(), fitted: false };
+        let without_source =
+            |value| Parameter { value, source: "not stated".into(), fitted: false };
         let parameter = match value {
-            Value::Integer(value) => unsaid(value as f64),
-            Value::Float(value) => unsaid(value),
+            Value::Integer(value) => without_source(value as f64),
+            Value::Float(value) => without_source(value),
             value => value.clone().try_into().map_err(|error: toml::de::Error| {
                 let why = format!(
-                    "it is a number, or {{ value = 8, source = \"...\" }}: {}",
+                    "it must be a number or {{ value = 8, source = \"...\" }}: {}",
                     error.message()
                 );
-                Error::Impossible { key: key.clone(), value: value.to_string(), why }
+                Error::InvalidValue { key: key.clone(), value: value.to_string(), why }
             })?,
         };
         specification.check(&key, parameter.value)?;
@@ -323,19 +331,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_of_the_profiles_here_has_a_source() {
+    fn every_value_of_the_built_in_profiles_has_a_source() {
         for (name, text) in PROFILES {
             let profile: Profile = text.parse().unwrap();
             assert_eq!(profile.name(), name);
             for (key, parameter) in profile.parameters() {
-                let is_told = parameter.source.len() > 10 && parameter.source != "not said";
-                assert!(is_told, "{name}: {key}");
+                let has_source = parameter.source.len() > 10 && parameter.source != "not stated";
+                assert!(has_source, "{name}: {key}");
             }
         }
     }
 
     #[test]
-    fn a_profile_is_the_same_after_writing_and_reading() {
+    fn formatting_and_parsing_a_profile_gives_an_equal_one() {
         for (_, text) in PROFILES {
             let mut profile: Profile = text.parse().unwrap();
             profile.set("wait", 12.5).unwrap();
@@ -350,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_whose_names_begin_alike_stay_apart() {
+    fn devices_with_a_common_name_prefix_stay_separate() {
         let text = PROFILES[0].1.replace("[devices.nand]", "[devices.\"hdd.b\"]");
         let text = text.replace("device = \"nand\"", "device = \"hdd.b\"");
         let profile: Profile = text.parse().unwrap();
@@ -359,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_what_makes_a_device_flash_is_not_passed_over() {
+    fn incomplete_flash_parameters_are_an_error() {
         let mut profile = Profile::built_in("bahn2019").unwrap();
         profile.set("devices.pcram.erase_us_per_block", 5.0).unwrap();
         let error = profile.device_of("pcram").unwrap_err().to_string();
@@ -372,8 +380,8 @@ mod tests {
         assert!(profile.device_of("pcram").unwrap().collection_ms().is_some());
     }
 
-    /// The text of a profile with this instead of that; says what reading it says.
-    fn refused(what: &str, instead: &str) -> String {
+    /// Parses a built-in profile with one replacement. Returns the error.
+    fn error_with(what: &str, instead: &str) -> String {
         let text = PROFILES[0].1;
         assert!(text.contains(what), "{what}");
         text.replacen(what, instead, 1).parse::<Profile>().unwrap_err().to_string()
@@ -403,13 +411,13 @@ mod tests {
             ("[cache]", "[cache", "line"),
             ("pages_per_period = { value = 5.07", "pages_per_period = { value = 507", "collect"),
         ] {
-            let error = refused(what, instead);
+            let error = error_with(what, instead);
             assert!(error.contains(told), "{instead}: {error}");
         }
     }
 
     #[test]
-    fn a_device_that_is_not_there_cannot_be_changed() {
+    fn parameters_of_an_unknown_device_cannot_be_set() {
         let mut profile = Profile::built_in("bahn2019").unwrap();
         let error = profile.set("devices.tape.read_us_per_page", 1.0).unwrap_err().to_string();
         assert!(error.contains("tape") && error.contains("nand"), "{error}");

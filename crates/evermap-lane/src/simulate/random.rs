@@ -1,14 +1,19 @@
-//! Random numbers that are the same on every machine, in every build, and with every later version.
+//! Random numbers that are the same on every machine, in every build and with every later version.
 //!
-//! ChaCha with 8 rounds as the source, of `rand_chacha`; what is drawn from it is computed here and not by `rand` and `rand_distr`. Those promise the same values
-//! for a patch release only, and take logarithms from the platform when any crate of a build wants them to: these differ in their last bits, and what differs in the last bit may be a miss in one
-//! place and none in another. Here they are a software library's (`libm`). SplitMix, which the rest of this crate shuffles by, has no streams: here each purpose has one of its own, so that a change of
-//! the wait or the cache does not change what else is drawn, and two runs differ by what was changed alone.
+//! The source is ChaCha with 8 rounds, from `rand_chacha`. The distributions are computed here and
+//! not by `rand` and `rand_distr`, which promise the same values for patch releases only, and use
+//! the platform's logarithm if any crate of a build enables it. Such logarithms differ in their
+//! last bits, and a difference in the last bit can turn a hit into a miss. The functions here come
+//! from a software library (`libm`).
+//!
+//! SplitMix, the shuffler in the rest of this crate, has no streams. Here each purpose has its own
+//! stream. A change of the wait or the cache does not change other draws, so two runs differ only
+//! by the changed parameter.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// What numbers are drawn for.
+/// Purpose of random numbers. Each has its own stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     DecodeTimes = 1,
@@ -26,7 +31,7 @@ impl Random {
         Self::nth(seed, purpose, 0)
     }
 
-    /// The n-th of many independent ones for a purpose.
+    /// Returns the n-th of many independent streams for a purpose.
     pub(super) fn nth(seed: u64, purpose: Purpose, n: u64) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -36,17 +41,17 @@ impl Random {
         Self(source)
     }
 
-    /// From 0 up to, not including, 1, in steps of 2^-53.
+    /// Returns a number in [0, 1), in steps of 2^-53.
     pub(super) fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Below `count`, each as likely to within `count` / 2^32.
+    /// Returns a number below `count`. The probabilities are equal within `count` / 2^32.
     pub(super) fn below(&mut self, count: u32) -> u32 {
         ((u64::from(self.0.next_u32()) * u64::from(count)) >> 32) as u32
     }
 
-    /// Normal, with mean 0 and deviation 1 (Marsaglia's polar method).
+    /// Returns a standard normal number (Marsaglia's polar method).
     pub(super) fn normal(&mut self) -> f64 {
         loop {
             let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
@@ -57,7 +62,7 @@ impl Random {
         }
     }
 
-    /// All numbers below `count` in any order.
+    /// Returns all numbers below `count` in random order.
     pub(super) fn order(&mut self, count: u32) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count).collect();
         for last in (1..count).rev() {
@@ -67,7 +72,7 @@ impl Random {
     }
 }
 
-/// A lognormal value with this mean, whose logarithm deviates by `sigma`, of a normal one.
+/// Maps a standard normal sample to a lognormal one with this mean and log-sigma.
 pub(super) fn lognormal(mean: f64, sigma: f64, normal: f64) -> f64 {
     if mean <= 0.0 {
         return 0.0;
@@ -75,7 +80,7 @@ pub(super) fn lognormal(mean: f64, sigma: f64, normal: f64) -> f64 {
     libm::exp(libm::log(mean) - sigma * sigma / 2.0 + sigma * normal)
 }
 
-/// The deviation of the logarithm for a coefficient of variation.
+/// Returns the log-sigma for a coefficient of variation.
 pub(super) fn sigma_of_cv(cv: f64) -> f64 {
     libm::log(1.0 + cv * cv).sqrt()
 }
@@ -105,13 +110,13 @@ mod tests {
         let drawn: Vec<f64> = (0..count).map(|_| random.normal()).collect();
         let mean = drawn.iter().sum::<f64>() / f64::from(count);
         let square = drawn.iter().map(|value| value * value).sum::<f64>() / f64::from(count);
-        // Four deviations of what such a mean deviates by.
+        // Allow four standard deviations of the mean.
         assert!(mean.abs() < 4.0 / f64::from(count).sqrt(), "{mean}");
         assert!((square - 1.0).abs() < 4.0 * (2.0 / f64::from(count)).sqrt(), "{square}");
     }
 
     #[test]
-    fn lognormal_values_have_the_mean_and_variation_asked_for() {
+    fn lognormal_values_have_the_given_mean_and_variation() {
         let mut random = Random::of(3, Purpose::DecodeTimes);
         let sigma = sigma_of_cv(0.15);
         let drawn: Vec<f64> =
@@ -123,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_has_each_number_once() {
+    fn a_random_order_has_each_number_once() {
         for count in [0, 1, 2, 1_000] {
             let mut order = Random::of(9, Purpose::WarmPages).order(count);
             order.sort_unstable();

@@ -1,6 +1,7 @@
-//! A published simulation again: its numbers beside the model's over many seeds, and its figures.
+//! Reproduces a published simulation: its numbers next to those of the model over many seeds, and
+//! its figures.
 //!
-//! Nothing is written anywhere: files come as names and text.
+//! Writes no files; figures and tables are returned as names and text.
 
 use std::fmt::Write as _;
 
@@ -18,56 +19,57 @@ use super::sweep::{Sweep, csv_text};
 use super::targets::{Role, Target, Targets};
 use super::workload::{Counting, Workload};
 
-/// Each is about a million references, at ten capacities.
+/// Maximum number of seeds. Each takes about a million references at ten capacities.
 const SEEDS_MAX: u32 = 100_000;
-/// Figure 6 is one run: the first.
+/// Seed of figure 6, which shows one run.
 const FIRST_SEED: u64 = 1;
 
-/// A published number and the model's.
+/// Published number and the model's result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
-    /// Where it stands.
+    /// Figure of the publication.
     pub figure: String,
-    /// What it is.
+    /// Description.
     pub name: String,
-    /// In which unit.
+    /// Unit.
     pub unit: &'static str,
-    /// As published; none where only the model says something.
+    /// Published value, or `None` if only the model has one.
     pub paper: Option<f64>,
-    /// The model's, on average.
+    /// Mean over the seeds.
     pub mean: f64,
-    /// One of 20 seeds comes to no more.
+    /// 5th percentile over the seeds.
     pub p5: f64,
-    /// 19 of 20 seeds come to no more.
+    /// 95th percentile over the seeds.
     pub p95: f64,
-    /// Whether parameters were chosen for it.
+    /// Relation to the fitted parameters.
     pub role: Role,
-    /// Whether the mean is as near as its tolerance, or the published number between what seeds come to.
+    /// True if the mean is within the tolerance, or the published value is between the percentiles.
     pub is_met: Option<bool>,
-    /// Why it is so, or can't be.
+    /// Explanation of the result.
     pub why: String,
 }
 
-/// A published simulation again.
+/// Result of a reproduction.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Reproduction {
-    /// The profile it was simulated with.
+    /// Profile used.
     pub profile: Profile,
-    /// How many seeds, from 1 on.
+    /// Number of seeds, from 1 on.
     pub seeds: u32,
-    /// The numbers.
+    /// Published and simulated numbers.
     pub rows: Vec<Row>,
-    /// Figures and tables: names and texts.
+    /// Figures and tables: names and contents.
     pub files: Vec<(String, String)>,
 }
 
-/// Simulates the study that this part goes back to, with `seeds` seeds from 1 on: its published numbers and its figures 4 to 7. Cost: about a million references a seed, on all cores.
+/// Reproduces the study behind profile `bahn2019` with seeds from 1 to `seeds`: its published
+/// numbers and its figures 4 to 7. Takes about a million references per seed, on all cores.
 ///
 /// # Errors
 ///
-/// No or too many seeds.
+/// `seeds` is 0 or too large.
 pub fn reproduce(seeds: u32) -> Result<Reproduction, Error> {
     let targets = Targets::bahn2019()?;
     reproduce_with(Profile::built_in(&targets.profile)?, &targets, seeds)
@@ -75,14 +77,14 @@ pub fn reproduce(seeds: u32) -> Result<Reproduction, Error> {
 
 fn reproduce_with(profile: Profile, targets: &Targets, seeds: u32) -> Result<Reproduction, Error> {
     if seeds == 0 || seeds > SEEDS_MAX {
-        let why = format!("it is a whole number from 1 to {SEEDS_MAX}");
-        return Err(Error::Impossible { key: "seeds".into(), value: seeds.to_string(), why });
+        let why = format!("it must be a whole number from 1 to {SEEDS_MAX}");
+        return Err(Error::InvalidValue { key: "seeds".into(), value: seeds.to_string(), why });
     }
     let plan = Plan::of(targets, &profile)?;
     let cases = [(Mode::Blocking, "nand".to_string()), (Mode::Nonblocking, "pcram".to_string())];
     let sweep = |text: &str| Sweep::new(&profile, &cases, &[text.parse::<Axis>()?]);
     let (capacities, waits) = (sweep("capacity=10..100:10")?, sweep("wait=0..100:10")?);
-    // All at once, so that each seed's references are counted once.
+    // Run all scenarios together, so that the references of each seed are counted once.
     let scenarios: Vec<Scenario> =
         [&plan.scenarios[..], capacities.scenarios(), waits.scenarios()].concat();
     let of_seeds = parallel::each(seeds as usize, |n| {
@@ -185,7 +187,7 @@ fn periods_csv(runs: &[Run]) -> String {
 
 #[cfg(feature = "plots")]
 mod charts {
-    //! The figures, and what is published of them beside the model.
+    //! Charts of the figures, with published values next to the model.
 
     use super::{Error, Role, Row, Run, Targets};
     use crate::plot::{BarChart, LineChart, Series};
@@ -226,7 +228,7 @@ mod charts {
             "Deadlines missed over the cache's capacity",
             "cache capacity [% of the footprint]",
             capacities,
-            // A gap between them: published are two points, not what lies between.
+            // A gap between the points: only two points are published, and no line between them.
             vec![(80.0, 50.0), (f64::NAN, f64::NAN), (80.0, 0.0)],
         );
         let figure_5 = missed(
@@ -260,7 +262,7 @@ mod charts {
         }
     }
 
-    /// The published numbers of figure 7, at the capacity of all figures, and the model's.
+    /// Draws figure 7: published and simulated changes, at the capacity of all figures.
     fn utilisation(rows: &[Row], targets: &Targets) -> BarChart {
         let with_targets = rows.iter().zip(&targets.targets);
         let shown: Vec<&Row> = with_targets
@@ -292,32 +294,33 @@ mod tests {
 
     use super::*;
 
-    /// The table of the documentation, whose means are of so many seeds: fewer deviate.
+    /// Rows for the table of the documentation, which shows means over this number of seeds.
     static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| reproduce(200).unwrap().rows);
 
-    /// The row whose name has this in it.
+    /// Returns the row whose name contains `name`.
     fn row(name: &str) -> &'static Row {
         let found = ROWS.iter().find(|row| row.name.contains(name));
         found.unwrap_or_else(|| panic!("{name}"))
     }
 
     #[test]
-    fn it_is_the_same_however_often_it_is_made() {
+    fn a_reproduction_is_deterministic() {
         assert_eq!(reproduce(3).unwrap(), reproduce(3).unwrap());
         assert!(reproduce(0).is_err() && reproduce(u32::MAX).is_err());
     }
 
     #[test]
-    fn what_is_said_to_be_unmatched_is() {
+    fn unmatched_targets_are_not_matched() {
         let mean = |name: &str| row(name).mean;
-        // Flash loses less than published though its completions are nearly as late as published ...
+        // Flash loses less than published, although its completions are nearly as late as
+        // published.
         assert!(mean("flash: utilisation") > -35.0);
         assert!((mean("blocking on flash: completion") - 22.0).abs() < 5.0);
-        // ... and where it loses as much, PC-RAM loses too much.
+        // At the capacity where flash loses as much, PC-RAM loses too much.
         assert!((mean("flash: the same at 70 %") + 38.0).abs() < 1.5);
         assert!(mean("PC-RAM: the same at 70 %") < -6.0);
         assert!(mean("context switches as overhead") > 0.0);
-        // A wait as in the text is too much for the figures 4 and 6.
+        // A wait as described in the text is too much for figures 4 and 6.
         assert!(mean("with a wait of 5 %") > 58.0 && mean("with a wait of 50 %") > 90.0);
         assert!(mean("lateness of the missed") > 44.0);
         let without = mean("without garbage collection");
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn each_number_is_as_near_to_the_published_one_as_the_documentation_has_it() {
+    fn each_number_is_as_close_to_the_published_one_as_documented() {
         for (name, off) in [
             ("blocking on flash: missed at 80 %", 1.35),
             ("PC-RAM without blocking: missed at 80 %", 0.3),
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn each_published_number_is_there_with_its_spread_and_each_figure_is_drawn() {
+    fn every_published_number_has_a_row_and_every_figure_is_drawn() {
         let made = reproduce(5).unwrap();
         assert_eq!(made.rows.len(), Targets::bahn2019().unwrap().targets.len());
         assert!(

@@ -1,7 +1,7 @@
-//! What is simulated: a profile, a device, a mode; one of them, or many that share what they ask for.
+//! Scenarios: a profile with a device and a mode. Simulates one, or many that share work.
 //!
-//! Scenarios that differ in capacity, wait, device or mode alone have the same frames and references, so those are drawn once, and the caches of
-//! all capacities are counted in one pass.
+//! Scenarios that differ only in capacity, wait, device or mode have the same frames and
+//! references. These are drawn once, and the caches of all capacities are simulated in one pass.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::parameters::Key;
 use super::profile::Profile;
 use super::workload::{Counting, Workload, key_of};
 
-/// What is simulated.
+/// Case to simulate.
 ///
 /// ```
 /// use evermap_lane::simulate::{Mode, Profile, Scenario, Workload};
@@ -32,49 +32,50 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// With the mode and device of the profile.
+    /// Creates a scenario with the mode and device of the profile.
     ///
     /// # Errors
     ///
-    /// As [`of`](Self::of).
+    /// Same errors as [`of`](Self::of).
     pub fn new(profile: Profile) -> Result<Self, Error> {
         let (mode, device) = (profile.mode(), profile.device().to_string());
         Self::of(profile, mode, &device)
     }
 
-    /// With another mode and device.
+    /// Creates a scenario with the given mode and device.
     ///
     /// # Errors
     ///
-    /// The profile has no such device, or it would collect garbage all the time.
+    /// The profile has no such device, or the device would collect garbage all the time.
     pub fn of(profile: Profile, mode: Mode, device: &str) -> Result<Self, Error> {
         let found = profile.device_of(device)?;
         Ok(Self { device: found, device_name: device.into(), mode, profile })
     }
 
-    /// Simulates it: the same run for the same seed, on any machine. Cost: some tens of nanoseconds a reference.
+    /// Simulates the scenario. The same seed gives the same run on any machine. Takes some tens of
+    /// nanoseconds per reference.
     ///
     /// # Errors
     ///
-    /// There are more references than end in a sensible time.
+    /// There are too many references to simulate in reasonable time.
     pub fn run(&self, workload: &Workload, seed: u64) -> Result<Run, Error> {
         let mut runs =
             run_all(std::slice::from_ref(self), workload, seed, Counting::Exact, |run| run)?;
         runs.pop().ok_or(Error::EmptyTrace)
     }
 
-    /// Blocking or not.
+    /// Returns the mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// What it reads from.
+    /// Returns the name of the device.
     pub fn device_name(&self) -> &str {
         &self.device_name
     }
 }
 
-/// Simulates each, in order; `keep` says what is kept of a run.
+/// Simulates all scenarios, and returns the results of `keep` in order.
 pub(super) fn run_all<T>(
     scenarios: &[Scenario],
     workload: &Workload,
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_is_the_same_bytes_and_another_one_is_not() {
+    fn equal_seeds_give_equal_bytes_and_different_seeds_do_not() {
         let text = |seed| {
             let run = scenario(&[], Mode::Blocking, "nand").run(&Workload::Drawn, seed).unwrap();
             serde_json::to_string(&run).unwrap()
@@ -134,8 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_these_bytes_on_any_machine() {
-        // All that is fitted, so that another fit doesn't change them.
+    fn a_run_has_the_same_bytes_on_any_machine() {
+        // Set all fitted parameters, so that a new fit does not change the hashes.
         let given = [
             ("decode", 10.5),
             ("frames.decode_cv", 0.15),
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn with_all_in_the_cache_only_decoding_is_left() {
+    fn with_a_full_cache_only_decoding_takes_time() {
         for (mode, device) in [(Mode::Blocking, "nand"), (Mode::Nonblocking, "hdd")] {
             let run = scenario(&[("capacity", 100.0), ("wait", 100.0)], mode, device)
                 .run(&Workload::Drawn, 1)
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_slice_is_waited_for_with_each_request_and_without_blocking_never() {
+    fn only_a_blocking_program_waits_a_slice_for_each_request() {
         let changes = [("wait", 100.0), ("slice", 2.0)];
         let run = scenario(&changes, Mode::Blocking, "nand").run(&Workload::Drawn, 1).unwrap();
         for frame in &run.frames {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_is_the_sum_of_its_parts_and_a_miss_is_beyond_the_deadline() {
+    fn a_completion_is_the_sum_of_its_parts_and_a_miss_exceeds_the_deadline() {
         let changes = [("wait", 10.0), ("frames.deadline_percent", 80.0)];
         let run = scenario(&changes, Mode::Blocking, "nand").run(&Workload::Drawn, 5).unwrap();
         assert!((run.deadline_ms - 0.8 * 1e3 / 24.0).abs() < 1e-9);
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_held_is_not_used_and_one_that_is_given_up_is() {
+    fn a_held_core_is_idle_and_a_released_core_is_used() {
         for device in ["dram", "pcram", "nand", "hdd"] {
             let (kept, given) = (
                 summary(&[], Mode::Nonblocking, device, 1),
@@ -232,7 +233,7 @@ mod tests {
             assert_eq!(given.utilisation_percent, 100.0, "{device}");
             assert!(given.utilisation_less_switches_percent < 100.0, "{device}");
             assert_eq!(kept.utilisation_percent, kept.utilisation_less_switches_percent);
-            // One of two cores is held: half is the most that is lost.
+            // One of two cores is held, so at most half is lost.
             assert!(
                 kept.utilisation_percent >= 50.0 && kept.utilisation_percent < 100.0,
                 "{device}"
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_are_as_each_alone() {
+    fn scenarios_give_the_same_results_together_and_alone() {
         let changes: [&[(&str, f64)]; 4] =
             [&[("capacity", 30.0)], &[], &[("decode", 5.0)], &[("capacity", 0.0)]];
         let scenarios = changes.map(|changes| scenario(changes, Mode::Blocking, "nand"));
@@ -291,7 +292,8 @@ mod tests {
                 profile.set(&stalls, 5.0).unwrap();
                 let before = profile.get(&key).map_or(1.0, |parameter| parameter.value.max(1.0));
                 profile.set(&key, before * factor).unwrap();
-                // Moving pages for others is slower too; that it may be at all is another test's.
+                // A slower device may collect garbage all the time, which is an error and tested
+                // elsewhere.
                 let scenario = Scenario::of(profile, Mode::Blocking, device).ok()?;
                 Some(scenario.run(&Workload::Drawn, seed).unwrap().summary.missed)
             };

@@ -1,8 +1,8 @@
-//! What a value was with several seeds.
+//! Distribution of a value over several seeds.
 
 use crate::quantiles::quantile_index;
 
-/// What a value was with several seeds.
+/// Mean, 5th and 95th percentile over several seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) mean: f64,
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_is_of_ranks() {
+    fn percentiles_are_by_nearest_rank() {
         let spread = Spread::of((1..=200).rev().map(f64::from).collect());
         assert_eq!((spread.mean, spread.p5, spread.p95), (100.5, 10.0, 190.0));
         assert_eq!(Spread::of(Vec::new()).mean, 0.0);

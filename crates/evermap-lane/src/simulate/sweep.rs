@@ -1,4 +1,4 @@
-//! One or two parameters over a range: a table, and a chart of misses.
+//! Sweeps: varies one or two parameters. Makes a table and a chart of misses.
 
 use std::fmt::Write as _;
 
@@ -14,10 +14,10 @@ use super::scenario::{Scenario, run_all};
 use super::spread::Spread;
 use super::workload::{Counting, Workload};
 
-/// The runs of a sweep: so that it ends in a sensible time.
+/// Maximum number of runs of a sweep, which bounds the run time.
 const RUNS_MAX: u64 = 1_000_000;
 
-/// What a sweep goes over.
+/// Variation of one or two parameters.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     profile: String,
@@ -25,52 +25,53 @@ pub struct Sweep {
     scenarios: Vec<Scenario>,
 }
 
-/// One point of a sweep: means over its runs, and how far runs are apart.
+/// One point of a sweep: means and percentiles over its runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SweepRow {
     /// Whether the program blocked.
     pub mode: Mode,
-    /// What it read from.
+    /// Name of the device.
     pub device: String,
-    /// What the axes' parameters were.
+    /// Values of the axes' parameters.
     pub at: Vec<f64>,
-    /// Deadlines missed.
+    /// Share of frames that missed their deadline.
     pub missed_percent: f64,
-    /// One of 20 runs missed no more than this.
+    /// 5th percentile over the runs.
     pub missed_percent_p5: f64,
-    /// 19 of 20 runs missed no more than this.
+    /// 95th percentile over the runs.
     pub missed_percent_p95: f64,
-    /// The mean completion.
+    /// Mean completion time.
     pub completion_ms_mean: f64,
-    /// 99 of 100 frames took no longer; the mean over the runs.
+    /// Mean over the runs of their 99th percentile.
     pub completion_ms_p99: f64,
-    /// Of all cores, context switches as work.
+    /// Utilisation of all cores, with context switches as work.
     pub utilisation_percent: f64,
-    /// Of all cores, context switches as overhead.
+    /// Utilisation of all cores, with context switches as overhead.
     pub utilisation_less_switches_percent: f64,
 }
 
 impl Sweep {
-    /// Over one or two axes, for each of the cases (a mode and a device).
+    /// Creates a sweep over one or two axes, for each case (a mode and a device).
     ///
     /// # Errors
     ///
-    /// None or more than two axes, twice the same one, no case, a device that isn't there, or more points than end in a sensible time.
+    /// There are no axes, more than two, or twice the same; a device is unknown; or there are too
+    /// many points.
     pub fn new(profile: &Profile, cases: &[(Mode, String)], axes: &[Axis]) -> Result<Self, Error> {
         let wrong =
             |axis: &Axis, why: &str| Error::Axis { text: axis.parameter().into(), why: why.into() };
         let inner = match axes {
             [] => {
-                let why = "one parameter at least is varied".into();
+                let why = "give at least one parameter".into();
                 return Err(Error::Axis { text: String::new(), why });
             }
             [_] => None,
             [first, second] if first.parameter() == second.parameter() => {
-                return Err(wrong(first, "it is named twice"));
+                return Err(wrong(first, "it is given twice"));
             }
             [_, second] => Some(second),
-            [_, _, third, ..] => return Err(wrong(third, "two parameters at most are varied")),
+            [_, _, third, ..] => return Err(wrong(third, "at most two parameters can vary")),
         };
         let outer = &axes[0];
         let points =
@@ -93,22 +94,23 @@ impl Sweep {
         Ok(Self { profile: profile.name().into(), axes: axes.to_vec(), scenarios })
     }
 
-    /// Simulates each point with `runs` seeds from this one on. The rows are those of the first case first, by the second axis, then by the first.
+    /// Simulates each point with `runs` consecutive seeds from `seed`. Rows are ordered by case,
+    /// then by the second axis, then by the first.
     ///
     /// # Errors
     ///
-    /// None, or more runs than end in a sensible time.
+    /// `runs` is 0, or there are too many runs.
     pub fn run(&self, workload: &Workload, seed: u64, runs: u32) -> Result<Vec<SweepRow>, Error> {
         if runs == 0 {
             let (key, value) = ("seeds".to_string(), "0".to_string());
-            return Err(Error::Impossible {
+            return Err(Error::InvalidValue {
                 key,
                 value,
-                why: "it is 1 or more runs a point".into(),
+                why: "it must be at least 1 run per point".into(),
             });
         }
         let count = u64::from(runs) * self.scenarios.len() as u64;
-        at_most("runs of a sweep", count, RUNS_MAX, "take larger steps, or fewer runs a point")?;
+        at_most("runs of a sweep", count, RUNS_MAX, "take larger steps, or fewer runs per point")?;
         let of_seeds = parallel::each(runs as usize, |n| {
             let seed = seed.wrapping_add(n as u64);
             run_all(&self.scenarios, workload, seed, Counting::Exact, |run| run.summary)
@@ -121,7 +123,7 @@ impl Sweep {
         &self.scenarios
     }
 
-    /// The rows of what its scenarios came to, with each seed.
+    /// Computes the rows from the summaries of all scenarios for each seed.
     pub(super) fn rows(&self, of_seeds: &[&[Summary]]) -> Vec<SweepRow> {
         let mut rows = Vec::with_capacity(self.scenarios.len());
         let outer = self.axes[0].values();
@@ -153,7 +155,7 @@ impl Sweep {
         rows
     }
 
-    /// The rows as comma-separated values, with a head.
+    /// Formats the rows as comma-separated values with a header.
     pub fn csv(&self, rows: &[SweepRow]) -> String {
         let mut text = "mode,device".to_string();
         self.axes.iter().for_each(|axis| text.extend([",", axis.parameter()]));
@@ -182,7 +184,8 @@ impl Sweep {
         text
     }
 
-    /// Misses over the first axis; a line for each case and each value of the second.
+    /// Draws misses over the first axis, with a line for each case and each value of the second
+    /// axis.
     #[cfg(feature = "plots")]
     pub fn chart(&self, rows: &[SweepRow]) -> crate::plot::LineChart {
         use crate::plot::{LineChart, Series};
@@ -206,13 +209,13 @@ impl Sweep {
         }
     }
 
-    /// The name of the profile that it varies.
+    /// Returns the name of the profile.
     pub fn profile(&self) -> &str {
         &self.profile
     }
 }
 
-/// Quoted where it has to be.
+/// Quotes a CSV field if necessary.
 pub(super) fn csv_text(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -245,7 +248,7 @@ mod tests {
         assert_eq!(at.len(), 12);
         assert_eq!(at[4], (Mode::Blocking, &[50.0, 20.0][..]));
         assert_eq!(at[9], (Mode::Nonblocking, &[0.0, 20.0][..]));
-        // What a point is doesn't depend on the points beside it.
+        // A point does not depend on the other points.
         let mut profile = small();
         profile.set("capacity", 50.0).unwrap();
         profile.set("wait", 20.0).unwrap();
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn sweeps_over_nothing_over_the_same_twice_and_over_three_are_refused() {
+    fn sweeps_over_no_axis_equal_axes_or_three_axes_are_refused() {
         let cases = [(Mode::Blocking, "nand".to_string())];
         for texts in [&[][..], &["wait=0", "wait=1"], &["wait=0", "slice=1", "capacity=5"]] {
             assert!(matches!(Sweep::new(&small(), &cases, &axes(texts)), Err(Error::Axis { .. })));

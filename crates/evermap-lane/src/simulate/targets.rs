@@ -1,4 +1,5 @@
-//! Numbers that a simulation is compared with: where they stand, what is to be simulated for them, and whether parameters may be chosen for them.
+//! Targets: published numbers, the cases to simulate for them, and the parameters that may be
+//! fitted.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -14,23 +15,23 @@ use super::profile::Profile;
 const TEXT_BYTES_MAX: usize = 1 << 20;
 const TARGETS_MAX: usize = 200;
 
-/// What a number is to the parameters.
+/// Relation of a target to the free parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Free parameters are chosen so that it comes out.
+    /// Parameters are fitted to this target.
     #[default]
     Fitted,
-    /// It comes out without a parameter of its own.
+    /// The model matches the target without a parameter fitted to it.
     Follows,
-    /// It does not come out, whatever is chosen.
+    /// The model cannot match the target with any parameters.
     Unmatched,
-    /// Another way to read what is published, and what that would come to.
+    /// Alternative interpretation of a published number.
     Reading,
 }
 
 impl Role {
-    /// As in tables.
+    /// Returns the text for tables.
     pub fn name(self) -> &'static str {
         match self {
             Role::Fitted => "fitted",
@@ -41,7 +42,7 @@ impl Role {
     }
 }
 
-/// What is simulated: a mode, a device, and parameters that are other than in the profile.
+/// Case to simulate: mode, device, and parameters that differ from the profile.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(super) struct Case {
     pub(super) mode: Option<String>,
@@ -50,26 +51,26 @@ pub(super) struct Case {
     pub(super) parameters: BTreeMap<String, f64>,
 }
 
-/// A number to compare with.
+/// Number to compare with.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// What it is, in words.
+    /// Description.
     pub name: String,
-    /// Where it stands.
+    /// Figure of the publication.
     #[serde(default)]
     pub figure: String,
-    /// What is compared.
+    /// Measure to compare.
     pub measure: Measure,
-    /// What it should be; none if only the model says something.
+    /// Published value, or `None` if only the model has one.
     pub value: Option<f64>,
-    /// How far off is as good as met: 1 of a fit's score.
+    /// Difference that counts as a match: 1 in the score of a fit.
     #[serde(default = "one")]
     pub tolerance: f64,
-    /// Whether parameters are chosen for it.
+    /// Relation to the free parameters.
     #[serde(default)]
     pub role: Role,
-    /// Why it is so, or can't be.
+    /// Explanation of the result.
     #[serde(default)]
     pub why: String,
     #[serde(default)]
@@ -82,26 +83,26 @@ fn one() -> f64 {
     1.0
 }
 
-/// A parameter that may be chosen.
+/// Parameter that a fit may change.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Free {
-    /// Its full name.
+pub struct FreeParameter {
+    /// Full name of the parameter.
     pub parameter: String,
-    /// The least it may be.
+    /// Minimum.
     pub from: f64,
-    /// The most it may be.
+    /// Maximum.
     pub to: f64,
 }
 
-/// Numbers to compare with, and the parameters that may be chosen for them.
+/// Set of targets, and the parameters that a fit may change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Targets {
-    /// The profile that they are for.
+    /// Name of the profile that they apply to.
     pub profile: String,
-    /// What may be chosen.
-    pub free: Vec<Free>,
-    /// The numbers.
+    /// FreeParameter parameters.
+    pub free: Vec<FreeParameter>,
+    /// The targets.
     pub targets: Vec<Target>,
 }
 
@@ -110,27 +111,27 @@ pub struct Targets {
 struct File {
     profile: String,
     #[serde(default)]
-    free: Vec<Free>,
+    free: Vec<FreeParameter>,
     target: Vec<Target>,
 }
 
 impl Targets {
-    /// What is published of the study that the profile `bahn2019` is of.
+    /// Returns the published numbers of the study behind the profile `bahn2019`.
     ///
     /// # Errors
     ///
-    /// None, as its test says.
+    /// None: a test parses the built-in text.
     pub fn bahn2019() -> Result<Self, Error> {
         include_str!("profiles/bahn2019-targets.toml").parse()
     }
 
-    /// Those alone that are fitted.
+    /// Returns the targets with the role `fitted`.
     pub(super) fn fitted(&self) -> Self {
         let targets = self.targets.iter().filter(|target| target.role == Role::Fitted);
         Self { targets: targets.cloned().collect(), ..self.clone() }
     }
 
-    /// Checks that what is free can be chosen in this profile.
+    /// Checks that a fit can change the free parameters of this profile.
     pub(super) fn check_free(&self, profile: &Profile) -> Result<(), Error> {
         for (index, free) in self.free.iter().enumerate() {
             let of = specification(&free.parameter)?;
@@ -140,15 +141,16 @@ impl Targets {
             if profile.get(&free.parameter).is_none() || free.from >= free.to || is_twice {
                 let value = format!("{} to {}", free.from, free.to);
                 let why =
-                    "a free parameter is one of the profile's, named once, and its range goes up"
+                    "a free parameter must be in the profile, be named once, and have a range that goes up"
                         .into();
-                return Err(Error::Impossible { key: free.parameter.clone(), value, why });
+                return Err(Error::InvalidValue { key: free.parameter.clone(), value, why });
             }
         }
         Ok(())
     }
 
-    /// The sum over the fitted ones of the square of how many tolerances each is off, given what each comes to.
+    /// Returns the sum over the fitted targets of the squared difference in tolerances. `values`
+    /// has the value of each target.
     pub(super) fn score(&self, values: &[f64]) -> f64 {
         let of = self.targets.iter().zip(values);
         let off = of.filter(|(target, _)| target.role == Role::Fitted);
@@ -164,7 +166,7 @@ impl FromStr for Targets {
         let syntax = |why: String| Error::Syntax { what: "the targets", why };
         if text.len() > TEXT_BYTES_MAX {
             return Err(syntax(format!(
-                "{} bytes are too many, {TEXT_BYTES_MAX} at most",
+                "there are {} bytes, and {TEXT_BYTES_MAX} are allowed",
                 text.len()
             )));
         }
@@ -172,7 +174,7 @@ impl FromStr for Targets {
             toml::from_str(text).map_err(|error| syntax(error.to_string()))?;
         if targets.is_empty() || targets.len() > TARGETS_MAX {
             return Err(syntax(format!(
-                "1 to {TARGETS_MAX} targets are needed, not {}",
+                "there must be 1 to {TARGETS_MAX} targets, not {}",
                 targets.len()
             )));
         }
@@ -190,14 +192,16 @@ impl Target {
 
     fn check(&self) -> Result<(), Error> {
         if !(self.tolerance > 0.0 && self.tolerance.is_finite()) {
-            return Err(self.wrong("its tolerance is a number above 0"));
+            return Err(self.wrong("its tolerance must be above 0"));
         }
         match self.value {
-            Some(value) if !value.is_finite() => return Err(self.wrong("its value is a number")),
+            Some(value) if !value.is_finite() => {
+                return Err(self.wrong("its value must be a finite number"));
+            }
             None if self.role == Role::Fitted => {
-                return Err(self.wrong(
-                    "without a value, nothing can be fitted; give it one, or another role",
-                ));
+                return Err(
+                    self.wrong("a fitted target needs a value; add one, or set another role")
+                );
             }
             _ => {}
         }
@@ -205,17 +209,19 @@ impl Target {
         if let Some(axis) = over
             && self.at.parameters.keys().any(|key| full_name(key) == axis.parameter())
         {
-            return Err(self.wrong("`at` says what `over` goes over; leave one of them out"));
+            return Err(
+                self.wrong("`at` sets the parameter that `over` varies; remove one of them")
+            );
         }
         if self.measure.is_comparison() != self.against.is_some() {
             return Err(self.wrong(
-                "`against` says which case it is compared with, for reductions and utilisations and no others",
+                "reductions and changes of utilisation need `against`, the case to compare with; other measures must not have it",
             ));
         }
         Ok(())
     }
 
-    /// How many tolerances this is off; none if nothing is published.
+    /// Returns the difference from the target in tolerances, or `None` if it has no value.
     pub(super) fn tolerances_off(&self, value: f64) -> Option<f64> {
         self.value.map(|published| (value - published) / self.tolerance)
     }
@@ -242,13 +248,13 @@ mod tests {
     "#;
 
     #[test]
-    fn every_published_number_says_why_it_is_what_it_is() {
+    fn every_target_has_an_explanation() {
         let targets = Targets::bahn2019().unwrap();
         assert!(targets.targets.iter().all(|target| !target.why.is_empty()));
     }
 
     #[test]
-    fn what_the_profile_marks_as_fitted_is_what_may_be_chosen() {
+    fn the_free_parameters_are_those_marked_as_fitted_in_the_profile() {
         let targets = Targets::bahn2019().unwrap();
         let profile = Profile::built_in("bahn2019").unwrap();
         let mut free: Vec<&str> = targets.free.iter().map(|free| free.parameter.as_str()).collect();
@@ -275,7 +281,7 @@ mod tests {
             ("missed_reduction_percent", "missed_reduction", "missed_reduction"),
             ("against =", "# against =", "against"),
             ("\"missed_reduction_percent\"", "\"missed\"", "against"),
-            ("{ mode = \"nonblocking\"", "{ \"cache.capacity_percent\" = 3", "goes over"),
+            ("{ mode = \"nonblocking\"", "{ \"cache.capacity_percent\" = 3", "`over` varies"),
             ("profile =", "profil =", "profil"),
         ] {
             assert!(TEXT.contains(what), "{what}");

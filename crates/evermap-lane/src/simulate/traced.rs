@@ -1,7 +1,9 @@
-//! A program's reads as they were traced, in pages by frame.
+//! Reads of a traced program, in pages per frame.
 //!
-//! Only reads count. They are cut into frames by the marks that the trace has, else by the period from the first read on. A read without an offset continues where the last one of its file
-//! ended; one without a file is of a file without a name. Pages are 4 KiB, numbered as they first appear.
+//! Only reads count. The marks of the trace delimit frames; without marks, the period does,
+//! starting at the first read. A read without an offset continues at the end of the previous read
+//! of its file. Reads without a file belong to one unnamed file. Pages are 4 KiB, numbered in the
+//! order of their first reference.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,14 +15,14 @@ use super::Error;
 use super::error::at_most;
 
 const PAGE_BYTES: u64 = 4096;
-/// As much as takes a minute to simulate, and a gigabyte of memory.
+/// Maximum number of page references: a minute to simulate, and a gigabyte of memory.
 const PAGES_MAX: u64 = 200_000_000;
-/// Different ones, as many as a profile may have: a gigabyte more.
+/// Maximum number of different pages, as in a profile. They need another gigabyte.
 const FOOTPRINT_MAX: u64 = 1 << 24;
 const FRAMES_MAX: u64 = 1_000_000;
 const REMEDY: &str = "take a shorter trace, or a part of it";
 
-/// A program's reads, in pages by frame.
+/// Reads of a program, in pages per frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Traced {
     frames: Vec<Vec<u32>>,
@@ -28,25 +30,25 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// Those of a trace; `period` cuts it into frames where it has no marks of its own.
+    /// Extracts the reads of a trace. `period` delimits frames if the trace has no marks.
     ///
     /// # Errors
     ///
-    /// There are no reads in it, or more pages or frames than can be simulated in a sensible time.
+    /// The trace has no reads, or too many pages or frames to simulate in reasonable time.
     pub fn of(trace: &Trace, period: Period) -> Result<Self, Error> {
         Self::of_reads(trace, period, |_| true)
     }
 
-    /// Those of the files that this pattern matches: by their paths if it has a `/`, else by their names. A recording has also what the program
-    /// itself is loaded from.
+    /// Extracts the reads of files that match a pattern: by path if the pattern contains `/`, else
+    /// by name. A recording also contains reads of the program's own executable and libraries.
     ///
     /// # Errors
     ///
-    /// As [`of`](Self::of); or it is no pattern.
+    /// Same errors as [`of`](Self::of), and an invalid pattern.
     pub fn of_files(trace: &Trace, period: Period, pattern: &str) -> Result<Self, Error> {
         let compiled = glob::Pattern::new(pattern).map_err(|error| {
             let (key, value) = ("files".to_string(), format!("`{pattern}`"));
-            Error::Impossible { key, value, why: format!("it is no pattern: {error}") }
+            Error::InvalidValue { key, value, why: format!("it is not a valid pattern: {error}") }
         })?;
         let has_path = pattern.contains('/');
         Self::of_reads(trace, period, |event| {
@@ -75,9 +77,9 @@ impl Traced {
         for event in reads() {
             let frame = match (first_mark, event.frame) {
                 (Some(first), Some(mark)) => mark - first,
-                // Between marks it belongs to the frame before.
+                // A read between two marks belongs to the earlier frame.
                 (Some(_), None) => current,
-                // A trace that was read is in order; one that somebody made may not be.
+                // A parsed trace is in order of time. A trace made by the caller may not be.
                 (None, _) => period.at(event.at_ns.saturating_sub(first_ns)),
             };
             current = frame;
@@ -102,18 +104,18 @@ impl Traced {
         &self.frames
     }
 
-    /// How many different pages are read.
+    /// Returns the number of different pages.
     pub fn footprint_pages(&self) -> u32 {
         self.footprint_pages
     }
 
-    /// How many frames there are.
+    /// Returns the number of frames.
     pub fn frame_count(&self) -> usize {
         self.frames.len()
     }
 }
 
-/// Which file is which, where it was read to, and which page is which.
+/// Numbers of files and pages, and the current position in each file.
 #[derive(Default)]
 struct Files {
     numbers: HashMap<Option<Arc<str>>, u32>,
@@ -127,7 +129,7 @@ impl Files {
         *self.numbers.entry(event.file.clone()).or_insert(next)
     }
 
-    /// From which page on it reads, and up to which.
+    /// Returns the range of pages of a read.
     fn pages_of(&mut self, event: &Event) -> (u64, u64) {
         let file = self.number(event);
         let end = self.ends.entry(file).or_insert(0);
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn without_marks_the_period_cuts_from_the_first_read_on() {
+    fn without_marks_the_period_delimits_frames_from_the_first_read() {
         let events = vec![
             read(100, "a", Some(0), 8_192),
             read(139, "a", Some(8_191), 2),
@@ -180,13 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_before_the_first_read_of_a_trace_out_of_order_is_in_its_frame() {
+    fn an_out_of_order_read_before_the_first_one_is_in_the_first_frame() {
         let events = vec![read(100, "a", Some(0), 1), read(50, "a", Some(0), 1)];
         assert_eq!(traced(events).unwrap().frames, [vec![0, 0]]);
     }
 
     #[test]
-    fn marks_of_the_trace_go_first_and_hold_until_the_next() {
+    fn marks_delimit_frames_and_hold_until_the_next_mark() {
         let mut events = vec![read(0, "a", Some(0), 1), read(1, "a", Some(0), 1)];
         events.push(read(500, "a", Some(0), 1));
         events[0].frame = Some(7);
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_without_an_offset_continue_where_the_last_of_their_file_ended() {
+    fn reads_without_an_offset_continue_after_the_previous_read_of_the_file() {
         let events = vec![
             read(0, "a", None, 4_096),
             read(0, "b", None, 4_096),
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reads_count_and_none_is_an_error() {
+    fn only_reads_count_and_a_trace_without_reads_is_an_error() {
         let mut write = read(0, "a", Some(0), 4_096);
         write.operation = Operation::Write;
         assert_eq!(traced(vec![write.clone()]), Err(Error::EmptyTrace));
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_at_the_end_of_all_numbers_and_days_between_reads() {
+    fn extreme_offsets_and_long_gaps_are_handled() {
         let far = traced(vec![read(0, "a", Some(u64::MAX - 1), u64::MAX)]);
         assert_eq!(far.unwrap().frames[0].len(), 1);
         let huge = traced(vec![read(0, "a", Some(0), u64::MAX)]).unwrap_err().to_string();

@@ -1,7 +1,8 @@
-//! What the program asks for in each frame: processor time, references to pages, and which of them a cache misses.
+//! Demand of a program per frame: processor time, page references, and cache misses.
 //!
-//! Either drawn (decode times lognormal; numbers of references lognormal, where a frame is like the one before; the pages themselves each as likely) or taken
-//! from a trace. Misses are those of exact LRU caches, counted for all capacities in one pass.
+//! The references are drawn or come from a trace. Drawn workloads have lognormal decode times,
+//! lognormal numbers of references that correlate between frames, and uniformly distributed pages.
+//! Misses are those of exact LRU caches, simulated for all capacities in one pass.
 
 use super::Error;
 use super::cache::{CAPACITIES_MAX, Caches};
@@ -11,43 +12,44 @@ use super::profile::Profile;
 use super::random::{Purpose, Random, lognormal, sigma_of_cv};
 use super::traced::Traced;
 
-/// A run would take minutes with more.
+/// Maximum number of references: a run with more would take minutes.
 const REFERENCES_MAX: u64 = 4_000_000_000;
-/// Misses of each frame at each capacity: a gigabyte.
+/// Maximum number of miss counts (frames times capacities): a gigabyte.
 const COUNTS_MAX: u64 = 1 << 28;
-/// What one frame asks for at most, so that a wide distribution has an end.
+/// Maximum number of references of one frame, which bounds the lognormal distribution.
 const FRAME_REFERENCES_MAX: f64 = 1e8;
 
-/// Where a program's references come from.
+/// Source of a program's references.
 #[derive(Clone, Debug, Default)]
 pub enum Workload {
-    /// Drawn as the profile says.
+    /// Drawn with the profile's parameters.
     #[default]
     Drawn,
-    /// From a trace; decode times are drawn as the profile says.
+    /// From a trace. Decode times are drawn with the profile's parameters.
     Traced(Traced),
 }
 
-/// How misses are counted.
+/// Method of counting misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counting {
-    /// By caches that see each reference.
+    /// Simulates exact caches.
     Exact,
-    /// As many as uniform references miss on average: for searching, thousands of times as quick.
+    /// Uses the expected misses of uniform references. Thousands of times faster, for searches.
     Expected,
 }
 
-/// What the frames ask for.
+/// Demand of all frames.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
     pub(super) decode_ms: Vec<f64>,
     pub(super) references: Vec<u32>,
     footprint: u32,
-    /// For each capacity in pages: what each frame misses.
+    /// Misses of each frame, for each capacity in pages.
     misses: Vec<(u32, Vec<u32>)>,
 }
 
-/// What demand depends on, but for the capacity: profiles with the same have the same.
+/// Returns the parameters on which demand depends, except for the capacity. Equal keys give equal
+/// demand.
 pub(super) fn key_of(profile: &Profile) -> [u64; 7] {
     [
         Key::Frames,
@@ -62,7 +64,7 @@ pub(super) fn key_of(profile: &Profile) -> [u64; 7] {
 }
 
 impl Workload {
-    /// How many frames a run of this profile has.
+    /// Returns the number of frames of a run.
     pub(super) fn frames(&self, profile: &Profile) -> usize {
         match self {
             Workload::Drawn => profile.value(Key::Frames) as usize,
@@ -70,14 +72,14 @@ impl Workload {
         }
     }
 
-    /// Whether this profile's frames can be counted for so many capacities at once.
+    /// Checks the number of miss counts for the given number of capacities.
     pub(super) fn check_counts(&self, profile: &Profile, capacities: usize) -> Result<(), Error> {
         let count = (self.frames(profile) as u64).saturating_mul(capacities as u64);
         let remedy = "lower frames.count, or go over fewer values";
         at_most("frames at all capacities", count, COUNTS_MAX, remedy)
     }
 
-    /// Whether this profile's run ends in a sensible time.
+    /// Checks the number of references of a run.
     pub(super) fn check(&self, profile: &Profile) -> Result<(), Error> {
         let references = match self {
             Workload::Drawn => profile.value(Key::Frames) * profile.value(Key::ReferencesMean),
@@ -87,7 +89,7 @@ impl Workload {
         at_most("references of a run", references as u64, REFERENCES_MAX, remedy)
     }
 
-    /// How many pages a cache of this capacity has.
+    /// Returns the size in pages of a cache of this capacity.
     fn capacity_pages(&self, profile: &Profile, capacity_percent: f64) -> u32 {
         let footprint = match self {
             Workload::Drawn => profile.value(Key::Footprint),
@@ -96,7 +98,8 @@ impl Workload {
         (footprint * capacity_percent / 100.0).round() as u32
     }
 
-    /// What the frames of this profile ask for, and what caches of these capacities miss of it. Deterministic for a seed.
+    /// Computes the demand of all frames, and the misses of caches of these capacities.
+    /// Deterministic for a seed.
     pub(super) fn demand(
         &self,
         profile: &Profile,
@@ -132,7 +135,8 @@ impl Workload {
         demand
     }
 
-    /// Of the demand's frames, what this profile's cache misses. Its capacity is one that the demand was made for.
+    /// Returns the misses of the profile's cache per frame. The demand must have been computed for
+    /// its capacity.
     pub(super) fn misses<'a>(&self, demand: &'a Demand, profile: &Profile) -> &'a [u32] {
         let pages = self.capacity_pages(profile, profile.value(Key::Capacity));
         let found = demand.misses.iter().find(|(capacity, _)| *capacity == pages);
@@ -163,7 +167,7 @@ fn reference_counts(profile: &Profile, seed: u64) -> Vec<u32> {
     counts
 }
 
-/// Caches that have seen all pages before, in any order: a program that has run for long.
+/// Simulates caches that have seen all pages in random order, as after a long run.
 fn drawn_misses(demand: &Demand, seed: u64, capacities: &[u32]) -> Vec<Vec<u32>> {
     let footprint = demand.footprint;
     let mut counter = Counter::new(footprint, capacities);
@@ -178,7 +182,7 @@ fn drawn_misses(demand: &Demand, seed: u64, capacities: &[u32]) -> Vec<Vec<u32>>
     counter.misses
 }
 
-/// Caches that begin empty: what the trace reads first is nowhere yet.
+/// Simulates caches that begin empty: the first read of a page always misses.
 fn traced_misses(traced: &Traced, capacities: &[u32]) -> Vec<Vec<u32>> {
     let mut counter = Counter::new(traced.footprint_pages(), capacities);
     for pages in traced.frames() {
@@ -196,12 +200,12 @@ fn expected_misses(demand: &Demand, capacities: &[u32]) -> Vec<Vec<u32>> {
     capacities.iter().map(|&capacity| missed(capacity)).collect()
 }
 
-/// Misses by frame, for each capacity.
+/// Counts misses per frame, for each capacity.
 struct Counter {
     caches: Caches,
-    /// 1 if there is one of no pages, which the caches don't know.
+    /// 1 if the first capacity is 0 pages, which `Caches` does not support.
     empty: usize,
-    /// References of this frame by how many caches missed them.
+    /// References of the current frame, by the number of caches that missed them.
     by_level: Vec<u32>,
     misses: Vec<Vec<u32>>,
 }
@@ -223,7 +227,7 @@ impl Counter {
 
     fn end_frame(&mut self) {
         let mut missed = 0;
-        // What the k-th misses are those that k + 1 or more missed.
+        // The k-th cache missed the references that k + 1 or more caches missed.
         for level in (0..self.by_level.len()).rev() {
             if let Some(misses) = self.misses.get_mut(level + self.empty) {
                 misses.push(missed);
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_cache_everything_misses_and_with_all_of_it_nothing() {
+    fn an_empty_cache_misses_everything_and_a_full_one_nothing() {
         let profile = profile(&[("references", 500.0), ("frames.footprint_pages", 1_000.0)]);
         let workload = Workload::Drawn;
         let capacities = [0.0, 50.0, 100.0];
@@ -263,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_misses_the_same_whatever_others_are_counted_with_it() {
+    fn the_misses_of_a_capacity_do_not_depend_on_other_capacities() {
         let profile = profile(&[("references", 300.0), ("frames", 20.0), ("capacity", 30.0)]);
         let misses = |capacities: &[f64]| {
             let demand = Workload::Drawn.demand(&profile, 3, capacities, Counting::Exact);
@@ -276,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn references_have_the_mean_the_spread_and_the_correlation_asked_for() {
+    fn references_have_the_given_mean_spread_and_correlation() {
         let changes = [("frames", 40_000.0), ("frames.references_sigma", 0.5)];
         let mut profile = profile(&changes);
         profile.set("frames.references_correlation", 0.6).unwrap();
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_an_end_is_refused() {
+    fn a_run_with_too_many_references_is_refused() {
         let profile = profile(&[("frames", 1e6), ("references", 1e7)]);
         let error = Workload::Drawn.check(&profile).unwrap_err().to_string();
         assert!(error.contains("frames.count"), "{error}");

@@ -10,7 +10,7 @@ use std::time::Instant;
 use evermap_lane::machine::{Machine, Subject, check};
 
 use crate::groups::{Hierarchy, Others};
-use crate::lanes::{Lane, Fixture, SLEEP, affinity, is_alive, is_ordinary, kill, list, wait_for};
+use crate::lanes::{Fixture, Lane, SLEEP, affinity, is_alive, is_ordinary, kill, list, wait_for};
 
 /// Neither the core of the machine's init program nor the last core.
 const CORE: u32 = 1;

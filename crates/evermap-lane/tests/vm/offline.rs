@@ -10,7 +10,7 @@ use evermap_lane::{Error, Lane as LaneOfThread, Policy};
 
 use crate::groups::Hierarchy;
 use crate::lanes::{
-    EVERMAP, Lane, Fixture, SLEEP, affinity, bind, is_alive, is_ordinary, kill, online, policy_of,
+    EVERMAP, Fixture, Lane, SLEEP, affinity, bind, is_alive, is_ordinary, kill, online, policy_of,
     wait_for,
 };
 
@@ -79,7 +79,11 @@ fn a_lane_moves_to_another_core_when_its_lent_core_goes_offline() {
     assert_eq!(fixture.journals().len(), 1);
     drop(off);
     std::thread::sleep(std::time::Duration::from_millis(300));
-    assert_eq!(affinity(lane.program), BTreeSet::from([other]), "the program stays on its new core");
+    assert_eq!(
+        affinity(lane.program),
+        BTreeSet::from([other]),
+        "the program stays on its new core"
+    );
     let core = lane.core;
     kill(lane.program);
     let ran = lane.ends();

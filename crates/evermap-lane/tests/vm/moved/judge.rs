@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use evermap_lane::tier::{Health, Journal, Keep, Recovered, Watch, back, recover, verify};
 
-use super::{Location, BYTES, FILES, JOURNAL, Promise, TIER, contents, path};
+use super::{BYTES, FILES, JOURNAL, Location, Promise, TIER, contents, path};
 
 /// Checks everything. Returns a number that encodes the state found, to count distinct outcomes.
 pub fn judge(promise: Promise) -> Result<u64, String> {
@@ -90,8 +90,8 @@ fn check_health(journal: &Journal, promise: Promise) -> Result<(), String> {
         verify(Some(journal), None, &Watch::default()).map_err(|error| error.to_string())?;
     for one in checked {
         // A file that was being written may be partly new, with an old modification time.
-        let is_written =
-            (0..BYTES.len()).any(|file| path(file) == one.path && promise.0[file].1 == Location::Written);
+        let is_written = (0..BYTES.len())
+            .any(|file| path(file) == one.path && promise.0[file].1 == Location::Written);
         if !is_written && !matches!(one.health, Health::Sound | Health::Modified) {
             return Err(format!("{}: {:?}: {}", one.path.display(), one.health, one.what));
         }
@@ -138,7 +138,8 @@ fn check_rest(promise: Promise) -> Result<(), String> {
             return Err(format!("{} is left over", file.display()));
         }
     }
-    let is_missing = |file: &usize| promise.0[*file].1 != Location::Absent && !path(*file).is_file();
+    let is_missing =
+        |file: &usize| promise.0[*file].1 != Location::Absent && !path(*file).is_file();
     match (0..BYTES.len()).find(is_missing) {
         Some(file) => Err(format!("{} is missing", path(file).display())),
         None => Ok(()),

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use evermap_lane::Placement;
 use evermap_lane::tier::{Journal, Keep, Plan, Request, Watch, back, commit, place};
 
-use super::{Location, BYTES, FILES, JOURNAL, Promise, TIER, contents, path};
+use super::{BYTES, FILES, JOURNAL, Location, Promise, TIER, contents, path};
 
 /// Number of rounds for each file.
 const ROUNDS: usize = 4;
