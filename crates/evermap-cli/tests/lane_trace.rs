@@ -67,11 +67,11 @@ fn what_is_wrong_with_a_trace_is_said_and_the_rest_is_read() {
     place.file("odd.spc", format!("{SPC}0,1,x,r,0.07\n"));
     let ran = trace(&place, &["stat", "odd.spc"]);
     assert_eq!(ran.code, 0);
-    assert_eq!(ran.err, "evermap: line 5: left out, it is no line of this format: 0,1,x,r,0.07\n");
+    assert_eq!(ran.err, "evermap: line 5: left out, not a line of this format: 0,1,x,r,0.07\n");
     place.file("no.txt", "no trace\n");
     let ran = trace(&place, &["stat", "no.txt"]);
     assert_eq!(ran.code, 8);
-    assert!(ran.err.contains("no.txt is no trace"), "{ran:?}");
+    assert!(ran.err.contains("no.txt is not a trace"), "{ran:?}");
     assert_eq!(trace(&place, &["stat", "nonesuch"]).code, 3);
     assert_eq!(trace(&place, &["stat", "odd.spc", "--format", "vhs"]).code, 2);
     place.file("later.jsonl", "{\"evermap-trace\":9}\n");

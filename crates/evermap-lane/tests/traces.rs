@@ -1,5 +1,6 @@
-//! Traces of real tools, recorded for this (strace 6.1, perf 6.1, fio 3.33, and blkparse 1.2 over events made for it), and what may be wrong with
-//! any: all are read, nothing panics, and what is written in the crate's own format comes back the same.
+//! Traces recorded with real tools (strace 6.1, perf 6.1, fio 3.33, and blkparse 1.2 over prepared
+//! events), and malformed traces of all formats. All are read without a panic, and writing them in
+//! the crate's own format and reading them back gives the same events.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ fn problems(trace: &Trace) -> Vec<(Option<u64>, Problem)> {
     trace.warnings.iter().map(|warning| (warning.line, warning.problem)).collect()
 }
 
-/// What is looked at of most events.
+/// Fields that most tests compare.
 fn short(event: &Event) -> (Operation, &str, Option<u64>, u64) {
     let file = event.file.as_deref().unwrap_or("-");
     (event.operation, file, event.offset_bytes, event.length_bytes)
@@ -48,7 +49,7 @@ fn transfers(trace: &Trace) -> Vec<(Operation, &str, Option<u64>, u64)> {
 }
 
 #[test]
-fn every_format_is_recognised_by_its_content() {
+fn every_format_is_detected_from_its_content() {
     for (name, format) in FILES {
         let trace = fixture(name);
         assert_eq!(trace.format, format, "{name}");
@@ -58,7 +59,7 @@ fn every_format_is_recognised_by_its_content() {
 }
 
 #[test]
-fn what_is_imported_and_read_again_is_the_same() {
+fn an_imported_trace_reads_back_the_same() {
     for (name, _) in FILES {
         let mut trace = fixture(name);
         trace.mark_frames("24".parse().unwrap());
@@ -70,7 +71,7 @@ fn what_is_imported_and_read_again_is_the_same() {
 }
 
 #[test]
-fn lines_may_end_as_windows_ends_them() {
+fn lines_may_end_in_crlf() {
     for (name, format) in FILES {
         let text = std::fs::read_to_string(path(name)).unwrap();
         let crlf = read_as(format, &text.replace('\n', "\r\n")).unwrap();
@@ -79,7 +80,7 @@ fn lines_may_end_as_windows_ends_them() {
 }
 
 #[test]
-fn a_player_reads_its_clip_from_one_end_on() {
+fn a_player_reads_its_clip_sequentially() {
     let trace = fixture("strace-player.log");
     let clip: Vec<&Event> = trace
         .events
@@ -93,13 +94,13 @@ fn a_player_reads_its_clip_from_one_end_on() {
         assert_eq!(event.length_bytes, 32_768);
     }
     assert_eq!(clip[0].latency_ns, Some(29_000));
-    // From the first request of the recording to the clip's first read.
+    // The recording begins with another request.
     assert_eq!(clip[1].at_ns - clip[0].at_ns, 6_060_000);
     assert_eq!(problems(&trace), []);
 }
 
 #[test]
-fn calls_of_all_kinds_are_followed() {
+fn calls_of_all_kinds_are_tracked() {
     use Operation::{Flush, Read, Write};
     let odd = "/home/user/n\nl\\xff\u{e4}";
     let program = "/home/user/t.py";
@@ -112,17 +113,17 @@ fn calls_of_all_kinds_are_followed() {
         (Read, program, Some(920), 0),
         (Read, "/home/user/a>b<c d\"e.txt", Some(0), 3),
         (Read, odd, Some(0), 3),
-        // Through a duplicate it was set back to the beginning.
+        // The position was reset to 0 through a duplicate.
         (Read, odd, Some(0), 1),
         (Read, odd, Some(0), 6),
         (Write, odd, Some(7), 2),
-        // By a child, which shares the position.
+        // A child shares the position.
         (Read, odd, Some(1), 1),
         (Flush, odd, None, 0),
         (Write, gone, Some(0), 5),
         (Read, gone, Some(0), 5),
         (Write, "/home/user/gone2", None, 5),
-        // `sendfile` to /dev/null, `copy_file_range`.
+        // From `sendfile` to /dev/null, and `copy_file_range`.
         (Read, gone, Some(0), 4),
         (Read, gone, Some(0), 3),
         (Write, odd, Some(0), 3),
@@ -131,14 +132,14 @@ fn calls_of_all_kinds_are_followed() {
     assert_eq!(transfers(&trace), expected);
     let kinds: Vec<Problem> = trace.warnings.iter().map(|warning| warning.problem).collect();
     assert_eq!(kinds, [Problem::UnknownOffset, Problem::UnknownOffset, Problem::Unseen]);
-    // With sockets and devices spelled out it is the same.
+    // The result is the same if sockets and devices are spelled out.
     assert_eq!(transfers(&fixture("strace-calls-yy.log")), expected);
     let child = trace.events.iter().find(|event| short(event) == expected[10]).unwrap();
     assert_eq!(child.process, Some(12_359));
 }
 
 #[test]
-fn calls_that_are_interrupted_are_joined_and_those_that_never_end_are_told() {
+fn interrupted_calls_are_joined_and_unfinished_ones_reported() {
     let text = "\
 71    1795464441.000000 openat(AT_FDCWD</h>, \"a\", O_RDONLY) = 3</h/a> <0.000010>
 71    1795464441.000100 read(3</h/a>,  <unfinished ...>
@@ -172,7 +173,7 @@ strace: Process 72 detached
 }
 
 #[test]
-fn what_was_begun_is_told_when_another_call_ends_instead() {
+fn an_unfinished_call_is_reported_when_another_call_ends() {
     let text = "\
 71 1795464441.000000 openat(AT_FDCWD</h>, \"a\", O_RDWR) = 3</h/a> <0.000010>
 71 1795464441.000100 write(3</h/a>, \"\"..., 512 <unfinished ...>
@@ -180,7 +181,7 @@ fn what_was_begun_is_told_when_another_call_ends_instead() {
 71 1795464441.000300 writev(3</h/a>, [{iov_base=\"\"..., iov_len=9}, {iov_base=\"\"..., iov_len=7}], 2 <unfinished ...>
 ";
     let trace = read_as(Format::Strace, text).unwrap();
-    // How much the vectors are together nobody said; that there are two of them is no length.
+    // The total length of the vectors is unknown; the number of vectors is not a length.
     assert_eq!(transfers(&trace), [(Operation::Write, "/h/a", Some(0), 512)]);
     assert_eq!(
         problems(&trace),
@@ -201,7 +202,7 @@ fn calls_that_never_return_are_bounded_by_their_text() {
     let end = |process: u32| {
         format!("{process} 1795464441.000200 <... write resumed>) = 512 <0.000100>\n")
     };
-    // 24 MB of them: more than are kept.
+    // The text is 24 MB, more than the limit.
     let text: String = (1..=6_000).map(begin).chain((1..=6_000).map(end)).collect();
     let trace = read_as(Format::Strace, &text).unwrap();
     assert_eq!(trace.events.len(), 6_000);
@@ -210,7 +211,7 @@ fn calls_that_never_return_are_bounded_by_their_text() {
 }
 
 #[test]
-fn a_child_whose_first_call_comes_before_its_parents_returns_has_its_files() {
+fn a_child_that_calls_before_its_parents_fork_returns_has_its_files() {
     let text = "\
 71 1795464441.000000 openat(AT_FDCWD, \"/h/a\", O_RDONLY) = 3 <0.000010>
 71 1795464441.000100 read(3, \"\"..., 100) = 100 <0.000010>
@@ -225,12 +226,12 @@ fn a_child_whose_first_call_comes_before_its_parents_returns_has_its_files() {
     let trace = read_as(Format::Strace, text).unwrap();
     let offsets: Vec<_> = transfers(&trace).iter().map(|transfer| transfer.2).collect();
     assert_eq!(offsets, [Some(0), Some(100), Some(150), Some(175)]);
-    // The last one is of a descriptor that its process has closed, and that says no name.
+    // The last read uses a closed descriptor, without a name.
     assert_eq!(problems(&trace), [(Some(9), Problem::Unstarted)]);
 }
 
 #[test]
-fn mappings_are_reads_when_that_is_wanted() {
+fn mappings_count_as_reads_on_request() {
     let text = "\
 71 1795464441.000000 openat(AT_FDCWD</h>, \"a\", O_RDONLY) = 3</h/a> <0.000010>
 71 1795464441.000100 mmap(NULL, 5000000000, PROT_READ, MAP_SHARED, 3</h/a>, 0x1000) = 0x7f0000000000 <0.000010>
@@ -265,13 +266,13 @@ fn block_events_of_perf_have_their_latency() {
     assert_eq!((flush.offset_bytes, flush.latency_ns), (None, Some(30_000)));
     let discard = trace.events.last().unwrap();
     assert_eq!(short(discard), (Operation::Discard, "254,0", Some(319_890_288 * 512), 65_536));
-    // The excerpt ends before it was answered.
+    // The excerpt ends before the completion.
     assert_eq!(discard.latency_ns, None);
     assert_eq!(problems(&trace), [(Some(40), Problem::Unfinished)]);
 }
 
 #[test]
-fn ftrace_writes_the_same_events_otherwise() {
+fn block_events_of_ftrace_are_read() {
     let text = "\
 # tracer: nop
               dd-11983   [000] d..1. 14209.992507: block_rq_issue: 254,0 RS 65536 () 353971712 + 128 [dd]
@@ -288,7 +289,7 @@ fn ftrace_writes_the_same_events_otherwise() {
 }
 
 #[test]
-fn blkparse_counts_from_the_device_and_passes_over_its_summary() {
+fn blkparse_latencies_begin_at_the_issue_and_the_summary_is_skipped() {
     let trace = fixture("blkparse.txt");
     let expected = [
         (Operation::Read, "8,0", Some(2_048 * 512), 4_096),
@@ -307,7 +308,7 @@ fn blkparse_counts_from_the_device_and_passes_over_its_summary() {
 }
 
 #[test]
-fn blkparse_that_was_filtered_has_what_is_left() {
+fn filtered_blkparse_traces_use_the_remaining_start_events() {
     let queued = "\
   8,0    0        1     0.000000000   700  Q   R 2048 + 8 [fio]
   8,0    0        2     0.100000000   700  Q   R 2048 + 8 [fio]
@@ -323,7 +324,7 @@ fn blkparse_that_was_filtered_has_what_is_left() {
 }
 
 #[test]
-fn requests_without_answers_are_read_no_further_than_to_the_most_that_is_wanted() {
+fn reading_requests_without_completions_stops_at_the_limit() {
     let line = |n: u64| format!("  8,0 0 {n} 0.{n:09} 700 Q R {} + 8 [fio]\n", n * 8);
     let text: String = (1..=20_000).map(line).collect();
     let mut rest = text.as_bytes();
@@ -335,11 +336,11 @@ fn requests_without_answers_are_read_no_further_than_to_the_most_that_is_wanted(
 }
 
 #[test]
-fn fio_logs_have_the_unit_that_fio_writes_or_the_one_that_is_said() {
+fn fio_logs_have_the_unit_that_fio_writes_or_the_given_one() {
     let trace = fixture("fio-v3.log");
     let reads: Vec<&Event> =
         trace.events.iter().filter(|event| event.operation == Operation::Read).collect();
-    // The job thought for 20 ms between requests.
+    // The job paused for 20 ms between requests.
     assert_eq!(reads[1].at_ns - reads[0].at_ns, 20_264_000);
     assert_eq!(short(reads[1]), (Operation::Read, "/home/user/fio.dat", Some(180_224), 16_384));
     assert_eq!(problems(&trace), [(Some(1), Problem::Assumed)]);
@@ -350,14 +351,14 @@ fn fio_logs_have_the_unit_that_fio_writes_or_the_one_that_is_said() {
 }
 
 #[test]
-fn fios_waits_are_milliseconds_since_its_beginning() {
+fn fio_waits_are_milliseconds_since_the_start() {
     let trace = fixture("fio-v2.log");
     let times: Vec<u64> = trace.events.iter().map(|event| event.at_ns).collect();
     assert_eq!(times, [0, 300_000_000, 600_000_000]);
 }
 
 #[test]
-fn msr_times_are_100_ns_and_disorder_is_sorted() {
+fn msr_times_are_in_100_ns_and_unordered_lines_are_sorted() {
     let trace = fixture("msr.csv");
     let told: Vec<_> = trace
         .events
@@ -389,7 +390,7 @@ fn spc_counts_blocks_of_512_bytes() {
 }
 
 #[test]
-fn what_cannot_be_is_told_and_the_rest_is_kept() {
+fn invalid_fields_are_reported_and_the_rest_is_kept() {
     let text = "\
 0,18446744073709551615,4096,r,0.0
 0,1,9999999999,r,0.1
@@ -422,7 +423,7 @@ fn what_cannot_be_is_told_and_the_rest_is_kept() {
 }
 
 #[test]
-fn a_huge_line_and_bytes_that_are_no_text_cost_only_themselves() {
+fn a_huge_line_and_invalid_utf_8_affect_only_their_lines() {
     let mut bytes = b"0,1,4096,r,0.1\n".to_vec();
     bytes.resize(bytes.len() + (4 << 20), b'7');
     bytes.extend_from_slice(b"\n\xff\xfe,1\n0,2,4096,r,0.2\n");
@@ -437,7 +438,7 @@ fn a_huge_line_and_bytes_that_are_no_text_cost_only_themselves() {
 }
 
 #[test]
-fn what_is_no_trace_is_an_error_that_says_which_there_are() {
+fn an_unknown_format_is_an_error_that_lists_the_formats() {
     let read = |bytes: &[u8]| Trace::read_from(bytes, "x.bin", &Options::default()).unwrap_err();
     assert!(matches!(read(b""), Error::Empty { .. }));
     let unknown = read(b"\x7fELF\x02\x01\n").to_string();
@@ -448,7 +449,7 @@ fn what_is_no_trace_is_an_error_that_says_which_there_are() {
     assert!(matches!(Trace::read("/", None).unwrap_err(), Error::Io { .. }));
 }
 
-/// A sample with bytes changed, taken out, put in, and lines moved.
+/// Fixture with bytes changed, removed and inserted, truncated or rotated.
 fn mutated() -> impl Strategy<Value = (Format, Vec<u8>)> {
     let edit = (any::<prop::sample::Index>(), 0..6_u8, any::<u8>());
     (prop::sample::select(&FILES[..]), prop::collection::vec(edit, 1..40)).prop_map(
@@ -473,7 +474,7 @@ fn mutated() -> impl Strategy<Value = (Format, Vec<u8>)> {
     )
 }
 
-/// Reads without a panic; what is read can be written, and read again.
+/// Checks that reading does not panic, and that a read trace can be written and read back.
 fn survives(format: Option<Format>, bytes: &[u8]) {
     let options =
         Options { format, mappings_are_reads: true, events_max: 10_000, ..Options::default() };

@@ -1,6 +1,6 @@
-//! What charts are drawn on: points of a picture, texts that fit, colours.
+//! Drawing surface for charts: shapes, fitted texts, colours.
 //!
-//! The plotting library draws at whole numbers, so it draws ten times as large as the picture is shown.
+//! The plotting library uses integer coordinates, so it draws at ten times the size of the picture.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -8,10 +8,11 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::Error;
 
-const LARGER: f64 = 10.0;
+const SCALE_FACTOR: f64 = 10.0;
 pub const DARK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 pub const PALE: RGBColor = RGBColor(0xe2, 0xe2, 0xe2);
-/// Neighbours are apart in lightness, so that they are told apart in grey and with any eyes.
+/// Neighbouring colours differ in lightness, so that they are distinct in grey and with colour
+/// blindness.
 const COLOURS: [RGBColor; 10] = [
     RGBColor(0x1b, 0x2a, 0x52),
     RGBColor(0xe8, 0x8b, 0x3a),
@@ -24,7 +25,7 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(0x5c, 0x4a, 0x3a),
     RGBColor(0xe0, 0x8f, 0xc4),
 ];
-/// The share of its size that a character of a sans-serif face is wide, on the safe side of the mean.
+/// Width of a sans-serif character relative to its size; slightly above the mean.
 const CHARACTER_WIDTH: f64 = 0.57;
 
 pub const TEXT: f64 = 11.0;
@@ -32,7 +33,8 @@ pub const TITLE: f64 = 14.0;
 const LEGEND_LINE: f64 = 18.0;
 const LEGEND_MARK: f64 = 12.0;
 
-/// In lines that fit this width, broken behind spaces and hyphens where that is possible; the last is cut.
+/// Splits a text into lines of at most `width`, after spaces and hyphens if possible. Truncates
+/// what does not fit.
 pub fn wrapped(text: &str, size: f64, width: f64, lines_max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_inclusive([' ', '-']) {
@@ -43,17 +45,17 @@ pub fn wrapped(text: &str, size: f64, width: f64, lines_max: usize) -> Vec<Strin
             None => lines.push(word.to_string()),
         }
     }
-    lines.iter().map(|line| cut(line.trim_end(), size, width)).collect()
+    lines.iter().map(|line| truncate(line.trim_end(), size, width)).collect()
 }
 
-/// The colour of the n-th series.
+/// Returns the colour of the n-th series.
 pub fn colour(index: usize) -> RGBColor {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Where a text stands beside its point.
+/// Horizontal alignment of a text at its point.
 #[derive(Clone, Copy, Debug)]
-pub enum At {
+pub enum Align {
     Left,
     Centre,
     Right,
@@ -63,12 +65,12 @@ pub struct Canvas<'a> {
     area: DrawingArea<SVGBackend<'a>, Shift>,
 }
 
-/// A picture of this size.
+/// Draws a picture of this size. Returns the SVG document.
 pub fn picture(
     (width, height): (f64, f64),
     draw: impl FnOnce(&Canvas<'_>) -> Result<(), Error>,
 ) -> Result<String, Error> {
-    let drawn_at = ((width * LARGER) as u32, (height * LARGER) as u32);
+    let drawn_at = ((width * SCALE_FACTOR) as u32, (height * SCALE_FACTOR) as u32);
     let mut svg = String::new();
     let canvas = Canvas { area: SVGBackend::with_string(&mut svg, drawn_at).into_drawing_area() };
     canvas.area.fill(&WHITE).map_err(drawing)?;
@@ -83,45 +85,56 @@ fn drawing(error: impl std::fmt::Display) -> Error {
     Error::Drawing(error.to_string())
 }
 
-fn large((x, y): (f64, f64)) -> (i32, i32) {
-    ((x * LARGER).round() as i32, (y * LARGER).round() as i32)
+fn to_canvas((x, y): (f64, f64)) -> (i32, i32) {
+    ((x * SCALE_FACTOR).round() as i32, (y * SCALE_FACTOR).round() as i32)
 }
 
 impl Canvas<'_> {
     fn draw_text(
         &self,
         text: &str,
-        place: (f64, f64),
+        position: (f64, f64),
         size: f64,
-        at: At,
+        at: Align,
         turn: FontTransform,
     ) -> Result<(), Error> {
         let anchor = match at {
-            At::Left => HPos::Left,
-            At::Centre => HPos::Center,
-            At::Right => HPos::Right,
+            Align::Left => HPos::Left,
+            Align::Centre => HPos::Center,
+            Align::Right => HPos::Right,
         };
-        // The library takes sizes of another kind, and divides them by this.
-        let font = ("sans-serif", size * LARGER * 1.24).into_font().transform(turn);
+        // The library uses another unit of size, and divides by this factor.
+        let font = ("sans-serif", size * SCALE_FACTOR * 1.24).into_font().transform(turn);
         let style = TextStyle::from(font).color(&DARK).pos(Pos::new(anchor, VPos::Center));
-        let text = Text::new(in_xml(text), large(place), style);
+        let text = Text::new(replace_invalid(text), to_canvas(position), style);
         self.area.draw(&text).map_err(drawing)
     }
 
-    pub fn text(&self, text: &str, place: (f64, f64), size: f64, at: At) -> Result<(), Error> {
-        self.draw_text(text, place, size, at, FontTransform::None)
+    pub fn text(
+        &self,
+        text: &str,
+        position: (f64, f64),
+        size: f64,
+        at: Align,
+    ) -> Result<(), Error> {
+        self.draw_text(text, position, size, at, FontTransform::None)
     }
 
-    /// That ends here, readable over whatever is drawn there.
-    pub fn text_on_plate(&self, text: &str, (x, y): (f64, f64), size: f64) -> Result<(), Error> {
+    /// Draws a text that ends at this point, on a white background.
+    pub fn text_on_background(
+        &self,
+        text: &str,
+        (x, y): (f64, f64),
+        size: f64,
+    ) -> Result<(), Error> {
         let (width, height) = (width_of(text, size) + 6.0, size * 1.2);
         self.rectangle((x + 3.0 - width, y - height / 2.0), (x + 3.0, y + height / 2.0), WHITE)?;
-        self.text(text, (x, y), size, At::Right)
+        self.text(text, (x, y), size, Align::Right)
     }
 
-    /// From below to above.
-    pub fn upright(&self, text: &str, place: (f64, f64), size: f64) -> Result<(), Error> {
-        self.draw_text(text, place, size, At::Centre, FontTransform::Rotate270)
+    /// Draws a text that runs upwards.
+    pub fn vertical_text(&self, text: &str, position: (f64, f64), size: f64) -> Result<(), Error> {
+        self.draw_text(text, position, size, Align::Centre, FontTransform::Rotate270)
     }
 
     pub fn rectangle(
@@ -130,20 +143,20 @@ impl Canvas<'_> {
         to: (f64, f64),
         colour: RGBColor,
     ) -> Result<(), Error> {
-        let (from, to) = (large(from), large(to));
+        let (from, to) = (to_canvas(from), to_canvas(to));
         let corners = [(from.0.min(to.0), from.1.min(to.1)), (from.0.max(to.0), from.1.max(to.1))];
         self.area.draw(&Rectangle::new(corners, colour.filled())).map_err(drawing)
     }
 
     pub fn path(&self, points: &[(f64, f64)], width: f64, colour: RGBColor) -> Result<(), Error> {
-        let mut places: Vec<(i32, i32)> = points.iter().map(|&point| large(point)).collect();
-        // Thousands of points in one place are one.
-        places.dedup();
-        let style = ShapeStyle::from(&colour).stroke_width((width * LARGER) as u32);
-        self.area.draw(&PathElement::new(places, style)).map_err(drawing)
+        let mut positions: Vec<(i32, i32)> = points.iter().map(|&point| to_canvas(point)).collect();
+        // Merge consecutive points at the same position.
+        positions.dedup();
+        let style = ShapeStyle::from(&colour).stroke_width((width * SCALE_FACTOR) as u32);
+        self.area.draw(&PathElement::new(positions, style)).map_err(drawing)
     }
 
-    /// A line of dashes, from left to right.
+    /// Draws a dashed horizontal line.
     pub fn dashes(&self, (from, to): (f64, f64), y: f64, colour: RGBColor) -> Result<(), Error> {
         const DASH: f64 = 6.0;
         let count = ((to - from) / (2.0 * DASH)).ceil() as usize;
@@ -153,22 +166,23 @@ impl Canvas<'_> {
         })
     }
 
-    pub fn dot(&self, place: (f64, f64), radius: f64, colour: RGBColor) -> Result<(), Error> {
-        let circle = Circle::new(large(place), (radius * LARGER) as i32, colour.filled());
+    pub fn dot(&self, position: (f64, f64), radius: f64, colour: RGBColor) -> Result<(), Error> {
+        let circle =
+            Circle::new(to_canvas(position), (radius * SCALE_FACTOR) as i32, colour.filled());
         self.area.draw(&circle).map_err(drawing)
     }
 
     pub fn legend(&self, legend: &Legend, (x, y): (f64, f64)) -> Result<(), Error> {
-        for (index, (name, place)) in legend.entries.iter().enumerate() {
-            let (x, y) = (x + place.0, y + place.1);
+        for (index, (name, position)) in legend.entries.iter().enumerate() {
+            let (x, y) = (x + position.0, y + position.1);
             self.rectangle((x, y - 5.0), (x + LEGEND_MARK, y + 5.0), colour(index))?;
-            self.text(name, (x + LEGEND_MARK + 5.0, y), TEXT, At::Left)?;
+            self.text(name, (x + LEGEND_MARK + 5.0, y), TEXT, Align::Left)?;
         }
         Ok(())
     }
 }
 
-/// Names beside their colours, in as many lines as they need.
+/// Names with their colours, in as many lines as necessary.
 pub struct Legend {
     entries: Vec<(String, (f64, f64))>,
     pub height: f64,
@@ -179,7 +193,7 @@ impl Legend {
         let (mut x, mut y) = (0.0, LEGEND_LINE / 2.0);
         let mut entries = Vec::new();
         for name in names {
-            let name = cut(name, TEXT, width - LEGEND_MARK - 5.0);
+            let name = truncate(name, TEXT, width - LEGEND_MARK - 5.0);
             let needs = LEGEND_MARK + 5.0 + width_of(&name, TEXT);
             if x > 0.0 && x + needs > width {
                 (x, y) = (0.0, y + LEGEND_LINE);
@@ -192,13 +206,13 @@ impl Legend {
     }
 }
 
-/// How wide a text is, about.
+/// Returns the approximate width of a text.
 pub fn width_of(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * CHARACTER_WIDTH * size
 }
 
-/// As much of it as there is room for.
-pub fn cut(text: &str, size: f64, room: f64) -> String {
+/// Truncates a text to the available width.
+pub fn truncate(text: &str, size: f64, room: f64) -> String {
     let most = (room / (CHARACTER_WIDTH * size)).max(1.0) as usize;
     if text.chars().count() <= most {
         return text.to_string();
@@ -206,8 +220,8 @@ pub fn cut(text: &str, size: f64, room: f64) -> String {
     text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// XML has no way to say control characters: they are shown as what cannot be shown.
-fn in_xml(text: &str) -> String {
+/// Replaces characters that XML cannot represent.
+fn replace_invalid(text: &str) -> String {
     let is_there = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
     text.chars().map(|c| if is_there(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
 }

@@ -1,17 +1,19 @@
-//! Lines or dots over an x axis, with horizontal marks.
+//! Line charts: lines or dots, with horizontal marks.
 
-use super::canvas::{At, Canvas, DARK, Legend, PALE, TEXT, TITLE, colour, cut, picture, width_of};
-use super::scale::{Scale, Steps, range_of};
+use super::canvas::{
+    Align, Canvas, DARK, Legend, PALE, TEXT, TITLE, colour, picture, truncate, width_of,
+};
+use super::scale::{Scale, Spacing, range_of};
 use super::{Error, Kind, POINTS_MAX, SERIES_MAX, Series, at_most};
 
-/// How wide the field is that lines are drawn in.
-pub(super) const ACROSS_POINTS: u16 = 620;
-const UP: f64 = 300.0;
-const EDGE: f64 = 14.0;
+/// Width of the plot area.
+pub(super) const PLOT_WIDTH: u16 = 620;
+const PLOT_HEIGHT: f64 = 300.0;
+const MARGIN: f64 = 14.0;
 /// With more points than this, dots would hide the line.
 const DOTS_MAX: usize = 60;
 
-/// Lines or dots over an x axis. All of it has a default: an empty chart, whose axes come from its points.
+/// Lines or dots. The default is an empty chart whose axes are derived from its points.
 ///
 /// ```
 /// use evermap_lane::plot::{LineChart, Series};
@@ -29,32 +31,33 @@ const DOTS_MAX: usize = 60;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LineChart {
-    /// Above it.
+    /// Title above the chart.
     pub title: String,
-    /// What the x axis counts, with its unit.
+    /// Label of the x axis, with its unit.
     pub x_label: String,
-    /// What the y axis counts, with its unit.
+    /// Label of the y axis, with its unit.
     pub y_label: String,
-    /// From where to where; from the points, unless given.
+    /// Range of the x axis. `None` uses the range of the points.
     pub x_range: Option<(f64, f64)>,
-    /// From where to where; from the points and levels, and from 0, unless given.
+    /// Range of the y axis. `None` uses the range of the points, the levels and 0.
     pub y_range: Option<(f64, f64)>,
-    /// Whether equal distances upwards are equal ratios.
+    /// True for a logarithmic y axis.
     pub log_y: bool,
-    /// In this order in the legend; later ones are drawn over earlier ones.
+    /// Series in the order of the legend. Later ones are drawn over earlier ones.
     pub series: Vec<Series>,
-    /// Horizontal marks with a text, such as the deadline.
+    /// Horizontal marks with a text, such as a deadline.
     pub levels: Vec<(f64, String)>,
-    /// Lines, or dots alone.
+    /// Style of the points.
     pub kind: Kind,
 }
 
 impl LineChart {
-    /// The chart as an SVG document. Cost: linear in its points, and about 10 bytes for each.
+    /// Draws the chart as an SVG document. Time and size are linear in the number of points, about
+    /// 10 bytes for each.
     ///
     /// # Errors
     ///
-    /// A given range that cannot be; more than 64 series, 64 levels or a million points.
+    /// A given range is invalid; or there are more than 64 series, 64 levels or a million points.
     pub fn svg(&self) -> Result<String, Error> {
         at_most("series", self.series.len(), SERIES_MAX)?;
         at_most("levels", self.levels.len(), SERIES_MAX)?;
@@ -62,8 +65,8 @@ impl LineChart {
         at_most("points", count, POINTS_MAX)?;
         let frame = self.frame()?;
         picture(frame.size, |canvas| {
-            canvas.text(&frame.title, (EDGE, EDGE + TITLE / 2.0), TITLE, At::Left)?;
-            canvas.legend(&frame.legend, (EDGE, EDGE + TITLE + 8.0))?;
+            canvas.text(&frame.title, (MARGIN, MARGIN + TITLE / 2.0), TITLE, Align::Left)?;
+            canvas.legend(&frame.legend, (MARGIN, MARGIN + TITLE + 8.0))?;
             self.draw_axes(canvas, &frame)?;
             self.series
                 .iter()
@@ -73,13 +76,13 @@ impl LineChart {
         })
     }
 
-    fn y_steps(&self) -> Steps {
-        if self.log_y { Steps::Ratios } else { Steps::Equal }
+    fn y_spacing(&self) -> Spacing {
+        if self.log_y { Spacing::Logarithmic } else { Spacing::Linear }
     }
 
-    /// The points that have a place.
+    /// Returns true if the point can be drawn.
     fn can_show(&self, (x, y): (f64, f64)) -> bool {
-        Steps::Equal.can_show(x) && self.y_steps().can_show(y)
+        Spacing::Linear.can_show(x) && self.y_spacing().can_show(y)
     }
 
     fn frame(&self) -> Result<Frame, Error> {
@@ -88,31 +91,31 @@ impl LineChart {
             all.filter(|&point| self.can_show(point))
         };
         let x_range = match self.x_range {
-            Some(range) => possible("x", range, Steps::Equal)?,
-            None => range_of(points().map(|(x, _)| x), Steps::Equal, false),
+            Some(range) => valid_range("x", range, Spacing::Linear)?,
+            None => range_of(points().map(|(x, _)| x), Spacing::Linear, false),
         };
         let y_range = match self.y_range {
-            Some(range) => possible("y", range, self.y_steps())?,
+            Some(range) => valid_range("y", range, self.y_spacing())?,
             None => {
                 let levels = self.levels.iter().map(|(level, _)| *level);
                 let values = points().map(|(_, y)| y).chain(levels);
-                with_room(range_of(values, self.y_steps(), true), self.y_steps())
+                with_margin(range_of(values, self.y_spacing(), true), self.y_spacing())
             }
         };
         let names = self.series.iter().map(|series| series.name.as_str());
-        let ticks = Scale::new(y_range, (0.0, 1.0), self.y_steps()).ticks();
+        let ticks = Scale::new(y_range, (0.0, 1.0), self.y_spacing()).ticks();
         let widest = ticks.iter().map(|(_, text)| width_of(text, TEXT)).fold(0.0, f64::max);
-        let left = (EDGE + TEXT + 10.0 + widest + 8.0).ceil();
-        let width = left + f64::from(ACROSS_POINTS) + 2.0 * EDGE;
-        let legend = Legend::of(names, width - 2.0 * EDGE);
-        let top = EDGE + TITLE + 8.0 + legend.height + 12.0;
-        let bottom = top + UP;
+        let left = (MARGIN + TEXT + 10.0 + widest + 8.0).ceil();
+        let width = left + f64::from(PLOT_WIDTH) + 2.0 * MARGIN;
+        let legend = Legend::of(names, width - 2.0 * MARGIN);
+        let top = MARGIN + TITLE + 8.0 + legend.height + 12.0;
+        let bottom = top + PLOT_HEIGHT;
         Ok(Frame {
-            size: (width, bottom + 20.0 + TEXT + EDGE),
-            title: cut(&self.title, TITLE, width - 2.0 * EDGE),
+            size: (width, bottom + 20.0 + TEXT + MARGIN),
+            title: truncate(&self.title, TITLE, width - 2.0 * MARGIN),
             legend,
-            x: Scale::new(x_range, (left, left + f64::from(ACROSS_POINTS)), Steps::Equal),
-            y: Scale::new(y_range, (bottom, top), self.y_steps()),
+            x: Scale::new(x_range, (left, left + f64::from(PLOT_WIDTH)), Spacing::Linear),
+            y: Scale::new(y_range, (bottom, top), self.y_spacing()),
             left,
             top,
         })
@@ -122,21 +125,21 @@ impl LineChart {
         let (left, right) = (frame.left, frame.right());
         let (top, bottom) = (frame.top, frame.bottom());
         for (value, text) in frame.y.ticks() {
-            let y = frame.y.place(value);
+            let y = frame.y.position(value);
             canvas.path(&[(left, y), (right, y)], 0.8, PALE)?;
-            canvas.text(&text, (left - 7.0, y), TEXT, At::Right)?;
+            canvas.text(&text, (left - 7.0, y), TEXT, Align::Right)?;
         }
         for (value, text) in frame.x.ticks() {
-            let x = frame.x.place(value);
+            let x = frame.x.position(value);
             canvas.path(&[(x, top), (x, bottom)], 0.8, PALE)?;
-            canvas.text(&text, (x, bottom + 12.0), TEXT, At::Centre)?;
+            canvas.text(&text, (x, bottom + 12.0), TEXT, Align::Centre)?;
         }
         canvas.path(&[(left, top), (left, bottom), (right, bottom)], 1.2, DARK)?;
-        let x_label = cut(&self.x_label, TEXT, right - left);
+        let x_label = truncate(&self.x_label, TEXT, right - left);
         let middle = (left + right) / 2.0;
-        canvas.text(&x_label, (middle, bottom + 20.0 + TEXT), TEXT, At::Centre)?;
-        let y_label = cut(&self.y_label, TEXT, bottom - top);
-        canvas.upright(&y_label, (EDGE + TEXT / 2.0, (top + bottom) / 2.0), TEXT)
+        canvas.text(&x_label, (middle, bottom + 20.0 + TEXT), TEXT, Align::Centre)?;
+        let y_label = truncate(&self.y_label, TEXT, bottom - top);
+        canvas.vertical_text(&y_label, (MARGIN + TEXT / 2.0, (top + bottom) / 2.0), TEXT)
     }
 
     fn draw_series(
@@ -151,10 +154,10 @@ impl LineChart {
             for run in series.points.split(|&point| !self.can_show(point)) {
                 let shares: Vec<(f64, f64)> =
                     run.iter().map(|&(x, y)| (frame.x.share(x), frame.y.share(y))).collect();
-                for part in within(&shares) {
-                    let places: Vec<(f64, f64)> =
-                        part.iter().map(|&share| frame.place(share)).collect();
-                    canvas.path(&places, 1.8, colour)?;
+                for part in clip_line(&shares) {
+                    let positions: Vec<(f64, f64)> =
+                        part.iter().map(|&share| frame.position(share)).collect();
+                    canvas.path(&positions, 1.8, colour)?;
                 }
             }
         }
@@ -164,7 +167,7 @@ impl LineChart {
                 let share = (frame.x.share(x), frame.y.share(y));
                 if is_within(share) {
                     let radius = if self.kind == Kind::Points { 2.2 } else { 3.2 };
-                    canvas.dot(frame.place(share), radius, colour)?;
+                    canvas.dot(frame.position(share), radius, colour)?;
                 }
             }
         }
@@ -173,21 +176,21 @@ impl LineChart {
 
     fn draw_levels(&self, canvas: &Canvas<'_>, frame: &Frame) -> Result<(), Error> {
         for (level, text) in &self.levels {
-            if !self.y_steps().can_show(*level) || !is_within((0.0, frame.y.share(*level))) {
+            if !self.y_spacing().can_show(*level) || !is_within((0.0, frame.y.share(*level))) {
                 continue;
             }
-            let y = frame.y.place(*level);
+            let y = frame.y.position(*level);
             canvas.dashes((frame.left, frame.right()), y, DARK)?;
-            let text = cut(text, TEXT, frame.right() - frame.left);
-            // Below the mark where above it would be in the legend.
+            let text = truncate(text, TEXT, frame.right() - frame.left);
+            // Put the text below the mark if it would overlap the legend above it.
             let beside = if y - frame.top < 2.0 * TEXT { TEXT } else { -TEXT };
-            canvas.text_on_plate(&text, (frame.right() - 5.0, y + beside), TEXT)?;
+            canvas.text_on_background(&text, (frame.right() - 5.0, y + beside), TEXT)?;
         }
         Ok(())
     }
 }
 
-/// Where everything is.
+/// Layout of the chart.
 struct Frame {
     size: (f64, f64),
     title: String,
@@ -200,21 +203,21 @@ struct Frame {
 
 impl Frame {
     fn right(&self) -> f64 {
-        self.left + f64::from(ACROSS_POINTS)
+        self.left + f64::from(PLOT_WIDTH)
     }
 
     fn bottom(&self) -> f64 {
-        self.top + UP
+        self.top + PLOT_HEIGHT
     }
 
-    fn place(&self, share: (f64, f64)) -> (f64, f64) {
-        (self.x.place_of_share(share.0), self.y.place_of_share(share.1))
+    fn position(&self, share: (f64, f64)) -> (f64, f64) {
+        (self.x.position_of_share(share.0), self.y.position_of_share(share.1))
     }
 }
 
-/// Above the highest point and below the lowest, unless that is the axis.
-fn with_room((least, most): (f64, f64), steps: Steps) -> (f64, f64) {
-    if steps == Steps::Ratios {
+/// Adds space above the highest and below the lowest value, except at 0.
+fn with_margin((least, most): (f64, f64), spacing: Spacing) -> (f64, f64) {
+    if spacing == Spacing::Logarithmic {
         return (least, most);
     }
     let room = (most - least) * 0.04;
@@ -222,9 +225,13 @@ fn with_room((least, most): (f64, f64), steps: Steps) -> (f64, f64) {
     (least - room_at(least), most + room_at(most))
 }
 
-fn possible(axis: &'static str, range: (f64, f64), steps: Steps) -> Result<(f64, f64), Error> {
+fn valid_range(
+    axis: &'static str,
+    range: (f64, f64),
+    spacing: Spacing,
+) -> Result<(f64, f64), Error> {
     let (from, to) = range;
-    if steps.can_span(range) { Ok(range) } else { Err(Error::Range { axis, from, to }) }
+    if spacing.can_span(range) { Ok(range) } else { Err(Error::Range { axis, from, to }) }
 }
 
 fn is_within((x, y): (f64, f64)) -> bool {
@@ -232,11 +239,11 @@ fn is_within((x, y): (f64, f64)) -> bool {
     range.contains(&x) && range.contains(&y)
 }
 
-/// The parts of a line that lie in the square from 0 to 1.
-fn within(line: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
+/// Clips a line to the unit square. Returns its visible parts.
+fn clip_line(line: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
     let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();
     for pair in line.windows(2) {
-        let Some((from, to)) = segment_within(pair[0], pair[1]) else { continue };
+        let Some((from, to)) = clip_segment(pair[0], pair[1]) else { continue };
         match parts.last_mut() {
             Some(part) if part.last() == Some(&from) => part.push(to),
             _ => parts.push(vec![from, to]),
@@ -245,8 +252,8 @@ fn within(line: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
     parts
 }
 
-/// What of a segment lies in the square (Liang and Barsky, 1984).
-fn segment_within(a: (f64, f64), b: (f64, f64)) -> Option<((f64, f64), (f64, f64))> {
+/// Clips a segment to the unit square (Liang and Barsky, 1984).
+fn clip_segment(a: (f64, f64), b: (f64, f64)) -> Option<((f64, f64), (f64, f64))> {
     let (dx, dy) = (b.0 - a.0, b.1 - a.1);
     let (mut from, mut to) = (0.0_f64, 1.0_f64);
     for (direction, room) in [(-dx, a.0), (dx, 1.0 - a.0), (-dy, a.1), (dy, 1.0 - a.1)] {
@@ -262,7 +269,7 @@ fn segment_within(a: (f64, f64), b: (f64, f64)) -> Option<((f64, f64), (f64, f64
     if from > to {
         return None;
     }
-    // The ends as they are where nothing is cut, so that the next segment continues there.
+    // Keep an unclipped end exact, so that the next segment continues there.
     let at = |share: f64| match share {
         0.0 => a,
         1.0 => b,

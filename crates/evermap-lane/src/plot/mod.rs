@@ -1,8 +1,9 @@
-//! Charts as SVG: what simulations, traces and reports are shown in.
+//! Draws charts as SVG, for simulations, traces and reports.
 //!
-//! Whatever the values are, a chart comes out or an error that says why not: without points there are axes, a value that is no number is a
-//! gap, a single point has room around it, and any text may stand in it. The same chart is the same bytes. No file is touched: the caller writes
-//! the text where it likes.
+//! Any values give a chart or an error with the reason. Without points, a chart has empty axes. A
+//! value that is not a number is a gap. A single point has space around it. Texts may contain any
+//! characters. Equal charts give equal bytes. Nothing is written to files; the caller gets the
+//! text.
 
 mod bars;
 mod canvas;
@@ -12,71 +13,72 @@ mod scale;
 pub use bars::BarChart;
 pub use lines::LineChart;
 
-/// What stands in one colour: a name, and points `(x, y)`.
+/// Points `(x, y)` of one colour, with a name.
 ///
-/// A point that is no number (or beyond 1e300) is a gap; so is one that isn't above 0 where the scale is logarithmic.
+/// A point that is not finite or is beyond 1e300 is a gap, as is one that is not above 0 on a
+/// logarithmic scale.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// As the legend has it.
+    /// Name for the legend.
     pub name: String,
-    /// In the order in which lines connect them.
+    /// Points, in the order in which lines connect them.
     pub points: Vec<(f64, f64)>,
 }
 
-/// How points are shown.
+/// Style of points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Connected, and dots where there are few.
+    /// Connected by lines, with dots if there are few.
     #[default]
     Lines,
-    /// Dots alone.
+    /// Dots only.
     Points,
 }
 
-/// Why there is no chart.
+/// Reason why a chart cannot be drawn.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An axis cannot be so.
+    /// Invalid range of an axis.
     #[error(
-        "the {axis} axis cannot go from {from} to {to}: it needs two numbers, the first below the second, and above 0 on a logarithmic scale"
+        "the {axis} axis cannot range from {from} to {to}: use two finite numbers, the first below the second, and both above 0 on a logarithmic scale"
     )]
     Range {
         /// `x` or `y`.
         axis: &'static str,
-        /// Where it was to begin.
+        /// Begin of the range.
         from: f64,
-        /// Where it was to end.
+        /// End of the range.
         to: f64,
     },
-    /// Values and groups don't go together.
+    /// Number of values and number of groups differ.
     #[error(
-        "series `{series}` has {values} values for {groups} groups of bars: give one for each, NaN where there is none"
+        "series `{series}` has {values} values for {groups} groups of bars: give one value per group, or NaN for a missing one"
     )]
     Unequal {
-        /// Its name.
+        /// Name of the series.
         series: String,
-        /// How many values it has.
+        /// Number of its values.
         values: usize,
-        /// How many groups there are.
+        /// Number of groups.
         groups: usize,
     },
-    /// More than anybody could see.
-    #[error("{what}: {count}, and {most} at most are drawn; draw fewer, or several charts")]
+    /// Too many items to draw.
+    #[error("too many {what}: {count}, at most {most}; draw fewer, or several charts")]
     TooMany {
-        /// Of what.
+        /// Kind of items.
         what: &'static str,
-        /// How many there were.
+        /// Given number.
         count: usize,
-        /// How many there may be.
+        /// Maximum.
         most: usize,
     },
-    /// The plotting library could not draw.
+    /// The plotting library failed.
     #[error("cannot draw: {0}")]
     Drawing(String),
 }
 
-/// So that no input makes a picture that nobody can open.
+/// Limits that keep pictures small enough to open.
 const SERIES_MAX: usize = 64;
 const POINTS_MAX: usize = 1_000_000;
 
@@ -88,7 +90,7 @@ fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    /// As any reader of XML sees it.
+    /// Returns all texts, as an XML parser reads them.
     pub(super) fn texts(svg: &str) -> Vec<String> {
         let document = roxmltree::Document::parse(svg).unwrap();
         let texts = document.descendants().filter(|node| node.has_tag_name("text"));
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_numbers_are_gaps() {
+    fn values_that_are_not_numbers_are_gaps() {
         let beyond = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, -f64::MAX];
         for value in beyond {
             for log_y in [false, true] {
@@ -123,7 +125,7 @@ mod tests {
                 chart.log_y = log_y;
                 let svg = chart.svg().unwrap();
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{value}");
-                assert_eq!(svg.matches("<circle").count(), 2, "{value}: only the two that are");
+                assert_eq!(svg.matches("<circle").count(), 2, "{value}: only the two valid points");
             }
         }
         let groups = vec!["a".into(), "b".into()];
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_point_is_seen() {
+    fn a_single_point_is_visible() {
         let small = f64::MIN_POSITIVE;
         for point in
             [(0.0, 0.0), (5.0, 7.0), (-3.0, 1e-12), (1e300, 1e300), (1.0, -2.0), (small, small)]
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_comes_out_as_it_was_and_is_well_formed() {
+    fn any_text_is_preserved_and_well_formed() {
         let name = "<&> \"quoted\" 'so' ]]>";
         let mut chart = chart(vec![(0.0, 1.0), (1.0, 2.0)]);
         for text in [&mut chart.title, &mut chart.x_label, &mut chart.y_label] {
@@ -155,12 +157,12 @@ mod tests {
         chart.levels = vec![(1.5, name.to_string())];
         let found = texts(&chart.svg().unwrap());
         assert_eq!(found.iter().filter(|text| *text == name).count(), 5, "{found:?}");
-        chart.title = "null \0, escape \x1b, no character \u{ffff}".into();
+        chart.title = "null \0, escape \x1b, noncharacter \u{ffff}".into();
         assert!(texts(&chart.svg().unwrap())[0].contains("null \u{fffd}, escape \u{fffd}"));
     }
 
     #[test]
-    fn long_names_are_cut_and_wrapped_within_the_picture() {
+    fn long_names_are_truncated_and_wrapped_within_the_picture() {
         let mut chart = chart(vec![(0.0, 1.0)]);
         chart.series = (0..12)
             .map(|n| Series { name: format!("{n} {}", "long ".repeat(n * n)), points: Vec::new() })
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_that_cannot_be_are_refused() {
+    fn invalid_ranges_are_refused() {
         for range in [(1.0, 1.0), (2.0, 1.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (0.0, 5e-324)]
         {
             let mut chart = chart(vec![(0.0, 1.0)]);
@@ -184,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_at_the_edge_and_not_bent() {
+    fn lines_are_clipped_at_the_edge() {
         let mut chart = chart(vec![(0.0, 0.0), (10.0, 100.0)]);
         chart.y_range = Some((0.0, 50.0));
         chart.x_range = Some((0.0, 10.0));
         let svg = chart.svg().unwrap();
-        // The line leaves at the top, halfway across: its end is as far from both sides.
+        // The line leaves at the top, halfway across.
         let document = roxmltree::Document::parse(&svg).unwrap();
         let ends: Vec<f64> = document
             .descendants()
@@ -199,7 +201,7 @@ mod tests {
             .filter_map(|number| number.parse().ok())
             .collect();
         let [x0, _, x1, _] = ends[..] else { panic!("{ends:?}") };
-        let across = f64::from(lines::ACROSS_POINTS) * 10.0;
+        let across = f64::from(lines::PLOT_WIDTH) * 10.0;
         assert!((x1 - x0 - across / 2.0).abs() < across * 0.1, "{x0} to {x1}");
     }
 
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_series_are_refused() {
+    fn too_many_series_are_refused() {
         let chart = LineChart { series: vec![Series::default(); 65], ..LineChart::default() };
         assert!(matches!(chart.svg(), Err(Error::TooMany { most: 64, .. })));
     }

@@ -1,58 +1,63 @@
-//! From values to places along an axis, and the values that are written there.
+//! Scales: map values to positions on an axis, and choose the ticks.
 
-/// Values beyond are not drawn: differences of such could not be told as numbers.
+/// Larger values are not drawn, because their differences could overflow.
 const LARGEST: f64 = 1e300;
-/// Differences below are none: steps between such could not be told as numbers.
+/// Smaller differences count as none, because steps between such values could underflow.
 const SMALLEST: f64 = 1.0 / LARGEST;
-/// About so many values are written along an axis.
+/// Approximate number of ticks.
 const TICKS: f64 = 6.0;
 
-/// Whether equal distances are equal differences or equal ratios.
+/// Spacing of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Steps {
-    Equal,
-    Ratios,
+pub enum Spacing {
+    Linear,
+    Logarithmic,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     from: f64,
     to: f64,
-    places: (f64, f64),
-    steps: Steps,
+    positions: (f64, f64),
+    spacing: Spacing,
 }
 
-impl Steps {
-    /// Whether a value has a place at all.
+impl Spacing {
+    /// Returns true if the value can be drawn.
     pub fn can_show(self, value: f64) -> bool {
-        value.abs() <= LARGEST && (self == Steps::Equal || value >= SMALLEST)
+        value.abs() <= LARGEST && (self == Spacing::Linear || value >= SMALLEST)
     }
 
-    /// Whether an axis can go from one value to the other.
+    /// Returns true if an axis can have this range.
     pub fn can_span(self, (from, to): (f64, f64)) -> bool {
-        let is_wide = self == Steps::Ratios || to - from >= SMALLEST;
+        let is_wide = self == Spacing::Logarithmic || to - from >= SMALLEST;
         self.can_show(from) && self.can_show(to) && from < to && is_wide
     }
 
     fn of(self, value: f64) -> f64 {
         match self {
-            Steps::Equal => value,
-            Steps::Ratios => libm::log10(value),
+            Spacing::Linear => value,
+            Spacing::Logarithmic => libm::log10(value),
         }
     }
 }
 
-/// The least and the most of the values that can be shown, with room around a single one. From 0 where nothing is below.
-pub fn range_of(values: impl Iterator<Item = f64>, steps: Steps, from_zero: bool) -> (f64, f64) {
+/// Returns the range of the values that can be drawn. Adds space around a single value. With
+/// `from_zero`, the range includes 0.
+pub fn range_of(
+    values: impl Iterator<Item = f64>,
+    spacing: Spacing,
+    from_zero: bool,
+) -> (f64, f64) {
     let mut range: Option<(f64, f64)> = None;
-    for value in values.filter(|&value| steps.can_show(value)) {
+    for value in values.filter(|&value| spacing.can_show(value)) {
         let (least, most) = range.unwrap_or((value, value));
         range = Some((least.min(value), most.max(value)));
     }
-    match (steps, range) {
-        (Steps::Equal, None) => (0.0, 1.0),
-        (Steps::Ratios, None) => (1.0, 10.0),
-        (Steps::Equal, Some((mut least, mut most))) => {
+    match (spacing, range) {
+        (Spacing::Linear, None) => (0.0, 1.0),
+        (Spacing::Logarithmic, None) => (1.0, 10.0),
+        (Spacing::Linear, Some((mut least, mut most))) => {
             if from_zero {
                 (least, most) = (least.min(0.0), most.max(0.0));
             }
@@ -63,7 +68,7 @@ pub fn range_of(values: impl Iterator<Item = f64>, steps: Steps, from_zero: bool
             }
             (least, most)
         }
-        (Steps::Ratios, Some((least, most))) => {
+        (Spacing::Logarithmic, Some((least, most))) => {
             let power = |exponent: f64| libm::pow(10.0, exponent);
             let (from, to) = (libm::log10(least).floor(), libm::log10(most).ceil());
             (power(from), power(to.max(from + 1.0)))
@@ -72,42 +77,42 @@ pub fn range_of(values: impl Iterator<Item = f64>, steps: Steps, from_zero: bool
 }
 
 impl Scale {
-    /// `range` is two numbers of which the first is less, and both can be shown.
-    pub fn new(range: (f64, f64), places: (f64, f64), steps: Steps) -> Self {
-        Self { from: range.0, to: range.1, places, steps }
+    /// Creates a scale. `range` must be valid: finite and ascending.
+    pub fn new(range: (f64, f64), positions: (f64, f64), spacing: Spacing) -> Self {
+        Self { from: range.0, to: range.1, positions, spacing }
     }
 
-    /// Where this value lies, as a share of the axis; beyond it, below 0 or above 1.
+    /// Returns the position of a value as a share of the axis; below 0 or above 1 if it is outside.
     pub fn share(&self, value: f64) -> f64 {
-        let (from, to) = (self.steps.of(self.from), self.steps.of(self.to));
-        (self.steps.of(value) - from) / (to - from)
+        let (from, to) = (self.spacing.of(self.from), self.spacing.of(self.to));
+        (self.spacing.of(value) - from) / (to - from)
     }
 
-    pub fn place_of_share(&self, share: f64) -> f64 {
-        self.places.0 + (self.places.1 - self.places.0) * share
+    pub fn position_of_share(&self, share: f64) -> f64 {
+        self.positions.0 + (self.positions.1 - self.positions.0) * share
     }
 
-    pub fn place(&self, value: f64) -> f64 {
-        self.place_of_share(self.share(value))
+    pub fn position(&self, value: f64) -> f64 {
+        self.position_of_share(self.share(value))
     }
 
-    /// Values worth writing, and how they are written.
+    /// Returns the values and texts of the ticks.
     pub fn ticks(&self) -> Vec<(f64, String)> {
-        match self.steps {
-            Steps::Equal => self.equal_ticks(),
-            Steps::Ratios => self.ratio_ticks(),
+        match self.spacing {
+            Spacing::Linear => self.linear_ticks(),
+            Spacing::Logarithmic => self.logarithmic_ticks(),
         }
     }
 
-    fn equal_ticks(&self) -> Vec<(f64, String)> {
+    fn linear_ticks(&self) -> Vec<(f64, String)> {
         let step = round_step((self.to - self.from) / TICKS);
         let first = (self.from / step - 1e-6).ceil();
         let count = ((self.to / step + 1e-6).floor() - first).clamp(0.0, 4.0 * TICKS) as usize;
         let at = |n: usize| (first + n as f64) * step;
-        (0..=count).map(|n| (at(n), written(at(n), step))).collect()
+        (0..=count).map(|n| (at(n), format_tick(at(n), step))).collect()
     }
 
-    fn ratio_ticks(&self) -> Vec<(f64, String)> {
+    fn logarithmic_ticks(&self) -> Vec<(f64, String)> {
         let (from, to) = (libm::log10(self.from).floor(), libm::log10(self.to).ceil());
         let is_narrow = to - from < 2.5;
         let factors: &[f64] = if is_narrow { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -117,7 +122,7 @@ impl Scale {
             for factor in factors {
                 let value = factor * libm::pow(10.0, f64::from(exponent));
                 if value >= self.from * (1.0 - 1e-9) && value <= self.to * (1.0 + 1e-9) {
-                    ticks.push((value, written(value, value)));
+                    ticks.push((value, format_tick(value, value)));
                 }
             }
         }
@@ -125,15 +130,15 @@ impl Scale {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, and no less than this.
+/// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least `least`.
 fn round_step(least: f64) -> f64 {
     let power = libm::pow(10.0, libm::log10(least).floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= least * 0.999_999);
     factor.unwrap_or(10.0) * power
 }
 
-/// With as many digits as steps of this size need.
-fn written(value: f64, step: f64) -> String {
+/// Formats a tick with the digits that steps of this size need.
+fn format_tick(value: f64, step: f64) -> String {
     let magnitude = value.abs().max(step);
     if magnitude >= 1e7 || step < 1e-5 {
         let text = format!("{value:.2e}");
@@ -153,46 +158,49 @@ fn written(value: f64, step: f64) -> String {
 mod tests {
     use super::*;
 
-    fn ticks(from: f64, to: f64, steps: Steps) -> Vec<String> {
-        let scale = Scale::new((from, to), (0.0, 100.0), steps);
+    fn ticks(from: f64, to: f64, spacing: Spacing) -> Vec<String> {
+        let scale = Scale::new((from, to), (0.0, 100.0), spacing);
         scale.ticks().into_iter().map(|(_, text)| text).collect()
     }
 
     #[test]
-    fn round_numbers_stand_at_the_axis() {
-        assert_eq!(ticks(0.0, 100.0, Steps::Equal), ["0", "20", "40", "60", "80", "100"]);
-        assert_eq!(ticks(-50.0, 0.0, Steps::Equal), ["-50", "-40", "-30", "-20", "-10", "0"]);
-        assert_eq!(ticks(0.0, 0.5, Steps::Equal), ["0", "0.1", "0.2", "0.3", "0.4", "0.5"]);
-        assert_eq!(ticks(0.001, 10.0, Steps::Ratios), ["0.001", "0.01", "0.1", "1", "10"]);
-        assert_eq!(ticks(1.0, 10.0, Steps::Ratios), ["1", "2", "5", "10"]);
+    fn ticks_are_round_numbers() {
+        assert_eq!(ticks(0.0, 100.0, Spacing::Linear), ["0", "20", "40", "60", "80", "100"]);
+        assert_eq!(ticks(-50.0, 0.0, Spacing::Linear), ["-50", "-40", "-30", "-20", "-10", "0"]);
+        assert_eq!(ticks(0.0, 0.5, Spacing::Linear), ["0", "0.1", "0.2", "0.3", "0.4", "0.5"]);
+        assert_eq!(ticks(0.001, 10.0, Spacing::Logarithmic), ["0.001", "0.01", "0.1", "1", "10"]);
+        assert_eq!(ticks(1.0, 10.0, Spacing::Logarithmic), ["1", "2", "5", "10"]);
     }
 
     #[test]
-    fn few_ticks_on_any_axis() {
+    fn every_axis_has_few_ticks() {
         for (from, to) in
             [(0.0, 1e-300), (0.0, 1e-290), (-1e300, 1e300), (1e15, 1e15 + 2.0), (0.0, 7.3)]
         {
-            let count = ticks(from, to, Steps::Equal).len();
+            let count = ticks(from, to, Spacing::Linear).len();
             assert!((1..=14).contains(&count), "{from} to {to}: {count}");
         }
-        assert!(ticks(1e-300, 1e300, Steps::Ratios).len() <= 14);
+        assert!(ticks(1e-300, 1e300, Spacing::Logarithmic).len() <= 14);
     }
 
     #[test]
-    fn on_ratios_half_and_twice_are_equally_far() {
-        let scale = Scale::new((1.0, 100.0), (0.0, 200.0), Steps::Ratios);
-        assert!((scale.place(10.0) - 100.0).abs() < 1e-9);
-        let down = Scale::new((0.0, 4.0), (200.0, 100.0), Steps::Equal);
-        assert_eq!((down.place(0.0), down.place(1.0), down.place(4.0)), (200.0, 175.0, 100.0));
+    fn equal_ratios_have_equal_distances_on_a_logarithmic_scale() {
+        let scale = Scale::new((1.0, 100.0), (0.0, 200.0), Spacing::Logarithmic);
+        assert!((scale.position(10.0) - 100.0).abs() < 1e-9);
+        let down = Scale::new((0.0, 4.0), (200.0, 100.0), Spacing::Linear);
+        assert_eq!(
+            (down.position(0.0), down.position(1.0), down.position(4.0)),
+            (200.0, 175.0, 100.0)
+        );
     }
 
     #[test]
-    fn a_range_begins_at_nothing_unless_something_is_below() {
-        let of = |values: &[f64]| range_of(values.iter().copied(), Steps::Equal, true);
+    fn a_range_includes_0() {
+        let of = |values: &[f64]| range_of(values.iter().copied(), Spacing::Linear, true);
         assert_eq!(of(&[3.0, 8.0]), (0.0, 8.0));
         assert_eq!(of(&[-3.0, -8.0]), (-8.0, 0.0));
         assert_eq!(of(&[f64::NAN]), (0.0, 1.0));
         assert_eq!(of(&[0.0]), (-1.0, 1.0));
-        assert_eq!(of(&[0.0, 5e-324]), (-1.0, 1.0), "too near to each other to be told apart");
+        assert_eq!(of(&[0.0, 5e-324]), (-1.0, 1.0), "too close to distinguish");
     }
 }

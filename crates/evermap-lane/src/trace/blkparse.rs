@@ -1,7 +1,9 @@
-//! `blkparse` in its default form: `major,minor cpu sequence seconds pid action letters sector + sectors [program]`.
+//! Parser for the default format of `blkparse`: `major,minor cpu sequence seconds pid action
+//! letters sector + sectors [program]`.
 //!
-//! A request is what goes to the device (`D`), its latency lasts until the device has answered (`C`). Traces that were filtered have no `D`: then an
-//! insertion (`I`), else a queueing (`Q`) stands for it. Sectors are 512 bytes. The summary at the end is passed over.
+//! A request starts when it is issued to the device (`D`) and lasts until its completion (`C`).
+//! Filtered traces may lack `D`; then the insertion (`I`), or else the queueing (`Q`), starts it.
+//! Sectors are 512 bytes. The summary at the end is skipped.
 
 use super::block::{self, Request, Requests};
 use super::collect::Collector;
@@ -9,18 +11,19 @@ use super::format::Parser;
 use super::numbers::{seconds_in_ns, unsigned};
 use super::perf::is_device;
 
-/// Reads the lines.
+/// Parser for blkparse.
 #[derive(Debug, Default)]
 pub(super) struct Blkparse {
     requests: Requests,
-    /// The best kind of beginning that there has been: those of lesser kinds are the same requests, earlier.
-    best: Option<Beginning>,
+    /// The most specific start event seen (D over I over Q); less specific ones are ignored as
+    /// duplicates.
+    most_specific: Option<StartEvent>,
     is_summary: bool,
 }
 
-/// From the least telling.
+/// Start events, from the least specific to the most specific.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Beginning {
+enum StartEvent {
     Queued,
     Inserted,
     Issued,
@@ -28,9 +31,9 @@ enum Beginning {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line<'a> {
-    Begin(Beginning, Request<'a>),
+    Start(StartEvent, Request<'a>),
     Complete(Request<'a>),
-    /// An action that is no request: plugging, merging, remapping, messages.
+    /// Action that is not a request: plugging, merging, remapping, messages.
     Other {
         at_ns: u64,
     },
@@ -44,10 +47,10 @@ fn parsed(line: &str) -> Option<Line<'_>> {
     let at_ns = seconds_in_ns(words.next()?)?;
     let process = words.next()?.parse().ok()?;
     let action = words.next()?;
-    let beginning = match action {
-        "Q" => Some(Beginning::Queued),
-        "I" => Some(Beginning::Inserted),
-        "D" => Some(Beginning::Issued),
+    let start_event = match action {
+        "Q" => Some(StartEvent::Queued),
+        "I" => Some(StartEvent::Inserted),
+        "D" => Some(StartEvent::Issued),
         "C" => None,
         _ => return Some(Line::Other { at_ns }),
     };
@@ -55,19 +58,20 @@ fn parsed(line: &str) -> Option<Line<'_>> {
     let rest: Vec<&str> = words.collect();
     let (sector, sectors) = match rest.as_slice() {
         [sector, "+", sectors, ..] => (unsigned(sector)?, unsigned(sectors)?),
-        // One without data, as a flush, has no range; completed ones a number all the same.
+        // Requests without data, such as flushes, have no range. Their completions still have a
+        // number.
         [] => (0, 0),
         [word, ..] if word.starts_with('[') || unsigned(word).is_some() => (0, 0),
         _ => return None,
     };
     let request = Request { device, operation, sector, sectors, at_ns, process: Some(process) };
-    Some(match beginning {
-        Some(beginning) => Line::Begin(beginning, request),
+    Some(match start_event {
+        Some(start_event) => Line::Start(start_event, request),
         None => Line::Complete(request),
     })
 }
 
-/// What the summary begins with, and the lines of the program about its files.
+/// Recognizes the head of the summary, and messages about input files.
 fn is_summary_head(line: &str) -> bool {
     let is_of = |start: &str| line.starts_with(start) && line.ends_with(':');
     is_of("CPU") || is_of("Total (") || line.starts_with("Input file ")
@@ -85,13 +89,13 @@ impl Parser for Blkparse {
         };
         match parsed {
             Line::Other { at_ns } => collector.check_order(at_ns),
-            Line::Begin(beginning, request) => {
+            Line::Start(start_event, request) => {
                 collector.check_order(request.at_ns);
-                if self.best.is_none_or(|best| best < beginning) {
-                    self.best = Some(beginning);
-                    self.requests.forget();
+                if self.most_specific.is_none_or(|seen| seen < start_event) {
+                    self.most_specific = Some(start_event);
+                    self.requests.clear();
                 }
-                if self.best == Some(beginning) {
+                if self.most_specific == Some(start_event) {
                     self.requests.issue(&request, collector);
                 }
             }

@@ -1,4 +1,5 @@
-//! Requests of block devices: a line when one is issued, another when it is completed, matched by device and sector.
+//! Requests of block devices. One line reports the issue of a request, another its completion; they
+//! are matched by device and sector.
 
 use std::collections::HashMap;
 
@@ -7,10 +8,10 @@ use super::numbers::{SECTOR_BYTES, sector_in_bytes};
 use super::warning::Problem;
 use super::{Event, Operation};
 
-/// What a line says of a request.
+/// Fields of a line about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request<'a> {
-    /// `254,0`.
+    /// Device numbers, such as `254,0`.
     pub device: &'a str,
     pub operation: Operation,
     pub sector: u64,
@@ -19,13 +20,14 @@ pub(super) struct Request<'a> {
     pub process: Option<u32>,
 }
 
-/// The kernel's letters for what a request is: an optional `F` (flush before), then the operation, then qualities.
+/// Parses the kernel's letters for a request: an optional `F` (flush before it), the operation,
+/// then flags.
 pub(super) fn operation(letters: &str) -> Option<Operation> {
     if letters.is_empty() || !letters.bytes().all(|letter| letter.is_ascii_uppercase()) {
         return None;
     }
     let main = match letters.strip_prefix('F') {
-        // `FF` is a flush, `FN` how blkparse writes one; `FWS` is a write, before which is flushed.
+        // `FF` is a flush, written `FN` by blkparse. `FWS` is a write with a flush before it.
         Some(rest) if rest.starts_with(['R', 'W', 'D']) => rest,
         _ => letters,
     };
@@ -48,17 +50,19 @@ struct Issued {
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     open: HashMap<(Box<str>, u64, Operation), Issued>,
-    /// Without any, answers were not recorded, and that none came is no surprise.
-    is_any_answer: bool,
+    /// True after the first completion. Without completions in the trace, missing ones are
+    /// expected.
+    has_completions: bool,
 }
 
 impl Requests {
-    /// A request goes to its device.
+    /// Adds a request issued to its device.
     pub fn issue(&mut self, request: &Request<'_>, collector: &mut Collector) {
         let key = key(request);
-        // Those that are open will be events: a trace without answers must not fill memory with them.
+        // Open requests become events, so they count: a trace without completions must not fill the
+        // memory.
         if self.open.len() >= collector.room() && !self.open.contains_key(&key) {
-            return collector.fill();
+            return collector.mark_full();
         }
         let length_bytes = request.sectors.saturating_mul(SECTOR_BYTES);
         let is_flush = request.operation == Operation::Flush;
@@ -78,15 +82,15 @@ impl Requests {
         }
     }
 
-    /// A device has answered one.
+    /// Adds the completion of a request.
     pub fn complete(&mut self, request: &Request<'_>, collector: &mut Collector) {
-        self.is_any_answer = true;
+        self.has_completions = true;
         match self.open.remove(&key(request)) {
             Some(Issued { mut event, .. }) => {
                 event.latency_ns = request.at_ns.checked_sub(event.at_ns);
                 collector.add(event);
             }
-            // A write of nothing, after which is flushed, is completed without having been issued.
+            // A write of 0 sectors with a flush after it completes without having been issued.
             None if request.sectors == 0 => {}
             None => {
                 let text = format!("{} sector {}", request.device, request.sector);
@@ -95,12 +99,12 @@ impl Requests {
         }
     }
 
-    /// What is open was not meant.
-    pub fn forget(&mut self) {
+    /// Drops all open requests.
+    pub fn clear(&mut self) {
         self.open.clear();
     }
 
-    /// What was never answered is told without a latency.
+    /// Adds the requests that were never completed, without latencies.
     pub fn end(&mut self, collector: &mut Collector) {
         let mut left: Vec<Issued> = self.open.drain().map(|(_, issued)| issued).collect();
         left.sort_by_key(|issued| issued.line);
@@ -110,8 +114,8 @@ impl Requests {
     }
 
     fn unfinished(&self, issued: Issued, collector: &mut Collector) {
-        // Of one that is open when no more is read, the answer may only not have been read.
-        if self.is_any_answer && !collector.is_full() {
+        // If reading stopped early, the completion may follow in the rest of the trace.
+        if self.has_completions && !collector.is_full() {
             let file = issued.event.file.as_deref().unwrap_or_default();
             let offset_bytes = issued.event.offset_bytes.unwrap_or(0);
             let text = format!("{file} at {offset_bytes}");
@@ -122,7 +126,7 @@ impl Requests {
 }
 
 fn key(request: &Request<'_>) -> (Box<str>, u64, Operation) {
-    // A flush has no sector: it is written as 0 when issued and as 2^64 - 1 when completed.
+    // A flush has no sector: it is reported as 0 when issued, and as 2^64 - 1 when completed.
     let sector = if request.operation == Operation::Flush { 0 } else { request.sector };
     (request.device.into(), sector, request.operation)
 }
@@ -132,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_of_the_block_layer() {
+    fn letters_of_the_block_layer_are_parsed() {
         let expected = [
             ("R", Operation::Read),
             ("RA", Operation::Read),

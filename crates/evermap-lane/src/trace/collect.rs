@@ -1,5 +1,5 @@
-//! Where parsers put events and warnings. What every format shares is checked here, once: lengths and offsets that cannot be, order, the
-//! number of events, and the beginning that all times are counted from.
+//! Collects events and warnings from the parsers. Checks what all formats share: lengths, offsets,
+//! order, and the number of events. Makes times relative to the first event.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::warning::{Problem, Warning, Warnings};
 use super::{Event, Format, LENGTH_BYTES_MAX, Operation, Trace};
 
-/// Linux has no path that is longer.
+/// Longest path in Linux.
 const NAME_BYTES_MAX: usize = 4_096;
 const OFFSET_BYTES_END: u64 = 1 << 63;
 
-/// Events as they are found.
+/// Events and warnings collected so far.
 #[derive(Debug)]
 pub(super) struct Collector {
     events: Vec<Event>,
@@ -24,12 +24,12 @@ pub(super) struct Collector {
     is_full: bool,
     line: u64,
     format: Format,
-    is_from_first: bool,
+    is_relative_to_first: bool,
     zero_length_is_odd: bool,
 }
 
 impl Collector {
-    /// For events of this format.
+    /// Creates a collector for events of this format.
     pub fn new(format: Format, events_max: usize) -> Self {
         Self {
             events: Vec::new(),
@@ -42,29 +42,30 @@ impl Collector {
             is_full: false,
             line: 0,
             format,
-            // Times of our own format were counted from a beginning before: as written, so read.
-            is_from_first: format != Format::Json,
-            // A read at a file's end brings nothing; a device is never asked for nothing.
+            // Times in our own format are already relative, and are kept as written.
+            is_relative_to_first: format != Format::Json,
+            // A read at the end of a file returns 0 bytes. Requests to devices never have 0 bytes.
             zero_length_is_odd: !matches!(format, Format::Json | Format::Strace),
         }
     }
 
-    /// What it was before it came into the format that is being read.
-    pub fn came_from(&mut self, format: Format) {
+    /// Sets the original format of an imported trace.
+    pub fn set_original_format(&mut self, format: Format) {
         self.format = format;
     }
 
-    /// Which line is being read, from 1: warnings are about it.
+    /// Sets the number of the current line, from 1, for warnings.
     pub fn at_line(&mut self, line: u64) {
         self.line = line;
     }
 
-    /// Which line is being read, from 1.
+    /// Returns the number of the current line, from 1.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// Of formats whose events come in another order than their lines: the line that is being read says this time.
+    /// Checks the time of the current line, for formats whose events are not in the order of their
+    /// lines.
     pub fn check_order(&mut self, at_ns: u64) {
         if at_ns < self.latest_line_ns {
             let late_us = (self.latest_line_ns - at_ns) as f64 / 1e3;
@@ -73,46 +74,46 @@ impl Collector {
         self.latest_line_ns = self.latest_line_ns.max(at_ns);
     }
 
-    /// No more events are taken: reading on would be in vain.
+    /// Returns true if no more events are accepted, so that reading can stop.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// How many more are taken.
+    /// Returns the number of events that are still accepted.
     pub fn room(&self) -> usize {
         self.events_max.saturating_sub(self.events.len())
     }
 
-    /// There are more than were asked for: said once.
-    pub fn fill(&mut self) {
+    /// Stops accepting events, and warns once.
+    pub fn mark_full(&mut self) {
         if !self.is_full {
-            let text = format!("{} events were kept, as many as asked for", self.events_max);
+            let text = format!("{} events were kept, which is the limit", self.events_max);
             self.warn(Problem::TooManyEvents, &text);
         }
         self.is_full = true;
     }
 
-    /// Whether there is an event yet.
+    /// Returns true if there is no event yet.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// A warning about the line that is being read.
+    /// Adds a warning about the current line.
     pub fn warn(&mut self, problem: Problem, text: &str) {
         self.warnings.add(problem, Some(self.line), text);
     }
 
-    /// A warning about an earlier line.
+    /// Adds a warning about an earlier line.
     pub fn warn_at(&mut self, line: u64, problem: Problem, text: &str) {
         self.warnings.add(problem, Some(line), text);
     }
 
-    /// What was wrong first.
+    /// Returns the first warning.
     pub fn first_warning(&self) -> Option<&Warning> {
         self.warnings.first()
     }
 
-    /// A name that may have been there before: each is held once.
+    /// Interns a name: each is stored once.
     pub fn name(&mut self, name: &str) -> Option<Arc<str>> {
         if let Some(known) = self.names.get(name) {
             return Some(Arc::clone(known));
@@ -126,14 +127,14 @@ impl Collector {
         Some(name)
     }
 
-    /// Takes an event whose time is counted from anywhere.
+    /// Adds an event. Its time may have any origin.
     pub fn add(&mut self, mut event: Event) {
         let is_transfer = matches!(event.operation, Operation::Read | Operation::Write);
         if is_transfer && event.length_bytes > LENGTH_BYTES_MAX {
             return self.warn(Problem::LengthTooLarge, &event.length_bytes.to_string());
         }
         if self.room() == 0 {
-            return self.fill();
+            return self.mark_full();
         }
         if is_transfer && event.length_bytes == 0 && self.zero_length_is_odd {
             self.warn(Problem::ZeroLength, "");
@@ -152,19 +153,20 @@ impl Collector {
         self.events.push(event);
     }
 
-    /// As [`add`](Self::add), for formats whose lines are by time: one that isn't is worth a warning.
+    /// Like [`add`](Self::add), for formats whose lines are ordered by time. Warns about a line out
+    /// of order.
     pub fn add_in_order(&mut self, event: Event) {
         self.check_order(event.at_ns);
         self.add(event);
     }
 
-    /// All of it, by time, which is counted from the first event.
+    /// Returns all events ordered by time, relative to the first event.
     pub fn finish(mut self) -> Trace {
         if !self.is_ordered {
             self.events.sort_by_key(|event| event.at_ns);
         }
         let first_ns = self.events.first().map_or(0, |event| event.at_ns);
-        if self.is_from_first {
+        if self.is_relative_to_first {
             for event in &mut self.events {
                 event.at_ns -= first_ns;
             }

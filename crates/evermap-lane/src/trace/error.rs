@@ -1,91 +1,91 @@
-//! Why there is no trace: the thing, the cause, the remedy.
+//! Errors of traces. Each names the input, the cause and the remedy.
 
 use std::io;
 
 use super::Format;
 
-/// As everywhere in this module.
+/// Result type of this module.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Nothing was read, imported or recorded.
+/// Reason why no trace was read, imported or recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A call failed.
+    /// A system call failed.
     #[error("cannot {operation} {name}: {source}")]
     Io {
-        /// What was tried, as in "cannot ...".
+        /// The operation, worded to follow "cannot".
         operation: &'static str,
-        /// On what.
+        /// Name of the file or program.
         name: String,
-        /// Why.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// There is no line in it.
-    #[error("{name} is empty; a trace has at least one request")]
+    /// The input is empty.
+    #[error("{name} is empty; a trace needs at least one request")]
     Empty {
-        /// The trace.
+        /// Name of the trace.
         name: String,
     },
-    /// Its first lines are none of the formats.
+    /// The first lines match no format.
     #[error(
-        "{name} is no trace of a kind that is known here; say which it is: {}. Its first line: {first_line}",
+        "{name} is not a trace in a known format; give its format if it is one of {}. Its first line: {first_line}",
         Format::names()
     )]
     UnknownFormat {
-        /// The trace.
+        /// Name of the trace.
         name: String,
-        /// What stood there, cut.
+        /// Beginning of the first line.
         first_line: String,
     },
-    /// Not one request in it could be read.
-    #[error("{name} has no request that can be read as {format} in {lines} lines: {why}")]
+    /// No request could be read.
+    #[error("{name} has no valid request of format {format} in {lines} lines: {why}")]
     NothingUsable {
-        /// The trace.
+        /// Name of the trace.
         name: String,
-        /// What it was read as.
+        /// Format used.
         format: Format,
-        /// How many lines were looked at.
+        /// Number of lines read.
         lines: u64,
-        /// The first thing that was wrong, or what such a trace needs.
+        /// The first problem, or the requirements of the format.
         why: String,
     },
-    /// Made by a later version of this crate.
+    /// The trace was written by a later version.
     #[error(
-        "{name} is a trace of version {found}; this program reads version {known}: use the one that wrote it, or a later one"
+        "{name} is a trace of version {found}; this program reads version {known}: use the program that wrote it, or a later one"
     )]
     NewerVersion {
-        /// The trace.
+        /// Name of the trace.
         name: String,
-        /// The version that its first line says.
+        /// Version in its first line.
         found: u64,
-        /// What is read here.
+        /// Latest version that this crate reads.
         known: u64,
     },
-    /// What would record is not there.
-    #[error("there is no {tool} here; install the package {package}")]
+    /// The recording tool is not installed.
+    #[error("{tool} is not installed; install the package {package}")]
     NoTool {
-        /// The program.
+        /// Name of the tool.
         tool: &'static str,
-        /// What it comes with.
+        /// Package that contains the tool.
         package: &'static str,
     },
-    /// It is there, and could not do what it is for.
-    #[error("{tool} could not record: {why}; {remedy}")]
+    /// The recording tool failed.
+    #[error("{tool} failed to record: {why}; {remedy}")]
     Refused {
-        /// The program.
+        /// Name of the tool.
         tool: &'static str,
-        /// What it said.
+        /// Message of the tool.
         why: String,
-        /// What would help.
+        /// Remedy.
         remedy: String,
     },
-    /// The program that was to be recorded.
+    /// The program to record could not be started.
     #[error("cannot start {program}: {why}; give the path of an executable file")]
     NotStarted {
-        /// Its name.
+        /// Name of the program.
         program: String,
-        /// The kernel's reason.
+        /// Reason given by the kernel.
         why: String,
     },
 }

@@ -1,9 +1,11 @@
-//! fio's logs of requests, as `write_iolog` makes them and `read_iolog` takes them: version 2 without times, version 3 with.
+//! Parser for fio logs, as written by `write_iolog` and read by `read_iolog`: version 2 without
+//! times, version 3 with times.
 //!
-//! Times of version 3 count from the run's beginning; the documentation names no unit. fio writes microseconds (its `log_io_u`, and
-//! measured with fio 3.33: requests 20 ms apart lie 20,060 to 20,264 apart). A `wait` of version 2 is documented as microseconds since the wait before, but fio
-//! waits until so many *milliseconds* since its beginning (measured: the reads after `wait 300` and `wait 600` lie 300.5 ms apart).
-//! Neither version records answers.
+//! Times of version 3 are relative to the begin of the run; the documentation names no unit. fio
+//! writes microseconds (see its `log_io_u`; measured with fio 3.33: requests 20 ms apart differ by
+//! 20,060 to 20,264). A `wait` of version 2 is documented as microseconds since the previous wait,
+//! but fio waits until that number of *milliseconds* since its start (measured: the reads after
+//! `wait 300` and `wait 600` are 300.5 ms apart). Neither version records completions.
 
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use super::numbers::unsigned;
 use super::warning::Problem;
 use super::{Event, Operation};
 
-/// Reads the lines.
+/// Parser for fio logs.
 #[derive(Debug)]
 pub(super) struct Fio {
     version: Option<Version>,
@@ -66,7 +68,7 @@ impl Fio {
             ("write", Some(_)) => (Operation::Write, range),
             ("trim", Some(_)) => (Operation::Discard, range),
             ("sync_file_range", Some(_)) => (Operation::Flush, range),
-            // The range that stands here is that of the request before.
+            // The log repeats the range of the previous request here.
             ("sync" | "datasync" | "syncfs", Some(_)) => (Operation::Flush, None),
             ("wait", Some((until, _))) if self.version == Some(Version::Two) => {
                 return self.wait(until);
@@ -102,8 +104,8 @@ impl Fio {
         }
     }
 
-    /// What is not in the file is said once.
-    fn say_what_is_assumed(&mut self, version: Version, collector: &mut Collector) {
+    /// Warns once about values that the log does not contain.
+    fn warn_about_assumptions(&mut self, version: Version, collector: &mut Collector) {
         if self.is_assumed {
             return;
         }
@@ -111,12 +113,12 @@ impl Fio {
         match (version, self.unit) {
             (Version::Three, None) => collector.warn(
                 Problem::Assumed,
-                "times in microseconds, as fio writes them; `us`, `ms` or `ns` can be said",
+                "times in microseconds, as fio writes them; set the unit to `us`, `ms` or `ns` to change this",
             ),
             (Version::Three, Some(_)) => {}
             (Version::Two, _) => collector.warn(
                 Problem::Assumed,
-                "all between two waits at one moment: version 2 has no other times",
+                "all requests between two waits at the same time: version 2 has no other times",
             ),
         }
     }
@@ -126,7 +128,7 @@ impl Parser for Fio {
     fn take(&mut self, line: &str, collector: &mut Collector) -> bool {
         if let Some(version) = Version::of(line) {
             self.version = Some(version);
-            self.say_what_is_assumed(version, collector);
+            self.warn_about_assumptions(version, collector);
             return true;
         }
         self.version.is_some() && self.take_action(line, collector).is_some()

@@ -1,4 +1,4 @@
-//! The formats: their names, how one is told from another, and how a trace is read by its parser.
+//! Trace formats: names, detection, and the loop that feeds lines to a parser.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,27 +15,27 @@ use super::msr::{self, Msr};
 use super::perf::{self, Perf};
 use super::spc::{self, Spc};
 use super::strace::{self, Strace};
-use super::warning::{Problem, shown};
+use super::warning::{Problem, excerpt};
 use super::{Collector, Error, Options, Result, Trace};
 
-/// This much of a trace is looked at to tell what it is.
+/// Number of bytes used to detect the format.
 const HEAD_BYTES_MAX: u64 = 2 * LINE_BYTES_MAX as u64;
 const HEAD_LINES_MAX: u64 = 1_000;
 
-/// What tells of requests. The names in brackets are those for [`FromStr`] and the command line.
+/// Format of a trace. The name in brackets is used by [`FromStr`] and the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Format {
-    /// Lines of JSON as this crate writes them (`json`).
+    /// JSON lines, as written by this crate (`json`).
     Json,
     /// `strace -f -ttt -T -y` (`strace`).
     Strace,
     /// `perf script` of `block:block_rq_issue` and `block:block_rq_complete` (`perf`).
     Perf,
-    /// `blkparse`, in its default form (`blkparse`).
+    /// Default format of `blkparse` (`blkparse`).
     Blkparse,
-    /// fio's `write_iolog`, version 2 and 3 (`fio`).
+    /// Log of fio's `write_iolog`, version 2 and 3 (`fio`).
     Fio,
     /// MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` (`msr`).
     Msr,
@@ -44,7 +44,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All there are.
+    /// All formats.
     pub const ALL: [Format; 7] = [
         Format::Json,
         Format::Strace,
@@ -55,7 +55,7 @@ impl Format {
         Format::Spc,
     ];
 
-    /// How it is written.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Format::Json => "json",
@@ -84,11 +84,11 @@ impl FromStr for Format {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Format::ALL.into_iter().find(|format| format.name() == text);
-        found.ok_or_else(|| format!("`{text}` is no format; there are {}", Format::names()))
+        found.ok_or_else(|| format!("`{text}` is not a format; use one of {}", Format::names()))
     }
 }
 
-/// What the numbers of a log without a unit are.
+/// Unit of the times in a log without units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TimeUnit {
@@ -101,7 +101,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// How many nanoseconds one is.
+    /// Returns the number of nanoseconds in the unit.
     pub fn ns(self) -> u64 {
         match self {
             TimeUnit::Ns => 1,
@@ -119,17 +119,17 @@ impl FromStr for TimeUnit {
             "ns" => Ok(TimeUnit::Ns),
             "us" => Ok(TimeUnit::Us),
             "ms" => Ok(TimeUnit::Ms),
-            _ => Err(format!("`{text}` is no unit of time; there are ns, us, ms")),
+            _ => Err(format!("`{text}` is not a unit of time; use ns, us or ms")),
         }
     }
 }
 
-/// Reads a format, line by line.
+/// Parser of a format, line by line.
 pub(super) trait Parser {
-    /// Takes a line that is not empty. False: it is no line of the format.
+    /// Parses a line that is not empty. Returns false if it is not a line of the format.
     fn take(&mut self, line: &str, collector: &mut Collector) -> bool;
 
-    /// There are no more lines: what was kept for later is told now.
+    /// Called after the last line: adds events that are still pending.
     fn end(&mut self, _: &mut Collector) {}
 }
 
@@ -146,7 +146,7 @@ impl Format {
         }
     }
 
-    /// Whether this may be a line of the format that a trace is told by.
+    /// Returns true if `line` may be a line of this format. Used for detection.
     fn is_line(self, line: &str) -> bool {
         match self {
             Format::Json => json::is_line(line),
@@ -159,7 +159,7 @@ impl Format {
         }
     }
 
-    /// How to make one that has what is needed.
+    /// Returns how to make a valid trace.
     fn remedy(self) -> &'static str {
         match self {
             Format::Json => "`evermap lane trace import` makes one",
@@ -177,7 +177,7 @@ impl Format {
     }
 }
 
-/// Reads all of it by the parser of its format.
+/// Reads a trace with the parser of its format.
 pub(super) fn read(mut reader: impl BufRead, name: &str, options: &Options) -> Result<Trace> {
     let failed = |source| Error::Io { operation: "read", name: name.to_string(), source };
     let mut head = Vec::new();
@@ -228,16 +228,16 @@ fn take(parser: &mut dyn Parser, line: Line<'_>, collector: &mut Collector) {
     collector.warn(if is_whole { Problem::Malformed } else { Problem::Truncated }, &text);
 }
 
-/// The format that most of the first lines are lines of.
+/// Detects the format as the one that matches most of the first lines.
 fn detect(head: &[u8], name: &str) -> Result<Format> {
     let mut lines = Lines::new(head);
     let mut counts = [0_u32; Format::ALL.len()];
     let mut first_line = String::new();
-    // Reading from memory does not fail.
+    // Reading from memory cannot fail.
     while let Ok(Some((number, line))) = lines.next() {
         let (Line::Text { text, .. } | Line::TooLong(text)) = line;
         if first_line.is_empty() {
-            first_line = shown(&text);
+            first_line = excerpt(&text);
         }
         if number > HEAD_LINES_MAX {
             break;
@@ -255,7 +255,7 @@ fn detect(head: &[u8], name: &str) -> Result<Format> {
     }
 }
 
-/// A trace of a later version may mean something else by the same words.
+/// Rejects traces of a later version, in which the same keys could have another meaning.
 fn check_version(head: &[u8], name: &str) -> Result<()> {
     let mut lines = Lines::new(head);
     let Ok(Some((_, Line::Text { text, .. }))) = lines.next() else {

@@ -1,5 +1,5 @@
-//! The format of this crate: a line of JSON that says what it is, then one for each event. Written and read without loss: what was
-//! written comes back as the same [`Event`]s.
+//! Trace format of this crate: a header line in JSON, then a JSON line for each event. Reading
+//! restores exactly the [`Event`]s that were written.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
@@ -10,19 +10,19 @@ use super::collect::Collector;
 use super::format::Parser;
 use super::{Event, Operation, Trace};
 
-/// What is written, and the latest that is read.
+/// Version that is written, and the latest one that can be read.
 pub(super) const VERSION: u64 = 1;
 
-/// The first line.
+/// First line.
 #[derive(Debug, Serialize, Deserialize)]
-struct Head<'a> {
+struct Header<'a> {
     #[serde(rename = "evermap-trace")]
     version: u64,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     from: Option<Cow<'a, str>>,
 }
 
-/// Each further line. Unknown keys are passed over: a later version may have more to tell.
+/// Each further line. Unknown keys are ignored, so that a later version can add some.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record<'a> {
     t: u64,
@@ -42,8 +42,8 @@ struct Record<'a> {
 
 pub(super) fn write(trace: &Trace, writer: impl Write) -> io::Result<()> {
     let mut writer = BufWriter::with_capacity(1 << 16, writer);
-    let head = Head { version: VERSION, from: Some(trace.format.name().into()) };
-    serde_json::to_writer(&mut writer, &head)?;
+    let header = Header { version: VERSION, from: Some(trace.format.name().into()) };
+    serde_json::to_writer(&mut writer, &header)?;
     writer.write_all(b"\n")?;
     for event in &trace.events {
         let record = Record {
@@ -62,27 +62,27 @@ pub(super) fn write(trace: &Trace, writer: impl Write) -> io::Result<()> {
     writer.flush()
 }
 
-/// The version that this line says, if it is a first line.
+/// Returns the version in a header line, or `None` for other lines.
 pub(super) fn version(line: &str) -> Option<u64> {
-    serde_json::from_str::<Head>(line).ok().map(|head| head.version)
+    serde_json::from_str::<Header>(line).ok().map(|header| header.version)
 }
 
-/// Whether this may be a line of it.
+/// Returns true if `line` may be a line of this format.
 pub(super) fn is_line(line: &str) -> bool {
     line.starts_with('{')
         && (version(line).is_some() || serde_json::from_str::<Record>(line).is_ok())
 }
 
-/// Reads the lines.
+/// Parser for the format of this crate.
 #[derive(Debug)]
 pub(super) struct Json;
 
 impl Parser for Json {
     fn take(&mut self, line: &str, collector: &mut Collector) -> bool {
         let Ok(record) = serde_json::from_str::<Record>(line) else {
-            let Ok(head) = serde_json::from_str::<Head>(line) else { return false };
-            if let Some(Ok(from)) = head.from.map(|from| from.parse()) {
-                collector.came_from(from);
+            let Ok(header) = serde_json::from_str::<Header>(line) else { return false };
+            if let Some(Ok(from)) = header.from.map(|from| from.parse()) {
+                collector.set_original_format(from);
             }
             return true;
         };
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_this_to_the_byte() {
+    fn the_format_is_written_exactly() {
         let events = vec![
             Event {
                 at_ns: 0,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_is_refused_and_what_it_adds_to_this_one_is_passed_over() {
+    fn a_later_version_is_refused_and_unknown_keys_are_ignored() {
         let text = b"{\"evermap-trace\":2}\n{\"t\":1,\"op\":\"read\",\"len\":2}\n";
         let error = Trace::read_from(&text[..], "later.jsonl", &Options::default()).unwrap_err();
         assert!(error.to_string().starts_with("later.jsonl is a trace of version 2"), "{error}");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_out_of_order_cut_and_wrong_are_told_by_number() {
+    fn unordered_truncated_and_malformed_lines_are_reported_by_number() {
         let trace = read(
             b"{\"evermap-trace\":1}\r\n{\"t\":9,\"op\":\"read\",\"len\":1}\r\n{\"t\":-1,\"op\":\"read\",\"len\":1}\n\n\
             {\"t\":5,\"op\":\"write\",\"len\":0}\n{\"t\":7,\"op\":\"read\",\"len\":3,\"off\":9223372036854775806}\n{\"t\":8,\"op",
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn more_events_than_wanted_are_left_out_and_that_is_said() {
+    fn events_beyond_the_limit_are_left_out_with_a_warning() {
         let line = "{\"t\":1,\"op\":\"read\",\"len\":2}\n";
         let text = line.repeat(5);
         let options = Options { events_max: 3, ..Options::default() };
@@ -215,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_comes_back_the_same(mut events in prop::collection::vec(an_event(), 1..40)) {
+        fn reading_restores_what_was_written(mut events in prop::collection::vec(an_event(), 1..40)) {
             events.sort_by_key(|event| event.at_ns);
             let trace = Trace { format: Format::Spc, events, warnings: Vec::new() };
             let mut written = Vec::new();

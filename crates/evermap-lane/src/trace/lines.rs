@@ -1,26 +1,28 @@
-//! Lines of a trace: bounded, without their ends, as text. What is no text is escaped, what is too long is skipped: neither ends the reading.
+//! Reads lines of bounded length as text. Invalid UTF-8 is escaped and long lines are truncated;
+//! neither ends the reading.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
 
-/// No line of any format comes near: the longest are those of strace with a path of 4,096 bytes, each escaped as `\377`, twice.
+/// Maximum length of a line, well above any valid one. The longest are those of strace with a path
+/// of 4,096 bytes, each escaped as `\377`, twice.
 pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// What came next.
+/// Line of a trace.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    /// A line without its end.
+    /// A line without its line ending.
     Text {
-        /// It, with bytes that are no UTF-8 escaped.
+        /// The text, with invalid UTF-8 escaped.
         text: Cow<'a, str>,
-        /// It ended in a line feed: nothing is missing.
+        /// True if the line ended in a line feed, so that nothing is missing.
         is_whole: bool,
     },
-    /// One of more than [`LINE_BYTES_MAX`]; its beginning.
+    /// Beginning of a line longer than [`LINE_BYTES_MAX`].
     TooLong(Cow<'a, str>),
 }
 
-/// Reads lines, and counts them.
+/// Reads and counts lines.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     reader: R,
@@ -33,12 +35,13 @@ impl<R: BufRead> Lines<R> {
         Self { reader, buffer: Vec::new(), number: 0 }
     }
 
-    /// How many lines were read.
+    /// Returns the number of lines read.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next one and its number, from 1; none at the end. Memory: one line, however long the one in the file is.
+    /// Returns the next line and its number, from 1, or `None` at the end. Stores at most
+    /// [`LINE_BYTES_MAX`] of a line.
     pub fn next(&mut self) -> io::Result<Option<(u64, Line<'_>)>> {
         self.buffer.clear();
         let mut is_too_long = false;
@@ -78,7 +81,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Bytes as text; those that are none as `\xff`, so that different names stay different.
+/// Escapes invalid UTF-8 as `\xff`, so that different names stay different.
 pub(super) fn escaped(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_in_lf_or_crlf_and_the_last_may_be_cut() {
+    fn lines_end_in_lf_or_crlf_and_the_last_may_be_incomplete() {
         for buffer_bytes in [1, 2, 3, 64] {
             let lines = all(b"a\r\n\n\xff\xc3\xa4\nb\rc\nend\r", buffer_bytes);
             assert_eq!(lines, ["a", "", "\\xff\u{e4}", "b\rc", "cut:end\r"]);
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_exactly_the_most_is_whole() {
+    fn a_line_of_exactly_the_maximum_length_is_complete() {
         let mut bytes = vec![b'x'; LINE_BYTES_MAX];
         bytes.push(b'\n');
         assert_eq!(all(&bytes, 100)[0].len(), LINE_BYTES_MAX);

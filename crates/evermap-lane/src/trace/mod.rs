@@ -1,8 +1,9 @@
-//! What a program read and wrote, and when: traces of other tools, brought into one form.
+//! Traces of reads and writes, converted from other tools to one form.
 //!
-//! A [`Trace`] is a list of [`Event`]s by time. Each format has a parser of its own that sees one line at a time and promises never to
-//! panic, never to hold more than its [`Options`] allow, and to say what it left out ([`Warning`]). Only [`record()`] starts programs; the
-//! rest reads what it is given. Units, and how they were found out: `docs/lane.md`, section 10.
+//! A [`Trace`] is a list of [`Event`]s ordered by time. Each format has its own parser, which reads
+//! one line at a time. A parser never panics, never stores more than its [`Options`] allow, and
+//! reports what it left out as a [`Warning`]. Only [`record()`] starts programs; everything else
+//! reads its input. Section 10 of `docs/lane.md` documents the units and how they were determined.
 
 mod blkparse;
 mod block;
@@ -32,95 +33,99 @@ use crate::Period;
 use collect::Collector;
 pub use error::{Error, Result};
 pub use format::{Format, TimeUnit};
-pub use record::{Recorded, With, record};
-pub use statistics::{Answers, Frames, OfFile, PAGE_BYTES, Pages, Statistics, Transfers, stat};
+pub use record::{Recorded, Recorder, record};
+pub use statistics::{
+    FileStatistics, Flushes, Frames, PAGE_BYTES, Pages, Statistics, Transfers, stat,
+};
 pub use warning::{Problem, Warning};
 
-/// What was asked of a file or device.
+/// Operation on a file or device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// Bytes were brought in.
+    /// Bytes were read.
     Read,
-    /// Bytes were put out.
+    /// Bytes were written.
     Write,
-    /// What was written before shall be durable: `fsync` and its like, a flush of a device.
+    /// Earlier writes were made durable: `fsync` and similar calls, or a flush of a device.
     Flush,
-    /// A range is no longer needed: a discard, a hole punched.
+    /// A range was discarded: a discard, or a hole punched.
     Discard,
-    /// Anything else that names a file: opening, mapping, reading ahead.
+    /// Any other call that names a file: opening, mapping, reading ahead.
     Other,
 }
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When it was made, since the trace's beginning.
+    /// Time of the request, since the begin of the trace.
     pub at_ns: u64,
-    /// The frame that it belongs to; none when nobody said which.
+    /// Frame of the request, if the trace has frames.
     pub frame: Option<u64>,
-    /// What it was.
+    /// Operation.
     pub operation: Operation,
-    /// Of which file or device. Bytes of a name that are no UTF-8 are written as `\xff`.
+    /// File or device. Bytes of a name that are not UTF-8 are written as `\xff`.
     pub file: Option<Arc<str>>,
-    /// From where on; below 2^63. None when the trace doesn't tell.
+    /// Offset in the file, below 2^63. `None` if the trace does not contain it.
     pub offset_bytes: Option<u64>,
-    /// How much was read or written in fact, where the trace tells; else how much was asked for. At most
-    /// [`LENGTH_BYTES_MAX`] in reads and writes.
+    /// Bytes transferred, if the trace contains them, else bytes requested. At most
+    /// [`LENGTH_BYTES_MAX`] for reads and writes.
     pub length_bytes: u64,
-    /// How long it took until it was answered.
+    /// Time from the request to its answer.
     pub latency_ns: Option<u64>,
-    /// Who made it: a thread or a process, as the trace has it.
+    /// Thread or process that made the request, as in the trace.
     pub process: Option<u32>,
 }
 
-/// What one read or write may be at most: Linux itself cuts every call to this. Whoever walks over an event's pages has an end.
+/// Maximum length of a read or write, as in Linux, which truncates longer calls. It bounds loops
+/// over the pages of an event.
 pub const LENGTH_BYTES_MAX: u64 = 0x7fff_f000;
 
-/// Requests by time, and what was noticed when they were read.
+/// Requests ordered by time, and warnings from reading them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// What it was recorded as: kept when a trace is imported.
+    /// Format of the recording. Kept when a trace is imported.
     pub format: Format,
-    /// By `at_ns`; those of one moment in the order they were found in.
+    /// Events ordered by `at_ns`. Events with equal times keep their original order.
     pub events: Vec<Event>,
-    /// What could not be read as it stands, some of each kind and how many more.
+    /// Problems found while reading: some of each kind, with the number of further ones.
     pub warnings: Vec<Warning>,
 }
 
-/// How a trace is read.
+/// Options for reading a trace.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What it is; looked for in its first lines when none.
+    /// Format of the trace, or `None` to detect it from the first lines.
     pub format: Option<Format>,
-    /// The unit of time of fio's version 3 logs; guessed from fio's own practice when none.
+    /// Unit of time in fio logs of version 3. `None` means microseconds, as fio writes them.
     pub time_unit: Option<TimeUnit>,
-    /// Mapping a file counts as reading all that was mapped. Otherwise it is [`Operation::Other`].
+    /// Counts mapping a file as reading the mapped range. Otherwise it is [`Operation::Other`].
     pub mappings_are_reads: bool,
-    /// No more events than this are kept, and a warning says so. An event takes about 100 bytes.
+    /// Maximum number of events to keep; more cause a warning. An event takes about 100 bytes.
     pub events_max: usize,
 }
 
 impl Default for Options {
-    /// The format is detected, mappings are no reads, 10 million events.
+    /// Detects the format, does not count mappings as reads, and keeps up to 10 million events.
     fn default() -> Self {
         Self { format: None, time_unit: None, mappings_are_reads: false, events_max: 10_000_000 }
     }
 }
 
 impl Trace {
-    /// Reads the file `path`, or standard input for `-`. Without a format, the first lines tell it.
+    /// Reads the file `path`, or standard input for `-`. Without a format, detects it from the
+    /// first lines.
     ///
     /// # Errors
-    /// The file cannot be read; no format fits; nothing in it is a request.
+    /// The file cannot be read, its format is unknown, or it contains no request.
     pub fn read(path: impl AsRef<Path>, format: Option<Format>) -> Result<Trace> {
         Self::read_with(path, &Options { format, ..Options::default() })
     }
 
-    /// As [`read`](Self::read), with more to say about it.
+    /// Like [`read`](Self::read), with options.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same errors as [`read`](Self::read).
     pub fn read_with(path: impl AsRef<Path>, options: &Options) -> Result<Trace> {
         let path = path.as_ref();
         if path == Path::new("-") {
@@ -129,29 +134,31 @@ impl Trace {
         let name = path.display().to_string();
         let failed = |source| Error::Io { operation: "open", name: name.clone(), source };
         let file = File::open(path).map_err(failed)?;
-        // Opening a directory succeeds, reading it doesn't; that comes out as the same error.
+        // Opening a directory succeeds, but reading it fails with the same kind of error.
         Self::read_from(BufReader::with_capacity(1 << 16, file), &name, options)
     }
 
-    /// From anything; `name` is for messages.
+    /// Reads a trace from a reader. `name` is used in messages.
     ///
-    /// Cost: one pass, and a sort if the events are out of order. Memory: the events, the names of files, and one line.
+    /// Makes one pass, and sorts the events if they are out of order. Stores the events, the names
+    /// of files, and one line.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same errors as [`read`](Self::read).
     pub fn read_from(reader: impl BufRead, name: &str, options: &Options) -> Result<Trace> {
         format::read(reader, name, options)
     }
 
-    /// Writes it in the format of this crate, see `docs/lane.md`, section 10. Warnings are not kept.
+    /// Writes the trace in the format of this crate (section 10 of `docs/lane.md`). Omits warnings.
     ///
     /// # Errors
-    /// What the writer says.
+    /// Errors of the writer.
     pub fn write(&self, writer: impl Write) -> io::Result<()> {
         json::write(self, writer)
     }
 
-    /// Says for each event which frame it belongs to: the period that its request was made in, from the trace's beginning.
+    /// Sets the frame of each event to the period of its request, counted from the begin of the
+    /// trace.
     pub fn mark_frames(&mut self, period: Period) {
         for event in &mut self.events {
             event.frame = Some(period.at(event.at_ns));

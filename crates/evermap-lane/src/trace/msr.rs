@@ -1,7 +1,8 @@
-//! MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
+//! Parser for MSR Cambridge traces: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
 //!
-//! Timestamp (when the request was issued) and response time are in the units of Windows' file time, 100 ns; offset and size are bytes:
-//! so says the file that comes with the traces.
+//! The timestamp (of the issue of a request) and the response time are in units of Windows file
+//! time, 100 ns. Offset and size are in bytes. The source is the description that accompanies the
+//! traces.
 
 use super::collect::Collector;
 use super::format::Parser;
@@ -10,7 +11,7 @@ use super::{Event, Operation};
 
 const TICK_NS: u64 = 100;
 
-/// Reads the lines.
+/// Parser for MSR Cambridge traces.
 #[derive(Debug)]
 pub(super) struct Msr;
 

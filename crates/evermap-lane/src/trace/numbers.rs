@@ -1,11 +1,11 @@
-//! Numbers as traces have them: exact, checked, none where there is none.
+//! Parsers for the numbers in traces. They are exact and return `None` for invalid text.
 
-/// What a sector of Linux's block layer has, whatever the device's own are.
+/// Size of a sector in Linux's block layer, independent of the device.
 pub(super) const SECTOR_BYTES: u64 = 512;
 
 const NS_DIGITS: usize = 9;
 
-/// `12.000345` seconds in nanoseconds. Digits beyond the ninth are cut.
+/// Parses seconds such as `12.000345`. Returns nanoseconds; digits after the ninth are dropped.
 pub(super) fn seconds_in_ns(text: &str) -> Option<u64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
@@ -20,7 +20,7 @@ pub(super) fn seconds_in_ns(text: &str) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-/// `4096`, `0x1000`; no sign.
+/// Parses a number such as `4096` or `0x1000`, without a sign.
 pub(super) fn unsigned(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) if !digits.starts_with('+') => u64::from_str_radix(digits, 16).ok(),
@@ -30,7 +30,7 @@ pub(super) fn unsigned(text: &str) -> Option<u64> {
     }
 }
 
-/// A sector's number as an offset; beyond 2^64 the largest, which is refused where offsets are checked.
+/// Returns the offset of a sector. Overflow gives the largest offset, which the collector rejects.
 pub(super) fn sector_in_bytes(sector: u64) -> u64 {
     sector.saturating_mul(SECTOR_BYTES)
 }

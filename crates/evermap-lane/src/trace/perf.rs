@@ -1,7 +1,9 @@
-//! `perf script` of block events: `comm pid [cpu] seconds: block:block_rq_issue: major,minor letters bytes (command) sector + sectors ...`.
+//! Parser for block events of `perf script`: `comm pid [cpu] seconds: block:block_rq_issue:
+//! major,minor letters bytes (command) sector + sectors ...`.
 //!
-//! Times are seconds of the machine's clock, sectors are 512 bytes whatever the device has. The lines of ftrace (`comm-pid [cpu] flags seconds: block_rq_issue:`)
-//! are the same but for their beginning, and are read too.
+//! Times are seconds of the machine's clock. Sectors are 512 bytes on every device. Lines of ftrace
+//! (`comm-pid [cpu] flags seconds: block_rq_issue:`) differ only in the beginning, and are also
+//! accepted.
 
 use super::block::{self, Request, Requests};
 use super::collect::Collector;
@@ -9,23 +11,23 @@ use super::format::Parser;
 use super::numbers::{seconds_in_ns, unsigned};
 use super::warning::Problem;
 
-/// Reads the lines.
+/// Parser for perf.
 #[derive(Debug, Default)]
 pub(super) struct Perf {
     requests: Requests,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum Kind {
     Issue,
     Complete,
 }
 
-/// What stands before the event's name: who and when.
-fn beginning(text: &str) -> Option<(Option<u32>, u64)> {
+/// Parses the process and the time before the event's name.
+fn process_and_time(text: &str) -> Option<(Option<u32>, u64)> {
     let mut words = text.split_ascii_whitespace().rev();
     let at_ns = seconds_in_ns(words.next()?.strip_suffix(':')?)?;
-    // The processor, in brackets; between it and the time ftrace has its flags.
+    // The processor is in brackets. Between it and the time, ftrace prints flags.
     let process = words
         .by_ref()
         .take(2)
@@ -36,15 +38,15 @@ fn beginning(text: &str) -> Option<(Option<u32>, u64)> {
     Some((process, at_ns))
 }
 
-fn request(line: &str) -> Option<(What, Request<'_>)> {
+fn request(line: &str) -> Option<(Kind, Request<'_>)> {
     let (before, rest) = line.split_once("block_rq_")?;
     let (name, rest) = rest.split_once(": ")?;
-    let what = match name {
-        "issue" => What::Issue,
-        "complete" => What::Complete,
+    let kind = match name {
+        "issue" => Kind::Issue,
+        "complete" => Kind::Complete,
         _ => return None,
     };
-    let (process, at_ns) = beginning(before.strip_suffix("block:").unwrap_or(before))?;
+    let (process, at_ns) = process_and_time(before.strip_suffix("block:").unwrap_or(before))?;
     let (head, tail) = rest.split_once('(')?;
     let mut head = head.split_ascii_whitespace();
     let device = head.next().filter(|device| is_device(device))?;
@@ -53,10 +55,10 @@ fn request(line: &str) -> Option<(What, Request<'_>)> {
     let sector = unsigned(tail.next()?)?;
     tail.next().filter(|&plus| plus == "+")?;
     let sectors = unsigned(tail.next()?)?;
-    Some((what, Request { device, operation, sector, sectors, at_ns, process }))
+    Some((kind, Request { device, operation, sector, sectors, at_ns, process }))
 }
 
-/// `254,0`.
+/// Returns true for device numbers, such as `254,0`.
 pub(super) fn is_device(text: &str) -> bool {
     let is_number = |text: &str| text.parse::<u32>().is_ok() && !text.starts_with('+');
     text.split_once(',').is_some_and(|(major, minor)| is_number(major) && is_number(minor))
@@ -66,7 +68,7 @@ pub(super) fn is_line(line: &str) -> bool {
     request(line).is_some()
 }
 
-/// A line of another event, or none: what a recording may have besides.
+/// Returns true for lines of other events and for comments.
 fn is_other(line: &str) -> bool {
     let is_event = || {
         let mut words = line.split_ascii_whitespace();
@@ -78,14 +80,14 @@ fn is_other(line: &str) -> bool {
 impl Parser for Perf {
     fn take(&mut self, line: &str, collector: &mut Collector) -> bool {
         if line.contains("PERF_RECORD_LOST") {
-            collector.warn(Problem::Unseen, "events were lost while it was recorded");
+            collector.warn(Problem::Unseen, "events were lost during the recording");
             return true;
         }
-        let Some((what, request)) = request(line) else { return is_other(line) };
+        let Some((kind, request)) = request(line) else { return is_other(line) };
         collector.check_order(request.at_ns);
-        match what {
-            What::Issue => self.requests.issue(&request, collector),
-            What::Complete => self.requests.complete(&request, collector),
+        match kind {
+            Kind::Issue => self.requests.issue(&request, collector),
+            Kind::Complete => self.requests.complete(&request, collector),
         }
         true
     }

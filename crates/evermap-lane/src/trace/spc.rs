@@ -1,14 +1,15 @@
-//! UMass SPC: `ASU,LBA,Size,Opcode,Timestamp`, further fields passed over.
+//! Parser for UMass SPC traces: `ASU,LBA,Size,Opcode,Timestamp`. Further fields are ignored.
 //!
-//! The LBA counts blocks of 512 bytes (consecutive writes of 3,584 bytes in these traces lie 7 apart), the size bytes, the timestamp seconds
-//! from the trace's beginning. Answers are not recorded.
+//! The LBA counts blocks of 512 bytes (consecutive writes of 3,584 bytes in these traces are 7
+//! apart). The size is in bytes, the timestamp in seconds since the begin of the trace. Completions
+//! are not recorded.
 
 use super::collect::Collector;
 use super::format::Parser;
 use super::numbers::{seconds_in_ns, sector_in_bytes, unsigned};
 use super::{Event, Operation};
 
-/// Reads the lines.
+/// Parser for UMass SPC traces.
 #[derive(Debug)]
 pub(super) struct Spc;
 

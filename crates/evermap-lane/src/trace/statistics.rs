@@ -1,4 +1,4 @@
-//! What a trace comes to: how much was read, how long that took, how much of it again, and what fell into each frame.
+//! Statistics of a trace: amounts and latencies of requests, footprint, and reads per frame.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,118 +9,122 @@ use super::ranges::Ranges;
 use super::{Event, Format, Operation, Trace};
 use crate::{Period, Quantiles};
 
-/// The unit that memory is kept in.
+/// Size of a memory page.
 pub const PAGE_BYTES: u64 = 4_096;
 
-/// All of a trace.
+/// Statistics of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// What it was recorded as.
+    /// Format of the recording.
     pub format: Format,
-    /// Requests of all kinds.
+    /// Number of requests of all kinds.
     pub events: u64,
-    /// From the trace's beginning to the last request's answer; to the request, where there is none.
+    /// Time from the begin of the trace to the last completion, or to the last request if it has
+    /// none.
     pub duration_s: f64,
     /// Reads.
     pub reads: Transfers,
     /// Writes.
     pub writes: Transfers,
-    /// Flushes, and how long they took.
-    pub flushes: Answers,
-    /// Discards.
+    /// Number of flushes, and their latencies.
+    pub flushes: Flushes,
+    /// Number of discards.
     pub discards: u64,
-    /// All others.
+    /// Number of other requests.
     pub others: u64,
-    /// What reads and writes touched, of those whose file and offset are known.
+    /// Pages touched by reads and writes whose file and offset are known.
     pub pages: Pages,
-    /// By frame; when there is a period, or the events say their frame.
+    /// Reads per frame, if a period is given or the events have frames.
     pub frames: Option<Frames>,
-    /// By file, the one with the most bytes first.
-    pub files: Vec<OfFile>,
-    /// How many things were noticed when it was read.
+    /// Files, the one with the most bytes first.
+    pub files: Vec<FileStatistics>,
+    /// Number of warnings from reading the trace.
     pub warnings: u64,
 }
 
-/// Reads, or writes.
+/// Statistics of reads or of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Transfers {
-    /// How many.
+    /// Number of requests.
     pub count: u64,
-    /// Of how many bytes together.
+    /// Total bytes.
     pub bytes: u64,
-    /// Each one's bytes.
+    /// Bytes per request.
     pub size_bytes: Quantiles,
-    /// Each one's time, of those that have one.
+    /// Latency per request, of those that have one.
     pub latency_ms: Quantiles,
-    /// Of those whose file and offset are known, how many begin where the one before in the same file has ended. 0 to 1.
+    /// Share of requests that begin where the previous one in the same file ended, of those whose
+    /// file and offset are known. From 0 to 1.
     pub sequential_share: f64,
 }
 
-/// Requests that move no bytes.
+/// Statistics of requests that move no bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Answers {
-    /// How many.
+pub struct Flushes {
+    /// Number of requests.
     pub count: u64,
-    /// Each one's time, of those that have one.
+    /// Latency per request, of those that have one.
     pub latency_ms: Quantiles,
 }
 
-/// What was touched, in pages of [`PAGE_BYTES`].
+/// Pages of [`PAGE_BYTES`] that were touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Pages {
-    /// Pages that reads and writes touched, each as often as it was.
+    /// Page references by reads and writes.
     pub references: u64,
-    /// Different ones: the footprint. A cache of this many would miss each once.
+    /// Number of different pages: the footprint. A cache of this size would miss each page once.
     pub distinct: u64,
-    /// How many of the references were to a page that had been touched before. 0 to 1.
+    /// Share of references to a page that was touched before. From 0 to 1.
     pub again_share: f64,
 }
 
-/// Reads by frame. Frames without a read are in `count` only.
+/// Reads per frame. Frames without reads count in `count` only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Frames {
-    /// How long one is; none when the events said their frames themselves.
+    /// Length of a frame, or `None` if the events have frames of their own.
     pub period_ms: Option<f64>,
-    /// From the first to the last request's.
+    /// Number of frames from the first to the last request.
     pub count: u64,
-    /// In which there was a read.
+    /// Number of frames with reads.
     pub reading: u64,
-    /// Reads in each of these.
+    /// Reads per frame.
     pub reads: Quantiles,
-    /// Bytes in each.
+    /// Bytes read per frame.
     pub read_bytes: Quantiles,
-    /// Pages in each, those that were read twice twice.
+    /// Pages read per frame. A page counts for each read of it.
     pub read_pages: Quantiles,
-    /// Time of all reads in each together.
+    /// Total latency of the reads per frame.
     pub read_ms: Quantiles,
 }
 
-/// One file, or device.
+/// Statistics of a file or device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct OfFile {
-    /// Its name; none for requests whose file is not known.
+pub struct FileStatistics {
+    /// Name of the file, or `None` for requests whose file is unknown.
     pub file: Option<String>,
-    /// How often it was read.
+    /// Number of reads.
     pub reads: u64,
-    /// How much.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// How often it was written.
+    /// Number of writes.
     pub writes: u64,
-    /// How much.
+    /// Bytes written.
     pub write_bytes: u64,
-    /// Different pages of it that were touched.
+    /// Number of different pages touched.
     pub distinct_pages: u64,
 }
 
-/// Counts. `period` divides the time into frames; without one, the events' own frames are counted, if they have any.
+/// Computes the statistics. `period` defines the frames; without it, the events' own frames are
+/// used, if they have any.
 ///
-/// Cost: a sort for each kind of quantile, and logarithmic time for each event; nothing that grows with lengths.
+/// Sorts once for each kind of quantile. Each event takes logarithmic time, independent of its
+/// length.
 pub fn stat(trace: &Trace, period: Option<Period>) -> Statistics {
     let mut counter = Counter::default();
     for event in &trace.events {
@@ -135,9 +139,9 @@ pub fn stat(trace: &Trace, period: Option<Period>) -> Statistics {
         format: trace.format,
         events: trace.events.len() as u64,
         duration_s: duration_ns as f64 / 1e9,
-        reads: reads.come_to(),
-        writes: writes.come_to(),
-        flushes: Answers {
+        reads: reads.transfers(),
+        writes: writes.transfers(),
+        flushes: Flushes {
             count: flushes.count,
             latency_ms: Quantiles::of_ns_in_ms(&flushes.latencies_ns),
         },
@@ -203,7 +207,7 @@ impl Counter {
             Operation::Discard => self.discards += 1,
             Operation::Other => self.others += 1,
         }
-        // Frames reach to the last request's, whatever it was.
+        // Every request extends the range of frames.
         let Some(frame) = frame else { return };
         let frame = self.frames.entry(frame).or_default();
         if event.operation == Operation::Read {
@@ -248,7 +252,7 @@ impl Sum {
         self.latencies_ns.extend(event.latency_ns);
     }
 
-    fn come_to(&self) -> Transfers {
+    fn transfers(&self) -> Transfers {
         Transfers {
             count: self.count,
             bytes: self.bytes,
@@ -259,7 +263,7 @@ impl Sum {
     }
 }
 
-/// The pages that a request touches; without an offset, as many as its bytes fill, from the first on.
+/// Returns the pages that a request touches. Without an offset, counts from page 0.
 fn pages(event: &Event) -> Option<(u64, u64)> {
     let begin = event.offset_bytes.unwrap_or(0);
     let end = begin.checked_add(event.length_bytes)?;
@@ -273,7 +277,7 @@ fn share(part: u64, of: u64) -> f64 {
 fn frames_of(frames: &BTreeMap<u64, Frame>, period: Option<Period>) -> Option<Frames> {
     let (&first, _) = frames.first_key_value()?;
     let (&last, _) = frames.last_key_value()?;
-    // With a period, the first begins with the trace.
+    // With a period, the first frame begins with the trace.
     let first = if period.is_some() { 0 } else { first };
     let reading: Vec<&Frame> = frames.values().filter(|frame| frame.reads > 0).collect();
     let of = |value: fn(&Frame) -> f64| {
@@ -290,8 +294,8 @@ fn frames_of(frames: &BTreeMap<u64, Frame>, period: Option<Period>) -> Option<Fr
     })
 }
 
-fn files_of(files: HashMap<Option<Arc<str>>, File>) -> Vec<OfFile> {
-    let of = |(file, sums): (Option<Arc<str>>, File)| OfFile {
+fn files_of(files: HashMap<Option<Arc<str>>, File>) -> Vec<FileStatistics> {
+    let of = |(file, sums): (Option<Arc<str>>, File)| FileStatistics {
         file: file.map(|file| file.to_string()),
         reads: sums.reads,
         read_bytes: sums.read_bytes,
@@ -299,8 +303,8 @@ fn files_of(files: HashMap<Option<Arc<str>>, File>) -> Vec<OfFile> {
         write_bytes: sums.write_bytes,
         distinct_pages: sums.touched.total(),
     };
-    let mut files: Vec<OfFile> = files.into_iter().map(of).collect();
-    let bytes = |file: &OfFile| file.read_bytes.saturating_add(file.write_bytes);
+    let mut files: Vec<FileStatistics> = files.into_iter().map(of).collect();
+    let bytes = |file: &FileStatistics| file.read_bytes.saturating_add(file.write_bytes);
     files.sort_by(|a, b| bytes(b).cmp(&bytes(a)).then_with(|| a.file.cmp(&b.file)));
     files
 }
@@ -327,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_trace_counted_by_hand() {
+    fn statistics_of_a_small_trace_match_a_manual_count() {
         let trace = trace(vec![
             event(0, Operation::Read, "a", 0, 8_192),
             event(1, Operation::Read, "a", 8_192, 4_096),
@@ -341,7 +345,8 @@ mod tests {
         assert_eq!(statistics.reads.sequential_share, 0.25);
         assert_eq!(statistics.reads.latency_ms.p50, 2.0);
         assert_eq!((statistics.writes.count, statistics.flushes.count), (1, 1));
-        // a: 2 + 1 + 2 + 1 references to 3 pages; b: 3 to 3, since it begins within a page.
+        // File a has 2 + 1 + 2 + 1 references to 3 pages. File b has 3 references to 3 pages,
+        // because it begins within a page.
         assert_eq!((statistics.pages.references, statistics.pages.distinct), (9, 6));
         assert!((statistics.pages.again_share - 3.0 / 9.0).abs() < 1e-12);
         let frames = statistics.frames.unwrap();
@@ -354,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_the_trace_itself_count_when_there_is_no_period() {
+    fn frames_of_the_trace_are_used_without_a_period() {
         let mut marked = trace(vec![event(0, Operation::Read, "a", 0, 1)]);
         assert_eq!(stat(&marked, None).frames, None);
         marked.events[0].frame = Some(7);
@@ -363,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_the_largest_numbers_are_counted_too() {
+    fn empty_traces_and_the_largest_numbers_are_counted() {
         let none = stat(&trace(Vec::new()), None);
         assert_eq!((none.events, none.pages.again_share), (0, 0.0));
         let huge = Event {

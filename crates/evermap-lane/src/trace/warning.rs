@@ -1,79 +1,83 @@
-//! What a trace has that could not be read as it stands: some of each kind by line, the rest counted.
+//! Warnings about a trace: some of each kind with their lines, and the number of further ones.
 
 use std::fmt;
 
-/// Of each kind, this many are kept whole.
+/// Number of warnings of each kind that are stored.
 const LISTED_MAX: usize = 8;
-/// Of the text that a warning is about, this much is shown.
+/// Number of characters of the offending text that are excerpt.
 const SHOWN_CHARS_MAX: usize = 120;
 
-/// What may be wrong with a line.
+/// Kind of problem in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Problem {
-    /// It is no line of the format; left out.
+    /// Not a line of the format; left out.
     Malformed,
-    /// It is longer than any line of the format; left out.
+    /// Longer than any valid line of the format; left out.
     LineTooLong,
-    /// It has bytes that are no text; they are shown as `\xff`, and the line is read.
+    /// Invalid UTF-8. It is excerpt as `\xff`, and the line is read.
     NotText,
-    /// The last line has no end and is no request: the recording was cut.
+    /// The last line is incomplete: the recording was truncated.
     Truncated,
-    /// Its time lies before that of a line before it; sorted.
+    /// The time is before that of an earlier line; sorted.
     Unordered,
-    /// A request without an answer; kept without latency and with the length that was asked for, or left out when even that is not known.
+    /// Request without an answer. Kept without a latency and with the requested length, or left out
+    /// if that is unknown.
     Unfinished,
-    /// An answer without a request: it was made before the recording began; left out, or kept without what only the request would tell.
+    /// Answer without a request, which was made before the recording began. Left out, or kept
+    /// without the fields of the request.
     Unstarted,
-    /// An offset, or the end of the range that begins there, beyond 2^63; the request is kept without it.
+    /// The offset, or the end of the range, is beyond 2^63. Kept without an offset.
     OffsetTooLarge,
     /// More bytes than one request can have; left out.
     LengthTooLarge,
-    /// A read or write of nothing; kept.
+    /// Read or write of 0 bytes; kept.
     ZeroLength,
-    /// The trace doesn't tell where in the file it was; kept without.
+    /// The trace does not contain the offset in the file. Kept without an offset.
     UnknownOffset,
-    /// Something was taken as other than it is; the text says what.
+    /// An assumption was made; the text names it.
     Assumed,
-    /// The program did something that such a trace does not show.
+    /// The program did something that this trace does not show.
     Unseen,
-    /// More events than were asked for; the rest was left out.
+    /// More events than the limit; the rest was left out.
     TooManyEvents,
 }
 
 impl Problem {
-    fn says(self) -> &'static str {
+    fn message(self) -> &'static str {
         match self {
-            Problem::Malformed => "left out, it is no line of this format",
+            Problem::Malformed => "left out, not a line of this format",
             Problem::LineTooLong => "left out, the line is too long",
-            Problem::NotText => "bytes that are no text",
-            Problem::Truncated => "left out, the last line is cut",
+            Problem::NotText => "invalid UTF-8",
+            Problem::Truncated => "left out, the last line is incomplete",
             Problem::Unordered => "earlier than the line before; sorted",
             Problem::Unfinished => "a request without an answer",
             Problem::Unstarted => "an answer without a request",
-            Problem::OffsetTooLarge => "an offset beyond 2^63; kept without",
+            Problem::OffsetTooLarge => "an offset beyond 2^63; kept without it",
             Problem::LengthTooLarge => "left out, more bytes than a request can have",
             Problem::ZeroLength => "a request of 0 bytes",
-            Problem::UnknownOffset => "where in the file is not known",
-            Problem::Assumed => "taken as",
+            Problem::UnknownOffset => "unknown offset in the file",
+            Problem::Assumed => "assumed",
             Problem::Unseen => "not in this trace",
             Problem::TooManyEvents => "the rest is left out",
         }
     }
 }
 
-/// Something that was noticed, where, and how often more.
+/// Problem in a trace, with its location.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Warning {
-    /// Its kind.
+    /// Kind of problem.
     pub problem: Problem,
-    /// In which line, from 1; none when it is about the whole, and of what was recorded here: its lines are not kept.
+    /// Number of the line, from 1. `None` if the warning is about the whole trace, or about a
+    /// recording, whose lines are not kept.
     pub line: Option<u64>,
-    /// What stood there, cut.
+    /// Beginning of the offending text.
     pub text: String,
-    /// How many more of its kind there were that are not listed; only with the last of a kind.
+    /// Number of further problems of this kind that are not listed. Set only in the last warning of
+    /// a kind.
     pub and_more: u64,
 }
 
@@ -82,7 +86,7 @@ impl fmt::Display for Warning {
         if let Some(line) = self.line {
             write!(f, "line {line}: ")?;
         }
-        f.write_str(self.problem.says())?;
+        f.write_str(self.problem.message())?;
         if !self.text.is_empty() {
             write!(f, ": {}", self.text)?;
         }
@@ -100,7 +104,7 @@ pub(super) struct Warnings {
 }
 
 impl Warnings {
-    /// Notes one; of a kind that has been listed often enough, only the number.
+    /// Adds a warning, or only counts it if enough of its kind are listed.
     pub fn add(&mut self, problem: Problem, line: Option<u64>, text: &str) {
         let mut alike = self.listed.iter_mut().filter(|warning| warning.problem == problem);
         let (count, last) = match alike.by_ref().enumerate().last() {
@@ -109,7 +113,7 @@ impl Warnings {
         };
         match last {
             Some(last) if count >= LISTED_MAX => last.and_more += 1,
-            _ => self.listed.push(Warning { problem, line, text: shown(text), and_more: 0 }),
+            _ => self.listed.push(Warning { problem, line, text: excerpt(text), and_more: 0 }),
         }
     }
 
@@ -122,20 +126,20 @@ impl Warnings {
     }
 }
 
-/// Text for a message: cut, control characters escaped.
-pub(super) fn shown(text: &str) -> String {
-    let mut shown = String::new();
+/// Truncates text for a message, and escapes control characters.
+pub(super) fn excerpt(text: &str) -> String {
+    let mut excerpt = String::new();
     for (index, character) in text.chars().enumerate() {
         if index == SHOWN_CHARS_MAX {
-            shown.push_str(" ...");
+            excerpt.push_str(" ...");
             break;
         }
         match character.is_control() {
-            true => shown.extend(character.escape_default()),
-            false => shown.push(character),
+            true => excerpt.extend(character.escape_default()),
+            false => excerpt.push(character),
         }
     }
-    shown
+    excerpt
 }
 
 #[cfg(test)]
@@ -143,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_of_a_kind_are_a_few_and_a_number() {
+    fn a_million_warnings_of_one_kind_are_listed_briefly_and_counted() {
         let mut warnings = Warnings::default();
         for line in 1..=1_000_000 {
             warnings.add(Problem::Malformed, Some(line), "?");
@@ -157,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_short_and_has_no_control_characters() {
-        let text = shown(&format!("\x1b[2J\0{}", "x".repeat(1 << 20)));
+    fn excerpts_are_short_and_have_no_control_characters() {
+        let text = excerpt(&format!("\x1b[2J\0{}", "x".repeat(1 << 20)));
         assert!(text.starts_with("\\u{1b}[2J\\u{0}xxx"), "{text}");
         assert!(text.chars().count() < SHOWN_CHARS_MAX + 20);
     }

@@ -1,6 +1,8 @@
-//! Recording what a program reads and writes, by the tools that a distribution has: strace for its calls, perf for the requests
-//! that reach the disks. Starts processes, and ends those that it started; leaves no files, also not when it is killed: what perf needs has no
-//! name, and the pipe of strace loses its own with the first line.
+//! Records the reads and writes of a program with common tools: strace for its system calls, perf
+//! for requests to disks.
+//!
+//! Starts processes and ends those that it started. Leaves no files, even if it is killed: perf
+//! writes to unnamed files, and the pipe of strace is unlinked at the first line.
 
 mod perf;
 mod strace;
@@ -14,79 +16,81 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Error, Options, Result, Trace};
 
-/// What records.
+/// Tool for recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum With {
-    /// strace when it is there, else perf (`auto`).
+pub enum Recorder {
+    /// strace if it is installed, else perf (`auto`).
     #[default]
     Auto,
-    /// Calls of the program and of all that it starts; files by name, offsets within them (`strace`).
+    /// System calls of the program and its children, with file names and offsets (`strace`).
     Strace,
-    /// Requests to block devices, of the whole machine while the program runs; needs rights (`perf`).
+    /// Requests to block devices of the whole machine while the program runs; needs privileges
+    /// (`perf`).
     Perf,
 }
 
-impl FromStr for With {
+impl FromStr for Recorder {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "auto" => Ok(With::Auto),
-            "strace" => Ok(With::Strace),
-            "perf" => Ok(With::Perf),
-            _ => Err(format!("`{text}` records nothing; there are auto, strace, perf")),
+            "auto" => Ok(Recorder::Auto),
+            "strace" => Ok(Recorder::Strace),
+            "perf" => Ok(Recorder::Perf),
+            _ => Err(format!("`{text}` is not a recorder; use auto, strace or perf")),
         }
     }
 }
 
-/// What was recorded.
+/// Result of a recording.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Recorded {
-    /// The trace; without events if the program neither read nor wrote.
+    /// The trace. It has no events if the program neither read nor wrote.
     pub trace: Trace,
-    /// How the program ended.
+    /// Exit status of the program.
     pub status: ExitStatus,
 }
 
-/// Records a program from its beginning to its end.
+/// Records a program from its start to its end.
 ///
-/// `run` runs the command that it is given to its end: [`Command::status`] will do; a command line will want one that hands signals on. That command is
-/// the program itself, or becomes it. What the program leaves running is recorded by strace until it ends, too, or until `stop` is set.
+/// `run` runs the given command to its end. [`Command::status`] is sufficient; a command line
+/// should pass signals on to it. The command is the program itself, or executes it. strace
+/// continues to record processes that the program leaves running, until they end or `stop` is set.
 ///
-/// Cost, measured for `pread` of 4 KiB from the page cache under strace: 127 to 138 µs a call instead of 0.8; calls that are not recorded are
-/// not slowed.
+/// Cost, measured for `pread` of 4 KiB from the page cache under strace: 127 to 138 µs per call
+/// instead of 0.8 µs. Calls that are not recorded are not slowed.
 ///
 /// # Errors
-/// The tool is not there, or is refused; the program cannot be started.
+/// The tool is not installed or fails, or the program cannot be started.
 pub fn record(
     command: &[OsString],
-    with: With,
+    recorder: Recorder,
     options: &Options,
     run: &mut dyn FnMut(&mut Command) -> io::Result<ExitStatus>,
     stop: &AtomicBool,
 ) -> Result<Recorded> {
-    let is_strace = match with {
-        With::Strace => true,
-        With::Perf => false,
-        With::Auto => is_there("strace") || !is_there("perf"),
+    let is_strace = match recorder {
+        Recorder::Strace => true,
+        Recorder::Perf => false,
+        Recorder::Auto => is_installed("strace") || !is_installed("perf"),
     };
     let mut recorded = match is_strace {
         true => strace::record(command, options, run, stop)?,
         false => perf::record(command, options, run)?,
     };
-    // Nobody has the tool's lines: their numbers would lead nowhere.
+    // The user does not have the tool's output, so its line numbers are useless.
     recorded.trace.warnings.iter_mut().for_each(|warning| warning.line = None);
     Ok(recorded)
 }
 
-/// Whether a program of this name is in the places where programs are.
-fn is_there(name: &str) -> bool {
+/// Returns true if a program of this name is in `PATH`.
+fn is_installed(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// Why a tool could not be started.
+/// Returns the error for a tool that could not be started.
 fn not_started(tool: &'static str, package: &'static str, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::NotFound => Error::NoTool { tool, package },
@@ -94,7 +98,7 @@ fn not_started(tool: &'static str, package: &'static str, source: io::Error) -> 
     }
 }
 
-/// Nothing to read and write is nothing wrong, once a program has run.
+/// Replaces an empty result by an empty trace: a program may neither read nor write.
 fn or_nothing(read: Result<Trace>, options: &Options) -> Result<Trace> {
     match (read, options.format) {
         (Err(Error::NothingUsable { .. } | Error::Empty { .. }), Some(format)) => {
@@ -104,11 +108,11 @@ fn or_nothing(read: Result<Trace>, options: &Options) -> Result<Trace> {
     }
 }
 
-/// The first line of a kernel's setting; empty where there is none.
+/// Returns a kernel setting, or an empty string if it does not exist.
 fn setting(path: &str) -> String {
     let mut text = String::new();
     let file = std::fs::File::open(Path::new(path));
-    // A setting that cannot be read is one that is not known.
+    // An unreadable setting counts as unknown.
     let _ = file.and_then(|file| file.take(64).read_to_string(&mut text));
     text.trim().to_string()
 }

@@ -1,55 +1,57 @@
-//! Descriptors in strace's arguments: the number, and what it leads to when `-y` was given.
+//! Descriptors in strace's arguments: the number, and its target with `-y`.
 
 use std::borrow::Cow;
 
 use super::super::lines::escaped;
 use super::line::decoration_end;
 
-/// `3</etc/passwd>`.
+/// Descriptor such as `3</etc/passwd>`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Descriptor<'a> {
     pub number: i32,
-    /// None without `-y`.
-    pub leads_to: Option<Target<'a>>,
+    /// Target, or `None` without `-y`.
+    pub target: Option<Target<'a>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Target<'a> {
-    /// A file of storage, or a block device.
+    /// Regular file or block device.
     File(Cow<'a, str>),
-    /// A socket, a pipe, a terminal, what the kernel makes up.
-    NoFile,
+    /// Socket, pipe, terminal, or pseudo file of the kernel.
+    NotFile,
 }
 
-/// Reads `3`, `3</path>`, `3</path>(deleted)`, `1</dev/null<char 1:3>>`, `8<TCP:[...]>`.
+/// Parses `3`, `3</path>`, `3</path>(deleted)`, `1</dev/null<char 1:3>>`, `8<TCP:[...]>`.
 pub(super) fn descriptor(text: &str) -> Option<Descriptor<'_>> {
     let end = text.bytes().take_while(u8::is_ascii_digit).count();
     let number = text[..end].parse().ok()?;
     let rest = &text[end..];
-    let leads_to = match rest.starts_with('<') {
+    let target = match rest.starts_with('<') {
         false => None,
         true => {
             let close = decoration_end(rest.as_bytes(), 0);
             Some(target(rest.get(1..close).unwrap_or_default()))
         }
     };
-    Some(Descriptor { number, leads_to })
+    Some(Descriptor { number, target })
 }
 
 fn target(text: &str) -> Target<'_> {
-    // Behind the path, `-yy` says which device it is.
+    // With `-yy`, the device follows the path.
     let (path, device) = text.split_once('<').unwrap_or((text, ""));
-    // As the kernel says it, and strace before it wrote that behind the bracket.
+    // The kernel appends ` (deleted)` to the path. Older versions of strace write it after the
+    // bracket.
     let path = unescaped(path.strip_suffix(" (deleted)").unwrap_or(path));
-    match path.starts_with('/') && !device.starts_with("char") && is_stored(&path) {
+    match path.starts_with('/') && !device.starts_with("char") && may_be_stored(&path) {
         true => Target::File(path),
-        false => Target::NoFile,
+        false => Target::NotFile,
     }
 }
 
-/// Whether there may be storage behind this path; a terminal, `/dev/null` and what the kernel makes up when it is read are none.
-pub(super) fn is_stored(path: &str) -> bool {
-    let is_made_up = ["/proc/", "/sys/", "/memfd:", "/dev/pts/", "/dev/tty"];
+/// Returns true if the path may be on storage. False for terminals, `/dev/null` and pseudo files of
+/// the kernel.
+pub(super) fn may_be_stored(path: &str) -> bool {
+    let is_pseudo = ["/proc/", "/sys/", "/memfd:", "/dev/pts/", "/dev/tty"];
     let is_device = [
         "/dev/null",
         "/dev/zero",
@@ -59,17 +61,18 @@ pub(super) fn is_stored(path: &str) -> bool {
         "/dev/ptmx",
         "/dev/console",
     ];
-    !is_made_up.iter().any(|start| path.starts_with(start)) && !is_device.contains(&path)
+    !is_pseudo.iter().any(|start| path.starts_with(start)) && !is_device.contains(&path)
 }
 
-/// A quoted string's contents; none if it is no string. Cut ones (`"abc"...`) are what they have.
+/// Returns the contents of a quoted string, or `None` for other text. A truncated string
+/// (`"abc"...`) gives its visible part.
 pub(super) fn string(text: &str) -> Option<Cow<'_, str>> {
     let inner = text.strip_prefix('"')?;
     let end = inner.rfind('"')?;
     Some(unescaped(&inner[..end]))
 }
 
-/// strace's escapes undone: C's letters, `\376` and `\xfe`.
+/// Decodes strace's escapes: letters as in C, `\376` and `\xfe`.
 fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);
@@ -89,12 +92,12 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped(&bytes).into_owned())
 }
 
-/// The byte that stands behind a backslash, and how many characters it takes.
+/// Decodes the escape after a backslash. Returns the byte and the number of characters used.
 fn escape(rest: &[u8]) -> (u8, usize) {
     let octal = rest.iter().take(3).take_while(|digit| matches!(digit, b'0'..=b'7')).count();
     let value = |digits: &[u8], radix| {
         let digits = std::str::from_utf8(digits).unwrap_or_default();
-        // More than 255 is none of strace's: the low byte is as good as any.
+        // Values above 255 are not valid in strace's output; any byte will do.
         u32::from_str_radix(digits, radix).unwrap_or(0) as u8
     };
     match rest.first() {
@@ -118,9 +121,9 @@ mod tests {
     use super::*;
 
     fn file(text: &str) -> Option<String> {
-        match descriptor(text)?.leads_to? {
+        match descriptor(text)?.target? {
             Target::File(path) => Some(path.into_owned()),
-            Target::NoFile => None,
+            Target::NotFile => None,
         }
     }
 
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_storage_is_no_file() {
+    fn targets_without_storage_are_not_files() {
         for text in [
             "1</dev/pts/0<char 136:0>>",
             "0</dev/null>",
@@ -146,9 +149,9 @@ mod tests {
             "7</dev/input/event0<char 13:64>>",
         ] {
             let found = descriptor(text).unwrap();
-            assert_eq!(found.leads_to, Some(Target::NoFile), "{text}");
+            assert_eq!(found.target, Some(Target::NotFile), "{text}");
         }
-        assert_eq!(descriptor("3").unwrap().leads_to, None);
+        assert_eq!(descriptor("3").unwrap().target, None);
         for none in ["", "-1", "AT_FDCWD</tmp>", "NULL", "99999999999"] {
             assert_eq!(descriptor(none), None, "{none}");
         }

@@ -1,22 +1,25 @@
-//! A line of strace, taken apart: who, when, and a call's name, arguments, result and duration. Knows strace's quoting, not what calls mean.
+//! Parses a line of strace into process, time, and the call's name, arguments, result and duration.
+//! Knows strace's quoting, but not the meaning of calls.
 
 use super::super::numbers::seconds_in_ns;
 
-/// Linux gives no process a higher number.
+/// Largest process id in Linux.
 const PROCESS_MAX: u32 = 1 << 22;
-/// Times before 1970-01-12 are none of `-ttt`: `-r` writes the time since the line before in the same form.
+/// Earlier times are not from `-ttt`: `-r` prints the time since the previous line in the same
+/// form.
 const EPOCH_NS_MIN: u64 = 1_000_000 * 1_000_000_000;
 
-/// What every line begins with.
+/// Common beginning of all lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
-    /// None without `-f`.
+    /// `None` without `-f`.
     pub process: Option<u32>,
     pub at_ns: u64,
     pub rest: &'a str,
 }
 
-/// `12358 1795464441.162362 ...`, `[pid 12358] 1795464441.162362 ...`, `1795464441.162362 ...`.
+/// Parses `12358 1795464441.162362 ...`, `[pid 12358] 1795464441.162362 ...`, or `1795464441.162362
+/// ...`.
 pub(super) fn split(line: &str) -> Option<Line<'_>> {
     let line = line.trim_start();
     let (process, line) = match line.strip_prefix("[pid") {
@@ -40,29 +43,29 @@ pub(super) fn split(line: &str) -> Option<Line<'_>> {
     Some(Line { process, at_ns, rest: rest.trim_start() })
 }
 
-/// A call that has ended, or one that has not.
+/// Call, complete or unfinished.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Call<'a> {
     pub name: &'a str,
     pub arguments: Vec<&'a str>,
-    /// What stands behind `=`, without the duration; none when it never ended.
+    /// Text after `=`, without the duration. `None` if the call never ended.
     pub result: Option<&'a str>,
     pub duration_ns: Option<u64>,
 }
 
 impl Call<'_> {
-    /// An argument; empty when there are fewer.
+    /// Returns an argument, or an empty string if there are fewer.
     pub fn argument(&self, index: usize) -> &str {
         self.arguments.get(index).copied().unwrap_or_default()
     }
 
-    /// The result as a number; none when it failed, or never ended.
+    /// Returns the result as a number. `None` if the call failed or never ended.
     pub fn value(&self) -> Option<u64> {
         leading_number(self.result?)
     }
 }
 
-/// The digits that a text begins with, if it begins with such; none for `-1` and `?`.
+/// Parses the digits at the beginning of a text. `None` if there are none, as for `-1` and `?`.
 pub(super) fn leading_number(text: &str) -> Option<u64> {
     if let Some(hexadecimal) = text.strip_prefix("0x") {
         let end = hexadecimal.bytes().take_while(u8::is_ascii_hexdigit).count();
@@ -72,7 +75,8 @@ pub(super) fn leading_number(text: &str) -> Option<u64> {
     text[..end].parse().ok()
 }
 
-/// `name(arguments) = result <duration>`; or only up to where the arguments end or were cut.
+/// Parses `name(arguments) = result <duration>`, or an unfinished call up to the end of its
+/// arguments.
 pub(super) fn call(text: &str) -> Option<Call<'_>> {
     let open = text.find('(')?;
     let name = &text[..open];
@@ -95,7 +99,8 @@ pub(super) fn call(text: &str) -> Option<Call<'_>> {
     Some(Call { name, arguments, result: Some(result), duration_ns })
 }
 
-/// The arguments, split at their commas, and what stands behind the bracket that closes them; none if nothing closes them.
+/// Splits the arguments at commas. Also returns the text after the closing bracket, or `None`
+/// without one.
 fn arguments(text: &str) -> (Vec<&str>, Option<&str>) {
     let bytes = text.as_bytes();
     let mut arguments = Vec::new();
@@ -130,7 +135,7 @@ fn push<'a>(arguments: &mut Vec<&'a str>, text: &'a str) {
     }
 }
 
-/// Where the string that begins at `at` ends: its closing quote, or the last byte.
+/// Returns the index of the closing quote of the string at `at`, or the length of the text.
 fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut index = at + 1;
     while let Some(&byte) = bytes.get(index) {
@@ -148,13 +153,15 @@ fn comment_end(text: &str, at: usize) -> usize {
     text[at..].find("*/").map_or(text.len(), |length| at + length + 1)
 }
 
-/// Whether this bracket opens what a descriptor leads to, as in `3</etc/passwd>` and `AT_FDCWD</tmp>`; and is no comparison or shift.
+/// Returns true if this bracket opens a descriptor's target, as in `3</etc/passwd>` and
+/// `AT_FDCWD</tmp>`. False for comparisons and shifts.
 fn is_decoration(bytes: &[u8], at: usize) -> bool {
     let is_after_descriptor = at > 0 && (bytes[at - 1].is_ascii_digit() || bytes[at - 1] == b'D');
     is_after_descriptor && bytes.get(at + 1).is_some_and(|&byte| byte != b'<' && byte != b'=')
 }
 
-/// Where the decoration that begins at `at` ends. In paths, `<` and `>` are escaped; the address of a socket has `->` in square brackets.
+/// Returns the index at which the target that begins at `at` ends. In paths, `<` and `>` are
+/// escaped. Addresses of sockets contain `->` in square brackets.
 pub(super) fn decoration_end(bytes: &[u8], at: usize) -> usize {
     let (mut index, mut depth, mut square) = (at + 1, 0_u32, 0_u32);
     let is_path = bytes.get(index) == Some(&b'/');
@@ -179,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beginnings_with_and_without_a_process() {
+    fn lines_with_and_without_a_process_are_parsed() {
         let at_ns = 1_795_464_441_162_362_000;
         let rest = "read(3) = 0";
         for (line, process) in [
@@ -216,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_and_devices_in_decorations() {
+    fn sockets_and_devices_in_targets_are_parsed() {
         let text = r#"sendto(8<TCPv6:[[::1]:80->[::1]:90]>, "x", 1, 0</dev/null<char 1:3>>, 9<UNIX-STREAM:[7->8,"/a>b"]>) = -1 EPIPE (Broken pipe) <0.000018>"#;
         let call = call(text).unwrap();
         assert_eq!(call.arguments.len(), 5);
@@ -226,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_end_has_no_result() {
+    fn an_unfinished_call_has_no_result() {
         let cut = call(r#"read(3</a>, "ab"#).unwrap();
         assert_eq!((cut.arguments, cut.result), (vec!["3</a>", "\"ab"], None));
         assert_eq!(call("exit_group(0)   = ?").unwrap().value(), None);

@@ -1,8 +1,10 @@
-//! `strace -f -ttt -T -y`: a line for a call of a program, with its time, duration and the files of its descriptors.
+//! Parser for `strace -f -ttt -T -y`: one line per system call, with its time, duration and the
+//! files of its descriptors.
 //!
-//! Times are seconds since 1970 when the call was entered, durations seconds in angle brackets. A call that others interrupt comes
-//! as two lines, which are joined here; what calls mean is in `calls`. Offsets of plain reads and writes are followed through `open`, `lseek`, `dup`,
-//! `fork` and `close`, so these must have been recorded too.
+//! Times are seconds since 1970 at the start of the call; durations are seconds in angle brackets.
+//! A call interrupted by other lines is printed as two lines, which are joined here. Module `calls`
+//! has the meaning of calls. The parser tracks the offsets of plain reads and writes through
+//! `open`, `lseek`, `dup`, `fork` and `close`, so the recording must include these.
 
 mod calls;
 mod descriptor;
@@ -14,16 +16,17 @@ use std::collections::HashMap;
 use super::collect::Collector;
 use super::format::Parser;
 use super::warning::Problem;
-use calls::{Made, Mapped};
+use calls::{Mapped, Origin};
 use processes::Processes;
 
-/// Text of calls that have not returned: what would be more is told as if it never would. A hundred thousand threads that wait have less.
+/// Maximum total text of unfinished calls. Further ones are treated as calls that never return. A
+/// hundred thousand waiting threads need less.
 const PENDING_BYTES_MAX: usize = 16 << 20;
 
 const UNFINISHED: &str = "<unfinished ...>";
 const DETACHED: &str = "<detached ...>";
 
-/// Reads the lines.
+/// Parser for strace.
 #[derive(Debug)]
 pub(super) struct Strace {
     processes: Processes,
@@ -34,7 +37,7 @@ pub(super) struct Strace {
     is_ring_seen: bool,
 }
 
-/// The first line of a call that was interrupted.
+/// First line of an interrupted call.
 #[derive(Debug)]
 struct Pending {
     text: String,
@@ -60,17 +63,17 @@ impl Strace {
         }
     }
 
-    /// `<... read resumed>"...", 32768) = 32768 <0.000029>`.
+    /// Handles `<... read resumed>"...", 32768) = 32768 <0.000029>`.
     fn resume(&mut self, line: &line::Line<'_>, text: &str, collector: &mut Collector) -> bool {
         let Some((name, tail)) = text.split_once(" resumed>") else { return false };
         let process = line.process.unwrap_or(0);
         let is_of = |pending: &Pending| {
             pending.text.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
         };
-        let pending = match self.forget(process) {
+        let pending = match self.take_pending(process) {
             Some(pending) if is_of(&pending) => pending,
             other => {
-                // Lines are missing: what was begun has an end that nobody saw.
+                // Lines are missing: the pending call ended without a line.
                 if let Some(other) = other {
                     self.abandon(line.process, &other, collector);
                 }
@@ -85,18 +88,18 @@ impl Strace {
         };
         let waited_ns = Some(line.at_ns.saturating_sub(at_ns));
         let process = line.process;
-        self.take_call(&Made { process, at_ns, waited_ns, line: number }, &call, collector);
+        self.take_call(&Origin { process, at_ns, waited_ns, line: number }, &call, collector);
         true
     }
 
-    /// `read(3</tmp/clip.mkv>,  <unfinished ...>`.
+    /// Handles `read(3</tmp/clip.mkv>,  <unfinished ...>`.
     fn suspend(&mut self, line: &line::Line<'_>, text: &str, collector: &mut Collector) {
         let process = line.process.unwrap_or(0);
         let number = collector.line();
         if let Some(call) = line::call(text) {
             self.begin_call(process, &call);
         }
-        if let Some(before) = self.forget(process) {
+        if let Some(before) = self.take_pending(process) {
             self.abandon(line.process, &before, collector);
         }
         let pending = Pending { text: text.to_string(), at_ns: line.at_ns, line: number };
@@ -107,18 +110,18 @@ impl Strace {
         self.pending.insert(process, pending);
     }
 
-    /// The call of a process that had not returned yet is waited for no longer.
-    fn forget(&mut self, process: u32) -> Option<Pending> {
+    /// Removes the pending call of a process.
+    fn take_pending(&mut self, process: u32) -> Option<Pending> {
         let pending = self.pending.remove(&process)?;
         self.pending_bytes -= pending.text.len();
         Some(pending)
     }
 
-    /// A call that never returned.
+    /// Handles a pending call as one that never returned.
     fn abandon(&mut self, process: Option<u32>, pending: &Pending, collector: &mut Collector) {
         let &Pending { ref text, at_ns, line } = pending;
         if let Some(call) = line::call(text) {
-            self.take_call(&Made { process, at_ns, waited_ns: None, line }, &call, collector);
+            self.take_call(&Origin { process, at_ns, waited_ns: None, line }, &call, collector);
         }
     }
 }
@@ -134,7 +137,7 @@ impl Parser for Strace {
             true
         } else if rest.starts_with("+++ ") {
             let process = line.process.unwrap_or(0);
-            if let Some(pending) = self.forget(process) {
+            if let Some(pending) = self.take_pending(process) {
                 self.abandon(line.process, &pending, collector);
             }
             self.processes.exit(process);
@@ -146,13 +149,13 @@ impl Parser for Strace {
             true
         } else {
             let call = line::call(rest).filter(|call| call.result.is_some());
-            let made = Made {
+            let origin = Origin {
                 process: line.process,
                 at_ns: line.at_ns,
                 waited_ns: None,
                 line: collector.line(),
             };
-            call.inspect(|call| self.take_call(&made, call, collector)).is_some()
+            call.inspect(|call| self.take_call(&origin, call, collector)).is_some()
         };
         if is_taken {
             collector.check_order(line.at_ns);
@@ -166,6 +169,6 @@ impl Parser for Strace {
         for (process, pending) in left {
             self.abandon((process > 0).then_some(process), &pending, collector);
         }
-        self.mapped.say(self.mappings_are_reads, collector);
+        self.mapped.warn(self.mappings_are_reads, collector);
     }
 }

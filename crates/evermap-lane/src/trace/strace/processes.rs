@@ -1,58 +1,61 @@
-//! Which open file a descriptor is, and where in it the next read begins: what the kernel keeps for each process, followed call by call.
+//! Tracks open files and their positions for each process, as the kernel does.
 //!
-//! Threads share a table of descriptors, a child gets a copy; a duplicate shares its original's position, as the kernel has it.
+//! Threads share a descriptor table, and a child gets a copy. Duplicated descriptors share one
+//! position.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// More open files than this of one process are not followed.
+/// Maximum number of tracked files per process.
 const FILES_MAX: usize = 16_384;
-/// Copies of descriptors for children, over a whole trace: children beyond it begin with none. A build of 100,000 processes makes 2 million.
+/// Maximum number of descriptors copied for children in a whole trace. Children beyond it start
+/// with an empty table. A build of 100,000 processes makes 2 million copies.
 const COPIES_MAX: usize = 8 << 20;
 
-/// Calls that begin a process and have not returned: more than this at a time are not waited for.
-const FORKING_MAX: usize = 1_024;
+/// Maximum number of pending fork calls.
+const PENDING_FORKS_MAX: usize = 1_024;
 
-/// An open file, as `open` made it.
+/// Open file description, as created by `open`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenFile {
     pub name: Arc<str>,
-    /// Where the next read or write begins; none when that is not known.
+    /// Offset of the next read or write, or `None` if unknown.
     pub position_bytes: Option<u64>,
-    /// Writes go to its end, wherever that is.
+    /// Writes go to the end of the file.
     pub is_appending: bool,
-    /// That its position is not known has been said.
+    /// A warning about the unknown position was given.
     pub is_warned: bool,
 }
 
 pub(super) type File = Rc<RefCell<OpenFile>>;
 type Table = Rc<RefCell<HashMap<i32, File>>>;
 
-/// A call that begins a process, and has not returned yet.
+/// Fork call that has not returned yet.
 #[derive(Clone, Copy, Debug)]
-struct Forking {
+struct PendingFork {
     parent: u32,
     shares_files: bool,
 }
 
-/// The processes of a trace.
+/// Processes of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     tables: HashMap<u32, Table>,
-    forking: Vec<Forking>,
+    pending_forks: Vec<PendingFork>,
     copies: usize,
 }
 
 impl Processes {
-    /// The table of a process; one that is new has that of whoever is about to begin one: its first call may come before its parent's returns.
+    /// Returns the table of a process. A new process gets the table of a pending fork: a child's
+    /// first call may come before its parent's fork returns.
     fn table(&mut self, process: u32) -> Table {
         if let Some(table) = self.tables.get(&process) {
             return Rc::clone(table);
         }
-        match self.forking.pop() {
-            Some(Forking { parent, shares_files }) => self.fork(parent, process, shares_files),
+        match self.pending_forks.pop() {
+            Some(PendingFork { parent, shares_files }) => self.fork(parent, process, shares_files),
             None => {
                 self.tables.insert(process, Table::default());
             }
@@ -64,7 +67,7 @@ impl Processes {
         self.table(process).borrow().get(&number).cloned()
     }
 
-    /// Makes a descriptor lead to a file. False: it has too many.
+    /// Assigns a file to a descriptor. Returns false if the process has too many.
     pub fn set(&mut self, process: u32, number: i32, file: File) -> bool {
         let table = self.table(process);
         let mut table = table.borrow_mut();
@@ -83,20 +86,20 @@ impl Processes {
         self.table(process).borrow_mut().retain(|number, _| !(first..=last).contains(number));
     }
 
-    /// A call that begins a process was entered.
-    pub fn begins_fork(&mut self, parent: u32, shares_files: bool) {
-        if self.forking.len() == FORKING_MAX {
-            self.forking.remove(0);
+    /// Records the start of a fork call.
+    pub fn begin_fork(&mut self, parent: u32, shares_files: bool) {
+        if self.pending_forks.len() == PENDING_FORKS_MAX {
+            self.pending_forks.remove(0);
         }
-        self.forking.push(Forking { parent, shares_files });
+        self.pending_forks.push(PendingFork { parent, shares_files });
     }
 
-    /// It has returned; whoever was to take it for its beginning has done so.
-    pub fn ends_fork(&mut self, parent: u32) {
-        self.forking.retain(|forking| forking.parent != parent);
+    /// Records the return of a fork call. The child has claimed it by now.
+    pub fn end_fork(&mut self, parent: u32) {
+        self.pending_forks.retain(|fork| fork.parent != parent);
     }
 
-    /// A process is there. One that is known already has come before its parent's call returned.
+    /// Returns true if the process has appeared, possibly before its parent's fork returned.
     pub fn is_known(&self, process: u32) -> bool {
         self.tables.contains_key(&process)
     }
@@ -107,7 +110,7 @@ impl Processes {
         self.tables.insert(child, table);
     }
 
-    /// A process that runs another program no longer shares its table.
+    /// Stops sharing the table of a process that executes another program.
     pub fn execute(&mut self, process: u32) {
         let table = self.table(process);
         if Rc::strong_count(&table) > 2 {
@@ -118,7 +121,7 @@ impl Processes {
 
     pub fn exit(&mut self, process: u32) {
         self.tables.remove(&process);
-        self.ends_fork(process);
+        self.end_fork(process);
     }
 
     fn copied(&mut self, table: &Table) -> Table {
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_a_copy_of_the_table_and_the_same_open_files() {
+    fn a_child_copies_the_table_and_shares_the_open_files() {
         let mut processes = Processes::default();
         processes.set(1, 3, a_file("a"));
         processes.fork(1, 2, false);
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_their_table_until_one_runs_a_program() {
+    fn threads_share_their_table_until_one_executes_a_program() {
         let mut processes = Processes::default();
         processes.fork(1, 2, true);
         processes.set(1, 3, a_file("a"));
@@ -167,16 +170,16 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_is_seen_before_its_parent_returns_has_its_table() {
+    fn a_child_seen_before_its_parent_returns_gets_the_table() {
         let mut processes = Processes::default();
         processes.set(1, 3, a_file("a"));
-        processes.begins_fork(1, false);
+        processes.begin_fork(1, false);
         assert!(processes.file(2, 3).is_some());
         assert!(processes.file(9, 3).is_none());
     }
 
     #[test]
-    fn files_of_a_process_are_bounded() {
+    fn the_files_of_a_process_are_bounded() {
         let mut processes = Processes::default();
         let file = a_file("a");
         let kept = (0..20_000).filter(|&n| processes.set(1, n, Rc::clone(&file))).count();

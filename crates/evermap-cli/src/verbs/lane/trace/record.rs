@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use evermap_compartment::wall;
 use evermap_lane::Period;
-use evermap_lane::trace::{self, Options, With};
+use evermap_lane::trace::{self, Options, Recorder};
 
 use super::destination::To;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ use crate::verbs::command::find;
 pub struct Record {
     /// What records: strace, perf; or auto: strace if it is there
     #[arg(long, value_name = "TOOL", default_value = "auto")]
-    with: With,
+    with: Recorder,
     #[command(flatten)]
     to: To,
     /// Say for each request which frame it is in: RATE a second, as 24, 23.976 or 24000/1001

@@ -144,7 +144,7 @@ fn tell_files(statistics: &Statistics, output: &mut Output) -> Result<(), Failur
     if statistics.files.is_empty() {
         return Ok(());
     }
-    let row = |file: &trace::OfFile| {
+    let row = |file: &trace::FileStatistics| {
         [
             output::count(file.reads),
             output::bytes(file.read_bytes),
