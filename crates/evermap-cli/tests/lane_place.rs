@@ -86,7 +86,7 @@ fn mistakes_are_told_with_a_remedy() {
     fs::write(at.join("policy.toml"), "[tier]\nfile = 1\n").unwrap();
     for (arguments, code, words) in [
         (&["plan"][..], 2, "name some"),
-        (&["plan", "--tier", "nowhere", "file"], 3, "see whether the name is right"),
+        (&["plan", "--tier", "nowhere", "file"], 3, "check that the name is right"),
         (&["plan", "--policy", "policy.toml"], 8, "unknown field"),
         (&["plan", "--policy", "none.toml"], 3, "none.toml"),
         (&["apply", "--commit", "file"], 2, "--mode switch"),

@@ -345,9 +345,9 @@ fn fio_logs_have_the_unit_that_fio_writes_or_the_given_one() {
     assert_eq!(short(reads[1]), (Operation::Read, "/home/user/fio.dat", Some(180_224), 16_384));
     assert_eq!(problems(&trace), [(Some(1), Problem::Assumed)]);
     let options = Options { time_unit: Some(TimeUnit::Ms), ..Options::default() };
-    let said = Trace::read_with(path("fio-v3.log"), &options).unwrap();
-    assert_eq!(said.events.last().unwrap().at_ns, trace.events.last().unwrap().at_ns * 1_000);
-    assert_eq!(problems(&said), []);
+    let explicit = Trace::read_with(path("fio-v3.log"), &options).unwrap();
+    assert_eq!(explicit.events.last().unwrap().at_ns, trace.events.last().unwrap().at_ns * 1_000);
+    assert_eq!(problems(&explicit), []);
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn fio_waits_are_milliseconds_since_the_start() {
 #[test]
 fn msr_times_are_in_100_ns_and_unordered_lines_are_sorted() {
     let trace = fixture("msr.csv");
-    let told: Vec<_> = trace
+    let found: Vec<_> = trace
         .events
         .iter()
         .map(|event| (event.at_ns, event.file.as_deref().unwrap(), event.latency_ns.unwrap()))
@@ -371,7 +371,7 @@ fn msr_times_are_in_100_ns_and_unordered_lines_are_sorted() {
         (2_332_061_100, "web_0", 230_000),
         (2_332_061_600, "web_1", 9_800),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
     assert_eq!(problems(&trace), [(Some(4), Problem::Unordered)]);
 }
 
@@ -400,14 +400,15 @@ fn invalid_fields_are_reported_and_the_rest_is_kept() {
 \0\0\0\0
 \n0,5,4096,w,0.4\n0,6,40";
     let trace = read_as(Format::Spc, text).unwrap();
-    let told: Vec<_> = trace.events.iter().map(|event| (event.at_ns, event.offset_bytes)).collect();
+    let found: Vec<_> =
+        trace.events.iter().map(|event| (event.at_ns, event.offset_bytes)).collect();
     let expected = [
         (0, None),
         (100_000_000, Some(3 * 512)),
         (200_000_000, Some(2 * 512)),
         (400_000_000, Some(5 * 512)),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
     assert_eq!(
         problems(&trace),
         [

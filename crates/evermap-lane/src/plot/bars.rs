@@ -124,10 +124,10 @@ impl BarChart {
                 canvas.rectangle(corners.0, corners.1, colour(index))?;
                 let fits = |text: &String| width_of(text, TEXT) <= bar_width + 2.0;
                 if let Some(text) = labels(value).into_iter().find(fits) {
-                    let beside = if value < 0.0 { TEXT * 0.75 } else { -TEXT * 0.75 };
+                    let offset = if value < 0.0 { TEXT * 0.75 } else { -TEXT * 0.75 };
                     canvas.text(
                         &text,
-                        (from + bar_width / 2.0, end + beside),
+                        (from + bar_width / 2.0, end + offset),
                         TEXT,
                         Align::Centre,
                     )?;

@@ -183,8 +183,8 @@ impl LineChart {
             canvas.dashes((frame.left, frame.right()), y, DARK)?;
             let text = truncate(text, TEXT, frame.right() - frame.left);
             // Put the text below the mark if it would overlap the legend above it.
-            let beside = if y - frame.top < 2.0 * TEXT { TEXT } else { -TEXT };
-            canvas.text_on_background(&text, (frame.right() - 5.0, y + beside), TEXT)?;
+            let offset = if y - frame.top < 2.0 * TEXT { TEXT } else { -TEXT };
+            canvas.text_on_background(&text, (frame.right() - 5.0, y + offset), TEXT)?;
         }
         Ok(())
     }

@@ -15,7 +15,8 @@ pub(super) const VALUES_MAX: u64 = 10_000;
 /// use evermap_lane::simulate::Axis;
 ///
 /// let axis: Axis = "capacity=10..30:10".parse()?;
-/// assert_eq!((axis.parameter(), axis.values()), ("cache.capacity_percent", &[10.0, 20.0, 30.0][..]));
+/// assert_eq!(axis.parameter(), "cache.capacity_percent");
+/// assert_eq!(axis.values(), [10.0, 20.0, 30.0]);
 /// # Ok::<(), evermap_lane::simulate::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn an_invalid_axis_is_refused_with_a_remedy() {
-        for (text, told) in [
+        for (text, expected) in [
             ("capacity", "no `=`"),
             ("capacity=", "not a number"),
             ("capacity=10..100", "step"),
@@ -106,7 +107,7 @@ mod tests {
             ("references=-1e308..1e308:1", "larger step"),
         ] {
             let error = text.parse::<Axis>().unwrap_err().to_string();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

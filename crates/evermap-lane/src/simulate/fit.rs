@@ -308,8 +308,8 @@ mod tests {
         let (_, targets) = TEXT.split_once("[[target]]").unwrap();
         let none = format!("profile = \"bahn2019\"\n[[target]]{targets}");
         assert!(fit(&none).unwrap_err().to_string().contains("free"));
-        let told = TEXT.replace("value = 30", "role = \"follows\"");
-        assert!(fit(&told).unwrap_err().to_string().contains("fitted"));
+        let reported = TEXT.replace("value = 30", "role = \"follows\"");
+        assert!(fit(&reported).unwrap_err().to_string().contains("fitted"));
         assert!(fit(TEXT).unwrap().run(u32::MAX, 1).is_err());
     }
 }

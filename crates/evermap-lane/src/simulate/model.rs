@@ -95,7 +95,7 @@ pub struct Frame {
 pub struct Run {
     /// Name of the profile.
     pub profile: String,
-    /// Whether the program blocked.
+    /// Mode of the program.
     pub mode: Mode,
     /// Name of the device.
     pub device: String,

@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn invalid_cases_are_refused_by_name() {
-        for (what, instead, told) in [
+        for (what, instead, expected) in [
             ("\"io.wait_percent\"", "\"io.wait\"", "io.wait"),
             ("\"pcram\"", "\"tape\"", "tape"),
             ("\"nonblocking\"", "\"slow\"", "slow"),
@@ -164,7 +164,7 @@ mod tests {
         ] {
             assert!(TEXT.contains(what), "{what}");
             let error = plan(&TEXT.replacen(what, instead, 1)).err().unwrap().to_string();
-            assert!(error.contains(told), "{instead}: {error}");
+            assert!(error.contains(expected), "{instead}: {error}");
         }
     }
 }

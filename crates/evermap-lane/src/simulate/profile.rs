@@ -391,7 +391,7 @@ mod tests {
     fn malformed_profiles_are_refused_by_name() {
         let text = PROFILES[0].1;
         let capacity = text.lines().find(|line| line.starts_with("capacity_percent")).unwrap();
-        for (what, instead, told) in [
+        for (what, instead, expected) in [
             (capacity, "", "cache.capacity_percent"),
             (capacity, "capacity_percent = -3", "cache.capacity_percent"),
             (capacity, "capacity_percent = nan", "cache.capacity_percent"),
@@ -412,7 +412,7 @@ mod tests {
             ("pages_per_period = { value = 5.07", "pages_per_period = { value = 507", "collect"),
         ] {
             let error = error_with(what, instead);
-            assert!(error.contains(told), "{instead}: {error}");
+            assert!(error.contains(expected), "{instead}: {error}");
         }
     }
 

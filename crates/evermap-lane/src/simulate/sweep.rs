@@ -29,7 +29,7 @@ pub struct Sweep {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SweepRow {
-    /// Whether the program blocked.
+    /// Mode of the program.
     pub mode: Mode,
     /// Name of the device.
     pub device: String,

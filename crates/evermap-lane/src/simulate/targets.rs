@@ -120,7 +120,7 @@ impl Targets {
     ///
     /// # Errors
     ///
-    /// None: a test parses the built-in text.
+    /// Never fails: a test parses the built-in text.
     pub fn bahn2019() -> Result<Self, Error> {
         include_str!("profiles/bahn2019-targets.toml").parse()
     }
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn malformed_targets_are_refused() {
-        for (what, instead, told) in [
+        for (what, instead, expected) in [
             ("tolerance = 2", "tolerance = 0", "tolerance"),
             ("tolerance = 2", "tolerence = 2", "tolerence"),
             ("value = 90", "value = nan", "value"),
@@ -286,10 +286,10 @@ mod tests {
         ] {
             assert!(TEXT.contains(what), "{what}");
             let error = TEXT.replacen(what, instead, 1).parse::<Targets>().unwrap_err().to_string();
-            assert!(error.contains(told), "{instead}: {error}");
+            assert!(error.contains(expected), "{instead}: {error}");
         }
         let profile = Profile::built_in("bahn2019").unwrap();
-        for (what, instead, told) in [
+        for (what, instead, expected) in [
             ("from = 5", "from = 25", "frames.decode_ms_mean"),
             ("from = 5", "from = -5", "frames.decode_ms_mean"),
             ("frames.decode_ms_mean", "frames.decode", "frames.decode"),
@@ -301,7 +301,7 @@ mod tests {
         ] {
             let targets: Targets = TEXT.replacen(what, instead, 1).parse().unwrap();
             let error = targets.check_free(&profile).unwrap_err().to_string();
-            assert!(error.contains(told), "{instead}: {error}");
+            assert!(error.contains(expected), "{instead}: {error}");
         }
     }
 }

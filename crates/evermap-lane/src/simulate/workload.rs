@@ -291,9 +291,9 @@ mod tests {
         let logs: Vec<f64> = counts.iter().map(|count| count.ln()).collect();
         let middle = logs.iter().sum::<f64>() / logs.len() as f64;
         let square = logs.iter().map(|log| (log - middle).powi(2)).sum::<f64>();
-        let beside: f64 = logs.windows(2).map(|two| (two[0] - middle) * (two[1] - middle)).sum();
+        let lagged: f64 = logs.windows(2).map(|two| (two[0] - middle) * (two[1] - middle)).sum();
         assert!(((square / logs.len() as f64).sqrt() - 0.5).abs() < 0.015);
-        assert!((beside / square - 0.6).abs() < 0.03, "{}", beside / square);
+        assert!((lagged / square - 0.6).abs() < 0.03, "{}", lagged / square);
     }
 
     #[test]

@@ -163,7 +163,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Reads the record. Returns `None` if there is none.
+    /// Reads the record. Returns `None` if it does not exist.
     pub(super) fn record<T: serde::de::DeserializeOwned>(&self) -> Result<Option<T>> {
         let path = self.record_path();
         let file = match openat(

@@ -46,7 +46,7 @@ pub enum Unsuitable {
         /// Number of hard links.
         links: u32,
     },
-    /// Another process has it open.
+    /// Another process has the file open.
     #[error("it is open {}: end that process first", opened_by(by))]
     Open {
         /// Processes that have it open, as far as this user may see them.
@@ -97,7 +97,7 @@ pub enum Unsuitable {
     },
 }
 
-/// File that can be placed unless another process has it open.
+/// File that can be placed unless another process uses it.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     /// Path without symbolic links.
@@ -112,7 +112,7 @@ pub(super) struct Candidate {
 /// Use of the file by other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OpenState {
-    /// No process has it open in a way that prevents placing.
+    /// No process uses the file in a way that prevents placing.
     No,
     /// The kernel did not say. `/proc` decides.
     Perhaps,

@@ -171,7 +171,7 @@ mod tests {
         let times: Vec<u64> = trace.events.iter().map(|event| event.at_ns).collect();
         assert_eq!(times, [5, 7, 9]);
         assert_eq!(trace.events[1].offset_bytes, None);
-        let told: Vec<_> = trace.warnings.iter().map(|w| (w.line.unwrap(), w.problem)).collect();
+        let found: Vec<_> = trace.warnings.iter().map(|w| (w.line.unwrap(), w.problem)).collect();
         let expected = [
             (3, Problem::Malformed),
             (5, Problem::Unordered),
@@ -179,7 +179,7 @@ mod tests {
             (6, Problem::OffsetTooLarge),
             (7, Problem::Truncated),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -110,20 +110,20 @@ fn reset_to_placed(journal: &Journal, path: &Path, watch: &Watch) -> Result<()> 
     let Some((slot, record)) = journal.find_record(path, watch)? else { return Ok(()) };
     let site = open_site(&record)?;
     let was = record.returning.as_ref().and_then(|returning| returning.file);
-    let beside = match site.entry(&site.name, &record)? {
+    let temporary = match site.entry(&site.name, &record)? {
         Entry::Link | Entry::Nothing => None,
         Entry::Original(_) => Some(site.kept.as_os_str()),
         Entry::Back(now) if was.is_some_and(|was| was.contents_differ(&now).is_some()) => {
             return Err(replaced(&record, "was modified after it was taken back"));
         }
-        Entry::Back(_) => record.beside(),
+        Entry::Back(_) => record.temporary_name(),
         other => return Err(replaced(&record, &other.describe())),
     };
-    if let Some(beside) = beside {
-        if site.entry(beside, &record)? != Entry::Link {
-            site.link(beside, &record.copy)?;
+    if let Some(temporary) = temporary {
+        if site.entry(temporary, &record)? != Entry::Link {
+            site.link(temporary, &record.copy)?;
         }
-        site.exchange(beside, &site.name)?;
+        site.exchange(temporary, &site.name)?;
         site.flush()?;
     }
     keep_placed(&slot, record, &site)
@@ -217,11 +217,11 @@ impl ReturnMove<'_> {
             self.check_copy(source, discards_copy)?;
         }
         self.step(Step::BackLeased);
-        let beside = self.record.beside().map(OsStr::to_os_string);
-        let from = match (beside, &mut source) {
-            (Some(beside), Some(source)) => {
-                self.copy_back(source, &beside, keep)?;
-                beside
+        let temporary = self.record.temporary_name().map(OsStr::to_os_string);
+        let from = match (temporary, &mut source) {
+            (Some(temporary), Some(source)) => {
+                self.copy_back(source, &temporary, keep)?;
+                temporary
             }
             _ => self.site.kept.clone(),
         };
@@ -244,10 +244,10 @@ impl ReturnMove<'_> {
         }
     }
 
-    fn copy_back(&mut self, source: &mut Source, beside: &OsStr, keep: Keep) -> Result<()> {
+    fn copy_back(&mut self, source: &mut Source, temporary: &OsStr, keep: Keep) -> Result<()> {
         lease_or_in_use(source, Kept::Writers)?;
         let original = &self.record.original;
-        let target = self.site.path_of_open(beside);
+        let target = self.site.path_of_open(temporary);
         let step = || self.watch.step(original, Step::BackCopied);
         let copied = copy_and_compare(source, &target, parent(original), self.watch, step)
             .map_err(|error| self.site.with_path(error))?;

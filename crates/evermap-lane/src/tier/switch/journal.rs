@@ -235,7 +235,7 @@ impl Record {
         }
     }
 
-    /// Reads the record of a slot. Returns `None` if there is none. Checks that the paths to be
+    /// Reads the record of a slot. Returns `None` if it does not exist. Checks that the paths to be
     /// removed are in places used by switches.
     pub(super) fn read(slot: &Slot) -> Result<Option<Self>> {
         let Some(record) = slot.record::<Self>()? else { return Ok(None) };
@@ -281,7 +281,7 @@ impl Record {
     }
 
     /// Returns the name of the returning file, if it has one.
-    pub(super) fn beside(&self) -> Option<&OsStr> {
+    pub(super) fn temporary_name(&self) -> Option<&OsStr> {
         self.returning.as_ref()?.beside.as_deref().map(OsStr::new)
     }
 }
@@ -310,19 +310,19 @@ mod tests {
         let copy = home_of(&tier).join("switch-0123/file");
         let sound = Record::new(original.clone(), 1, identity, tier, copy);
         let slot = journal.lock(&original, &Watch::default()).unwrap();
-        let said = |record: &Record| {
+        let write_and_read = |record: &Record| {
             slot.write_record(record).unwrap();
             Record::read(&slot).map(|_| ()).map_err(|error| error.to_string())
         };
-        said(&sound).unwrap();
+        write_and_read(&sound).unwrap();
         for copy in ["/etc/passwd", "/mnt/fast/switch-0123/file", "/mnt/fast/../switch-1/file"] {
-            let error = said(&Record { copy: copy.into(), ..sound.clone() }).unwrap_err();
+            let error = write_and_read(&Record { copy: copy.into(), ..sound.clone() }).unwrap_err();
             assert!(error.contains("record"), "{error}");
         }
-        assert!(said(&Record { version: 2, ..sound.clone() }).is_err());
-        assert!(said(&Record { original: "file".into(), ..sound.clone() }).is_err());
-        assert!(said(&Record { state: State::Placed, ..sound.clone() }).is_err());
-        assert!(said(&Record { state: State::Returning, ..sound.clone() }).is_err());
+        assert!(write_and_read(&Record { version: 2, ..sound.clone() }).is_err());
+        assert!(write_and_read(&Record { original: "file".into(), ..sound.clone() }).is_err());
+        assert!(write_and_read(&Record { state: State::Placed, ..sound.clone() }).is_err());
+        assert!(write_and_read(&Record { state: State::Returning, ..sound.clone() }).is_err());
         for beside in [None, Some("../../etc/passwd"), Some(".lane-back-"), Some("clip.mkv")] {
             let returning = Returning {
                 way: Way::Copy,
@@ -331,7 +331,9 @@ mod tests {
                 beside: beside.map(str::to_string),
                 file: None,
             };
-            assert!(said(&Record { returning: Some(returning), ..sound.clone() }).is_err());
+            assert!(
+                write_and_read(&Record { returning: Some(returning), ..sound.clone() }).is_err()
+            );
         }
     }
 }

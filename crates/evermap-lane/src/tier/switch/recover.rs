@@ -214,8 +214,8 @@ fn recover_returning(
 /// Marks the file as placed, because it had not come back. Removes the returning file next to the
 /// path.
 pub(super) fn keep_placed(slot: &Slot, record: Record, site: &Site) -> Result<()> {
-    if let Some(beside) = record.beside() {
-        site.unlink(beside)?;
+    if let Some(temporary) = record.temporary_name() {
+        site.unlink(temporary)?;
         site.flush()?;
     }
     slot.write_record(&Record { state: State::Placed, returning: None, ..record })
@@ -240,7 +240,7 @@ pub(super) fn finish_return(
         (Way::Copy, KeptFound::Same | KeptFound::Modified) => true,
         _ => false,
     };
-    let names = [Some(site.kept.as_os_str()), record.beside()];
+    let names = [Some(site.kept.as_os_str()), record.temporary_name()];
     for name in names.into_iter().flatten() {
         if site.entry(name, record)? == Entry::Link {
             site.unlink(name)?;

@@ -56,20 +56,20 @@ fn check(record: &Record, watch: &Watch) -> Result<Checked> {
 }
 
 fn health_of(record: &Record, watch: &Watch) -> Result<(Health, String)> {
-    let said = |health, what: &str| Ok((health, what.to_string()));
+    let found = |health, what: &str| Ok((health, what.to_string()));
     if record.state != State::Placed || record.kept == KeptState::Dropping {
-        return said(
+        return found(
             Health::Unfinished,
             "its move was interrupted: complete it with `evermap lane undo`",
         );
     }
     let Ok(site) = Site::open(&record.original) else {
-        return said(Health::Replaced, "its directory does not exist");
+        return found(Health::Replaced, "its directory does not exist");
     };
     match site.entry(&site.name, record)? {
         Entry::Link => {}
-        Entry::Nothing => return said(Health::Replaced, "its path does not exist"),
-        other => return said(Health::Replaced, &format!("its path {}", other.describe())),
+        Entry::Nothing => return found(Health::Replaced, "its path does not exist"),
+        other => return found(Health::Replaced, &format!("its path {}", other.describe())),
     }
     let copy = inspect_contents(record, watch)?;
     let kept = match record.kept {
@@ -77,24 +77,24 @@ fn health_of(record: &Record, watch: &Watch) -> Result<(Health, String)> {
         _ => None,
     };
     match (copy, kept) {
-        (CopyState::NoTier, _) => said(Health::TierMissing, "the tier is not available: mount it"),
-        (CopyState::Gone, _) => said(Health::Damaged, "the copy is missing"),
+        (CopyState::NoTier, _) => found(Health::TierMissing, "the tier is not available: mount it"),
+        (CopyState::Gone, _) => found(Health::Damaged, "the copy is missing"),
         (CopyState::Damaged(_), _) => {
-            said(Health::Damaged, "the copy's contents changed although no process wrote to it")
+            found(Health::Damaged, "the copy's contents changed although no process wrote to it")
         }
         (CopyState::Modified(_), Some(KeptFound::Modified)) => {
-            said(Health::Conflict, "the copy and the original were both modified")
+            found(Health::Conflict, "the copy and the original were both modified")
         }
-        (CopyState::Modified(_), _) => said(Health::Modified, "the copy was modified"),
-        (CopyState::Unchanged(_), Some(KeptFound::Modified)) => said(
+        (CopyState::Modified(_), _) => found(Health::Modified, "the copy was modified"),
+        (CopyState::Unchanged(_), Some(KeptFound::Modified)) => found(
             Health::Conflict,
             "the kept original was modified by a process that had it open: take the file back",
         ),
         (CopyState::Unchanged(_), Some(KeptFound::No | KeptFound::Another)) => {
-            said(Health::Sound, "the copy is unchanged; the original is no longer kept")
+            found(Health::Sound, "the copy is unchanged; the original is no longer kept")
         }
         (CopyState::Unchanged(_), Some(KeptFound::Same)) => check_kept(record, &site, watch),
-        (CopyState::Unchanged(_), None) => said(Health::Sound, "the copy is unchanged"),
+        (CopyState::Unchanged(_), None) => found(Health::Sound, "the copy is unchanged"),
     }
 }
 

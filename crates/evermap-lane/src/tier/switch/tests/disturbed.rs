@@ -104,7 +104,8 @@ fn take_leases_away(path: &Path) {
         let entry = entry.unwrap().path();
         if fs::read_link(&entry).is_ok_and(|opened| opened == path) {
             let number = entry.file_name().unwrap().to_str().unwrap().parse().unwrap();
-            // SAFETY: the descriptor is open during the call, because the mover waits for this callback.
+            // SAFETY: the descriptor is open during the call, because the mover waits for this
+            // callback.
             crate::sys::lease::release(unsafe { BorrowedFd::borrow_raw(number) });
         }
     }
@@ -309,7 +310,7 @@ fn a_foreign_link_next_to_a_file_does_not_redirect_data() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.path("elsewhere")).unwrap();
     let other = fixture.path("elsewhere/other");
-    fs::write(&other, "somebody else's").unwrap();
+    fs::write(&other, "another file").unwrap();
     for name in [".clip.mkv.lane-back", ".lane-back-0123"] {
         symlink(&other, fixture.path("files").join(name)).unwrap();
     }
@@ -318,7 +319,7 @@ fn a_foreign_link_next_to_a_file_does_not_redirect_data() {
     fixture.back(Keep::Neither).unwrap();
     assert_eq!(fixture.read(), b"on the tier");
     assert!(!fixture.file().is_symlink());
-    assert_eq!(fs::read(&other).unwrap(), b"somebody else's");
+    assert_eq!(fs::read(&other).unwrap(), b"another file");
     assert_eq!(names(&fixture.path("files")).len(), 3, "foreign links are not changed");
 }
 

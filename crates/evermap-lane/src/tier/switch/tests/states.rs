@@ -87,11 +87,13 @@ fn writes_to_the_kept_original_come_back() {
 
 #[test]
 fn both_modified_files_are_kept_until_the_caller_chooses() {
-    for (keep, expected) in [(Keep::Copy, &b"on the tier"[..]), (Keep::Original, b"beside it")] {
+    for (keep, expected) in
+        [(Keep::Copy, &b"on the tier"[..]), (Keep::Original, b"on the original")]
+    {
         let fixture = Fixture::new();
         fixture.place().unwrap();
         fixture.write(b"on the tier");
-        fs::write(fixture.kept(), b"beside it").unwrap();
+        fs::write(fixture.kept(), b"on the original").unwrap();
         let before = fixture.everything();
         let error = fixture.back(Keep::Neither).unwrap_err();
         assert!(matches!(error, Error::Conflict { .. }), "{error}");
